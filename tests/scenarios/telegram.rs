@@ -181,7 +181,7 @@ async fn work_of_somebody_who_is_taken_off_the_list_does_not_go_on_after_a_resta
     assert!(told.iter().all(|message| message["chat_id"] == 43), "{told:?}");
     model.seen(1).await;
     let routine = asked(&home, &["routines", "show", "look", "--json"]).await?;
-    assert_eq!(routine["creator"], json!({"principal": "43", "place": "conversation", "relayed": false}));
+    assert_eq!(routine["creator"], json!({"principal": "43", "authority": "conversation", "relayed": false}));
     daemon.kill().await?;
 
     let home = home.set("channels.telegram.allow", json!([42]));

@@ -137,7 +137,7 @@ impl Agent {
             return Err(AgentError::NoChannel);
         }
 
-        jobs::take_up(&services.jobs).await.inspect_err(|_: &StoreError| intake.cancel())?;
+        jobs::reclaim(&services.jobs).await.inspect_err(|_: &StoreError| intake.cancel())?;
         routines::show(&services.routines, None).await.inspect_err(|_: &StoreError| intake.cancel())?;
         dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
         let mut notes = notes;

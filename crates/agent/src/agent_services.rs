@@ -28,7 +28,7 @@ use belay_run::services::RunServices;
 
 /// Number of sessions that may wait with a task for their next turn. 128: twice the default limit of turns, so that a
 /// session is ready when a turn ends. Each may hold a conversation and a message in memory.
-pub(crate) const SEATS: usize = 128;
+pub(crate) const WAIT_PERMITS: usize = 128;
 
 /// The ports of persistence. Each part of the agent receives those that it uses.
 #[derive(Clone)]
@@ -174,7 +174,7 @@ pub(crate) struct AgentServices {
     /// The global limit of turns: one permit for each running turn.
     pub(crate) permits: Arc<Semaphore>,
     /// One permit for each session that waits with a task for its next turn; the other sessions are parked.
-    pub(crate) seats: Arc<Semaphore>,
+    pub(crate) wait_permits: Arc<Semaphore>,
     /// Reads the skills of the workspace.
     pub(crate) context: Arc<dyn ContextSource>,
     /// Cancelled when the drain begins: lanes finish their turn and start no other.

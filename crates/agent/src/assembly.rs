@@ -12,7 +12,7 @@ use belay_protocol::{
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent_services::{AgentServices, SEATS, StorePorts};
+use crate::agent_services::{AgentServices, StorePorts, WAIT_PERMITS};
 use crate::model_choice;
 use crate::queue::QueueConfig;
 use crate::sessions::{Resets, SessionsConfig};
@@ -156,7 +156,7 @@ pub(crate) async fn assemble(
     });
     let services = AgentServices {
         permits: Arc::new(Semaphore::new(parts.config.max_concurrent_turns)),
-        seats: Arc::new(Semaphore::new(SEATS)),
+        wait_permits: Arc::new(Semaphore::new(WAIT_PERMITS)),
         briefings: BriefingSource {
             context: parts.context.clone(),
             snapshots: Snapshots::default(),

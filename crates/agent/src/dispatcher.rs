@@ -69,8 +69,8 @@ pub(crate) enum TaskEnd {
     Lane,
     /// An answer or a report.
     Background,
-    /// A seat for a parked session; `None`: the daemon shuts down.
-    Seat(Option<OwnedSemaphorePermit>),
+    /// A wait permit for a parked session; `None`: the daemon shuts down.
+    WaitPermit(Option<OwnedSemaphorePermit>),
     /// All processes of this run have ended.
     Processes(RunId),
     /// The pause for a lane that crashed repeatedly is over; `None`: the daemon shuts down.
@@ -125,11 +125,11 @@ pub(crate) struct Dispatcher {
     keys: Keys,
     /// The count of waiting messages.
     admission: Admission,
-    /// Sessions that wait without a task, in the order in which they get a seat. An entry is outdated if its session
-    /// has a task again.
+    /// Sessions that wait without a task, in the order in which they get a wait permit. An entry is outdated if its
+    /// session has a task again.
     parked: VecDeque<SessionKey>,
-    /// Whether a task waits for a seat.
-    seating: bool,
+    /// Whether a task waits for a wait permit.
+    awaiting_permit: bool,
     /// Stopped runs whose processes have not ended yet, so that a second stop finds them.
     ending: HashMap<RunId, Arc<LiveRun>>,
     /// Unanswered approval requests.
@@ -156,7 +156,7 @@ impl Dispatcher {
             keys: Keys::new(),
             admission,
             parked: VecDeque::new(),
-            seating: false,
+            awaiting_permit: false,
             ending: HashMap::new(),
             questions: HashMap::new(),
             notifier,
@@ -182,12 +182,13 @@ impl Dispatcher {
 
     /// Starts a task for a session. The task takes over the runs of an earlier task, whose end may not be processed
     /// yet.
-    fn wake(&mut self, session: &SessionKey, lifetime: SessionLifetime, seat: Option<OwnedSemaphorePermit>) {
+    fn wake(&mut self, session: &SessionKey, lifetime: SessionLifetime, wait_permit: Option<OwnedSemaphorePermit>) {
         let left = self.lanes.remove(session);
         let (insist, listed) = (left.is_some(), left.as_ref().is_some_and(|lane| lane.listed));
         let crashes = left.as_ref().map_or(0, |lane| lane.crashes.min(MAX_LANE_CRASHES));
         let adopted = left.map(|lane| lane.runs).unwrap_or_default();
-        let lane = self.spawn_lane(LaneStart { session: session.clone(), lifetime, adopted, insist, crashes, seat });
+        let lane =
+            self.spawn_lane(LaneStart { session: session.clone(), lifetime, adopted, insist, crashes, wait_permit });
         self.lanes.insert(session.clone(), Lane { listed, ..lane });
     }
 
@@ -240,7 +241,7 @@ impl Dispatcher {
         let (id, crashed) = match ended {
             Ok((id, TaskEnd::Lane)) => (id, false),
             Ok((_, TaskEnd::Background)) => return,
-            Ok((_, TaskEnd::Seat(seat))) => return self.seated(seat),
+            Ok((_, TaskEnd::WaitPermit(wait_permit))) => return self.wake_longest_parked(wait_permit),
             Ok((_, TaskEnd::Processes(run))) => {
                 self.ending.remove(&run);
                 return;
@@ -254,7 +255,7 @@ impl Dispatcher {
         let Some(session) = self.lane_tasks.remove(&id) else { return };
         let Some(lane) = self.lanes.get(&session).filter(|lane| lane.task == Some(id)) else { return };
         if lane.is_parked() {
-            return; // its runs wait in the store until it gets a seat
+            return; // its runs wait in the store until it gets a wait permit
         }
         let (left, crashes, listed) = (lane.runs.clone(), lane.crashes + 1, lane.listed);
         let goes_on = crashed && !left.is_empty() && !self.services.draining.is_cancelled();
@@ -264,9 +265,9 @@ impl Dispatcher {
         self.lanes.remove(&session);
         if goes_on {
             // Its runs continue in a new task; their watchers see no difference.
-            let (session_of, seat) = (session.clone(), None);
+            let (session_of, wait_permit) = (session.clone(), None);
             let lifetime = SessionLifetime::Lasting; // not used: the session exists
-            let start = LaneStart { session: session_of, lifetime, adopted: left, insist: true, crashes, seat };
+            let start = LaneStart { session: session_of, lifetime, adopted: left, insist: true, crashes, wait_permit };
             let lane = self.spawn_lane(start);
             self.lanes.insert(session, Lane { listed, ..lane });
             return;

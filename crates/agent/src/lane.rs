@@ -78,8 +78,8 @@ struct Lane {
     parking: Parking,
     /// Whether the store has changed the conversation since the lane read it.
     stale: bool,
-    /// The seat of the next run, while it waits for a permit to run.
-    seat: Option<OwnedSemaphorePermit>,
+    /// The wait permit of the next run, while it waits for a permit to run.
+    wait_permit: Option<OwnedSemaphorePermit>,
     /// When the text of the next message is read again, after the store failed to return it.
     read_again_at: Option<Instant>,
     /// Whether each collected message gets a turn of its own, because their replies go to different destinations. Reset

@@ -105,8 +105,8 @@ pub(crate) enum LaneNote {
     Recovered { run: Arc<LiveRun> },
     /// The lane is open: all its unfinished runs are known.
     Opened { session: SessionKey },
-    /// The session asks to be parked: `runs` of its runs wait, none of them has begun, and no seat is free. The lane
-    /// starts no turn until `go_on` is answered. It ends when `go_on` and its mailbox are dropped.
+    /// The session asks to be parked: `runs` of its runs wait, none of them has begun, and no wait permit is free. The
+    /// lane starts no turn until `go_on` is answered. It ends when `go_on` and its mailbox are dropped.
     WantsParking { session: SessionKey, runs: usize, go_on: oneshot::Sender<()> },
     /// A run that an earlier task of the lane left is not in the store: it was never accepted.
     Lost { run: RunId },

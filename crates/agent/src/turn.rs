@@ -75,8 +75,8 @@ pub(crate) struct Conversation {
 pub(crate) struct TurnSlot {
     /// A permit to run, if one was free at once.
     pub(crate) permit: Option<OwnedSemaphorePermit>,
-    /// A seat, for a turn that waits for a permit. It is released once the turn has its permit.
-    pub(crate) seat: Option<OwnedSemaphorePermit>,
+    /// A wait permit, for a turn that waits for a permit. It is released once the turn has its permit.
+    pub(crate) wait_permit: Option<OwnedSemaphorePermit>,
 }
 
 /// The values that a turn returns to its lane.
@@ -150,7 +150,7 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
         sessions: job.services.store.sessions.clone(),
         hooks: job.services.hooks.clone(),
         request: job.request.clone(),
-        elsewhere: job.request.asker.place == Authority::Operator,
+        elsewhere: job.request.asker.authority == Authority::Operator,
         saying: delegate.core.journal.saying(),
     });
     if job.request.work == Work::Chat {

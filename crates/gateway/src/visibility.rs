@@ -31,7 +31,7 @@ impl App {
 impl Visibility<'_> {
     /// The principal's id, unless the principal may see everything.
     pub(crate) fn own_only(&self) -> Option<&str> {
-        (self.asker.place != belay_protocol::Authority::Operator).then_some(&self.asker.principal)
+        (self.asker.authority != belay_protocol::Authority::Operator).then_some(&self.asker.principal)
     }
 
     /// Whether a job is visible.

@@ -196,8 +196,8 @@ impl Fallback {
     ) -> Option<ModelError> {
         let name = &self.backends[at].name;
         if let Some(delay) = trial.failed(error.kind) {
-            let (why, rest_s) = (error.kind.word(), delay.as_secs());
-            warn!(model = %name, why, rest_s, detail = %error.detail, "the circuit of the model is open");
+            let (why, retry_after_s) = (error.kind.word(), delay.as_secs());
+            warn!(model = %name, why, retry_after_s, detail = %error.detail, "the circuit of the model is open");
         }
         call.plan.failed(at, error.kind, Instant::now());
         if at == call.plan.preferred() {

@@ -157,7 +157,7 @@ pub struct Asker {
     /// The id of the sender.
     pub principal: String,
     /// The authority of the sender.
-    pub place: Authority,
+    pub authority: Authority,
     /// Whether another program relayed the message, such as an inline bot. Then nobody is asked: calls that need
     /// approval are refused at once.
     #[serde(default)]
@@ -167,14 +167,14 @@ pub struct Asker {
 impl Asker {
     /// The sender of a message.
     pub fn of(principal: &Principal, relayed: bool) -> Self {
-        Self { principal: principal.id.to_string(), place: principal.role.into(), relayed }
+        Self { principal: principal.id.to_string(), authority: principal.role.into(), relayed }
     }
 
     /// Whether this principal, who writes through the channel `through`, may see and change a job or a routine.
     /// `creator` has made it through the channel `made_through`. An operator may see and change all of them; everybody
     /// else only their own.
     pub fn owns(&self, through: &ChannelId, creator: &Self, made_through: &ChannelId) -> bool {
-        self.place == Authority::Operator || (self.principal == creator.principal && through == made_through)
+        self.authority == Authority::Operator || (self.principal == creator.principal && through == made_through)
     }
 
     /// Whether the principal `who`, who writes in `session`, may answer an approval request of the session `asked_in`.
@@ -183,9 +183,9 @@ impl Asker {
     /// answer for another one. A person answers in the conversation of the question; a program has no conversation of
     /// its own and answers from any.
     pub fn may_be_decided_by(&self, asked_in: &SessionKey, who: &Principal, session: &SessionKey) -> bool {
-        let place = Authority::from(who.role);
+        let authority = Authority::from(who.role);
         let is_asker = *who.id == *self.principal;
-        match (place, place.cmp(&self.place)) {
+        match (authority, authority.cmp(&self.authority)) {
             (Authority::Operator, _) => true,
             (_, Ordering::Less) => false,
             (_, Ordering::Greater) => true,
@@ -275,11 +275,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_counts_from_whoever_asked_or_from_a_stronger_place() {
+    fn an_answer_counts_from_whoever_asked_or_from_a_stronger_authority() {
         let who = |id: &str, role| Principal { id: id.into(), role };
         let here = SessionKey::new("here");
         let there = SessionKey::new("there");
-        for (place, who, session, expected) in [
+        for (authority, who, session, expected) in [
             (Authority::Conversation, who("ann", Role::User), &here, true),
             (Authority::Conversation, who("bob", Role::User), &here, false),
             (Authority::Conversation, who("ann", Role::User), &there, false),
@@ -293,8 +293,8 @@ mod tests {
             (Authority::Operator, who("token", Role::Client), &here, false),
             (Authority::Operator, who("root", Role::Operator), &there, true),
         ] {
-            let asker = Asker { principal: "ann".into(), place, relayed: false };
-            assert_eq!(asker.may_be_decided_by(&here, &who, session), expected, "{place:?} {who:?} {session}");
+            let asker = Asker { principal: "ann".into(), authority, relayed: false };
+            assert_eq!(asker.may_be_decided_by(&here, &who, session), expected, "{authority:?} {who:?} {session}");
         }
     }
 }

@@ -160,7 +160,9 @@ impl RunCore {
                 return Some((run, Arc::new(message)));
             }
             Ok(None) => tracing::error!(%run, "a message that was to join a turn is not in the store"),
-            Err(error) => tracing::warn!(%run, %error, "a message that was to join a turn cannot be read; it waits on"),
+            Err(error) => {
+                tracing::warn!(%run, %error, "a message that was to join a turn cannot be read; it stays queued")
+            }
         }
         joining.give_back(&[run]);
         None

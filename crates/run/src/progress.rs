@@ -82,7 +82,7 @@ impl RunProgress {
 /// Parses the stored state of the loop. If that fails, the run starts again from its beginning.
 fn state_of(pending: &PendingRun, state: serde_json::Value) -> LoopState {
     serde_json::from_value(state).unwrap_or_else(|error| {
-        tracing::error!(run = %pending.run_id, %error, "the state of a run cannot be read, it begins anew");
+        tracing::error!(run = %pending.run_id, %error, "the state of a run cannot be read; the run starts from the beginning");
         LoopState::default()
     })
 }

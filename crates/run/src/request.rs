@@ -70,7 +70,7 @@ impl RunRequest {
             session: run.session.clone(),
             work: Work::Chat,
             channel: run.origin.channel.clone(),
-            asker: Asker { principal, place: Authority::Conversation, relayed: false },
+            asker: Asker { principal, authority: Authority::Conversation, relayed: false },
             reply_to: None,
             audience: Audience::Person,
             message_id: None,

@@ -59,7 +59,7 @@ pub fn of_routine(access: &AccessPolicy, routine: &RoutineRecord) -> Result<Rout
     let creator = now(access, &routine.channel, &routine.creator, routine.reply_to.as_ref())?;
     let mut routine = routine.clone();
     // An operator may have set the destination of another person's routine.
-    if routine.creator.place == Authority::Operator && creator.place != Authority::Operator {
+    if routine.creator.authority == Authority::Operator && creator.authority != Authority::Operator {
         routine.spec.notify.to = None;
     }
     Ok(RoutineRecord { creator, ..routine })
@@ -80,7 +80,7 @@ pub fn now(
     }
     let conversation = asked_in.filter(|route| route.channel == *channel).map(|route| &*route.conversation);
     match access.door(channel).left_of(creator, conversation) {
-        Ok(place) => Ok(Asker { place, ..creator.clone() }),
+        Ok(authority) => Ok(Asker { authority, ..creator.clone() }),
         Err(why) => {
             let who = &creator.principal;
             Err(Revoked(format!("{who}, who created this work, no longer has access through {channel}: {why}")))
@@ -98,7 +98,7 @@ pub fn may_tell(access: &AccessPolicy, route: &ReplyRoute) -> bool {
 
 /// The principal for messages in the name of this person.
 pub fn principal(asker: &Asker) -> Principal {
-    let role = match asker.place {
+    let role = match asker.authority {
         Authority::Conversation => PrincipalRole::User,
         Authority::Token => PrincipalRole::Client,
         Authority::Operator => PrincipalRole::Operator,
@@ -120,8 +120,8 @@ impl ChannelQuery<'_> {
     /// The remaining authority of a creator.
     fn left_of(&self, creator: &Asker, conversation: Option<&str>) -> Result<Authority, String> {
         match self {
-            Self::Says(admission) => admission.standing_of(&creator.principal, conversation).at_most(creator.place),
-            Self::CannotSay => Ok(creator.place),
+            Self::Says(admission) => admission.standing_of(&creator.principal, conversation).at_most(creator.authority),
+            Self::CannotSay => Ok(creator.authority),
             // Without access rules, only the lowest authority remains that an admitted person has.
             Self::Unknown => Ok(Authority::Conversation),
         }
@@ -170,7 +170,7 @@ mod tests {
             (Token, [Ok(Conversation), Ok(Token), Ok(Token), gone(), Ok(Token), Ok(Conversation)]),
             (Operator, [Ok(Conversation), Ok(Token), Ok(Operator), gone(), Ok(Operator), Ok(Conversation)]),
         ] {
-            let creator = Asker { principal: "ann".into(), place: was, relayed: false };
+            let creator = Asker { principal: "ann".into(), authority: was, relayed: false };
             let left: Vec<_> = doors.iter().map(|door| door.left_of(&creator, None)).collect();
             assert_eq!(left, expected, "{was:?}");
         }

@@ -191,8 +191,8 @@ faulty! {
         BeginJobAgain => begin_again(job: JobId, at: UnixMillis) -> JobChanged;
         NoteJobRun => note_run(job: JobId, attempt: u32, run: RunId) -> ();
         NoteJobProgress => note_progress(job: JobId) -> ();
-        ParkJobs => park() -> ();
-        TakeUpJobs => take_up(boot: BootId) -> Vec<JobRecord>;
+        SuspendJobs => suspend() -> ();
+        ReclaimJobs => reclaim(boot: BootId) -> Vec<JobRecord>;
     }
     RoutineReader {
         ReadRoutine => routine(name: &str) -> Option<RoutineRecord>;

@@ -28,7 +28,7 @@ impl Dispatcher {
         }
         let Some(waits) = self.question_in(&inbound.session) else { return Guarded::Continue(message) };
         let asked = *inbound.principal.id == *waits.asker.principal
-            && Authority::from(inbound.principal.role) == waits.asker.place;
+            && Authority::from(inbound.principal.role) == waits.asker.authority;
         if !asked {
             return Guarded::Continue(message);
         }

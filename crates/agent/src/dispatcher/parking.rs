@@ -1,11 +1,11 @@
 //! Parking: sessions whose messages wait in the store, without a task.
 //!
 //! A run that waits for its turn costs memory: its task, the conversation, the text. So only as many sessions wait with
-//! a task as there are seats ([`crate::agent_services::SEATS`]). A lane without a seat asks the dispatcher to be
-//! parked. The dispatcher agrees if it knows of nothing that the lane does not know. A parked session keeps the ids of
-//! its runs, so that they can be watched and stopped. It gets a task with a seat, in the order of parking, or at once
-//! when somebody writes, stops one of its runs, or sends a command. A start parks every session in which nothing had
-//! begun. A session whose task crashes repeatedly is parked too, and retried after a pause.
+//! a task as there are wait permits ([`crate::agent_services::WAIT_PERMITS`]). A lane without a wait permit asks the
+//! dispatcher to be parked. The dispatcher agrees if it knows of nothing that the lane does not know. A parked session
+//! keeps the ids of its runs, so that they can be watched and stopped. It gets a task with a wait permit, in the order
+//! of parking, or at once when somebody writes, stops one of its runs, or sends a command. A start parks every session
+//! in which nothing had begun. A session whose task crashes repeatedly is parked too, and retried after a pause.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use super::{Dispatcher, LANE_RETRY, Lane, TaskEnd};
 use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::metrics;
 
-/// Number of parked sessions that are woken at once when their runs are stopped. The others are the next to get a seat.
+/// Number of parked sessions that are woken at once when their runs are stopped. The others are the next to get a wait
+/// permit.
 const WOKEN_AT_ONCE: usize = 64;
 
 impl Lane {
@@ -86,7 +87,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Parks a lane without a seat, if it knows every run of its session and nothing else is on the way to it.
+    /// Parks a lane without a wait permit, if it knows every run of its session and nothing else is on the way to it.
     pub(super) fn park(&mut self, session: &SessionKey, runs: usize, go_on: oneshot::Sender<()>) {
         let draining = self.services.draining.is_cancelled();
         let lane = self.lanes.get_mut(session);
@@ -111,31 +112,31 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for a seat in a background task, if a session needs one.
+    /// Waits for a wait permit in a background task, if a session needs one.
     fn seek_seat(&mut self) {
-        if self.seating || self.parked.is_empty() || self.services.draining.is_cancelled() {
+        if self.awaiting_permit || self.parked.is_empty() || self.services.draining.is_cancelled() {
             return;
         }
-        self.seating = true;
-        let (seats, draining) = (self.services.seats.clone(), self.services.draining.clone());
+        self.awaiting_permit = true;
+        let (wait_permits, draining) = (self.services.wait_permits.clone(), self.services.draining.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 biased; // nothing begins after the drain has begun
-                () = draining.cancelled() => TaskEnd::Seat(None),
-                seat = seats.acquire_owned() => TaskEnd::Seat(seat.ok()),
+                () = draining.cancelled() => TaskEnd::WaitPermit(None),
+                wait_permit = wait_permits.acquire_owned() => TaskEnd::WaitPermit(wait_permit.ok()),
             }
         });
     }
 
-    /// Gives a free seat to the session that has been parked longest.
-    pub(super) fn seated(&mut self, seat: Option<OwnedSemaphorePermit>) {
-        self.seating = false;
-        let Some(seat) = seat else { return };
+    /// Gives a free wait permit to the session that has been parked longest.
+    pub(super) fn wake_longest_parked(&mut self, wait_permit: Option<OwnedSemaphorePermit>) {
+        self.awaiting_permit = false;
+        let Some(wait_permit) = wait_permit else { return };
         while let Some(session) = self.parked.pop_front() {
             let Some(lane) = self.lanes.get_mut(&session) else { continue };
             lane.listed = false;
             if lane.is_parked() {
-                self.wake(&session, SessionLifetime::Lasting, Some(seat));
+                self.wake(&session, SessionLifetime::Lasting, Some(wait_permit));
                 break;
             }
         }

@@ -24,7 +24,7 @@ use belay_run::request::RunRequest;
 use belay_run::tally::Tally;
 
 /// Why a compaction cannot ask a person.
-const NOBODY: &str = "a conversation is being shortened, and nobody is asked meanwhile";
+const ASKS_NOBODY: &str = "this conversation is being compacted; nobody can be asked now";
 
 /// A compaction in progress.
 pub(super) struct Compacting {
@@ -176,7 +176,7 @@ impl Lane {
         let request = RunRequest::without_message(&live, self.options.clone(), self.services.clock.now());
         let start = RunStart { lease: self.lease.clone(), stored: 0, tally: Tally::default(), spawned: 0 };
         let core = RunCore::root(self.services.run.clone(), live, Arc::new(request), start);
-        RunCore { journal: core.journal.of_no_run(), may_ask: Err(NOBODY), ..core }
+        RunCore { journal: core.journal.of_no_run(), may_ask: Err(ASKS_NOBODY), ..core }
     }
 
     /// Answers a command.

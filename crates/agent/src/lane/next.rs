@@ -22,14 +22,14 @@ use belay_run::joining::Joining;
 
 /// Maximum time to wait for more collected messages, in debounce intervals.
 const MOST_DEBOUNCES: u32 = 5;
-/// Number of refused parkings after which the next turn waits without a seat. 3: mail was on its way each time.
+/// Number of refused parkings after which the next turn waits without a wait permit. 3: mail was on its way each time.
 const MOST_REFUSALS: u32 = 3;
 /// Pause before a text is read again that the store failed to return.
 const READ_RETRY: Duration = Duration::from_secs(1);
 
 impl Lane {
-    /// Starts the next turn, if none runs. If there is neither a permit to run nor a seat to wait for one, asks the
-    /// dispatcher to park the lane.
+    /// Starts the next turn, if none runs. If there is neither a permit to run nor a wait permit to wait for one, asks
+    /// the dispatcher to park the lane.
     pub(super) async fn start_next(&mut self) {
         if !self.state.is_idle() || self.services.draining.is_cancelled() || self.read_again_at.is_some() {
             return;
@@ -41,7 +41,7 @@ impl Lane {
             return;
         }
         let Some(at) = self.next_at() else {
-            self.seat = None;
+            self.wait_permit = None;
             return;
         };
         let Some(slot) = self.slot_for(at) else { return self.ask_to_be_parked().await };
@@ -111,18 +111,19 @@ impl Lane {
         at.or_else(|| self.queue.iter().rposition(is_wanted))
     }
 
-    /// A permit to run this message, or a seat to wait for a permit. Messages that may not be parked wait without a
-    /// seat.
+    /// A permit to run this message, or a wait permit to wait for a permit. Messages that may not be parked wait
+    /// without a wait permit.
     fn slot_for(&mut self, at: usize) -> Option<TurnSlot> {
         if self.queue.get(at).is_some_and(|next| next.queueing.permit.is_some()) {
             return Some(TurnSlot::default());
         }
         if let Ok(permit) = self.services.permits.clone().try_acquire_owned() {
-            return Some(TurnSlot { permit: Some(permit), seat: None });
+            return Some(TurnSlot { permit: Some(permit), wait_permit: None });
         }
-        let seat = self.seat.take().or_else(|| self.services.seats.clone().try_acquire_owned().ok());
-        if seat.is_some() || !self.may_be_parked() {
-            return Some(TurnSlot { permit: None, seat });
+        let wait_permit =
+            self.wait_permit.take().or_else(|| self.services.wait_permits.clone().try_acquire_owned().ok());
+        if wait_permit.is_some() || !self.may_be_parked() {
+            return Some(TurnSlot { permit: None, wait_permit });
         }
         None
     }

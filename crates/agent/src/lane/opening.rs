@@ -43,14 +43,14 @@ pub(crate) struct LaneStart {
     pub(crate) insist: bool,
     /// Number of crashes of the lane's task. The lane waits one second for each before it starts.
     pub(crate) crashes: u32,
-    /// The seat of the first run while it waits for a permit, if the session was parked.
-    pub(crate) seat: Option<OwnedSemaphorePermit>,
+    /// The wait permit of the first run while it waits for a permit, if the session was parked.
+    pub(crate) wait_permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Runs a lane until the dispatcher retires it. Thousands of lanes may wait at the same time, so futures that run only
 /// at the beginning or at the end are boxed.
 pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut port: LanePort) {
-    let LaneStart { session, lifetime, adopted, insist, crashes, seat } = start;
+    let LaneStart { session, lifetime, adopted, insist, crashes, wait_permit } = start;
     sleep(Duration::from_secs(u64::from(crashes))).await;
     let mut pauses = STORE.pauses();
     let opened = loop {
@@ -84,7 +84,7 @@ pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut
         options,
         parking: Parking::No { refused: 0 },
         stale: false,
-        seat,
+        wait_permit,
         read_again_at: None,
         individually: false,
         abort_at: None,

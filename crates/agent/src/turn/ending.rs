@@ -38,7 +38,7 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
         context.answer_open_calls(ToolStatus::NotExecuted, "not executed: the run ended first", MessageScope::Thread);
     }
     let lease_lost = matches!(&outcome, Err(LoopError::Store(StoreError::LeaseLost(_))));
-    let said = provider_line(job.request.asker.place, &outcome);
+    let said = provider_line(job.request.asker.authority, &outcome);
     let (mut end, mut reply) = ending(&delegate, outcome);
     reply = reply.or(said);
     end = with_force(end, context.state.forced);

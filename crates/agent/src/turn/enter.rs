@@ -48,7 +48,7 @@ pub(super) async fn enter(
             permit = job.services.permits.clone().acquire_owned() => permit.ok(),
         },
     };
-    job.slot.seat = None;
+    job.slot.wait_permit = None;
     if job.progress.begun_at.is_none() {
         let (now, runs) = (job.services.clock.now(), &job.services.store.run_store);
         if let Some(gathered) = &mut job.gathered {

@@ -40,7 +40,7 @@ pub(super) async fn work(
         Work::Chat | Work::RoutineRun { .. } | Work::Heartbeat { .. } => None,
     };
     if let (Some(background), Some(post)) = (&background, &mut delegate.post) {
-        post.elsewhere = background.job.creator.place == Authority::Operator;
+        post.elsewhere = background.job.creator.authority == Authority::Operator;
     }
     delegate.core.tally.open_session(session_before(job, &delegate.core.rules).await?);
     if let Some(end) = restore(delegate, context, job) {

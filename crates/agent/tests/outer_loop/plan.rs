@@ -143,7 +143,7 @@ async fn what_planner_executor_and_summary_see_is_as_agreed() {
 #[tokio::test(start_paused = true)]
 async fn a_tag_chooses_the_executor_with_its_prompt_and_tools() {
     let model = ScriptedModel::new([
-        planned(&["[web] look", "[NOBODY] work", "check"]),
+        planned(&["[web] look", "[ASKS_NOBODY] work", "check"]),
         success("a"),
         success("b"),
         success("c"),

@@ -35,7 +35,7 @@ pub use begin::{Begun, begin};
 pub use commands::command;
 pub use context::JobContext;
 pub use requests::{JobRequester, create, request};
-pub use scheduler::{JobScheduler, Wakeup, take_up};
+pub use scheduler::{JobScheduler, Wakeup, reclaim};
 pub use service::JobService;
 pub use spent::spent;
 pub use tool::{JobToolContext, create_job_tool};

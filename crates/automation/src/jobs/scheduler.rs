@@ -47,8 +47,8 @@ pub struct JobScheduler {
 ///
 /// # Errors
 /// The store does not answer.
-pub async fn take_up(service: &JobService) -> Result<(), StoreError> {
-    for job in service.attempts.take_up(service.boot).await? {
+pub async fn reclaim(service: &JobService) -> Result<(), StoreError> {
+    for job in service.attempts.reclaim(service.boot).await? {
         if job.crashes < service.config.max_crashes || has_ended(service, &job).await? {
             continue;
         }
@@ -80,7 +80,7 @@ impl JobScheduler {
     /// When dropped, all jobs continue at the next start, which counts a crash for each running one.
     pub async fn run(mut self) {
         let service = self.service.clone();
-        let again = until_stored(&service.draining, || service.attempts.take_up(service.boot)).await;
+        let again = until_stored(&service.draining, || service.attempts.reclaim(service.boot)).await;
         again.into_iter().flatten().for_each(|job| self.carry(job));
         self.hand_in().await;
         while !self.stop.is_cancelled() {
@@ -94,11 +94,11 @@ impl JobScheduler {
             }
         }
         // Now, and again at the end: the running jobs are suspended even if the process is killed during the drain.
-        self.park().await;
+        self.suspend().await;
         while let Some(ended) = self.at_work.join_next().await {
             report(ended);
         }
-        self.park().await;
+        self.suspend().await;
     }
 
     /// Begins jobs until no slot is free or no job is queued. Returns the time until the next look.
@@ -135,8 +135,8 @@ impl JobScheduler {
         self.at_work.spawn(supervise(self.service.clone(), job).instrument(span));
     }
 
-    async fn park(&self) {
-        if let Err(error) = self.service.attempts.park().await {
+    async fn suspend(&self) {
+        if let Err(error) = self.service.attempts.suspend().await {
             tracing::error!(%error, "jobs could not be suspended; each running job counts a crash at the next start");
         }
     }

@@ -94,7 +94,7 @@ impl RoutinesConfig {
             problems.extend(check::problems(spec).into_iter().map(|problem| format!("{place}.{problem}")));
             if check::counts_from_now(spec) {
                 problems.push(format!(
-                    "{place}.trigger.when: `in …` would begin anew with each start; write `at` and the date"
+                    "{place}.trigger.when: `in …` would count again from each start; write `at` and the date"
                 ));
             }
         }

@@ -41,7 +41,7 @@ pub(super) async fn define(service: &RoutineService, defined: &[RoutineSpec]) ->
         let new = NewRoutine {
             id: RoutineId::new(),
             spec,
-            creator: Asker { principal: "config".into(), place: Authority::Operator, relayed: false },
+            creator: Asker { principal: "config".into(), authority: Authority::Operator, relayed: false },
             channel: Purpose::Routine.channel(),
             made_in: "config".into(),
             reply_to: None,

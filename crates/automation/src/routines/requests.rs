@@ -40,7 +40,7 @@ impl RoutineRequester {
     pub fn of(inbound: &Inbound) -> Self {
         let Inbound { principal, channel, session, reply_to, relayed, key, .. } = inbound;
         Self {
-            asker: Asker { principal: principal.id.to_string(), place: principal.role.into(), relayed: *relayed },
+            asker: Asker { principal: principal.id.to_string(), authority: principal.role.into(), relayed: *relayed },
             channel: channel.clone(),
             session: session.clone(),
             // The notices of a routine quote no message, since they may come much later.
@@ -55,7 +55,7 @@ impl RoutineRequester {
     }
 
     fn is_program(&self) -> bool {
-        self.asker.place != Authority::Conversation
+        self.asker.authority != Authority::Conversation
     }
 }
 
@@ -80,7 +80,7 @@ pub async fn request(
         RoutineRequest::Emit { source, event, key, payload } => {
             emit(service, (&source, &event), key, payload, by).await
         }
-        RoutineRequest::Heartbeat if by.asker.place != Authority::Operator => {
+        RoutineRequest::Heartbeat if by.asker.authority != Authority::Operator => {
             Err(Refusal::Forbidden("Only an operator may look at the heartbeat.".into()))
         }
         RoutineRequest::Heartbeat => {
@@ -143,7 +143,7 @@ async fn put(
     if !problems.is_empty() {
         return Err(Refusal::Invalid(problems.join("\n")));
     }
-    if spec.notify.to.is_some() && by.asker.place != Authority::Operator {
+    if spec.notify.to.is_some() && by.asker.authority != Authority::Operator {
         let what = "notify.to: only an operator may have a routine write to another conversation; leave it out";
         return Err(Refusal::Forbidden(what.into()));
     }
@@ -164,7 +164,7 @@ async fn put(
         next_at,
         at: now,
     };
-    let hand = match by.asker.place {
+    let hand = match by.asker.authority {
         Authority::Operator => PutBy::Operator,
         Authority::Conversation | Authority::Token => PutBy::Owner { most: service.registry.config.max_per_person },
     };
@@ -211,7 +211,7 @@ async fn delete(service: &RoutineService, name: &str, by: &RoutineRequester) -> 
             Some(routine.routine_id) // the name may belong to another routine by now
         }
         // A stored routine that can no longer be read has no owner; an operator may delete it.
-        Err(Refusal::Unknown(_)) if by.asker.place == Authority::Operator => None,
+        Err(Refusal::Unknown(_)) if by.asker.authority == Authority::Operator => None,
         Err(refusal) => return Err(refusal),
     };
     if !service.routine_store.delete(name, id).await.map_err(unstored)? {

@@ -63,7 +63,7 @@ async fn a_question_is_shown_whole_but_for_its_digest_and_listed_while_it_waits(
     let shown = json!({
         "id": approval, "run_id": run["run_id"], "session": "s", "call_id": "call-1", "tool": "run_command", "kind": "approval",
         "summary": "ls", "arguments": {"argv": ["ls"]}, "detail": "run_command asks before it acts", "bound": [["argv", "ls"]],
-        "covers": null, "asker": {"principal": "loopback", "place": "operator", "relayed": false},
+        "covers": null, "asker": {"principal": "loopback", "authority": "operator", "relayed": false},
         "asked_at": "2026-11-20T19:43:00.000Z", "expires_at": "2026-11-20T20:13:00.000Z", "state": "waiting",
         "decided_by": null, "decided_at": null,
     });

@@ -189,7 +189,7 @@ fn job_of(id: JobId, order: JobOrder, inbound: &Inbound) -> JobRecord {
 }
 
 fn asker(inbound: &Inbound) -> Asker {
-    Asker { principal: inbound.principal.id.to_string(), place: inbound.principal.role.into(), relayed: false }
+    Asker { principal: inbound.principal.id.to_string(), authority: inbound.principal.role.into(), relayed: false }
 }
 
 fn routine_of(spec: RoutineSpec, inbound: &Inbound) -> RoutineRecord {

@@ -63,12 +63,12 @@ pub trait JobAttempts: Send + Sync {
     async fn note_progress(&self, job: JobId) -> Result<(), StoreError>;
 
     /// Records that an orderly shutdown has deferred the running jobs. The next start counts no crash for them.
-    async fn park(&self) -> Result<(), StoreError>;
+    async fn suspend(&self) -> Result<(), StoreError>;
 
-    /// The jobs that hold a slot, oldest first, at a start. Each one that was not deferred by [`park`](Self::park) has
-    /// one more crash; afterwards none is deferred. A repeated call of the same boot only reads, so that no crash is
-    /// counted twice.
-    async fn take_up(&self, boot: BootId) -> Result<Vec<JobRecord>, StoreError>;
+    /// The jobs that hold a slot, oldest first, at a start. Each one that was not deferred by
+    /// [`suspend`](Self::suspend) has one more crash; afterwards none is deferred. A repeated call of the same boot
+    /// only reads, so that no crash is counted twice.
+    async fn reclaim(&self, boot: BootId) -> Result<Vec<JobRecord>, StoreError>;
 }
 
 /// A job to create.

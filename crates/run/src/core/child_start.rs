@@ -18,7 +18,7 @@ use crate::services::RunServices;
 use crate::tally::Tally;
 
 /// Why a child run cannot ask a person.
-const NOBODY: &str = "a run started by another run cannot ask anybody; report what is missing in its result";
+const ASKS_NOBODY: &str = "a run started by another run cannot ask anybody; report what is missing in its result";
 
 /// The parts of a run from which its child runs are made. Clones share the account and the cancellation.
 #[derive(Clone)]
@@ -79,7 +79,7 @@ impl ChildStart {
             tree: self.tree.clone(),
             answers: Answers::new(),
             work: self.work.clone(),
-            may_ask: Err(NOBODY),
+            may_ask: Err(ASKS_NOBODY),
             briefing: self.briefing.clone(),
             joining: None,
             cut_short: None,

@@ -70,7 +70,7 @@ fn insert(tx: &mut Tx<'_>, approval: &ApprovalRequest) -> Done<()> {
             ":digest": approval.digest,
             ":covers": approval.covers,
             ":principal": approval.asker.principal,
-            ":authority": rows::place_word(approval.asker.place),
+            ":authority": rows::authority_word(approval.asker.authority),
             ":relayed": approval.asker.relayed,
             ":asked_at": approval.asked_at.0,
             ":expires_at": approval.expires_at.0,

@@ -81,7 +81,7 @@ fn insert(tx: &mut Tx<'_>, job: &JobRecord) -> Done<()> {
             ":budget": rows::to_json(&job.budget)?,
             ":channel": job.channel.as_str(),
             ":principal": job.creator.principal,
-            ":authority": rows::place_word(job.creator.place),
+            ":authority": rows::authority_word(job.creator.authority),
             ":relayed": job.creator.relayed,
             ":requested_in": job.asked_in.as_str(),
             ":reply_to": job.reply_to.as_ref().map(rows::to_json).transpose()?,
@@ -198,12 +198,12 @@ pub(super) fn note_progress(tx: &mut Tx<'_>, id: JobId) -> Done<()> {
     if noted == 0 { Err(no_job(id).into()) } else { Ok(()) }
 }
 
-pub(super) fn park(tx: &mut Tx<'_>) -> Done<()> {
+pub(super) fn suspend(tx: &mut Tx<'_>) -> Done<()> {
     tx.exec("UPDATE jobs SET parked = 1 WHERE state IN ('in_progress', 'stuck')", [])?;
     Ok(())
 }
 
-pub(super) fn take_up(tx: &mut Tx<'_>, boot: BootId) -> Done<Vec<JobRecord>> {
+pub(super) fn reclaim(tx: &mut Tx<'_>, boot: BootId) -> Done<Vec<JobRecord>> {
     let first = tx.exec(
         "INSERT INTO jobs_recovered (id, boot) VALUES (1, ?1)
          ON CONFLICT (id) DO UPDATE SET boot = excluded.boot WHERE boot <> excluded.boot",

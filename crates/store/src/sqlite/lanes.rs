@@ -183,7 +183,7 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":work": rows::to_json(&input.work)?,
             ":channel": input.channel.as_str(),
             ":principal": input.asker.principal,
-            ":authority": rows::place_word(input.asker.place),
+            ":authority": rows::authority_word(input.asker.authority),
             ":relayed": input.asker.relayed,
             ":reply_to": reply_to,
             ":key_channel": key.map(|key| key.channel.as_str()),

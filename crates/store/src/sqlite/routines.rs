@@ -113,7 +113,7 @@ fn write(tx: &mut Tx<'_>, Kept { record, not_before }: &Kept) -> Done<()> {
             ":path": path_of(&record.spec.trigger),
             ":channel": record.channel.as_str(),
             ":principal": record.creator.principal,
-            ":authority": rows::place_word(record.creator.place),
+            ":authority": rows::authority_word(record.creator.authority),
             ":relayed": record.creator.relayed,
             ":created_in": record.made_in.as_str(),
             ":reply_to": record.reply_to.as_ref().map(rows::to_json).transpose()?,

@@ -121,8 +121,8 @@ pub(super) fn purpose(row: &Row<'_>) -> Done<Purpose> {
     Purpose::from_word(&word).ok_or_else(|| Failure::damaged("purpose of money"))
 }
 
-pub(super) fn place_word(place: Authority) -> &'static str {
-    match place {
+pub(super) fn authority_word(authority: Authority) -> &'static str {
+    match authority {
         Authority::Conversation => "conversation",
         Authority::Token => "token",
         Authority::Operator => "operator",
@@ -132,12 +132,12 @@ pub(super) fn place_word(place: Authority) -> &'static str {
 /// The asker of a run, in the columns that runs and approval requests share.
 pub(super) fn asker(row: &Row<'_>) -> Done<Asker> {
     let word: String = row.get("authority")?;
-    let place = [Authority::Conversation, Authority::Token, Authority::Operator]
+    let authority = [Authority::Conversation, Authority::Token, Authority::Operator]
         .into_iter()
-        .find(|place| place_word(*place) == word);
+        .find(|authority| authority_word(*authority) == word);
     Ok(Asker {
         principal: row.get("principal")?,
-        place: place.ok_or_else(|| Failure::damaged("place of an asker"))?,
+        authority: authority.ok_or_else(|| Failure::damaged("authority of an asker"))?,
         relayed: row.get("relayed")?,
     })
 }

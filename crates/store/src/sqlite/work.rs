@@ -75,12 +75,12 @@ impl JobAttempts for SqliteStore {
         self.write(Committed, move |tx| jobs::note_progress(tx, job)).await
     }
 
-    async fn park(&self) -> Result<(), StoreError> {
-        self.write(Committed, jobs::park).await
+    async fn suspend(&self) -> Result<(), StoreError> {
+        self.write(Committed, jobs::suspend).await
     }
 
-    async fn take_up(&self, boot: BootId) -> Result<Vec<JobRecord>, StoreError> {
-        self.write(Committed, move |tx| jobs::take_up(tx, boot)).await
+    async fn reclaim(&self, boot: BootId) -> Result<Vec<JobRecord>, StoreError> {
+        self.write(Committed, move |tx| jobs::reclaim(tx, boot)).await
     }
 }
 

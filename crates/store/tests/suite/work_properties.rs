@@ -31,7 +31,7 @@ enum Step {
         attempt: Option<u32>,
     },
     NoteProgress(usize),
-    Park,
+    Suspend,
     /// By the boot of before, or by another.
     TakeUp {
         again: bool,
@@ -90,7 +90,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (one.clone(), state, prop::option::weighted(0.3, 0..3_u32))
             .prop_map(|(job, to, attempt)| Step::Change { job, to, attempt }),
         1 => one.clone().prop_map(Step::NoteProgress),
-        1 => Just(Step::Park),
+        1 => Just(Step::Suspend),
         1 => any::<bool>().prop_map(|again| Step::TakeUp { again }),
         3 => (0..3_u8, 0..4_u8).prop_map(|(name, variant)| Step::Put { name, variant }),
         1 => (0..3_u8, any::<bool>()).prop_map(|(name, on)| Step::Enable { name, on }),
@@ -178,8 +178,8 @@ impl Played {
                 )
             }
             Step::NoteProgress(job) => format!("{:?}", store.note_progress(self.job(job)).await),
-            Step::Park => format!("{:?}", store.park().await),
-            Step::TakeUp { again } => format!("{:?}", store.take_up(self.boots[usize::from(!again)]).await),
+            Step::Suspend => format!("{:?}", store.suspend().await),
+            Step::TakeUp { again } => format!("{:?}", store.reclaim(self.boots[usize::from(!again)]).await),
             Step::Put { name, variant } => format!("{:?}", store.put(self.routine(name, variant), FREELY).await),
             Step::Enable { name, on } => {
                 let next = Some(UnixMillis(at.0 + SECOND));

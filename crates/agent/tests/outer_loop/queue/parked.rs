@@ -9,7 +9,7 @@ use crate::support::{Running, Setup, end_of, saw};
 
 /// More sessions than may wait with a task of their own.
 const SESSIONS: usize = 300;
-/// Sessions with a task at most: the turn at work, and those with a seat.
+/// Sessions with a task at most: the turn at work, and those with a wait permit.
 const AWAKE: usize = 1 + 128;
 
 fn setup() -> Setup {

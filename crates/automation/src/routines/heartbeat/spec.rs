@@ -77,7 +77,7 @@ pub(crate) async fn set_up(service: &RoutineService) -> Result<(), StoreError> {
     let new = NewRoutine {
         id: RoutineId::new(),
         spec,
-        creator: Asker { principal: "config".into(), place: Authority::Operator, relayed: false },
+        creator: Asker { principal: "config".into(), authority: Authority::Operator, relayed: false },
         channel: Purpose::Heartbeat.channel(),
         made_in: "config".into(),
         reply_to: None,

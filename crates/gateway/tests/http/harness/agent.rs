@@ -183,7 +183,7 @@ impl FakeAgent {
             covers: None,
             asker: Asker {
                 principal: inbound.principal.id.to_string(),
-                place: inbound.principal.role.into(),
+                authority: inbound.principal.role.into(),
                 relayed: false,
             },
             asked_at: UnixMillis(NOW),

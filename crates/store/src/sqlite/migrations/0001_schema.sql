@@ -1,6 +1,6 @@
 -- The schema. Until the first release this file is edited in place: a store of another edition is refused at the start (see
 -- sqlite/open.rs). Dates are integer milliseconds since 1970 (UTC). Identifiers are the 16 bytes of a UUIDv7. Amounts of money are
--- integer millionths of a US dollar. Structures are JSON text; queries read `untrusted` of messages.
+-- integer millionths of a US dollar. Structures are JSON text; queries read `untrusted` of messages. Words of closed lists are checked here.
 
 -- The owner of each lane. Every write for a lane compares owner and epoch.
 CREATE TABLE sessions (

@@ -328,23 +328,23 @@ async fn a_stuck_job_begins_again_in_its_place(store: Store) {
 async fn only_a_crash_counts_as_one_and_once(store: Store) {
     let job = at_work(&store, "ann").await.job_id;
     create(&store, crate::kit::job("ann")).await; // waits, and cannot crash
-    let take_up = async |boot| {
-        let jobs = store.take_up(boot).await.unwrap();
+    let reclaim = async |boot| {
+        let jobs = store.reclaim(boot).await.unwrap();
         jobs.into_iter().map(|job| (job.job_id, job.crashes)).collect::<Vec<_>>()
     };
     let boot = BootId::new();
-    assert_eq!(take_up(boot).await, [(job, 1)]);
-    assert_eq!(take_up(boot).await, [(job, 1)], "the same boot asks again");
-    assert_eq!(take_up(BootId::new()).await, [(job, 2)], "twice in a row");
-    store.park().await.unwrap();
-    assert_eq!(take_up(BootId::new()).await, [(job, 2)], "an orderly end is no crash");
-    assert_eq!(take_up(BootId::new()).await, [(job, 3)], "and says nothing about the next");
+    assert_eq!(reclaim(boot).await, [(job, 1)]);
+    assert_eq!(reclaim(boot).await, [(job, 1)], "the same boot asks again");
+    assert_eq!(reclaim(BootId::new()).await, [(job, 2)], "twice in a row");
+    store.suspend().await.unwrap();
+    assert_eq!(reclaim(BootId::new()).await, [(job, 2)], "an orderly end is no crash");
+    assert_eq!(reclaim(BootId::new()).await, [(job, 3)], "and says nothing about the next");
     store.note_progress(job).await.unwrap();
-    assert_eq!(take_up(BootId::new()).await, [(job, 1)], "no longer in a row");
+    assert_eq!(reclaim(BootId::new()).await, [(job, 1)], "no longer in a row");
     change(&store, to(job, JobState::Stuck)).await;
-    assert_eq!(take_up(BootId::new()).await, [(job, 2)], "a stuck one has its place");
+    assert_eq!(reclaim(BootId::new()).await, [(job, 2)], "a stuck one has its place");
     change(&store, to(job, JobState::Failed)).await;
-    assert_eq!(take_up(BootId::new()).await, []);
+    assert_eq!(reclaim(BootId::new()).await, []);
     let unknown = store.note_progress(JobId::new()).await;
     assert!(matches!(unknown, Err(StoreError::NotFound(_))), "{unknown:?}");
 }

@@ -94,8 +94,8 @@ async fn a_question_reads_back_as_it_was_asked(store: Shared) {
     ];
     let askers = [
         ann(),
-        Asker { place: Authority::Token, ..ann() },
-        Asker { place: Authority::Operator, ..ann() },
+        Asker { authority: Authority::Token, ..ann() },
+        Asker { authority: Authority::Operator, ..ann() },
         Asker { relayed: true, ..ann() },
         Asker::default(),
     ];

@@ -73,7 +73,7 @@ async fn an_old_lease_is_refused_by_every_write(store: Shared) {
 async fn an_accepted_message_waits_with_all_that_belongs_to_it(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
     let state = Some(serde_json::json!({ "delegate": { "outputs": [] } }));
-    let asker = Asker { principal: "ann".into(), place: Authority::Token, relayed: true };
+    let asker = Asker { principal: "ann".into(), authority: Authority::Token, relayed: true };
     let work = Work::Job { job: JobId::new(), attempt: Some(2) };
     let message =
         NewInput { reply_to: Some(route("c")), asker: asker.clone(), work, state: state.clone(), ..queued("hi") };

@@ -35,7 +35,7 @@ pub(crate) enum Who {
 }
 
 /// The one id that is nobody's on every Linux.
-const NOBODY: u32 = 65534;
+const ASKS_NOBODY: u32 = 65534;
 
 impl Who {
     /// Everybody who can try: only root can be somebody else.
@@ -97,7 +97,7 @@ impl Ground {
         }
         if who == Who::Nobody {
             for path in ["workspace", "workspace/attack", "outside", "outside/file", "secret", "secret/key"] {
-                chown(at(path), Some(NOBODY), Some(NOBODY)).unwrap();
+                chown(at(path), Some(ASKS_NOBODY), Some(ASKS_NOBODY)).unwrap();
             }
         }
         let [workspace, outside, secret, attack, launcher] =
