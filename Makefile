@@ -35,8 +35,8 @@ release: ## Build the small, fast binary: target/release/belay
 	$(CARGO) build --locked --release -p belay-daemon
 
 .PHONY: test
-test: ## Run every test; the last line counts them (no key, no model; V=1 names each test)
-	@$(PYTHON) tests/run.py $(if $(V),--verbose)
+test: ## Run every test; the last line counts them (no key, no model; V=1 names each test, ALL=1 runs also what cannot have changed)
+	@$(PYTHON) tests/run.py $(if $(V),--verbose) $(if $(ALL),--all)
 
 .PHONY: check
 check: fmt-check lint docs deny scripts-check ## Format, clippy, docs, licences, scripts

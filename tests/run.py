@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Runs every test of the project and counts them.
 
-    tests/run.py [--verbose]
+    tests/run.py [--verbose] [--all]
 
 Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the workspace
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Then the official OpenAI client,
-LangChain's client, the example clients of the WebSocket RPC and the official MCP SDK talk to a real daemon, systemd rates the unit, and
-a machine with the installed service in it is booted. What these need is installed while the compiler works. Prints a table of suites,
-the time that all of it took, and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything failed. Standard library only.
+LangChain's client, the example clients of the WebSocket RPC and the official MCP SDK talk to a real daemon, systemd rates the unit, and a
+machine with the installed service in it is booted. What these need is installed while the compiler works. A suite that has passed here,
+and that nothing could have changed since, is "(cached)" and not run again (tests/passed.py), unless --all or the variable CI says so.
+Prints a table of suites, the time that all of it took, and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything
+failed. Standard library only.
 """
 
 import concurrent.futures
@@ -21,6 +23,8 @@ import subprocess
 import sys
 import threading
 import time
+
+from passed import Passed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPENAI = "openai==3.52.0"
@@ -41,6 +45,11 @@ PROGRAMS = {
 # Two suites may need the same package.
 INSTALLING = threading.Lock()
 VERBOSE = "--verbose" in sys.argv[1:]
+ALL = "--all" in sys.argv[1:] or os.environ.get("CI") == "true"
+# Test binaries that always run: they read the sources of the whole project.
+READS_SOURCES = ["repository"]
+# Packages whose tests start the daemon.
+STARTS_BELAY = ["tests", "daemon"]
 # Suites that run side by side. Many tests wait for a socket or a process, so each suite runs as many tests at once again.
 SIDE_BY_SIDE = os.cpu_count() or 1
 # Scenarios wait for a daemon most of the time, so they run twice as many tests at once.
@@ -61,6 +70,8 @@ class Tally:
     """The suites that ran, and their sums. Suites report from several threads; each report is printed in one piece."""
 
     def __init__(self):
+        self.passed = Passed(ROOT, ALL)
+        self.keys = {}
         self.suites = []
         self.failures = []
         self.lock = threading.Lock()
@@ -68,12 +79,27 @@ class Tally:
     def add(self, name, passed, failed, skipped, seconds, note="", lines=(), failures=()):
         with self.lock:
             self.suites.append((name, passed, failed, skipped, seconds, note))
+            if passed and not failed:
+                self.passed.add(name, self.keys.get(name), passed, skipped)
             self.failures.extend(f"{name}: {failure}" for failure in failures)
             for line in lines:
                 say(f"         {line}")
             if passed or failed or skipped:
                 mark = "FAILED" if failed else "ok"
                 say(f"  {mark:6} {name:44} {passed:5} passed {failed:3} failed {skipped:3} skipped {seconds:7.1f} s{note}")
+
+    def cached(self, name, *programs):
+        """Whether a suite that starts these programs has passed as it is. If so, its tests are counted; otherwise it has to be run."""
+        variables = [f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith(("BELAY_", "PROPTEST_"))]
+        key = self.passed.key(programs, variables)
+        counts = self.passed.counts(name, key)
+        if counts is None:
+            with self.lock:
+                self.keys[name] = key
+                self.passed.forget(name)
+            return False
+        self.add(name, counts[0], 0, counts[1], 0.0, " (cached)")
+        return True
 
     def total(self, column):
         return sum(suite[column] for suite in self.suites)
@@ -107,14 +133,15 @@ def programs():
 
 
 def build(tally):
-    """Builds everything once: the test binaries, and the programs that they start. Returns the test binaries and the path of belay.
+    """Builds everything once: the test binaries, and the programs that they start. Returns the test binaries, each with the programs
+    of its package, and the path of belay.
 
     One command, because cargo would build the daemon anew for a second one that selects other packages.
     """
     begin = time.monotonic()
     command = cargo("test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics")
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-    suites, belay = [], None
+    suites, belay, programs = [], None, {}
     for line in process.stdout:
         message = json.loads(line)
         if message["reason"] != "compiler-artifact" or not message.get("executable"):
@@ -124,17 +151,24 @@ def build(tally):
             kind = "" if target["kind"] != ["test"] else f"{target['name']} of "
             package = folder.name if folder.parent.name == "crates" else "tests"
             suites.append({"name": kind + package, "target": target["name"], "file": message["executable"], "folder": folder})
-        elif target["name"] == "belay":
-            belay = message["executable"]
+        else:
+            programs.setdefault(folder, []).append(message["executable"])
+            if target["name"] == "belay":
+                belay = message["executable"]
     if process.wait() != 0 or belay is None:
         tally.add("build", 0, 1, 0, time.monotonic() - begin)
         return [], None
+    for suite in suites:
+        package = suite["folder"].name
+        suite["programs"] = [suite["file"], *programs.get(suite["folder"], []), *([belay] if package in STARTS_BELAY else [])]
     suites.sort(key=lambda suite: LONGEST.index(suite["target"]) if suite["target"] in LONGEST else len(LONGEST))
     return suites, belay
 
 
 def rust(tally, suite, name, arguments, environment):
     """Runs one test binary, as cargo would. One that dies without a result counts as one failure."""
+    if suite["target"] not in READS_SOURCES and tally.cached(name, *suite["programs"]):
+        return
     folder = str(suite["folder"])
     cargos = {"CARGO": os.environ.get("CARGO", "cargo"), "CARGO_MANIFEST_DIR": folder}
     command, begin = [suite["file"], *arguments], time.monotonic()
@@ -222,6 +256,8 @@ def installed(tally, name, package, folder):
 def clients(tally, environment):
     """The official OpenAI client for Python against a real daemon."""
     name, begin = "official OpenAI client", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
     if python := installed(tally, name, OPENAI, "clients"):
         script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "openai_client.py")], environment)
 
@@ -229,6 +265,8 @@ def clients(tally, environment):
 def langchain_client(tally, environment):
     """LangChain's client for OpenAI against a real daemon."""
     name, begin = "LangChain client", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
     if python := installed(tally, name, LANGCHAIN, "langchain"):
         script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "langchain_client.py")], environment)
 
@@ -236,6 +274,8 @@ def langchain_client(tally, environment):
 def websocket_clients(tally, environment):
     """The example clients of the WebSocket RPC against a real daemon."""
     name, begin = "clients of the WebSocket RPC", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
     python = installed(tally, name, WEBSOCKETS, "websocket")
     if python is None:
         return
@@ -281,6 +321,8 @@ def typescript_client(tally, name):
 def mcp_client(tally, environment):
     """The official MCP SDK as a client of a real daemon."""
     name, begin = "official MCP client", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
     if python := installed(tally, name, MCP, "mcp"):
         script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "mcp_client.py")], environment)
 
@@ -307,9 +349,10 @@ def prepare_service():
 
 def service(tally, environment, preparing):
     """The installed service in a machine that is booted for it."""
-    begin = time.monotonic()
+    name, begin = "the service, booted", time.monotonic()
     preparing.wait()
-    script(tally, "the service, booted", begin, SERVICE, environment)
+    if not tally.cached(name, environment["BELAY_BIN"]):
+        script(tally, name, begin, SERVICE, environment)
 
 
 def script(tally, name, begin, command, environment):
@@ -371,6 +414,7 @@ def main():
         run(tally, suites, environment)
         exposure(tally)
         service(tally, environment, preparing)
+        tally.passed.write()
     else:
         preparing.terminate()
         preparing.wait()
