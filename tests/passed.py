@@ -1,7 +1,7 @@
 """Remembers which suites have passed, so that a second `make test` runs only those that a change can reach.
 
-A suite passed with a key: its program, the programs that it starts, and every file of the project that no compiler reads. It is run again
-when one of them has changed. Programs are compared by path, size and time, since cargo writes a program only when something in it has
+A suite passed with a key: its program, the programs that it starts, every file of the project besides sources in Rust, and what it finds
+on the machine (tests/run.py). It is run again when one of them has changed. Programs are compared by path, size and time, since cargo writes a program only when something in it has
 changed; files by their bytes. Without git, and in continuous integration, every suite runs. Standard library only.
 """
 
@@ -54,8 +54,9 @@ class Passed:
 def read(file):
     """What an earlier run has written; nothing where it is missing or damaged."""
     try:
-        return json.loads(file.read_text())
-    except (OSError, ValueError):
+        found = json.loads(file.read_text())
+        return {name: {part: suite[part] for part in ("key", "passed", "skipped")} for name, suite in found.items()}
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return {}
 
 

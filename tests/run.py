@@ -91,7 +91,8 @@ class Tally:
     def cached(self, name, *programs):
         """Whether a suite that starts these programs has passed as it is. If so, its tests are counted; otherwise it has to be run."""
         variables = [f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith(("BELAY_", "PROPTEST_"))]
-        key = self.passed.key(programs, variables)
+        machine = [os.uname().release, *(f"{program}: {shutil.which(program)}" for program in PROGRAMS)]
+        key = self.passed.key(programs, variables + machine)
         counts = self.passed.counts(name, key)
         if counts is None:
             with self.lock:
@@ -284,6 +285,8 @@ def websocket_clients(tally, environment):
     if folder:
         command.append(str(folder))
         environment = {**environment, "PATH": os.pathsep.join(map(str, [*node_places(), os.environ.get("PATH", "")]))}
+    else:
+        tally.keys.pop(name, None)  # a part was left out, so the next time runs it again
     script(tally, name, begin, command, environment)
 
 

@@ -39,9 +39,9 @@ impl Dispatcher {
         }
         let Ok(prefix) = IdPrefix::parse(named) else { return Named::Nothing };
         let begin_so = || self.questions.values().filter(|waits| prefix.begins(waits.approval.as_uuid()));
-        let (who, place) = (&*inbound.principal.id, Authority::from(inbound.principal.role));
+        let (who, authority) = (&*inbound.principal.id, Authority::from(inbound.principal.role));
         let own = begin_so().filter(|waits| {
-            waits.session == inbound.session || (*waits.asker.principal == *who && waits.asker.authority == place)
+            waits.session == inbound.session || (*waits.asker.principal == *who && waits.asker.authority == authority)
         });
         Named::among(own.map(|waits| waits.approval))
             .or_for_operators(inbound, || Named::among(begin_so().map(|waits| waits.approval)))

@@ -150,9 +150,9 @@ fn with_force(end: RunEnd, forced: Option<Forced>) -> RunEnd {
 
 /// The line about a failed model call for operators. Other people get the line of the stop reason: the provider's
 /// message may contain account names and addresses, and only an operator can act on it.
-fn provider_line(place: Authority, outcome: &Result<LoopOutcome, LoopError>) -> Option<String> {
+fn provider_line(authority: Authority, outcome: &Result<LoopOutcome, LoopError>) -> Option<String> {
     match outcome {
-        Err(LoopError::Model(error)) if place == Authority::Operator => {
+        Err(LoopError::Model(error)) if authority == Authority::Operator => {
             error.refusal.as_ref().map(|refusal| refusal.line())
         }
         _ => None,
@@ -187,8 +187,8 @@ mod tests {
             let line = error.refusal.as_ref().map(|refusal| refusal.line());
             let outcome = Err(LoopError::Model(error.clone()));
             assert_eq!(provider_line(Authority::Operator, &outcome), line);
-            for place in [Authority::Conversation, Authority::Token] {
-                assert_eq!(provider_line(place, &outcome), None);
+            for authority in [Authority::Conversation, Authority::Token] {
+                assert_eq!(provider_line(authority, &outcome), None);
             }
             let end = failure(LoopError::Model(error));
             assert_eq!(end.reason, reason, "{fault:?}");

@@ -46,7 +46,7 @@ fn guard() -> Guardrails {
     Guardrails { cooldown_s: 0, max_concurrent: 1, dedup_window_s: 0, max_failures: 0 }
 }
 
-/// What becomes of the work of the routine of that number.
+/// The nature of the routine of that number.
 pub(super) fn nature(n: u64) -> Nature {
     match n {
         141..143 => Nature::Slow,
