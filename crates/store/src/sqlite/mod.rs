@@ -93,8 +93,10 @@ pub struct WriterStats {
     pub jobs: u64,
     /// Committed transactions.
     pub commits: u64,
-    /// Statements of committed transactions.
+    /// Statements of committed transactions, without `indexing`.
     pub statements: u64,
+    /// Statements that indexed events, runs and words behind the reply.
+    pub indexing: u64,
 }
 
 impl SqliteStore {
@@ -187,6 +189,7 @@ impl SqliteStore {
             jobs: counters.jobs.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
             statements: counters.statements.load(Ordering::Relaxed),
+            indexing: counters.indexing.load(Ordering::Relaxed),
         }
     }
 
