@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use belay_protocol::StoreError;
 use rusqlite::Connection;
 
+use super::readers;
 use super::tx::{Done, Effects, Failure, Tx};
 use super::writer::{Counters, Signals};
 use crate::queue::closed;
@@ -19,6 +20,7 @@ pub(super) struct Inline(Mutex<Option<Connection>>);
 
 impl Inline {
     pub(super) fn new(conn: Connection) -> Self {
+        readers::count_statements(&conn);
         Self(Mutex::new(Some(conn)))
     }
 
@@ -41,9 +43,14 @@ impl Inline {
     }
 
     /// Executes a read. All data is committed.
-    pub(super) fn read<T>(&self, read: impl FnOnce(&Connection) -> Done<T>) -> Result<T, StoreError> {
+    pub(super) fn read<T>(
+        &self,
+        counters: &Counters,
+        read: impl FnOnce(&Connection) -> Done<T>,
+    ) -> Result<T, StoreError> {
         let guard = self.lock();
-        read(guard.as_ref().ok_or_else(closed)?).map_err(Failure::into_store_error)
+        let conn = guard.as_ref().ok_or_else(closed)?;
+        readers::counted(counters, || read(conn)).map_err(Failure::into_store_error)
     }
 
     /// Closes the connection, which deletes all data.

@@ -89,12 +89,13 @@ impl<T: Send, F: Fn(&mut Tx<'_>) -> Done<T> + Send> Job for Work<T, F> {
     }
 }
 
-/// Figures of the writer since it started.
+/// Figures of the store since it was opened.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) jobs: AtomicU64,
     pub(super) commits: AtomicU64,
     pub(super) statements: AtomicU64,
+    pub(super) read_statements: AtomicU64,
 }
 
 /// The signals after each commit.
