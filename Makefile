@@ -79,6 +79,11 @@ bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1, A
 	$(CARGO) build --locked --release -p belay-daemon -p belay-tests --bin belay --bin belay-bench
 	@$(TARGET)/release/belay-bench --belay $(TARGET)/release/belay $(if $(QUICK),--quick) $(if $(JSON),--json) $(ARGS)
 
+.PHONY: budget
+budget: ## Count what fixed scripts cost the daemon, and compare with tests/budget/table.toml (UPDATE=1 writes it, JSON=1)
+	$(CARGO) build $(DEV) --bin belay-budget
+	@$(TARGET)/debug/belay-budget $(if $(UPDATE),--update) $(if $(JSON),--json) $(ARGS)
+
 .PHONY: bench-stops
 bench-stops: ## Measure the stop rules: time per event, and chanting detection as a ratio to a plain scan of the same text
 	$(CARGO) bench --locked -p belay-agent-loop --bench stops

@@ -58,6 +58,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // The brakes stop real processes by the code of the daemon, and count for themselves what is left.
     ("tests", &["exec", "protocol", "testkit"]),
+    // Runs the daemon with an allocator of its own, and measures it as the benchmark does.
+    ("budget", &["daemon", "tests"]),
 ];
 
 /// What tests of a package may import beyond that: the testkit anywhere, a real store where turns are tested, and
@@ -80,7 +82,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "daemon", "tests"]),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),
-    ("anyhow", &["daemon", "stopbench", "tests"]),
+    ("anyhow", &["daemon", "stopbench", "tests", "budget"]),
 ];
 
 /// What the inner loop never names: it does no IO, and asks nobody for the time.

@@ -1,4 +1,5 @@
 //! What scenarios share: the real binary as a child process, a scripted model server, a Bot API double and a person who uses it, and a WebSocket client.
+//! What the programs that measure share is in [`measure`].
 //!
 //! **Does not know** any crate of the house but `protocol` and `testkit`: scenarios see what users see.
 
@@ -6,6 +7,8 @@
 pub mod bot_api;
 #[path = "support/daemon.rs"]
 pub mod daemon;
+#[path = "measure/mod.rs"]
+pub mod measure;
 #[path = "support/model_server.rs"]
 pub mod model_server;
 #[path = "support/person.rs"]

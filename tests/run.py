@@ -4,10 +4,11 @@
     tests/run.py [--verbose] [--all]
 
 Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the workspace
-with its tests, and runs the test binaries, as many side by side as the machine has processors. Then the official OpenAI client,
-LangChain's client, the example clients of the WebSocket RPC and the official MCP SDK talk to a real daemon, systemd rates the unit, and a
-machine with the installed service in it is booted. What these need is installed while the compiler works. A suite that has passed here,
-and that nothing could have changed since, is "(cached)" and not run again (tests/passed.py), unless --all or the variable CI says so.
+with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
+daemon costs (`make budget`), and the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official
+MCP SDK talk to a real daemon. Then systemd rates the unit, and a machine with the installed service in it is booted. What these need is
+installed while the compiler works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again
+(tests/passed.py), unless --all or the variable CI says so.
 Prints a table of suites, the time that all of it took, and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything
 failed. Standard library only.
 """
@@ -135,14 +136,14 @@ def programs():
 
 def build(tally):
     """Builds everything once: the test binaries, and the programs that they start. Returns the test binaries, each with the programs
-    of its package, and the path of belay.
+    of its package, and the paths of belay and of the budget.
 
     One command, because cargo would build the daemon anew for a second one that selects other packages.
     """
     begin = time.monotonic()
     command = cargo("test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics")
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-    suites, belay, programs = [], None, {}
+    suites, belay, budget, programs = [], None, None, {}
     for line in process.stdout:
         message = json.loads(line)
         if message["reason"] != "compiler-artifact" or not message.get("executable"):
@@ -150,20 +151,21 @@ def build(tally):
         target, folder = message["target"], pathlib.Path(message["manifest_path"]).parent
         if message["profile"]["test"]:
             kind = "" if target["kind"] != ["test"] else f"{target['name']} of "
-            package = folder.name if folder.parent.name == "crates" else "tests"
-            suites.append({"name": kind + package, "target": target["name"], "file": message["executable"], "folder": folder})
+            suites.append({"name": kind + folder.name, "target": target["name"], "file": message["executable"], "folder": folder})
         else:
             programs.setdefault(folder, []).append(message["executable"])
             if target["name"] == "belay":
                 belay = message["executable"]
-    if process.wait() != 0 or belay is None:
+            if target["name"] == "belay-budget":
+                budget = message["executable"]
+    if process.wait() != 0 or belay is None or budget is None:
         tally.add("build", 0, 1, 0, time.monotonic() - begin)
-        return [], None
+        return [], None, None
     for suite in suites:
         package = suite["folder"].name
         suite["programs"] = [suite["file"], *programs.get(suite["folder"], []), *([belay] if package in STARTS_BELAY else [])]
     suites.sort(key=lambda suite: LONGEST.index(suite["target"]) if suite["target"] in LONGEST else len(LONGEST))
-    return suites, belay
+    return suites, belay, budget
 
 
 def rust(tally, suite, name, arguments, environment):
@@ -337,6 +339,13 @@ def mcp_servers(tally, suite, environment):
         rust(tally, suite, name, ["--include-ignored", OFFICIAL_MCP], {**environment, "BELAY_MCP_PYTHON": str(python)})
 
 
+def budget(tally, program):
+    """What the daemon costs for fixed scripts, compared with the committed table. Each row counts as a test."""
+    name, begin = "budget", time.monotonic()
+    if not tally.cached(name, program):
+        script(tally, name, begin, [program, "--quiet"], {})
+
+
 def exposure(tally):
     """What systemd says of the unit that we ship."""
     script(tally, "exposure of the unit", time.monotonic(), [sys.executable, str(ROOT / "tests" / "exposure.py")], {})
@@ -384,9 +393,9 @@ def install():
             say(f"{package} cannot be installed: {why}")
 
 
-def run(tally, suites, environment):
-    """Runs all suites but the last, side by side."""
-    jobs = []
+def run(tally, suites, budget_program, environment):
+    """Runs all suites but the last, side by side. The budget waits for its idle minute most of the time, so it takes no place."""
+    jobs = [(budget, budget_program)]
     for suite in suites:
         official = suite["target"] == "programs"
         arguments = ["--skip", OFFICIAL_MCP] if official else []
@@ -396,7 +405,7 @@ def run(tally, suites, environment):
         if official:
             jobs.append((mcp_servers, suite, environment))
     jobs += [(job, environment) for job in (examples, clients, langchain_client, websocket_clients, mcp_client)]
-    with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+    with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE + 1) as pool:
         for job, done in [(job, pool.submit(job, tally, *arguments)) for job, *arguments in jobs]:
             if error := done.exception():
                 tally.add(job.__name__, 0, 1, 0, 0.0, f" ({error!r})")
@@ -409,12 +418,12 @@ def main():
     preparing = prepare_service()
     installing = threading.Thread(target=install)
     installing.start()
-    suites, belay = build(tally)
+    suites, belay, budget_program = build(tally)
     installing.join()
     built = time.monotonic()
     if belay is not None:
         environment = {"BELAY_BIN": belay}
-        run(tally, suites, environment)
+        run(tally, suites, budget_program, environment)
         exposure(tally)
         service(tally, environment, preparing)
         tally.passed.write()

@@ -10,11 +10,8 @@
 //! from the operating system), `model` and `slow` (the scripted servers), `floor`, `http` (a minimal client),
 //! `figures` (medians, marks, table, JSON).
 
-mod daemon;
 mod figures;
 mod floor;
-mod http;
-mod model;
 mod scenarios;
 mod serving;
 mod slow;
@@ -24,6 +21,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use belay_tests::measure::daemon::Setup;
+use belay_tests::measure::{daemon, http, model};
 
 const USAGE: &str = "\
 usage: belay-bench [--belay FILE] [--data DIR] [--set KEY=VALUE]... [--only PART] [--quick] [--json]
@@ -59,6 +58,18 @@ impl Options {
     /// Returns whether this part is to be measured.
     pub(crate) fn wants(&self, part: &str) -> bool {
         self.only.as_ref().is_none_or(|only| only == part)
+    }
+}
+
+impl From<&Options> for Setup {
+    fn from(options: &Options) -> Self {
+        Self {
+            program: options.belay.clone(),
+            leading: Vec::new(),
+            data: options.data.clone(),
+            settings: options.settings.clone(),
+            environment: options.environment.clone(),
+        }
     }
 }
 

@@ -168,7 +168,7 @@ async fn assemble(
         clock: clock.clone(),
         model: chosen.provider.info().clone(),
         version: VERSION.into(),
-        metrics: recorder.renderer(),
+        metrics: recorder.renderer(store.stats()),
         trajectory: Arc::new(recording),
         approvals: ports.approvals.clone(),
         archive: ports.archive.clone(),

@@ -12,7 +12,7 @@ use belay_protocol::{
     Asker, BootId, FinishedRun, IdempotencyKey, LaneStore, Lease, Message, NewInput, RunEnd, RunId, RunStore,
     SessionKey, SessionLifetime, StopReason, StoreError, ThreadState, UnixMillis, Work,
 };
-use belay_store::{SqliteStore, StoreOptions, WriterStats};
+use belay_store::{SqliteStore, StoreOptions, StoreStats};
 use tokio::task::JoinSet;
 
 const TEXT: &str = "What is the weather in Tokyo, and should I take an umbrella with me when I go there tomorrow?";
@@ -87,7 +87,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
     store.finish_runs(lease, vec![finished]).await
 }
 
-fn report(tasks: u32, messages: u32, took: Duration, before: WriterStats, after: WriterStats) {
+fn report(tasks: u32, messages: u32, took: Duration, before: StoreStats, after: StoreStats) {
     let each = f64::from(messages);
     println!(
         "{tasks:3} at once: {:7.1} us a message, {:.2} commits, {:.1} statements (begin and commit not counted)",

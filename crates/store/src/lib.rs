@@ -29,5 +29,5 @@ mod vault;
 pub use config::{StoreConfig, StoreUrl, parse_url};
 pub use error::OpenError;
 pub use inspect::{Held, Inspection, inspect};
-pub use sqlite::{SqliteStore, StoreOptions, WriterStats};
+pub use sqlite::{SqliteStore, StoreOptions, StoreStats};
 pub use vault::{KEY_BYTES, KeyError, SealedSecrets, SealedVault, VaultKey};

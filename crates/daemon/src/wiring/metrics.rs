@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use belay_gateway::Metrics;
 use belay_run::metrics::{LATENESS_BUCKETS, ROUTINE_LATENESS, RUN_BUCKETS, RUN_DURATION};
+use belay_store::StoreStats;
+use metrics::{counter, describe_counter};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +15,11 @@ use crate::exit::{Exit, Failure};
 
 /// How often the samples of histograms are folded into their buckets. 10 s: at 8,000 runs a second about 1 MB waits.
 const UPKEEP: Duration = Duration::from_secs(10);
+
+/// SQL statements of the store, by executor: of committed transactions, of the indexing behind replies, or of reads.
+const STORE_STATEMENTS: &str = "belay_store_statements_total";
+/// Committed transactions of the store.
+const STORE_COMMITS: &str = "belay_store_commits_total";
 
 /// The recorder of this process.
 #[derive(Clone)]
@@ -31,13 +38,22 @@ impl Recorder {
             .and_then(PrometheusBuilder::install_recorder)
             .map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
         belay_run::metrics::describe();
+        describe_counter!(STORE_STATEMENTS, "SQL statements of committed transactions, of the indexing behind replies, and of reads");
+        describe_counter!(STORE_COMMITS, "Committed transactions of the store");
         Ok(Self(handle))
     }
 
-    /// Renders the metrics for `GET /metrics`.
-    pub(super) fn renderer(&self) -> Metrics {
+    /// Renders the metrics for `GET /metrics`. The figures of the store are read at each request.
+    pub(super) fn renderer(&self, store: impl Fn() -> StoreStats + Send + Sync + 'static) -> Metrics {
         let handle = self.0.clone();
-        Arc::new(move || handle.render())
+        Arc::new(move || {
+            let StoreStats { commits, statements, indexing, read_statements, .. } = store();
+            counter!(STORE_COMMITS).absolute(commits);
+            counter!(STORE_STATEMENTS, "executor" => "writer").absolute(statements);
+            counter!(STORE_STATEMENTS, "executor" => "indexer").absolute(indexing);
+            counter!(STORE_STATEMENTS, "executor" => "reader").absolute(read_statements);
+            handle.render()
+        })
     }
 
     /// Keeps the memory of histograms bounded until `stop`.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use belay_agent::StorePorts;
 use belay_protocol::SecretVault;
-use belay_store::{KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreUrl, VaultKey, parse_url};
+use belay_store::{
+    KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreStats, StoreUrl, VaultKey, parse_url,
+};
 use zeroize::Zeroizing;
 
 use super::words;
@@ -71,6 +73,12 @@ impl Store {
     /// The ports that the agent uses.
     pub(crate) fn ports(&self) -> StorePorts {
         StorePorts::of(Arc::new(self.kept.clone()), self.vault.clone())
+    }
+
+    /// A function that reads the figures of the store, also after it is closed.
+    pub(crate) fn stats(&self) -> impl Fn() -> StoreStats + Send + Sync + 'static {
+        let kept = self.kept.clone();
+        move || kept.stats()
     }
 
     /// Writes pending data and closes the store.

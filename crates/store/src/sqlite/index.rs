@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 use uuid::Uuid;
 
 use super::rows;
-use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
+use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
 use crate::excerpt::snippet;
 use crate::limits::search_limit;
 
@@ -23,26 +23,35 @@ const BATCH: u32 = 128;
 
 /// Indexes everything that is not indexed yet.
 pub(super) fn catch_up(tx: &mut Tx<'_>) -> Done<()> {
-    while next_batch(tx)? {}
+    while next_batch(tx)?.more {}
     Ok(())
 }
 
-/// Indexes the next events, with the runs and messages of their sessions. Returns whether more may be left.
-pub(super) fn next_batch(tx: &mut Tx<'_>) -> Done<bool> {
-    let before = tx.effects.statements;
-    let more = index_events(tx);
-    tx.effects.indexing += tx.effects.statements - before;
-    tx.effects.statements = before;
-    more
+/// The result of a batch.
+pub(super) struct Batch {
+    /// The last indexed event.
+    pub(super) upto: u64,
+    /// Whether more events may be left.
+    pub(super) more: bool,
 }
 
-fn index_events(tx: &mut Tx<'_>) -> Done<bool> {
+/// Indexes the next events, with the runs and messages of their sessions.
+pub(super) fn next_batch(tx: &mut Tx<'_>) -> Done<Batch> {
+    let before = tx.effects.statements;
+    let batch = index_events(tx);
+    tx.effects.indexing += tx.effects.statements - before;
+    tx.effects.statements = before;
+    batch
+}
+
+fn index_events(tx: &mut Tx<'_>) -> Done<Batch> {
     let span = tx.row(
         "SELECT i.event, (SELECT MAX(seq) FROM (SELECT seq FROM events WHERE seq > i.event ORDER BY seq LIMIT ?1)) FROM indexed i",
         params![BATCH],
         |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?)),
     )?;
-    let Some((after, Some(upto))) = span else { return Ok(false) };
+    let (after, upto) = span.ok_or_else(|| Failure::damaged("the last indexed event is missing"))?;
+    let Some(upto) = upto else { return Ok(Batch { upto: from_sql_int(after), more: false }) };
     tx.exec(
         "UPDATE runs SET indexed = 1 WHERE ended_at IS NOT NULL AND indexed = 0
            AND id IN (SELECT run_id FROM events WHERE seq > ?1 AND seq <= ?2)",
@@ -59,7 +68,7 @@ fn index_events(tx: &mut Tx<'_>) -> Done<bool> {
     }
     tx.exec("UPDATE events SET indexed = 1 WHERE seq > ?1 AND seq <= ?2", params![after, upto])?;
     tx.exec("UPDATE indexed SET event = ?1", params![upto])?;
-    Ok(upto - after >= i64::from(BATCH))
+    Ok(Batch { upto: from_sql_int(upto), more: upto - after >= i64::from(BATCH) })
 }
 
 /// Adds the words of a thread's messages after this position to the index.

@@ -11,6 +11,7 @@ use belay_protocol::StoreError;
 use rusqlite::Connection;
 
 use super::index;
+use super::readers;
 use super::tx::{Done, Effects, Failure, Tx};
 use super::writer::{Counters, Signals};
 use crate::queue::closed;
@@ -23,6 +24,7 @@ pub(super) struct Inline(Mutex<Option<Connection>>);
 
 impl Inline {
     pub(super) fn new(conn: Connection) -> Self {
+        readers::count_statements(&conn);
         Self(Mutex::new(Some(conn)))
     }
 
@@ -48,9 +50,14 @@ impl Inline {
     }
 
     /// Executes a read. All data is committed.
-    pub(super) fn read<T>(&self, read: impl FnOnce(&Connection) -> Done<T>) -> Result<T, StoreError> {
+    pub(super) fn read<T>(
+        &self,
+        counters: &Counters,
+        read: impl FnOnce(&Connection) -> Done<T>,
+    ) -> Result<T, StoreError> {
         let guard = self.lock();
-        read(guard.as_ref().ok_or_else(closed)?).map_err(Failure::into_store_error)
+        let conn = guard.as_ref().ok_or_else(closed)?;
+        readers::counted(counters, || read(conn)).map_err(Failure::into_store_error)
     }
 
     /// Closes the connection, which deletes all data.

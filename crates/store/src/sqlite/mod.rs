@@ -86,10 +86,10 @@ struct Threads {
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Figures of the writes since the store was opened.
+/// Figures of the work since the store was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WriterStats {
-    /// Executed jobs, including refused ones.
+pub struct StoreStats {
+    /// Executed write jobs, including refused ones.
     pub jobs: u64,
     /// Committed transactions.
     pub commits: u64,
@@ -97,6 +97,8 @@ pub struct WriterStats {
     pub statements: u64,
     /// Statements that indexed events, runs and words behind the reply.
     pub indexing: u64,
+    /// Statements of reads.
+    pub read_statements: u64,
 }
 
 impl SqliteStore {
@@ -139,9 +141,9 @@ impl SqliteStore {
         for n in 1..=READERS {
             let conn = open::open_reader(path)?;
             let requests = requests.clone();
-            let locks = locks.clone();
+            let (locks, counters) = (locks.clone(), counters.clone());
             threads.push(spawn(path, format!("store-read-{n}"), move || {
-                readers::run(&conn, &requests);
+                readers::run(&conn, &requests, &counters);
                 drop(conn);
                 drop(locks); // after the connection, see there
             })?);
@@ -182,14 +184,15 @@ impl SqliteStore {
         }
     }
 
-    /// Figures of the writes so far.
-    pub fn stats(&self) -> WriterStats {
+    /// Figures of the work so far.
+    pub fn stats(&self) -> StoreStats {
         let counters = &self.shared.counters;
-        WriterStats {
+        StoreStats {
             jobs: counters.jobs.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
             statements: counters.statements.load(Ordering::Relaxed),
             indexing: counters.indexing.load(Ordering::Relaxed),
+            read_statements: counters.read_statements.load(Ordering::Relaxed),
         }
     }
 
@@ -225,8 +228,9 @@ impl SqliteStore {
         &self,
         read: impl FnOnce(&rusqlite::Connection) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        match &self.shared.executor {
-            Executor::Inline(inline) => inline.read(read),
+        let Shared { executor, counters, .. } = &*self.shared;
+        match executor {
+            Executor::Inline(inline) => inline.read(counters, read),
             Executor::Threads(threads) => readers::read(&threads.reads, read).await,
         }
     }

@@ -1,13 +1,17 @@
 //! Threads that only read. They see committed data and never wait for the writer.
 
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use belay_protocol::StoreError;
 use rusqlite::Connection;
+use rusqlite::trace::TraceEventCodes;
 use tokio::sync::oneshot;
 
 use super::tx::Done;
+use super::writer::Counters;
 use crate::queue::{Item, Queue, closed};
 
 /// The number of reading threads.
@@ -19,13 +23,33 @@ pub(super) const READ_QUEUE: usize = 256;
 /// One read without its types.
 pub(super) type Read = Box<dyn FnOnce(&Connection) + Send>;
 
+thread_local! {
+    /// Statements that this thread has begun on connections that count, since they were last taken.
+    static BEGUN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts the statements that begin on this connection. SQLite calls a function for each of them, so that no query can
+/// be left out. The function has no context: the thread keeps the count until [`counted`] takes it.
+pub(super) fn count_statements(conn: &Connection) {
+    conn.trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(|_| BEGUN.set(BEGUN.get() + 1)));
+}
+
+/// Executes a read and adds its statements to the counters.
+pub(super) fn counted<T>(counters: &Counters, read: impl FnOnce() -> T) -> T {
+    BEGUN.set(0);
+    let done = read();
+    counters.read_statements.fetch_add(BEGUN.get(), Ordering::Relaxed);
+    done
+}
+
 /// Executes reads until the queue is closed. The readers share one queue; the thread that holds the receiver waits for
 /// the next item.
-pub(super) fn run(conn: &Connection, items: &Mutex<Receiver<Item<Read>>>) {
+pub(super) fn run(conn: &Connection, items: &Mutex<Receiver<Item<Read>>>, counters: &Counters) {
+    count_statements(conn);
     loop {
         let item = items.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match item {
-            Ok(Item::Job(read, _slot)) => read(conn),
+            Ok(Item::Job(read, _slot)) => counted(counters, || read(conn)),
             Ok(Item::Close) | Err(_) => return,
         }
     }

@@ -37,7 +37,10 @@ const KEPT_MAX: usize = 4096;
 const RELAXED_DELAY: Duration = Duration::from_millis(50);
 
 /// The maximum time between a commit with events and their first batch of indexing, in a queue that is never empty.
-const INDEX_DELAY: Duration = Duration::from_secs(1);
+const INDEX_DELAY: Duration = Duration::from_secs(5);
+
+/// The number of events that are indexed before [`INDEX_DELAY`] has passed. Queries read as many events one by one.
+const INDEX_EVENTS: u64 = 1024;
 
 /// The time without a job after which events are indexed.
 const INDEX_IDLE: Duration = Duration::from_millis(500);
@@ -99,13 +102,14 @@ impl<T: Send, F: Fn(&mut Tx<'_>) -> Done<T> + Send> Job for Work<T, F> {
     }
 }
 
-/// Figures of the writer since it started.
+/// Figures of the store since it was opened.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) jobs: AtomicU64,
     pub(super) commits: AtomicU64,
     pub(super) statements: AtomicU64,
     pub(super) indexing: AtomicU64,
+    pub(super) read_statements: AtomicU64,
 }
 
 /// The signals after each commit.
@@ -141,15 +145,21 @@ struct IndexDue {
     idle: Instant,
     /// Between jobs.
     latest: Instant,
+    /// Whether the last batch has failed.
+    failed: bool,
 }
 
 impl IndexDue {
     fn at(date: Instant) -> Self {
-        Self { idle: date, latest: date }
+        Self { idle: date, latest: date, failed: false }
+    }
+
+    fn after_failure(now: Instant) -> Self {
+        Self { failed: true, ..Self::at(now + INDEX_RETRY) }
     }
 
     fn after_commit(now: Instant) -> Self {
-        Self { idle: now + INDEX_IDLE, latest: now + INDEX_DELAY }
+        Self { idle: now + INDEX_IDLE, latest: now + INDEX_DELAY, failed: false }
     }
 }
 
@@ -168,6 +178,8 @@ pub(super) struct Writer {
     due: Option<Instant>,
     /// `None`: all events are indexed.
     index_due: Option<IndexDue>,
+    /// The last indexed event, as far as it is known.
+    indexed: u64,
     closing: bool,
     /// The locks of the store. They are dropped after the connection is closed.
     _locks: Option<Arc<Option<Locks>>>,
@@ -191,6 +203,7 @@ impl Writer {
             open: false,
             due: None,
             index_due: Some(IndexDue::at(Instant::now())), // what the process before has left
+            indexed: 0,
             closing: false,
             _locks: locks,
         }
@@ -249,14 +262,16 @@ impl Writer {
         self.take(job);
         let now = Instant::now();
         self.index_due = match answer.try_recv() {
-            Ok(Ok(false)) => None,
-            Ok(Ok(true)) => Some(IndexDue::at(now)),
+            Ok(Ok(batch)) => {
+                self.indexed = batch.upto;
+                batch.more.then(|| IndexDue::at(now))
+            }
             // Messages are accepted even if the index or the disk has failed.
             Ok(Err(error)) => {
                 warn!(%error, "the indexes could not be written");
-                Some(IndexDue::at(now + INDEX_RETRY))
+                Some(IndexDue::after_failure(now))
             }
-            Err(_) => Some(IndexDue::at(now + INDEX_RETRY)),
+            Err(_) => Some(IndexDue::after_failure(now)),
         };
     }
 
@@ -366,8 +381,12 @@ impl Writer {
     fn announce(&mut self) {
         self.open = false;
         self.due = None;
-        if self.effects.last_event.is_some() {
-            self.index_due.get_or_insert_with(|| IndexDue::after_commit(Instant::now()));
+        if let Some(last) = self.effects.last_event {
+            let now = Instant::now();
+            let due = self.index_due.get_or_insert_with(|| IndexDue::after_commit(now));
+            if last.saturating_sub(self.indexed) >= INDEX_EVENTS && !due.failed {
+                *due = IndexDue::at(now);
+            }
         }
         self.signals.committed(&self.counters, self.effects);
         for mut job in self.batch.drain(..) {

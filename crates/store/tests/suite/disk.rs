@@ -186,6 +186,24 @@ async fn waiting_writes_share_a_commit() {
     assert!(after.commits - before.commits < 50, "{before:?} {after:?}");
 }
 
+#[tokio::test]
+async fn each_statement_of_a_read_is_counted() {
+    let (file, _directory) = sqlite();
+    for store in [file, SqliteStore::in_memory().unwrap()] {
+        let lease = open(&store, "s").await.lease;
+        turn(&store, &lease, "hi").await;
+        let before = store.stats();
+        assert_eq!(store.read(EventQuery::default()).await.unwrap().len(), 3);
+        // The thread that reads counts after it has answered, so the count is polled.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while store.stats().read_statements == before.read_statements && std::time::Instant::now() < deadline {
+            tokio::task::yield_now().await;
+        }
+        let read = store.stats().read_statements - before.read_statements;
+        assert_eq!((read, store.stats().statements), (1, before.statements));
+    }
+}
+
 /// Five statements to take it, three for a step, and five for its end. Whoever never asks pays nothing for those who do.
 #[tokio::test]
 async fn a_message_that_asks_nothing_costs_no_statement_more_for_it() {

@@ -1,51 +1,60 @@
 //! A model server that answers at once: OpenAI chat completions, streamed. The message contains the script.
 //!
 //! `tool:N` in the last user message requests N rounds of one `calculate` call each, and then text. The request alone
-//! determines the round, so that the server stores no conversation. The server searches the bytes and does not parse
+//! determines the round, so that the server stores no conversation. `pieces:N` requests a text of N pieces, which are
+//! sent one after the other. The server searches the bytes and does not parse
 //! them: a request with four hundred messages must not cost it more than one with a single message.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
+use futures_util::stream;
 use tokio_util::sync::CancellationToken;
 
 /// The text of every final answer.
-pub(crate) const REPLY: &str = "The scripted model has answered.";
+pub const REPLY: &str = "The scripted model has answered.";
+
+/// The pause before each piece of an answer in pieces.
+const PIECE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Statistics since the start.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub struct Seen {
     /// Number of requests.
-    pub(crate) requests: AtomicU64,
+    pub requests: AtomicU64,
+    /// Bytes of all request bodies.
+    pub bytes: AtomicU64,
     /// Bytes of the last request body.
-    pub(crate) last_bytes: AtomicU64,
+    pub last_bytes: AtomicU64,
     /// Messages in the last request, including the system message.
-    pub(crate) last_messages: AtomicU64,
+    pub last_messages: AtomicU64,
 }
 
 /// A running server, on a thread and a runtime of its own. Dropping it ends both.
 #[derive(Debug)]
-pub(crate) struct Model {
+pub struct Model {
     /// The address of its listener.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     /// The statistics.
-    pub(crate) seen: Arc<Seen>,
+    pub seen: Arc<Seen>,
     stop: CancellationToken,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Model {
     /// Starts on a free loopback port.
-    pub(crate) fn start() -> Result<Self> {
+    pub fn start() -> Result<Self> {
         let seen = Arc::new(Seen::default());
         let router = Router::new()
             .route("/v1/chat/completions", post(chat))
@@ -68,10 +77,7 @@ impl Drop for Model {
 }
 
 /// Serves `router` on a free loopback port from a thread of its own, until the token is cancelled.
-pub(crate) fn serve(
-    name: &str,
-    router: Router,
-) -> Result<(SocketAddr, CancellationToken, std::thread::JoinHandle<()>)> {
+pub fn serve(name: &str, router: Router) -> Result<(SocketAddr, CancellationToken, std::thread::JoinHandle<()>)> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no free loopback port")?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
@@ -101,14 +107,18 @@ async fn models() -> Response {
 
 async fn chat(State(seen): State<Arc<Seen>>, body: Bytes) -> Response {
     let number = seen.requests.fetch_add(1, Relaxed);
+    seen.bytes.fetch_add(body.len() as u64, Relaxed);
     seen.last_bytes.store(body.len() as u64, Relaxed);
     seen.last_messages.store(count(&body, br#""role":"#), Relaxed);
-    ([(CONTENT_TYPE, "text/event-stream")], answer(number, &body)).into_response()
+    let answer = match number_after(&body, b"pieces:") {
+        Some((pieces, _)) => in_pieces(number, pieces, body.len()),
+        None => answer(number, &body).into(),
+    };
+    ([(CONTENT_TYPE, "text/event-stream")], answer).into_response()
 }
 
 /// The whole event stream that answers `request`.
 fn answer(number: u64, request: &[u8]) -> String {
-    let prompt_tokens = request.len() / 4;
     let (frames, finish) = match next_round(request) {
         Some(round) => {
             let call = format!(
@@ -121,13 +131,18 @@ fn answer(number: u64, request: &[u8]) -> String {
             (pieces.map(|delta| chunk(number, &delta, "null")).collect(), "\"stop\"")
         }
     };
+    let role = chunk(number, r#"{"role":"assistant","content":null}"#, "null");
+    format!("{role}{frames}{}", end(number, finish, request.len()))
+}
+
+/// The last frames of an answer: the reason of its end, the usage, and the mark of the end.
+fn end(number: u64, finish: &str, request_bytes: usize) -> String {
+    let prompt_tokens = request_bytes / 4;
     let usage = format!(
         r#"data: {{"id":"c{number}","object":"chat.completion.chunk","created":0,"model":"bench","choices":[],"usage":{{"prompt_tokens":{prompt_tokens},"completion_tokens":8,"total_tokens":{}}}}}"#,
         prompt_tokens + 8
     );
-    let role = chunk(number, r#"{"role":"assistant","content":null}"#, "null");
-    let end = chunk(number, "{}", finish);
-    format!("{role}{frames}{end}{usage}\n\ndata: [DONE]\n\n")
+    format!("{}{usage}\n\ndata: [DONE]\n\n", chunk(number, "{}", finish))
 }
 
 fn chunk(number: u64, delta: &str, finish: &str) -> String {
@@ -136,13 +151,43 @@ fn chunk(number: u64, delta: &str, finish: &str) -> String {
     )
 }
 
+/// An answer of this many pieces, each sent by itself: after a pause, so that the next read does not find two.
+fn in_pieces(number: u64, pieces: u64, request_bytes: usize) -> Body {
+    let pieces = stream::unfold(0, move |sent| async move {
+        tokio::time::sleep(PIECE_PAUSE).await;
+        let piece = match sent {
+            _ if sent > pieces => return None,
+            _ if sent == pieces => end(number, "\"stop\"", request_bytes),
+            _ => chunk(number, &format!(r#"{{"content":"{} "}}"#, word(sent)), "null"),
+        };
+        Some((Ok::<_, Infallible>(Bytes::from(piece)), sent + 1))
+    });
+    Body::from_stream(pieces)
+}
+
+/// A word of six letters for this number, the same in each run: the daemon stops a model that repeats itself.
+fn word(number: u64) -> String {
+    // The generator of Knuth's MMIX; its upper bits look like chance.
+    let mut state = number;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b"abcdefghijklmnopqrstuvwxyz"[(state >> 33) as usize % 26])
+    };
+    (0..6).map(|_| letter()).collect()
+}
+
 /// The next tool round, if the last scripted message requests another one.
 fn next_round(request: &[u8]) -> Option<u64> {
-    let at = rfind(request, b"tool:")?;
-    let digits = request[at + 5..].iter().take_while(|byte| byte.is_ascii_digit());
-    let wanted = digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+    let (wanted, at) = number_after(request, b"tool:")?;
     let done = count(&request[at..], br#""role":"tool""#);
     (done < wanted).then_some(done + 1)
+}
+
+/// The number behind the last `word`, and the place of that word.
+fn number_after(request: &[u8], word: &[u8]) -> Option<(u64, usize)> {
+    let at = rfind(request, word)?;
+    let digits = request[at + word.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+    Some((digits.fold(0, |number, digit| number * 10 + u64::from(digit - b'0')), at))
 }
 
 fn rfind(haystack: &[u8], needle: &[u8]) -> Option<usize> {

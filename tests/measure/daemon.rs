@@ -1,15 +1,14 @@
 //! The daemon as a child process, and its figures from the operating system.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-
-use crate::Options;
 
 /// Longest wait for the daemon to become ready.
 const READY_LIMIT: Duration = Duration::from_secs(20);
@@ -18,48 +17,57 @@ const END_LIMIT: Duration = Duration::from_secs(15);
 /// The log text of a daemon that accepts messages; the address follows it.
 const READY_WORDS: &str = "ready on http://";
 
+/// How a daemon is started.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments before `run`.
+    pub leading: Vec<OsString>,
+    /// Where the data directories are made.
+    pub data: PathBuf,
+    /// Settings besides those of every measurement, as `key=value`.
+    pub settings: Vec<String>,
+    /// Variables of its environment.
+    pub environment: Vec<(&'static str, &'static str)>,
+}
+
 /// A running daemon with an empty data directory of its own. Dropping it ends the process and removes the directory.
 #[derive(Debug)]
-pub(crate) struct Daemon {
+pub struct Daemon {
     /// The address of its HTTP listener.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     /// Time from the start of the process to the ready line.
-    pub(crate) ready_after: Duration,
+    pub ready_after: Duration,
     /// When the process was started.
-    pub(crate) started: Instant,
+    pub started: Instant,
     child: Child,
     _data: tempfile::TempDir,
 }
 
 impl Daemon {
     /// Starts a daemon that uses the model server at `model`, and waits until it is ready.
-    pub(crate) fn start(options: &Options, model: SocketAddr) -> Result<Self> {
-        let data = tempfile::tempdir_in(&options.data)?;
-        let mut command = command(options, data.path(), model)?;
+    pub fn start(setup: impl Into<Setup>, model: SocketAddr) -> Result<Self> {
+        let setup = setup.into();
+        let data = tempfile::tempdir_in(&setup.data)?;
+        let mut command = command(&setup, data.path(), model)?;
         let started = Instant::now();
         let mut child =
-            command.spawn().with_context(|| format!("cannot start {}: build it first", options.belay.display()))?;
+            command.spawn().with_context(|| format!("cannot start {}: build it first", setup.program.display()))?;
         let stderr = child.stderr.take().context("no stderr")?;
-        // The thread reads until the process ends, so that the daemon never waits for a full pipe.
-        let (ready, is_ready) = mpsc::sync_channel(1);
-        std::thread::Builder::new().name("stderr".into()).spawn(move || read_log(BufReader::new(stderr), &ready))?;
-        match is_ready.recv_timeout(READY_LIMIT) {
+        match ready(stderr, READY_LIMIT) {
             Ok(Ready { at, address }) => {
                 Ok(Self { address, ready_after: at.duration_since(started), started, child, _data: data })
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => {
+            Err(error) => {
                 end(&mut child);
-                bail!("the daemon did not say \"{READY_WORDS}…\" within {} s", READY_LIMIT.as_secs())
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => {
-                end(&mut child);
-                bail!("the daemon ended before it was ready; what it said stands above")
+                Err(error)
             }
         }
     }
 
     /// Processor time so far, in the kernel and in user mode. The resolution is a tick of 10 ms.
-    pub(crate) fn cpu(&self) -> Result<Duration> {
+    pub fn cpu(&self) -> Result<Duration> {
         let stat = std::fs::read_to_string(self.proc("stat"))?;
         // The process name may contain spaces. User and system time are the 12th and 13th words after its closing
         // bracket.
@@ -72,22 +80,22 @@ impl Daemon {
     }
 
     /// Resident memory now, in MiB.
-    pub(crate) fn rss_mib(&self) -> Result<f64> {
+    pub fn rss_mib(&self) -> Result<f64> {
         self.status_mib("VmRSS:")
     }
 
     /// The number of threads.
-    pub(crate) fn threads(&self) -> Result<f64> {
+    pub fn threads(&self) -> Result<f64> {
         Ok(self.status("Threads:")?.parse()?)
     }
 
     /// Largest resident memory since the last [`Self::reset_peak`], in MiB.
-    pub(crate) fn peak_mib(&self) -> Result<f64> {
+    pub fn peak_mib(&self) -> Result<f64> {
         self.status_mib("VmHWM:")
     }
 
     /// Resets the peak of memory. Linux: proc(5), `clear_refs`, value 5.
-    pub(crate) fn reset_peak(&self) -> Result<()> {
+    pub fn reset_peak(&self) -> Result<()> {
         Ok(std::fs::write(self.proc("clear_refs"), "5")?)
     }
 
@@ -113,10 +121,14 @@ impl Drop for Daemon {
     }
 }
 
-fn command(options: &Options, data: &Path, model: SocketAddr) -> Result<Command> {
+/// The command that starts a daemon with this data directory, which also is its home. It finds nothing of the user's.
+///
+/// # Errors
+/// The data directory does not exist.
+pub fn command(setup: &Setup, data: &Path, model: SocketAddr) -> Result<Command> {
     let data = data.canonicalize()?;
-    let mut command = Command::new(&options.belay);
-    command.arg("run");
+    let mut command = Command::new(&setup.program);
+    command.args(&setup.leading).arg("run");
     for setting in [
         "llm.provider=openai".into(),
         format!("llm.base_url=http://{model}/v1"),
@@ -129,20 +141,43 @@ fn command(options: &Options, data: &Path, model: SocketAddr) -> Result<Command>
         format!("tools.workspace={}", data.join("workspace").display()),
     ]
     .iter()
-    .chain(&options.settings)
+    .chain(&setup.settings)
     {
         command.arg("--set").arg(setting);
     }
     // The daemon must not find the keys, settings or conversations of the user.
     command.env_clear().env("HOME", &data).env("XDG_DATA_HOME", &data).env("XDG_CONFIG_HOME", &data);
-    command.envs(options.environment.iter().copied());
+    command.envs(setup.environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     Ok(command)
 }
 
-struct Ready {
-    at: Instant,
-    address: SocketAddr,
+/// A daemon that accepts messages.
+#[derive(Debug)]
+pub struct Ready {
+    /// When it said so.
+    pub at: Instant,
+    /// The address of its HTTP listener.
+    pub address: SocketAddr,
+}
+
+/// Waits for the ready line in the log, at most this long. A thread reads the log until the process ends, so that the
+/// daemon never waits for a full pipe.
+///
+/// # Errors
+/// The daemon is not ready in time, or it has ended; then its log is repeated on stderr.
+pub fn ready(log: ChildStderr, limit: Duration) -> Result<Ready> {
+    let (ready, is_ready) = mpsc::sync_channel(1);
+    std::thread::Builder::new().name("stderr".into()).spawn(move || read_log(BufReader::new(log), &ready))?;
+    match is_ready.recv_timeout(limit) {
+        Ok(ready) => Ok(ready),
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            bail!("the daemon did not say \"{READY_WORDS}…\" within {} s", limit.as_secs())
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            bail!("the daemon ended before it was ready; what it said stands above")
+        }
+    }
 }
 
 /// Reads the log to its end and reports the ready line. Repeats the log on stderr if there is no ready line.

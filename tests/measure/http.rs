@@ -13,7 +13,7 @@ const LIMIT_BYTES: usize = 8 << 20;
 
 /// One connection to one server.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     stream: TcpStream,
     address: SocketAddr,
     /// Additional header lines.
@@ -23,28 +23,39 @@ pub(crate) struct Connection {
 
 /// The answer to a request.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The whole body.
+    pub body: Vec<u8>,
 }
 
 impl Connection {
     /// Connects, and disables Nagle's algorithm.
-    pub(crate) async fn open(address: SocketAddr) -> Result<Self> {
+    pub async fn open(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, address, headers: String::new(), buffer: Vec::with_capacity(16 << 10) })
     }
 
     /// Adds this bearer token to each request.
-    pub(crate) fn with_token(self, token: &str) -> Self {
+    pub fn with_token(self, token: &str) -> Self {
         Self { headers: format!("authorization: Bearer {token}\r\n"), ..self }
     }
 
     /// Sends a JSON body and reads the whole answer.
-    pub(crate) async fn post(&mut self, path: &str, body: &[u8]) -> Result<Answer> {
+    pub async fn post(&mut self, path: &str, body: &[u8]) -> Result<Answer> {
+        self.request("POST", path, body).await
+    }
+
+    /// Reads a whole answer.
+    pub async fn get(&mut self, path: &str) -> Result<Answer> {
+        self.request("GET", path, b"").await
+    }
+
+    async fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Result<Answer> {
         let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: {}\r\n{}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\n{}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
             self.address,
             self.headers,
             body.len()
@@ -114,6 +125,6 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// The position of the first `needle`.
-pub(crate) fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+pub fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|window| window == needle)
 }

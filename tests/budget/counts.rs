@@ -1,0 +1,130 @@
+//! What is counted, and the figures of one script.
+
+use std::collections::BTreeMap;
+
+use crate::daemon::Reading;
+use crate::scripts::Script;
+
+/// A count that the table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Count {
+    WriteStatements,
+    ReadStatements,
+    WalPages,
+    FileBytes,
+    Syncs,
+    FilesOpened,
+    Allocations,
+    AllocatedBytes,
+    ModelBytes,
+}
+
+impl Count {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::WriteStatements,
+        Self::ReadStatements,
+        Self::WalPages,
+        Self::FileBytes,
+        Self::Syncs,
+        Self::FilesOpened,
+        Self::Allocations,
+        Self::AllocatedBytes,
+        Self::ModelBytes,
+    ];
+
+    /// The name in the table.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::WriteStatements => "write-statements",
+            Self::ReadStatements => "read-statements",
+            Self::WalPages => "wal-pages",
+            Self::FileBytes => "file-bytes",
+            Self::Syncs => "syncs",
+            Self::FilesOpened => "files-opened",
+            Self::Allocations => "allocations",
+            Self::AllocatedBytes => "allocated-bytes",
+            Self::ModelBytes => "model-bytes",
+        }
+    }
+
+    /// The largest difference between two runs of the same program that says nothing, in the unit of the count.
+    pub(crate) fn noise(self, script: Script) -> f64 {
+        match (self, script) {
+            // A start looks at every process of the machine several times, and timers read beside it.
+            (Self::ReadStatements, Script::Start) => 4.0,
+            (Self::Allocations, Script::Start) => 5000.0,
+            (Self::AllocatedBytes, Script::Start) => 512.0 * 1024.0,
+            // Whether a timer falls into the minute is chance.
+            (Self::ReadStatements, Script::Idle) => 2.5,
+            (Self::WriteStatements | Self::ReadStatements | Self::Syncs, _) => 0.5,
+            // The files of prompts are looked for once a second, so their number follows the speed of the machine.
+            (Self::FilesOpened, Script::Start) => 10.0,
+            (Self::FilesOpened, _) => 3.0,
+            (Self::WalPages, _) => 1.0,
+            (Self::FileBytes, _) => 4096.0,
+            (Self::Allocations, _) => 20.0,
+            (Self::AllocatedBytes, _) => 8192.0,
+            (Self::ModelBytes, _) => 16.0,
+        }
+    }
+}
+
+/// What one repetition of a script costs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    /// The counts of the table. One that is missing was not counted.
+    pub(crate) counts: BTreeMap<Count, f64>,
+    /// What is only printed.
+    pub(crate) printed: BTreeMap<&'static str, f64>,
+}
+
+impl Figures {
+    /// The mean over `times` repetitions between the readings of `span`, without the cost of a reading, which is the
+    /// difference of the two in `reading`.
+    pub(crate) fn of(span: [&Reading; 2], reading: [&Reading; 2], model_bytes: u64, times: usize) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+        let each = |of: &dyn Fn(&Reading) -> u64| {
+            let difference = |[from, to]: [&Reading; 2]| of(to) as f64 - of(from) as f64;
+            ((difference(span) - difference(reading)) / times as f64).max(0.0)
+        };
+        #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+        let model_bytes = model_bytes as f64 / times as f64;
+        let mut figures = Self::default();
+        figures.counts.extend([
+            (Count::WriteStatements, each(&|it| it.writer_statements)),
+            (Count::ReadStatements, each(&|it| it.reader_statements)),
+            (Count::Allocations, each(&|it| it.allocations.count)),
+            (Count::AllocatedBytes, each(&|it| it.allocations.bytes)),
+            (Count::ModelBytes, model_bytes),
+        ]);
+        figures.printed.insert("context switches", each(&|it| it.switches));
+        let Some(calls) = &span[1].calls else { return figures };
+        let call = |of: fn(&crate::calls::Calls) -> u64| each(&|it| it.calls.as_ref().map_or(0, of));
+        figures.counts.extend([
+            (Count::WalPages, call(|calls| calls.wal_pages)),
+            (Count::FileBytes, call(|calls| calls.file_bytes)),
+            (Count::Syncs, call(|calls| calls.syncs)),
+            (Count::FilesOpened, call(|calls| calls.opens)),
+        ]);
+        figures.printed.insert("wake-ups", call(|calls| calls.waits));
+        figures.printed.insert("files of /proc", call(|calls| calls.process_opens));
+        figures.printed.insert("checkpoint bytes", call(|calls| calls.database_bytes));
+        for class in calls.classes.keys().copied() {
+            let of = |it: &Reading| it.calls.as_ref().and_then(|calls| calls.classes.get(class).copied()).unwrap_or(0);
+            figures.printed.insert(class, each(&of));
+        }
+        figures
+    }
+
+    /// Adds the figures of the traced run. Tracing makes the daemon slow, so that the other figures of that run count
+    /// for nothing.
+    pub(crate) fn with_traced(mut self, traced: Self) -> Self {
+        for (count, figure) in traced.counts {
+            self.counts.entry(count).or_insert(figure);
+        }
+        for (name, figure) in traced.printed {
+            self.printed.entry(name).or_insert(figure);
+        }
+        self
+    }
+}
