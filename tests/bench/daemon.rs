@@ -18,6 +18,11 @@ const END_LIMIT: Duration = Duration::from_secs(15);
 /// The log text of a daemon that accepts messages; the address follows it.
 const READY_WORDS: &str = "ready on http://";
 
+/// The database, in the data directory.
+const DATABASE: &str = "belay.db";
+/// The directory of the tools, in the data directory.
+const WORKSPACE: &str = "workspace";
+
 /// A running daemon with an empty data directory of its own. Dropping it ends the process and removes the directory.
 #[derive(Debug)]
 pub(crate) struct Daemon {
@@ -28,7 +33,8 @@ pub(crate) struct Daemon {
     /// When the process was started.
     pub(crate) started: Instant,
     child: Child,
-    _data: tempfile::TempDir,
+    belay: PathBuf,
+    data: tempfile::TempDir,
 }
 
 impl Daemon {
@@ -45,7 +51,8 @@ impl Daemon {
         std::thread::Builder::new().name("stderr".into()).spawn(move || read_log(BufReader::new(stderr), &ready))?;
         match is_ready.recv_timeout(READY_LIMIT) {
             Ok(Ready { at, address }) => {
-                Ok(Self { address, ready_after: at.duration_since(started), started, child, _data: data })
+                let (ready_after, belay) = (at.duration_since(started), options.belay.clone());
+                Ok(Self { address, ready_after, started, child, belay, data })
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 end(&mut child);
@@ -56,6 +63,19 @@ impl Daemon {
                 bail!("the daemon ended before it was ready; what it said stands above")
             }
         }
+    }
+
+    /// A command of the program that finds this daemon as its user would: by the control socket in the data directory.
+    pub(crate) fn client(&self, arguments: &[&str]) -> Result<tokio::process::Command> {
+        let mut command = tokio::process::Command::new(&self.belay);
+        enclose(command.as_std_mut(), &self.data.path().canonicalize()?);
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// The workspace of its tools.
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.data.path().join(WORKSPACE)
     }
 
     /// Processor time so far, in the kernel and in user mode. The resolution is a tick of 10 ms.
@@ -125,19 +145,23 @@ fn command(options: &Options, data: &Path, model: SocketAddr) -> Result<Command>
         "gateway.listen=127.0.0.1:0".into(),
         // The benchmark measures ten tool rounds; the default takes the tools away before the tenth.
         "agent.max_tool_iterations=20".into(),
-        format!("store.url=sqlite://{}", data.join("belay.db").display()),
-        format!("tools.workspace={}", data.join("workspace").display()),
+        format!("store.url=sqlite://{}", data.join(DATABASE).display()),
+        format!("tools.workspace={}", data.join(WORKSPACE).display()),
     ]
     .iter()
     .chain(&options.settings)
     {
         command.arg("--set").arg(setting);
     }
-    // The daemon must not find the keys, settings or conversations of the user.
-    command.env_clear().env("HOME", &data).env("XDG_DATA_HOME", &data).env("XDG_CONFIG_HOME", &data);
+    enclose(&mut command, &data);
     command.envs(options.environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     Ok(command)
+}
+
+/// Keeps the keys, settings and conversations of the user from the program.
+fn enclose(command: &mut Command, data: &Path) {
+    command.env_clear().env("HOME", data).env("XDG_DATA_HOME", data).env("XDG_CONFIG_HOME", data);
 }
 
 struct Ready {

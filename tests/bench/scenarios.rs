@@ -18,7 +18,7 @@ use crate::figures::{Mark, Report, median, milliseconds, quantile_ms};
 use crate::floor::{BareHop, Floor, Sizes, two_syncs};
 use crate::http::{Connection, find};
 use crate::model::{Model, REPLY};
-use crate::{serving, work};
+use crate::{serving, stops, work};
 
 /// Numbers of concurrent conversations.
 const CONVERSATIONS: [usize; 3] = [1, 16, 64];
@@ -81,6 +81,9 @@ pub(crate) async fn all(options: &Options) -> Result<Report> {
     }
     if options.wants("serving") {
         serving::all(options, &mut report).await?;
+    }
+    if options.wants("stops") {
+        stops::all(options, &mut report).await?;
     }
     work::all(options, &mut report).await?;
     Ok(report)
