@@ -75,9 +75,9 @@ golden: ## Rewrite the golden transcripts from what the code does now; then read
 	@git --no-pager diff --stat -- '*/tests/golden/*'
 
 .PHONY: bench
-bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1, ARGS="--only routines")
+bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1, SAVE=NAME, AGAINST=NAME, ARGS="--only stops")
 	$(CARGO) build --locked --release -p belay-daemon -p belay-tests --bin belay --bin belay-bench
-	@$(TARGET)/release/belay-bench --belay $(TARGET)/release/belay $(if $(QUICK),--quick) $(if $(JSON),--json) $(ARGS)
+	@$(TARGET)/release/belay-bench --belay $(TARGET)/release/belay $(if $(QUICK),--quick) $(if $(JSON),--json) $(if $(SAVE),--save $(SAVE)) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 
 .PHONY: bench-stops
 bench-stops: ## Measure the stop rules: time per event, and chanting detection as a ratio to a plain scan of the same text
