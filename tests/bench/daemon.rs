@@ -78,6 +78,12 @@ impl Daemon {
         self.data.path().join(WORKSPACE)
     }
 
+    /// The size of its database and of the write-ahead log, in bytes. A missing file has no bytes.
+    pub(crate) fn store_bytes(&self) -> (u64, u64) {
+        let size = |name: &str| std::fs::metadata(self.data.path().join(name)).map_or(0, |file| file.len());
+        (size(DATABASE), size(&format!("{DATABASE}-wal")))
+    }
+
     /// Processor time so far, in the kernel and in user mode. The resolution is a tick of 10 ms.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let stat = std::fs::read_to_string(self.proc("stat"))?;
@@ -120,6 +126,16 @@ impl Daemon {
         let status = std::fs::read_to_string(self.proc("status"))?;
         let line = status.lines().find_map(|line| line.strip_prefix(key)).with_context(|| format!("no {key}"))?;
         Ok(line.trim().to_owned())
+    }
+
+    /// The text of a file in the process directory of the daemon, such as `smaps_rollup`.
+    pub(crate) fn proc_text(&self, file: &str) -> Result<String> {
+        Ok(std::fs::read_to_string(self.proc(file))?)
+    }
+
+    /// The number of open file descriptors.
+    pub(crate) fn descriptors(&self) -> Result<usize> {
+        Ok(std::fs::read_dir(self.proc("fd"))?.count())
     }
 
     fn proc(&self, file: &str) -> PathBuf {
