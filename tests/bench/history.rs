@@ -1,7 +1,7 @@
 //! Saved results: reading and writing them, and the comparison of a report with one of them.
 //!
-//! A result is the JSON of a report in a file of its own, `NAME.json`. The newest one is the one that was measured last,
-//! as it says itself: the times of files in a checkout tell nothing.
+//! A result is the JSON of a report in a file of its own, `NAME.json`. The newest result is the one with the latest
+//! `measured_at`: a checkout sets the times of files anew.
 
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};

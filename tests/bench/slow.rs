@@ -2,8 +2,8 @@
 //!
 //! `mark:N` is answered at once, and the time of the request is recorded. `drip:PIECES:MS` is answered chunk by chunk;
 //! each chunk contains the time at which it was sent. `stream:N` is answered by chunks without end; the time of the
-//! second one is recorded. `execute:N` is answered by a call of `run_command`, which makes the file [`started`] and then
-//! sleeps. `hold` is answered after [`SlowModel::release`].
+//! second one is recorded. `execute:N` is answered by a call of `run_command`, which makes the file [`started`] and
+//! then sleeps. `hold` is answered after [`SlowModel::release`].
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -1,17 +1,19 @@
 //! The measurements of a stop: requested over HTTP, in a chat and by the command line; while the model streams, while a
 //! command runs, and while 64 other conversations are busy.
 //!
-//! Two times are taken of each stop, both from the request on: to its acknowledgement, and to the event that ends the
-//! run. A second connection reads that event; it is open before the stop is requested. Each stopped run has a session of
-//! its own, and the ways to stop take turns, so that all of them meet the same conditions. A run that does not end as
-//! `stopped` is a failure.
+//! Each stop has two times, both from the request on: to its acknowledgement, and to the event that ends the run. A
+//! second connection reads that event; it is open before the stop is requested. Each stopped run has a session of its
+//! own. The ways to stop take turns, so that all of them meet the same conditions. A run that does not end as `stopped`
+//! is a failure.
 
+use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use belay_tests::socket::Socket;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -28,7 +30,7 @@ use crate::slow::{SlowModel, started};
 /// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Busy conversations beside the stopped one.
-const BUSY: usize = 64;
+const BUSY: u64 = 64;
 /// Messages of a busy session before a new one begins.
 const SESSION_MESSAGES: usize = 10;
 /// The operator's guide: a stop is answered when the runs have ended, or after 100 ms.
@@ -55,7 +57,7 @@ struct Situation {
     /// The word of the model's script that makes the run do it.
     script: &'static str,
     /// The number of other conversations.
-    busy: usize,
+    busy: u64,
 }
 
 const SITUATIONS: [Situation; 3] = [
@@ -167,7 +169,7 @@ async fn measure(options: &Options, situation: Situation, stops: u64) -> Result<
             times[index].push(tester.stop(door, situation.script, number).await?);
         }
     }
-    load.end().await?;
+    load.end()?;
     Ok(times)
 }
 
@@ -243,26 +245,31 @@ impl Tester<'_> {
     }
 }
 
-/// Conversations that are busy until they are ended.
+/// Conversations that are busy until they are ended. They have a thread of their own, which delays no measured time.
 struct Load {
-    clients: JoinSet<Result<()>>,
+    thread: JoinHandle<Result<()>>,
     stop: CancellationToken,
-    answered: Arc<AtomicU64>,
 }
 
 impl Load {
-    /// Starts this number of conversations, and waits until each has had an answer.
-    async fn start(daemon: &Daemon, conversations: usize) -> Result<Self> {
-        let mut load = Self { clients: JoinSet::new(), stop: CancellationToken::new(), answered: Arc::default() };
-        for number in 0..conversations {
-            let connection = Connection::open(daemon.address).await?;
-            load.clients.spawn(converse(connection, number, load.stop.clone(), Arc::clone(&load.answered)));
-        }
-        let begin = Instant::now();
-        while load.answered.load(Relaxed) < conversations as u64 {
-            if let Some(ended) = load.clients.try_join_next() {
-                ended.context("a busy client crashed")??;
+    /// Starts this number of conversations, and waits until they have had as many answers.
+    async fn start(daemon: &Daemon, conversations: u64) -> Result<Self> {
+        let (stop, answered) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
+        let (address, until, count) = (daemon.address, stop.clone(), Arc::clone(&answered));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let clients = async move {
+            let mut clients = JoinSet::new();
+            for number in 0..conversations {
+                clients.spawn(converse(address, number, until.clone(), Arc::clone(&count)));
             }
+            while let Some(client) = clients.join_next().await {
+                client.context("a busy client crashed")??;
+            }
+            Ok(())
+        };
+        let thread = std::thread::Builder::new().name("busy".into()).spawn(move || runtime.block_on(clients))?;
+        let (load, begin) = (Self { thread, stop }, Instant::now());
+        while answered.load(Relaxed) < conversations && !load.thread.is_finished() {
             ensure!(begin.elapsed() < PATIENCE, "the busy conversations got no answers");
             sleep(Duration::from_millis(5)).await;
         }
@@ -270,21 +277,14 @@ impl Load {
     }
 
     /// Ends the conversations, each after its answer.
-    async fn end(mut self) -> Result<()> {
+    fn end(self) -> Result<()> {
         self.stop.cancel();
-        while let Some(client) = self.clients.join_next().await {
-            client.context("a busy client crashed")??;
-        }
-        Ok(())
+        self.thread.join().map_err(|_panic| anyhow!("the thread of the busy clients crashed"))?
     }
 }
 
-async fn converse(
-    mut connection: Connection,
-    number: usize,
-    stop: CancellationToken,
-    answered: Arc<AtomicU64>,
-) -> Result<()> {
+async fn converse(address: SocketAddr, number: u64, stop: CancellationToken, answered: Arc<AtomicU64>) -> Result<()> {
+    let mut connection = Connection::open(address).await?;
     for message in 0.. {
         if stop.is_cancelled() {
             break;
