@@ -13,12 +13,13 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::Options;
+use crate::conditions::Conditions;
 use crate::daemon::Daemon;
 use crate::figures::{Mark, Report, median, milliseconds, quantile_ms};
 use crate::floor::{BareHop, Floor, Sizes, two_syncs};
 use crate::http::{Connection, find};
 use crate::model::{Model, REPLY};
-use crate::{serving, work};
+use crate::{serving, stops, work};
 
 /// Numbers of concurrent conversations.
 const CONVERSATIONS: [usize; 3] = [1, 16, 64];
@@ -70,7 +71,8 @@ impl Size {
 pub(crate) async fn all(options: &Options) -> Result<Report> {
     let size = Size::of(options);
     let model = Model::start()?;
-    let mut report = Report { machine: machine(), quick: options.quick, ..Report::default() };
+    let conditions = Conditions::now(&options.belay);
+    let mut report = Report { conditions, quick: options.quick, ..Report::default() };
     if options.wants("messages") {
         let sizes = start(options, &size, &model, &mut report).await?;
         let floor = floor(options, &size, &model, &sizes).await?;
@@ -82,20 +84,11 @@ pub(crate) async fn all(options: &Options) -> Result<Report> {
     if options.wants("serving") {
         serving::all(options, &mut report).await?;
     }
+    if options.wants("stops") {
+        stops::all(options, &mut report).await?;
+    }
     work::all(options, &mut report).await?;
     Ok(report)
-}
-
-/// The conditions of all figures: the processors, and the load at the start.
-fn machine() -> String {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let model = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = model.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("", |it| it.1);
-    let minute = load.split(' ').next().unwrap_or("?");
-    format!(
-        "{cpus} processors {model}, shared with load generator and model server; load average {minute} at the start"
-    )
 }
 
 /// Measures cold starts and idle memory. Returns the sizes of the bodies.
@@ -312,7 +305,7 @@ async fn converse(address: SocketAddr, conversations: usize, messages: usize) ->
 }
 
 /// Sends one message, checks the answer, and returns its size in bytes.
-async fn say(connection: &mut Connection, session: &str, script: &str) -> Result<usize> {
+pub(crate) async fn say(connection: &mut Connection, session: &str, script: &str) -> Result<usize> {
     let body = format!(r#"{{"session":"{session}","text":"Please answer. {script}","wait_ms":30000}}"#);
     let answer = connection.post(MESSAGES, body.as_bytes()).await?;
     if answer.status == 200 && find(&answer.body, REPLY.as_bytes()).is_some() {

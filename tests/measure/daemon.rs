@@ -17,6 +17,11 @@ const END_LIMIT: Duration = Duration::from_secs(15);
 /// The log text of a daemon that accepts messages; the address follows it.
 const READY_WORDS: &str = "ready on http://";
 
+/// The database, in the data directory.
+const DATABASE: &str = "belay.db";
+/// The directory of the tools, in the data directory.
+const WORKSPACE: &str = "workspace";
+
 /// How a daemon is started.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -42,7 +47,8 @@ pub struct Daemon {
     /// When the process was started.
     pub started: Instant,
     child: Child,
-    _data: tempfile::TempDir,
+    belay: PathBuf,
+    data: tempfile::TempDir,
 }
 
 impl Daemon {
@@ -57,13 +63,33 @@ impl Daemon {
         let stderr = child.stderr.take().context("no stderr")?;
         match ready(stderr, READY_LIMIT) {
             Ok(Ready { at, address }) => {
-                Ok(Self { address, ready_after: at.duration_since(started), started, child, _data: data })
+                let (ready_after, belay) = (at.duration_since(started), setup.program.clone());
+                Ok(Self { address, ready_after, started, child, belay, data })
             }
             Err(error) => {
                 end(&mut child);
                 Err(error)
             }
         }
+    }
+
+    /// A command of the program that finds this daemon as its user would: by the control socket in the data directory.
+    pub fn client(&self, arguments: &[&str]) -> Result<tokio::process::Command> {
+        let mut command = tokio::process::Command::new(&self.belay);
+        enclose(command.as_std_mut(), &self.data.path().canonicalize()?);
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// The workspace of its tools.
+    pub fn workspace(&self) -> PathBuf {
+        self.data.path().join(WORKSPACE)
+    }
+
+    /// The size of its database and of the write-ahead log, in bytes. A missing file has no bytes.
+    pub fn store_bytes(&self) -> (u64, u64) {
+        let size = |name: &str| std::fs::metadata(self.data.path().join(name)).map_or(0, |file| file.len());
+        (size(DATABASE), size(&format!("{DATABASE}-wal")))
     }
 
     /// Processor time so far, in the kernel and in user mode. The resolution is a tick of 10 ms.
@@ -110,6 +136,16 @@ impl Daemon {
         Ok(line.trim().to_owned())
     }
 
+    /// The text of a file in the process directory of the daemon, such as `smaps_rollup`.
+    pub fn proc_text(&self, file: &str) -> Result<String> {
+        Ok(std::fs::read_to_string(self.proc(file))?)
+    }
+
+    /// The number of open file descriptors.
+    pub fn descriptors(&self) -> Result<usize> {
+        Ok(std::fs::read_dir(self.proc("fd"))?.count())
+    }
+
     fn proc(&self, file: &str) -> PathBuf {
         format!("/proc/{}/{file}", self.child.id()).into()
     }
@@ -137,19 +173,23 @@ pub fn command(setup: &Setup, data: &Path, model: SocketAddr) -> Result<Command>
         "gateway.listen=127.0.0.1:0".into(),
         // The benchmark measures ten tool rounds; the default takes the tools away before the tenth.
         "agent.max_tool_iterations=20".into(),
-        format!("store.url=sqlite://{}", data.join("belay.db").display()),
-        format!("tools.workspace={}", data.join("workspace").display()),
+        format!("store.url=sqlite://{}", data.join(DATABASE).display()),
+        format!("tools.workspace={}", data.join(WORKSPACE).display()),
     ]
     .iter()
     .chain(&setup.settings)
     {
         command.arg("--set").arg(setting);
     }
-    // The daemon must not find the keys, settings or conversations of the user.
-    command.env_clear().env("HOME", &data).env("XDG_DATA_HOME", &data).env("XDG_CONFIG_HOME", &data);
+    enclose(&mut command, &data);
     command.envs(setup.environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     Ok(command)
+}
+
+/// Keeps the keys, settings and conversations of the user from the program.
+fn enclose(command: &mut Command, data: &Path) {
+    command.env_clear().env("HOME", data).env("XDG_DATA_HOME", data).env("XDG_CONFIG_HOME", data);
 }
 
 /// A daemon that accepts messages.

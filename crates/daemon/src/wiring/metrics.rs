@@ -38,7 +38,10 @@ impl Recorder {
             .and_then(PrometheusBuilder::install_recorder)
             .map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
         belay_run::metrics::describe();
-        describe_counter!(STORE_STATEMENTS, "SQL statements of committed transactions, of the indexing behind replies, and of reads");
+        describe_counter!(
+            STORE_STATEMENTS,
+            "SQL statements of committed transactions, of the indexing behind replies, and of reads"
+        );
         describe_counter!(STORE_COMMITS, "Committed transactions of the store");
         Ok(Self(handle))
     }
