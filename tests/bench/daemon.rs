@@ -8,6 +8,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
 
 use crate::Options;
 
@@ -28,13 +29,18 @@ pub(crate) struct Daemon {
     /// When the process was started.
     pub(crate) started: Instant,
     child: Child,
-    _data: tempfile::TempDir,
+    /// `None` once it was handed on.
+    data: Option<TempDir>,
 }
 
 impl Daemon {
     /// Starts a daemon that uses the model server at `model`, and waits until it is ready.
     pub(crate) fn start(options: &Options, model: SocketAddr) -> Result<Self> {
-        let data = tempfile::tempdir_in(&options.data)?;
+        Self::start_in(options, model, tempfile::tempdir_in(&options.data)?)
+    }
+
+    /// Like [`Self::start`], with a data directory that an earlier daemon has left.
+    pub(crate) fn start_in(options: &Options, model: SocketAddr, data: TempDir) -> Result<Self> {
         let mut command = command(options, data.path(), model)?;
         let started = Instant::now();
         let mut child =
@@ -45,7 +51,7 @@ impl Daemon {
         std::thread::Builder::new().name("stderr".into()).spawn(move || read_log(BufReader::new(stderr), &ready))?;
         match is_ready.recv_timeout(READY_LIMIT) {
             Ok(Ready { at, address }) => {
-                Ok(Self { address, ready_after: at.duration_since(started), started, child, _data: data })
+                Ok(Self { address, ready_after: at.duration_since(started), started, child, data: Some(data) })
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 end(&mut child);
@@ -91,6 +97,31 @@ impl Daemon {
         Ok(std::fs::write(self.proc("clear_refs"), "5")?)
     }
 
+    /// Resident memory in MiB: that of no file (heap, stacks), and that of files (program code, mapped files). Linux:
+    /// proc(5), `smaps_rollup`.
+    pub(crate) fn memory(&self) -> Result<Memory> {
+        let rollup = std::fs::read_to_string(self.proc("smaps_rollup"))?;
+        let kib = |key: &str| -> Result<f64> {
+            let line = rollup.lines().find_map(|line| line.strip_prefix(key)).with_context(|| format!("no {key}"))?;
+            Ok(line.trim().trim_end_matches(" kB").parse()?)
+        };
+        let (resident, anonymous) = (kib("Rss:")?, kib("Anonymous:")?);
+        Ok(Memory { anonymous: anonymous / 1024.0, file_backed: (resident - anonymous) / 1024.0 })
+    }
+
+    /// Ends the daemon, and returns its data directory.
+    pub(crate) fn end(mut self) -> Result<TempDir> {
+        end(&mut self.child);
+        self.data.take().context("the data directory is gone")
+    }
+
+    /// Ends the daemon as a crash does, and returns its data directory.
+    pub(crate) fn kill(mut self) -> Result<TempDir> {
+        self.child.kill()?;
+        self.child.wait()?;
+        self.data.take().context("the data directory is gone")
+    }
+
     fn status_mib(&self, key: &str) -> Result<f64> {
         let kib: f64 = self.status(key)?.trim_end_matches(" kB").parse()?;
         Ok(kib / 1024.0)
@@ -105,6 +136,15 @@ impl Daemon {
     fn proc(&self, file: &str) -> PathBuf {
         format!("/proc/{}/{file}", self.child.id()).into()
     }
+}
+
+/// Resident memory in MiB.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// Heap and stacks, and the changed pages of private mappings.
+    pub(crate) anonymous: f64,
+    /// Unchanged pages of the program, of libraries and of mapped files.
+    pub(crate) file_backed: f64,
 }
 
 impl Drop for Daemon {
@@ -176,6 +216,9 @@ fn ready_address(line: &str) -> Option<SocketAddr> {
 
 /// Ends the process, and kills it after the time limit.
 fn end(child: &mut Child) {
+    if !matches!(child.try_wait(), Ok(None)) {
+        return; // its number may belong to another process by now
+    }
     if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
         // The process may have ended already.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

@@ -6,7 +6,7 @@
 //! synchronised to the same disk. A daemon that accepts messages durably and calls a model cannot be faster. A missed
 //! mark is reported and is no failure; a wrong answer is a failure.
 //!
-//! Reading order: `scenarios`, `serving` and `work` (the measurements), `daemon` (the child process and its figures
+//! Reading order: `scenarios`, `starting`, `serving` and `work` (the measurements), `daemon` (the child process and its figures
 //! from the operating system), `model` and `slow` (the scripted servers), `floor`, `http` (a minimal client),
 //! `figures` (medians, marks, table, JSON).
 
@@ -18,6 +18,7 @@ mod model;
 mod scenarios;
 mod serving;
 mod slow;
+mod starting;
 mod work;
 
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ usage: belay-bench [--belay FILE] [--data DIR] [--set KEY=VALUE]... [--only PART
   --belay FILE   the daemon to measure (target/release/belay)
   --data DIR     where its data directories are made, on the disk that shall count (build/bench)
   --set K=V      one more setting for the daemon
-  --only PART    messages, serving, routines or jobs
+  --only PART    start, messages, serving, routines or jobs
   --quick        fewer messages and repetitions: a look, not a measurement
   --json         one JSON object instead of the table";
 
