@@ -69,6 +69,11 @@ impl McpNeeds {
         Ok(Self { processes: Arc::new(processes), sandbox })
     }
 
+    /// Remembers successful tests of the sandbox in this file, and uses a remembered one.
+    pub(crate) fn remembering(self, file: PathBuf) -> Self {
+        Self { sandbox: self.sandbox.remembered_in(file), ..self }
+    }
+
     /// Builds all enabled servers. Starts nothing.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use belay_tools::mcp::{McpSessions, RunEnds, SurveyMode};
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::mcp::{McpNeeds, workspace_of};
@@ -22,6 +23,9 @@ use crate::settings::{Settings, expand, refused as refuse_settings};
 
 /// The directory of kept outputs in the data directory.
 pub(super) const OUTPUTS: &str = "outputs";
+
+/// The file in the data directory that remembers a successful test of the sandbox.
+const SANDBOX_PROBE: &str = "sandbox-probe";
 
 /// The tools, and what they use to act.
 pub(crate) struct Programs {
@@ -66,7 +70,7 @@ impl Programs {
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
         let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
         let outputs = outputs.map_err(|error| refused(&error))?;
-        let needs = McpNeeds::find(settings, env, paths)?;
+        let needs = McpNeeds::find(settings, env, paths)?.remembering(paths.data.join(SANDBOX_PROBE));
         let mcp = needs.servers(settings, env, paths)?;
         let context = surroundings(settings, env, &workspace)?;
         let config = ToolsConfig { workspace: Some(workspace), ..settings.tools.clone() };
@@ -113,8 +117,8 @@ impl Programs {
         self.context.clone()
     }
 
-    /// Returns the host that starts workers in the sandbox of commands. Tests the sandbox first, because the caller
-    /// asks next whether it works.
+    /// Returns the host that starts workers in the sandbox of commands. If no earlier start has tested the sandbox
+    /// successfully, tests it first, because the caller asks next whether it works.
     pub(crate) async fn worker_host(&self) -> Arc<dyn WorkerHost> {
         let _ = self.sandbox.get().await; // the host reports what is missing
         Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
@@ -157,16 +161,23 @@ pub(crate) struct ProgramsHandle {
 }
 
 impl ProgramsHandle {
-    /// Tests the sandbox, so that the log reports problems before the first command. Then closes unused connections to
-    /// MCP servers and reaps orphans, until it is stopped.
-    pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+    /// Waits until the daemon is ready. Then tests the sandbox, so that the log reports problems before the first
+    /// command, closes unused connections to MCP servers and reaps orphans, until it is stopped.
+    pub(crate) fn keep(
+        &self,
+        mut ready: watch::Receiver<bool>,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let (sessions, sandbox, processes) = (self.sessions.clone(), self.sandbox.clone(), self.processes.clone());
         let keep = async move {
+            let background = async {
+                // An error means that the start has failed; the caller stops this soon.
+                let _ = ready.wait_for(|ready| *ready).await;
+                verify(&sandbox).await;
+            };
             tokio::select! {
                 () = stop.cancelled() => {}
-                tried = sandbox.get() => if let Err(missing) = tried {
-                    tracing::warn!(%missing, "commands are refused: there is no sandbox");
-                }
+                () = background => {}
             }
             sessions.keep(stop).await;
         };
@@ -181,5 +192,16 @@ impl ProgramsHandle {
     /// Ends all running programs; none can start after that.
     pub(crate) async fn close(&self) {
         self.processes.shutdown().await;
+    }
+}
+
+/// Tests the sandbox, also if an earlier start has tested it.
+async fn verify(sandbox: &LazySandbox) {
+    let recalled = sandbox.is_recalled();
+    let Err(missing) = sandbox.verify().await else { return };
+    if recalled {
+        tracing::warn!(%missing, "the sandbox worked at an earlier start and does not work now: commands are refused");
+    } else {
+        tracing::warn!(%missing, "commands are refused: there is no sandbox");
     }
 }
