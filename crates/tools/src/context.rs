@@ -14,7 +14,7 @@ mod read;
 mod skills;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use belay_protocol::{Bootstrap, ContextSource, Skills, Tool, UnixMillis};
@@ -33,7 +33,8 @@ use crate::workspace::Workspace;
 pub struct WorkspaceContext {
     workspace: Arc<Workspace>,
     config: Arc<ContextConfig>,
-    zone: TimeZone,
+    /// The time zone, found when a date is first needed: listing the zones of the system takes milliseconds.
+    zone: Arc<OnceLock<TimeZone>>,
     /// The stamps and contents of the last read. Locked only for an assignment.
     files: Arc<Mutex<(bootstrap::Stamps, Arc<Bootstrap>)>>,
     library: Arc<Library>,
@@ -51,12 +52,10 @@ impl WorkspaceContext {
         commands: &CommandsConfig,
         needs: SkillNeeds,
     ) -> Result<Self, ToolsError> {
-        // Validation has refused invalid time zones.
-        let named = config.timezone.as_deref().and_then(|name| TimeZone::get(name).ok());
         Ok(Self {
             workspace: Arc::new(Workspace::open(workspace)?),
             config: Arc::new(config.clone()),
-            zone: named.unwrap_or_else(TimeZone::system),
+            zone: Arc::default(),
             files: Arc::default(),
             library: Arc::new(Library::new(skills, commands, needs)),
         })
@@ -65,6 +64,19 @@ impl WorkspaceContext {
     /// The tool that reads skills outside of the workspace, if the settings name such directories.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         if self.library.reaches_out() { vec![Arc::new(ReadSkill::new(self.library.clone()))] } else { Vec::new() }
+    }
+
+    /// Finds the time zone now instead of with the first date. Blocks.
+    pub fn prepare(&self) {
+        self.zone();
+    }
+
+    fn zone(&self) -> &TimeZone {
+        self.zone.get_or_init(|| {
+            // Validation has refused invalid time zones.
+            let named = self.config.timezone.as_deref().and_then(|name| TimeZone::get(name).ok());
+            named.unwrap_or_else(TimeZone::system)
+        })
     }
 
     /// Returns the files, and reads them again if the stamp of any file has changed. Blocks.
@@ -137,8 +149,9 @@ impl ContextSource for WorkspaceContext {
     }
 
     fn today(&self, now: UnixMillis) -> Option<String> {
-        let now = Timestamp::from_millisecond(now.0).ok()?.to_zoned(self.zone.clone());
-        let zone = self.zone.iana_name().map_or_else(|| now.strftime("UTC%:z").to_string(), str::to_owned);
+        let zone = self.zone();
+        let now = Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone());
+        let zone = zone.iana_name().map_or_else(|| now.strftime("UTC%:z").to_string(), str::to_owned);
         Some(format!("{} ({zone})", now.strftime("%A, %-d %B %Y")))
     }
 }

@@ -136,8 +136,12 @@ impl Programs {
 
     /// The handles for ending all programs.
     pub(crate) fn handle(&self) -> ProgramsHandle {
-        let Self { processes, sessions, sandbox, .. } = self;
-        ProgramsHandle { processes: processes.clone(), sessions: sessions.clone(), sandbox: sandbox.clone() }
+        ProgramsHandle {
+            processes: self.processes.clone(),
+            sessions: self.sessions.clone(),
+            sandbox: self.sandbox.clone(),
+            context: self.context.clone(),
+        }
     }
 }
 
@@ -158,10 +162,11 @@ pub(crate) struct ProgramsHandle {
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
+    context: Arc<WorkspaceContext>,
 }
 
 impl ProgramsHandle {
-    /// Waits until the daemon is ready. Then tests the sandbox, so that the log reports problems before the first
+    /// Waits until the daemon is ready. Then finds the time zone, tests the sandbox, so that the log reports problems before the first
     /// command, closes unused connections to MCP servers and reaps orphans, until it is stopped.
     pub(crate) fn keep(
         &self,
@@ -169,10 +174,13 @@ impl ProgramsHandle {
         stop: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
         let (sessions, sandbox, processes) = (self.sessions.clone(), self.sandbox.clone(), self.processes.clone());
+        let context = self.context.clone();
         let keep = async move {
             let background = async {
                 // An error means that the start has failed; the caller stops this soon.
                 let _ = ready.wait_for(|ready| *ready).await;
+                // If it panics, the first date finds the zone.
+                let _ = tokio::task::spawn_blocking(move || context.prepare()).await;
                 verify(&sandbox).await;
             };
             tokio::select! {
