@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belay_exec::Processes;
 use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
-use belay_tools::mcp::{McpSessions, RunEnds, SurveyMode};
+use belay_tools::mcp::{KnownServers, Mcp, McpSessions, RunEnds};
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
@@ -36,6 +36,9 @@ pub(crate) struct Programs {
     sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
     context: Arc<WorkspaceContext>,
+    mcp: Arc<Mcp>,
+    /// The servers whose tools are offered without asking them at this start.
+    known_servers: KnownServers,
 }
 
 /// Further ports that tools need from the daemon.
@@ -46,8 +49,9 @@ pub(crate) struct ToolPorts {
 }
 
 impl Programs {
-    /// Asks MCP servers for their tools, and builds all tools. Takes some milliseconds; with MCP servers as long as the
-    /// slowest of them, at most 10 s. [`ProgramsHandle::keep`] tests the sandbox during the daemon's start.
+    /// Builds all tools. Takes some milliseconds. MCP servers that are new, or have new settings, are asked for their
+    /// tools, which takes as long as the slowest of them, at most 10 s. [`ProgramsHandle::keep`] asks the others and
+    /// tests the sandbox after the start.
     ///
     /// # Errors
     /// The failure that prevents a start. Programs that were started meanwhile are ended.
@@ -83,10 +87,12 @@ impl Programs {
             sandbox: needs.sandbox.clone(),
         };
         let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
+        let mut known_servers = KnownServers::default();
         if settings.tools.mcp.values().any(|server| server.enabled) {
-            let survey = mcp.survey(SurveyMode::ToUse).await;
-            let survey = survey.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
+            let recalled = mcp.recall().await;
+            let (survey, known) = recalled.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
             tools.extend(mcp.tools(&survey));
+            known_servers = known;
         }
         tools.extend(context.tools());
         // Once, so that commands that name a skill are known before the first message.
@@ -99,6 +105,8 @@ impl Programs {
             processes: needs.processes,
             sessions,
             sandbox: needs.sandbox,
+            mcp: Arc::new(mcp),
+            known_servers,
         })
     }
 
@@ -141,6 +149,8 @@ impl Programs {
             sessions: self.sessions.clone(),
             sandbox: self.sandbox.clone(),
             context: self.context.clone(),
+            mcp: self.mcp.clone(),
+            known_servers: self.known_servers.clone(),
         }
     }
 }
@@ -163,18 +173,21 @@ pub(crate) struct ProgramsHandle {
     sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
     context: Arc<WorkspaceContext>,
+    mcp: Arc<Mcp>,
+    known_servers: KnownServers,
 }
 
 impl ProgramsHandle {
-    /// Waits until the daemon is ready. Then finds the time zone, tests the sandbox, so that the log reports problems before the first
-    /// command, closes unused connections to MCP servers and reaps orphans, until it is stopped.
+    /// Reaps orphans until it is stopped. From readiness on, does what no message waits for: finds the time zone, tests
+    /// the sandbox, so that the log reports problems before the first command, asks known MCP servers again, and closes
+    /// unused connections to MCP servers.
     pub(crate) fn keep(
         &self,
         mut ready: watch::Receiver<bool>,
         stop: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
         let (sessions, sandbox, processes) = (self.sessions.clone(), self.sandbox.clone(), self.processes.clone());
-        let context = self.context.clone();
+        let (context, mcp, known_servers) = (self.context.clone(), self.mcp.clone(), self.known_servers.clone());
         let keep = async move {
             let background = async {
                 // An error means that the start has failed; the caller stops this soon.
@@ -182,6 +195,9 @@ impl ProgramsHandle {
                 // If it panics, the first date finds the zone.
                 let _ = tokio::task::spawn_blocking(move || context.prepare()).await;
                 verify(&sandbox).await;
+                if let Err(error) = mcp.refresh(known_servers).await {
+                    tracing::warn!(%error, "mcp tools of the next start are not known");
+                }
             };
             tokio::select! {
                 () = stop.cancelled() => {}
