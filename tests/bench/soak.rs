@@ -163,27 +163,17 @@ fn clock(seconds: f64) -> String {
 }
 
 fn sample(daemon: &Daemon, begin: Instant, messages: u64) -> Result<Sample> {
-    let (anonymous_kib, file_kib) = resident(&daemon.proc_text("smaps_rollup")?)?;
+    let memory = daemon.memory()?;
     let (database, wal) = daemon.store_bytes();
     Ok(Sample {
         at_s: begin.elapsed().as_secs_f64(),
         messages,
-        anonymous_mib: anonymous_kib as f64 / 1024.0,
-        file_mib: file_kib as f64 / 1024.0,
+        anonymous_mib: memory.anonymous,
+        file_mib: memory.file_backed,
         descriptors: daemon.descriptors()? as f64,
         database_mib: database as f64 / f64::from(1 << 20),
         wal_mib: wal as f64 / f64::from(1 << 20),
     })
-}
-
-/// Resident KiB without a file and of files. Linux: proc(5), `smaps_rollup`; `Rss` contains `Anonymous`.
-fn resident(rollup: &str) -> Result<(u64, u64)> {
-    let kib = |key: &str| -> Result<u64> {
-        let line = rollup.lines().find_map(|line| line.strip_prefix(key)).with_context(|| format!("no {key}"))?;
-        Ok(line.trim().trim_end_matches(" kB").parse()?)
-    };
-    let (whole, anonymous) = (kib("Rss:")?, kib("Anonymous:")?);
-    Ok((anonymous, whole.saturating_sub(anonymous)))
 }
 
 /// One conversation, until it is dropped. Ends only with an error.
@@ -207,15 +197,6 @@ async fn converse(address: SocketAddr, number: u32, answered: Arc<AtomicU64>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memory_of_files_is_the_rest_of_what_is_resident() {
-        let rollup = "55d0-7ffe ---p 00000000 00:00 0  [rollup]\nRss:               29000 kB\nPss:               21000 kB\nAnonymous:         12000 kB\nAnonHugePages:         0 kB\n";
-        assert_eq!(resident(rollup).expect("two lines"), (12_000, 17_000));
-        for damaged in ["", "Rss: 1 kB", "Rss: x kB\nAnonymous: 1 kB"] {
-            assert!(resident(damaged).is_err(), "{damaged}");
-        }
-    }
 
     #[test]
     fn each_bounded_quantity_is_judged_and_the_database_may_grow() {

@@ -14,7 +14,7 @@ mod read;
 mod skills;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -47,7 +47,8 @@ struct Look {
 pub struct WorkspaceContext {
     workspace: Arc<Workspace>,
     config: Arc<ContextConfig>,
-    zone: TimeZone,
+    /// The time zone, found when a date is first needed: listing the zones of the system takes milliseconds.
+    zone: Arc<OnceLock<TimeZone>>,
     /// Locked only for an assignment.
     look: Arc<Mutex<Look>>,
     library: Arc<Library>,
@@ -65,12 +66,10 @@ impl WorkspaceContext {
         commands: &CommandsConfig,
         needs: SkillNeeds,
     ) -> Result<Self, ToolsError> {
-        // Validation has refused invalid time zones.
-        let named = config.timezone.as_deref().and_then(|name| TimeZone::get(name).ok());
         Ok(Self {
             workspace: Arc::new(Workspace::open(workspace)?),
             config: Arc::new(config.clone()),
-            zone: named.unwrap_or_else(TimeZone::system),
+            zone: Arc::default(),
             look: Arc::default(),
             library: Arc::new(Library::new(skills, commands, needs)),
         })
@@ -79,6 +78,19 @@ impl WorkspaceContext {
     /// The tool that reads skills outside of the workspace, if the settings name such directories.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         if self.library.reaches_out() { vec![Arc::new(ReadSkill::new(self.library.clone()))] } else { Vec::new() }
+    }
+
+    /// Finds the time zone now instead of with the first date. Blocks.
+    pub fn prepare(&self) {
+        self.zone();
+    }
+
+    fn zone(&self) -> &TimeZone {
+        self.zone.get_or_init(|| {
+            // Validation has refused invalid time zones.
+            let named = self.config.timezone.as_deref().and_then(|name| TimeZone::get(name).ok());
+            named.unwrap_or_else(TimeZone::system)
+        })
     }
 
     /// Returns the files, and reads them again if the stamp of any file has changed. Blocks.
@@ -166,8 +178,9 @@ impl ContextSource for WorkspaceContext {
     }
 
     fn today(&self, now: UnixMillis) -> Option<String> {
-        let now = Timestamp::from_millisecond(now.0).ok()?.to_zoned(self.zone.clone());
-        let zone = self.zone.iana_name().map_or_else(|| now.strftime("UTC%:z").to_string(), str::to_owned);
+        let zone = self.zone();
+        let now = Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone());
+        let zone = zone.iana_name().map_or_else(|| now.strftime("UTC%:z").to_string(), str::to_owned);
         Some(format!("{} ({zone})", now.strftime("%A, %-d %B %Y")))
     }
 }

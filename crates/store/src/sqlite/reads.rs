@@ -124,7 +124,7 @@ pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
     all(
         conn,
         "SELECT id, session, channel, principal, work, octet_length(text) + COALESCE(octet_length(history), 0) AS bytes,
-                status IN ('running', 'paused') AS begun
+                status
          FROM runs INDEXED BY runs_unindexed WHERE indexed = 0 AND ended_at IS NULL ORDER BY accepted_at, seq",
         [],
         |row| {
@@ -135,7 +135,7 @@ pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
                 principal: row.get("principal")?,
                 work: rows::work(row)?,
                 bytes: rows::count(row, "bytes")?,
-                begun: row.get("begun")?,
+                status: rows::status(row)?,
             })
         },
     )
