@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Auth;
+use crate::channel::CONTROL_SLOTS;
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
 use crate::failed_auth::FailedAuthLimiter;
@@ -167,8 +168,13 @@ impl App {
 
     /// Puts a message into the agent's queue.
     fn hand_over(&self, inbound: Inbound) -> Result<oneshot::Receiver<Ack>, ApiError> {
-        if self.draining.is_cancelled() && matches!(inbound.body, Body::Text(_) | Body::Edit(_)) {
-            return Err(ApiError::shutting_down());
+        if matches!(inbound.body, Body::Text(_) | Body::Edit(_)) {
+            if self.draining.is_cancelled() {
+                return Err(ApiError::shutting_down());
+            }
+            if self.intake.capacity() <= CONTROL_SLOTS {
+                return Err(ApiError::busy("the message queue is full"));
+            }
         }
         let (ack, answer) = AckSender::channel();
         self.intake.try_send(Envelope { inbound, ack }).map_err(|error| match error {

@@ -17,7 +17,10 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Auth;
 
 /// Capacity of the queue to the dispatcher, which never waits. When it is full: 503 `busy`.
-pub(crate) const INTAKE_CAPACITY: usize = 1024;
+const INTAKE_CAPACITY: usize = 1024 + CONTROL_SLOTS;
+
+/// Slots that texts do not take, so that a stop is accepted when many messages wait.
+pub(crate) const CONTROL_SLOTS: usize = 64;
 
 /// The HTTP interface as a [`Channel`]. Clients read their replies; nothing is delivered through it.
 pub struct HttpChannel {

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use belay_protocol::{Channel, RunId};
-use belay_protocol::{DeliverError, Outbound, OutboxId, ReplyRoute, StopReason};
+use belay_protocol::{
+    Body, Channel, Control, DeliverError, Outbound, OutboxId, ReplyRoute, RunId, StopReason, StopTarget,
+};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, fresh_client, parts, read};
+use crate::harness::{Harness, fresh_client, parts, read, start};
 
 #[tokio::test]
 async fn open_requests_end_with_their_runs_and_new_messages_are_refused() {
@@ -114,6 +116,21 @@ async fn a_full_intake_answers_503_at_once() {
     assert_eq!(refused.headers()["retry-after"], "1");
     let refused: Value = refused.json().await.unwrap();
     assert_eq!(refused["error"]["code"], "busy");
+    // A stop still gets into the queue.
+    let mut stop_all = tokio::spawn(harness.client.post(url.replace("messages", "stop")).json(&json!({})).send());
+    let refused = tokio::time::timeout(Duration::from_millis(500), &mut stop_all).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let mut stream = start(&channel, stop.clone()).await;
+    let mut texts = 0;
+    while let Some(envelope) = stream.next().await {
+        match envelope.inbound.body {
+            Body::Text(_) => texts += 1,
+            Body::Control(Control::Stop(StopTarget::All)) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(texts, 1024);
+    stop_all.abort();
     waiting.shutdown().await;
     drop(channel);
     stop.cancel();
