@@ -158,6 +158,10 @@ async fn waiting(options: &Options, size: &Size, report: &mut Report) -> Result<
     let model = SlowModel::start()?;
     let wide = options.with(&["agent.max_concurrent_turns=10000"]);
     let daemon = Daemon::start(&wide, model.address)?;
+    // As in a daemon that has been at work: the server has answered once.
+    send(&mut Connection::open(daemon.address).await?, "first", "mark:0").await?;
+    until("the model to be asked", || model.asked(0)).await?;
+    sleep(Duration::from_millis(500)).await;
     let mut senders = JoinSet::new();
     let (address, runs) = (daemon.address, size.waiting);
     for sender in 0..SENDERS {

@@ -49,10 +49,7 @@ impl Adopted {
     pub(super) fn new() -> io::Result<Self> {
         let me = getpid();
         let session = table::read(me)?.session;
-        let before = match table::children() {
-            Some(children) => children.into_iter().filter_map(|pid| table::read(pid).ok()).collect(),
-            None => Table::read(u64::MAX)?.into_children_of(me),
-        };
+        let before = if table::has_children() { Table::read(u64::MAX)?.into_children_of(me) } else { Vec::new() };
         let before = before.iter().map(Process::identity).collect();
         Ok(Self { me, session, before, seen: HashMap::new() })
     }
@@ -60,7 +57,7 @@ impl Adopted {
     /// Whether there is certainly no adopted process: this process has no child. A walk over the process table is not
     /// needed then.
     pub(super) fn none_possible(&self) -> bool {
-        self.seen.is_empty() && table::children().is_some_and(|children| children.is_empty())
+        self.seen.is_empty() && !table::has_children()
     }
 
     /// Whether there are no adopted processes.

@@ -6,16 +6,14 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::io::{self, Read};
 
-use rustix::process::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::MARK;
 
 /// Longest part of an environment that is examined, in bytes. 1 MiB: half of what the kernel accepts for arguments and
 /// environment together under its usual stack limit. The mark may be anywhere in the environment.
 const MAX_ENVIRONMENT: u64 = 1024 * 1024;
-
-/// Most readings of the children until two agree. 8: children rarely come and go within microseconds.
-const READINGS_OF_CHILDREN: usize = 8;
 
 /// A process as the walk found it. Number and start time together are its identity: a number may be reused, the pair is
 /// not.
@@ -137,42 +135,13 @@ impl Table {
     }
 }
 
-/// The numbers of this process's children. It reads one small file for each thread instead of the whole process table.
+/// Whether this process has a child, alive or not reaped yet. One system call instead of a walk.
 ///
-/// A child that ends during the reading can hide another one, so the list counts when two readings agree.
-///
-/// Source: proc_pid_task(5), `children`; `None`: the kernel has no such file (`CONFIG_PROC_CHILDREN`), or children come
-/// and go too fast.
-pub(super) fn children() -> Option<Vec<Pid>> {
-    let mut before = list_children()?;
-    for _ in 0..READINGS_OF_CHILDREN {
-        let now = list_children()?;
-        if now == before {
-            return Some(now);
-        }
-        before = now;
-    }
-    None
-}
-
-fn list_children() -> Option<Vec<Pid>> {
-    let mut children = Vec::new();
-    for thread in std::fs::read_dir("/proc/self/task").ok()? {
-        let listed = std::fs::read_to_string(thread.ok()?.path().join("children"));
-        let listed = match listed {
-            Ok(listed) => listed,
-            Err(error) if is_gone_or_hidden(&error) && !children_missing() => continue, // the thread has ended
-            Err(_) => return None,
-        };
-        children.extend(listed.split_ascii_whitespace().filter_map(|pid| number(pid).ok().flatten()));
-    }
-    children.sort_unstable_by_key(|pid| pid.as_raw_pid());
-    Some(children)
-}
-
-/// Whether this kernel does not list children at all.
-fn children_missing() -> bool {
-    !std::path::Path::new("/proc/thread-self/children").exists()
+/// Source: waitid(2): `ECHILD` if there is no child to wait for; `WNOWAIT` leaves every child as it is.
+pub(super) fn has_children() -> bool {
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // Any other error means that nothing is known.
+    waitid(WaitId::All, look).err() != Some(Errno::CHILD)
 }
 
 /// Reads the current state of the process with this number.
@@ -265,30 +234,20 @@ mod tests {
     }
 
     #[test]
-    fn the_children_are_listed_whichever_thread_has_started_them() {
-        let start = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let mut here = start();
-        let (pid_sender, pid) = std::sync::mpsc::channel();
+    fn a_child_is_noticed_whichever_thread_has_started_it_and_until_it_is_reaped() {
+        // Other tests of this process may have children, so only their presence can be tested.
+        let (started, child) = std::sync::mpsc::channel();
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let thread = std::thread::spawn(move || {
-            let mut there = start();
-            pid_sender.send(Pid::from_child(&there)).unwrap();
+            let mut child = std::process::Command::new("true").spawn().unwrap();
+            started.send(()).unwrap();
             let _ = stopped.recv();
-            there.kill().unwrap();
-            there.wait().unwrap();
+            child.wait().unwrap().success()
         });
-        let pids = [Pid::from_child(&here), pid.recv().unwrap()];
-        // Other tests of this process may start and end children.
-        if let Some(children) = children() {
-            assert!(pids.iter().all(|pid| children.contains(pid)), "{pids:?} {children:?}");
-        }
+        child.recv().unwrap();
+        assert!(has_children());
         drop(stop);
-        thread.join().unwrap();
-        here.kill().unwrap();
-        here.wait().unwrap();
-        if let Some(children) = children() {
-            assert!(pids.iter().all(|pid| !children.contains(pid)), "{pids:?} {children:?}");
-        }
+        assert!(thread.join().unwrap(), "looking has not reaped it");
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The HTTP client, and one request with its answer.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use belay_protocol::ModelError;
+use bytes::Bytes;
+use http_body_util::Full;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use reqwest::redirect::{Attempt, Policy};
-use reqwest::{Client, ClientBuilder, Method, Request, Response};
+use reqwest::{Body, Client, ClientBuilder, Method, Request, Response};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, timeout, timeout_at};
 use url::{Host, Url};
@@ -86,6 +89,8 @@ pub(crate) struct Endpoint {
     secret: Option<SecretString>,
     connect: Duration,
     idle: Duration,
+    /// Whether the last answer came from this address itself, without a redirect.
+    direct: AtomicBool,
 }
 
 /// The head of a successful answer, by the type of its body.
@@ -117,7 +122,8 @@ impl Endpoint {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        Ok(Self { http, url, headers, secret: secret.cloned(), connect: config.connect(), idle: config.idle() })
+        let (connect, idle, direct) = (config.connect(), config.idle(), AtomicBool::new(false));
+        Ok(Self { http, url, headers, secret: secret.cloned(), connect, idle, direct })
     }
 
     /// Adds a header to each request.
@@ -146,11 +152,12 @@ impl Endpoint {
     pub(crate) async fn post(&self, body: Vec<u8>) -> Result<Answer, ModelError> {
         let mut request = Request::new(Method::POST, self.url.clone());
         *request.headers_mut() = self.headers.clone();
-        *request.body_mut() = Some(body.into());
+        *request.body_mut() = Some(self.request_body(body));
         let response = timeout(self.connect + self.idle, self.http.execute(request))
             .await
             .map_err(|_| network(format!("no answer within {} s", (self.connect + self.idle).as_secs())))?
             .map_err(failure::from_client)?;
+        self.direct.store(*response.url() == self.url && !response.status().is_redirection(), Relaxed);
         if !response.status().is_success() {
             return Err(self.refusal(response).await);
         }
@@ -166,6 +173,13 @@ impl Endpoint {
                 Err(self.redact(network(format!("a success of type {kind} is not our protocol: {body}"))))
             }
         }
+    }
+
+    /// The body of a request. A body that a redirect could ask for again is kept until the answer begins, which a slow
+    /// model may delay for minutes. So once the server has answered without a redirect, a body is freed when it was
+    /// sent. Then a server that begins to redirect is reported once, and followed from the next request on.
+    fn request_body(&self, body: Vec<u8>) -> Body {
+        if self.direct.load(Relaxed) { Body::wrap(Full::new(Bytes::from(body))) } else { body.into() }
     }
 
     async fn refusal(&self, response: Response) -> ModelError {
@@ -238,8 +252,12 @@ pub(crate) async fn read_body(mut response: Response, max_bytes: usize, limit: D
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
     use crate::base_url::parse_base_url;
+    use crate::testing::{client, config};
 
     #[test]
     fn base_addresses_are_read_as_people_mean_them() {
@@ -270,5 +288,41 @@ mod tests {
         ] {
             assert_eq!(is_loopback(&Url::parse(url).unwrap()), ours, "{url}");
         }
+    }
+
+    /// Answers one request for each of these texts, each on a connection of its own. Returns the requests.
+    async fn serve(listener: tokio::net::TcpListener, answers: Vec<&'static str>) -> Vec<String> {
+        let mut requests = Vec::new();
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"{\"a\":1}") {
+                stream.read_buf(&mut request).await.unwrap();
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            requests.push(String::from_utf8(request).unwrap());
+        }
+        requests
+    }
+
+    #[tokio::test]
+    async fn a_body_is_kept_for_a_redirect_until_the_server_has_answered_without_one() {
+        const FINE: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        const MOVED: &str =
+            "HTTP/1.1 307 Temporary Redirect\r\nlocation: /moved\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/v1", listener.local_addr().unwrap())).unwrap();
+        let endpoint = Endpoint::new(client(), url, &config(json!({})), None, ("authorization", "Bearer ")).unwrap();
+        let server = tokio::spawn(serve(listener, vec![MOVED, FINE, FINE, MOVED, MOVED, FINE]));
+        let post = async || endpoint.post(b"{\"a\":1}".to_vec()).await.map(|_| ());
+        post().await.unwrap(); // followed
+        assert!(!endpoint.direct.load(Relaxed));
+        post().await.unwrap();
+        assert!(endpoint.direct.load(Relaxed));
+        let refused = post().await.unwrap_err();
+        assert!(refused.detail.contains("redirects"), "{refused:?}");
+        post().await.unwrap(); // followed again
+        let requests = server.await.unwrap();
+        assert!(requests.iter().all(|request| request.to_lowercase().contains("content-length: 7")), "{requests:?}");
     }
 }
