@@ -68,6 +68,7 @@ deny:
 scripts-check:
 	@for f in .ci/run deploy/local-model/*.sh; do bash -n "$$f" || exit 1; done
 	@$(PYTHON) -c 'import ast, pathlib; [ast.parse(p.read_bytes(), str(p)) for p in pathlib.Path("tests").rglob("*.py")]'
+	@$(PYTHON) -m doctest tests/soak.py
 
 .PHONY: golden
 golden: ## Rewrite the golden transcripts from what the code does now; then read the diff as carefully as code
@@ -75,9 +76,9 @@ golden: ## Rewrite the golden transcripts from what the code does now; then read
 	@git --no-pager diff --stat -- '*/tests/golden/*'
 
 .PHONY: bench
-bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1, ARGS="--only routines")
+bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1, SAVE=NAME, AGAINST=NAME, ARGS="--only stops")
 	$(CARGO) build --locked --release -p belay-daemon -p belay-tests --bin belay --bin belay-bench
-	@$(TARGET)/release/belay-bench --belay $(TARGET)/release/belay $(if $(QUICK),--quick) $(if $(JSON),--json) $(ARGS)
+	@$(TARGET)/release/belay-bench --belay $(TARGET)/release/belay $(if $(QUICK),--quick) $(if $(JSON),--json) $(if $(SAVE),--save $(SAVE)) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 
 .PHONY: budget
 budget: ## Count what fixed scripts cost the daemon, and compare with tests/budget/table.toml (UPDATE=1 writes it, JSON=1)
@@ -94,7 +95,7 @@ brakes: ## Stop processes of every evil kind, and print what is left and how lon
 	@$(TARGET)/debug/belay-brakes --stops $(or $(STOPS),10000) $(if $(TIMES),--times $(TIMES)) $(ARGS)
 
 .PHONY: soak
-soak: ## Run the long measurements with their full figures, in an hour or more (MINUTES=30: begin none after that)
+soak: ## Watch a daemon under load for MINUTES=30, then run the long measurements (none begins after MINUTES more; without it, all do)
 	@$(PYTHON) tests/soak.py $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: night

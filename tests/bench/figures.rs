@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::conditions::Conditions;
+use crate::history::Comparison;
+
 /// The target of a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -32,15 +35,20 @@ pub(crate) struct Figure {
     pub(crate) mark: Option<Mark>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) met: Option<bool>,
+    /// The value as a multiple of the saved one, if the two can be compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) saved_ratio: Option<f64>,
 }
 
 /// All figures, in the order of measurement.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
-    pub(crate) machine: String,
+    pub(crate) conditions: Conditions,
     pub(crate) quick: bool,
     pub(crate) figures: Vec<Figure>,
     pub(crate) notes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) compared_with: Option<Comparison>,
 }
 
 impl Report {
@@ -50,28 +58,46 @@ impl Report {
             .iter()
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), sample| (low.min(*sample), high.max(*sample)));
         let value = median(samples);
-        let figure =
-            Figure { name: name.into(), value, unit, range: (low, high), floor_ratio: None, mark: None, met: None };
-        self.figures.push(figure);
+        self.figures.push(Figure {
+            name: name.into(),
+            value,
+            unit,
+            range: (low, high),
+            floor_ratio: None,
+            mark: None,
+            met: None,
+            saved_ratio: None,
+        });
         let last = self.figures.len() - 1;
         &mut self.figures[last]
     }
 
     /// The table for people.
     pub(crate) fn table(&self) -> String {
-        let mut text =
-            format!("{}{}\n\n", self.machine, if self.quick { " (quick: a look, not a measurement)" } else { "" });
-        let width = self.figures.iter().map(|figure| figure.name.chars().count()).max().unwrap_or(0);
+        let quick = if self.quick { " (quick: a look, not a measurement)" } else { "" };
+        let mut text = format!("{}{quick}\n", self.conditions.line());
+        if let Some(compared) = &self.compared_with {
+            let Comparison { name, conditions: Conditions { measured_at, commit, profile, .. }, .. } = compared;
+            text.push_str(&format!(
+                "× saved: as a multiple of {name}, measured {measured_at}, commit {commit}, profile {profile}\n"
+            ));
+            text.extend(compared.warnings.iter().map(|warning| format!("{warning}\n")));
+        }
+        text.push_str("Each figure is the median of its repetitions; beside it the lowest and the highest one.\n\n");
+        let only_saved = self.compared_with.as_ref().map_or(&[][..], |compared| &compared.only_saved);
+        let names = self.figures.iter().map(|figure| &figure.name).chain(only_saved.iter().map(|figure| &figure.name));
+        let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
         for figure in &self.figures {
             let range = format!("{} – {}", number(figure.range.0), number(figure.range.1));
             let floor = figure.floor_ratio.map_or_else(String::new, |ratio| format!("{} × floor", number(ratio)));
+            let saved = figure.saved_ratio.map_or_else(String::new, |ratio| format!("{} × saved", number(ratio)));
             let met = match figure.met {
                 None => "",
                 Some(true) => "ok",
                 Some(false) => "missed",
             };
             let line = format!(
-                "{:width$}  {:>9} {:6}  {range:>20}  {floor:>14}  {met:6} {}",
+                "{:width$}  {:>9} {:6}  {range:>20}  {floor:>14}  {saved:>12}  {met:6} {}",
                 figure.name,
                 number(figure.value),
                 figure.unit,
@@ -79,6 +105,14 @@ impl Report {
             );
             text.push_str(line.trim_end());
             text.push('\n');
+        }
+        if let Some(compared) = self.compared_with.as_ref().filter(|compared| !compared.only_saved.is_empty()) {
+            text.push_str(&format!("\nOnly in {}:\n", compared.name));
+            for figure in &compared.only_saved {
+                let line = format!("{:width$}  {:>9} {}", figure.name, number(figure.value), figure.unit);
+                text.push_str(line.trim_end());
+                text.push('\n');
+            }
         }
         for note in &self.notes {
             text.push_str(&format!("\n{note}"));
@@ -157,4 +191,39 @@ fn number(value: f64) -> String {
 /// Prints to stdout. Ignores a closed pipe.
 pub(crate) fn print(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_the_median_its_range_and_what_it_is_compared_with() {
+        let mut report = Report::default();
+        let figure = report.add("a", "ms", &[3.0, 1.0, 2.5]).over_floor(0.5);
+        figure.mark(Mark::AtMost(2.0));
+        figure.saved_ratio = Some(0.9);
+        report.add("b", "", &[1.0]);
+        let table = report.table();
+        let rows: Vec<Vec<&str>> = table.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
+        let a = [
+            "a", "2.50", "ms", "1.00", "–", "3.00", "5.00", "×", "floor", "0.90", "×", "saved", "missed", "≤", "2.00",
+            "ms",
+        ];
+        assert_eq!(rows, [&a[..], &["b", "1.00", "1.00", "–", "1.00"]], "{table}");
+    }
+
+    #[test]
+    fn a_quantile_is_the_nearest_rank() {
+        let ms = Duration::from_millis;
+        for (samples, share, expected) in [
+            (vec![], 0.5, 0.0),
+            (vec![ms(7)], 0.99, 7.0),
+            (vec![ms(3), ms(1), ms(2)], 0.5, 2.0),
+            ((1..=100).map(ms).collect(), 0.99, 99.0),
+        ] {
+            let mut sorted = samples.clone();
+            assert!((quantile_ms(&mut sorted, share) - expected).abs() < 1e-9, "{samples:?} {share}");
+        }
+    }
 }

@@ -13,12 +13,13 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::Options;
+use crate::conditions::Conditions;
 use crate::daemon::Daemon;
 use crate::figures::{Mark, Report, median, milliseconds, quantile_ms};
 use crate::floor::{BareHop, Floor, Sizes, two_syncs};
 use crate::http::{Connection, find};
 use crate::model::{Model, REPLY};
-use crate::{serving, work};
+use crate::{serving, starting, stops, work};
 
 /// Numbers of concurrent conversations.
 const CONVERSATIONS: [usize; 3] = [1, 16, 64];
@@ -70,7 +71,8 @@ impl Size {
 pub(crate) async fn all(options: &Options) -> Result<Report> {
     let size = Size::of(options);
     let model = Model::start()?;
-    let mut report = Report { machine: machine(), quick: options.quick, ..Report::default() };
+    let conditions = Conditions::now(&options.belay);
+    let mut report = Report { conditions, quick: options.quick, ..Report::default() };
     if options.wants("messages") {
         let sizes = start(options, &size, &model, &mut report).await?;
         let floor = floor(options, &size, &model, &sizes).await?;
@@ -79,28 +81,23 @@ pub(crate) async fn all(options: &Options) -> Result<Report> {
         tool_rounds(options, &size, &model, &floor, &mut report).await?;
         history(options, &size, &model, &mut report).await?;
     }
+    if options.wants("start") {
+        starting::all(options, &mut report).await?;
+    }
     if options.wants("serving") {
         serving::all(options, &mut report).await?;
+    }
+    if options.wants("stops") {
+        stops::all(options, &mut report).await?;
     }
     work::all(options, &mut report).await?;
     Ok(report)
 }
 
-/// The conditions of all figures: the processors, and the load at the start.
-fn machine() -> String {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let model = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = model.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("", |it| it.1);
-    let minute = load.split(' ').next().unwrap_or("?");
-    format!(
-        "{cpus} processors {model}, shared with load generator and model server; load average {minute} at the start"
-    )
-}
-
 /// Measures cold starts and idle memory. Returns the sizes of the bodies.
 async fn start(options: &Options, size: &Size, model: &Model, report: &mut Report) -> Result<Sizes> {
-    let (mut ready, mut first, mut idle) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ready, mut first) = (Vec::new(), Vec::new());
+    let (mut idle, mut anonymous, mut file_backed) = (Vec::new(), Vec::new(), Vec::new());
     let mut sizes = Sizes { model_request: 0, answer: 0 };
     for _ in 0..size.cold_starts {
         let daemon = Daemon::start(options, model.address)?;
@@ -116,10 +113,15 @@ async fn start(options: &Options, size: &Size, model: &Model, report: &mut Repor
         let daemon = Daemon::start(options, model.address)?;
         tokio::time::sleep(Duration::from_secs(1)).await;
         idle.push(daemon.rss_mib()?);
+        let memory = daemon.memory()?;
+        anonymous.push(memory.anonymous);
+        file_backed.push(memory.file_backed);
     }
     report.add("cold start to ready", "ms", &ready).mark(Mark::AtMost(20.0));
     report.add("cold start to the first reply", "ms", &first);
-    report.add("idle memory (RSS)", "MiB", &idle).mark(Mark::AtMost(15.0));
+    report.add("idle memory (RSS)", "MiB", &idle).mark(Mark::AtMost(16.0));
+    report.add("idle memory, anonymous", "MiB", &anonymous);
+    report.add("idle memory, file-backed", "MiB", &file_backed);
     Ok(sizes)
 }
 
@@ -312,7 +314,7 @@ async fn converse(address: SocketAddr, conversations: usize, messages: usize) ->
 }
 
 /// Sends one message, checks the answer, and returns its size in bytes.
-async fn say(connection: &mut Connection, session: &str, script: &str) -> Result<usize> {
+pub(crate) async fn say(connection: &mut Connection, session: &str, script: &str) -> Result<usize> {
     let body = format!(r#"{{"session":"{session}","text":"Please answer. {script}","wait_ms":30000}}"#);
     let answer = connection.post(MESSAGES, body.as_bytes()).await?;
     if answer.status == 200 && find(&answer.body, REPLY.as_bytes()).is_some() {

@@ -1,7 +1,9 @@
 //! A slow model server: OpenAI chat completions, streamed. The last user message contains the script.
 //!
 //! `mark:N` is answered at once, and the time of the request is recorded. `drip:PIECES:MS` is answered chunk by chunk;
-//! each chunk contains the time at which it was sent. `hold` is answered after [`SlowModel::release`].
+//! each chunk contains the time at which it was sent. `stream:N` is answered by chunks without end; the time of the
+//! second one is recorded. `execute:N` is answered by a call of `run_command`, which makes the file [`started`] and
+//! then sleeps. `hold` is answered after [`SlowModel::release`].
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -18,6 +20,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use futures_util::stream;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::http::find;
@@ -25,6 +28,14 @@ use crate::model::serve;
 
 /// The beginning of a chunk of a `drip` answer. The nanoseconds since the server's start and a space follow.
 pub(crate) const STAMP: &str = "t";
+
+/// Pause between two chunks of an answer without end.
+const PIECE_EVERY: Duration = Duration::from_millis(20);
+
+/// The file that the command of `execute:N` makes in the workspace when it runs.
+pub(crate) fn started(number: u64) -> String {
+    format!("started-{number}")
+}
 
 /// A running server, on a thread and a runtime of its own. Dropping it ends both.
 #[derive(Debug)]
@@ -39,7 +50,7 @@ pub(crate) struct SlowModel {
 #[derive(Debug)]
 struct Shared {
     epoch: Instant,
-    /// When each mark was requested.
+    /// When each mark was requested, and when each answer without end had begun.
     asked: Mutex<HashMap<u64, Instant>>,
     held: AtomicUsize,
     release: CancellationToken,
@@ -62,7 +73,7 @@ impl SlowModel {
         Ok(Self { address, shared, stop, thread: Some(thread) })
     }
 
-    /// When this mark was requested, if it was.
+    /// When this mark was requested, or the second chunk of its answer without end was sent, if it was.
     pub(crate) fn asked(&self, mark: u64) -> Option<Instant> {
         self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).get(&mark).copied()
     }
@@ -83,6 +94,12 @@ impl SlowModel {
     }
 }
 
+impl Shared {
+    fn record(&self, mark: u64) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(mark, Instant::now());
+    }
+}
+
 impl Drop for SlowModel {
     fn drop(&mut self) {
         self.stop.cancel();
@@ -98,6 +115,8 @@ impl Drop for SlowModel {
 enum Script {
     Mark(u64),
     Drip { pieces: u64, every: Duration },
+    Stream(u64),
+    Execute(u64),
     Hold,
 }
 
@@ -112,7 +131,9 @@ impl Script {
         if let Some((pieces, every_ms)) = numbers(b"drip:") {
             return Self::Drip { pieces, every: Duration::from_millis(every_ms) };
         }
-        numbers(b"mark:").map_or(Self::Hold, |(mark, _)| Self::Mark(mark))
+        let one = |word: &[u8], script: fn(u64) -> Self| numbers(word).map(|(number, _)| script(number));
+        let found = one(b"stream:", Self::Stream).or_else(|| one(b"execute:", Self::Execute));
+        found.or_else(|| one(b"mark:", Self::Mark)).unwrap_or(Self::Hold)
     }
 }
 
@@ -129,7 +150,7 @@ fn rfind(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 async fn chat(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let answer = match Script::of(&body) {
         Script::Mark(mark) => {
-            shared.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(mark, Instant::now());
+            shared.record(mark);
             Body::from(format!("{}{}", chunk("Marked."), END))
         }
         Script::Hold => {
@@ -137,13 +158,16 @@ async fn chat(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
             shared.release.cancelled().await;
             Body::from(format!("{}{}", chunk("Held."), END))
         }
-        Script::Drip { pieces, every } => drip(shared, pieces, every),
+        Script::Drip { pieces, every } => drip(shared, pieces, every, None),
+        Script::Stream(mark) => drip(shared, u64::MAX, PIECE_EVERY, Some(mark)),
+        Script::Execute(number) => Body::from(execute(number)),
     };
     ([(CONTENT_TYPE, "text/event-stream")], answer).into_response()
 }
 
-/// A stream of chunks with pauses.
-fn drip(shared: Arc<Shared>, pieces: u64, every: Duration) -> Body {
+/// A stream of chunks with pauses. The time of the second chunk is recorded under `mark`: the first one has been taken
+/// from the server by then.
+fn drip(shared: Arc<Shared>, pieces: u64, every: Duration, mark: Option<u64>) -> Body {
     let pieces = stream::unfold(0, move |sent| {
         let shared = Arc::clone(&shared);
         async move {
@@ -151,6 +175,9 @@ fn drip(shared: Arc<Shared>, pieces: u64, every: Duration) -> Body {
                 return None;
             }
             tokio::time::sleep(every).await;
+            if let Some(mark) = mark.filter(|_| sent == 1) {
+                shared.record(mark);
+            }
             let piece = match sent {
                 last if last == pieces => END.to_owned(),
                 _ => chunk(&format!("{STAMP}{} ", shared.epoch.elapsed().as_nanos())),
@@ -162,9 +189,22 @@ fn drip(shared: Arc<Shared>, pieces: u64, every: Duration) -> Body {
 }
 
 fn chunk(text: &str) -> String {
-    format!(
-        "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":0,\"model\":\"bench\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":null}}]}}\n\n"
-    )
+    frame(&json!({"content": text}), None)
+}
+
+/// The answer that calls `run_command` with a program that runs until it is stopped.
+fn execute(number: u64) -> String {
+    let arguments = json!({"argv": ["sh", "-c", format!("touch {} && exec sleep 1000", started(number))]});
+    let function = json!({"name": "run_command", "arguments": arguments.to_string()});
+    let call = json!({"index": 0, "id": format!("call_{number}"), "type": "function", "function": function});
+    format!("{}{}data: [DONE]\n\n", frame(&json!({"tool_calls": [call]}), None), frame(&json!({}), Some("tool_calls")))
+}
+
+fn frame(delta: &Value, finish: Option<&str>) -> String {
+    let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+    let frame =
+        json!({"id": "c", "object": "chat.completion.chunk", "created": 0, "model": "bench", "choices": [choice]});
+    format!("data: {frame}\n\n")
 }
 
 /// The end of every answer.
@@ -179,6 +219,8 @@ mod tests {
         for (request, script) in [
             (r#"{"content":"mark:1"},{"content":"mark:22, please"}"#, Script::Mark(22)),
             (r#"{"content":"drip:40:25"}"#, Script::Drip { pieces: 40, every: Duration::from_millis(25) }),
+            (r#"{"content":"stream:3"}"#, Script::Stream(3)),
+            (r#"{"content":"execute:4"}"#, Script::Execute(4)),
             (r#"{"content":"hold"}"#, Script::Hold),
         ] {
             assert_eq!(Script::of(request.as_bytes()), script, "{request}");
@@ -187,7 +229,7 @@ mod tests {
 
     #[test]
     fn every_frame_is_json() {
-        let all = format!("{}{END}", chunk("t1 "));
+        let all = format!("{}{END}{}", chunk("t1 "), execute(1));
         for frame in all.split("\n\n").filter(|frame| !frame.is_empty() && !frame.ends_with("[DONE]")) {
             let data = frame.strip_prefix("data: ").expect("a data line");
             serde_json::from_str::<serde_json::Value>(data).expect("JSON");

@@ -52,7 +52,6 @@ impl Count {
         match (self, script) {
             // A start looks at every process of the machine several times, and timers read beside it.
             (Self::ReadStatements, Script::Start) => 4.0,
-            (Self::FilesOpened, Script::Start) => 10.0,
             (Self::Allocations, Script::Start) => 5000.0,
             (Self::AllocatedBytes, Script::Start) => 512.0 * 1024.0,
             // Whether the buffer of a piece is free again when the next one comes is chance.
@@ -60,7 +59,10 @@ impl Count {
             // Whether a timer falls into the minute is chance.
             (Self::ReadStatements, Script::Idle) => 2.5,
             (Self::WriteStatements | Self::ReadStatements | Self::Syncs, _) => 0.5,
-            (Self::WalPages | Self::FilesOpened, _) => 1.0,
+            // The files of prompts are looked for once a second, so their number follows the speed of the machine.
+            (Self::FilesOpened, Script::Start) => 10.0,
+            (Self::FilesOpened, _) => 3.0,
+            (Self::WalPages, _) => 1.0,
             (Self::FileBytes, _) => 4096.0,
             (Self::Allocations, _) => 20.0,
             (Self::AllocatedBytes, _) => 8192.0,

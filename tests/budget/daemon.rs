@@ -21,7 +21,8 @@ use crate::trace::{Kept, keep};
 /// Longest wait for the daemon to become ready, and to end. A traced process is slow.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The daemon is quiet when it has allocated nothing for this long.
-const QUIET: Duration = Duration::from_millis(250);
+/// The store indexes 500 ms after the last write, and commits that 50 ms later.
+const QUIET: Duration = Duration::from_millis(800);
 /// The time between two looks whether it is.
 const LOOK: Duration = Duration::from_millis(25);
 
@@ -82,7 +83,7 @@ impl Daemon {
         let answer = Connection::open(self.address).await?.get("/metrics").await?;
         let metrics = String::from_utf8(answer.body)?;
         let of = |executor| sample(&metrics, &format!("belay_store_statements_total{{executor=\"{executor}\"}}"));
-        let (writer_statements, reader_statements) = (of("writer")?, of("reader")?);
+        let (writer_statements, reader_statements) = (of("writer")? + of("indexer")?, of("reader")?);
         // The daemon may still clean up after the request.
         self.quiet(2 * LOOK).await?;
         Ok(Reading {

@@ -9,6 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
 
 /// Longest wait for the daemon to become ready.
 const READY_LIMIT: Duration = Duration::from_secs(20);
@@ -16,6 +17,11 @@ const READY_LIMIT: Duration = Duration::from_secs(20);
 const END_LIMIT: Duration = Duration::from_secs(15);
 /// The log text of a daemon that accepts messages; the address follows it.
 const READY_WORDS: &str = "ready on http://";
+
+/// The database, in the data directory.
+const DATABASE: &str = "belay.db";
+/// The directory of the tools, in the data directory.
+const WORKSPACE: &str = "workspace";
 
 /// How a daemon is started.
 #[derive(Clone, Debug)]
@@ -42,7 +48,9 @@ pub struct Daemon {
     /// When the process was started.
     pub started: Instant,
     child: Child,
-    _data: tempfile::TempDir,
+    belay: PathBuf,
+    /// `None` once it was handed on.
+    data: Option<TempDir>,
 }
 
 impl Daemon {
@@ -50,6 +58,12 @@ impl Daemon {
     pub fn start(setup: impl Into<Setup>, model: SocketAddr) -> Result<Self> {
         let setup = setup.into();
         let data = tempfile::tempdir_in(&setup.data)?;
+        Self::start_in(setup, model, data)
+    }
+
+    /// Like [`Self::start`], with a data directory that an earlier daemon has left.
+    pub fn start_in(setup: impl Into<Setup>, model: SocketAddr, data: TempDir) -> Result<Self> {
+        let setup = setup.into();
         let mut command = command(&setup, data.path(), model)?;
         let started = Instant::now();
         let mut child =
@@ -57,13 +71,38 @@ impl Daemon {
         let stderr = child.stderr.take().context("no stderr")?;
         match ready(stderr, READY_LIMIT) {
             Ok(Ready { at, address }) => {
-                Ok(Self { address, ready_after: at.duration_since(started), started, child, _data: data })
+                let (ready_after, belay) = (at.duration_since(started), setup.program.clone());
+                Ok(Self { address, ready_after, started, child, belay, data: Some(data) })
             }
             Err(error) => {
                 end(&mut child);
                 Err(error)
             }
         }
+    }
+
+    /// A command of the program that finds this daemon as its user would: by the control socket in the data directory.
+    pub fn client(&self, arguments: &[&str]) -> Result<tokio::process::Command> {
+        let mut command = tokio::process::Command::new(&self.belay);
+        enclose(command.as_std_mut(), &self.data().canonicalize()?);
+        command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// The data directory. It is taken only by [`Self::end`] and [`Self::kill`], which consume the daemon.
+    fn data(&self) -> &Path {
+        self.data.as_ref().map_or(Path::new(""), TempDir::path)
+    }
+
+    /// The workspace of its tools.
+    pub fn workspace(&self) -> PathBuf {
+        self.data().join(WORKSPACE)
+    }
+
+    /// The size of its database and of the write-ahead log, in bytes. A missing file has no bytes.
+    pub fn store_bytes(&self) -> (u64, u64) {
+        let size = |name: &str| std::fs::metadata(self.data().join(name)).map_or(0, |file| file.len());
+        (size(DATABASE), size(&format!("{DATABASE}-wal")))
     }
 
     /// Processor time so far, in the kernel and in user mode. The resolution is a tick of 10 ms.
@@ -99,6 +138,25 @@ impl Daemon {
         Ok(std::fs::write(self.proc("clear_refs"), "5")?)
     }
 
+    /// Resident memory in MiB: that of no file (heap, stacks), and that of files (program code, mapped files). Linux:
+    /// proc(5), `smaps_rollup`.
+    pub fn memory(&self) -> Result<Memory> {
+        Memory::of(&std::fs::read_to_string(self.proc("smaps_rollup"))?)
+    }
+
+    /// Ends the daemon, and returns its data directory.
+    pub fn end(mut self) -> Result<TempDir> {
+        end(&mut self.child);
+        self.data.take().context("the data directory is gone")
+    }
+
+    /// Ends the daemon as a crash does, and returns its data directory.
+    pub fn kill(mut self) -> Result<TempDir> {
+        self.child.kill()?;
+        self.child.wait()?;
+        self.data.take().context("the data directory is gone")
+    }
+
     fn status_mib(&self, key: &str) -> Result<f64> {
         let kib: f64 = self.status(key)?.trim_end_matches(" kB").parse()?;
         Ok(kib / 1024.0)
@@ -110,8 +168,34 @@ impl Daemon {
         Ok(line.trim().to_owned())
     }
 
+    /// The number of open file descriptors.
+    pub fn descriptors(&self) -> Result<usize> {
+        Ok(std::fs::read_dir(self.proc("fd"))?.count())
+    }
+
     fn proc(&self, file: &str) -> PathBuf {
         format!("/proc/{}/{file}", self.child.id()).into()
+    }
+}
+
+/// Resident memory in MiB.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Heap and stacks, and the changed pages of private mappings.
+    pub anonymous: f64,
+    /// Unchanged pages of the program, of libraries and of mapped files.
+    pub file_backed: f64,
+}
+
+impl Memory {
+    /// Reads it from `smaps_rollup`; `Rss` contains `Anonymous`.
+    fn of(rollup: &str) -> Result<Self> {
+        let kib = |key: &str| -> Result<f64> {
+            let line = rollup.lines().find_map(|line| line.strip_prefix(key)).with_context(|| format!("no {key}"))?;
+            Ok(line.trim().trim_end_matches(" kB").parse()?)
+        };
+        let (resident, anonymous) = (kib("Rss:")?, kib("Anonymous:")?);
+        Ok(Memory { anonymous: anonymous / 1024.0, file_backed: (resident - anonymous) / 1024.0 })
     }
 }
 
@@ -137,19 +221,23 @@ pub fn command(setup: &Setup, data: &Path, model: SocketAddr) -> Result<Command>
         "gateway.listen=127.0.0.1:0".into(),
         // The benchmark measures ten tool rounds; the default takes the tools away before the tenth.
         "agent.max_tool_iterations=20".into(),
-        format!("store.url=sqlite://{}", data.join("belay.db").display()),
-        format!("tools.workspace={}", data.join("workspace").display()),
+        format!("store.url=sqlite://{}", data.join(DATABASE).display()),
+        format!("tools.workspace={}", data.join(WORKSPACE).display()),
     ]
     .iter()
     .chain(&setup.settings)
     {
         command.arg("--set").arg(setting);
     }
-    // The daemon must not find the keys, settings or conversations of the user.
-    command.env_clear().env("HOME", &data).env("XDG_DATA_HOME", &data).env("XDG_CONFIG_HOME", &data);
+    enclose(&mut command, &data);
     command.envs(setup.environment.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     Ok(command)
+}
+
+/// Keeps the keys, settings and conversations of the user from the program.
+fn enclose(command: &mut Command, data: &Path) {
+    command.env_clear().env("HOME", data).env("XDG_DATA_HOME", data).env("XDG_CONFIG_HOME", data);
 }
 
 /// A daemon that accepts messages.
@@ -211,6 +299,9 @@ fn ready_address(line: &str) -> Option<SocketAddr> {
 
 /// Ends the process, and kills it after the time limit.
 fn end(child: &mut Child) {
+    if !matches!(child.try_wait(), Ok(None)) {
+        return; // its number may belong to another process by now
+    }
     if let Some(pid) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
         // The process may have ended already.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
@@ -236,5 +327,15 @@ mod tests {
         assert_eq!(ready_address("belay: ready on http://127.0.0.1:8787"), expected);
         assert_eq!(ready_address(r#"{"message":"ready on http://127.0.0.1:8787","pid":3}"#), expected);
         assert_eq!(ready_address("not yet"), None);
+    }
+
+    #[test]
+    fn memory_of_files_is_the_rest_of_what_is_resident() {
+        let rollup = "55d0-7ffe ---p 00000000 00:00 0  [rollup]\nRss:               29696 kB\nPss:               21000 kB\nAnonymous:         12288 kB\nAnonHugePages:         0 kB\n";
+        let memory = Memory::of(rollup).expect("two lines");
+        assert!((memory.anonymous - 12.0).abs() < 1e-9 && (memory.file_backed - 17.0).abs() < 1e-9, "{memory:?}");
+        for damaged in ["", "Rss: 1 kB", "Rss: x kB\nAnonymous: 1 kB"] {
+            assert!(Memory::of(damaged).is_err(), "{damaged}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! A minimal HTTP/1.1 client: one kept-alive connection, one request at a time, whole bodies.
+//! A minimal HTTP/1.1 client: one kept-alive connection, one request at a time, whole bodies; and streams of events.
 //!
 //! A general client would use more processor time per message than the daemon should.
 
@@ -59,16 +59,8 @@ impl Connection {
     }
 
     async fn request(&mut self, method: &str, path: &str, body: &[u8], mut read: impl FnMut(&[u8])) -> Result<Answer> {
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {}\r\n{}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            self.address,
-            self.headers,
-            body.len()
-        );
-        let mut request = head.into_bytes();
-        request.extend_from_slice(body);
-        self.stream.write_all(&request).await?;
-        self.buffer.clear();
+        let head = format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+        self.send(method, path, &head, body).await?;
         let head_end = loop {
             if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
                 break at + 4;
@@ -83,6 +75,21 @@ impl Connection {
             None => Vec::new(),
         };
         Ok(Answer { status, body })
+    }
+
+    /// Asks for server-sent events. The answer is read by [`Events::until`].
+    pub async fn events(mut self, path: &str) -> Result<Events> {
+        self.send("GET", path, "", b"").await?;
+        Ok(Events { connection: self, searched: 0 })
+    }
+
+    async fn send(&mut self, method: &str, path: &str, headers: &str, body: &[u8]) -> Result<()> {
+        let mut request =
+            format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n{}{headers}\r\n", self.address, self.headers).into_bytes();
+        request.extend_from_slice(body);
+        self.stream.write_all(&request).await?;
+        self.buffer.clear();
+        Ok(())
     }
 
     async fn counted(&mut self, start: usize, length: usize, read: &mut impl FnMut(&[u8])) -> Result<Vec<u8>> {
@@ -123,6 +130,32 @@ impl Connection {
         }
         read(&self.buffer);
         Ok(())
+    }
+}
+
+/// A stream of server-sent events.
+#[derive(Debug)]
+pub struct Events {
+    connection: Connection,
+    /// The bytes that the last search has passed.
+    searched: usize,
+}
+
+impl Events {
+    /// Reads until the stream contains `text` after the last text that was found. Returns the bytes after it that have
+    /// arrived so far.
+    pub async fn until(&mut self, text: &str) -> Result<&[u8]> {
+        let at = loop {
+            let buffer = &self.connection.buffer;
+            if let Some(at) = find(&buffer[self.searched..], text.as_bytes()) {
+                break self.searched + at + text.len();
+            }
+            // The text may have begun in the last bytes.
+            self.searched = self.searched.max((buffer.len() + 1).saturating_sub(text.len()));
+            self.connection.more(&mut |_| {}).await.with_context(|| format!("waiting for {text}"))?;
+        };
+        self.searched = at;
+        Ok(&self.connection.buffer[at..])
     }
 }
 

@@ -26,6 +26,7 @@ mod queueing;
 mod readme;
 mod routines;
 mod sessions;
+mod starting;
 mod stopping;
 mod stops;
 mod surviving;

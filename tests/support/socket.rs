@@ -23,7 +23,11 @@ pub struct Socket {
 impl Socket {
     /// Connects to a daemon.
     pub async fn open(daemon: &Daemon) -> Result<Self> {
-        let address = daemon.url.trim_start_matches("http://");
+        Self::open_at(daemon.url.trim_start_matches("http://")).await
+    }
+
+    /// Connects to the daemon at `HOST:PORT`.
+    pub async fn open_at(address: &str) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         let (io, _) = tokio_tungstenite::client_async(format!("ws://{address}/ws"), stream).await?;
         let mut socket = Self { io, kept: VecDeque::new(), requests: 0 };

@@ -39,7 +39,7 @@ const NOTE_CAPACITY: usize = 1024;
 const TICK: Duration = Duration::from_secs(15);
 /// Time limit at shutdown for storing the ends of cancelled turns.
 const RECORD_GRACE: Duration = Duration::from_secs(3);
-/// Time limit at the start for loading the unfinished runs.
+/// Time limit at the start for opening the conversations with a question.
 const RECOVER_LIMIT: Duration = Duration::from_secs(5);
 /// Time limit at shutdown for undelivered replies; the others stay in the outbox for the next start.
 const FLUSH_GRACE: Duration = Duration::from_secs(3);
@@ -142,7 +142,7 @@ impl Agent {
         dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
         let mut notes = notes;
         let known = async {
-            // An early stop must find the unfinished runs.
+            // An early answer must find the question of a paused run.
             while dispatcher.opening() {
                 let Some(note) = notes.recv().await else { return };
                 dispatcher.note(note);
@@ -166,6 +166,7 @@ impl Agent {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
+        dispatcher.resume_next();
         services.hooks.gateway_start(&services.version, services.channels.keys());
         Ok(Self {
             services,

@@ -44,6 +44,7 @@ use tokio::time::{Instant, timeout};
 
 use self::admission::Admission;
 use self::keys::Keys;
+use self::parking::Resumption;
 use crate::agent_services::AgentServices;
 use crate::lane::{LaneStart, run_lane};
 use crate::mail::{LaneMail, LaneNote, LanePort, PendingQuestion};
@@ -130,6 +131,8 @@ pub(crate) struct Dispatcher {
     parked: VecDeque<SessionKey>,
     /// Whether a task waits for a wait permit.
     awaiting_permit: bool,
+    /// Interrupted runs of earlier starts.
+    resumption: Resumption,
     /// Stopped runs whose processes have not ended yet, so that a second stop finds them.
     ending: HashMap<RunId, Arc<LiveRun>>,
     /// Unanswered approval requests.
@@ -157,6 +160,7 @@ impl Dispatcher {
             admission,
             parked: VecDeque::new(),
             awaiting_permit: false,
+            resumption: Resumption::default(),
             ending: HashMap::new(),
             questions: HashMap::new(),
             notifier,
@@ -253,6 +257,7 @@ impl Dispatcher {
             }
         };
         let Some(session) = self.lane_tasks.remove(&id) else { return };
+        self.resumed(&session);
         let Some(lane) = self.lanes.get(&session).filter(|lane| lane.task == Some(id)) else { return };
         if lane.is_parked() {
             return; // its runs wait in the store until it gets a wait permit

@@ -289,7 +289,7 @@ impl Parts {
             recorder.upkeep(stop).await;
             Ended::Recorder
         });
-        let keeping = self.programs.keep(gateway_stop.clone());
+        let keeping = self.programs.keep(self.ready.clone(), gateway_stop.clone());
         tasks.spawn(async move {
             keeping.await;
             Ended::Connections

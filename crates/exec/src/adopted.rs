@@ -9,6 +9,7 @@
 //! `tokio::process` do, or if it existed before.
 
 use std::collections::{HashMap, HashSet};
+use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getpid};
@@ -16,7 +17,7 @@ use rustix::process::{Pid, Signal, getpid};
 use super::cgroup::{Leaf, group_of};
 use super::registry::Tracked;
 use super::signal;
-use super::table::{Identity, Process, Table};
+use super::table::{self, Identity, Process, Table};
 
 /// How long a process must belong to no tree before it is killed, or reaped. 1 s: a tree that has just been started may
 /// not be in the registry yet, and the parent of a zombie may be about to reap it.
@@ -41,11 +42,25 @@ pub(super) struct Adopted {
 }
 
 impl Adopted {
-    /// Starts without adopted processes. The children in this table were started by other code.
-    pub(super) fn new(table: &Table) -> Self {
+    /// Starts without adopted processes. The current children were started by other code.
+    ///
+    /// # Errors
+    /// The process table cannot be read.
+    pub(super) fn new() -> io::Result<Self> {
         let me = getpid();
-        let before = table.iter().filter(|process| process.parent == Some(me)).map(Process::identity).collect();
-        Self { me, session: table.get(me).and_then(|own| own.session), before, seen: HashMap::new() }
+        let session = table::read(me)?.session;
+        let before = match table::children() {
+            Some(children) => children.into_iter().filter_map(|pid| table::read(pid).ok()).collect(),
+            None => Table::read(u64::MAX)?.into_children_of(me),
+        };
+        let before = before.iter().map(Process::identity).collect();
+        Ok(Self { me, session, before, seen: HashMap::new() })
+    }
+
+    /// Whether there is certainly no adopted process: this process has no child. A walk over the process table is not
+    /// needed then.
+    pub(super) fn none_possible(&self) -> bool {
+        self.seen.is_empty() && table::children().is_some_and(|children| children.is_empty())
     }
 
     /// Whether there are no adopted processes.

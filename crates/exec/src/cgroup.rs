@@ -6,9 +6,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::process::Pid;
 use uuid::Uuid;
+
+use super::config::CgroupUse;
 
 /// The file of a group that lists its processes. Writing a process number to it moves that process into the group; 0
 /// means the writing process.
@@ -30,6 +33,31 @@ pub fn enter_group(directory: &Path) -> std::io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Groups {
     directory: PathBuf,
+}
+
+/// The control group of the daemon, found when it is first needed: a daemon that starts no program makes no group.
+#[derive(Debug)]
+pub(super) struct LazyGroups {
+    wanted: CgroupUse,
+    found: OnceLock<Option<Groups>>,
+}
+
+impl LazyGroups {
+    /// Finds nothing yet.
+    pub(super) fn new(wanted: CgroupUse) -> Self {
+        Self { wanted, found: OnceLock::new() }
+    }
+
+    /// The group; `None`: groups cannot be used, or shall not be.
+    pub(super) fn get(&self) -> Option<&Groups> {
+        let find = || match self.wanted {
+            CgroupUse::Off => None,
+            CgroupUse::Auto => {
+                Groups::find().inspect_err(|why| tracing::info!(why, "no control groups for processes")).ok()
+            }
+        };
+        self.found.get_or_init(find).as_ref()
+    }
 }
 
 /// The control group of one tree. Dropping it removes the group.

@@ -51,11 +51,10 @@ pub use self::running::Running;
 pub use self::sealed::SealedProgram;
 
 use self::adopted::Adopted;
-use self::cgroup::Groups;
+use self::cgroup::LazyGroups;
 use self::reaper::ProcessReaper;
 use self::registry::{Owner, Progress, Registry};
 use self::spawner::{JOBS, Job, Spawner};
-use self::table::Table;
 
 /// The environment variable that every process of a tree inherits. Its value is random for each tree. It identifies a
 /// process that has lost all other ties to its tree.
@@ -68,7 +67,7 @@ pub const MARK: &str = "BELAY_RUN";
 #[derive(Debug)]
 pub struct Processes {
     registry: Arc<Registry>,
-    groups: Option<Arc<Groups>>,
+    groups: Arc<LazyGroups>,
     /// `None` once dropped, like the threads.
     jobs: Option<mpsc::Sender<Job>>,
     spawner: Option<JoinHandle<()>>,
@@ -98,21 +97,14 @@ impl Processes {
             return Err(ProcessesError::Grace);
         }
         let me = rustix::process::getpid();
-        let table = table::read(me).and_then(|_| Table::read(u64::MAX)).map_err(ProcessesError::NoProcessTable)?;
+        let adopted = Adopted::new().map_err(ProcessesError::NoProcessTable)?;
         pidfd_open(me, PidfdFlags::empty()).map_err(|error| ProcessesError::NoPidfd(error.into()))?;
         // Any number except zero turns it on.
         set_child_subreaper(Some(me)).map_err(|error| ProcessesError::NoSubreaper(error.into()))?;
-        let groups = match config.cgroup {
-            CgroupUse::Off => None,
-            CgroupUse::Auto => {
-                Groups::find().inspect_err(|why| tracing::info!(why, "no control groups for processes")).ok()
-            }
-        };
-        let groups = groups.map(Arc::new);
+        let groups = Arc::new(LazyGroups::new(config.cgroup));
         let registry = Arc::new(Registry::default());
         let (jobs, waiting) = mpsc::channel(JOBS);
         let spawner = Spawner { launcher: config.launcher, groups: groups.clone() };
-        let adopted = Adopted::new(&table);
         let reaper = ProcessReaper { registry: registry.clone(), grace: config.term_grace };
         let mut processes = Self { registry, groups, jobs: Some(jobs), spawner: None, reaper: None };
         let begin = |name: &str| thread::Builder::new().name(name.to_owned());
@@ -123,9 +115,9 @@ impl Processes {
         Ok(processes)
     }
 
-    /// Whether each tree gets a control group of its own.
+    /// Whether each tree gets a control group of its own. The first call, or the first start of a tree, tries that out.
     pub fn has_groups(&self) -> bool {
-        self.groups.is_some()
+        self.groups.get().is_some()
     }
 
     /// Starts a program for a run. `what` names it in lists of running programs.

@@ -59,6 +59,9 @@ impl ProcessReaper {
         terminations: &mut HashMap<TreeId, Termination>,
         adopted: &mut Adopted,
     ) -> bool {
+        if tracked_trees.is_empty() && adopted.none_possible() {
+            return false;
+        }
         for tracked in tracked_trees {
             let termination = terminations.entry(tracked.id).or_default();
             if tracked.end_requested && !termination.is_ending() {

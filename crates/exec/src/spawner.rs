@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
-use super::cgroup::{Groups, Leaf};
+use super::cgroup::{Groups, LazyGroups, Leaf};
 use super::error::StartError;
 use super::launch::{Launch, Stdin};
 use super::registry::{Handle, Root};
@@ -49,7 +49,7 @@ pub(super) struct Spawned {
 #[derive(Debug)]
 pub(super) struct Spawner {
     pub(super) launcher: Option<PathBuf>,
-    pub(super) groups: Option<Arc<Groups>>,
+    pub(super) groups: Arc<LazyGroups>,
 }
 
 impl Spawner {
@@ -65,7 +65,7 @@ impl Spawner {
             return Err(StartError::Stopped);
         }
         let mark = Uuid::now_v7().simple().to_string();
-        let leaf = self.groups.as_ref().and_then(|groups| groups.leaf());
+        let leaf = self.groups.get().and_then(Groups::leaf);
         let child = self.command(launch, &mark, leaf.as_ref()).and_then(|mut command| {
             let _inherited = launch.sealed.as_ref().map(SealedProgram::inherited).transpose()?;
             command.spawn()

@@ -14,6 +14,9 @@ use super::MARK;
 /// environment together under its usual stack limit. The mark may be anywhere in the environment.
 const MAX_ENVIRONMENT: u64 = 1024 * 1024;
 
+/// Most readings of the children until two agree. 8: children rarely come and go within microseconds.
+const READINGS_OF_CHILDREN: usize = 8;
+
 /// A process as the walk found it. Number and start time together are its identity: a number may be reused, the pair is
 /// not.
 #[derive(Debug)]
@@ -118,6 +121,11 @@ impl Table {
         self.processes.values()
     }
 
+    /// The children of this process, found by the walk.
+    pub(super) fn into_children_of(self, parent: Pid) -> Vec<Process> {
+        self.processes.into_values().filter(|process| process.parent == Some(parent)).collect()
+    }
+
     /// The processes with this number as their parent, group or session.
     pub(super) fn relatives(&self, of: Pid) -> impl Iterator<Item = Pid> {
         self.relatives.get(&of).into_iter().flatten().copied()
@@ -127,6 +135,44 @@ impl Table {
     pub(super) fn marked(&self, mark: &str) -> impl Iterator<Item = Pid> {
         self.marked.get(mark.as_bytes()).into_iter().flatten().copied()
     }
+}
+
+/// The numbers of this process's children. It reads one small file for each thread instead of the whole process table.
+///
+/// A child that ends during the reading can hide another one, so the list counts when two readings agree.
+///
+/// Source: proc_pid_task(5), `children`; `None`: the kernel has no such file (`CONFIG_PROC_CHILDREN`), or children come
+/// and go too fast.
+pub(super) fn children() -> Option<Vec<Pid>> {
+    let mut before = list_children()?;
+    for _ in 0..READINGS_OF_CHILDREN {
+        let now = list_children()?;
+        if now == before {
+            return Some(now);
+        }
+        before = now;
+    }
+    None
+}
+
+fn list_children() -> Option<Vec<Pid>> {
+    let mut children = Vec::new();
+    for thread in std::fs::read_dir("/proc/self/task").ok()? {
+        let listed = std::fs::read_to_string(thread.ok()?.path().join("children"));
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(error) if is_gone_or_hidden(&error) && !children_missing() => continue, // the thread has ended
+            Err(_) => return None,
+        };
+        children.extend(listed.split_ascii_whitespace().filter_map(|pid| number(pid).ok().flatten()));
+    }
+    children.sort_unstable_by_key(|pid| pid.as_raw_pid());
+    Some(children)
+}
+
+/// Whether this kernel does not list children at all.
+fn children_missing() -> bool {
+    !std::path::Path::new("/proc/thread-self/children").exists()
 }
 
 /// Reads the current state of the process with this number.
@@ -215,6 +261,33 @@ mod tests {
         assert_eq!((released.parent, released.group, released.session, released.lives()), (None, None, None, false));
         for broken in ["", "42 (sh", "42 (sh) S", "42 (sh) S 1 2 3", "42 (sh) S a b c"] {
             assert!(parse(pid, broken.as_bytes()).is_none(), "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_children_are_listed_whichever_thread_has_started_them() {
+        let start = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut here = start();
+        let (pid_sender, pid) = std::sync::mpsc::channel();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let mut there = start();
+            pid_sender.send(Pid::from_child(&there)).unwrap();
+            let _ = stopped.recv();
+            there.kill().unwrap();
+            there.wait().unwrap();
+        });
+        let pids = [Pid::from_child(&here), pid.recv().unwrap()];
+        // Other tests of this process may start and end children.
+        if let Some(children) = children() {
+            assert!(pids.iter().all(|pid| children.contains(pid)), "{pids:?} {children:?}");
+        }
+        drop(stop);
+        thread.join().unwrap();
+        here.kill().unwrap();
+        here.wait().unwrap();
+        if let Some(children) = children() {
+            assert!(pids.iter().all(|pid| !children.contains(pid)), "{pids:?} {children:?}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The context that runs get from the workspace and the machine: files for the prompt, skills, the date.
 //!
-//! **For**: implements the port [`ContextSource`] for the workspace. Unchanged files are not read again. Unusable files
-//! are skipped, with a reason. All files are opened through the workspace, so nothing outside of it is read.
+//! **For**: implements the port [`ContextSource`] for the workspace. The files of prompts are looked at once a second at
+//! most, and read again if they have changed. Unusable files are skipped, with a reason. All files are opened through the workspace, so nothing outside of it is read.
 //!
 //! **Does not know**: how a prompt is built from this, or which run gets it.
 //!
@@ -14,12 +14,14 @@ mod read;
 mod skills;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{Bootstrap, ContextSource, Skills, Tool, UnixMillis};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use tokio::time::Instant;
 
 pub use self::config::{ContextConfig, SkillEntry, SkillsConfig};
 pub use self::skills::SkillNeeds;
@@ -28,14 +30,27 @@ use crate::config::CommandsConfig;
 use crate::error::ToolsError;
 use crate::workspace::Workspace;
 
+/// How long the files of prompts are taken for unchanged. A message does not wait for a look at the disk.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The last look at the files of prompts.
+#[derive(Debug, Default)]
+struct Look {
+    /// When it began. `None`: there was none.
+    at: Option<Instant>,
+    stamps: bootstrap::Stamps,
+    files: Arc<Bootstrap>,
+}
+
 /// Provides the context of runs in this workspace.
 #[derive(Clone, Debug)]
 pub struct WorkspaceContext {
     workspace: Arc<Workspace>,
     config: Arc<ContextConfig>,
-    zone: TimeZone,
-    /// The stamps and contents of the last read. Locked only for an assignment.
-    files: Arc<Mutex<(bootstrap::Stamps, Arc<Bootstrap>)>>,
+    /// The time zone, found when a date is first needed: listing the zones of the system takes milliseconds.
+    zone: Arc<OnceLock<TimeZone>>,
+    /// Locked only for an assignment.
+    look: Arc<Mutex<Look>>,
     library: Arc<Library>,
 }
 
@@ -51,13 +66,11 @@ impl WorkspaceContext {
         commands: &CommandsConfig,
         needs: SkillNeeds,
     ) -> Result<Self, ToolsError> {
-        // Validation has refused invalid time zones.
-        let named = config.timezone.as_deref().and_then(|name| TimeZone::get(name).ok());
         Ok(Self {
             workspace: Arc::new(Workspace::open(workspace)?),
             config: Arc::new(config.clone()),
-            zone: named.unwrap_or_else(TimeZone::system),
-            files: Arc::default(),
+            zone: Arc::default(),
+            look: Arc::default(),
             library: Arc::new(Library::new(skills, commands, needs)),
         })
     }
@@ -67,42 +80,70 @@ impl WorkspaceContext {
         if self.library.reaches_out() { vec![Arc::new(ReadSkill::new(self.library.clone()))] } else { Vec::new() }
     }
 
+    /// Finds the time zone now instead of with the first date. Blocks.
+    pub fn prepare(&self) {
+        self.zone();
+    }
+
+    fn zone(&self) -> &TimeZone {
+        self.zone.get_or_init(|| {
+            // Validation has refused invalid time zones.
+            let named = self.config.timezone.as_deref().and_then(|name| TimeZone::get(name).ok());
+            named.unwrap_or_else(TimeZone::system)
+        })
+    }
+
     /// Returns the files, and reads them again if the stamp of any file has changed. Blocks.
     fn read(&self) -> Arc<Bootstrap> {
+        let begun = Instant::now();
         let stamps = bootstrap::stamps(&self.workspace, &self.config);
-        let lock = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
         {
-            let before = lock();
-            if before.0 == stamps {
-                return before.1.clone();
+            let mut last = self.last_look();
+            if last.stamps == stamps {
+                last.at = Some(begun);
+                return last.files.clone();
             }
         }
         let read = bootstrap::read(&self.workspace, &self.config);
-        let mut before = lock();
+        let mut last = self.last_look();
         // A file may change between reading the stamps and reading the content. Then the next stamps differ, and the
         // files are read again.
-        before.0 = stamps;
-        if *before.1 != read {
-            for skipped in read.skipped.iter().filter(|one| !before.1.skipped.contains(one)) {
+        last.stamps = stamps;
+        last.at = Some(begun);
+        if *last.files != read {
+            for skipped in read.skipped.iter().filter(|one| !last.files.skipped.contains(one)) {
                 tracing::warn!(
                     file = skipped.what,
                     why = skipped.why,
                     "a file of the workspace is not part of prompts"
                 );
             }
-            before.1 = Arc::new(read);
+            last.files = Arc::new(read);
         }
-        before.1.clone()
+        last.files.clone()
+    }
+
+    fn last_look(&self) -> MutexGuard<'_, Look> {
+        self.look.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The files of the last look, if it is recent.
+    fn recent(&self) -> Option<Arc<Bootstrap>> {
+        let last = self.last_look();
+        last.at.is_some_and(|at| at.elapsed() < LOOK_INTERVAL).then(|| last.files.clone())
     }
 }
 
 #[async_trait]
 impl ContextSource for WorkspaceContext {
     async fn bootstrap(&self) -> Arc<Bootstrap> {
+        if let Some(files) = self.recent() {
+            return files;
+        }
         let context = self.clone();
         tokio::task::spawn_blocking(move || context.read()).await.unwrap_or_else(|error| {
             tracing::error!(%error, "the files of the workspace could not be read");
-            self.files.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+            self.last_look().files.clone()
         })
     }
 
@@ -137,8 +178,9 @@ impl ContextSource for WorkspaceContext {
     }
 
     fn today(&self, now: UnixMillis) -> Option<String> {
-        let now = Timestamp::from_millisecond(now.0).ok()?.to_zoned(self.zone.clone());
-        let zone = self.zone.iana_name().map_or_else(|| now.strftime("UTC%:z").to_string(), str::to_owned);
+        let zone = self.zone();
+        let now = Timestamp::from_millisecond(now.0).ok()?.to_zoned(zone.clone());
+        let zone = zone.iana_name().map_or_else(|| now.strftime("UTC%:z").to_string(), str::to_owned);
         Some(format!("{} ({zone})", now.strftime("%A, %-d %B %Y")))
     }
 }
@@ -154,19 +196,69 @@ mod tests {
         WorkspaceContext::open(dir, config, &skills, &commands, SkillNeeds::default()).unwrap()
     }
 
-    #[tokio::test]
+    /// After this time the next message sees what has changed.
+    async fn a_second() {
+        tokio::time::advance(LOOK_INTERVAL).await;
+    }
+
+    fn texts(bootstrap: &Bootstrap) -> Vec<&str> {
+        bootstrap.files.iter().map(|file| &*file.text).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn files_are_the_same_until_one_of_them_changes() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("AGENTS.md"), "one").unwrap();
         let context = open(dir.path(), &ContextConfig::default());
         let first = context.bootstrap().await;
-        assert_eq!(first.files[0].text, "one");
+        assert_eq!(texts(&first), ["one"]);
+        a_second().await;
         assert!(Arc::ptr_eq(&first, &context.bootstrap().await));
         std::fs::write(dir.path().join("AGENTS.md"), "two!").unwrap();
-        assert_eq!(context.bootstrap().await.files[0].text, "two!");
+        assert!(Arc::ptr_eq(&first, &context.bootstrap().await), "within the second nobody looks");
+        a_second().await;
+        assert_eq!(texts(&*context.bootstrap().await), ["two!"]);
         std::fs::write(dir.path().join("SOUL.md"), " ").unwrap();
+        a_second().await;
         let same = context.bootstrap().await;
+        a_second().await;
         assert!(Arc::ptr_eq(&same, &context.bootstrap().await));
+    }
+
+    /// What becomes of a file between two messages is seen at the first message after a second, whole or not at all.
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_vanishes_or_turns_into_something_else_is_seen_after_a_second() {
+        let dir = tempfile::tempdir().unwrap();
+        let (rules, other) = (dir.path().join("AGENTS.md"), dir.path().join("other"));
+        std::fs::write(&other, "linked").unwrap();
+        let context = open(dir.path(), &ContextConfig::default());
+        assert!(texts(&*context.bootstrap().await).is_empty());
+        type Change<'a> = &'a dyn Fn();
+        let changes: [(Change<'_>, &[&str], &[&str]); 5] = [
+            (&|| std::fs::write(&rules, "here").unwrap(), &["here"], &[]),
+            (&|| std::fs::remove_file(&rules).unwrap(), &[], &[]),
+            (&|| std::fs::create_dir(&rules).unwrap(), &[], &["AGENTS.md"]),
+            (
+                &|| {
+                    std::fs::remove_dir(&rules).unwrap();
+                    std::os::unix::fs::symlink("other", &rules).unwrap();
+                },
+                &["linked"],
+                &[],
+            ),
+            (&|| std::fs::write(&other, vec![b'x'; 100_000]).unwrap(), &[], &[]),
+        ];
+        for (number, (change, expected, skipped)) in changes.iter().enumerate() {
+            change();
+            a_second().await;
+            let seen = context.bootstrap().await;
+            if number == 4 {
+                assert!(seen.files[0].cut && seen.files[0].whole_chars == 100_000, "all of the new text was read");
+                continue;
+            }
+            assert_eq!(texts(&seen), *expected, "{number}");
+            assert_eq!(seen.skipped.iter().map(|one| &*one.what).collect::<Vec<_>>(), *skipped, "{number}");
+        }
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@
 //! description.
 //!
 //! Reading order: [`config`] → `server` → `untrusted`, `offer`, `name` (clean and check what a server sends) → `pins` →
-//! `host` (all servers together) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
+//! `host` (all servers together) → `remembered` (their tools at a start) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
 //! `program`, `trees`, `wire`, `http`, `listener` (both ends of a connection) → `answer`, `server_error` (results and
 //! errors).
 //!
@@ -29,6 +29,7 @@ mod name;
 mod offer;
 mod pins;
 mod program;
+mod remembered;
 mod run_ends;
 mod server;
 mod server_error;
@@ -42,6 +43,7 @@ pub use config::{McpServerConfig, Trust, find};
 pub use host::{Mcp, ServerReport, Standing, Survey, SurveyMode, ToolReport};
 pub use pins::{Pins, PinsError};
 pub use program::{Program, ServerProcesses, StartPrograms, Started};
+pub use remembered::KnownServers;
 pub use run_ends::RunEnds;
 pub use server::{Server, ServerInputs};
 pub use sessions::McpSessions;

@@ -21,6 +21,7 @@ impl Dispatcher {
                 if let Some(lane) = self.lanes.get_mut(&session) {
                     lane.opening = false;
                 }
+                self.resumed(&session);
             }
             LaneNote::WantsParking { session, runs, go_on } => self.park(&session, runs, go_on),
             LaneNote::Paused(waits) => {

@@ -4,13 +4,21 @@
 //! a task as there are wait permits ([`crate::agent_services::WAIT_PERMITS`]). A lane without a wait permit asks the
 //! dispatcher to be parked. The dispatcher agrees if it knows of nothing that the lane does not know. A parked session
 //! keeps the ids of its runs, so that they can be watched and stopped. It gets a task with a wait permit, in the order
-//! of parking, or at once when somebody writes, stops one of its runs, or sends a command. A start parks every session
-//! in which nothing had begun. A session whose task crashes repeatedly is parked too, and retried after a pause.
+//! of parking, or at once when somebody writes, stops one of its runs, or sends a command. A session whose task crashes
+//! repeatedly is parked too, and retried after a pause.
+//!
+//! A start parks every session with unfinished runs, however many there are, and does not wait for their resumption:
+//!
+//! - a session with a paused run is opened before the daemon is ready, because "yes" is an answer only if the question
+//!   is known;
+//! - sessions whose run was interrupted are resumed after that, at most [`RESUMED_AT_ONCE`] at the same time, without
+//!   waiting for a wait permit;
+//! - all others wait for their wait permits.
 
-use std::collections::HashMap;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use belay_protocol::{SessionKey, SessionLifetime, StoreError};
+use belay_protocol::{RunStatus, SessionKey, SessionLifetime, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep};
 
@@ -21,6 +29,19 @@ use belay_run::metrics;
 /// Number of parked sessions that are woken at once when their runs are stopped. The others are the next to get a wait
 /// permit.
 const WOKEN_AT_ONCE: usize = 64;
+
+/// Number of sessions that a start resumes at the same time: the next one begins when one of them is open. 64: as many
+/// fit into one commit of the store, and new messages do not wait behind more.
+const RESUMED_AT_ONCE: usize = 64;
+
+/// Sessions whose interrupted runs a start resumes.
+#[derive(Default)]
+pub(super) struct Resumption {
+    /// Sessions that were not resumed yet, oldest first. An entry is outdated if its session has a task already.
+    waiting: VecDeque<SessionKey>,
+    /// Sessions that are being opened.
+    opening: HashSet<SessionKey>,
+}
 
 impl Lane {
     /// A session with an unfinished run, as a start finds it in the store.
@@ -51,11 +72,12 @@ impl Lane {
 }
 
 impl Dispatcher {
-    /// Loads the state of earlier starts: wakes the sessions in which something had begun, and parks the others.
+    /// Loads the state of earlier starts: parks the sessions with unfinished runs, and wakes those with a paused run.
+    /// [`Self::resume_next`] resumes the others.
     pub(crate) async fn recover(&mut self) -> Result<(), StoreError> {
         let store = self.services.store.dispatcher.clone();
         self.keys.recall(store.acted_on().await?, store.recent_inputs().await?);
-        let mut begun: HashMap<SessionKey, bool> = HashMap::new();
+        let (mut paused, mut interrupted) = (HashSet::new(), HashSet::new());
         let mut order = Vec::new();
         for unfinished in store.unfinished_runs().await? {
             self.admission.recall(&unfinished);
@@ -75,16 +97,41 @@ impl Dispatcher {
                     self.lanes.insert(session.clone(), Lane::parked(run));
                 }
             }
-            *begun.entry(session).or_default() |= unfinished.begun;
+            match unfinished.status {
+                RunStatus::Paused => paused.insert(session),
+                RunStatus::Running => interrupted.insert(session),
+                _ => false,
+            };
         }
         for session in order {
-            match begun.get(&session) {
-                Some(true) => self.wake(&session, SessionLifetime::Lasting, None),
-                _ => self.list(&session),
+            if paused.contains(&session) {
+                self.wake(&session, SessionLifetime::Lasting, None);
+            } else if interrupted.contains(&session) {
+                self.resumption.waiting.push_back(session);
+            } else {
+                self.list(&session);
             }
         }
         self.seek_seat();
         Ok(())
+    }
+
+    /// Resumes the next sessions whose run was interrupted, as far as [`RESUMED_AT_ONCE`] allows.
+    pub(crate) fn resume_next(&mut self) {
+        while self.resumption.opening.len() < RESUMED_AT_ONCE && !self.services.draining.is_cancelled() {
+            let Some(session) = self.resumption.waiting.pop_front() else { return };
+            if self.lanes.get(&session).is_some_and(Lane::is_parked) {
+                self.resumption.opening.insert(session.clone());
+                self.wake(&session, SessionLifetime::Lasting, None);
+            }
+        }
+    }
+
+    /// Notes that a session is open, or that its task has ended.
+    pub(super) fn resumed(&mut self, session: &SessionKey) {
+        if self.resumption.opening.remove(session) {
+            self.resume_next();
+        }
     }
 
     /// Parks a lane without a wait permit, if it knows every run of its session and nothing else is on the way to it.
@@ -175,6 +222,7 @@ impl Dispatcher {
     /// Releases the parked sessions at shutdown: their runs stay in the store for the next start.
     pub(super) fn let_go_of_parked(&mut self) {
         self.parked.clear();
+        self.resumption = Resumption::default();
         let parked = self.lanes.iter().filter(|(_, lane)| lane.is_parked());
         let runs: Vec<_> = parked.flat_map(|(_, lane)| lane.runs.iter().map(|run| run.id)).collect();
         runs.into_iter().for_each(|run| self.forget(run));

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use belay_protocol::{DeliverError, RunStatus, StopReason};
+use belay_run::AgentConfig;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
@@ -26,6 +27,61 @@ async fn a_crash_during_a_model_call_is_answered_once_by_the_next_boot_in_the_sa
     assert_eq!(saw(&agent.model, 1), ["hello", "hi", "how are you"]);
     let record = setup.store.runs.run(run).await.expect("readable").expect("known");
     assert_eq!((record.status, record.attempt, record.reply.as_deref()), (RunStatus::Completed, 2, Some("fine")));
+    agent.shut_down().await;
+}
+
+/// More than a start resumes at the same time.
+const INTERRUPTED: usize = 150;
+
+#[tokio::test(start_paused = true)]
+async fn a_start_does_not_wait_for_interrupted_runs_and_resumes_all_of_them() {
+    let hanging = || ScriptedModel::new((0..INTERRUPTED).map(|_| Scripted::hang()).collect::<Vec<_>>());
+    let setup = Setup::new(hanging());
+    let setup = Setup { config: AgentConfig { max_concurrent_turns: 1000, ..setup.config.clone() }, ..setup };
+    let agent = setup.start().await;
+    let mut runs = Vec::new();
+    for person in 0..INTERRUPTED {
+        runs.push(agent.one.unanswered(&format!("person-{person}"), "hello").await.run_id);
+    }
+    agent.asked(INTERRUPTED).await;
+    agent.crash().await;
+
+    let next = setup.next_boot(hanging());
+    let mut agent = next.start().await;
+    assert_eq!(agent.model.seen().len(), 0, "the start does not wait for them");
+    // The last conversation is not resumed yet: its run can be stopped all the same.
+    let last = format!("person-{}", INTERRUPTED - 1);
+    let stopped = agent.one.command(&last, "/stop").await;
+    assert_eq!(stopped, "Cleared 1 waiting message.");
+    agent.asked(INTERRUPTED - 1).await;
+    for (person, run) in runs.into_iter().enumerate() {
+        let record = setup.store.runs.run(run).await.expect("readable").expect("known");
+        let expected = if person == INTERRUPTED - 1 { RunStatus::Stopped } else { RunStatus::Running };
+        assert_eq!(record.status, expected, "{person}");
+    }
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_to_a_conversation_that_is_not_resumed_yet_follows_its_interrupted_run() {
+    let hanging = (0..INTERRUPTED).map(|_| Scripted::hang()).collect::<Vec<_>>();
+    let setup = Setup::new(ScriptedModel::new(hanging));
+    let setup = Setup { config: AgentConfig { max_concurrent_turns: 1000, ..setup.config.clone() }, ..setup };
+    let agent = setup.start().await;
+    for person in 0..INTERRUPTED {
+        agent.one.unanswered(&format!("person-{person}"), "hello").await;
+    }
+    agent.asked(INTERRUPTED).await;
+    agent.crash().await;
+
+    let next = setup.next_boot(ScriptedModel::new((0..=INTERRUPTED).map(|_| Scripted::text("hi")).collect::<Vec<_>>()));
+    let agent = next.start().await;
+    let last = format!("person-{}", INTERRUPTED - 1);
+    let record = end_of(agent.one.accepted(&last, "and you?").await).await;
+    assert_eq!(record.status, RunStatus::Completed);
+    let history = setup.store.sessions.history(&last.as_str().into(), 0, 10).await.expect("readable");
+    let said: Vec<_> = history.iter().map(|entry| entry.text.as_str()).collect();
+    assert_eq!(said, ["hello", "hi", "and you?", "hi"]);
     agent.shut_down().await;
 }
 

@@ -21,6 +21,9 @@ use crate::settings::{Problem, Settings, expand, refused};
 /// The file with the approved descriptions of tools, in the data directory.
 const PINS: &str = "mcp-pins.json";
 
+/// The file with the tools that servers have listed before, in the data directory.
+const REMEMBERED: &str = "mcp-tools.json";
+
 /// What MCP servers need from the daemon.
 pub(crate) struct McpNeeds {
     /// The processes of all runs.
@@ -69,6 +72,11 @@ impl McpNeeds {
         Ok(Self { processes: Arc::new(processes), sandbox })
     }
 
+    /// Remembers successful tests of the sandbox in this file, and uses a remembered one.
+    pub(crate) fn remembering(self, file: PathBuf) -> Self {
+        Self { sandbox: self.sandbox.remembered_in(file), ..self }
+    }
+
     /// Builds all enabled servers. Starts nothing.
     ///
     /// # Errors
@@ -96,6 +104,7 @@ impl McpNeeds {
         }
         let starter = Arc::new(ProcessTrees::new(self.processes.clone(), self.sandbox.clone()));
         let sessions = Arc::new(McpSessions::new(starter));
-        Ok(Mcp::new(servers, Pins::new(paths.data.join(PINS)), sessions, Arc::new(SystemClock)))
+        let mcp = Mcp::new(servers, Pins::new(paths.data.join(PINS)), sessions, Arc::new(SystemClock));
+        Ok(mcp.remembering(paths.data.join(REMEMBERED)))
     }
 }

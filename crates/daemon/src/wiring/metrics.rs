@@ -16,7 +16,7 @@ use crate::exit::{Exit, Failure};
 /// How often the samples of histograms are folded into their buckets. 10 s: at 8,000 runs a second about 1 MB waits.
 const UPKEEP: Duration = Duration::from_secs(10);
 
-/// SQL statements of the store, by executor: of committed transactions, or of reads.
+/// SQL statements of the store, by executor: of committed transactions, of the indexing behind replies, or of reads.
 const STORE_STATEMENTS: &str = "belay_store_statements_total";
 /// Committed transactions of the store.
 const STORE_COMMITS: &str = "belay_store_commits_total";
@@ -38,7 +38,10 @@ impl Recorder {
             .and_then(PrometheusBuilder::install_recorder)
             .map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
         belay_run::metrics::describe();
-        describe_counter!(STORE_STATEMENTS, "SQL statements of committed transactions and of reads");
+        describe_counter!(
+            STORE_STATEMENTS,
+            "SQL statements of committed transactions, of the indexing behind replies, and of reads"
+        );
         describe_counter!(STORE_COMMITS, "Committed transactions of the store");
         Ok(Self(handle))
     }
@@ -47,9 +50,10 @@ impl Recorder {
     pub(super) fn renderer(&self, store: impl Fn() -> StoreStats + Send + Sync + 'static) -> Metrics {
         let handle = self.0.clone();
         Arc::new(move || {
-            let StoreStats { commits, statements, read_statements, .. } = store();
+            let StoreStats { commits, statements, indexing, read_statements, .. } = store();
             counter!(STORE_COMMITS).absolute(commits);
             counter!(STORE_STATEMENTS, "executor" => "writer").absolute(statements);
+            counter!(STORE_STATEMENTS, "executor" => "indexer").absolute(indexing);
             counter!(STORE_STATEMENTS, "executor" => "reader").absolute(read_statements);
             handle.render()
         })

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use belay_exec::Processes;
 use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
-use belay_tools::mcp::{McpSessions, RunEnds, SurveyMode};
+use belay_tools::mcp::{KnownServers, Mcp, McpSessions, RunEnds};
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::mcp::{McpNeeds, workspace_of};
@@ -23,6 +24,9 @@ use crate::settings::{Settings, expand, refused as refuse_settings};
 /// The directory of kept outputs in the data directory.
 pub(super) const OUTPUTS: &str = "outputs";
 
+/// The file in the data directory that remembers a successful test of the sandbox.
+const SANDBOX_PROBE: &str = "sandbox-probe";
+
 /// The tools, and what they use to act.
 pub(crate) struct Programs {
     /// The tools that the model is offered.
@@ -32,6 +36,9 @@ pub(crate) struct Programs {
     sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
     context: Arc<WorkspaceContext>,
+    mcp: Arc<Mcp>,
+    /// The servers whose tools are offered without asking them at this start.
+    known_servers: KnownServers,
 }
 
 /// Further ports that tools need from the daemon.
@@ -42,8 +49,9 @@ pub(crate) struct ToolPorts {
 }
 
 impl Programs {
-    /// Asks MCP servers for their tools, and builds all tools. Takes some milliseconds; with MCP servers as long as the
-    /// slowest of them, at most 10 s. [`ProgramsHandle::keep`] tests the sandbox during the daemon's start.
+    /// Builds all tools. Takes some milliseconds. MCP servers that are new, or have new settings, are asked for their
+    /// tools, which takes as long as the slowest of them, at most 10 s. [`ProgramsHandle::keep`] asks the others and
+    /// tests the sandbox after the start.
     ///
     /// # Errors
     /// The failure that prevents a start. Programs that were started meanwhile are ended.
@@ -66,7 +74,7 @@ impl Programs {
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
         let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
         let outputs = outputs.map_err(|error| refused(&error))?;
-        let needs = McpNeeds::find(settings, env, paths)?;
+        let needs = McpNeeds::find(settings, env, paths)?.remembering(paths.data.join(SANDBOX_PROBE));
         let mcp = needs.servers(settings, env, paths)?;
         let context = surroundings(settings, env, &workspace)?;
         let config = ToolsConfig { workspace: Some(workspace), ..settings.tools.clone() };
@@ -79,10 +87,12 @@ impl Programs {
             sandbox: needs.sandbox.clone(),
         };
         let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
+        let mut known_servers = KnownServers::default();
         if settings.tools.mcp.values().any(|server| server.enabled) {
-            let survey = mcp.survey(SurveyMode::ToUse).await;
-            let survey = survey.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
+            let recalled = mcp.recall().await;
+            let (survey, known) = recalled.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
             tools.extend(mcp.tools(&survey));
+            known_servers = known;
         }
         tools.extend(context.tools());
         // Once, so that commands that name a skill are known before the first message.
@@ -95,6 +105,8 @@ impl Programs {
             processes: needs.processes,
             sessions,
             sandbox: needs.sandbox,
+            mcp: Arc::new(mcp),
+            known_servers,
         })
     }
 
@@ -113,8 +125,8 @@ impl Programs {
         self.context.clone()
     }
 
-    /// Returns the host that starts workers in the sandbox of commands. Tests the sandbox first, because the caller
-    /// asks next whether it works.
+    /// Returns the host that starts workers in the sandbox of commands. If no earlier start has tested the sandbox
+    /// successfully, tests it first, because the caller asks next whether it works.
     pub(crate) async fn worker_host(&self) -> Arc<dyn WorkerHost> {
         let _ = self.sandbox.get().await; // the host reports what is missing
         Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
@@ -132,8 +144,14 @@ impl Programs {
 
     /// The handles for ending all programs.
     pub(crate) fn handle(&self) -> ProgramsHandle {
-        let Self { processes, sessions, sandbox, .. } = self;
-        ProgramsHandle { processes: processes.clone(), sessions: sessions.clone(), sandbox: sandbox.clone() }
+        ProgramsHandle {
+            processes: self.processes.clone(),
+            sessions: self.sessions.clone(),
+            sandbox: self.sandbox.clone(),
+            context: self.context.clone(),
+            mcp: self.mcp.clone(),
+            known_servers: self.known_servers.clone(),
+        }
     }
 }
 
@@ -154,19 +172,36 @@ pub(crate) struct ProgramsHandle {
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
+    context: Arc<WorkspaceContext>,
+    mcp: Arc<Mcp>,
+    known_servers: KnownServers,
 }
 
 impl ProgramsHandle {
-    /// Tests the sandbox, so that the log reports problems before the first command. Then closes unused connections to
-    /// MCP servers and reaps orphans, until it is stopped.
-    pub(crate) fn keep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+    /// Reaps orphans until it is stopped. From readiness on, does what no message waits for: finds the time zone, tests
+    /// the sandbox, so that the log reports problems before the first command, asks known MCP servers again, and closes
+    /// unused connections to MCP servers.
+    pub(crate) fn keep(
+        &self,
+        mut ready: watch::Receiver<bool>,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let (sessions, sandbox, processes) = (self.sessions.clone(), self.sandbox.clone(), self.processes.clone());
+        let (context, mcp, known_servers) = (self.context.clone(), self.mcp.clone(), self.known_servers.clone());
         let keep = async move {
+            let background = async {
+                // An error means that the start has failed; the caller stops this soon.
+                let _ = ready.wait_for(|ready| *ready).await;
+                // If it panics, the first date finds the zone.
+                let _ = tokio::task::spawn_blocking(move || context.prepare()).await;
+                verify(&sandbox).await;
+                if let Err(error) = mcp.refresh(known_servers).await {
+                    tracing::warn!(%error, "mcp tools of the next start are not known");
+                }
+            };
             tokio::select! {
                 () = stop.cancelled() => {}
-                tried = sandbox.get() => if let Err(missing) = tried {
-                    tracing::warn!(%missing, "commands are refused: there is no sandbox");
-                }
+                () = background => {}
             }
             sessions.keep(stop).await;
         };
@@ -181,5 +216,16 @@ impl ProgramsHandle {
     /// Ends all running programs; none can start after that.
     pub(crate) async fn close(&self) {
         self.processes.shutdown().await;
+    }
+}
+
+/// Tests the sandbox, also if an earlier start has tested it.
+async fn verify(sandbox: &LazySandbox) {
+    let recalled = sandbox.is_recalled();
+    let Err(missing) = sandbox.verify().await else { return };
+    if recalled {
+        tracing::warn!(%missing, "the sandbox worked at an earlier start and does not work now: commands are refused");
+    } else {
+        tracing::warn!(%missing, "commands are refused: there is no sandbox");
     }
 }

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use super::KnownInput;
 use crate::idempotency::IdempotencyKey;
 use crate::ids::{ChannelId, RunId, SessionKey};
+use crate::run_status::RunStatus;
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 use crate::work::Work;
@@ -55,8 +56,8 @@ pub struct UnfinishedRun {
     pub work: Work,
     /// The length of the message's text in bytes, plus that of its history until the run begins.
     pub bytes: u64,
-    /// Whether it has begun: it was running or is paused.
-    pub begun: bool,
+    /// Its status: it waits in the queue, was running, or is paused.
+    pub status: RunStatus,
 }
 
 /// The number of commands and answers whose keys are kept. 1024: several days of a busy bot, and platforms redeliver

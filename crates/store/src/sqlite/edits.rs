@@ -17,7 +17,7 @@ use crate::limits::{UNDO_DEPTH, edited};
 /// The turns of a thread (`?1`) of a session (`?2`) that have not ended.
 macro_rules! turns_at_work {
     () => {
-        "(SELECT turn FROM runs WHERE session = ?2 AND thread = ?1 AND ended_at IS NULL)"
+        "(SELECT turn FROM runs WHERE indexed = 0 AND session = ?2 AND thread = ?1 AND ended_at IS NULL)"
     };
 }
 
@@ -148,7 +148,7 @@ pub(super) fn compact(tx: &mut Tx<'_>, lease: &Lease, keep: u32, summary: &str, 
          WHERE thread = ?1 AND position > (SELECT summary_upto FROM threads WHERE id = ?1) AND NOT ",
             notice!(),
             " AND visibility = 'visible' AND scope = 'thread' AND summarised = 0
-           AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?2 AND ended_at IS NULL))
+           AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE indexed = 0 AND session = ?2 AND ended_at IS NULL))
          ORDER BY position DESC LIMIT 1 OFFSET ?3"
         ),
         params![lane.thread, lease.session.as_str(), keep],

@@ -23,9 +23,9 @@ macro_rules! old_ephemeral {
                                                            AND used.last_active_at >= ",
             $before,
             ")
-              AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL)
+              AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.indexed = 0 AND r.session = t.session AND r.ended_at IS NULL)
               AND NOT EXISTS (SELECT 1 FROM runs r JOIN outbox o ON o.run_id = r.id
-                              WHERE r.session = t.session AND o.state IN ('waiting', 'sending'))
+                              WHERE r.indexed = 1 AND r.session = t.session AND o.state IN ('waiting', 'sending'))
               AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.requested_in = t.session AND j.ended_at IS NULL)"
         )
     };
@@ -68,7 +68,7 @@ fn end(tx: &mut Tx<'_>, session: &SessionKey, at: &mut Progress<'_>) -> Done<()>
     at.removed.notes += count(tx.exec("DELETE FROM notes WHERE session = ?1", key)?);
     at.removed.secrets += count(tx.exec("DELETE FROM secrets WHERE session = ?1", key)?);
     let loose = tx.rows(
-        concat!("SELECT id FROM runs WHERE session = ?1 AND ", ended_without_thread!()),
+        concat!("SELECT id FROM runs WHERE indexed = 1 AND session = ?1 AND ", ended_without_thread!()),
         params![session.as_str()],
         |row| rows::id(row, "id"),
     )?;

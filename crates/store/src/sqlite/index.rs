@@ -1,6 +1,11 @@
-//! Search: the index of words. It is written with each message, in the same commit.
+//! The indexes that are written behind the reply, and search.
 //!
-//! The index contains no texts; `messages.index_row` points to its rows. Each search checks the visibility of the
+//! A message waits for its two commits, and each further index costs both of them a page. So what only rare queries need
+//! is indexed later, in batches: the events of each run, the ended runs of each session, and the words of messages. The
+//! table `indexed` has the last event of the last batch, so a crash loses nothing: the next start continues there.
+//! Each change of a run or a message appends an event of its session in the same transaction.
+//!
+//! `message_index` contains no texts; `messages.index_row` points to its rows. Each search checks the visibility of the
 //! message itself, so that an undone or cleared message is not found from that commit on.
 
 use belay_protocol::{Found, Message, MessageBody, SearchQuery};
@@ -8,18 +13,96 @@ use rusqlite::{Connection, params};
 use uuid::Uuid;
 
 use super::rows;
-use super::tx::{self, Done, Tx, from_sql_int};
+use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
 use crate::excerpt::snippet;
 use crate::limits::search_limit;
 
-/// Adds the words of a message to the index. Returns the row of the index; `None`: the message has no searchable words.
-pub(super) fn keep(tx: &mut Tx<'_>, message: &Message) -> Done<Option<u64>> {
-    let spoken = matches!(message.body, MessageBody::User { .. } | MessageBody::Assistant { .. });
-    if !spoken || !message.scope.is_thread() || message.says_nothing() {
+/// The maximum number of events of one batch. A write waits for one batch at most. 128: the events of about 32 messages,
+/// which takes about 1 ms.
+const BATCH: u32 = 128;
+
+/// Indexes everything that is not indexed yet.
+pub(super) fn catch_up(tx: &mut Tx<'_>) -> Done<()> {
+    while next_batch(tx)?.more {}
+    Ok(())
+}
+
+/// The result of a batch.
+pub(super) struct Batch {
+    /// The last indexed event.
+    pub(super) upto: u64,
+    /// Whether more events may be left.
+    pub(super) more: bool,
+}
+
+/// Indexes the next events, with the runs and messages of their sessions.
+pub(super) fn next_batch(tx: &mut Tx<'_>) -> Done<Batch> {
+    let before = tx.effects.statements;
+    let batch = index_events(tx);
+    tx.effects.indexing += tx.effects.statements - before;
+    tx.effects.statements = before;
+    batch
+}
+
+fn index_events(tx: &mut Tx<'_>) -> Done<Batch> {
+    let span = tx.row(
+        "SELECT i.event, (SELECT MAX(seq) FROM (SELECT seq FROM events WHERE seq > i.event ORDER BY seq LIMIT ?1)) FROM indexed i",
+        params![BATCH],
+        |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?)),
+    )?;
+    let (after, upto) = span.ok_or_else(|| Failure::damaged("the last indexed event is missing"))?;
+    let Some(upto) = upto else { return Ok(Batch { upto: from_sql_int(after), more: false }) };
+    tx.exec(
+        "UPDATE runs SET indexed = 1 WHERE ended_at IS NOT NULL AND indexed = 0
+           AND id IN (SELECT run_id FROM events WHERE seq > ?1 AND seq <= ?2)",
+        params![after, upto],
+    )?;
+    let threads = tx.rows(
+        "SELECT id, indexed_upto FROM threads
+         WHERE session IN (SELECT session FROM events WHERE seq > ?1 AND seq <= ?2)",
+        params![after, upto],
+        |row| Ok((row.get::<_, Uuid>(0)?, row.get::<_, i64>(1)?)),
+    )?;
+    for (thread, indexed) in threads {
+        index_messages(tx, thread, indexed)?;
+    }
+    tx.exec("UPDATE events SET indexed = 1 WHERE seq > ?1 AND seq <= ?2", params![after, upto])?;
+    tx.exec("UPDATE indexed SET event = ?1", params![upto])?;
+    Ok(Batch { upto: from_sql_int(upto), more: upto - after >= i64::from(BATCH) })
+}
+
+/// Adds the words of a thread's messages after this position to the index.
+fn index_messages(tx: &mut Tx<'_>, thread: Uuid, after: i64) -> Done<()> {
+    let messages = tx.rows(
+        "SELECT position, role, scope, body FROM messages WHERE thread = ?1 AND position > ?2 ORDER BY position",
+        params![thread, after],
+        |row| Ok((row.get::<_, i64>("position")?, words(row)?)),
+    )?;
+    let Some((last, _)) = messages.last() else { return Ok(()) };
+    let upto = *last;
+    for (position, words) in messages {
+        let Some(words) = words else { continue };
+        tx.exec("INSERT INTO message_index (text) VALUES (?1)", params![words])?;
+        let row = to_sql_int(tx.last_insert());
+        tx.exec(
+            "UPDATE messages SET index_row = ?3 WHERE thread = ?1 AND position = ?2",
+            params![thread, position, row],
+        )?;
+    }
+    tx.exec("UPDATE threads SET indexed_upto = ?2 WHERE id = ?1", params![thread, upto])?;
+    Ok(())
+}
+
+/// The searchable words of a message. `None`: it has none, or it is damaged.
+fn words(row: &rusqlite::Row<'_>) -> Done<Option<String>> {
+    if !matches!(row.get_ref("role")?.as_str(), Ok("user" | "assistant"))
+        || row.get_ref("scope")?.as_str() != Ok("thread")
+    {
         return Ok(None);
     }
-    tx.exec("INSERT INTO message_index (text) VALUES (?1)", params![message.text()])?;
-    Ok(Some(tx.last_insert()))
+    let Ok(message) = rows::from_json::<Message>(&row.get::<_, String>("body")?) else { return Ok(None) };
+    let spoken = matches!(message.body, MessageBody::User { .. } | MessageBody::Assistant { .. });
+    Ok((spoken && !message.says_nothing()).then(|| message.text().to_owned()))
 }
 
 /// Deletes the words of a thread's messages up to a position. Called before the deletion of the messages, which point

@@ -10,10 +10,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use belay_protocol::StoreError;
 use rusqlite::Connection;
 
+use super::index;
 use super::readers;
 use super::tx::{Done, Effects, Failure, Tx};
 use super::writer::{Counters, Signals};
 use crate::queue::closed;
+
+/// The number of events that are indexed together.
+const INDEX_EVENTS: i64 = 128;
 
 /// The connection; `None` after closing. The lock is held for one operation, never over an `.await`.
 pub(super) struct Inline(Mutex<Option<Connection>>);
@@ -39,6 +43,9 @@ impl Inline {
         if done.is_ok() {
             signals.committed(counters, effects);
         }
+        if effects.last_event.is_some() {
+            index_behind(conn);
+        }
         done.map_err(Failure::into_store_error)
     }
 
@@ -61,6 +68,17 @@ impl Inline {
     fn lock(&self) -> MutexGuard<'_, Option<Connection>> {
         // A job that panicked may have left a transaction open, which the next one rolls back.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Indexes events once many are not indexed.
+fn index_behind(conn: &Connection) {
+    let behind = "SELECT (SELECT MAX(seq) FROM events) - event FROM indexed";
+    let behind = super::tx::row(conn, behind, [], |row| Ok(row.get::<_, i64>(0)?));
+    if behind.is_ok_and(|behind| behind.is_some_and(|events| events >= INDEX_EVENTS))
+        && let Err(error) = transaction(conn, || index::catch_up(&mut Tx::new(conn, &mut Effects::default())))
+    {
+        tracing::warn!(%error, "the indexes could not be written");
     }
 }
 

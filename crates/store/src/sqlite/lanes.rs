@@ -71,7 +71,9 @@ pub(super) fn open_lane(
     let begun =
         tx.row("SELECT turns > 0 FROM threads WHERE id = ?1", params![thread], |row| Ok(row.get::<_, bool>(0)?))?;
     let spoken_at = tx.row(
-        "SELECT accepted_at FROM runs WHERE session = ?1 AND from_person = 1 ORDER BY seq DESC LIMIT 1",
+        "SELECT accepted_at, seq FROM runs WHERE indexed = 0 AND session = ?1 AND from_person = 1
+         UNION ALL SELECT accepted_at, seq FROM runs WHERE indexed = 1 AND session = ?1 AND from_person = 1
+         ORDER BY seq DESC LIMIT 1",
         params![session.as_str()],
         |row| rows::date(row, "accepted_at"),
     )?;
@@ -103,7 +105,7 @@ fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
         "SELECT id, text, principal, authority, relayed, work, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
                 output_tokens, model_calls, tool_calls, estimated_calls, cost_micro_usd, state, history, thread, options,
                 provenance
-         FROM runs WHERE session = ?1 AND ended_at IS NULL ORDER BY seq",
+         FROM runs WHERE indexed = 0 AND session = ?1 AND ended_at IS NULL ORDER BY seq",
         params![session.as_str()],
         |row| Ok((pending_run(row)?, row.get::<_, Option<Uuid>>("thread")?)),
     )?;

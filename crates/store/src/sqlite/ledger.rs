@@ -1,13 +1,13 @@
 //! Writes that belong to no lane: events, notes, sealed secrets, and the readiness check.
 
-use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use belay_protocol::{NewEvent, SessionKey, UnixMillis};
 use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
 
 use super::rows;
-use super::tx::{Done, Failure, Tx, from_sql_int};
+use super::tx::{Done, Tx, from_sql_int};
 use crate::{notes, vault};
 
 /// The maximum number of events of one statement. A message has two or three events; each number has a prepared
@@ -15,48 +15,27 @@ use crate::{notes, vault};
 const EVENTS_PER_INSERT: usize = 8;
 
 pub(super) fn append_events(tx: &mut Tx<'_>, events: &[NewEvent]) -> Done<()> {
-    let mut next = first_numbers(tx, events)?;
     for some in events.chunks(EVENTS_PER_INSERT) {
-        let mut values: Vec<Value> = Vec::with_capacity(some.len() * 5);
+        let mut values: Vec<Value> = Vec::with_capacity(some.len() * 4);
         for event in some {
-            let number = event.session.as_ref().and_then(|session| {
-                let next = next.get_mut(session)?;
-                *next += 1;
-                Some(*next - 1)
-            });
             values.push(event.at.0.into());
             values.push(event.session.as_ref().map(|session| session.to_string()).into());
-            values.push(number.into());
             values.push(event.run_id.map(|run| run.as_uuid()).into());
             values.push(rows::to_json(&event.kind)?.into());
         }
-        let places = vec!["(?, ?, ?, ?, ?)"; some.len()].join(", ");
-        let sql = format!("INSERT INTO events (at, session, session_seq, run_id, kind) VALUES {places}");
-        tx.exec(&sql, params_from_iter(values))?;
+        tx.exec(&INSERTS[some.len() - 1], params_from_iter(values))?;
         tx.effects.last_event = Some(tx.last_insert());
     }
     Ok(())
 }
 
-/// Reserves the numbers within their sessions for these events. Returns the first number for each session.
-fn first_numbers<'a>(tx: &mut Tx<'_>, events: &'a [NewEvent]) -> Done<BTreeMap<&'a SessionKey, i64>> {
-    let mut numbers = BTreeMap::new();
-    events
-        .iter()
-        .filter_map(|event| event.session.as_ref())
-        .for_each(|session| *numbers.entry(session).or_default() += 1);
-    for (session, number) in &mut numbers {
-        let last = tx.row(
-            "INSERT INTO session_sequences (session, last_event)
-             VALUES (?1, (SELECT COALESCE(MAX(seq), 0) FROM events) + ?2)
-             ON CONFLICT (session) DO UPDATE SET last_event = last_event + ?2 RETURNING last_event",
-            params![session.as_str(), *number],
-            |row| Ok(row.get::<_, i64>(0)?),
-        )?;
-        *number = last.ok_or_else(|| Failure::damaged("a session without a sequence"))? - *number + 1;
-    }
-    Ok(numbers)
-}
+/// The statements for each number of events.
+static INSERTS: LazyLock<[String; EVENTS_PER_INSERT]> = LazyLock::new(|| {
+    std::array::from_fn(|at| {
+        let places = vec!["(?, ?, ?, ?)"; at + 1].join(", ");
+        format!("INSERT INTO events (at, session, run_id, kind) VALUES {places}")
+    })
+});
 
 pub(super) fn remember(tx: &mut Tx<'_>, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Done<()> {
     notes::check_size(key, text)?;

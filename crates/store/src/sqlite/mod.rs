@@ -93,8 +93,10 @@ pub struct StoreStats {
     pub jobs: u64,
     /// Committed transactions.
     pub commits: u64,
-    /// Statements of committed transactions.
+    /// Statements of committed transactions, without `indexing`.
     pub statements: u64,
+    /// Statements that indexed events, runs and words behind the reply.
+    pub indexing: u64,
     /// Statements of reads.
     pub read_statements: u64,
 }
@@ -189,6 +191,7 @@ impl SqliteStore {
             jobs: counters.jobs.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
             statements: counters.statements.load(Ordering::Relaxed),
+            indexing: counters.indexing.load(Ordering::Relaxed),
             read_statements: counters.read_statements.load(Ordering::Relaxed),
         }
     }

@@ -116,9 +116,19 @@ impl ApprovalStore for SqliteStore {
     }
 }
 
+impl SqliteStore {
+    /// Indexes everything for a query that needs it. If the disk is full, the query finds what is indexed already.
+    async fn catch_up(&self) {
+        if let Err(error) = self.write(Committed, index::catch_up).await {
+            tracing::warn!(%error, "the newest messages are not indexed");
+        }
+    }
+}
+
 #[async_trait]
 impl Archive for SqliteStore {
     async fn search(&self, query: SearchQuery) -> Result<Vec<Found>, StoreError> {
+        self.catch_up().await;
         self.read(move |conn| index::search(conn, &query)).await
     }
 
@@ -141,6 +151,7 @@ impl Archive for SqliteStore {
     }
 
     async fn prunable(&self, old: Retention) -> Result<Removed, StoreError> {
+        self.catch_up().await;
         self.read(move |conn| prune::prunable(conn, &old)).await
     }
 

@@ -24,7 +24,7 @@ macro_rules! too_old {
     () => {
         "FROM threads t LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
          WHERE t.last_active_at < ?1 AND (s.session IS NULL OR s.opened_at < ?1)
-           AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL
+           AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.indexed = 0 AND r.session = t.session AND r.ended_at IS NULL
                                                   AND (r.thread = t.id OR s.session IS NOT NULL))"
     };
 }
@@ -35,7 +35,7 @@ macro_rules! of_old_routine_runs {
         "FROM routine_runs f JOIN threads t ON t.session = f.session
          LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
          WHERE f.ended_at < ?2 AND t.last_active_at < ?2 AND (s.session IS NULL OR s.opened_at < ?2)
-           AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session = t.session AND r.ended_at IS NULL)"
+           AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.indexed = 0 AND r.session = t.session AND r.ended_at IS NULL)"
     };
 }
 
@@ -62,20 +62,21 @@ const FIRST_KEPT_EVENT: &str =
 pub(super) fn delete_session(tx: &mut Tx<'_>, lease: &Lease, at: UnixMillis) -> Done<Removed> {
     lane(tx, lease)?;
     let session = lease.session.as_str();
-    let open = "SELECT 1 FROM runs WHERE session = ?1 AND ended_at IS NULL";
+    let open = "SELECT 1 FROM runs WHERE indexed = 0 AND session = ?1 AND ended_at IS NULL";
     if tx.row(open, params![session], |_| Ok(()))?.is_some() {
         let what = format!("{session} has a message that is still being answered: stop it first");
         return Err(StoreError::TooMuch(what).into());
     }
     // The newest event from now on, so that all others can be deleted.
     append_events(tx, &[deleted(&lease.session, at)])?;
+    index::catch_up(tx)?;
     let mut removed = Removed { sessions: 1, ..Removed::default() };
     removed.replies = count(tx.exec(
         concat!(
             "DELETE FROM outbox WHERE run_id IS NULL AND ",
             delivered!(),
             " AND (channel, conversation) IN
-                 (SELECT reply_to ->> 'channel', reply_to ->> 'conversation' FROM runs WHERE session = ?1)"
+                 (SELECT reply_to ->> 'channel', reply_to ->> 'conversation' FROM runs WHERE indexed = 1 AND session = ?1)"
         ),
         params![session],
     )?);
@@ -86,7 +87,9 @@ pub(super) fn delete_session(tx: &mut Tx<'_>, lease: &Lease, at: UnixMillis) -> 
         delete_part(tx, &old, keys_before(at), &mut whole, &mut removed)?;
     }
     let loose =
-        tx.rows("SELECT id FROM runs WHERE session = ?1 AND text <> ''", params![session], |row| rows::id(row, "id"))?;
+        tx.rows("SELECT id FROM runs WHERE indexed = 1 AND session = ?1 AND text <> ''", params![session], |row| {
+            rows::id(row, "id")
+        })?;
     for run in loose {
         delete_run(tx, run, keys_before(at), &mut removed)?;
     }
@@ -118,6 +121,7 @@ pub(super) struct Progress<'a> {
 
 pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed> {
     let (mut removed, mut left) = (Removed::default(), i64::from(most));
+    index::catch_up(tx)?;
     if let Some(before) = old.ephemeral_before {
         prune_ephemeral(tx, before, old.keys_before, &mut left, &mut removed)?;
     }
@@ -284,9 +288,8 @@ fn end_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<()> {
     Ok(())
 }
 
-/// Deletes the events of a session that belong to no run, and its sequence.
+/// Deletes the events of a session that belong to no run.
 fn facts_of_session(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
-    tx.exec("DELETE FROM session_sequences WHERE session = ?1", params![session.as_str()])?;
     Ok(count(tx.exec(
         "DELETE FROM events WHERE session = ?1 AND run_id IS NULL AND seq < (SELECT MAX(seq) FROM events)",
         params![session.as_str()],
@@ -308,7 +311,7 @@ fn delete_part(tx: &mut Tx<'_>, old: &Old, keys_before: UnixMillis, left: &mut i
         *left -= rows;
     }
     let runs = tx.rows(
-        "SELECT id FROM runs WHERE session = ?1 AND thread = ?2 LIMIT ?3",
+        "SELECT id FROM runs WHERE indexed = 1 AND session = ?1 AND thread = ?2 LIMIT ?3",
         params![session.as_str(), thread, (*left).max(0)],
         |row| rows::id(row, "id"),
     )?;
@@ -337,8 +340,10 @@ fn delete_loose_runs(tx: &mut Tx<'_>, old: &Retention, left: &mut i64, removed: 
 /// Deletes a run with all rows that refer to it. Returns the number of rows. Its key stays until it may be deleted.
 pub(super) fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, removed: &mut Removed) -> Done<i64> {
     let id = run.as_uuid();
-    let events =
-        tx.exec("DELETE FROM events WHERE run_id = ?1 AND seq < (SELECT MAX(seq) FROM events)", params![id])?;
+    let events = tx.exec(
+        "DELETE FROM events WHERE indexed = 1 AND run_id = ?1 AND seq < (SELECT MAX(seq) FROM events)",
+        params![id],
+    )?;
     let approvals = tx.exec("DELETE FROM approvals WHERE run_id = ?1", params![id])?;
     let replies = tx.exec(concat!("DELETE FROM outbox WHERE run_id = ?1 AND ", delivered!()), params![id])?;
     let stripped = tx.exec(
@@ -412,7 +417,7 @@ pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
         threads: one(&format!("SELECT COUNT(*) FROM {gone}"))?,
         messages: one(&format!("SELECT COUNT(*) FROM messages WHERE thread IN {threads}"))?,
         runs: of_runs("FROM runs WHERE id")?,
-        events: of_runs("FROM events WHERE run_id")?.max(by_date),
+        events: of_runs("FROM events WHERE indexed = 1 AND run_id")?.max(by_date),
         replies: of_runs(concat!("FROM outbox WHERE ", delivered!(), " AND run_id"))?,
         notes: one(&format!("SELECT COUNT(*) FROM notes WHERE session IN {ended_ephemeral}"))?,
         secrets: one(&format!("SELECT COUNT(*) FROM secrets WHERE session IN {ended_ephemeral}"))?,

@@ -26,29 +26,32 @@ pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
 }
 
 pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>> {
-    let mut table = "runs";
-    let mut wanted: Vec<&str> = Vec::new();
-    let mut values: Vec<Value> = Vec::new();
+    let mut wanted: Vec<String> = Vec::new();
+    let mut values: Vec<Value> = vec![i64::from(runs_limit(filter)).into()];
     if let Some(prefix) = &filter.id {
-        wanted.push(rows::BEGINS);
         values.extend(rows::span_of(prefix));
+        wanted.push(format!("id BETWEEN ?{} AND ?{}", values.len() - 1, values.len()));
     }
     if let Some(session) = &filter.session {
-        wanted.push("session = ?");
         values.push(session.to_string().into());
+        wanted.push(format!("session = ?{}", values.len()));
     }
     if let Some(status) = filter.status {
-        wanted.push("status = ?");
         values.push(status.word().to_owned().into());
-        if !status.is_end() {
-            // Open runs are few and have an index of their own.
-            table = "runs INDEXED BY runs_open";
-            wanted.push("ended_at IS NULL");
-        }
+        wanted.push(format!("status = ?{}", values.len()));
     }
-    let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
-    values.push(i64::from(runs_limit(filter)).into());
-    let sql = format!("SELECT {RUN_COLUMNS} FROM {table} {filtered} ORDER BY seq DESC LIMIT ?");
+    // Open runs are few. The runs of a session are in two indexes, each in the order of their numbers.
+    let open = filter.status.is_some_and(|status| !status.is_end());
+    let parts: &[(&str, &str)] = match (open, &filter.session) {
+        (true, _) => &[("runs INDEXED BY runs_unindexed", "indexed = 0 AND ended_at IS NULL")],
+        (false, Some(_)) => &[("runs", "indexed = 0"), ("runs", "indexed = 1")],
+        (false, None) => &[("runs", "TRUE")],
+    };
+    let selects = parts.iter().map(|(table, part)| {
+        let conditions: String = wanted.iter().map(|condition| format!(" AND {condition}")).collect();
+        format!("SELECT seq, {RUN_COLUMNS} FROM {table} WHERE {part}{conditions}")
+    });
+    let sql = format!("{} ORDER BY seq DESC LIMIT ?1", selects.collect::<Vec<_>>().join(" UNION ALL "));
     let found = all(conn, &sql, params_from_iter(values), rows::run_record)?;
     found.into_iter().map(|record| approvals::with_question(conn, record)).collect()
 }
@@ -62,7 +65,7 @@ pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: Uni
     };
     let mut presence = Presence::default();
     let mut open = conn.prepare_cached(
-        "SELECT reply_to FROM runs INDEXED BY runs_open WHERE ended_at IS NULL AND status <> 'paused' AND from_person = 1",
+        "SELECT reply_to FROM runs INDEXED BY runs_unindexed WHERE indexed = 0 AND ended_at IS NULL AND status <> 'paused' AND from_person = 1",
     )?;
     let mut open = open.query([])?;
     while let Some(row) = open.next()?.filter(|_| !presence.at_work) {
@@ -87,7 +90,7 @@ macro_rules! summaries {
         "SELECT s.session, t.state, t.last_active_at, t.ephemeral,
                 (SELECT body FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
                     AND m.visibility = 'visible' ORDER BY m.position LIMIT 1) AS first,
-                (SELECT COUNT(*) FROM runs r WHERE r.session = s.session AND r.ended_at IS NULL) AS open_runs
+                (SELECT COUNT(*) FROM runs r WHERE r.indexed = 0 AND r.session = s.session AND r.ended_at IS NULL) AS open_runs
          FROM sessions s JOIN threads t ON t.id = s.thread "
     };
 }
@@ -121,8 +124,8 @@ pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
     all(
         conn,
         "SELECT id, session, channel, principal, work, octet_length(text) + COALESCE(octet_length(history), 0) AS bytes,
-                status IN ('running', 'paused') AS begun
-         FROM runs WHERE ended_at IS NULL ORDER BY accepted_at, seq",
+                status
+         FROM runs INDEXED BY runs_unindexed WHERE indexed = 0 AND ended_at IS NULL ORDER BY accepted_at, seq",
         [],
         |row| {
             Ok(UnfinishedRun {
@@ -132,7 +135,7 @@ pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
                 principal: row.get("principal")?,
                 work: rows::work(row)?,
                 bytes: rows::count(row, "bytes")?,
-                begun: row.get("begun")?,
+                status: rows::status(row)?,
             })
         },
     )
@@ -188,7 +191,10 @@ pub(super) fn conversation(conn: &Connection, session: &SessionKey) -> Done<Opti
     let head = row(
         conn,
         "SELECT t.id, t.summary, t.summary_upto, s.options,
-                (SELECT r.channel FROM runs r WHERE r.session = s.session ORDER BY r.seq DESC LIMIT 1) AS channel
+                (SELECT channel FROM
+                    (SELECT r.channel, r.seq FROM runs r WHERE r.indexed = 0 AND r.session = s.session
+                     UNION ALL SELECT r.channel, r.seq FROM runs r WHERE r.indexed = 1 AND r.session = s.session
+                     ORDER BY seq DESC LIMIT 1)) AS channel
          FROM sessions s JOIN threads t ON t.id = s.thread WHERE s.session = ?1",
         params![session.as_str()],
         |row| {
@@ -239,7 +245,11 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> 
         (Some(run), session) => all(
             conn,
             "SELECT seq, at, session, run_id, kind FROM events
-             WHERE run_id = ?3 AND seq > ?1 AND (?4 IS NULL OR session = ?4) ORDER BY seq LIMIT ?2",
+             WHERE indexed = 1 AND run_id = ?3 AND seq > ?1 AND (?4 IS NULL OR session = ?4)
+             UNION ALL
+             SELECT seq, at, session, run_id, kind FROM events NOT INDEXED
+             WHERE run_id = ?3 AND seq > MAX(?1, (SELECT event FROM indexed)) AND (?4 IS NULL OR session = ?4)
+             ORDER BY seq LIMIT ?2",
             params![after, limit, run.as_uuid(), session.as_ref().map(|session| session.as_str())],
             rows::event,
         ),

@@ -44,7 +44,9 @@ pub(super) fn spent(tx: &mut Tx<'_>, utc_day: i64) -> Done<Spent> {
 
 pub(super) fn session_spent(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> {
     // TOTAL adds floating-point numbers and cannot overflow. A sum beyond 2^53 exceeds every limit anyway.
-    let sql = "SELECT CAST(TOTAL(cost_micro_usd) AS INTEGER) AS micro_usd FROM runs WHERE session = ?1";
+    let sql = "SELECT CAST(TOTAL(cost_micro_usd) AS INTEGER) AS micro_usd FROM (
+                   SELECT cost_micro_usd FROM runs WHERE indexed = 0 AND session = ?1
+                   UNION ALL SELECT cost_micro_usd FROM runs WHERE indexed = 1 AND session = ?1)";
     let sum = tx.row(sql, params![session.as_str()], |row| rows::count(row, "micro_usd"))?;
     Ok(sum.unwrap_or(0))
 }

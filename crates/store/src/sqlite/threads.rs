@@ -9,11 +9,10 @@ use belay_protocol::{
 use rusqlite::params;
 use uuid::Uuid;
 
-use super::index;
 use super::lanes::Lane;
 use super::ledger::append_events;
 use super::rows;
-use super::tx::{Done, Failure, Tx, to_sql_int};
+use super::tx::{Done, Failure, Tx};
 use crate::notices::behind_results;
 
 pub(super) fn insert_thread(
@@ -34,7 +33,7 @@ pub(super) fn insert_thread(
 /// summary (`?2`).
 pub(super) const SEEN: &str = "SELECT position, body FROM messages
      WHERE thread = ?1 AND position > ?2 AND visibility = 'visible' AND scope = 'thread' AND summarised = 0
-       AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE session = ?3 AND ended_at IS NULL))
+       AND (run_id IS NULL OR run_id NOT IN (SELECT id FROM runs WHERE indexed = 0 AND session = ?3 AND ended_at IS NULL))
      ORDER BY position";
 
 /// A thread as the model gets it, with its summary.
@@ -91,10 +90,9 @@ pub(super) struct Place {
 }
 
 fn append_message(tx: &mut Tx<'_>, place: &Place, message: &Message) -> Done<()> {
-    let doc = index::keep(tx, message)?;
     tx.exec(
-        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body, index_row)
-         VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body)
+         VALUES (?1, (SELECT COALESCE(MAX(position), 0) + 1 FROM messages WHERE thread = ?1), ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
             place.thread,
             place.turn,
@@ -102,8 +100,7 @@ fn append_message(tx: &mut Tx<'_>, place: &Place, message: &Message) -> Done<()>
             rows::role_word(message),
             rows::scope_word(message.scope),
             place.at.0,
-            rows::to_json(message)?,
-            doc.map(to_sql_int)
+            rows::to_json(message)?
         ],
     )?;
     Ok(())

@@ -18,8 +18,10 @@ pub(super) struct Effects {
     pub(super) last_event: Option<u64>,
     /// Whether there are new rows in the outbox.
     pub(super) outbox: bool,
-    /// Statements executed.
+    /// Statements executed, without those of `indexing`.
     pub(super) statements: u64,
+    /// Statements that indexed events behind the reply.
+    pub(super) indexing: u64,
 }
 
 /// The failure of a job.

@@ -19,6 +19,7 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 use tracing::{error, warn};
 
+use super::index;
 use super::open::Locks;
 use super::tx::{Done, Effects, Failure, Tx};
 use crate::queue::Item;
@@ -34,6 +35,18 @@ const KEPT_MAX: usize = 4096;
 
 /// The maximum time between the answer of a job and its commit (see [`Durability::Relaxed`]).
 const RELAXED_DELAY: Duration = Duration::from_millis(50);
+
+/// The maximum time between a commit with events and their first batch of indexing, in a queue that is never empty.
+const INDEX_DELAY: Duration = Duration::from_secs(5);
+
+/// The number of events that are indexed before [`INDEX_DELAY`] has passed. Queries read as many events one by one.
+const INDEX_EVENTS: u64 = 1024;
+
+/// The time without a job after which events are indexed.
+const INDEX_IDLE: Duration = Duration::from_millis(500);
+
+/// The delay before a failed batch of indexing is repeated.
+const INDEX_RETRY: Duration = Duration::from_secs(60);
 
 /// The delay before a failed commit is retried without a new job.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -95,6 +108,7 @@ pub(super) struct Counters {
     pub(super) jobs: AtomicU64,
     pub(super) commits: AtomicU64,
     pub(super) statements: AtomicU64,
+    pub(super) indexing: AtomicU64,
     pub(super) read_statements: AtomicU64,
 }
 
@@ -114,12 +128,38 @@ impl Signals {
     pub(super) fn committed(&self, counters: &Counters, effects: Effects) {
         counters.commits.fetch_add(1, Ordering::Relaxed);
         counters.statements.fetch_add(effects.statements, Ordering::Relaxed);
+        counters.indexing.fetch_add(effects.indexing, Ordering::Relaxed);
         if let Some(seq) = effects.last_event {
             self.tip.send_replace(Seq(seq));
         }
         if effects.outbox {
             self.outbox.send_modify(|commits| *commits += 1);
         }
+    }
+}
+
+/// When the next batch of events is indexed.
+#[derive(Clone, Copy)]
+struct IndexDue {
+    /// In an empty queue.
+    idle: Instant,
+    /// Between jobs.
+    latest: Instant,
+    /// Whether the last batch has failed.
+    failed: bool,
+}
+
+impl IndexDue {
+    fn at(date: Instant) -> Self {
+        Self { idle: date, latest: date, failed: false }
+    }
+
+    fn after_failure(now: Instant) -> Self {
+        Self { failed: true, ..Self::at(now + INDEX_RETRY) }
+    }
+
+    fn after_commit(now: Instant) -> Self {
+        Self { idle: now + INDEX_IDLE, latest: now + INDEX_DELAY, failed: false }
     }
 }
 
@@ -136,6 +176,10 @@ pub(super) struct Writer {
     open: bool,
     /// The latest time of the next commit. `None`: there is nothing to commit.
     due: Option<Instant>,
+    /// `None`: all events are indexed.
+    index_due: Option<IndexDue>,
+    /// The last indexed event, as far as it is known.
+    indexed: u64,
     closing: bool,
     /// The locks of the store. They are dropped after the connection is closed.
     _locks: Option<Arc<Option<Locks>>>,
@@ -158,6 +202,8 @@ impl Writer {
             effects: Effects::default(),
             open: false,
             due: None,
+            index_due: Some(IndexDue::at(Instant::now())), // what the process before has left
+            indexed: 0,
             closing: false,
             _locks: locks,
         }
@@ -174,28 +220,59 @@ impl Writer {
             if self.must_commit() {
                 self.commit();
             }
+            if self.index_due.is_some_and(|due| due.latest <= Instant::now()) {
+                self.index();
+            }
         }
         self.end();
     }
 
-    /// Waits for the first job, or until the batch is due.
+    /// Waits for the first job, or until the commit or the indexing is due.
     fn wait(&mut self) {
-        let item = match self.due {
+        let now = Instant::now();
+        let due = self.due.into_iter().chain(self.index_due.map(|due| due.idle)).min();
+        let item = match due {
             None => self.items.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(due) => self.items.recv_timeout(due.saturating_duration_since(Instant::now())),
+            Some(due) => self.items.recv_timeout(due.saturating_duration_since(now)),
         };
         match item {
             Ok(item) => self.read(item),
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => {
+                if self.index_due.is_some_and(|due| due.idle <= Instant::now()) {
+                    self.index();
+                }
+            }
             Err(RecvTimeoutError::Disconnected) => self.closing = true,
         }
     }
 
     fn read(&mut self, item: Item<Box<dyn Job>>) {
         match item {
-            Item::Job(job, _slot) => self.take(job),
+            Item::Job(job, _slot) => {
+                self.counters.jobs.fetch_add(1, Ordering::Relaxed);
+                self.take(job);
+            }
             Item::Close => self.closing = true,
         }
+    }
+
+    /// Indexes one batch of events, as a job that is committed with the next ones.
+    fn index(&mut self) {
+        let (job, mut answer) = job(Durability::Relaxed, index::next_batch);
+        self.take(job);
+        let now = Instant::now();
+        self.index_due = match answer.try_recv() {
+            Ok(Ok(batch)) => {
+                self.indexed = batch.upto;
+                batch.more.then(|| IndexDue::at(now))
+            }
+            // Messages are accepted even if the index or the disk has failed.
+            Ok(Err(error)) => {
+                warn!(%error, "the indexes could not be written");
+                Some(IndexDue::after_failure(now))
+            }
+            Err(_) => Some(IndexDue::after_failure(now)),
+        };
     }
 
     fn must_commit(&self) -> bool {
@@ -206,7 +283,6 @@ impl Writer {
 
     /// Executes one job in the open transaction.
     fn take(&mut self, mut job: Box<dyn Job>) {
-        self.counters.jobs.fetch_add(1, Ordering::Relaxed);
         if job.durability() == Durability::Relaxed && self.batch.len() >= KEPT_MAX {
             return job.answer(Err(StoreError::Unavailable("too much work waits for the disk".into())));
         }
@@ -305,6 +381,13 @@ impl Writer {
     fn announce(&mut self) {
         self.open = false;
         self.due = None;
+        if let Some(last) = self.effects.last_event {
+            let now = Instant::now();
+            let due = self.index_due.get_or_insert_with(|| IndexDue::after_commit(now));
+            if last.saturating_sub(self.indexed) >= INDEX_EVENTS && !due.failed {
+                *due = IndexDue::at(now);
+            }
+        }
         self.signals.committed(&self.counters, self.effects);
         for mut job in self.batch.drain(..) {
             job.answer(Ok(()));

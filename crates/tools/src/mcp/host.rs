@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use belay_protocol::{Clock, Generation, RunId, Tool};
 use belay_text::near::{did_you_mean, nearest_names};
-use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::Value;
 use tokio::time::timeout;
@@ -17,6 +16,7 @@ use crate::mcp::connection::Connection;
 use crate::mcp::name::assign;
 use crate::mcp::offer::{LeftOut, Offer, check};
 use crate::mcp::pins::{Comparison, PinSet, PinnedBy, Pins, PinsError};
+use crate::mcp::remembered::Remembered;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::McpSessions;
@@ -34,10 +34,12 @@ const SURVEY_LIMIT: Duration = Duration::from_secs(10);
 
 /// All configured servers.
 pub struct Mcp {
-    servers: Vec<Arc<Server>>,
+    pub(super) servers: Vec<Arc<Server>>,
     pins: Pins,
     clock: Arc<dyn Clock>,
     sessions: Arc<McpSessions>,
+    /// The tools of earlier listings; `None`: nothing is remembered.
+    pub(super) remembered: Option<Remembered>,
 }
 
 /// Whether a survey may pin tools that it sees for the first time.
@@ -113,14 +115,14 @@ pub enum Standing {
 }
 
 /// The listing of one server: its tools, or the error and the last lines of standard error.
-type Listing = Result<Vec<Result<Offer, LeftOut>>, (ServerError, String)>;
+pub(super) type Listing = Result<Vec<Result<Offer, LeftOut>>, (ServerError, String)>;
 
 impl Mcp {
     /// Creates the set of servers. `sessions` holds the connections of runs. Starts nothing.
     pub fn new(servers: Vec<Server>, pins: Pins, sessions: Arc<McpSessions>, clock: Arc<dyn Clock>) -> Self {
         let mut servers: Vec<_> = servers.into_iter().map(Arc::new).collect();
         servers.sort_by(|a, b| a.name().cmp(b.name()));
-        Self { servers, pins, clock, sessions }
+        Self { servers, pins, clock, sessions, remembered: None }
     }
 
     /// The connections of runs.
@@ -138,8 +140,16 @@ impl Mcp {
     /// # Cancel safety
     /// If the future is dropped, the started servers are ended.
     pub async fn survey(&self, looking: SurveyMode) -> Result<Survey, PinsError> {
-        let listing = join_all(self.servers.iter().map(|server| self.list_tools(server))).await;
-        let found: Vec<_> = self.servers.iter().cloned().zip(listing).collect();
+        let found = self.ask(self.servers.clone()).await;
+        self.compared(found, looking).await
+    }
+
+    /// Compares listings with the pins.
+    pub(super) async fn compared(
+        &self,
+        found: Vec<(Arc<Server>, Listing)>,
+        looking: SurveyMode,
+    ) -> Result<Survey, PinsError> {
         let (pins, clock) = (self.pins.clone(), self.clock.clone());
         let compared = tokio::task::spawn_blocking(move || match looking {
             SurveyMode::Only => pins.read().map(|set| compare(found, set)),
@@ -178,6 +188,8 @@ impl Mcp {
                 if stderr.is_empty() { stderr } else { format!(". Its last lines on standard error:\n{stderr}") };
             format!("the MCP server {} {trouble}{stderr}", server.name())
         })?;
+        // So that the next start knows the approved tool without asking.
+        self.note(&[(server.clone(), Ok(listing.clone()))]).await;
         let chosen = chosen(server, listing, tool)?;
         let (pins, now, server) = (self.pins.clone(), self.clock.now(), server.clone());
         let pinned = tokio::task::spawn_blocking(move || {
@@ -196,7 +208,7 @@ impl Mcp {
     }
 
     /// Lists the tools of one server over a temporary connection.
-    async fn list_tools(&self, server: &Server) -> Listing {
+    pub(super) async fn list_tools(&self, server: &Server) -> Listing {
         let starter = self.sessions.starter();
         // A new run id for this listing only, so that lists of running processes still show the server.
         let (watch, generation) = (Arc::new(Watch::default()), Generation::default());

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use belay_text::is_hidden;
 use rmcp::model::Tool;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::mcp::untrusted::{line, shown};
@@ -27,7 +28,8 @@ const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN: usize = 128;
 
 /// A checked tool of a server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Offer {
     /// The name that the server gives it.
     pub(super) tool: String,
@@ -44,7 +46,8 @@ pub(super) struct Offer {
 }
 
 /// Digests of a server's description of one tool: blake3 in hex, over the original text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Digests {
     /// Of description, arguments and hints together.
     pub(super) whole: String,

@@ -22,21 +22,29 @@ const MADE: [&str; 2] = ["dev", "proc"];
 /// Directories that are empty and writable in the sandbox, unless the machine's own files are writable.
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// Finds bubblewrap and its version.
+/// Finds the path of bubblewrap. Starts nothing.
 ///
 /// # Errors
-/// It is not installed, does not run, or is too old.
-pub(super) fn find(configured: Option<&Path>) -> Result<(PathBuf, String), Missing> {
-    let path = match configured {
-        Some(path) if path.is_file() => path.to_owned(),
-        Some(path) => return Err(Missing(format!("tools.sandbox.bwrap: there is no program {}", path.display()))),
+/// It is not installed.
+pub(super) fn locate(configured: Option<&Path>) -> Result<PathBuf, Missing> {
+    match configured {
+        Some(path) if path.is_file() => Ok(path.to_owned()),
+        Some(path) => Err(Missing(format!("tools.sandbox.bwrap: there is no program {}", path.display()))),
         None => PATHS.iter().map(PathBuf::from).find(|path| path.is_file()).ok_or_else(|| {
             Missing(
                 "bubblewrap is not installed; the package is called bubblewrap everywhere (apt install bubblewrap)"
                     .to_owned(),
             )
-        })?,
-    };
+        }),
+    }
+}
+
+/// Finds bubblewrap and its version.
+///
+/// # Errors
+/// It is not installed, does not run, or is too old.
+pub(super) fn find(configured: Option<&Path>) -> Result<(PathBuf, String), Missing> {
+    let path = locate(configured)?;
     let shown = path.display();
     let output = Command::new(&path)
         .arg("--version")

@@ -12,7 +12,7 @@
 //! at [`WORKSPACE`]. `docs/guide/sandbox.md` lists what is guaranteed and what is not.
 //!
 //! Reading order: [`config`] → here → `view` (hidden paths) → `bubblewrap` → [`launch`] (the launcher) → `probe` →
-//! `lazy` (probes on first use) → [`offers`] (the features of this machine).
+//! `lazy` (probes on first use) → `remembered` (successful probes) → [`offers`] (the features of this machine).
 
 mod bubblewrap;
 pub mod config;
@@ -20,6 +20,7 @@ pub mod launch;
 mod lazy;
 pub mod offers;
 mod probe;
+mod remembered;
 mod view;
 
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ pub use self::config::{Landlock, Policy, SandboxConfig};
 use self::launch::stage::{Confinement, Files, Limits, Stage};
 pub use self::lazy::LazySandbox;
 pub use self::offers::Offers;
+use self::remembered::ProbeMemory;
 use belay_exec::{Launch, SealedProgram, Stdin};
 
 /// Path of the workspace inside the sandbox.
@@ -45,7 +47,7 @@ pub(crate) const LINK: &str = "/.belay/link";
 /// Default `PATH` of commands.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A sandbox for commands. It was probed when it was created.
+/// A sandbox for commands. It was probed when it was created, or an earlier probe of the same sandbox succeeded.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     config: SandboxConfig,
@@ -88,24 +90,44 @@ impl Sandbox {
     /// # Errors
     /// The missing requirement of this machine.
     pub fn probe(config: &SandboxConfig, workspace_root: &Path, launcher: &Path) -> Result<Self, Missing> {
-        let real = |what: &str, path: &Path| {
-            std::fs::canonicalize(path)
-                .map_err(|error| Missing(format!("{what} {} cannot be used: {error}", path.display())))
-        };
         let bubblewrap = match config.policy {
             Policy::Off => None,
             _ => Some(bubblewrap::find(config.bwrap.as_deref())?.0),
         };
-        let sandbox = Self {
-            config: config.clone(),
-            workspace: [workspace_root.to_owned(), real("the workspace", workspace_root)?],
-            launcher: real("the program", launcher)?,
-            bubblewrap,
-        };
+        let sandbox = Self::unprobed(config, workspace_root, launcher, bubblewrap)?;
         if sandbox.bubblewrap.is_some() {
             probe::try_all(&sandbox)?;
         }
         Ok(sandbox)
+    }
+
+    /// The sandbox as [`Self::probe`] would probe it, if an earlier probe of exactly this sandbox has succeeded. Starts
+    /// nothing. `None`: nothing is known about it.
+    fn recalled(config: &SandboxConfig, workspace_root: &Path, launcher: &Path, memory: &ProbeMemory) -> Option<Self> {
+        let bubblewrap = match config.policy {
+            Policy::Off => return None, // its probe starts nothing and takes no time
+            _ => bubblewrap::locate(config.bwrap.as_deref()).ok()?,
+        };
+        let sandbox = Self::unprobed(config, workspace_root, launcher, Some(bubblewrap)).ok()?;
+        memory.holds(&sandbox).then_some(sandbox)
+    }
+
+    fn unprobed(
+        config: &SandboxConfig,
+        workspace_root: &Path,
+        launcher: &Path,
+        bubblewrap: Option<PathBuf>,
+    ) -> Result<Self, Missing> {
+        let real = |what: &str, path: &Path| {
+            std::fs::canonicalize(path)
+                .map_err(|error| Missing(format!("{what} {} cannot be used: {error}", path.display())))
+        };
+        Ok(Self {
+            config: config.clone(),
+            workspace: [workspace_root.to_owned(), real("the workspace", workspace_root)?],
+            launcher: real("the program", launcher)?,
+            bubblewrap,
+        })
     }
 
     /// The policy of the settings.

@@ -30,7 +30,7 @@ pub struct Offers {
 /// Kernel settings that forbid namespaces: the file, the forbidding value, and the name.
 ///
 /// Source: Linux, Documentation/admin-guide/sysctl/user.rst; the settings of Debian and Ubuntu in sysctl/kernel.
-const SWITCHES: [(&str, &str, &str); 3] = [
+pub(super) const SWITCHES: [(&str, &str, &str); 3] = [
     ("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces"),
     ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone"),
     ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns"),

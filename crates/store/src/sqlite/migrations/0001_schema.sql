@@ -22,13 +22,13 @@ CREATE TABLE threads (
     undone         INTEGER NOT NULL DEFAULT 0 CHECK (undone BETWEEN 0 AND 20), -- turns that /redo can restore
     last_active_at INTEGER NOT NULL,
     summary_upto   INTEGER NOT NULL DEFAULT 0, -- a load skips the messages up to here
+    indexed_upto   INTEGER NOT NULL DEFAULT 0, -- messages up to this position are in message_index
     summary        TEXT,
     -- 1: the session was created for one request. Lists omit it by default, and it is deleted soon. A thread keeps the mark
     -- without its session.
     ephemeral      INTEGER NOT NULL DEFAULT 0 CHECK (ephemeral IN (0, 1))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX threads_of_session ON threads (session);
-CREATE INDEX threads_by_age ON threads (last_active_at);
 CREATE INDEX threads_ephemeral ON threads (last_active_at) WHERE ephemeral = 1;
 
 -- The people and programs that have sent a message. Written with the message, at most once an hour for each.
@@ -67,6 +67,7 @@ CREATE TABLE runs (
     principal       TEXT NOT NULL,
     authority       TEXT NOT NULL
                     CHECK (authority = 'conversation' OR authority = 'token' OR authority = 'operator'),
+    indexed         INTEGER NOT NULL DEFAULT 0 CHECK (indexed = 0 OR indexed = 1), -- see the table indexed
     relayed         INTEGER NOT NULL CHECK (relayed = 0 OR relayed = 1),
     from_person     INTEGER NOT NULL CHECK (from_person = 0 OR from_person = 1), -- 0: a timer or a program sent it
     reply_to        TEXT,
@@ -84,12 +85,14 @@ CREATE TABLE runs (
     history         TEXT, -- earlier messages that the request carried: JSON, until the first start
     CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'stopped', 'failed'))),
     CHECK ((ended_at IS NULL) = (reason IS NULL)),
+    CHECK (indexed = 0 OR ended_at IS NOT NULL),
     CHECK ((thread IS NULL) = (turn IS NULL)),
     CHECK (digest IS NOT NULL OR (key_message IS NULL AND message_ref IS NULL))
 ) STRICT;
 CREATE UNIQUE INDEX runs_key ON runs (key_channel, key_account, key_message) WHERE key_message IS NOT NULL;
-CREATE INDEX runs_of_session ON runs (session);
-CREATE INDEX runs_open ON runs (session) WHERE ended_at IS NULL;
+-- The open runs are among those that are not indexed yet. The end of a run changes no index.
+CREATE INDEX runs_unindexed ON runs (session) WHERE indexed = 0;
+CREATE INDEX runs_of_session ON runs (session) WHERE indexed = 1;
 CREATE INDEX runs_by_message ON runs (session, message_ref) WHERE message_ref IS NOT NULL;
 CREATE INDEX runs_without_thread ON runs (ended_at) WHERE thread IS NULL AND ended_at IS NOT NULL;
 
@@ -103,7 +106,7 @@ CREATE TABLE messages (
     scope      TEXT NOT NULL CHECK (scope IN ('thread', 'run')),
     visibility TEXT NOT NULL DEFAULT 'visible' CHECK (visibility IN ('visible', 'undone', 'cleared')),
     at         INTEGER NOT NULL,
-    index_row  INTEGER, -- its row in message_index; none: it has no searchable text
+    index_row  INTEGER, -- its row in message_index; none: it has no searchable text, or is not indexed yet
     summarised INTEGER NOT NULL DEFAULT 0, -- 1: the thread's summary replaces it in later loads
     body       TEXT NOT NULL,
     PRIMARY KEY (thread, position)
@@ -115,28 +118,27 @@ CREATE VIRTUAL TABLE message_index USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
 );
 
--- The last events.session_seq of each session. The row is deleted with its session. A session without a row begins above every
--- events.seq, and so above each number that a session of its key has ever used.
-CREATE TABLE session_sequences (
-    session    TEXT PRIMARY KEY NOT NULL,
-    last_event INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
--- Two orders. seq is the order of commit of all sessions: the cursor of the global feed, and today of the feeds of one session and
--- one run too (since=, Last-Event-ID, the WebSocket's cursor). It is gap-free here, since one thread writes; a store with several
--- writers need not keep it so. session_seq is the order within a session, assigned in the transaction of the event; it only grows.
--- The newest event is never deleted, so seq only grows.
-CREATE TABLE events (
-    seq         INTEGER PRIMARY KEY,
-    at          INTEGER NOT NULL,
-    session     TEXT,
-    session_seq INTEGER, -- none: the event belongs to no session
-    run_id      BLOB,
-    kind        TEXT NOT NULL,
-    CHECK ((session IS NULL) = (session_seq IS NULL))
+-- What rare queries need is indexed behind the reply, in batches (sqlite/index.rs): the events of each run, the ended runs of each
+-- session, and the words of messages. A query reads the rest of the events and runs from the end of their tables.
+CREATE TABLE indexed (
+    id    INTEGER PRIMARY KEY CHECK (id = 1),
+    event INTEGER NOT NULL -- all events up to this one are indexed, with the runs that they end and the messages before them
 ) STRICT;
-CREATE INDEX events_of_run ON events (run_id) WHERE run_id IS NOT NULL;
-CREATE UNIQUE INDEX events_of_session ON events (session, session_seq) WHERE session IS NOT NULL;
+INSERT INTO indexed VALUES (1, 0);
+
+-- seq is the order of commit of all sessions, so it is the order within each session and each run too. It is the cursor of every feed
+-- (since=, Last-Event-ID, the WebSocket's cursor). One thread writes, so a reader that has seen a number has seen all lower ones. The
+-- newest event is never deleted, so a number is never used again.
+CREATE TABLE events (
+    seq     INTEGER PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    indexed INTEGER NOT NULL DEFAULT 0 CHECK (indexed = 0 OR indexed = 1),
+    session TEXT,
+    run_id  BLOB,
+    kind    TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_of_run ON events (run_id) WHERE indexed = 1 AND run_id IS NOT NULL;
+CREATE INDEX events_without_run ON events (session) WHERE run_id IS NULL AND session IS NOT NULL;
 
 CREATE TABLE outbox (
     seq          INTEGER PRIMARY KEY, -- order of commit, and of delivery within a conversation

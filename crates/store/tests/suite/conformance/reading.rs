@@ -223,8 +223,8 @@ async fn unfinished_runs_are_listed_with_their_sender_and_size_and_queued_ones_a
     let waits =
         accept(&*store, &lease, NewInput { at: at(2_000), history: history.clone(), ..queued("and you") }).await;
     let runs = store.unfinished_runs().await.unwrap();
-    let told: Vec<_> = runs.iter().map(|run| (run.run_id, run.session.as_str(), run.begun)).collect();
-    assert_eq!(told, [(begun, "s", true), (waits, "s", false)]);
+    let told: Vec<_> = runs.iter().map(|run| (run.run_id, run.session.as_str(), run.status)).collect();
+    assert_eq!(told, [(begun, "s", RunStatus::Running), (waits, "s", RunStatus::Queued)]);
     let NewInput { channel, asker, .. } = input("x");
     assert!(runs.iter().all(|run| run.channel == channel && *run.principal == *asker.principal), "{runs:?}");
     // How a history is written down is the store's own.

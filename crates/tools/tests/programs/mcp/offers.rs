@@ -79,6 +79,57 @@ async fn a_tool_that_has_changed_is_offered_no_more_until_it_is_approved_again()
 }
 
 #[tokio::test]
+async fn a_start_offers_the_tools_of_a_known_server_without_asking_it() {
+    let bench = Bench::new();
+    let file = bench.path("mcp-tools.json");
+    let mcp = |script: &str, settings| bench.mcp(&[bench.script("s", script, settings)]).remembering(file.clone());
+    let first = mcp("serve([tool('t'), tool('u')])", json!({}));
+    let (survey, known) = first.recall().await.unwrap();
+    assert_eq!(offered(&first, &survey), ["mcp_s_t", "mcp_s_u"], "an unknown server is asked");
+    first.refresh(known).await.unwrap();
+
+    // A server that answers nothing for longer than a start may ask.
+    let slow = mcp("import time; time.sleep(60)", json!({}));
+    let begin = std::time::Instant::now();
+    let (survey, known) = slow.recall().await.unwrap();
+    assert_eq!(offered(&slow, &survey), ["mcp_s_t", "mcp_s_u"]);
+    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    drop(known);
+
+    // What it lists after the start is offered by the next start, as the pins allow.
+    let other = mcp("serve([tool('t', 'Something else.'), tool('v')])", json!({}));
+    let (survey, known) = other.recall().await.unwrap();
+    assert_eq!(offered(&other, &survey), ["mcp_s_t", "mcp_s_u"]);
+    other.refresh(known).await.unwrap();
+    let (survey, _) = other.recall().await.unwrap();
+    assert_eq!(offered(&other, &survey), ["mcp_s_v"], "a changed description is not approved");
+    other.approve("s", None).await.unwrap();
+    assert_eq!(offered(&other, &other.recall().await.unwrap().0), ["mcp_s_t", "mcp_s_v"]);
+}
+
+#[tokio::test]
+async fn a_server_that_fails_or_has_other_settings_is_asked_again_before_its_tools_are_offered() {
+    let bench = Bench::new();
+    let file = bench.path("mcp-tools.json");
+    let mcp = |script: &str, settings| bench.mcp(&[bench.script("s", script, settings)]).remembering(file.clone());
+    let first = mcp("serve([tool('t'), tool('u')])", json!({}));
+    first.recall().await.unwrap();
+    let chosen = mcp("serve([tool('t'), tool('u')])", json!({ "tools": ["u"] }));
+    assert_eq!(offered(&chosen, &chosen.recall().await.unwrap().0), ["mcp_s_u"]);
+
+    let broken = mcp("raise SystemExit('no')", json!({ "tools": ["u"] }));
+    let (survey, known) = broken.recall().await.unwrap();
+    assert_eq!(offered(&broken, &survey), ["mcp_s_u"], "it is known, and its calls will fail");
+    broken.refresh(known).await.unwrap();
+    let (survey, _) = broken.recall().await.unwrap();
+    assert!(survey.reports[0].trouble.is_some() && offered(&broken, &survey).is_empty(), "{survey:?}");
+
+    std::fs::write(&file, "{").unwrap();
+    let mended = mcp("serve([tool('u')])", json!({}));
+    assert_eq!(offered(&mended, &mended.recall().await.unwrap().0), ["mcp_s_u"], "a damaged file counts as empty");
+}
+
+#[tokio::test]
 async fn where_trust_is_approved_a_tool_waits_for_its_approval() {
     let bench = Bench::new();
     let mcp = bench.mcp(&[bench.script("s", "serve([tool('t'), tool('u')])", json!({ "trust": "approved" }))]);
