@@ -10,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use rustix::process::{Signal, getpid, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -71,9 +72,10 @@ fn wait_for_start(socket: Option<OsString>) -> Result<()> {
     sched_setaffinity(None, &few)?;
     let mut byte = [0];
     measurer.read_exact(&mut byte)?;
-    // It ends with the process, or when the measurer closes its end.
+    // The daemon must not outlive the measurer.
     std::thread::Builder::new().name(THREAD.into()).spawn(move || {
         while measurer.read_exact(&mut byte).is_ok() && measurer.write_all(&Allocations::now()).is_ok() {}
+        let _ = kill_process(getpid(), Signal::TERM); // nothing remains to be done if that fails
     })?;
     Ok(())
 }

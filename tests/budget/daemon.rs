@@ -49,9 +49,10 @@ impl Reading {
 #[derive(Debug)]
 pub(crate) struct Daemon {
     pub(crate) address: SocketAddr,
+    // Dropped before the socket, whose end also ends the daemon: a second signal would end it at once.
+    process: Process,
     control: UnixStream,
     calls: Option<Arc<Mutex<Calls>>>,
-    process: Process,
 }
 
 impl Daemon {

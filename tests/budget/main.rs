@@ -20,6 +20,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
@@ -30,6 +31,9 @@ use table::Table;
 /// How often a script is measured before a difference counts. A busy machine may make one: a commit that comes later is
 /// two commits.
 const ATTEMPTS: usize = 3;
+
+/// Longest time of a script. Half of it is the idle minute.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(150);
 
 const USAGE: &str = "\
 usage: belay-budget [--table FILE] [--only SCRIPT] [--update] [--json] [--quiet]
@@ -148,7 +152,8 @@ fn start(script: Script) -> Result<[JoinHandle<Result<Figures>>; 2]> {
     let run = |traced| {
         std::thread::Builder::new().name(script.name().into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(script.measure(traced)).with_context(|| format!("the script {}", script.name()))
+            let measured = runtime.block_on(async { tokio::time::timeout(SCRIPT_LIMIT, script.measure(traced)).await });
+            measured.context("it takes too long").flatten().with_context(|| format!("the script {}", script.name()))
         })
     };
     Ok([run(false)?, run(true)?])

@@ -59,8 +59,7 @@ impl Script {
     fn times(self) -> (usize, usize) {
         match self {
             Self::Message | Self::MessageWithQuery | Self::ToolRound | Self::Routine => (4, 20),
-            Self::Approval => (3, 10),
-            Self::Stream => (1, 5),
+            Self::Approval | Self::Stream => (3, 10),
             Self::Start | Self::Idle => (0, 1),
         }
     }
@@ -68,6 +67,8 @@ impl Script {
     fn settings(self) -> Vec<String> {
         match self {
             Self::Approval => vec![r#"approvals.rules=[{tool="calculate",ask="always"}]"#.into()],
+            // The conversation must fit: a compaction would be counted too.
+            Self::Stream => vec!["llm.context_tokens=100000".into()],
             _ => Vec::new(),
         }
     }
@@ -90,12 +91,12 @@ impl Script {
             create_routine(&mut http).await?;
         }
         for _ in 0..before {
-            self.once(&daemon, &mut http).await?;
+            self.once(&daemon, &model, &mut http).await?;
         }
         let zero = daemon.read().await?;
         let (first, sent) = (daemon.read().await?, bytes(&model));
         for _ in 0..times {
-            self.once(&daemon, &mut http).await?;
+            self.once(&daemon, &model, &mut http).await?;
         }
         let last = daemon.read().await?;
         Ok(Figures::of([&first, &last], [&zero, &first], bytes(&model) - sent, times))
@@ -106,7 +107,7 @@ impl Script {
         let daemon = Daemon::start(data.path(), &[], model.address, false).await?;
         let mut http = Connection::open(daemon.address).await?;
         for _ in 0..STORED_MESSAGES {
-            Self::Message.once(&daemon, &mut http).await?;
+            Self::Message.once(&daemon, model, &mut http).await?;
         }
         drop(daemon);
         let sent = bytes(model);
@@ -117,7 +118,7 @@ impl Script {
         Ok(Figures::of([&Reading::zero(&last), &last], [&last, &after], sent, 1))
     }
 
-    async fn once(self, daemon: &Daemon, http: &mut Connection) -> Result<()> {
+    async fn once(self, daemon: &Daemon, model: &Model, http: &mut Connection) -> Result<()> {
         match self {
             Self::Message => drop(say(http, "tool:0").await?),
             Self::MessageWithQuery => {
@@ -127,7 +128,7 @@ impl Script {
             }
             Self::ToolRound => drop(say(http, "tool:1").await?),
             Self::Approval => approve(http).await?,
-            Self::Stream => stream(http).await?,
+            Self::Stream => stream(http, model).await?,
             Self::Routine => {
                 let answer = http.post("/api/v1/routines/budget/fire", b"{}").await?;
                 ensure!(answer.status == 202, "HTTP {}: {}", answer.status, text(&answer.body));
@@ -176,14 +177,24 @@ async fn approve(http: &mut Connection) -> Result<()> {
 }
 
 /// An answer of many pieces over the OpenAI route.
-async fn stream(http: &mut Connection) -> Result<()> {
+async fn stream(http: &mut Connection, model: &Model) -> Result<()> {
     let message = json!({"role": "user", "content": format!("Please answer. pieces:{PIECES}")});
     let body = json!({"model": "belay", "stream": true, "user": SESSION, "messages": [message]});
-    let answer = http.post("/v1/chat/completions", body.to_string().as_bytes()).await?;
-    // Each piece is one event; others begin and end the stream.
-    let pieces = String::from_utf8_lossy(&answer.body).matches(" \"},").count();
+    let mut reported = 0;
+    let report = |read: &[u8]| {
+        let pieces = pieces(read);
+        (reported..pieces).for_each(|_| model.seen.piece.notify_one());
+        reported = pieces;
+    };
+    let answer = http.post_watched("/v1/chat/completions", body.to_string().as_bytes(), report).await?;
+    let pieces = pieces(&answer.body);
     ensure!(pieces == PIECES, "{pieces} of {PIECES} pieces, HTTP {}: {}", answer.status, text(&answer.body));
     Ok(())
+}
+
+/// The number of pieces: each ends with a space. Other events begin and end the stream.
+fn pieces(answer: &[u8]) -> usize {
+    answer.windows(4).filter(|window| *window == b" \"},").count()
 }
 
 async fn create_routine(http: &mut Connection) -> Result<()> {

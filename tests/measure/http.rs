@@ -45,28 +45,33 @@ impl Connection {
 
     /// Sends a JSON body and reads the whole answer.
     pub async fn post(&mut self, path: &str, body: &[u8]) -> Result<Answer> {
-        self.request("POST", path, body).await
+        self.request("POST", path, body, |_| {}).await
+    }
+
+    /// As [`Self::post`]; `read` gets what has come of the answer so far, after each read.
+    pub async fn post_watched(&mut self, path: &str, body: &[u8], read: impl FnMut(&[u8])) -> Result<Answer> {
+        self.request("POST", path, body, read).await
     }
 
     /// Reads a whole answer.
     pub async fn get(&mut self, path: &str) -> Result<Answer> {
-        self.request("GET", path, b"").await
+        self.request("GET", path, b"", |_| {}).await
     }
 
-    async fn request(&mut self, method: &str, path: &str, body: &[u8]) -> Result<Answer> {
+    async fn request(&mut self, method: &str, path: &str, body: &[u8], mut read: impl FnMut(&[u8])) -> Result<Answer> {
         let head = format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
         self.send(method, path, &head, body).await?;
         let head_end = loop {
             if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
                 break at + 4;
             }
-            self.more().await?;
+            self.more(&mut read).await?;
         };
         let head = std::str::from_utf8(&self.buffer[..head_end])?.to_ascii_lowercase();
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).context("no status line")?;
         let body = match header(&head, "content-length") {
-            Some(length) => self.counted(head_end, length.parse()?).await?,
-            None if head.contains("transfer-encoding: chunked") => self.chunked(head_end).await?,
+            Some(length) => self.counted(head_end, length.parse()?, &mut read).await?,
+            None if head.contains("transfer-encoding: chunked") => self.chunked(head_end, &mut read).await?,
             None => Vec::new(),
         };
         Ok(Answer { status, body })
@@ -87,26 +92,26 @@ impl Connection {
         Ok(())
     }
 
-    async fn counted(&mut self, start: usize, length: usize) -> Result<Vec<u8>> {
+    async fn counted(&mut self, start: usize, length: usize, read: &mut impl FnMut(&[u8])) -> Result<Vec<u8>> {
         while self.buffer.len() < start + length {
-            self.more().await?;
+            self.more(read).await?;
         }
         Ok(self.buffer[start..start + length].to_vec())
     }
 
-    async fn chunked(&mut self, mut at: usize) -> Result<Vec<u8>> {
+    async fn chunked(&mut self, mut at: usize, read: &mut impl FnMut(&[u8])) -> Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
             let line_end = loop {
                 if let Some(found) = find(&self.buffer[at..], b"\r\n") {
                     break at + found;
                 }
-                self.more().await?;
+                self.more(read).await?;
             };
             let length = usize::from_str_radix(std::str::from_utf8(&self.buffer[at..line_end])?.trim(), 16)?;
             let start = line_end + 2;
             while self.buffer.len() < start + length + 2 {
-                self.more().await?;
+                self.more(read).await?;
             }
             if length == 0 {
                 return Ok(body);
@@ -116,13 +121,14 @@ impl Connection {
         }
     }
 
-    async fn more(&mut self) -> Result<()> {
+    async fn more(&mut self, read: &mut impl FnMut(&[u8])) -> Result<()> {
         if self.buffer.len() > LIMIT_BYTES {
             bail!("an answer of more than {LIMIT_BYTES} bytes");
         }
         if self.stream.read_buf(&mut self.buffer).await? == 0 {
             bail!("the server closed the connection in the middle of an answer");
         }
+        read(&self.buffer);
         Ok(())
     }
 }
@@ -146,7 +152,7 @@ impl Events {
             }
             // The text may have begun in the last bytes.
             self.searched = self.searched.max((buffer.len() + 1).saturating_sub(text.len()));
-            self.connection.more().await.with_context(|| format!("waiting for {text}"))?;
+            self.connection.more(&mut |_| {}).await.with_context(|| format!("waiting for {text}"))?;
         };
         self.searched = at;
         Ok(&self.connection.buffer[at..])

@@ -1,8 +1,8 @@
 //! A model server that answers at once: OpenAI chat completions, streamed. The message contains the script.
 //!
 //! `tool:N` in the last user message requests N rounds of one `calculate` call each, and then text. The request alone
-//! determines the round, so that the server stores no conversation. `pieces:N` requests a text of N pieces, which are
-//! sent one after the other. The server searches the bytes and does not parse
+//! determines the round, so that the server stores no conversation. `pieces:N` requests a text of N pieces. Each
+//! is sent once the client has reported the one before it, so that no two are read at once. The server searches the bytes and does not parse
 //! them: a request with four hundred messages must not cost it more than one with a single message.
 
 use std::convert::Infallible;
@@ -20,15 +20,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use futures_util::stream;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// The text of every final answer.
 pub const REPLY: &str = "The scripted model has answered.";
 
-/// The pause before each piece of an answer in pieces.
-const PIECE_PAUSE: Duration = Duration::from_millis(5);
+/// Longest wait for the report of a piece. A client that reports nothing gets all pieces nevertheless.
+const REPORT_LIMIT: Duration = Duration::from_secs(1);
 
-/// Statistics since the start.
+/// Statistics since the start, and what the client reports.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Number of requests.
@@ -37,6 +38,8 @@ pub struct Seen {
     pub bytes: AtomicU64,
     /// Bytes of the last request body.
     pub last_bytes: AtomicU64,
+    /// To be notified when the client has read a piece.
+    pub piece: Notify,
     /// Messages in the last request, including the system message.
     pub last_messages: AtomicU64,
 }
@@ -111,7 +114,7 @@ async fn chat(State(seen): State<Arc<Seen>>, body: Bytes) -> Response {
     seen.last_bytes.store(body.len() as u64, Relaxed);
     seen.last_messages.store(count(&body, br#""role":"#), Relaxed);
     let answer = match number_after(&body, b"pieces:") {
-        Some((pieces, _)) => in_pieces(number, pieces, body.len()),
+        Some((pieces, _)) => in_pieces(seen, number, pieces, body.len()),
         None => answer(number, &body).into(),
     };
     ([(CONTENT_TYPE, "text/event-stream")], answer).into_response()
@@ -151,16 +154,22 @@ fn chunk(number: u64, delta: &str, finish: &str) -> String {
     )
 }
 
-/// An answer of this many pieces, each sent by itself: after a pause, so that the next read does not find two.
-fn in_pieces(number: u64, pieces: u64, request_bytes: usize) -> Body {
-    let pieces = stream::unfold(0, move |sent| async move {
-        tokio::time::sleep(PIECE_PAUSE).await;
-        let piece = match sent {
-            _ if sent > pieces => return None,
-            _ if sent == pieces => end(number, "\"stop\"", request_bytes),
-            _ => chunk(number, &format!(r#"{{"content":"{} "}}"#, word(sent)), "null"),
-        };
-        Some((Ok::<_, Infallible>(Bytes::from(piece)), sent + 1))
+/// An answer of this many pieces.
+fn in_pieces(seen: Arc<Seen>, number: u64, pieces: u64, request_bytes: usize) -> Body {
+    let pieces = stream::unfold(0, move |sent| {
+        let seen = Arc::clone(&seen);
+        async move {
+            if (1..=pieces).contains(&sent) {
+                // The limit is over, or the client has read the piece: the next one in either case.
+                let _ = tokio::time::timeout(REPORT_LIMIT, seen.piece.notified()).await;
+            }
+            let piece = match sent {
+                _ if sent > pieces => return None,
+                _ if sent == pieces => end(number, "\"stop\"", request_bytes),
+                _ => chunk(number, &format!(r#"{{"content":"{} "}}"#, word(sent)), "null"),
+            };
+            Some((Ok::<_, Infallible>(Bytes::from(piece)), sent + 1))
+        }
     });
     Body::from_stream(pieces)
 }
