@@ -21,8 +21,7 @@ use crate::trace::{Kept, keep};
 /// Longest wait for the daemon to become ready, and to end. A traced process is slow.
 const LIMIT: Duration = Duration::from_secs(60);
 /// The daemon is quiet when it has allocated nothing for this long.
-/// The store indexes 500 ms after the last write, and commits that 50 ms later.
-const QUIET: Duration = Duration::from_millis(800);
+const QUIET: Duration = Duration::from_millis(250);
 /// The time between two looks whether it is.
 const LOOK: Duration = Duration::from_millis(25);
 
@@ -79,6 +78,9 @@ impl Daemon {
     /// Reads all counters once the daemon is quiet.
     pub(crate) async fn read(&self) -> Result<Reading> {
         self.quiet(QUIET).await?;
+        // A search indexes what was written: its statements and pages belong to the messages before.
+        Connection::open(self.address).await?.get("/api/v1/search?q=belay").await?;
+        self.quiet(2 * LOOK).await?;
         // The daemon closes a connection that is idle for long.
         let answer = Connection::open(self.address).await?.get("/metrics").await?;
         let metrics = String::from_utf8(answer.body)?;

@@ -36,14 +36,12 @@ const KEPT_MAX: usize = 4096;
 /// The maximum time between the answer of a job and its commit (see [`Durability::Relaxed`]).
 const RELAXED_DELAY: Duration = Duration::from_millis(50);
 
-/// The maximum time between a commit with events and their first batch of indexing, in a queue that is never empty.
-const INDEX_DELAY: Duration = Duration::from_secs(5);
+/// The maximum time between a commit with events and their indexing. A long one: the messages of a minute share the pages
+/// of one batch, and no query waits for it.
+const INDEX_DELAY: Duration = Duration::from_secs(60);
 
 /// The number of events that are indexed before [`INDEX_DELAY`] has passed. Queries read as many events one by one.
 const INDEX_EVENTS: u64 = 1024;
-
-/// The time without a job after which events are indexed.
-const INDEX_IDLE: Duration = Duration::from_millis(500);
 
 /// The delay before a failed batch of indexing is repeated.
 const INDEX_RETRY: Duration = Duration::from_secs(60);
@@ -138,31 +136,6 @@ impl Signals {
     }
 }
 
-/// When the next batch of events is indexed.
-#[derive(Clone, Copy)]
-struct IndexDue {
-    /// In an empty queue.
-    idle: Instant,
-    /// Between jobs.
-    latest: Instant,
-    /// Whether the last batch has failed.
-    failed: bool,
-}
-
-impl IndexDue {
-    fn at(date: Instant) -> Self {
-        Self { idle: date, latest: date, failed: false }
-    }
-
-    fn after_failure(now: Instant) -> Self {
-        Self { failed: true, ..Self::at(now + INDEX_RETRY) }
-    }
-
-    fn after_commit(now: Instant) -> Self {
-        Self { idle: now + INDEX_IDLE, latest: now + INDEX_DELAY, failed: false }
-    }
-}
-
 /// The state of the writing thread.
 pub(super) struct Writer {
     conn: Connection,
@@ -176,9 +149,11 @@ pub(super) struct Writer {
     open: bool,
     /// The latest time of the next commit. `None`: there is nothing to commit.
     due: Option<Instant>,
-    /// `None`: all events are indexed.
-    index_due: Option<IndexDue>,
-    /// The last indexed event, as far as it is known.
+    /// When the next batch of events is indexed. `None`: all events are indexed.
+    index_due: Option<Instant>,
+    /// Whether the last batch has failed.
+    index_failed: bool,
+    /// The last event of the last batch; at the start the last of all.
     indexed: u64,
     closing: bool,
     /// The locks of the store. They are dropped after the connection is closed.
@@ -193,6 +168,7 @@ impl Writer {
         counters: Arc<Counters>,
         locks: Option<Arc<Option<Locks>>>,
     ) -> Self {
+        let indexed = signals.tip.borrow().0;
         Self {
             conn,
             items,
@@ -202,8 +178,9 @@ impl Writer {
             effects: Effects::default(),
             open: false,
             due: None,
-            index_due: Some(IndexDue::at(Instant::now())), // what the process before has left
-            indexed: 0,
+            index_due: Some(Instant::now() + INDEX_DELAY), // what the process before may have left
+            index_failed: false,
+            indexed,
             closing: false,
             _locks: locks,
         }
@@ -220,7 +197,7 @@ impl Writer {
             if self.must_commit() {
                 self.commit();
             }
-            if self.index_due.is_some_and(|due| due.latest <= Instant::now()) {
+            if self.index_due.is_some_and(|due| due <= Instant::now()) {
                 self.index();
             }
         }
@@ -230,18 +207,14 @@ impl Writer {
     /// Waits for the first job, or until the commit or the indexing is due.
     fn wait(&mut self) {
         let now = Instant::now();
-        let due = self.due.into_iter().chain(self.index_due.map(|due| due.idle)).min();
+        let due = self.due.into_iter().chain(self.index_due).min();
         let item = match due {
             None => self.items.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(due) => self.items.recv_timeout(due.saturating_duration_since(now)),
         };
         match item {
             Ok(item) => self.read(item),
-            Err(RecvTimeoutError::Timeout) => {
-                if self.index_due.is_some_and(|due| due.idle <= Instant::now()) {
-                    self.index();
-                }
-            }
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => self.closing = true,
         }
     }
@@ -261,17 +234,18 @@ impl Writer {
         let (job, mut answer) = job(Durability::Relaxed, index::next_batch);
         self.take(job);
         let now = Instant::now();
-        self.index_due = match answer.try_recv() {
-            Ok(Ok(batch)) => {
+        let done = answer.try_recv().unwrap_or_else(|_| Err(crate::queue::closed()));
+        self.index_failed = done.is_err();
+        self.index_due = match done {
+            Ok(batch) => {
                 self.indexed = batch.upto;
-                batch.more.then(|| IndexDue::at(now))
+                batch.more.then_some(now)
             }
             // Messages are accepted even if the index or the disk has failed.
-            Ok(Err(error)) => {
+            Err(error) => {
                 warn!(%error, "the indexes could not be written");
-                Some(IndexDue::after_failure(now))
+                Some(now + INDEX_RETRY)
             }
-            Err(_) => Some(IndexDue::after_failure(now)),
         };
     }
 
@@ -382,10 +356,9 @@ impl Writer {
         self.open = false;
         self.due = None;
         if let Some(last) = self.effects.last_event {
-            let now = Instant::now();
-            let due = self.index_due.get_or_insert_with(|| IndexDue::after_commit(now));
-            if last.saturating_sub(self.indexed) >= INDEX_EVENTS && !due.failed {
-                *due = IndexDue::at(now);
+            let due = self.index_due.get_or_insert_with(|| Instant::now() + INDEX_DELAY);
+            if last.saturating_sub(self.indexed) >= INDEX_EVENTS && !self.index_failed {
+                *due = Instant::now();
             }
         }
         self.signals.committed(&self.counters, self.effects);
@@ -422,8 +395,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Commits the rest, and leaves a database file that needs no log.
+    /// Indexes and commits the rest, and leaves a database file that needs no log.
     fn end(mut self) {
+        while self.index_due.is_some() && !self.index_failed {
+            self.index();
+        }
         if self.open || !self.batch.is_empty() {
             self.commit();
         }
