@@ -19,7 +19,8 @@ use crate::auth::Auth;
 /// Capacity of the queue to the dispatcher, which never waits. When it is full: 503 `busy`.
 const INTAKE_CAPACITY: usize = 1024 + CONTROL_SLOTS;
 
-/// Slots that texts do not take, so that a stop is accepted when many messages wait.
+/// Slots that texts leave free, so that a stop is accepted when many messages wait. Handlers that look at the same moment may
+/// take a few of them.
 pub(crate) const CONTROL_SLOTS: usize = 64;
 
 /// The HTTP interface as a [`Channel`]. Clients read their replies; nothing is delivered through it.

@@ -89,8 +89,10 @@ pub(crate) struct Endpoint {
     secret: Option<SecretString>,
     connect: Duration,
     idle: Duration,
-    /// Whether the last answer came from this address itself, without a redirect.
+    /// Whether the server has answered without a redirect.
     direct: AtomicBool,
+    /// Whether it has ever answered with a redirect.
+    redirects: AtomicBool,
 }
 
 /// The head of a successful answer, by the type of its body.
@@ -122,8 +124,9 @@ impl Endpoint {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        let (connect, idle, direct) = (config.connect(), config.idle(), AtomicBool::new(false));
-        Ok(Self { http, url, headers, secret: secret.cloned(), connect, idle, direct })
+        let (connect, idle) = (config.connect(), config.idle());
+        let (direct, redirects) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { http, url, headers, secret: secret.cloned(), connect, idle, direct, redirects })
     }
 
     /// Adds a header to each request.
@@ -157,7 +160,8 @@ impl Endpoint {
             .await
             .map_err(|_| network(format!("no answer within {} s", (self.connect + self.idle).as_secs())))?
             .map_err(failure::from_client)?;
-        self.direct.store(*response.url() == self.url && !response.status().is_redirection(), Relaxed);
+        let direct = *response.url() == self.url && !response.status().is_redirection();
+        if direct { &self.direct } else { &self.redirects }.store(true, Relaxed);
         if !response.status().is_success() {
             return Err(self.refusal(response).await);
         }
@@ -177,9 +181,10 @@ impl Endpoint {
 
     /// The body of a request. A body that a redirect could ask for again is kept until the answer begins, which a slow
     /// model may delay for minutes. So once the server has answered without a redirect, a body is freed when it was
-    /// sent. Then a server that begins to redirect is reported once, and followed from the next request on.
+    /// sent. Then a server that begins to redirect is reported once, and each later redirect is followed.
     fn request_body(&self, body: Vec<u8>) -> Body {
-        if self.direct.load(Relaxed) { Body::wrap(Full::new(Bytes::from(body))) } else { body.into() }
+        let kept = self.redirects.load(Relaxed) || !self.direct.load(Relaxed);
+        if !kept { Body::wrap(Full::new(Bytes::from(body))) } else { body.into() }
     }
 
     async fn refusal(&self, response: Response) -> ModelError {
@@ -313,15 +318,14 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = Url::parse(&format!("http://{}/v1", listener.local_addr().unwrap())).unwrap();
         let endpoint = Endpoint::new(client(), url, &config(json!({})), None, ("authorization", "Bearer ")).unwrap();
-        let server = tokio::spawn(serve(listener, vec![MOVED, FINE, FINE, MOVED, MOVED, FINE]));
+        let server = tokio::spawn(serve(listener, vec![FINE, MOVED, MOVED, FINE, FINE, MOVED, FINE]));
         let post = async || endpoint.post(b"{\"a\":1}".to_vec()).await.map(|_| ());
-        post().await.unwrap(); // followed
-        assert!(!endpoint.direct.load(Relaxed));
         post().await.unwrap();
-        assert!(endpoint.direct.load(Relaxed));
         let refused = post().await.unwrap_err();
         assert!(refused.detail.contains("redirects"), "{refused:?}");
-        post().await.unwrap(); // followed again
+        post().await.unwrap(); // followed
+        post().await.unwrap();
+        post().await.unwrap(); // followed, although the answer before came without a redirect
         let requests = server.await.unwrap();
         assert!(requests.iter().all(|request| request.to_lowercase().contains("content-length: 7")), "{requests:?}");
     }

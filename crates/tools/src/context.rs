@@ -106,10 +106,10 @@ impl WorkspaceContext {
         }
         let read = bootstrap::read(&self.workspace, &self.config);
         let mut last = self.last_look();
-        // A file may change between reading the stamps and reading the content. Then the next stamps differ, and the
-        // files are read again.
+        // A file may change between reading the stamps and reading the content, or be in the middle of being written. So
+        // the next message looks again, until two looks agree.
         last.stamps = stamps;
-        last.at = Some(begun);
+        last.at = None;
         if *last.files != read {
             for skipped in read.skipped.iter().filter(|one| !last.files.skipped.contains(one)) {
                 tracing::warn!(

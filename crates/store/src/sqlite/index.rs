@@ -3,7 +3,8 @@
 //! A message waits for its two commits, and each further index costs both of them a page. So what only rare queries need
 //! is indexed later, in batches: the events of each run, the ended runs of each session, and the words of messages. The
 //! table `indexed` has the last event of the last batch, so a crash loses nothing: the next start continues there.
-//! Each change of a run or a message appends an event of its session in the same transaction.
+//! The end of a run appends an event in the same transaction. A message of a running turn is indexed with the next event of
+//! its session, at the latest with the end of its run.
 //!
 //! `message_index` contains no texts; `messages.index_row` points to its rows. Each search checks the visibility of the
 //! message itself, so that an undone or cleared message is not found from that commit on.
@@ -17,14 +18,20 @@ use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
 use crate::excerpt::snippet;
 use crate::limits::search_limit;
 
-/// The maximum number of events of one batch. A write waits for one batch at most. 128: the events of about 32 messages,
-/// which takes about 1 ms.
+/// The maximum number of events of one batch, for which a write may wait. 128: the events of about 32 messages. All new
+/// messages of their sessions belong to the batch, also a long history that a request carried.
 const BATCH: u32 = 128;
 
 /// Indexes everything that is not indexed yet.
 pub(super) fn catch_up(tx: &mut Tx<'_>) -> Done<()> {
     while next_batch(tx)?.more {}
     Ok(())
+}
+
+/// The last indexed event.
+pub(super) fn position(conn: &Connection) -> Done<u64> {
+    let position = tx::row(conn, "SELECT event FROM indexed", [], |row| Ok(from_sql_int(row.get(0)?)))?;
+    position.ok_or_else(|| Failure::damaged("the last indexed event is missing"))
 }
 
 /// The result of a batch.
@@ -59,7 +66,8 @@ fn index_events(tx: &mut Tx<'_>) -> Done<Batch> {
     )?;
     let threads = tx.rows(
         "SELECT id, indexed_upto FROM threads
-         WHERE session IN (SELECT session FROM events WHERE seq > ?1 AND seq <= ?2)",
+         WHERE session IN (SELECT session FROM events WHERE seq > ?1 AND seq <= ?2)
+           AND EXISTS (SELECT 1 FROM messages m WHERE m.thread = threads.id AND m.position > threads.indexed_upto)",
         params![after, upto],
         |row| Ok((row.get::<_, Uuid>(0)?, row.get::<_, i64>(1)?)),
     )?;
@@ -100,7 +108,8 @@ fn words(row: &rusqlite::Row<'_>) -> Done<Option<String>> {
     {
         return Ok(None);
     }
-    let Ok(message) = rows::from_json::<Message>(&row.get::<_, String>("body")?) else { return Ok(None) };
+    let Ok(body) = row.get::<_, String>("body") else { return Ok(None) };
+    let Ok(message) = rows::from_json::<Message>(&body) else { return Ok(None) };
     let spoken = matches!(message.body, MessageBody::User { .. } | MessageBody::Assistant { .. });
     Ok((spoken && !message.says_nothing()).then(|| message.text().to_owned()))
 }

@@ -119,8 +119,13 @@ impl ApprovalStore for SqliteStore {
 impl SqliteStore {
     /// Indexes everything for a query that needs it. If the disk is full, the query finds what is indexed already.
     async fn catch_up(&self) {
-        if let Err(error) = self.write(Committed, index::catch_up).await {
-            tracing::warn!(%error, "the newest messages are not indexed");
+        // In batches, so that other writes come in between.
+        loop {
+            match self.write(Committed, index::next_batch).await {
+                Ok(batch) if batch.more => {}
+                Ok(_) => return,
+                Err(error) => return tracing::warn!(%error, "the newest messages are not indexed"),
+            }
         }
     }
 }
@@ -142,11 +147,13 @@ impl Archive for SqliteStore {
     }
 
     async fn delete_session(&self, lease: &Lease, at: UnixMillis) -> Result<Removed, StoreError> {
+        self.catch_up().await;
         let lease = lease.clone();
         self.write(Committed, move |tx| prune::delete_session(tx, &lease, at)).await
     }
 
     async fn prune(&self, old: Retention, most: u32) -> Result<Removed, StoreError> {
+        self.catch_up().await;
         self.write(Committed, move |tx| prune::prune(tx, &old, most)).await
     }
 

@@ -127,9 +127,13 @@ pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed
     }
     if let Some(before) = old.threads_before {
         principals::prune(tx, before)?;
-        while left > 0
-            && let Some(thread) = oldest(tx, before, &mut removed)?
-        {
+        for (thread, active) in old_threads(tx, before, left)? {
+            if left <= 0 {
+                break;
+            }
+            if active {
+                end_active(tx, &thread.session, &mut removed)?;
+            }
             delete_part(tx, &thread, old.keys_before, &mut left, &mut removed)?;
         }
         let replies = tx.exec(
@@ -234,25 +238,17 @@ fn delete_work(
     Ok(gone.len() as u64)
 }
 
-/// The oldest thread to delete. If it is the active one of its session, the session is deleted with it.
-fn oldest(tx: &mut Tx<'_>, before: UnixMillis, removed: &mut Removed) -> Done<Option<Old>> {
-    let found = tx.row(
-        concat!(
-            "SELECT t.id, t.session, s.session IS NOT NULL AS active ",
-            too_old!(),
-            " ORDER BY t.last_active_at LIMIT 1"
-        ),
-        params![before.0],
+/// The threads to delete, at most `most`, in the order of their ids, which is about that of their creation: an index by
+/// date would cost every message a page. The flag: the thread is the active one of its session.
+fn old_threads(tx: &mut Tx<'_>, before: UnixMillis, most: i64) -> Done<Vec<(Old, bool)>> {
+    tx.rows(
+        concat!("SELECT t.id, t.session, s.session IS NOT NULL AS active ", too_old!(), " LIMIT ?2"),
+        params![before.0, most.max(0)],
         |row| {
             let old = Old { thread: row.get("id")?, session: row.get::<_, String>("session")?.into() };
             Ok((old, row.get::<_, bool>("active")?))
         },
-    )?;
-    let Some((old, active)) = found else { return Ok(None) };
-    if active {
-        end_active(tx, &old.session, removed)?;
-    }
-    Ok(Some(old))
+    )
 }
 
 /// The conversations of routine runs that ended before the date, at most `most`. Their sessions are deleted with them.

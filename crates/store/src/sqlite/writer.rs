@@ -37,10 +37,11 @@ const KEPT_MAX: usize = 4096;
 const RELAXED_DELAY: Duration = Duration::from_millis(50);
 
 /// The maximum time between a commit with events and their indexing. A long one: the messages of a minute share the pages
-/// of one batch, and no query waits for it.
+/// of one batch. A search, a deletion and pruning index what is left themselves.
 const INDEX_DELAY: Duration = Duration::from_secs(60);
 
-/// The number of events that are indexed before [`INDEX_DELAY`] has passed. Queries read as many events one by one.
+/// The number of events that are indexed before [`INDEX_DELAY`] has passed. Queries of one run read about as many
+/// events one by one.
 const INDEX_EVENTS: u64 = 1024;
 
 /// The delay before a failed batch of indexing is repeated.
@@ -153,7 +154,7 @@ pub(super) struct Writer {
     index_due: Option<Instant>,
     /// Whether the last batch has failed.
     index_failed: bool,
-    /// The last event of the last batch; at the start the last of all.
+    /// The last indexed event.
     indexed: u64,
     closing: bool,
     /// The locks of the store. They are dropped after the connection is closed.
@@ -168,7 +169,9 @@ impl Writer {
         counters: Arc<Counters>,
         locks: Option<Arc<Option<Locks>>>,
     ) -> Self {
-        let indexed = signals.tip.borrow().0;
+        let tip = signals.tip.borrow().0;
+        let indexed = index::position(&conn).unwrap_or(tip);
+        let delay = if tip.saturating_sub(indexed) >= INDEX_EVENTS { Duration::ZERO } else { INDEX_DELAY };
         Self {
             conn,
             items,
@@ -178,7 +181,7 @@ impl Writer {
             effects: Effects::default(),
             open: false,
             due: None,
-            index_due: Some(Instant::now() + INDEX_DELAY), // what the process before may have left
+            index_due: Some(Instant::now() + delay), // what the process before may have left
             index_failed: false,
             indexed,
             closing: false,
@@ -229,24 +232,44 @@ impl Writer {
         }
     }
 
-    /// Indexes one batch of events, as a job that is committed with the next ones.
+    /// Indexes some batches of events, each in a transaction of its own after that of the jobs: a failure concerns no job.
+    /// The more events are behind, the more batches, so that the rest does not grow.
     fn index(&mut self) {
-        let (job, mut answer) = job(Durability::Relaxed, index::next_batch);
-        self.take(job);
-        let now = Instant::now();
-        let done = answer.try_recv().unwrap_or_else(|_| Err(crate::queue::closed()));
-        self.index_failed = done.is_err();
-        self.index_due = match done {
-            Ok(batch) => {
-                self.indexed = batch.upto;
-                batch.more.then_some(now)
+        let behind = self.signals.tip.borrow().0.saturating_sub(self.indexed);
+        for _ in 0..=behind / INDEX_EVENTS {
+            if self.open || !self.batch.is_empty() {
+                self.commit();
             }
-            // Messages are accepted even if the index or the disk has failed.
-            Err(error) => {
-                warn!(%error, "the indexes could not be written");
-                Some(now + INDEX_RETRY)
+            let mut effects = Effects::default();
+            let done = if self.batch.is_empty() {
+                self.index_batch(&mut effects)
+            } else {
+                Err(Failure::Broken("earlier jobs could not be committed".into()))
+            };
+            self.index_failed = done.is_err();
+            self.index_due = match done {
+                Ok(batch) => {
+                    self.signals.committed(&self.counters, effects);
+                    self.indexed = batch.upto;
+                    batch.more.then(Instant::now)
+                }
+                Err(error) => {
+                    self.rollback();
+                    warn!(%error, "the indexes could not be written");
+                    Some(Instant::now() + INDEX_RETRY)
+                }
+            };
+            if self.index_failed || self.index_due.is_none() {
+                return;
             }
-        };
+        }
+    }
+
+    fn index_batch(&self, effects: &mut Effects) -> Done<index::Batch> {
+        self.sql("BEGIN IMMEDIATE")?;
+        let batch = index::next_batch(&mut Tx::new(&self.conn, effects))?;
+        self.sql("COMMIT")?;
+        Ok(batch)
     }
 
     fn must_commit(&self) -> bool {
@@ -395,13 +418,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Indexes and commits the rest, and leaves a database file that needs no log.
+    /// Commits and indexes the rest, and leaves a database file that needs no log.
     fn end(mut self) {
-        while self.index_due.is_some() && !self.index_failed {
-            self.index();
-        }
         if self.open || !self.batch.is_empty() {
             self.commit();
+        }
+        while self.index_due.is_some() && !self.index_failed {
+            self.index();
         }
         if !self.batch.is_empty() {
             error!(lost = self.batch.len(), "the store was closed before everything could be written");

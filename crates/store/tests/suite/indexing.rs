@@ -141,7 +141,8 @@ async fn a_damaged_message_keeps_no_other_from_the_index() {
     store.close().await;
     let conn = connect(&directory);
     conn.execute_batch(
-        "UPDATE messages SET body = '{' WHERE position = 1; UPDATE threads SET indexed_upto = 0;
+        "UPDATE messages SET body = '{' WHERE position = 1;
+         UPDATE messages SET body = CAST(x'ff' AS TEXT) WHERE position = 2; UPDATE threads SET indexed_upto = 0;
          UPDATE events SET indexed = 0; UPDATE runs SET indexed = 0; UPDATE indexed SET event = 0;",
     )
     .unwrap();
@@ -150,6 +151,25 @@ async fn a_damaged_message_keeps_no_other_from_the_index() {
     turn(&store, &open(&store, "other").await.lease, "the wrench again").await;
     assert!(hits(&store, "again").await > 0);
     assert_eq!(number(&connect(&directory), BEHIND), 0);
+}
+
+/// The index is missing, as if the disk refused its pages.
+#[tokio::test]
+async fn an_index_that_cannot_be_written_keeps_no_message_from_the_store() {
+    let (store, directory) = sqlite();
+    let lease = open(&store, "s").await.lease;
+    turn(&store, &lease, "hi").await;
+    connect(&directory).execute_batch("DROP TABLE message_index").unwrap();
+    let mut last = None;
+    for _ in 0..400 {
+        last = Some(turn(&store, &lease, "and again").await); // 1,200 events: more than are left to wait
+    }
+    assert!(store.search(SearchQuery { words: "again".into(), ..SearchQuery::default() }).await.is_err());
+    store.close().await;
+    let store = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let record = store.run(last.unwrap()).await.unwrap().unwrap();
+    assert_eq!(record.status, belay_protocol::RunStatus::Completed);
+    assert_eq!(number(&connect(&directory), "SELECT COUNT(*) FROM runs"), 401);
 }
 
 /// The numbers of the events of each session after this one, and the last of all.

@@ -102,7 +102,7 @@ impl Remembered {
             return;
         }
         let write = || -> io::Result<()> {
-            let new = self.path.with_extension("new");
+            let new = self.path.with_extension(format!("{}.new", std::process::id()));
             let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
             file.write_all(&serde_json::to_vec(&after)?)?;
             fs::rename(new, &self.path)
@@ -210,7 +210,9 @@ impl Mcp {
         let noted = tokio::task::spawn_blocking(move || {
             remembered.change(|listings| found.iter().for_each(|(server, listing)| listings.note(server, listing)));
         });
-        noted.await.expect("remembering does not panic, and is not cancelled");
+        if let Err(error) = noted.await {
+            warn!(%error, "the mcp tools are not remembered for the next start");
+        }
     }
 
     async fn listings(&self) -> Listings {

@@ -62,7 +62,7 @@ impl ProbeMemory {
         if fs::read_to_string(&self.file).is_ok_and(|before| before.trim_end() == fingerprint) {
             return Ok(());
         }
-        let new = self.file.with_extension("new");
+        let new = self.file.with_extension(format!("{}.new", std::process::id()));
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         writeln!(file, "{fingerprint}")?;
         fs::rename(new, &self.file)

@@ -119,7 +119,7 @@ CREATE VIRTUAL TABLE message_index USING fts5 (
 );
 
 -- What rare queries need is indexed behind the reply, in batches (sqlite/index.rs): the events of each run, the ended runs of each
--- session, and the words of messages. A query reads the rest of the events and runs from the end of their tables.
+-- session, and the words of messages. A query reads the rest of the events from the end of their table.
 CREATE TABLE indexed (
     id    INTEGER PRIMARY KEY CHECK (id = 1),
     event INTEGER NOT NULL -- all events up to this one are indexed, with the runs that they end and the messages before them
