@@ -110,7 +110,7 @@ fn budget(options: &Options) -> Result<ExitCode> {
         Err(error) if options.update && error.kind() == std::io::ErrorKind::NotFound => Table::default(),
         Err(error) => return Err(error).with_context(|| options.table.display().to_string()),
     };
-    let measured = measure(&options.scripts, &table)?;
+    let measured = measure(&options.scripts, &table, options.update)?;
     let rows: Vec<_> = measured.iter().flat_map(|(script, figures)| table.compare(*script, figures)).collect();
     report::print(&match options.json {
         true => report::json(&rows, &measured),
@@ -125,10 +125,10 @@ fn budget(options: &Options) -> Result<ExitCode> {
 }
 
 /// Runs the scripts one after the other. The idle minute waits beside them.
-fn measure(scripts: &[Script], table: &Table) -> Result<Vec<report::Measured>> {
+fn measure(scripts: &[Script], table: &Table, update: bool) -> Result<Vec<report::Measured>> {
     let again = |script: Script, mut figures: Figures| {
         for _ in 1..ATTEMPTS {
-            if !table.compare(script, &figures).iter().any(|row| row.verdict.differs()) {
+            if !table.compare(script, &figures).iter().any(|row| row.verdict.is_checked(update)) {
                 break;
             }
             figures = table.nearest(script, figures, &finish(start(script)?)?);

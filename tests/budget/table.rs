@@ -53,9 +53,9 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the count differs from its row.
-    pub(crate) fn differs(self) -> bool {
-        matches!(self, Self::Above | Self::Lower)
+    /// Whether the script is measured again before this counts. What only could be lowered can wait for the update.
+    pub(crate) fn is_checked(self, update: bool) -> bool {
+        self == Self::Above || (update && self == Self::Lower)
     }
 
     /// Whether the change may not pass.
