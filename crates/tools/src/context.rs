@@ -225,7 +225,7 @@ mod tests {
         assert!(Arc::ptr_eq(&same, &context.bootstrap().await));
     }
 
-    /// What becomes of a file between two messages is seen at the first message after a second, whole or not at all.
+    /// The first message after a second sees each change of a file.
     #[tokio::test(start_paused = true)]
     async fn a_file_that_vanishes_or_turns_into_something_else_is_seen_after_a_second() {
         let dir = tempfile::tempdir().unwrap();

@@ -199,11 +199,13 @@ impl ProgramsHandle {
                     tracing::warn!(%error, "mcp tools of the next start are not known");
                 }
             };
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = background => {}
-            }
-            sessions.keep(stop).await;
+            let background = async {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = background => {}
+                }
+            };
+            tokio::join!(background, sessions.keep(stop.clone()));
         };
         async move {
             tokio::select! {

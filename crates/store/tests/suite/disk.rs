@@ -204,7 +204,7 @@ async fn each_statement_of_a_read_is_counted() {
     }
 }
 
-/// Five statements to take it, three for a step, and five for its end. Whoever never asks pays nothing for those who do.
+/// Five statements to take it, three for a step, and five for its end. A message that asks nothing pays nothing for those that do.
 #[tokio::test]
 async fn a_message_that_asks_nothing_costs_no_statement_more_for_it() {
     let (store, _directory) = sqlite();

@@ -40,7 +40,7 @@ async fn hits(store: &SqliteStore, words: &str) -> usize {
     store.search(SearchQuery { words: words.into(), ..SearchQuery::default() }).await.unwrap().len()
 }
 
-/// What a query of one run and one session finds is what a look at everything finds.
+/// A query of one run or session finds the same rows as a look at everything.
 async fn every_query_is_complete(store: &SqliteStore, sessions: &[&str]) {
     let all = store.read(EventQuery { limit: 1000, ..EventQuery::default() }).await.unwrap();
     let runs = store.runs(RunFilter { limit: 1000, ..RunFilter::default() }).await.unwrap();

@@ -28,7 +28,7 @@ pub(super) struct Remembered {
     path: PathBuf,
 }
 
-/// What the file contains, by server.
+/// The contents of the file, by server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Listings {

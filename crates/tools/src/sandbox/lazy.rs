@@ -28,7 +28,7 @@ enum State {
     },
 }
 
-/// What is known from earlier processes.
+/// The results of earlier processes.
 #[derive(Debug)]
 struct Recalled {
     memory: ProbeMemory,

@@ -1,4 +1,5 @@
-//! The memory of a successful probe: a file with the fingerprint of everything that a probe depends on.
+//! The memory of a successful probe: a file with the fingerprint of the main things that a probe depends on.
+//! Rules of security modules for single programs are not among them: bubblewrap refuses then, and the background probe says so.
 //!
 //! While the fingerprint is the same, a start uses the sandbox at once and probes it again in the background. Only
 //! success is remembered: a missing requirement may be installed at any time.
@@ -69,7 +70,7 @@ impl ProbeMemory {
     }
 }
 
-/// A digest of everything that decides whether this sandbox works: the two programs by path, size and time of change;
+/// A digest of the main things that decide whether this sandbox works: the two programs by path, size and time of change;
 /// the settings; the user; the kernel, its switches and modules of security; the restrictions of this process.
 fn fingerprint(sandbox: &Sandbox) -> io::Result<String> {
     let mut parts = format!("{VERSION}\n");

@@ -96,7 +96,7 @@ async fn a_start_offers_the_tools_of_a_known_server_without_asking_it() {
     assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
     drop(known);
 
-    // What it lists after the start is offered by the next start, as the pins allow.
+    // The next start offers the tools that it lists after the start, as the pins allow.
     let other = mcp("serve([tool('t', 'Something else.'), tool('v')])", json!({}));
     let (survey, known) = other.recall().await.unwrap();
     assert_eq!(offered(&other, &survey), ["mcp_s_t", "mcp_s_u"]);
