@@ -15,3 +15,5 @@ pub mod model_server;
 pub mod person;
 #[path = "support/socket.rs"]
 pub mod socket;
+#[path = "support/terminal.rs"]
+pub mod terminal;

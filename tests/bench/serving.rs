@@ -156,7 +156,7 @@ async fn read_stream(
 /// Measures the memory while thousands of runs wait for the model, each in a conversation of its own.
 async fn waiting(options: &Options, size: &Size, report: &mut Report) -> Result<()> {
     let model = SlowModel::start()?;
-    let wide = options.with(&["agent.max_concurrent_turns=10000"]);
+    let wide = options.with(&["agent.max_concurrent_turns=10000", "queue.max_messages_per_sender=10000"]);
     let daemon = Daemon::start(&wide, model.address)?;
     // As in a daemon that has been at work: the server has answered once.
     send(&mut Connection::open(daemon.address).await?, "first", "mark:0").await?;

@@ -92,7 +92,9 @@ async fn call(
     Path((bot, method)): Path<(String, String)>,
     body: axum::body::Bytes,
 ) -> axum::Json<Value> {
-    assert_eq!(bot, format!("bot{TOKEN}"));
+    if bot != format!("bot{TOKEN}") {
+        return axum::Json(json!({"ok": false, "error_code": 401, "description": "Unauthorized"}));
+    }
     let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let result = match method.as_str() {
         "getMe" => json!({"id": 1_234_567, "is_bot": true, "first_name": "Belay", "username": "belay_test_bot"}),

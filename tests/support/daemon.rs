@@ -99,6 +99,12 @@ impl Home {
         command
     }
 
+    /// The arguments of `belay run` in this home.
+    pub fn run_args(&self) -> Vec<String> {
+        let sets = self.sets.iter().flat_map(|set| ["--set".to_owned(), set.clone()]);
+        std::iter::once("run".to_owned()).chain(sets).collect()
+    }
+
     /// Starts `belay run` with stdin off, and waits until it is ready.
     pub async fn start(&self) -> Result<Daemon> {
         self.start_with(Stdio::null()).await
@@ -106,10 +112,8 @@ impl Home {
 
     /// Starts `belay run` with this standard input, and waits until it is ready.
     pub async fn start_with(&self, stdin: Stdio) -> Result<Daemon> {
-        let mut command = self.command(&["run"]);
-        for set in &self.sets {
-            command.args(["--set", set]);
-        }
+        let args = self.run_args();
+        let mut command = self.command(&args.iter().map(String::as_str).collect::<Vec<_>>());
         let mut child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let stdout = lines(child.stdout.take().context("stdout")?);
         let mut stderr = lines(child.stderr.take().context("stderr")?);

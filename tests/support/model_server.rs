@@ -7,9 +7,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::post;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -35,6 +35,8 @@ pub enum Answer {
     Silence,
     /// A text, one byte at a time, with this pause after each.
     Drip(String, Duration),
+    /// A text in pieces of this many characters, with this pause after each.
+    Pieces(String, usize, Duration),
 }
 
 impl Answer {
@@ -62,6 +64,8 @@ struct Shared {
     /// How many connections a client has dropped in the middle of a stream.
     dropped: watch::Sender<u32>,
     seen: watch::Sender<u32>,
+    /// The key that the list of models needs, and the list.
+    listed: Mutex<Option<(Option<String>, Vec<String>)>>,
 }
 
 /// The server; ends with the test's runtime.
@@ -82,10 +86,20 @@ impl ModelServer {
             requests: Mutex::new(Vec::new()),
             dropped: watch::Sender::new(0),
             seen: watch::Sender::new(0),
+            listed: Mutex::new(None),
         });
-        let app = Router::new().route("/v1/chat/completions", post(answer)).with_state(shared.clone());
+        let app = Router::new()
+            .route("/v1/chat/completions", post(answer))
+            .route("/v1/models", get(list))
+            .with_state(shared.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
         Self { base_url, shared }
+    }
+
+    /// Lists these models from now on, to everybody or to holders of a key. Before, the list is not found (404).
+    pub fn lists(&self, key: Option<&str>, models: &[&str]) {
+        let models = models.iter().map(|model| (*model).to_owned()).collect();
+        *lock(&self.shared.listed) = Some((key.map(str::to_owned), models));
     }
 
     /// The requests so far.
@@ -115,6 +129,18 @@ impl ModelServer {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    let listed = lock(&shared.listed).clone();
+    let Some((key, models)) = listed else { return StatusCode::NOT_FOUND.into_response() };
+    let given = headers.get("authorization").and_then(|value| value.to_str().ok());
+    if key.is_some_and(|key| given != Some(&format!("Bearer {key}"))) {
+        let error = json!({"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}});
+        return (StatusCode::UNAUTHORIZED, axum::Json(error)).into_response();
+    }
+    let data: Vec<Value> = models.iter().map(|id| json!({"id": id, "object": "model"})).collect();
+    axum::Json(json!({"object": "list", "data": data})).into_response()
 }
 
 async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
@@ -150,6 +176,13 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         Answer::Silence => {
             let head = Bytes::from(chunk(json!({"role": "assistant"}), None));
             stream(shared, std::iter::once(head).chain(std::iter::repeat(Bytes::new())), Duration::from_millis(50))
+        }
+        Answer::Pieces(text, length, pause) => {
+            let text: Vec<char> = text.chars().collect();
+            let pieces = text.chunks(length).map(|piece| chunk(json!({"content": String::from_iter(piece)}), None));
+            let end = [chunk(json!({}), Some("stop")), done()].concat();
+            let all: Vec<String> = pieces.chain([end]).collect();
+            stream(shared, all.into_iter().map(Bytes::from), pause)
         }
         Answer::Drip(text, pause) => {
             let all = [chunk(json!({"content": text}), None), chunk(json!({}), Some("stop")), done()].concat();

@@ -18,15 +18,17 @@ pub struct AgenticLoopConfig {
     pub rules: Arc<StopRules>,
 }
 
+impl AgenticLoopConfig {
+    /// 50 iterations, 2 nudges, and these rules. Other agent programs run their chat, job and container loops with these
+    /// figures.
+    pub fn with_rules(rules: Arc<StopRules>) -> Self {
+        Self { max_iterations: 50, enable_tool_intent_nudge: true, max_tool_intent_nudges: 2, rules }
+    }
+}
+
 impl Default for AgenticLoopConfig {
-    /// 50 iterations, 2 nudges, and the progress rules without limits. Other agent programs run their chat, job and
-    /// container loops with these figures.
+    /// The same with the progress rules, which are compiled for it, without limits.
     fn default() -> Self {
-        Self {
-            max_iterations: 50,
-            enable_tool_intent_nudge: true,
-            max_tool_intent_nudges: 2,
-            rules: Arc::new(StopRules::progress()),
-        }
+        Self::with_rules(Arc::new(StopRules::progress()))
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use belay_protocol::{
-    ApprovalStore, Archive, BootId, Clock, ContextSource, ConversationReader, DispatcherStore, EventLog, Inbound,
-    InputReader, JobAttempts, JobReader, JobStore, JournalStore, LaneStore, NoteStore, Outbox, OutputKeeper,
+    ApprovalStore, Archive, BootId, Clock, ContextSource, ConversationReader, DispatcherStore, EventLog, FreezeStore,
+    Inbound, InputReader, JobAttempts, JobReader, JobStore, JournalStore, LaneStore, NoteStore, Outbox, OutputKeeper,
     RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunProcesses, RunReader, RunStore, SecretVault,
     SessionReader, SpendLedger, StoreHealth, ToolSwitches, UnixMillis,
 };
@@ -81,6 +81,8 @@ pub struct StorePorts {
     pub routine_run_store: Arc<dyn RoutineRunStore>,
     /// Tools that are disabled.
     pub switches: Arc<dyn ToolSwitches>,
+    /// The freezes in force.
+    pub freezes: Arc<dyn FreezeStore>,
 }
 
 impl StorePorts {
@@ -110,6 +112,7 @@ impl StorePorts {
             + RoutineSchedule
             + RoutineRunStore
             + ToolSwitches
+            + FreezeStore
             + 'static,
     {
         Self {
@@ -136,7 +139,8 @@ impl StorePorts {
             routine_store: store.clone(),
             schedule: store.clone(),
             routine_run_store: store.clone(),
-            switches: store,
+            switches: store.clone(),
+            freezes: store,
         }
     }
 }

@@ -16,9 +16,9 @@ use crate::agent_services::{AgentServices, StorePorts, WAIT_PERMITS};
 use crate::model_choice;
 use crate::queue::QueueConfig;
 use crate::sessions::{Resets, SessionsConfig};
-use belay_automation::jobs::{JobService, JobsConfig, Wakeup, create_job_tool};
+use belay_automation::jobs::{JobAction, JobService, JobsConfig, Wakeup, create_job_tool};
 use belay_automation::routines::heartbeat::{Heartbeat, HeartbeatConfig};
-use belay_automation::routines::{RoutineRegistry, RoutineService, RoutinesConfig, routine_tool};
+use belay_automation::routines::{RoutineRegistry, RoutineService, RoutinesConfig, list_routines_tool, routine_tool};
 use belay_automation::submitter::Submitter;
 use belay_delegates::container::{WorkersParts, run_in_worker_tool};
 use belay_delegates::plan::{self, PlanKit};
@@ -30,6 +30,7 @@ use belay_run::config::{AgentConfig, CompactionConfig, LimitsConfig};
 use belay_run::cost_guard::CostGuard;
 use belay_run::effect_gate::{EffectGate, GatePorts};
 use belay_run::error::AgentError;
+use belay_run::freeze::Freezer;
 use belay_run::hooks::HookChain;
 use belay_run::prompt::{self, Briefing, BriefingSource, PromptBook, Snapshots};
 use belay_run::rights::{AccessPolicy, DisabledChannels};
@@ -132,6 +133,7 @@ pub(crate) async fn assemble(
         bell: Wakeup::default(),
         access: access.clone(),
         has_workers: children.workers.is_some(),
+        freezer: run.freezer.clone(),
         draining: draining.clone(),
     });
     let routines = Arc::new(RoutineService {
@@ -220,9 +222,11 @@ fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Ar
     }
     if parts.jobs.enabled {
         tools.push(Arc::new(create_job_tool()));
+        tools.extend(JobAction::ALL.map(|action| Arc::new(action.declared()) as Arc<dyn Tool>));
     }
     if parts.routines.enabled {
         tools.push(Arc::new(routine_tool()));
+        tools.push(Arc::new(list_routines_tool()));
     }
     if config.terminate {
         tools.push(Arc::new(Terminate::new()));
@@ -250,6 +254,7 @@ async fn run_services(parts: &AgentParts, tools: Vec<Arc<dyn Tool>>) -> Result<R
         health: health.clone(),
     };
     let gate = EffectGate::new(&every, Policy::compile(&parts.approvals), ports)?;
+    let freezer = Arc::new(Freezer::load(parts.store.freezes.clone()).await?);
     let (ledger, clock) = (parts.store.spend.clone(), parts.clock.clone());
     let cost = CostGuard::load(ledger, clock, parts.limits.per_day(), parts.model.dearest()).await?;
     let tools = Arc::new(ToolSet::new(tools));
@@ -267,6 +272,7 @@ async fn run_services(parts: &AgentParts, tools: Vec<Arc<dyn Tool>>) -> Result<R
         rules: ArcSwap::new(parts.rules.clone()),
         gate,
         health,
+        freezer,
         cost,
         hooks,
         journal: parts.store.journal.clone(),

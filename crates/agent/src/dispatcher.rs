@@ -10,6 +10,7 @@
 //! - [`named`]: resolves the beginning of an id
 //! - [`keys`]: recognises redeliveries
 //! - [`admission`]: limits the number of waiting messages
+//! - [`freeze`]: stops work until a thaw
 //! - [`parking`]: sessions that wait without a task
 //! - [`watch`]: detects stuck runs
 
@@ -17,6 +18,7 @@ mod admission;
 mod answers;
 mod commands;
 mod control;
+mod freeze;
 mod guards;
 mod input;
 mod keys;
@@ -29,7 +31,7 @@ mod tools;
 mod watch;
 mod work;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -137,6 +139,8 @@ pub(crate) struct Dispatcher {
     ending: HashMap<RunId, Arc<LiveRun>>,
     /// Unanswered approval requests.
     questions: HashMap<ApprovalId, PendingQuestion>,
+    /// Conversations that know that their messages wait for a thaw.
+    told_frozen: HashSet<SessionKey>,
     notifier: Notifier,
     tasks: JoinSet<TaskEnd>,
     lane_tasks: HashMap<Id, SessionKey>,
@@ -163,6 +167,7 @@ impl Dispatcher {
             resumption: Resumption::default(),
             ending: HashMap::new(),
             questions: HashMap::new(),
+            told_frozen: HashSet::new(),
             notifier,
             tasks,
             lane_tasks: HashMap::new(),

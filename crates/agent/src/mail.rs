@@ -124,9 +124,16 @@ pub(crate) enum LaneNote {
 
 /// The result of a message.
 pub(crate) enum Settled {
-    Accepted { at: UnixMillis },
+    /// `held`: where the sender reads that a freeze keeps the run from beginning.
+    Accepted {
+        at: UnixMillis,
+        held: Option<ReplyRoute>,
+    },
     Known(KnownInput),
-    Refused { refusal: Refusal, reply_to: Option<ReplyRoute> },
+    Refused {
+        refusal: Refusal,
+        reply_to: Option<ReplyRoute>,
+    },
 }
 
 /// The lane's side of its channels with the dispatcher.

@@ -5,7 +5,7 @@
 
 mod settings;
 
-use belay_protocol::{Decision, IdPrefix, Skill, SkillLocation, Skills};
+use belay_protocol::{Decision, FreezeRequest, FreezeScope, IdPrefix, Skill, SkillLocation, Skills};
 
 pub use belay_automation::jobs::JobCommand;
 pub use belay_run::tool_health::ToolsCommand;
@@ -44,6 +44,8 @@ pub enum Command {
     Stop(Option<String>),
     /// `/interrupt`: ends the running turn; the queue continues.
     Interrupt,
+    /// `/freeze [REASON]` `/thaw`: stops everything until the thaw; operators only.
+    Freeze(FreezeRequest),
     /// `/status`: shows the status.
     Status,
     /// `/help`: lists the commands.
@@ -88,39 +90,71 @@ pub enum ThreadCommand {
     Delete,
 }
 
-/// All command words with their help texts. Suggestions use the words too.
-pub const WORDS: &[(&str, &str)] = &[
-    ("/help", "this list"),
-    ("/status", "show the status"),
-    ("/stop", "end the running turn and clear the queue"),
-    ("/interrupt", "end the running turn; waiting messages are answered next"),
-    ("/plan", "make a plan and carry it out step by step: /plan REQUEST"),
-    ("/job", "start a background job: /job TASK; send a message to a job: /job ID TEXT"),
-    ("/jobs", "list jobs with their status"),
-    ("/cancel", "cancel a job: /cancel ID"),
-    ("/new", "start a new conversation"),
-    ("/reset", "the same as /new"),
-    ("/clear", "delete this conversation"),
-    ("/undo", "undo the last turn"),
-    ("/redo", "restore the turn that was undone"),
-    ("/compact", "compact the older part of the conversation: /compact, optionally with what the summary must keep"),
-    ("/loops", "turn loop detection on or off in this conversation"),
-    ("/tools", "list tools; operators: disable NAME REASON, enable NAME"),
-    ("/model", "show the model; with a name, choose another one for this conversation"),
-    ("/queue", "how messages are handled while a turn is running: steer, followup, collect or interrupt"),
-    ("/think", "reasoning effort of the model: off, low, medium or high"),
-    ("/reasoning", "how reasoning is shown: off, on or stream"),
-    ("/verbose", "show a line for each tool call: on or off"),
-    ("/routine", "list your routines; create, show, on, off, next, fire or delete one"),
-    ("/ping", "check that Belay answers"),
-    ("/version", "show the version"),
-    ("/quit", "stop the daemon (operators)"),
-    ("/exit", "the same as /quit"),
-    ("/shutdown", "the same as /quit"),
-    ("/approve", "answer yes to a question; a bare yes works too"),
-    ("/always", "answer yes to this and similar questions in this conversation from now on"),
-    ("/deny", "answer no to a question; a bare no works too"),
+/// All command words by groups, with their help texts: short, so that the whole list fits a screen of 80 × 24. Suggestions
+/// use the words too.
+pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
+    (
+        "Work",
+        &[
+            ("/status", "what runs"),
+            ("/stop", "end the turn, clear the queue"),
+            ("/interrupt", "end the turn, go on with the queue"),
+            ("/plan TEXT", "work step by step"),
+        ],
+    ),
+    ("Questions", &[("/approve", "yes"), ("/always", "yes, also to similar ones from now on"), ("/deny", "no")]),
+    (
+        "Conversation",
+        &[
+            ("/new", "begin a new one"),
+            ("/reset", "the same"),
+            ("/clear", "delete it"),
+            ("/undo", "take the last turn back"),
+            ("/redo", "restore it"),
+            ("/compact", "shorten the older part"),
+        ],
+    ),
+    (
+        "Background",
+        &[
+            ("/job TASK", "start a job; /job ID TEXT writes to it"),
+            ("/jobs", "list them"),
+            ("/cancel ID", "cancel one"),
+            ("/routine", "list routines; create, show, on, off, next, fire, delete"),
+        ],
+    ),
+    (
+        "Settings",
+        &[
+            ("/model", "show or choose the model"),
+            ("/think", "off, low, medium, high"),
+            ("/reasoning", "off, on, stream"),
+            ("/verbose", "a line for each tool call: on, off"),
+            ("/queue", "messages during a turn: steer, followup, collect, interrupt"),
+            ("/loops", "loop detection: on, off"),
+        ],
+    ),
+    (
+        "Belay",
+        &[
+            ("/tools", "list tools; operators: disable, enable"),
+            ("/help", "this list"),
+            ("/freeze", "stop all work until /thaw (operators)"),
+            ("/thaw", "end the freeze"),
+            ("/ping", "does it answer"),
+            ("/version", "its version"),
+            ("/quit", "stop the daemon (operators)"),
+            ("/exit", "the same"),
+            ("/shutdown", "the same"),
+        ],
+    ),
 ];
+
+/// All command words.
+pub fn words() -> impl Iterator<Item = &'static str> {
+    let usages = GROUPS.iter().flat_map(|(_, commands)| commands.iter().map(|(usage, _)| *usage));
+    usages.map(|usage| usage.split(' ').next().unwrap_or(usage))
+}
 
 const PLAN_USAGE: &str = "Add the request: /plan REQUEST. It is split into steps, which are carried out one after the \
 other.";
@@ -165,6 +199,8 @@ pub fn parse(text: &str) -> Submission {
         "/quit" | "/exit" | "/shutdown" => Command::Quit,
         "/stop" => Command::Stop(argument),
         "/interrupt" => Command::Interrupt,
+        "/freeze" => Command::Freeze(FreezeRequest::Freeze { scope: FreezeScope::All, detail: argument }),
+        "/thaw" => Command::Freeze(FreezeRequest::Thaw(FreezeScope::All)),
         "/status" => Command::Status,
         "/help" | "/start" => Command::Help,
         "/version" => Command::Version,
@@ -265,7 +301,7 @@ pub fn word_of(text: &str) -> String {
 
 /// The most similar command word; `/help` if no word is similar.
 fn nearest_command(word: &str) -> &'static str {
-    nearest(word, WORDS.iter().map(|(word, _)| *word)).unwrap_or("/help")
+    nearest(word, words()).unwrap_or("/help")
 }
 
 #[cfg(test)]
@@ -384,7 +420,7 @@ mod tests {
 
     #[test]
     fn every_listed_word_is_a_command() {
-        for (word, _) in WORDS {
+        for word in words() {
             assert!(matches!(parse(word), Submission::Command(_)), "{word}");
         }
     }

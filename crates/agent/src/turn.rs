@@ -34,6 +34,7 @@ use belay_run::compaction::Shortener;
 use belay_run::core::{RunClock, RunCore, RunStart};
 use belay_run::effect_gate::{Asking, put_changed};
 use belay_run::estimate::Calibration;
+use belay_run::freeze;
 use belay_run::joining::Joining;
 use belay_run::journal::Remainder;
 use belay_run::live::LiveRun;
@@ -195,6 +196,9 @@ fn rules_of(rules: &Arc<StopRules>, request: &RunRequest) -> Arc<StopRules> {
 /// works, if its channel supports that.
 async fn begin(job: &mut TurnJob, delegate: &mut ChatDelegate, context: &mut LoopContext) -> Option<Screen> {
     job.run.activity.begin();
+    if let Some(freeze) = job.services.run.freezer.holds_begun(&job.run.origin) {
+        job.run.control.stop(freeze::cause(freeze.id));
+    }
     if let (Some(gathered), Some(message)) = (&job.gathered, context.messages.get_mut(delegate.turn_start)) {
         *message = Arc::new(gathered.message()); // without messages that were stopped since
         context.messages.extend(gathered.notice().map(|notice| Arc::new(Message::system(notice).for_run())));

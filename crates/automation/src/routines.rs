@@ -47,4 +47,4 @@ pub use registry::RoutineRegistry;
 pub use requests::{RoutineRequester, request, start};
 pub use service::RoutineService;
 pub use task::{LightweightTask, NothingToReport, lightweight_task};
-pub use tool::{RoutineToolContext, routine_tool};
+pub use tool::{ListRoutines, RoutineToolContext, list_routines_tool, routine_tool};

@@ -2,7 +2,10 @@
 //! passed on to a job. The agent handles them like any other message. The acknowledgement of an accepted run contains
 //! a watch on that run.
 
-use belay_protocol::{Ack, AckSender, ChannelId, Envelope, Inbound, Refusal, RunId, RunWatch};
+use belay_protocol::{
+    Ack, AckSender, Body, ChannelId, Control, Envelope, Inbound, Principal, Purpose, Refusal, RunId, RunWatch,
+    SessionKey,
+};
 use belay_run::retry::STORE;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -42,6 +45,14 @@ impl Submitter {
         self.0.send(Envelope { inbound, ack }).await.ok()?;
         answer.await.ok()
     }
+
+    /// Makes the lane of a session read a new notice, if the lane is open, so that its next turn contains it. A session
+    /// without a lane reads it when it gets one.
+    pub(crate) async fn refresh(&self, session: SessionKey) {
+        let body = Body::Control(Control::Refresh(session.clone()));
+        self.send(Inbound::new(Purpose::Routine.channel(), session, Principal::operator("belay"), body)).await;
+    }
+
     /// Submits the message of a run, and repeats until the agent accepts it or refuses it permanently (`Err` with the
     /// reason). The message needs an idempotency key, so that a repetition, even after a crash, finds the same run.
     /// Returns `None` when the agent ends.
@@ -101,7 +112,7 @@ mod tests {
         let run_id = RunId::new();
         let accepted = || {
             let (session, accepted_at) = ("job".into(), UnixMillis(0));
-            Ack::Accepted(Accepted { run_id, session, accepted_at, duplicate: false, watch: None })
+            Ack::Accepted(Accepted { run_id, session, accepted_at, duplicate: false, held: false, watch: None })
         };
         let refused = |refusal| Ack::Refused(refusal);
         let busy = || refused(Refusal::Busy { what: "full".into(), retry_after: Duration::ZERO });

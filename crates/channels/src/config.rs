@@ -11,16 +11,23 @@ use url::Url;
 pub struct StdinConfig {
     /// Whether messages are read from standard input.
     pub enabled: Enabled,
-    /// File of the terminal prompt's history. Absent: the history ends with the process.
+    /// Whether the terminal prompt keeps a history in a file.
+    pub history: bool,
+    /// File of the terminal prompt's history. Absent in the settings: `history` in the data directory. The channel itself
+    /// keeps none without a file.
     pub history_file: Option<PathBuf>,
     /// Whether the terminal prompt is coloured. Has no effect without a terminal. The daemon clears it when `NO_COLOR`
     /// is set.
     pub colour: bool,
+    /// Whether the terminal understands no escape sequences (`TERM=dumb`). It gets plain lines instead of a prompt. Not a
+    /// setting: the daemon reads it from the environment.
+    #[serde(skip)]
+    pub dumb: bool,
 }
 
 impl Default for StdinConfig {
     fn default() -> Self {
-        Self { enabled: Enabled::Auto, history_file: None, colour: true }
+        Self { enabled: Enabled::Auto, history: true, history_file: None, colour: true, dumb: false }
     }
 }
 

@@ -16,5 +16,5 @@ pub mod stdin;
 pub mod telegram;
 
 pub use config::{Enabled, GroupAnswer, GroupsConfig, StdinConfig, Stream, TelegramConfig, TelegramMode};
-pub use stdin::{Operators, StdinChannel};
-pub use telegram::{AllowLists, Telegram, TelegramSecrets};
+pub use stdin::{Completions, Operators, StdinChannel};
+pub use telegram::{AllowLists, FirstContact, FirstContactError, Sender, Telegram, TelegramSecrets};

@@ -100,6 +100,17 @@ pub(crate) struct ClientArgs {
     pub(crate) json: bool,
 }
 
+/// `belay chat`
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    /// Where the daemon is: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
+    #[arg(long, env = "BELAY_URL", value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// The conversation
+    #[arg(long, value_name = "KEY", default_value = "cli")]
+    pub(crate) session: String,
+}
+
 /// `belay send`
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
@@ -250,6 +261,49 @@ pub(crate) struct ApprovalArgs {
     pub(crate) client: ClientArgs,
     /// The request's id, or the beginning of it
     pub(crate) id: String,
+}
+
+/// `belay freeze` and `belay thaw`: what they are about. Without a part: everything.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct FrozenPart {
+    /// Only the messages and background work of this person: ID, or CHANNEL:ID
+    #[arg(long, value_name = "PERSON")]
+    pub(crate) person: Option<String>,
+    /// Only the messages of this channel
+    #[arg(long, value_name = "CHANNEL")]
+    pub(crate) channel: Option<String>,
+    /// Only this routine
+    #[arg(long, value_name = "NAME")]
+    pub(crate) routine: Option<String>,
+}
+
+/// `belay freeze`
+#[derive(Debug, Args)]
+pub(crate) struct FreezeArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// The part.
+    #[command(flatten)]
+    pub(crate) part: FrozenPart,
+    /// The reason, which people read when they write
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// List what is frozen, with the receipts, and change nothing
+    #[arg(long, conflicts_with_all = ["person", "channel", "routine", "reason"])]
+    pub(crate) list: bool,
+}
+
+/// `belay thaw`
+#[derive(Debug, Args)]
+pub(crate) struct ThawArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// The part.
+    #[command(flatten)]
+    pub(crate) part: FrozenPart,
 }
 
 /// `belay stop`

@@ -2,6 +2,7 @@
 //! that sends this message and answers the approval requests of its run.
 
 mod person;
+mod screen;
 
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,8 @@ use belay_agent::{Agent, AgentParts};
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
-    Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunWatch, SessionKey,
+    Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunStatus, RunWatch,
+    SessionKey, Streaming,
 };
 use belay_protocol::{BootId, Refusal};
 use belay_run::{AgentConfig, DisabledChannels};
@@ -23,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use self::person::{Person, PersonAnswer};
+use self::screen::AskScreen;
 use crate::args::AskArgs;
 use crate::client::verdict;
 use crate::clock::SystemClock;
@@ -41,7 +44,7 @@ use crate::wiring::{
 
 /// Answers one message. The exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let text = crate::input::message(&args.text)?;
+    let (text, is_input_used) = crate::input::with_piped(&args.text)?;
     let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
     let telemetry = &loaded.settings.telemetry;
@@ -64,8 +67,9 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
     let hooks = hooks(settings, env, programs.kept())?;
     let handle = programs.handle();
+    let screen = Arc::new(AskScreen::find(env, args.json));
     let (channel, answer, person_link) =
-        AskChannel::new(text, args.outputs.clone(), Person::find(args.text == "-", env));
+        AskChannel::new(text, args.outputs.clone(), Person::find(is_input_used, env), screen.clone());
     let agent = Agent::start(AgentParts {
         // Nothing else runs, so an interrupted run is stopped at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
@@ -115,6 +119,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let answered = tokio::select! {
         answered = until_answered(answer, person_link) => Some(answered),
         () = interrupted.cancelled() => None,
+        () = screen.draw() => None,
     };
     stop.cancel();
     signals_end.close();
@@ -126,8 +131,15 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     hooks.close(HOOKS_GRACE).await;
     handle.close().await;
     match answered {
-        None => Ok(Exit::Interrupted),
-        Some(answered) => show(answered?, args, out),
+        Some(Ok(answered)) => show(answered, args, out, &screen),
+        Some(Err(failure)) => {
+            screen.clear();
+            Err(failure)
+        }
+        None => {
+            screen.clear();
+            Ok(Exit::Interrupted)
+        }
     }
 }
 
@@ -184,10 +196,15 @@ async fn send_answer(agent: &mpsc::Sender<Envelope>, reply: PersonAnswer) {
     }
 }
 
-fn show(answered: Answered, args: &AskArgs, out: Output<'_>) -> Result<Exit, Failure> {
+fn show(answered: Answered, args: &AskArgs, out: Output<'_>, screen: &AskScreen) -> Result<Exit, Failure> {
     let as_json = args.json;
     match answered {
         Answered::Run(record) => {
+            match record.reply.as_deref().filter(|_| record.status == RunStatus::Completed) {
+                Some(reply) if screen.answered(reply) => return Ok(Exit::Fine),
+                Some(_) => {}
+                None => screen.clear(),
+            }
             let run = serde_json::to_value(&*record).map_err(|error| Failure::new(Exit::Internal, error))?;
             Ok(verdict(&run, as_json, out))
         }
@@ -201,7 +218,9 @@ fn show(answered: Answered, args: &AskArgs, out: Output<'_>) -> Result<Exit, Fai
             Ok(Exit::Fine)
         }
         Answered::Command(reply) => {
-            out.line(&reply);
+            if !screen.answered(&reply) {
+                out.line(&reply);
+            }
             Ok(Exit::Fine)
         }
     }
@@ -220,6 +239,7 @@ struct AskChannel {
     /// Taken by `start`, which is called once.
     messages: Mutex<Option<mpsc::Receiver<Envelope>>>,
     questions: mpsc::Sender<(Question, String)>,
+    screen: Arc<AskScreen>,
 }
 
 /// The person's end of the channel.
@@ -230,13 +250,18 @@ struct PersonLink {
 }
 
 impl AskChannel {
-    fn new(text: String, outputs: Vec<DeclaredOutput>, person: Person) -> (Self, oneshot::Receiver<Ack>, PersonLink) {
+    fn new(
+        text: String,
+        outputs: Vec<DeclaredOutput>,
+        person: Person,
+        screen: Arc<AskScreen>,
+    ) -> (Self, oneshot::Receiver<Ack>, PersonLink) {
         let (ack, answer) = AckSender::channel();
         let (sender, messages) = mpsc::channel(ASK_CAPACITY);
         let (questions, asked) = mpsc::channel(ASK_CAPACITY);
         let first = Envelope { inbound: inbound(Body::Text(text), outputs), ack };
         let _ = sender.try_send(first); // cannot fail: the queue is empty and its receiver is in this function
-        let channel = Self { id: ChannelId::from(NAME), messages: Mutex::new(Some(messages)), questions };
+        let channel = Self { id: ChannelId::from(NAME), messages: Mutex::new(Some(messages)), questions, screen };
         (channel, answer, PersonLink { sender, questions: asked, person })
     }
 }
@@ -266,6 +291,10 @@ impl Channel for AskChannel {
                 |mut messages| async move { Some((messages.recv().await?, messages)) },
             );
         Ok(Box::pin(messages.take_until(intake.cancelled_owned())))
+    }
+
+    fn streaming(&self) -> Streaming<'_> {
+        if self.screen.is_live() { Streaming::Live(&*self.screen) } else { Streaming::Off }
     }
 
     /// Passes an approval request to the person. Replies are read from the run.

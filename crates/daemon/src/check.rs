@@ -27,6 +27,8 @@ use crate::secrets::{Secrets, UNSEEN, check_all, unseen_words};
 use crate::settings::{Problem, Settings, load, refused};
 use crate::wiring::{Chosen, McpNeeds, gateway_failure, own_files_problems, sandbox_config, words, workspace_of};
 
+pub(crate) use directories::{refuse_workspace, writable};
+
 /// The state of one checked item, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -65,14 +67,11 @@ impl Finding {
 /// Checks everything that a start needs.
 pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let CheckUnitArgs { check: args, unit } = args;
-    let (credentials, about_unit) = match unit.as_deref().map(unit::read).transpose() {
-        Ok(read) => read.unwrap_or_default(),
-        Err(error) => return Err(Failure::new(Exit::UnusableInput, format!("--unit {error}"))),
+    let (env, about_unit) = match unit {
+        Some(unit) => with_unit(env, unit)?,
+        None => (env.clone(), Vec::new()),
     };
-    let env = &match unit {
-        Some(unit) => env.clone().with_unit(unit.clone(), credentials),
-        None => env.clone(),
-    };
+    let env = &env;
     let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = match load(&args.settings, env, &paths) {
         Ok(loaded) => loaded,
@@ -106,6 +105,21 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
     findings.extend(workers(settings, works));
     findings.extend(mcp(settings, &paths, env).await);
     Ok(report(&findings, args.json, out))
+}
+
+/// Adds the credentials of a systemd unit to the environment.
+fn with_unit(env: &Environment, unit: &Path) -> Result<(Environment, Vec<Finding>), Failure> {
+    let unreadable = |error| Failure::new(Exit::UnusableInput, format!("--unit {error}"));
+    let (credentials, findings) = unit::read(unit).map_err(unreadable)?;
+    Ok((env.clone().with_unit(unit.to_owned(), credentials), findings))
+}
+
+/// The environment that a systemd unit gives to the daemon, as far as it can be read from here.
+///
+/// # Errors
+/// The unit cannot be read (65).
+pub(crate) fn environment_of_unit(env: &Environment, unit: &Path) -> Result<Environment, Failure> {
+    with_unit(env, unit).map(|(env, _)| env)
 }
 
 /// Reports that the settings themselves are refused: nothing else can be checked.

@@ -4,10 +4,12 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::args::{
-    AgentArgs, ApprovalsArgs, AskArgs, CheckUnitArgs, ClientArgs, ConfigCommand, ContextCommand, HeartbeatArgs,
-    JobsArgs, RoutinesArgs, RunsArgs, SendArgs, SessionsArgs, SettingsArgs, StopArgs, ToolsArgs, WorkerArgs,
+    AgentArgs, ApprovalsArgs, AskArgs, ChatArgs, CheckUnitArgs, ClientArgs, ConfigCommand, ContextCommand, FreezeArgs,
+    HeartbeatArgs, JobsArgs, RoutinesArgs, RunsArgs, SendArgs, SessionsArgs, SettingsArgs, StopArgs, ThawArgs,
+    ToolsArgs, WorkerArgs,
 };
 use crate::mcp::McpCommand;
+use crate::setup::SetupArgs;
 use crate::stops::StopsCommand;
 
 /// An agent daemon that knows when to stop
@@ -24,7 +26,9 @@ pub(crate) const WHERE_TO_START: &str = "\
 Belay is an agent daemon. Where to start:
 
   belay ask \"what time is it?\"   answer one message, without a daemon
+  belay setup                     choose a model, check its key, and write the settings
   belay run                       start the daemon here, with a prompt
+  belay chat                      open a prompt of a running daemon
   belay check                     check the settings, and find out which model would answer
   belay status                    show what a running daemon is doing
   belay help                      list every command
@@ -38,6 +42,8 @@ pub(crate) enum Command {
     Run(SettingsArgs),
     /// Answer one message without a daemon: start, answer, end
     Ask(AskArgs),
+    /// Chat with the running daemon at a prompt
+    Chat(ChatArgs),
     /// Send one message to the running daemon
     Send(SendArgs),
     /// Send one message to the running daemon and wait for its answer
@@ -63,8 +69,14 @@ pub(crate) enum Command {
     Tools(ToolsArgs),
     /// Stop a run, a session, or everything
     Stop(StopArgs),
+    /// Stop all work or a part of it, and begin nothing of it until the thaw; messages are kept
+    Freeze(FreezeArgs),
+    /// End a freeze; waiting messages are answered
+    Thaw(ThawArgs),
     /// Stop the running daemon after it has finished its work
     Shutdown(ClientArgs),
+    /// Ask for provider, key, model, workspace and Telegram bot, check the answers, and write the settings file
+    Setup(SetupArgs),
     /// Check the settings and their requirements, without starting
     Check(CheckUnitArgs),
     /// Show the settings
@@ -123,6 +135,9 @@ mod tests {
             ("belay agent --session me --stream --thinking high --queue collect --timeout 60 --json hello", true),
             ("belay agent --timeout soon hello", false),
             ("belay agent", false),
+            ("belay chat", true),
+            ("belay chat --session me --url unix:/run/belay/control.sock", true),
+            ("belay chat hello", false),
             ("belay status --json", true),
             ("belay runs --session me --status failed --limit 5", true),
             ("belay runs --limit 0", false),
@@ -193,8 +208,24 @@ mod tests {
             ("belay stop --all", true),
             ("belay stop me", true),
             ("belay stop me --all", false),
+            ("belay freeze --reason maintenance --json", true),
+            ("belay freeze --person telegram:42", true),
+            ("belay freeze --person a --channel b", false),
+            ("belay freeze --list", true),
+            ("belay freeze --list --reason x", false),
+            ("belay thaw --routine tick", true),
+            ("belay thaw --reason x", false),
             ("belay shutdown", true),
             ("belay check --json --set a.b=c", true),
+            ("belay setup", true),
+            ("belay setup --provider openai --key-file k --model m --workspace w --yes --json", true),
+            ("belay setup --provider ollama --base-url http://h:1 --no-key --config f --unit u --yes", true),
+            ("belay setup --telegram-token-file t --telegram-user 42 --telegram-user 43", true),
+            ("belay setup --telegram-user alice", false),
+            ("belay setup --no-telegram --telegram-user 42", false),
+            ("belay setup --key-file k --key-stdin", false),
+            ("belay setup --key-stdin --no-key", false),
+            ("belay setup --key secret", false),
             ("belay config show --config x", true),
             ("belay stops check", true),
             ("belay stops check --with-limits --rules r.toml --set limits.usd_per_day=1 run.jsonl", true),

@@ -2,9 +2,11 @@
 
 mod agent;
 mod approvals;
+mod chat;
 mod connection;
 mod context;
 mod events;
+mod freeze;
 mod heartbeat;
 mod ids;
 mod jobs;
@@ -23,8 +25,10 @@ use serde_json::Value as Json;
 
 pub(crate) use agent::agent;
 pub(crate) use approvals::{answer as approvals_answer, list as approvals_list, show as approvals_show};
+pub(crate) use chat::chat;
 pub(crate) use connection::Client;
 pub(crate) use context::show as context_show;
+pub(crate) use freeze::{freeze, thaw};
 pub(crate) use heartbeat::{now as heartbeat_now, show as heartbeat_show};
 pub(crate) use ids::{IdKind, whole_id};
 pub(crate) use jobs::{list as jobs_list, one as jobs_one};

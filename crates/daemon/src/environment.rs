@@ -59,6 +59,16 @@ impl Environment {
         self.raw(name).and_then(OsStr::to_str)
     }
 
+    /// Whether a terminal may be written with colours: without `NO_COLOR` (<https://no-color.org>), and unless it is dumb.
+    pub(crate) fn has_colour(&self) -> bool {
+        self.raw("NO_COLOR").is_none() && !self.has_dumb_terminal()
+    }
+
+    /// Whether the terminal says that it understands no escape sequences.
+    pub(crate) fn has_dumb_terminal(&self) -> bool {
+        self.text("TERM") == Some("dumb")
+    }
+
     /// The raw value of a variable, if it is set and not empty.
     pub(crate) fn raw(&self, name: &str) -> Option<&OsStr> {
         self.given(name).filter(|value| !value.is_empty())

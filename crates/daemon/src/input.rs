@@ -1,6 +1,9 @@
 //! The message of `ask` and `send`: from the command line, or from standard input.
 
+use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 
 use crate::exit::{Exit, Failure};
 
@@ -18,15 +21,48 @@ pub(crate) fn message(argument: &str) -> Result<String, Failure> {
     }
 }
 
+/// Returns the message of `belay ask`, and whether it used standard input. A text that is piped in stands below the
+/// question: `git diff | belay ask "review"`.
+///
+/// # Errors
+/// As [`message`].
+pub(crate) fn with_piped(argument: &str) -> Result<(String, bool), Failure> {
+    if argument == "-" || !is_piped() {
+        return Ok((message(argument)?, argument == "-"));
+    }
+    let piped = bounded(std::io::stdin().lock())?;
+    if piped.trim().is_empty() {
+        return Ok((message(argument)?, true));
+    }
+    Ok((check(below(&message(argument)?, &piped))?, true))
+}
+
+/// Whether standard input is a pipe or a file. A device, such as `/dev/null`, and a socket are none.
+fn is_piped() -> bool {
+    let input = std::io::stdin().as_fd().try_clone_to_owned();
+    let kind = input.and_then(|input| File::from(input).metadata()).map(|input| input.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_file())
+}
+
+/// The question with the piped text below it, in a fence that the text does not contain.
+fn below(question: &str, piped: &str) -> String {
+    let longest = piped.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{question}\n\nThe input that was piped in:\n{fence}\n{}\n{fence}", piped.trim_end_matches(['\r', '\n']))
+}
+
 fn read(source: impl Read) -> Result<String, Failure> {
+    check(bounded(source)?)
+}
+
+fn bounded(source: impl Read) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let unreadable = |error| Failure::new(Exit::UnusableInput, format!("standard input cannot be read: {error}"));
     source.take(MESSAGE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    let text = String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::new(Exit::UnusableInput, format!("the message is not UTF-8 (after {at} bytes)"))
-    })?;
-    check(text)
+    })
 }
 
 fn check(text: String) -> Result<String, Failure> {
@@ -41,6 +77,16 @@ fn check(text: String) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn piped_text_stands_below_the_question_in_a_fence_of_its_own() {
+        for (piped, expected) in [
+            ("+a\n", "review\n\nThe input that was piped in:\n```\n+a\n```"),
+            ("```\nx\n```", "review\n\nThe input that was piped in:\n````\n```\nx\n```\n````"),
+        ] {
+            assert_eq!(below("review", piped), expected);
+        }
+    }
 
     #[test]
     fn a_message_is_bounded_utf8_without_the_last_line_break() {

@@ -5,8 +5,8 @@
 //!
 //! **Does not know**: how any part works. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`] → [`client`] →
-//! [`stops`] → [`mcp`]. [`worker`] runs in a process of its own.
+//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`], [`setup`] →
+//! [`client`] → [`stops`] → [`mcp`]. [`worker`] runs in a process of its own.
 
 mod args;
 mod ask;
@@ -14,6 +14,7 @@ mod check;
 mod cli;
 mod client;
 mod clock;
+mod completion;
 mod environment;
 mod exit;
 mod input;
@@ -28,11 +29,13 @@ mod routine_times;
 mod run;
 mod secrets;
 mod settings;
+mod setup;
 mod signals;
 mod stop_rules;
 mod stops;
 mod systemd;
 mod telemetry;
+mod typed;
 mod wiring;
 mod worker;
 
@@ -100,8 +103,10 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
     match command {
         Command::Run(args) => block_on(many_threads(), run::run(&args, env)),
         Command::Ask(args) => block_on(many_threads(), ask::ask(&args, env, out)),
+        Command::Setup(args) => block_on(one_thread(), setup::setup(&args, env, out)),
         Command::Check(args) => block_on(one_thread(), check::check(&args, env, out)),
         Command::Config(ConfigCommand::Show(args)) => settings::show(&args, env, out),
+        Command::Chat(args) => block_on(one_thread(), client::chat(&args, env)),
         Command::Agent(args) => block_on(one_thread(), client::agent(&args, env, out)),
         Command::Send(args) => block_on(one_thread(), client::send(&args, env, out)),
         Command::Status(args) => block_on(one_thread(), client::status(&args, env, out)),
@@ -132,6 +137,8 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             Some(HeartbeatCommand::Now(client)) => block_on(one_thread(), client::heartbeat_now(client, env, out)),
         },
         Command::Stop(args) => block_on(one_thread(), client::stop(&args, env, out)),
+        Command::Freeze(args) => block_on(one_thread(), client::freeze(&args, env, out)),
+        Command::Thaw(args) => block_on(one_thread(), client::thaw(&args, env, out)),
         Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),
         Command::Stops(StopsCommand::Check(args)) => block_on(one_thread(), stops::check(&args, env, out)),
         Command::Stops(StopsCommand::Import(args)) => stops::import(&args, out),

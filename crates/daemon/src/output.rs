@@ -3,6 +3,8 @@
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 
+use belay_terminal::{Look, question};
+
 use crate::environment::Environment;
 
 /// The output for results.
@@ -165,8 +167,7 @@ fn escaped(text: &str) -> String {
 
 /// Shows an approval request on stderr, in yellow if `colour` is set.
 pub(crate) fn ask(text: &str, colour: bool) {
-    let text = escaped(text);
-    let shown = if colour { format!("\x1b[33m{text}\x1b[0m") } else { text };
+    let shown = question(text, Look { width: 80, colour }).join("\n"); // the terminal wraps it
     let _ = std::io::stderr().lock().write_all(format!("{shown}\n").as_bytes()); // on failure, nobody else can be told
 }
 

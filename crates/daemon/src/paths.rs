@@ -67,6 +67,11 @@ impl Paths {
         self
     }
 
+    /// The history of prompts, unless the settings name another file.
+    pub(crate) fn history(&self) -> PathBuf {
+        self.data.join("history")
+    }
+
     /// The sockets at which a client looks for a daemon, in this order: this user's, then the machine's.
     pub(crate) fn client_sockets(&self) -> Vec<PathBuf> {
         let system = PathBuf::from(SYSTEM_CONTROL_SOCKET);

@@ -18,7 +18,7 @@ use secrecy::{ExposeSecret, SecretString};
 use crate::environment::Environment;
 use crate::settings::{Loaded, Problem, Settings};
 use source::{Missing, Names, find};
-pub(crate) use source::{UNSEEN, unseen_words};
+pub(crate) use source::{UNSEEN, of_file, of_reader, of_text, unseen_words};
 
 /// All secrets that the settings name and that exist.
 pub(crate) struct Secrets {
@@ -91,6 +91,16 @@ pub(crate) fn check_all(loaded: &Loaded, env: &Environment) -> Result<Secrets, V
             Err(problems)
         }
     }
+}
+
+/// The keys of the model providers that these settings of `[llm]` lead to.
+///
+/// # Errors
+/// Every configured key that cannot be read.
+pub(crate) fn provider_keys(llm: &LlmConfig, env: &Environment) -> Result<EnvKeys, Vec<Problem>> {
+    let mut search = Search { env, problems: Vec::new() };
+    let keys = search.provider_keys(llm);
+    if search.problems.is_empty() { Ok(keys) } else { Err(search.problems) }
 }
 
 /// The bearer tokens of remote MCP servers by server name, if they have one.

@@ -160,6 +160,7 @@ mod tests {
             model_trouble: None,
             candidates: Vec::new(),
             tools: Vec::new(),
+            frozen: Vec::new(),
             jobs: None,
             routines: None,
         }))

@@ -4,6 +4,7 @@
 //! [`Running`]. Only a `Running` can be waited for.
 
 mod background;
+mod completion;
 mod hooks;
 mod mcp;
 mod metrics;
@@ -17,7 +18,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::{Agent, AgentExit, AgentParts};
+use belay_agent::{Agent, AgentExit, AgentParts, StorePorts};
 use belay_channels::{AllowLists, Operators, StdinChannel, StdinConfig, Telegram, TelegramSecrets};
 use belay_gateway::{Gateway, GatewayError, GatewayParts};
 use belay_hooks::HookSet;
@@ -32,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use background::Background;
+use completion::StoreLists;
 pub(crate) use hooks::{HOOKS_GRACE, hooks};
 pub(crate) use mcp::{McpNeeds, sandbox_config, workspace_of};
 use metrics::Recorder;
@@ -43,6 +45,7 @@ pub(crate) use store::{Store, refuse_store};
 use workers::Workers;
 
 use crate::clock::SystemClock;
+use crate::completion::Completion;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::janitor::RetentionJanitor;
@@ -191,7 +194,7 @@ async fn assemble(
         Some(_) => http,
         None => Arc::new(Background(http)),
     }];
-    let stdin = stdin(settings, env).map(Arc::new);
+    let stdin = stdin(settings, env, paths, ports.clone()).map(Arc::new);
     channels.extend(stdin.clone().map(|stdin| stdin as Arc<dyn Channel>));
     channels.extend(telegram.map(|telegram| Arc::new(telegram) as Arc<dyn Channel>));
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
@@ -462,13 +465,22 @@ fn recording(messages: &[Arc<Message>]) -> String {
     events.iter().map(|event| event.to_line() + "\n").collect()
 }
 
-fn stdin(settings: &Settings, env: &Environment) -> Option<StdinChannel> {
+fn stdin(settings: &Settings, env: &Environment, paths: &Paths, ports: StorePorts) -> Option<StdinChannel> {
     let configured = &settings.channels.stdin;
-    StdinChannel::open(&StdinConfig {
-        colour: configured.colour && env.raw("NO_COLOR").is_none(),
-        history_file: configured.history_file.as_deref().map(|path| expand(path, env)),
+    let llm = &settings.llm;
+    let models =
+        std::iter::once(&llm.model).chain(llm.fallbacks.iter().map(|it| &it.model)).flatten().cloned().collect();
+    let completions = Completion::over(StoreLists { ports, models });
+    let config = StdinConfig {
+        colour: configured.colour && env.has_colour(),
+        dumb: env.has_dumb_terminal(),
+        history_file: configured.history.then(|| match configured.history_file.as_deref() {
+            Some(path) => expand(path, env),
+            None => paths.history(),
+        }),
         ..configured.clone()
-    })
+    };
+    StdinChannel::open(&config, Some(completions))
 }
 
 /// The access rules of channels, by their settings. They also hold while a channel is disabled.

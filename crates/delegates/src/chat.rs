@@ -13,14 +13,14 @@ use belay_agent_loop::{
 use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunId, StopReason, ToolSet};
 
 use crate::subagent::{ChildServices, Goal, GoalRun, binder};
-use belay_automation::jobs::JobToolContext;
-use belay_automation::routines::RoutineToolContext;
+use belay_automation::jobs::{JobAction, JobToolContext, ManageJobs};
+use belay_automation::routines::{ListRoutines, RoutineToolContext};
 use belay_run::compaction::Shortener;
 use belay_run::core::{Executed, RunCore};
 use belay_run::effect_gate::Asking;
 use belay_run::judge;
 use belay_run::model_call::ModelCall;
-use belay_run::own_tools::{CREATE_JOB, ROUTINE, SEND_MESSAGE};
+use belay_run::own_tools::{CREATE_JOB, LIST_ROUTINES, ROUTINE, SEND_MESSAGE};
 use belay_run::prompt::Briefing;
 use belay_run::reply::{self, Reply};
 use belay_run::run_tool::bound;
@@ -224,7 +224,11 @@ impl LoopDelegate for ChatDelegate {
                 SEND_MESSAGE => Some(bound(declaration, post.clone()?)),
                 CREATE_JOB => Some(bound(declaration, jobs.clone()?)),
                 ROUTINE => Some(bound(declaration, routines.clone()?)),
-                _ => starts(name),
+                LIST_ROUTINES => Some(bound(declaration, ListRoutines(routines.clone()?))),
+                _ => match JobAction::of_tool(name) {
+                    Some(action) => Some(bound(declaration, ManageJobs::new(action, jobs.clone()?))),
+                    None => starts(name),
+                },
             }
         };
         let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;

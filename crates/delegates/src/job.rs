@@ -18,7 +18,7 @@ use belay_automation::jobs::{JobContext, text};
 use belay_run::core::failure;
 use belay_run::judge;
 use belay_run::own_tools::TERMINATE;
-use belay_run::own_tools::creates_work;
+use belay_run::own_tools::manages_work;
 use belay_run::prompt::Briefing;
 use belay_run::services::RunServices;
 use belay_run::terminate::Terminate;
@@ -42,7 +42,7 @@ pub async fn drive(
     }
     let reasoning = turn.reasoning.clone();
     let (limit, rules) = (job.budget.max_steps, turn.core.rules.clone());
-    let config = AgenticLoopConfig { max_iterations: limit, rules, ..AgenticLoopConfig::default() };
+    let config = AgenticLoopConfig { max_iterations: limit, ..AgenticLoopConfig::with_rules(rules) };
     let mut delegate = JobDelegate { turn, job, texts: Texts::default() };
     let end = match run_agentic_loop(&mut delegate, &reasoning, context, &config).await {
         Ok(LoopOutcome::MaxIterations { iterations }) => {
@@ -130,7 +130,7 @@ impl LoopDelegate for JobDelegate<'_> {
 /// Prompts and tools for a job: the tools of a conversation without those that create autonomous work, and
 /// `terminate`.
 pub fn reasoning(services: &RunServices, briefing: &Briefing) -> Arc<Reasoning> {
-    let lends = |name: &str| !creates_work(name) && name != TERMINATE;
+    let lends = |name: &str| !manages_work(name) && name != TERMINATE;
     let all = services.reasoning.tools().iter().filter(|tool| lends(&tool.spec().name));
     let tools = all.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]).collect();
     Arc::new(services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(text::ROLE)))

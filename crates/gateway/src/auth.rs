@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use belay_protocol::{AccessDecision, ChannelAccess, Principal};
+use belay_protocol::{AccessDecision, ChannelAccess, Principal, SessionKey};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
@@ -166,6 +166,11 @@ impl ChannelAccess for Auth {
     /// Always: replies over HTTP are read, not delivered.
     fn serves(&self, _conversation: &str) -> bool {
         true
+    }
+
+    /// None: programs name the session of each message.
+    fn session_of(&self, _conversation: &str) -> Option<SessionKey> {
+        None
     }
 }
 

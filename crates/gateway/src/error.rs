@@ -81,6 +81,9 @@ pub(crate) struct ApiError {
     pub(crate) retry_after: Option<Duration>,
 }
 
+/// The delay after which a client may try again while Belay is frozen. 30 s: a person ends the freeze.
+const FROZEN_RETRY: Duration = Duration::from_secs(30);
+
 /// Delay before a retry when one of the gateway's queues is full. 1 s: the smallest `Retry-After`.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
@@ -212,6 +215,9 @@ impl From<Refusal> for ApiError {
             Refusal::Unknown(_) => Self::not_found(message),
             Refusal::Forbidden(_) => Self::forbidden(message),
             Refusal::ShuttingDown => Self::shutting_down(),
+            Refusal::Frozen(_) => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "frozen", message).again_after(FROZEN_RETRY)
+            }
             Refusal::Invalid(_) => Self::invalid(message),
             Refusal::Store(detail) => {
                 tracing::warn!(%detail, "a message could not be stored");

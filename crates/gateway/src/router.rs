@@ -21,7 +21,7 @@ use crate::app::Shared;
 use crate::error::ApiError;
 use crate::guard::guard;
 use crate::routes::{
-    agent, approvals, archive, context, error_for, events, health, heartbeat, hooks, jobs, messages, openai,
+    agent, approvals, archive, context, error_for, events, freeze, health, heartbeat, hooks, jobs, messages, openai,
     principals, routine_runs, routines, runs, sessions, status, stop, tools, webhook,
 };
 use crate::{mcp, ws};
@@ -102,6 +102,8 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/approvals", get(approvals::list))
         .route("/api/v1/approvals/{id}", get(approvals::show).post(approvals::decide))
         .route("/api/v1/stop", post(stop::all))
+        .route("/api/v1/freeze", get(freeze::show).post(freeze::begin))
+        .route("/api/v1/thaw", post(freeze::thaw))
         .route("/api/v1/status", get(status::show))
         .route("/api/v1/shutdown", post(status::shutdown))
         .route("/metrics", get(status::metrics))

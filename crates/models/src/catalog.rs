@@ -110,6 +110,37 @@ pub(crate) fn find(name: &str) -> Result<&'static Entry, ModelsError> {
     })
 }
 
+/// A known provider, for a person who chooses one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderInfo {
+    /// The name in `llm.provider`.
+    pub name: &'static str,
+    /// Whether its own server refuses calls without a key.
+    pub needs_key: bool,
+    /// The model that is used if none is configured; `None`: the server is asked for its list.
+    pub default_model: Option<&'static str>,
+}
+
+impl From<&Entry> for ProviderInfo {
+    fn from(entry: &Entry) -> Self {
+        let default_model = Some(entry.default_model).filter(|name| !name.is_empty());
+        Self { name: entry.name, needs_key: entry.key == KeyRule::Needed, default_model }
+    }
+}
+
+/// All known providers, the most common ones first.
+pub fn providers() -> impl Iterator<Item = ProviderInfo> {
+    ENTRIES.iter().map(ProviderInfo::from)
+}
+
+/// The provider of this name.
+///
+/// # Errors
+/// [`ModelsError::UnknownProvider`], with the most similar known name.
+pub fn provider(name: &str) -> Result<ProviderInfo, ModelsError> {
+    find(name).map(ProviderInfo::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

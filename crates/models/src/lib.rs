@@ -60,10 +60,11 @@ mod wire;
 
 pub use build::build;
 pub use candidates::{CandidateConfig, candidates};
+pub use catalog::{ProviderInfo, provider, providers};
 pub use config::{EnvKeys, FallbackConfig, LlmConfig};
 pub use discover::{Resolved, resolve};
 pub use error::ModelsError;
 pub use http::http_client;
 pub use price_list::PriceList;
-pub use probe::{ProbeReport, probe};
+pub use probe::{Offer, ProbeReport, has_key, lists_without_key, offered_models, probe};
 pub use vision::Vision;

@@ -4,6 +4,7 @@
 //! A channel admits messages by the same settings. The settings can be read even while the channel is disabled.
 
 use crate::approval::Authority;
+use crate::ids::SessionKey;
 
 /// The admission decision for one principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,9 @@ pub trait ChannelAccess: Send + Sync {
 
     /// Whether any principal is admitted from this conversation, so that messages may be sent to it.
     fn serves(&self, conversation: &str) -> bool;
+
+    /// The session of the messages from this conversation. `None`: the channel has no such conversation.
+    fn session_of(&self, conversation: &str) -> Option<SessionKey>;
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::archive::Removed;
 use crate::context::ContextReport;
+use crate::freeze::Freeze;
 use crate::ids::RunId;
 use crate::job::JobRecord;
 use crate::process::StillRunning;
@@ -103,6 +104,8 @@ pub enum Ack {
     Routine(RoutineAnswer),
     /// Tools with their health.
     Tools(Vec<ToolHealth>),
+    /// The freezes in force.
+    Freezes(Vec<Freeze>),
     /// The message is not accepted.
     Refused(Refusal),
 }
@@ -178,6 +181,9 @@ pub enum Refusal {
     /// The daemon is draining.
     #[error("Belay is shutting down")]
     ShuttingDown,
+    /// An operator has frozen the work, and the sender cannot wait for the thaw.
+    #[error("{0}")]
+    Frozen(String),
     /// The message is invalid.
     #[error("{0}")]
     Invalid(String),

@@ -9,7 +9,7 @@ use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::ChannelAccess;
-use crate::ids::ChannelId;
+use crate::ids::{CallId, ChannelId, RunId};
 use crate::inbound::Envelope;
 use crate::options::QueueMode;
 use crate::outbound::{DeliverError, Outbound};
@@ -96,6 +96,59 @@ pub enum Streaming<'a> {
     },
     /// It edits one message as the answer grows.
     Preview(&'a dyn Preview),
+    /// It shows the run as it works: each piece of text, the running tools, tokens and cost.
+    Live(&'a dyn LiveView),
+}
+
+/// Shows working runs piece by piece, as a terminal does. Best effort: the answer itself comes by [`Channel::deliver`].
+pub trait LiveView: Send + Sync {
+    /// Shows news of a run. Never waits: a slow display leaves pieces out.
+    fn show(&self, run: RunId, news: LiveNews);
+}
+
+/// The news of a working run, in this order: it begins, texts and states, it ends. A run that was paused begins again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LiveNews {
+    /// The run begins to work, or continues after a pause.
+    Began,
+    /// A piece of the model's text.
+    Text {
+        /// Step of the run, from 1. The text of a step begins anew.
+        step: u32,
+        /// The piece.
+        text: String,
+    },
+    /// Some pieces were left out. The answer has the whole text.
+    Lost,
+    /// What the run does now.
+    State(LiveState),
+    /// The run has ended, or it is paused.
+    Ended {
+        /// Whether its answer is delivered next.
+        answered: bool,
+    },
+}
+
+/// What a working run does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveState {
+    /// The running tool calls, the oldest first. Empty: the model is asked.
+    pub calls: Vec<LiveCall>,
+    /// The tokens of the run and its child runs so far, read and written.
+    pub tokens: u64,
+    /// Their cost so far, in millionths of a US dollar.
+    pub cost_micro_usd: u64,
+}
+
+/// A running tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveCall {
+    /// The call.
+    pub id: CallId,
+    /// The tool.
+    pub tool: String,
+    /// The arguments on one line, at most 200 characters, without sensitive values.
+    pub argument: String,
 }
 
 /// Shows an unfinished answer as one message that is edited. Best effort: a failure costs the preview and nothing else.

@@ -1,6 +1,7 @@
 //! Structured requests of programs to the dispatcher. It carries them out at once and never queues them.
 
 use crate::approval::Decision;
+use crate::freeze::FreezeRequest;
 use crate::ids::{ApprovalId, RunId, SessionKey};
 use crate::job::JobRequest;
 use crate::routine_request::RoutineRequest;
@@ -37,6 +38,8 @@ pub enum Control {
     Routine(Box<RoutineRequest>),
     /// List tools, or enable or disable one. Answered with [`Ack::Tools`](crate::Ack::Tools): all tools, or that one.
     Tools(ToolRequest),
+    /// List, begin or end freezes. Answered with [`Ack::Freezes`](crate::Ack::Freezes).
+    Freeze(FreezeRequest),
     /// Answer an approval request. Answered with [`Ack::Command`](crate::Ack::Command).
     Decide {
         /// The approval request.

@@ -144,6 +144,10 @@ uuid_id!(
     JobId
 );
 uuid_id!(
+    /// One freeze.
+    FreezeId
+);
+uuid_id!(
     /// One routine. It keeps its id over all its changes.
     RoutineId
 );

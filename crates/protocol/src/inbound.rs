@@ -40,6 +40,8 @@ pub struct Inbound {
     pub history: Vec<HistoryLine>,
     /// Whether a reader wants the deltas of the answer from the first one on.
     pub want_deltas: bool,
+    /// Whether the sender cannot read the answer later, so that a freeze refuses the message instead of keeping it.
+    pub only_now: bool,
     /// Outputs that the answer must have, by name and type; empty: the answer is a text.
     pub outputs: Vec<DeclaredOutput>,
     /// Whether another program than the sender's own client relayed the message, such as an inline bot. Its words are
@@ -98,6 +100,7 @@ impl Inbound {
             body,
             history: Vec::new(),
             want_deltas: false,
+            only_now: false,
             outputs: Vec::new(),
             relayed: false,
             provenance: None,

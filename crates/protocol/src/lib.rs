@@ -41,6 +41,7 @@ pub mod context;
 pub mod control;
 pub mod declared;
 pub mod event;
+pub mod freeze;
 pub mod heartbeat;
 pub mod hook;
 pub mod idempotency;
@@ -87,7 +88,9 @@ pub use approval::{
     Question,
 };
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
-pub use channel::{Channel, ChannelError, ChannelProfile, InboundStream, Preview, Streaming};
+pub use channel::{
+    Channel, ChannelError, ChannelProfile, InboundStream, LiveCall, LiveNews, LiveState, LiveView, Preview, Streaming,
+};
 pub use context::{
     Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillLocation,
     Skills, Skipped, Variable,
@@ -95,12 +98,13 @@ pub use context::{
 pub use control::{Control, StopTarget};
 pub use declared::DeclaredOutput;
 pub use event::{Event, EventKind, NewEvent, Seq};
+pub use freeze::{Freeze, FreezeReceipt, FreezeRequest, FreezeScope, FreezeStore};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use idempotency::IdempotencyKey;
 pub use ids::{
-    ApprovalId, BootId, CallId, ChannelId, ConnectionId, IdPrefix, JobId, LinkId, OutboxId, RoutineId, RoutineRunId,
-    RunId, SessionKey, ThreadId,
+    ApprovalId, BootId, CallId, ChannelId, ConnectionId, FreezeId, IdPrefix, JobId, LinkId, OutboxId, RoutineId,
+    RoutineRunId, RunId, SessionKey, ThreadId,
 };
 pub use inbound::{Attachment, Body, Envelope, Inbound};
 pub use job::{JobBudget, JobOrder, JobRecord, JobRequest, JobState, RunsIn};
@@ -115,7 +119,7 @@ pub use model::{
     ModelProvider, ModelReply, ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, SamplingSupport, Thinking};
-pub use outbound::{DeliverError, Outbound};
+pub use outbound::{DeliverError, Outbound, SessionNotice};
 pub use principal::{KnownPrincipal, Principal, Role as PrincipalRole, SEEN_PRECISION_MS};
 pub use process::{Generation, NoProcesses, RunProcesses, StillRunning};
 pub use progress::{Action, JobProgress};
@@ -144,8 +148,8 @@ pub use store::{
     JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput,
     LaneStore, NewInput, NewJob, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState,
     PausedRun, PendingRun, Presence, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore,
-    RunFilter, RunReader, RunStore, SentMessage, SessionNotice, SessionReader, SessionSummary, SpendLedger,
-    StoreHealth, ThreadEdit, ThreadSnapshot, TurnCompaction,
+    RunFilter, RunReader, RunStore, SentMessage, SessionReader, SessionSummary, SpendLedger, StoreHealth, ThreadEdit,
+    ThreadSnapshot, TurnCompaction,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;

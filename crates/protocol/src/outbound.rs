@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::approval::Question;
-use crate::ids::{OutboxId, RunId};
+use crate::ids::{OutboxId, RunId, SessionKey};
 use crate::route::ReplyRoute;
 
 /// One outbound message in Belay's own form: a Markdown text and its destination.
@@ -62,4 +62,14 @@ pub enum DeliverError {
         /// The reason, for the log.
         detail: String,
     },
+}
+
+/// A notice in a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionNotice {
+    /// The session.
+    pub session: SessionKey,
+    /// The text behind the [opening](crate::Message::notice) of a notice. Models and readers of the conversation get
+    /// it.
+    pub text: String,
 }

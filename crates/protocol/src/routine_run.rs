@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{BootId, JobId, RoutineId, RoutineRunId, RunId};
-use crate::outbound::Outbound;
+use crate::outbound::{Outbound, SessionNotice};
 #[cfg(doc)]
 use crate::routine::{Guardrails, ROUTINE_TEXT_MAX_BYTES, Trigger};
 use crate::run::RunUsage;
@@ -199,6 +199,9 @@ pub struct RoutineRunEnd {
     pub notice: Option<Outbound>,
     /// A further notice in the same commit, if this end disables the routine.
     pub disabled_notice: Option<Outbound>,
+    /// A notice in a conversation, in the same commit and if this is the first end: a system message with untrusted
+    /// content, and the event `notice`. The session is created if there is none.
+    pub told_in: Option<SessionNotice>,
     /// The time of the end.
     pub at: UnixMillis,
 }

@@ -48,6 +48,7 @@ impl Sent {
             want_deltas: _,
             lifetime: _,
             relayed: _,
+            only_now: _,   // how the answer is read
             provenance: _, // the platform's own, the same with each delivery
         } = inbound;
         let (Some(key), Body::Text(text) | Body::Edit(text)) = (key, body) else { return None };

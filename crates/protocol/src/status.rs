@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::freeze::Freeze;
 use crate::ids::{ChannelId, RunId, SessionKey};
 use crate::model::ModelInfo;
 use crate::purpose::{Purpose, Spent};
@@ -51,6 +52,9 @@ pub struct StatusReport {
     /// tools.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolHealth>,
+    /// The freezes in force.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frozen: Vec<Freeze>,
     /// Open jobs; `null`: the store does not answer.
     pub jobs: Option<JobsStatus>,
     /// Routines; `null`: the store does not answer.

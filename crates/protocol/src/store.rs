@@ -13,8 +13,8 @@
 //! | [`RoutineReader`], [`RoutineStore`], [`RoutineSchedule`], [`RoutineRunStore`] | routines and routine runs |
 //! | [`NoteStore`], [`SpendLedger`], [`StoreHealth`] | notes, money, readiness |
 //!
-//! The ports [`Archive`](crate::Archive), [`ApprovalStore`](crate::ApprovalStore), [`SecretVault`](crate::SecretVault) and
-//! [`ToolSwitches`](crate::ToolSwitches) are in the modules of their words.
+//! The ports [`Archive`](crate::Archive), [`ApprovalStore`](crate::ApprovalStore), [`FreezeStore`](crate::FreezeStore),
+//! [`SecretVault`](crate::SecretVault) and [`ToolSwitches`](crate::ToolSwitches) are in the modules of their words.
 //!
 //! Each write is *committed* or *relaxed*, see [`Durability`].
 
@@ -39,7 +39,7 @@ pub use health::StoreHealth;
 pub use inputs::{InputReader, KnownInput, QueuedInput, input_digest};
 pub use jobs::{
     JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, NewJob,
-    PROGRESS_EVENTS_MAX, SessionNotice,
+    PROGRESS_EVENTS_MAX,
 };
 pub use journal::{Checkpoint, Durability, JoinedRun, JournalStore, TurnCompaction, joined_end};
 pub use lanes::{

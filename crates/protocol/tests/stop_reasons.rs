@@ -27,7 +27,8 @@ trouble is over; `no`, because nothing is left, or because it would end the same
 
 A run is `operator_stop` where an operator stops the run of another principal, and `user_stop` where its own principal stops it,
 or anybody else who is no operator. It does not matter how the stop is asked for: by a command in a conversation, over HTTP, or
-over a WebSocket. A principal is an id within a channel. The run of a job or of a routine belongs to its creator.
+over a WebSocket. A principal is an id within a channel. The run of a job or of a routine belongs to its creator. A freeze ends every
+run that it covers with `operator_stop`.
 
 ## Layers and precedence
 
@@ -133,12 +134,12 @@ fn evidence(reason: StopReason) -> &'static str {
             "`run`: the run that its message became part of; `mode`: `steer`, `collect`, or `summarize` (as a line of a digest)"
         }
         StopReason::Superseded => "`newer_run`: the run of the newer message",
+        StopReason::OperatorStop => "`freeze`: the id of the [freeze](http-api.md#freezes) that stopped it, if one did",
         StopReason::Stuck => "`silent_s`: seconds since its last sign of progress",
         StopReason::EmptyReply
         | StopReason::LengthLimit
         | StopReason::ContentFilter
         | StopReason::UserStop
-        | StopReason::OperatorStop
         | StopReason::ClientGone
         | StopReason::ParentStopped
         | StopReason::Shutdown => "–",

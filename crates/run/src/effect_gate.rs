@@ -37,7 +37,7 @@ use crate::effect_gate::rates::Rates;
 use crate::error::AgentError;
 use crate::hooks::HookChain;
 use crate::metrics;
-use crate::own_tools::{creates_work, denied};
+use crate::own_tools::{denied, manages_work};
 use crate::tool_health::{Health, Permit};
 
 /// The effect gate. Holds a compiled validator and a rate limiter for each tool, and the approval rules.
@@ -183,7 +183,7 @@ impl EffectGate {
         let mut calls = calls.into_iter();
         while let Some(AdmittedCall { call, refused }) = calls.next() {
             let consulted = match refused {
-                _ if caller.by_itself && creates_work(&call.name) => Err(denied(&call)),
+                _ if caller.by_itself && manages_work(&call.name) => Err(denied(&call)),
                 Some(refused) => Err(refused),
                 None if let Some(off) = self.switched_off(caller, &call) => Err(off),
                 None if caller.skips(&call) => Err(result_of(&call, ToolStatus::NotExecuted, SKIPPED.into())),

@@ -27,6 +27,7 @@ pub mod cost_guard;
 pub mod effect_gate;
 pub mod error;
 pub mod estimate;
+pub mod freeze;
 pub mod hooks;
 pub mod joining;
 pub mod journal;

@@ -4,6 +4,7 @@
 mod activity;
 mod control;
 mod output;
+mod status;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::activity::RunActivity;
 pub use self::control::{RunControl, StopCause};
 pub use self::output::RunOutput;
+pub use self::status::{RunDisplay, arguments_line};
 
 /// The kind and the sender of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub struct LiveRun {
     pub activity: RunActivity,
     /// The text of the run while it works. Written by its turn, read by the tasks that show it.
     pub output: RunOutput,
+    /// What the run does now, for a display. Written by its turn.
+    pub display: RunDisplay,
     /// Cancelled when the dispatcher has removed the run from its tables.
     pub gone: CancellationToken,
 }
@@ -62,6 +66,7 @@ impl LiveRun {
             control: RunControl::default(),
             activity: RunActivity::default(),
             output: RunOutput::new(want_deltas),
+            display: RunDisplay::default(),
             gone: CancellationToken::new(),
         })
     }

@@ -1,7 +1,7 @@
 //! The agent's own tools: their names, and properties that other modules need to know by name.
 //!
 //! Autonomous work must not create more autonomous work: jobs, routines, heartbeats, and runs started by other runs
-//! create no jobs and no routines. One list of tools is used twice. Autonomous runs are not offered these tools, and
+//! create no jobs and no routines, and manage none. One list of tools is used twice. Autonomous runs are not offered these tools, and
 //! the effect gate refuses them regardless of settings, hooks, grants and approvals. So no path remains for such a
 //! call: a subagent, a step of a plan, a worker, or a batch resumed after a restart.
 //!
@@ -10,12 +10,22 @@
 
 use belay_protocol::{ToolCall, ToolResult, ToolStatus};
 
+/// Cancels a job.
+pub const CANCEL_JOB: &str = "cancel_job";
 /// Emits all declared outputs.
 pub const COMPLETE_TASK: &str = "complete_task";
 /// Creates a job.
 pub const CREATE_JOB: &str = "create_job";
 /// Emits one declared output.
 pub const EMIT_VALUE: &str = "emit_value";
+/// Shows a job.
+pub const JOB_STATUS: &str = "job_status";
+/// Lists jobs.
+pub const LIST_JOBS: &str = "list_jobs";
+/// Lists routines.
+pub const LIST_ROUTINES: &str = "list_routines";
+/// Sends a message to a job.
+pub const MESSAGE_JOB: &str = "message_job";
 /// Creates a plan.
 pub const PLANNING: &str = "planning";
 /// Creates and changes routines.
@@ -31,15 +41,28 @@ pub const TERMINATE: &str = "terminate";
 
 /// All own tools except [`SEND_MESSAGE`], which has an external effect. The agent offers them in addition to the
 /// configured tools, some of them only to some kinds of run.
-pub const OWN_TOOLS: [&str; 8] =
-    [COMPLETE_TASK, CREATE_JOB, EMIT_VALUE, PLANNING, ROUTINE, RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE];
+pub const OWN_TOOLS: [&str; 13] = [
+    CANCEL_JOB,
+    COMPLETE_TASK,
+    CREATE_JOB,
+    EMIT_VALUE,
+    JOB_STATUS,
+    LIST_JOBS,
+    LIST_ROUTINES,
+    MESSAGE_JOB,
+    PLANNING,
+    ROUTINE,
+    RUN_IN_WORKER,
+    SPAWN_SUBAGENT,
+    TERMINATE,
+];
 
-/// Tools that create or change autonomous work.
-const CREATE_WORK: [&str; 2] = [CREATE_JOB, ROUTINE];
+/// Tools that create, change or show autonomous work.
+const MANAGE_WORK: [&str; 7] = [CANCEL_JOB, CREATE_JOB, JOB_STATUS, LIST_JOBS, LIST_ROUTINES, MESSAGE_JOB, ROUTINE];
 
-/// Whether the tool of this name creates autonomous work.
-pub fn creates_work(tool: &str) -> bool {
-    CREATE_WORK.contains(&tool)
+/// Whether the tool of this name manages autonomous work. Only the run of a conversation may call it.
+pub fn manages_work(tool: &str) -> bool {
+    MANAGE_WORK.contains(&tool)
 }
 
 /// Whether a call of this tool is itself a run that reports each step. Its silence is judged like the silence of a run.
@@ -50,7 +73,7 @@ pub(crate) fn starts_run(tool: &str) -> bool {
 /// The result for an autonomous run's call that would create work.
 pub fn denied(call: &ToolCall) -> ToolResult {
     let text = format!(
-        "denied: {} creates autonomous work, which an autonomous run cannot do. Do the work in this run, and state in \
+        "denied: {} manages autonomous work, which an autonomous run cannot do. Do the work in this run, and state in \
          your final answer what remains to be done.",
         call.name
     );

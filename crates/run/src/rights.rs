@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use belay_protocol::{
     Asker, Authority, Channel, ChannelAccess, ChannelId, JobRecord, Principal, PrincipalRole, ReplyRoute,
-    RoutineRecord, is_own_channel,
+    RoutineRecord, SessionKey, is_own_channel,
 };
 
 /// The channels of this start, by name.
@@ -96,6 +96,14 @@ pub fn may_tell(access: &AccessPolicy, route: &ReplyRoute) -> bool {
     }
 }
 
+/// The session of a conversation. `None`: its channel does not say.
+pub fn session_of(access: &AccessPolicy, route: &ReplyRoute) -> Option<SessionKey> {
+    match access.door(&route.channel) {
+        ChannelQuery::Says(admission) => admission.session_of(&route.conversation),
+        ChannelQuery::CannotSay | ChannelQuery::Unknown => None,
+    }
+}
+
 /// The principal for messages in the name of this person.
 pub fn principal(asker: &Asker) -> Principal {
     let role = match asker.authority {
@@ -144,6 +152,10 @@ mod tests {
 
         fn serves(&self, _conversation: &str) -> bool {
             true
+        }
+
+        fn session_of(&self, _conversation: &str) -> Option<SessionKey> {
+            None
         }
     }
 

@@ -14,6 +14,7 @@ use belay_protocol::{
 use crate::config::{AgentConfig, CompactionConfig};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::EffectGate;
+use crate::freeze::Freezer;
 use crate::hooks::HookChain;
 use crate::prompt::{self, Briefing, PromptBook};
 use crate::tool_health::Health;
@@ -43,6 +44,8 @@ pub struct RunServices {
     pub gate: EffectGate,
     /// The circuit breakers of tools.
     pub health: Arc<Health>,
+    /// The freezes in force.
+    pub freezer: Arc<Freezer>,
     /// The budgets of money.
     pub cost: CostGuard,
     /// The operator's hooks.

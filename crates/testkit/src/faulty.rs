@@ -9,11 +9,11 @@ use belay_protocol::store::{QueuedInput, UnfinishedRun};
 use belay_protocol::{
     Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, BootId,
     Checkpoint, Claim, CollectedStart, Conversation, ConversationReader, Decided, Deferral, DispatcherStore,
-    EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, HistoryEntry, IdempotencyKey,
-    InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobProgress,
-    JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal, LaneStore, Lease, Message, NewEvent,
-    NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, Note, NoteStore, OpenedLane, Outbound, Outbox,
-    OutboxId, OutboxRow, OutboxState, PausedRun, Presence, PutRule, Removed, ReplyRoute, Retention, RoutineId,
+    EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, Freeze, FreezeStore, HistoryEntry,
+    IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers,
+    JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal, LaneStore, Lease, Message,
+    NewEvent, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, Note, NoteStore, OpenedLane, Outbound,
+    Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, PutRule, Removed, ReplyRoute, Retention, RoutineId,
     RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
     RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId, RunOptions, RunReader,
     RunRecord, RunStore, RunsIn, SearchQuery, Secret, SecretVault, SentMessage, Seq, SessionFilter, SessionKey,
@@ -219,6 +219,11 @@ faulty! {
         NoteRoutineRun => note_work(routine_run: RoutineRunId, run: Option<RunId>, job: Option<JobId>) -> ();
         SettleRoutineRun => settle(end: RoutineRunEnd) -> Settled;
         OpenRoutineRuns => open_routine_runs() -> Vec<RoutineRunRecord>;
+    }
+    FreezeStore {
+        ReadFreezes => freezes() -> Vec<Freeze>;
+        WriteFreeze => put_freeze(freeze: Freeze) -> ();
+        EndFreeze => thaw(freeze: Freeze, at: UnixMillis) -> ();
     }
     ToolSwitches {
         ReadSwitches => switches() -> Vec<ToolSwitch>;

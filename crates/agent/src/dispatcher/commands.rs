@@ -8,11 +8,12 @@ use belay_protocol::{
 };
 
 use super::control::{operators_only, reason_of};
+use super::freeze::for_everybody;
 use super::named::{Named, several};
 use super::{Dispatcher, Flow};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
 use crate::queue::BUSY_RETRY;
-use crate::submission::{self, Command};
+use crate::submission::{self, Command, ThreadCommand};
 use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::tool_health;
 
@@ -38,9 +39,17 @@ impl Dispatcher {
                 let running = runs.into_iter().filter(|run| run.activity.has_begun()).collect();
                 return self.stop_in_conversation(running, word, inbound, ack);
             }
+            // A compaction asks the model.
+            Command::Thread(ThreadCommand::Compact(_)) if self.is_frozen(&inbound) => {
+                Err("Everything here is frozen; repeat this after the thaw.".to_owned())
+            }
             Command::Thread(command) => return self.lane_command(LaneOrder::Thread(command), word, sent, inbound, ack),
             Command::Setting(command) => {
                 return self.lane_command(LaneOrder::Setting(command), word, sent, inbound, ack);
+            }
+            Command::Freeze(request) => {
+                self.freeze_command(request, word, &inbound, ack);
+                return Flow::Continue;
             }
             Command::Status => Ok(self.status_text(&inbound)),
             Command::Help => Ok(help_text(&self.services.context.known_skills())),
@@ -179,6 +188,9 @@ impl Dispatcher {
                 text.push_str(&format!("\n{} is not used until {} ({why}).", candidate.name, until.to_rfc3339()));
             }
         }
+        for freeze in if all { status.frozen.clone() } else { for_everybody(status.frozen.clone()) } {
+            text.push_str(&format!("\nFrozen since {}: {}.", freeze.at.to_rfc3339(), freeze.scope));
+        }
         for line in status.tools.iter().filter_map(tool_health::trouble_line) {
             text.push_str(&format!("\n{line}"));
         }
@@ -212,12 +224,17 @@ fn money_text(status: &StatusReport) -> String {
     text
 }
 
-/// All commands, then the skills that people may call.
+/// All commands, a line for each group, then the skills that people may call.
 fn help_text(skills: &Skills) -> String {
-    let commands = submission::WORDS.iter().map(|(word, what)| format!("- `{word}`: {what}"));
+    let commands = submission::GROUPS.iter().map(|(group, commands)| {
+        let all: Vec<String> = commands.iter().map(|(usage, what)| format!("`{usage}` {what}")).collect();
+        format!("**{group}**: {}", all.join(" · "))
+    });
+    let commands = commands.collect::<Vec<_>>().join("\n");
     let asked_for = skills.list.iter().filter(|skill| skill.user_invocable);
     let skills = asked_for.map(|skill| format!("- `/{}`: {}", skill.command(), skill.description));
-    commands.chain(skills).collect::<Vec<_>>().join("\n")
+    let skills: Vec<String> = skills.collect();
+    if skills.is_empty() { commands } else { format!("{commands}\n\n{}", skills.join("\n")) }
 }
 
 /// The text about a stop. `at_work`: the runs that were running when they were stopped.

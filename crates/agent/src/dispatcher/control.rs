@@ -13,6 +13,7 @@ use belay_protocol::{
 };
 use tokio::time::{Instant, timeout_at};
 
+use super::freeze::for_everybody;
 use super::{Dispatcher, Flow, end_processes};
 use crate::context_report;
 use crate::mail::{LaneOrder, LaneReply};
@@ -34,6 +35,7 @@ impl Dispatcher {
             Control::Status => {
                 let (services, mut report) = (self.services.clone(), self.status());
                 if !who.is_operator() {
+                    report.frozen = for_everybody(report.frozen);
                     report.tools = report.tools.into_iter().map(ToolHealth::for_everybody).collect();
                 }
                 self.background(async move {
@@ -99,6 +101,7 @@ impl Dispatcher {
             Control::Job(request) => self.job_request(request, inbound.clone(), ack),
             Control::Routine(request) => self.routine_request(*request, inbound, ack),
             Control::Tools(request) => self.tools_request(request, inbound.clone(), ack),
+            Control::Freeze(request) => self.freeze_request(request, inbound, ack),
             Control::Decide { approval, decision } => {
                 self.decide(approval, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
             }
@@ -208,6 +211,7 @@ impl Dispatcher {
             model_trouble: self.services.run.trouble(),
             candidates: self.candidates(),
             tools: self.services.run.health.troubled(),
+            frozen: self.services.run.freezer.in_force().to_vec(),
             jobs: None, // read from the store by those who need it
             routines: None,
         }
@@ -237,7 +241,7 @@ pub(super) fn reason_of(run: &LiveRun, by: &Inbound) -> StopReason {
 
 /// Waits for the ends of stopped runs and of their processes until [`STOP_ANSWER`] is over, and reports what has not
 /// ended.
-async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopReport {
+pub(super) async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopReport {
     let deadline = Instant::now() + STOP_ANSWER;
     let mut report = StopReport::default();
     for run in runs {

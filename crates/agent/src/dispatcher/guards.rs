@@ -40,6 +40,7 @@ const GUARDS: &[fn(&mut Dispatcher, Arrival) -> Guarded] = &[
     Dispatcher::refuse_in_sessions_of_work,
     Dispatcher::take_edit,
     Dispatcher::take_answer,
+    Dispatcher::refuse_while_frozen,
     Dispatcher::refuse_while_draining, // after answers, which a paused run may still receive
     Dispatcher::refuse_unknown_model,
     Dispatcher::carry_out_command,

@@ -225,6 +225,7 @@ fn joined(run: &Arc<LiveRun>, at: UnixMillis) -> Accepted {
         session: run.session.clone(),
         accepted_at: at,
         duplicate: true,
+        held: false,
         watch: Some(run.watch(false)),
     }
 }

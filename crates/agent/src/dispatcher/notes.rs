@@ -53,8 +53,11 @@ impl Dispatcher {
     }
 
     fn settled(&mut self, run: RunId, key: Option<IdempotencyKey>, outcome: Settled) {
-        if let Settled::Accepted { at } = &outcome {
-            key.iter().for_each(|key| self.keys.accepted(key, *at));
+        if let Settled::Accepted { at, held } = outcome {
+            key.iter().for_each(|key| self.keys.accepted(key, at));
+            if let Some(route) = held {
+                self.say_frozen(run, route);
+            }
             return;
         }
         let waiters = key.map(|key| self.keys.not_accepted(&key)).unwrap_or_default();

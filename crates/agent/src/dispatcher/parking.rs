@@ -78,7 +78,7 @@ impl Dispatcher {
         let store = self.services.store.dispatcher.clone();
         self.keys.recall(store.acted_on().await?, store.recent_inputs().await?);
         let (mut paused, mut interrupted) = (HashSet::new(), HashSet::new());
-        let mut order = Vec::new();
+        let (mut order, mut cut_off) = (Vec::new(), Vec::new());
         for unfinished in store.unfinished_runs().await? {
             self.admission.recall(&unfinished);
             let session = unfinished.session;
@@ -90,6 +90,8 @@ impl Dispatcher {
             let run = LiveRun::new(unfinished.run_id, session.clone(), origin, false);
             metrics::run_recovered();
             self.sessions.insert(run.id, session.clone());
+            // A crash may have come between a freeze and the ends of the runs that it stopped.
+            cut_off.extend((unfinished.status == RunStatus::Running).then(|| run.clone()));
             match self.lanes.get_mut(&session) {
                 Some(lane) => lane.runs.push(run),
                 None => {
@@ -113,6 +115,7 @@ impl Dispatcher {
             }
         }
         self.seek_seat();
+        self.stop_if_frozen(&cut_off);
         Ok(())
     }
 

@@ -35,7 +35,8 @@ impl Lane {
         if room == Capacity::None {
             return Box::pin(self.busy(input)).await;
         }
-        let permit = self.place_at_once();
+        let held = self.services.run.freezer.holds(&waiting.run.origin).is_some();
+        let permit = if held { None } else { self.place_at_once() };
         let new = self.new_input(&input, &waiting, permit.is_some());
         let outcome = match self.services.store.lanes.accept(&self.lease, new).await {
             Ok(Acceptance::New) => {
@@ -45,6 +46,7 @@ impl Lane {
                     session: run.session.clone(),
                     accepted_at: at,
                     duplicate: false,
+                    held,
                     watch: Some(run.watch(inbound.want_deltas)),
                 }));
                 if spoken {
@@ -53,7 +55,8 @@ impl Lane {
                 if std::mem::take(&mut self.fresh) {
                     self.services.hooks.session_start(HookContext { session: &run.session, run: run.id }, &inbound);
                 }
-                let settled = LaneNote::Settled { run: run.id, key: inbound.key, outcome: Settled::Accepted { at } };
+                let outcome = Settled::Accepted { at, held: inbound.reply_to.filter(|_| held) };
+                let settled = LaneNote::Settled { run: run.id, key: inbound.key, outcome };
                 note(&self.port.notes, settled).await;
                 waiting.began_anew = std::mem::take(&mut self.announce);
                 return self.put(waiting, permit, room).await;

@@ -95,20 +95,28 @@ impl Lane {
         }
         let mut collected =
             self.queue.iter().filter(|waiting| !waiting.queueing.shortened).take_while(|waiting| collects(waiting));
-        let first = collected.next()?;
+        // A held message waits for the thaw, which wakes the lane.
+        let first = collected.next().filter(|first| !self.is_held(first))?;
         let last = collected.last().unwrap_or(first);
         let debounce = last.queueing.rules.debounce;
         Some((last.queueing.arrived + debounce).min(first.queueing.arrived + debounce * MOST_DEBOUNCES))
     }
 
+    /// Whether a freeze keeps the run of a message from beginning.
+    fn is_held(&self, waiting: &QueuedRun) -> bool {
+        self.services.run.freezer.holds(&waiting.run.origin).is_some()
+    }
+
     /// The queue position of the oldest waiting message. A message that was to become a line of a digest is only used
-    /// if no other is left. A stopped message does not start: this wakes the lane, which ends it.
+    /// if no other is left. A stopped message does not start: this wakes the lane, which ends it. A message that a freeze
+    /// holds waits for the thaw.
     fn next_at(&self) -> Option<usize> {
         if !self.queue.iter().all(is_wanted) {
             self.port.wake.notify_one();
         }
-        let at = self.queue.iter().position(|waiting| !waiting.queueing.shortened && is_wanted(waiting));
-        at.or_else(|| self.queue.iter().rposition(is_wanted))
+        let may_begin = |waiting: &QueuedRun| is_wanted(waiting) && !self.is_held(waiting);
+        let at = self.queue.iter().position(|waiting| !waiting.queueing.shortened && may_begin(waiting));
+        at.or_else(|| self.queue.iter().rposition(may_begin))
     }
 
     /// A permit to run this message, or a wait permit to wait for a permit. Messages that may not be parked wait

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{Arguments, Message, MessageBody, ToolCall, ToolResult, ToolSet, ToolStatus};
-use serde_json::Value;
+
+use belay_run::live::arguments_line;
 
 /// Maximum length of a call's arguments in its line, in characters.
 const ARGUMENTS_CHARS: usize = 80;
@@ -14,8 +15,6 @@ const ERROR_CHARS: usize = 200;
 const LINES_MAX: usize = 50;
 /// Maximum length of the reasoning before an answer, in characters: about two pages.
 const REASONING_CHARS: usize = 4000;
-/// Replaces a sensitive argument.
-const NOT_SHOWN: &str = "…";
 
 /// Joins tool lines, reasoning and answer, as far as they exist.
 pub(crate) fn compose(lines: &[String], reasoning: Option<&str>, answer: Option<&str>) -> Option<String> {
@@ -49,13 +48,8 @@ fn tool_line(call: &ToolCall, result: &ToolResult, tools: &ToolSet) -> String {
     let arguments = match &call.arguments {
         Arguments::Object(arguments) if !arguments.is_empty() => {
             let sensitive = tools.get(&call.name).map(|tool| tool.spec().sensitive.as_slice()).unwrap_or_default();
-            let shown = |(name, value): (&String, &Value)| match value {
-                _ if sensitive.contains(name) => format!("{name}: {NOT_SHOWN}"),
-                Value::String(text) => format!("{name}: {text}"),
-                value => format!("{name}: {value}"),
-            };
-            let all: Vec<String> = arguments.iter().map(shown).collect();
-            format!(" `{}`", first_chars(&one_line(&all.join(", ")).replace('`', "'"), ARGUMENTS_CHARS))
+            let line = arguments_line(arguments, sensitive).replace('`', "'");
+            format!(" `{}`", first_chars(&line, ARGUMENTS_CHARS))
         }
         _ => String::new(),
     };
@@ -78,10 +72,6 @@ pub(crate) fn failure_line(own: &[Arc<Message>]) -> Option<String> {
     })?;
     let first = failed.text.trim().lines().next().unwrap_or("no reason given");
     Some(format!("⚠ {} failed: {}", failed.name, first_chars(first.trim(), ERROR_CHARS)))
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn first_chars(text: &str, most: usize) -> String {

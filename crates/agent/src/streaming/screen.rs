@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Channel, HookPoint, ReplyRoute, Streaming};
+use belay_protocol::{Channel, HookPoint, LiveNews, ReplyRoute, Streaming};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::block_sender::{BlockSender, sent_before};
+use super::live;
 use super::preview::{Left, Previewer};
 use crate::agent_services::AgentServices;
 use belay_run::chunking::Blocks;
@@ -90,6 +91,15 @@ impl Screen {
                     }
                 });
             }
+            Streaming::Live(_) => {
+                let (shower, finish) = (shower.clone(), finish.clone());
+                task.spawn(async move {
+                    if let Streaming::Live(view) = shower.channel.streaming() {
+                        live::show(&shower.run, view, &finish).await;
+                    }
+                    Left::default()
+                });
+            }
         }
         Some(Self { run: run.clone(), task, finish, shower })
     }
@@ -113,6 +123,9 @@ impl Screen {
             }
             None => Left::default(),
         };
+        if let Streaming::Live(view) = self.shower.channel.streaming() {
+            view.show(self.run.id, LiveNews::Ended { answered: closing == Closing::Answered });
+        }
         let message = left.message?;
         if closing == Closing::Answered && !left.unsure {
             return Some(message);

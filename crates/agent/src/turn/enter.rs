@@ -5,6 +5,7 @@ use belay_protocol::{CollectedStart, StopReason, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::TurnJob;
+use crate::agent_services::AgentServices;
 use belay_run::live::LiveRun;
 
 /// The reason why a turn has not begun.
@@ -28,6 +29,18 @@ impl NotBegun {
     }
 }
 
+/// Waits for a permit to run, and for the thaw if the run is frozen.
+async fn permit_to_run(services: &AgentServices, run: &LiveRun) -> Option<OwnedSemaphorePermit> {
+    loop {
+        services.run.freezer.thawed(&run.origin).await;
+        // The semaphore is never closed. Without a permit, only the global limit would be exceeded.
+        let permit = services.permits.clone().acquire_owned().await.ok();
+        if services.run.freezer.holds(&run.origin).is_none() {
+            return permit;
+        }
+    }
+}
+
 /// Waits for a permit to run and records the beginning of the turn in the store.
 ///
 /// # Cancel safety
@@ -38,14 +51,13 @@ pub(super) async fn enter(
 ) -> Result<Option<OwnedSemaphorePermit>, NotBegun> {
     let stopped =
         |run: &LiveRun| NotBegun::Stopped(run.control.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason));
-    let permit = match permit {
+    let permit = match permit.filter(|_| job.services.run.freezer.holds(&job.run.origin).is_none()) {
         Some(permit) => Some(permit),
         None => tokio::select! {
             biased; // a run that was stopped while it waited never begins
             () = job.run.control.cancel.cancelled() => return Err(stopped(&job.run)),
             () = job.services.draining.cancelled() => return Err(NotBegun::Draining),
-            // The semaphore is never closed. Without a permit, only the global limit would be exceeded.
-            permit = job.services.permits.clone().acquire_owned() => permit.ok(),
+            permit = permit_to_run(&job.services, &job.run) => permit,
         },
     };
     job.slot.wait_permit = None;

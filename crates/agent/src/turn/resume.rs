@@ -30,7 +30,7 @@ pub(super) async fn resume(
         if let Some(outcome) = delegate.execute_tool_calls(calls, context).await? {
             return Ok(Some(outcome));
         }
-        let config = AgenticLoopConfig { rules: delegate.core.rules.clone(), ..AgenticLoopConfig::default() };
+        let config = AgenticLoopConfig::with_rules(delegate.core.rules.clone());
         if let Some(end) = context.judge_last_batch(&config, &tools) {
             return Ok(Some(LoopOutcome::Stopped(end)));
         }

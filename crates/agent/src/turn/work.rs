@@ -147,8 +147,7 @@ async fn carry_out(
     let last = u32::from(delegate.goal.is_none());
     let config = AgenticLoopConfig {
         max_iterations: job.services.run.config.max_tool_iterations.saturating_add(last),
-        rules: delegate.core.rules.clone(),
-        ..AgenticLoopConfig::default()
+        ..AgenticLoopConfig::with_rules(delegate.core.rules.clone())
     };
     let mut outcome = match (resumed, &background) {
         (Some(outcome), _) => outcome,

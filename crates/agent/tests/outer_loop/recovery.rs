@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use belay_protocol::{DeliverError, RunStatus, StopReason};
+use belay_protocol::{DeliverError, Freeze, FreezeId, FreezeScope, RunStatus, StopReason, UnixMillis};
 use belay_run::AgentConfig;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -27,6 +27,35 @@ async fn a_crash_during_a_model_call_is_answered_once_by_the_next_boot_in_the_sa
     assert_eq!(saw(&agent.model, 1), ["hello", "hi", "how are you"]);
     let record = setup.store.runs.run(run).await.expect("readable").expect("known");
     assert_eq!((record.status, record.attempt, record.reply.as_deref()), (RunStatus::Completed, 2, Some("fine")));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_a_freeze_was_to_stop_before_a_crash_ends_at_the_next_boot_and_messages_wait_for_the_thaw() {
+    let setup = Setup::new(ScriptedModel::new([Scripted::hang()]));
+    let agent = setup.start().await;
+    let run = agent.one.accepted("alice", "hello").await.run_id;
+    let waiting = agent.one.accepted("alice", "and you").await.run_id;
+    agent.asked(1).await;
+    agent.crash().await;
+    let freeze = Freeze {
+        id: FreezeId::new(),
+        scope: FreezeScope::All,
+        detail: None,
+        actor: "op".to_owned(),
+        source: "http".into(),
+        at: UnixMillis(1),
+        receipt: None,
+    };
+    setup.store.freezes.put_freeze(freeze.clone()).await.expect("stored");
+
+    let mut agent = setup.next_boot(ScriptedModel::new([])).start().await;
+    assert_eq!(agent.one.next().await, "Stopped by the operator.");
+    let record = setup.store.runs.run(run).await.expect("readable").expect("known");
+    assert_eq!(record.reason, Some(StopReason::OperatorStop));
+    assert_eq!(record.evidence.get("freeze"), Some(&json!(freeze.id.to_string())));
+    let record = setup.store.runs.run(waiting).await.expect("readable").expect("known");
+    assert!(!record.status.is_end() && record.status != RunStatus::Running, "{record:?}");
     agent.shut_down().await;
 }
 

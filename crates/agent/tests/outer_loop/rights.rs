@@ -10,7 +10,7 @@ use belay_automation::RoutinesConfig;
 use belay_protocol::{
     AccessDecision, Ack, Authority, ChannelAccess, Control, JobBudget, JobId, JobRequest, JobState, Notify,
     PrincipalRole, ReplyRoute, RoutineAction, RoutineAnswer, RoutineRequest, RoutineRunStatus, RoutineSpec, RunFilter,
-    RunStatus, RunsIn, StopReason, Trigger,
+    RunStatus, RunsIn, SessionKey, StopReason, Trigger,
 };
 use belay_run::ApprovalRule;
 use belay_run::DisabledChannels;
@@ -39,6 +39,10 @@ impl ChannelAccess for Lists {
 
     fn serves(&self, conversation: &str) -> bool {
         !self.closed.contains(&conversation)
+    }
+
+    fn session_of(&self, _conversation: &str) -> Option<SessionKey> {
+        None
     }
 }
 

@@ -169,7 +169,9 @@ async fn pass_on(service: &JobService, id: JobId, said: String, by: &Inbound) ->
         account: id.to_string().into(),
         message_id: id_of(&[key.channel.as_str(), &key.account, &key.message_id]).to_string().into(),
     });
-    match service.submitter.send(Inbound { key, ..supervisor::message(&job, &job.creator, Body::Text(said)) }).await {
+    let provenance = by.provenance.clone().filter(|provenance| provenance.is_untrusted());
+    let message = Inbound { key, provenance, ..supervisor::message(&job, &job.creator, Body::Text(said)) };
+    match service.submitter.send(message).await {
         Some(Ack::Accepted(accepted)) => {
             let title = job.title.clone();
             let passed_on = accepted.watch.map(|watch| PassedOn { title, watch });

@@ -104,7 +104,8 @@ impl JobScheduler {
     /// Begins jobs until no slot is free or no job is queued. Returns the time until the next look.
     async fn begin_all(&mut self) -> Duration {
         let (service, caps) = (self.service.clone(), self.service.config.caps());
-        while service.config.enabled && !self.stop.is_cancelled() {
+        // The thaw wakes the scheduler.
+        while service.config.enabled && !self.stop.is_cancelled() && !service.freezer.holds_everything() {
             match service.attempts.begin_next(caps, service.clock.now()).await {
                 Ok(Some(job)) => {
                     metrics::count_job_state(job.state);

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::JobsConfig;
 use super::scheduler::Wakeup;
 use crate::submitter::Submitter;
+use belay_run::freeze::Freezer;
 use belay_run::rights::AccessPolicy;
 
 /// Services for creating jobs, running them and answering requests about them.
@@ -42,6 +43,8 @@ pub struct JobService {
     pub access: Arc<AccessPolicy>,
     /// Whether a job may run in a worker.
     pub has_workers: bool,
+    /// The freezes in force: no job begins while everything is frozen.
+    pub freezer: Arc<Freezer>,
     /// Cancelled when the drain begins.
     pub draining: CancellationToken,
 }

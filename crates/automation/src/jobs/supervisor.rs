@@ -203,7 +203,9 @@ async fn settle(
     let changed = until_stored(&service.draining, || service.job_store.change(change.clone())).await?;
     service.bell.ring(); // a slot may be free
     let JobChanged::Now(job) = changed else { return None };
-    refresh(service, &job, change.told_in).await;
+    if let Some(SessionNotice { session, .. }) = change.told_in {
+        service.submitter.refresh(session).await;
+    }
     metrics::count_job_state(job.state);
     tracing::info!(state = job.state.word(), why = job.detail, "a job has come into another state");
     match job.state {
@@ -214,14 +216,6 @@ async fn settle(
         JobState::Stuck => Some(*job),
         _ => None,
     }
-}
-
-/// Makes the lane of the requesting conversation read the new notice, if the lane is open, so that its next turn
-/// contains it.
-async fn refresh(service: &JobService, job: &JobRecord, told_in: Option<SessionNotice>) {
-    let Some(SessionNotice { session, .. }) = told_in else { return };
-    let body = Body::Control(Control::Refresh(session));
-    service.submitter.send(message(job, &job.creator, body)).await;
 }
 
 fn ordinal(attempt: u32) -> String {

@@ -138,12 +138,21 @@ impl Engine {
         if !service.registry.config.enabled || self.places() == 0 {
             return Ok(TICK); // the end of a routine run wakes the engine
         }
+        // After the thaw, which wakes the engine, times that have passed follow the misfire rule of their routine.
+        if service.run.freezer.holds_everything() {
+            return Ok(TICK);
+        }
         let due = service.schedule.due(now, DUE_PAGE).await?;
         let found = due.len();
+        let is_held = |routine: &RoutineRecord| service.run.freezer.holds_routine(&routine.spec.name).is_some();
+        let (held, due): (Vec<_>, Vec<_>) = due.into_iter().partition(is_held);
         match self.fire(due).await? {
             Capacity::Enough => {}
             Capacity::TakenHere => return Ok(TICK), // the end of a routine run wakes the engine
             Capacity::TakenElsewhere => return Ok(ELSEWHERE),
+        }
+        if !held.is_empty() {
+            return Ok(ELSEWHERE); // they stay due, so that neither the page nor the next due time says what else is
         }
         if found == DUE_PAGE as usize {
             return Ok(Duration::ZERO); // there may be more

@@ -1,9 +1,13 @@
 //! The outcome of a routine run, and the notices to its owner. Pure.
 
 use belay_protocol::{
-    JobRecord, JobState, Outbound, ReplyRoute, RoutineRecord, RoutineRunEnd, RoutineRunRecord, RoutineRunStatus,
-    RunRecord, RunStatus, RunUsage, StopReason, UnixMillis,
+    JobRecord, JobState, NO_SESSION, Outbound, ReplyRoute, RoutineOrigin, RoutineRecord, RoutineRunEnd,
+    RoutineRunRecord, RoutineRunStatus, RunRecord, RunStatus, RunUsage, SessionKey, SessionNotice, StopReason,
+    UnixMillis,
 };
+use belay_run::rights::{self, AccessPolicy};
+
+use super::text;
 
 /// The outcome of a routine run.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,18 +65,20 @@ impl Outcome {
         Self { status, summary, reason: None, usage, cost_micro_usd }
     }
 
-    /// The end of the routine run, with the notices to its owner.
+    /// The end of the routine run, with the notices to its owner. `told_in`: the conversation that reads the report
+    /// too.
     pub(super) fn end(
         self,
         routine_run: &RoutineRunRecord,
         routine: Option<&RoutineRecord>,
+        told_in: Option<SessionKey>,
         at: UnixMillis,
     ) -> RoutineRunEnd {
         let route = routine.and_then(route_of);
-        let said = route.clone().zip(routine).and_then(|(route, routine)| {
-            let text = self.told(routine)?;
-            Some(Outbound::new(routine_run.run_id, route, text))
-        });
+        let report = routine.and_then(|routine| self.told(routine));
+        let said = route.clone().zip(report.clone());
+        let said = said.map(|(route, report)| Outbound::new(routine_run.run_id, route, report));
+        let told_in = told_in.zip(report).map(|(session, report)| notice_in(session, routine_run, &report));
         let disabled = route.zip(routine).map(|(route, routine)| {
             let name = &routine.spec.name;
             let most = routine.spec.guard.max_failures;
@@ -91,6 +97,7 @@ impl Outcome {
             switch_off: None,
             notice: said,
             disabled_notice: disabled,
+            told_in,
             at,
         }
     }
@@ -111,7 +118,7 @@ impl Outcome {
             switch_off: Some(why),
             notice: None,
             disabled_notice: route.map(|route| Outbound::new(None, route, text)),
-            ..self.end(routine_run, None, at)
+            ..self.end(routine_run, None, None, at)
         }
     }
 
@@ -129,6 +136,22 @@ impl Outcome {
             _ => None,
         }
     }
+}
+
+/// The notice about a report in a conversation.
+pub(super) fn notice_in(session: SessionKey, routine_run: &RoutineRunRecord, report: &str) -> SessionNotice {
+    let text = text::notice_in_session(routine_run.routine_run_id, &routine_run.routine, report);
+    SessionNotice { session, text }
+}
+
+/// The conversation whose model reads the reports of a routine: the one that people read them in, else the one that
+/// made the routine. `None`: there is none.
+pub(super) fn conversation_of(access: &AccessPolicy, routine: &RoutineRecord) -> Option<SessionKey> {
+    if let Some(route) = &routine.spec.notify.to {
+        return rights::session_of(access, route);
+    }
+    let made_in_one = routine.origin == RoutineOrigin::Made && routine.made_in.as_str() != NO_SESSION;
+    made_in_one.then(|| routine.made_in.clone())
 }
 
 /// The route of notices to the owner of a routine.

@@ -79,7 +79,7 @@ impl RoutineRegistry {
     }
 
     /// Wakes the engine.
-    pub(super) fn ring(&self) {
+    pub fn ring(&self) {
         self.bell.notify_one();
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use belay_protocol::routine::{ROUTINE_TEXT_MAX_BYTES, WEBHOOK_ECHO_MS};
 use belay_protocol::routine_run::ROUTINE_RUN_DETAIL_MAX_CHARS;
 use belay_protocol::{
-    Asker, Authority, ChannelId, Claim, Echo, Held, Inbound, NewRoutine, NewRoutineRun, PutBy, PutRule, Refusal,
-    ReplyRoute, RoutineAnswer, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest, RoutineRunId,
-    RoutineSpec, SessionKey, StoreError, Trigger, UnixMillis,
+    Asker, Authority, ChannelId, Claim, Echo, FreezeScope, Held, Inbound, NewRoutine, NewRoutineRun, PutBy, PutRule,
+    Refusal, ReplyRoute, RoutineAnswer, RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineRequest,
+    RoutineRunId, RoutineSpec, SessionKey, StoreError, Trigger, UnixMillis,
 };
 use serde_json::Value;
 
@@ -364,6 +364,11 @@ async fn claim(service: &RoutineService, routine: &TriggeredRoutine, cause: Caus
         boot: service.boot,
         at: service.clock.now(),
     };
+    // A freeze of everything keeps the routine run like a message; a freeze of the routine refuses it.
+    let freeze = service.run.freezer.holds_routine(&routine.name).filter(|freeze| freeze.scope != FreezeScope::All);
+    if freeze.is_some() {
+        return Ok(Claim::Off(format!("the routine {} is frozen", routine.name)));
+    }
     let id = routine_run.id;
     let claim = match service.routine_run_store.claim(routine_run, service.registry.config.max_concurrent).await {
         Ok(claim) => claim,

@@ -8,12 +8,12 @@ use std::time::Duration;
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
     Body, IdempotencyKey, Inbound, JobId, JobOrder, Refusal, RoutineAction, RoutineOrigin, RoutineRecord,
-    RoutineRunEnd, RoutineRunRecord, RoutineRunStatus, RunOptions, RunRecord, Settled, SkipReason, Work,
+    RoutineRunEnd, RoutineRunRecord, RoutineRunStatus, RunOptions, RunRecord, SessionNotice, Settled, SkipReason, Work,
     routine_run_session,
 };
 use tokio::time::sleep;
 
-use super::outcome::Outcome;
+use super::outcome::{Outcome, conversation_of};
 use super::service::RoutineService;
 use super::{heartbeat, text};
 use crate::jobs::{self, JobRequester};
@@ -59,7 +59,8 @@ pub(super) async fn drive(service: Arc<RoutineService>, routine_run: RoutineRunR
         _ => by_run(&service, &routine_run, routine.as_ref()).await,
     };
     if let Some(outcome) = outcome {
-        settle(&service, &routine_run, outcome.end(&routine_run, routine.as_ref(), service.clock.now())).await;
+        let told_in = routine.as_ref().and_then(|routine| conversation_of(&service.access, routine));
+        settle(&service, &routine_run, outcome.end(&routine_run, routine.as_ref(), told_in, service.clock.now())).await;
     }
 }
 
@@ -68,7 +69,8 @@ pub(super) async fn give_up(service: Arc<RoutineService>, routine_run: RoutineRu
     let routine = service.routines.routine(&routine_run.routine).await.ok().flatten();
     let routine = routine.filter(|routine| routine.routine_id == routine_run.routine_id);
     let outcome = Outcome::failed("it ended by an internal error of Belay; see the log");
-    settle(&service, &routine_run, outcome.end(&routine_run, routine.as_ref(), service.clock.now())).await;
+    let told_in = routine.as_ref().and_then(|routine| conversation_of(&service.access, routine));
+    settle(&service, &routine_run, outcome.end(&routine_run, routine.as_ref(), told_in, service.clock.now())).await;
 }
 
 /// Ends a routine run and disables its routine, because the creator has no permission any more.
@@ -87,6 +89,9 @@ async fn settle(service: &RoutineService, routine_run: &RoutineRunRecord, end: R
     let settled = until_stored(&service.draining, || service.routine_run_store.settle(end.clone())).await;
     tracing::info!(routine_run = %routine_run.routine_run_id, routine = routine_run.routine, status, "routine run ended");
     let Some(Settled::Now { disabled, .. }) = settled else { return };
+    if let Some(SessionNotice { session, .. }) = end.told_in {
+        service.submitter.refresh(session).await;
+    }
     metrics::routine_run_ended(end.status);
     if end.status == RoutineRunStatus::Skipped
         && let Some(reason) = why.as_deref().and_then(SkipReason::from_word)

@@ -7,14 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_protocol::{
     Ask, CallPreview, Effect, Guardrails, Misfire, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRequest,
-    RoutineSpec, RunId, ToolContext, ToolFailure, ToolOutput, ToolSpec, Trigger,
+    RoutineSpec, RunId, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSpec, Trigger,
 };
 use serde_json::{Map, Value, json};
 
 use super::commands::{self, RoutineCommand};
 use super::requests::{RoutineRequester, find, request};
 use super::service::RoutineService;
-use belay_run::own_tools::ROUTINE;
+use belay_run::own_tools::{LIST_ROUTINES, ROUTINE};
 use belay_run::request::RunRequest;
 use belay_run::run_tool::{DeclaredTool, RunTool};
 
@@ -65,6 +65,35 @@ pub fn routine_tool() -> DeclaredTool {
         )
     };
     DeclaredTool::new(spec, "only the run of a conversation can create and change routines; do the work yourself")
+}
+
+/// Declares `list_routines` for models. It works once a [`ListRoutines`] binds it to the run of a conversation.
+pub fn list_routines_tool() -> DeclaredTool {
+    let spec = ToolSpec {
+        effect: Effect::Read,
+        timeout: Duration::from_secs(30),
+        max_output_bytes: 8 * 1024,
+        ..ToolSpec::new(
+            LIST_ROUTINES,
+            "Lists the user's routines: name, trigger, next time, last outcome.",
+            json!({ "type": "object", "properties": {}, "additionalProperties": false }),
+        )
+    };
+    DeclaredTool::new(spec, "only the run of a conversation can list routines")
+}
+
+/// Lists the routines of the person of a run.
+pub struct ListRoutines(pub RoutineToolContext);
+
+#[async_trait]
+impl RunTool for ListRoutines {
+    async fn call(&self, _arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        let by = self.0.by(Some(context.run_id), context.call_id.as_str());
+        let listed = commands::command(&self.0.service, RoutineCommand::List, &by).await;
+        // For an operator, other people's routines are among them.
+        let reply = |text| ToolReply { text, untrusted: true, ..ToolReply::default() };
+        listed.map(reply).map_err(|refusal| ToolFailure::failed(refusal.to_string()))
+    }
 }
 
 /// The client in whose name a run changes routines.

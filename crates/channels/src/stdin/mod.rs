@@ -6,12 +6,15 @@
 //! ends. The thread that reads a pipe may be blocked in a read that nothing can interrupt. It holds at most the line
 //! that it has begun, nobody waits for it, and it ends with the process.
 
+mod board;
+mod complete;
 mod deliveries;
 mod lines;
 mod paused;
 mod printer;
 mod pump;
 mod terminal;
+mod watching;
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -23,16 +26,19 @@ use std::thread;
 use async_trait::async_trait;
 use belay_protocol::{
     AccessDecision, Authority, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope,
-    InboundStream, Outbound, QueueMode,
+    InboundStream, Outbound, QueueMode, SessionKey, Streaming,
 };
+use belay_terminal::{Look, question, rendered};
 use futures_util::stream;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
+use self::board::{Board, size};
+pub use self::complete::Completions;
 use self::deliveries::Deliveries;
 use self::lines::{Line, LineReader};
-use self::printer::{Look, Plain, Printer, Sink, escaped};
+use self::printer::{Kind, Plain, Printer, Shown, Sink, escaped};
 use self::pump::{Ending, Pump};
 use self::terminal::{PromptEnd, Terminal};
 use crate::config::{Enabled, StdinConfig};
@@ -60,6 +66,10 @@ impl ChannelAccess for Operators {
     fn serves(&self, _conversation: &str) -> bool {
         true
     }
+
+    fn session_of(&self, _conversation: &str) -> Option<SessionKey> {
+        Some(SessionKey::new(NAME))
+    }
 }
 
 /// Hint for the person at the prompt when the next line is a secret.
@@ -74,7 +84,14 @@ pub struct StdinChannel {
     deliveries: Arc<Deliveries>,
     ending: Ending,
     /// `None` if there is no prompt.
-    prompt: Option<PromptEnd>,
+    prompt: Option<Shell>,
+}
+
+/// The prompt of a terminal, as the channel sees it.
+#[derive(Clone)]
+struct Shell {
+    end: PromptEnd,
+    board: Board,
 }
 
 enum Source {
@@ -94,23 +111,24 @@ impl StdinChannel {
     /// Opens the channel over the process's standard input and output. Returns `None` if the channel is disabled, or if
     /// it is `auto` and standard input is `/dev/null` or closed.
     ///
-    /// The prompt with line editing appears if standard input, output and error are all terminals. Otherwise plain
-    /// lines are read.
-    pub fn open(config: &StdinConfig) -> Option<Self> {
+    /// The prompt with line editing appears if standard input, output and error are terminals, not dumb ones. Otherwise plain
+    /// lines are read. `completions`: what TAB completes at the prompt.
+    pub fn open(config: &StdinConfig, completions: Option<Arc<dyn Completions>>) -> Option<Self> {
         let input = input();
         match (config.enabled, input) {
             (Enabled::No, _) | (Enabled::Auto, Input::Nothing) => return None,
             (Enabled::Auto | Enabled::Yes, _) => {}
         }
-        let opened = if input == Input::Terminal && io::stdout().is_terminal() && io::stderr().is_terminal() {
-            let terminal = Terminal::new(config);
-            let (screen, end) = (terminal.screen(), terminal.end());
-            Self::new(Source::Prompt(Box::new(terminal)), screen, Ending::AtOnce, Some(end))
+        let is_screen = input == Input::Terminal && io::stdout().is_terminal() && io::stderr().is_terminal();
+        let opened = if is_screen && !config.dumb {
+            let terminal = Terminal::new(config, completions);
+            let shell = Shell { end: terminal.end(), board: terminal.board() };
+            Self::new(Source::Prompt(Box::new(terminal)), shell.board.clone(), Ending::AtOnce, Some(shell))
         } else {
             let ending = if input == Input::Terminal { Ending::AtOnce } else { Ending::AfterAnswers };
             let source = Source::Lines(Box::new(io::stdin()));
             if io::stdout().is_terminal() {
-                Self::new(source, Escaped(Plain(io::stdout())), ending, None)
+                Self::new(source, Rendered { colour: config.colour }, ending, None)
             } else {
                 Self::new(source, Plain(io::stdout()), ending, None)
             }
@@ -126,7 +144,7 @@ impl StdinChannel {
         Self::new(Source::Lines(Box::new(reader)), Plain(writer), Ending::AfterAnswers, None)
     }
 
-    fn new(source: Source, sink: impl Sink, ending: Ending, prompt: Option<PromptEnd>) -> io::Result<Self> {
+    fn new(source: Source, sink: impl Sink, ending: Ending, prompt: Option<Shell>) -> io::Result<Self> {
         Ok(Self {
             id: ChannelId::new(NAME),
             source: Mutex::new(Some(source)),
@@ -150,7 +168,7 @@ impl StdinChannel {
     /// # Cancel safety
     /// If dropped midway, the line may still be shown.
     pub async fn say(&self, text: &str) -> io::Result<()> {
-        self.printer.show(text, Look::Plain).await
+        self.printer.notify(text).await
     }
 
     /// Ends the prompt and returns when the terminal is restored. The process must not exit earlier. Does nothing if
@@ -158,7 +176,7 @@ impl StdinChannel {
     pub async fn close(&self) {
         let is_started = self.source.lock().unwrap_or_else(PoisonError::into_inner).is_none();
         if let Some(prompt) = self.prompt.as_ref().filter(|_| is_started) {
-            prompt.stopped().await;
+            prompt.end.stopped().await;
         }
     }
 
@@ -195,8 +213,17 @@ impl Channel for StdinChannel {
             Ending::AfterAnswers => QueueMode::Followup,
             Ending::AtOnce => QueueMode::Steer,
         };
-        let hints = "Answers are read in a terminal: write plain text with as little markup as possible, and lines that are not long.";
+        let hints = match self.prompt {
+            Some(_) => "Answers are read in a terminal, which shows Markdown. Keep tables narrow.",
+            None => {
+                "Answers are read in a terminal: write plain text with as little markup as possible, and lines that are not long."
+            }
+        };
         ChannelProfile { queue_mode, hints: Some(hints), ..ChannelProfile::default() }
+    }
+
+    fn streaming(&self) -> Streaming<'_> {
+        self.prompt.as_ref().map_or(Streaming::Off, |prompt| Streaming::Live(&prompt.board))
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
@@ -205,10 +232,11 @@ impl Channel for StdinChannel {
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         let question = message.question.as_ref();
-        let look = if question.is_some() { Look::Question } else { Look::Plain };
-        let shown = if message.text.is_empty() { Ok(()) } else { self.printer.show(&message.text, look).await };
+        let kind = if question.is_some() { Kind::Question } else { Kind::Message };
+        let shown = Shown { text: message.text.clone(), kind, run: message.run_id };
+        let shown = if message.text.is_empty() { Ok(()) } else { self.printer.show(shown).await };
         if question.is_some_and(|question| !question.decidable) && self.has_prompt() {
-            let _ = self.printer.show(SECRET_HINT, look).await; // may fail: the question itself says what is needed
+            let _ = self.printer.notify(SECRET_HINT).await; // may fail: the question itself says what is needed
         }
         if let Some(run) = message.run_id {
             // Also after a failure: nobody needs to wait for this delivery any longer.
@@ -221,7 +249,7 @@ impl Channel for StdinChannel {
 impl Drop for StdinChannel {
     fn drop(&mut self) {
         if let Some(prompt) = &self.prompt {
-            prompt.stop();
+            prompt.end.stop();
         }
     }
 }
@@ -229,7 +257,7 @@ impl Drop for StdinChannel {
 /// The intake of a started channel.
 struct Open {
     pump: Pump,
-    prompt: Option<PromptEnd>,
+    prompt: Option<Shell>,
 }
 
 impl Open {
@@ -239,7 +267,7 @@ impl Open {
             && let Some(prompt) = &self.prompt
         {
             self.pump.lines.close(); // releases a prompt thread that is blocked on handing over a line
-            prompt.stopped().await;
+            prompt.end.stopped().await;
         }
         next
     }
@@ -281,12 +309,20 @@ fn input() -> Input {
     }
 }
 
-/// A sink that escapes control sequences, so that a text cannot control the terminal.
-struct Escaped<S>(S);
+/// A terminal without a prompt.
+struct Rendered {
+    colour: bool,
+}
 
-impl<S: Sink> Sink for Escaped<S> {
-    fn show(&mut self, text: &str, look: Look) -> io::Result<()> {
-        self.0.show(&escaped(text), look)
+impl Sink for Rendered {
+    fn show(&mut self, shown: &Shown) -> io::Result<()> {
+        let look = Look { width: size().0, colour: self.colour };
+        let text = match shown.kind {
+            Kind::Message => rendered(&shown.text, look).join("\n"),
+            Kind::Question => question(&shown.text, look).join("\n"),
+            Kind::Notice => escaped(&shown.text),
+        };
+        Plain(io::stdout()).write(&text)
     }
 }
 

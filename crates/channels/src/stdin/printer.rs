@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::thread;
 
+use belay_protocol::RunId;
 use tokio::sync::{mpsc, oneshot};
 
 /// Capacity of the queue of texts to show. When it is full, deliveries wait.
@@ -15,16 +16,26 @@ pub(super) struct Printer {
 }
 
 struct Job {
-    text: String,
-    look: Look,
+    shown: Shown,
     done: oneshot::Sender<io::Result<()>>,
+}
+
+/// A text to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) text: String,
+    pub(super) kind: Kind,
+    /// The run that it belongs to.
+    pub(super) run: Option<RunId>,
 }
 
 /// The kind of a text, for a sink that can format it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    /// An answer or a notice.
-    Plain,
+pub(super) enum Kind {
+    /// An answer, in Markdown.
+    Message,
+    /// A line of the channel itself, as it is.
+    Notice,
     /// An approval request, which should stand out.
     Question,
 }
@@ -32,14 +43,21 @@ pub(super) enum Look {
 /// An output that shows texts.
 pub(super) trait Sink: Send + 'static {
     /// Shows a text and ends its line.
-    fn show(&mut self, text: &str, look: Look) -> io::Result<()>;
+    fn show(&mut self, shown: &Shown) -> io::Result<()>;
 }
 
 /// Any writer. Each text is one write with its newline, then a flush.
 pub(super) struct Plain<W>(pub(super) W);
 
 impl<W: Write + Send + 'static> Sink for Plain<W> {
-    fn show(&mut self, text: &str, _look: Look) -> io::Result<()> {
+    fn show(&mut self, shown: &Shown) -> io::Result<()> {
+        self.write(&shown.text)
+    }
+}
+
+impl<W: Write> Plain<W> {
+    /// Writes a text and ends its line.
+    pub(super) fn write(&mut self, text: &str) -> io::Result<()> {
         let line = if text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") };
         self.0.write_all(line.as_bytes())?;
         self.0.flush()
@@ -58,10 +76,15 @@ impl Printer {
         thread::Builder::new().name("stdin-replies".into()).spawn(move || {
             while let Some(job) = queue.blocking_recv() {
                 // The caller may have been cancelled: the text is shown all the same.
-                let _ = job.done.send(sink.show(&job.text, job.look));
+                let _ = job.done.send(sink.show(&job.shown));
             }
         })?;
         Ok(Self { jobs })
+    }
+
+    /// Shows a line of the channel itself. Otherwise as [`show`](Self::show).
+    pub(super) async fn notify(&self, text: &str) -> io::Result<()> {
+        self.show(Shown { text: text.to_owned(), kind: Kind::Notice, run: None }).await
     }
 
     /// Shows a text and waits until it has been written.
@@ -71,11 +94,11 @@ impl Printer {
     ///
     /// # Cancel safety
     /// If dropped midway, the text may still be shown.
-    pub(super) async fn show(&self, text: &str, look: Look) -> io::Result<()> {
-        let (done, shown) = oneshot::channel();
+    pub(super) async fn show(&self, shown: Shown) -> io::Result<()> {
+        let (done, written) = oneshot::channel();
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
-        self.jobs.send(Job { text: text.to_owned(), look, done }).await.map_err(|_| gone())?;
-        shown.await.map_err(|_| gone())?
+        self.jobs.send(Job { shown, done }).await.map_err(|_| gone())?;
+        written.await.map_err(|_| gone())?
     }
 }
 
@@ -107,7 +130,7 @@ mod tests {
         let writes = Writes::default();
         let printer = Printer::start(Plain(writes.clone())).expect("a thread");
         for text in ["one", "two\nlines\n", "three"] {
-            printer.show(text, Look::Plain).await.expect("written");
+            printer.notify(text).await.expect("written");
         }
         assert_eq!(*writes.0.lock().expect("not poisoned"), ["one\n", "two\nlines\n", "three\n"]);
     }

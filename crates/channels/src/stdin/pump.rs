@@ -19,14 +19,14 @@ use belay_protocol::{
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::deliveries::Deliveries;
 use super::lines::Line;
 use super::paused::{PausedRuns, is_paused_with};
-use super::printer::{Look, Printer};
+use super::printer::Printer;
 use crate::commands::{answers_a_question, asks_for_a_plan, ends_the_daemon};
 
 /// Number of unfinished runs at which texts wait. 15: a session's queue holds 20, and other channels may write to it
@@ -39,6 +39,9 @@ const DELIVERY_GRACE: Duration = Duration::from_secs(5);
 
 /// Longest wait before a line that was refused as busy is sent again, whatever delay the refusal names.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Longest time between two Ctrl-C that together mean "leave".
+const TWICE: Duration = Duration::from_secs(2);
 
 /// Whether `/quit` and the end of input wait for earlier answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,8 @@ struct State {
     unaccepted: usize,
     /// Whether the last input was a Ctrl-C that had nothing to stop.
     warned: bool,
+    /// The time of the last Ctrl-C that stopped something.
+    interrupted: Option<Instant>,
 }
 
 enum Head {
@@ -224,11 +229,15 @@ impl Pump {
         self.state.unaccepted -= usize::from(kind(text) == Kind::Text);
     }
 
-    /// Handles a Ctrl-C: it stops running work. If nothing runs, the first one shows a hint and the second in a row
-    /// quits.
+    /// Handles a Ctrl-C: it stops running work, and a second one soon after it quits. If nothing runs, the first one shows
+    /// a hint and the second in a row quits.
     async fn interrupt(&mut self) -> Option<Envelope> {
+        if self.state.interrupted.take().is_some_and(|at| at.elapsed() < TWICE) {
+            return Some(self.send("/quit".into()));
+        }
         if !self.is_quiet() {
             self.state.warned = false;
+            self.state.interrupted = Some(Instant::now());
             return Some(self.send("/interrupt".into()));
         }
         if std::mem::replace(&mut self.state.warned, true) {
@@ -245,7 +254,7 @@ impl Pump {
 }
 
 async fn notify(printer: &Printer, text: &str) {
-    if let Err(error) = printer.show(text, Look::Plain).await {
+    if let Err(error) = printer.notify(text).await {
         warn!(%error, "a notice could not be shown on standard output");
     }
 }

@@ -2,25 +2,30 @@
 //! typed.
 
 use std::borrow::Cow;
-use std::io;
+use std::fs::{File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use belay_terminal::Input;
 use reedline::{
-    ExternalPrinter, FileBackedHistory, Prompt, PromptEditMode, PromptHistorySearch, PromptHistorySearchStatus,
-    Reedline, Signal,
+    EditCommand, Emacs, ExternalPrinter, FileBackedHistory, Highlighter, KeyCode, KeyModifiers, Prompt, PromptEditMode,
+    PromptHistorySearch, PromptHistorySearchStatus, Reedline, ReedlineEvent, Signal, StyledText, ValidationResult,
+    Validator, default_emacs_keybindings,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::board::{Board, size};
+use super::complete::{Completions, Words, menu, tab};
 use super::lines::{LINE_MAX_BYTES, Line};
-use super::printer::{Look, Plain, Sink, escaped};
+use super::watching::{Left, watch};
 use crate::config::StdinConfig;
 
 /// Number of history lines that are kept.
@@ -29,8 +34,16 @@ const HISTORY_LINES: usize = 1000;
 /// The command that Ctrl-D stands for.
 const QUIT: &str = "/quit";
 
-/// Capacity of the queue of replies to paint. When it is full, deliveries wait.
-const PAINT_QUEUE: usize = 16;
+/// The prompt.
+const PROMPT: &str = "belay> ";
+
+/// Longest wait for the beginning of a run after a line was sent. Without the wait, the prompt would appear and vanish. 150
+/// ms: a message is on disk and its run begins within a few.
+const RUN_BEGINS: Duration = Duration::from_millis(150);
+
+/// Capacity of the editor's queue of texts. 1: a text that it has not printed when it returns is known, and is printed
+/// otherwise.
+const PAINT_QUEUE: usize = 1;
 
 /// Longest wait for the end of the prompt. 3 s: the prompt asks the terminal for the cursor position, and gives up
 /// after 2 s without an answer.
@@ -39,50 +52,22 @@ const CLOSE_MAX: Duration = Duration::from_secs(3);
 /// Poll interval of the editor: the longest delay of a reply and of the end. 50 ms: people do not notice it.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Output for replies: above the prompt while there is one, straight to the terminal afterwards.
-#[derive(Clone)]
-pub(super) struct Screen {
-    painter: Arc<Mutex<Painter>>,
-    colour: bool,
-}
-
-enum Painter {
-    Editor(SyncSender<String>),
-    Direct,
-}
-
-impl Sink for Screen {
-    fn show(&mut self, text: &str, look: Look) -> io::Result<()> {
-        let mut text = painted(&escaped(text), look, self.colour);
-        loop {
-            let painter = self.painter.lock().unwrap_or_else(PoisonError::into_inner);
-            let sender = match &*painter {
-                Painter::Editor(sender) => sender,
-                // Under the lock, so never while the prompt is being removed.
-                Painter::Direct => return Plain(io::stdout()).show(&text, look),
-            };
-            match sender.try_send(text) {
-                Ok(()) => return Ok(()),
-                Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => text = back,
-            }
-            drop(painter);
-            thread::sleep(POLL_INTERVAL);
-        }
-    }
-}
-
 /// A prompt that has not been shown yet.
 pub(super) struct Terminal {
     editor: Reedline,
-    screen: Screen,
+    board: Board,
     end: PromptEnd,
+    /// How long the next run is waited for before the prompt appears.
+    patience: Duration,
 }
 
 /// Ends the prompt and waits for its end.
 #[derive(Clone, Default)]
 pub(super) struct PromptEnd {
-    /// Makes the editor end within [`POLL_INTERVAL`].
+    /// Whether the prompt has to end.
     stop: Arc<AtomicBool>,
+    /// Makes the editor return within [`POLL_INTERVAL`].
+    leave: Arc<AtomicBool>,
     /// Cancelled when the prompt's thread has ended, also by a panic.
     ended: CancellationToken,
 }
@@ -91,6 +76,7 @@ impl PromptEnd {
     /// Asks the prompt to end.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.leave.store(true, Ordering::Relaxed);
     }
 
     /// Ends the prompt and waits until the terminal is restored: about [`POLL_INTERVAL`].
@@ -103,26 +89,33 @@ impl PromptEnd {
 }
 
 impl Terminal {
-    pub(super) fn new(config: &StdinConfig) -> Self {
+    pub(super) fn new(config: &StdinConfig, completions: Option<Arc<dyn Completions>>) -> Self {
         let printer = ExternalPrinter::new(PAINT_QUEUE);
-        let painter = Arc::new(Mutex::new(Painter::Editor(printer.sender())));
-        let screen = Screen { painter, colour: config.colour };
         let end = PromptEnd::default();
+        let board = Board::new(printer.sender(), Arc::clone(&end.leave), config.colour);
         let mut editor = Reedline::create()
             .with_ansi_colors(config.colour)
             .with_external_printer(printer)
             // Lets people keep a secret out of the history.
             .with_history_exclusion_prefix(Some(" ".into()))
             .with_poll_interval(POLL_INTERVAL)
-            .with_break_signal(Arc::clone(&end.stop));
+            .with_highlighter(Box::new(Buffer(board.clone())))
+            .with_validator(Box::new(Lines))
+            .with_edit_mode(Box::new(keys()))
+            .with_break_signal(Arc::clone(&end.leave));
+        if let Some(completions) = completions {
+            editor = editor.with_completer(Box::new(Words(completions))).with_menu(menu());
+            // A single word, or what all have in common, is inserted at once.
+            editor = editor.with_quick_completions(true).with_partial_completions(true);
+        }
         if let Some(history) = config.history_file.as_deref().and_then(open_history) {
             editor = editor.with_history(history);
         }
-        Self { editor, screen, end }
+        Self { editor, board, end, patience: Duration::ZERO }
     }
 
-    pub(super) fn screen(&self) -> Screen {
-        self.screen.clone()
+    pub(super) fn board(&self) -> Board {
+        self.board.clone()
     }
 
     pub(super) fn end(&self) -> PromptEnd {
@@ -145,49 +138,124 @@ impl Terminal {
     }
 
     fn edit(mut self, lines: &mpsc::Sender<Line>, interrupts: &mpsc::Sender<()>) {
-        loop {
-            match self.editor.read_line(&BelayPrompt("belay> ")) {
-                Ok(Signal::Success(text)) => {
+        while let Ok(next) = self.next() {
+            match next {
+                Next::Line(text) => {
                     if lines.blocking_send(typed(text)).is_err() {
                         break; // the receiver was dropped
                     }
                 }
-                Ok(Signal::CtrlC) => {
+                Next::Interrupt => {
                     let _ = interrupts.try_send(()); // full: another interrupt is already queued
                 }
-                Ok(Signal::CtrlD) => {
+                Next::Quit => {
                     if lines.blocking_send(Line::Text(QUIT.into())).is_err() {
                         break; // the receiver was dropped
                     }
                 }
-                Ok(Signal::ExternalBreak(_)) => break,
-                Ok(_) => {}
-                Err(error) => {
-                    warn!(%error, "the prompt has failed");
-                    break;
-                }
+                Next::Nothing => {}
+                Next::Stop => break,
             }
         }
-        self.close();
+        if let Err(error) = self.board.end() {
+            warn!(%error, "the last replies could not be written");
+        }
     }
 
-    /// Paints the remaining replies, then sends further replies straight to the terminal.
-    fn close(self) {
-        let mut painter = self.screen.painter.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut editor = self.editor.with_immediately_accept(true); // one pass: paint, return
-        if let Err(error) = editor.read_line(&BelayPrompt("")) {
-            warn!(%error, "the last replies could not be painted");
+    /// Edits the next line, or shows a working run while nothing is typed.
+    fn next(&mut self) -> io::Result<Next> {
+        let failed = |error: &io::Error| warn!(%error, "the prompt has failed");
+        if self.end.stop.load(Ordering::Relaxed) {
+            return Ok(Next::Stop);
         }
-        *painter = Painter::Direct;
+        if self.editor.current_buffer_contents().is_empty() && (self.patience > Duration::ZERO || self.board.has_news())
+        {
+            match watch(&self.board, &self.end.stop, std::mem::take(&mut self.patience)).inspect_err(failed)? {
+                Left::Idle => {}
+                Left::Typed(c) => self.editor.run_edit_commands(&[EditCommand::InsertChar(c)]),
+                Left::Interrupt => return Ok(Next::Interrupt),
+                Left::Quit => return Ok(Next::Quit),
+                Left::Stopped => return Ok(Next::Stop),
+            }
+        }
+        let signal = self.editor.read_line(&BelayPrompt).inspect_err(failed)?;
+        if self.board.left(self.editor.current_buffer_contents().is_empty()) {
+            let printer = ExternalPrinter::new(PAINT_QUEUE);
+            self.board.print_by(printer.sender());
+            let editor = std::mem::replace(&mut self.editor, Reedline::create());
+            self.editor = editor.with_external_printer(printer);
+        }
+        Ok(match signal {
+            Signal::Success(text) => {
+                // A command is answered at once. Anything else begins a run, or joins one.
+                self.patience = if text.trim().is_empty() { Duration::ZERO } else { RUN_BEGINS };
+                Next::Line(Input::joined(&text))
+            }
+            Signal::CtrlC => Next::Interrupt,
+            Signal::CtrlD => Next::Quit,
+            Signal::ExternalBreak(text) => {
+                let stop = self.end.stop.load(Ordering::Relaxed);
+                if stop || text.is_empty() {
+                    remove_prompt(&text)?;
+                }
+                if stop { Next::Stop } else { Next::Nothing }
+            }
+            _ => Next::Nothing,
+        })
     }
 }
 
-/// Formats the text: an approval request is yellow. Each line is coloured on its own, because lines are painted one by
-/// one.
-fn painted(text: &str, look: Look, colour: bool) -> String {
-    match (look, colour) {
-        (Look::Question, true) => text.lines().map(|line| format!("\x1b[33m{line}\x1b[0m\n")).collect(),
-        (Look::Question, false) | (Look::Plain, _) => text.to_owned(),
+/// What the prompt's thread does next.
+enum Next {
+    Line(String),
+    Interrupt,
+    Quit,
+    Nothing,
+    Stop,
+}
+
+/// Erases the prompt, on whose line the cursor is. A typed text stays, and the cursor goes below it.
+fn remove_prompt(typed: &str) -> io::Result<()> {
+    let rows_above = (PROMPT.len() - 1) / size().0;
+    let mut out = io::stdout().lock();
+    match (typed.is_empty(), rows_above) {
+        (false, _) => out.write_all(b"\r\n")?,
+        (true, 0) => out.write_all(b"\r\x1b[J")?,
+        (true, rows) => write!(out, "\r\x1b[{rows}A\x1b[J")?,
+    }
+    out.flush()
+}
+
+/// The keys of the line editor: those of Emacs, and Alt-Enter for a new line.
+fn keys() -> Emacs {
+    let mut keys = default_emacs_keybindings();
+    let new_line = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
+    keys.add_binding(KeyModifiers::ALT, KeyCode::Enter, new_line);
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, tab());
+    Emacs::new(keys)
+}
+
+/// Tells the board whether anything is typed. The editor shows the text as it is.
+struct Buffer(Board);
+
+impl Highlighter for Buffer {
+    fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
+        self.0.typed(line.is_empty());
+        let mut text = StyledText::new();
+        text.push((Default::default(), line.to_owned()));
+        text
+    }
+}
+
+/// Decides whether Enter sends a text.
+struct Lines;
+
+impl Validator for Lines {
+    fn validate(&self, line: &str) -> ValidationResult {
+        match Input::of(line) {
+            Input::Complete => ValidationResult::Complete,
+            Input::Continues => ValidationResult::Incomplete,
+        }
     }
 }
 
@@ -198,8 +266,15 @@ fn typed(text: String) -> Line {
     Line::Unusable(format!("Not sent: it is longer than {LINE_MAX_BYTES} bytes."))
 }
 
+/// Makes the file, or makes it unreadable for others.
+fn private(path: &Path) -> io::Result<()> {
+    let file = File::options().create(true).append(true).mode(0o600).open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))
+}
+
 fn open_history(path: &Path) -> Option<Box<FileBackedHistory>> {
-    match FileBackedHistory::with_file(HISTORY_LINES, path.to_owned()) {
+    let open = || FileBackedHistory::with_file(HISTORY_LINES, path.to_owned()).map_err(io::Error::other);
+    match private(path).and_then(|()| open()) {
         Ok(history) => Some(Box::new(history)),
         Err(error) => {
             warn!(path = %path.display(), %error, "the history file cannot be used; this session keeps none");
@@ -208,11 +283,11 @@ fn open_history(path: &Path) -> Option<Box<FileBackedHistory>> {
     }
 }
 
-struct BelayPrompt(&'static str);
+struct BelayPrompt;
 
 impl Prompt for BelayPrompt {
     fn render_prompt_left(&self) -> Cow<'_, str> {
-        Cow::Borrowed(self.0)
+        Cow::Borrowed(PROMPT)
     }
 
     fn render_prompt_right(&self) -> Cow<'_, str> {
@@ -230,21 +305,5 @@ impl Prompt for BelayPrompt {
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
         let failing = if matches!(search.status, PromptHistorySearchStatus::Failing) { "nothing for " } else { "" };
         Cow::Owned(format!("({failing}{}) ", search.term))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_question_stands_out_where_there_are_colours() {
-        for (look, colour, expected) in [
-            (Look::Question, true, "\x1b[33mMay I?\x1b[0m\n\x1b[33myes or no\x1b[0m\n"),
-            (Look::Question, false, "May I?\nyes or no"),
-            (Look::Plain, true, "May I?\nyes or no"),
-        ] {
-            assert_eq!(painted("May I?\nyes or no", look, colour), expected, "{look:?} {colour}");
-        }
     }
 }

@@ -59,6 +59,7 @@ impl Run {
             session: SessionKey::new("stdin"),
             accepted_at: UnixMillis(0),
             duplicate: false,
+            held: false,
             watch: Some(RunWatch {
                 run_id: id,
                 finished: seen,
@@ -336,6 +337,9 @@ async fn an_interrupt_stops_what_runs_else_it_warns_and_the_second_one_quits() {
     command(stop.ack, "/interrupt");
     run.finish(None);
     assert!(timeout(Duration::from_millis(50), pump.next()).await.is_err());
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(2)).await; // sooner, it would be the second of two
+    tokio::time::resume();
     interrupts.send(()).await.unwrap();
     assert!(timeout(Duration::from_millis(50), pump.next()).await.is_err());
     assert_eq!(paper.text(), "Nothing is running. Press Ctrl-C again, or type /quit, to end.\n");
@@ -343,6 +347,21 @@ async fn an_interrupt_stops_what_runs_else_it_warns_and_the_second_one_quits() {
     assert_eq!(text(&pump.next().await.unwrap()), "/quit");
     drop(lines);
     assert!(pump.next().await.is_none(), "at a terminal the end of input acts at once");
+}
+
+#[tokio::test]
+async fn two_interrupts_stop_what_runs_and_quit() {
+    let printer = Printer::start(Plain(Paper::default())).unwrap();
+    let (lines, taken) = mpsc::channel(LINES);
+    let (interrupts, interrupted) = mpsc::channel(1);
+    let deliveries = Arc::new(Deliveries::new());
+    let mut pump = Pump::new(taken, interrupted, printer, deliveries, Ending::AtOnce, CancellationToken::new());
+    lines.send(Line::Text("work".into())).await.unwrap();
+    let _run = Run::accept(pump.next().await.unwrap().ack);
+    for expected in ["/interrupt", "/quit"] {
+        interrupts.send(()).await.unwrap();
+        assert_eq!(text(&pump.next().await.unwrap()), expected);
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use belay_protocol::SessionKey;
+
+use super::NAME;
+
 /// A chat or topic, written as `<chat>` or `<chat>:<topic>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Conversation {
@@ -19,6 +23,11 @@ impl fmt::Display for Conversation {
             Some(topic) => write!(f, "{}:{topic}", self.chat),
         }
     }
+}
+
+/// The session of the messages of a conversation.
+pub(super) fn session(conversation: Conversation) -> SessionKey {
+    SessionKey::from(format!("{NAME}:{conversation}"))
 }
 
 impl FromStr for Conversation {

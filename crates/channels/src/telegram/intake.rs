@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use belay_protocol::{Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey, Unread};
+use belay_protocol::{Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, Unread};
 use frankenstein::types::{CallbackQuery, ChatType, Message, MessageEntity, MessageEntityType};
 use frankenstein::updates::{Update, UpdateContent};
 
 use super::NAME;
 use super::callback_buttons::{self, ButtonPress};
-use super::conversation::Conversation;
+use super::conversation::{Conversation, session};
 use super::facts;
 use super::groups::{Addressed, Relevance};
 use super::people::AllowLists;
@@ -175,7 +175,7 @@ impl Rules {
             provenance: Some(Arc::new(provenance)),
             ..Inbound::new(
                 channel,
-                SessionKey::from(format!("{NAME}:{conversation}")),
+                session(conversation),
                 Principal { id: sender.to_string().into(), role },
                 if is_edit { Body::Edit(text) } else { Body::Text(text) },
             )
@@ -204,7 +204,7 @@ impl Rules {
         // No idempotency key: the request accepts one answer. No reply route: the tap itself is answered.
         let inbound = Inbound::new(
             ChannelId::new(NAME),
-            SessionKey::from(format!("{NAME}:{}", conversation(message))),
+            session(conversation(message)),
             Principal { id: sender.to_string().into(), role },
             Body::Control(Control::Decide { approval, decision }),
         );

@@ -8,12 +8,14 @@
 //! Reading order: `groups`, `people`, `facts` (metadata of a message), `intake` (which updates are messages) →
 //! `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is written) → `deliver` (how it is
 //! sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under an approval request) → `api`.
+//! `first_contact` checks a token and finds a person's id, for the set-up, without a channel.
 
 mod api;
 mod callback_buttons;
 mod conversation;
 mod deliver;
 mod facts;
+mod first_contact;
 mod format;
 mod groups;
 mod intake;
@@ -45,6 +47,7 @@ use tracing::{info, warn};
 
 use self::api::BotApi;
 use self::conversation::Conversation;
+pub use self::first_contact::{FirstContact, FirstContactError, Sender};
 use self::intake::{AcceptedGroupMessages, Rules};
 pub use self::people::AllowLists;
 use self::polling::Poller;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use belay_protocol::principal::Role;
-use belay_protocol::{AccessDecision, ChannelAccess};
+use belay_protocol::{AccessDecision, ChannelAccess, SessionKey};
 
 use super::conversation::Conversation;
 use super::groups::{Addressed, Groups, Relevance};
@@ -61,6 +61,10 @@ impl ChannelAccess for People {
             Err(_) => self.groups.serves_group(chat),
         }
     }
+
+    fn session_of(&self, conversation: &str) -> Option<SessionKey> {
+        conversation.parse().ok().map(super::conversation::session)
+    }
 }
 
 /// The current lists, as a snapshot that a reload of the settings swaps as a whole. Clones share it. Each message, tap
@@ -108,6 +112,10 @@ impl ChannelAccess for AllowLists {
 
     fn serves(&self, conversation: &str) -> bool {
         self.0.load().serves(conversation)
+    }
+
+    fn session_of(&self, conversation: &str) -> Option<SessionKey> {
+        self.0.load().session_of(conversation)
     }
 }
 

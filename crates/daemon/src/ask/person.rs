@@ -1,14 +1,13 @@
 //! The person at the terminal of `belay ask`: shows approval requests and reads the answers. Without a terminal every
 //! request is denied.
 
-use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::io::{self, IsTerminal};
 
 use belay_protocol::{ApprovalId, Decision, Question};
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::environment::Environment;
 use crate::output;
+use crate::typed::{Hidden, line, show};
 
 /// Who answers approval requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,51 +83,6 @@ fn decision(line: &str, offers_always: bool) -> Decision {
     }
 }
 
-fn show(prompt: &str) {
-    let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(prompt.as_bytes()).and_then(|()| stderr.flush()); // the request was shown already
-}
-
-/// Reads the next line of standard input; `None` at its end. The reading thread cannot be interrupted; it ends with the
-/// process.
-async fn line() -> Option<String> {
-    let read = || {
-        let mut line = String::new();
-        let bytes = io::stdin().read_line(&mut line).ok()?;
-        (bytes > 0).then_some(line)
-    };
-    tokio::task::spawn_blocking(read).await.ok().flatten()
-}
-
-/// Turns the echo of a terminal off until it is dropped.
-struct Hidden<T: AsFd> {
-    terminal: T,
-    /// `None`: not a terminal, so there is no echo.
-    before: Option<Termios>,
-}
-
-impl<T: AsFd> Hidden<T> {
-    fn begin(terminal: T) -> Self {
-        let before = tcgetattr(&terminal).ok();
-        if let Some(before) = &before {
-            let mut silent = before.clone();
-            silent.local_modes.remove(LocalModes::ECHO);
-            // On failure the input is visible, and the person notices.
-            let _ = tcsetattr(&terminal, OptionalActions::Flush, &silent);
-        }
-        Self { terminal, before }
-    }
-}
-
-impl<T: AsFd> Drop for Hidden<T> {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before {
-            let _ = tcsetattr(&self.terminal, OptionalActions::Now, before); // on failure nothing more can be done here
-            output::print_error(""); // the line break that was not echoed
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,17 +99,5 @@ mod tests {
         ] {
             assert_eq!(decision(line, offers_always), expected, "{line:?} {offers_always}");
         }
-    }
-
-    #[test]
-    fn a_secret_is_not_shown_while_it_is_typed_and_everything_is_shown_again_afterwards() {
-        use rustix::pty::{OpenptFlags, openpt};
-        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        let shows = || tcgetattr(&terminal).expect("its modes").local_modes.contains(LocalModes::ECHO);
-        assert!(shows());
-        let hidden = Hidden::begin(&terminal);
-        assert!(!shows());
-        drop(hidden);
-        assert!(shows());
     }
 }

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::wiring::{Store, refuse_store, words, workspace_of};
 
 /// Tests whether a directory, or its nearest existing ancestor, is writable, by writing a file.
-fn writable(directory: &Path) -> Result<&Path, String> {
+pub(crate) fn writable(directory: &Path) -> Result<&Path, String> {
     let existing = directory.ancestors().find(|dir| dir.symlink_metadata().is_ok()).unwrap_or(Path::new("/"));
     let probe = existing.join(format!(".belay-check-{}", std::process::id()));
     let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&probe);
@@ -85,4 +85,13 @@ pub(super) fn workspace(settings: &Settings, paths: &Paths, env: &Environment) -
         Err(error) if workspace.is_dir() => finding(State::Note, format!("only reading tools will work: {error}")),
         Err(error) => finding(State::Refused, format!("tools.workspace: {shown} cannot be made: {error}")),
     }
+}
+
+/// Refuses a workspace that a start would refuse.
+///
+/// # Errors
+/// The finding of [`workspace`] (78).
+pub(crate) fn refuse_workspace(settings: &Settings, paths: &Paths, env: &Environment) -> Result<(), Failure> {
+    let finding = workspace(settings, paths, env);
+    if finding.state < State::OutOfReach { Ok(()) } else { Err(Failure::new(Exit::Refused, finding.detail)) }
 }

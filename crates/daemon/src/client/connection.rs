@@ -149,7 +149,18 @@ impl Client {
 
     /// Opens a stream of events.
     pub(crate) async fn events(&self, path: &[&str]) -> Result<Events, Failure> {
-        let mut request = self.http.get(self.url(path, &[])?);
+        self.open_events(self.url(path, &[])?).await
+    }
+
+    /// Opens the stream of a session's events: after the fact with this number, or from now on.
+    pub(crate) async fn session_events(&self, session: &str, since: Option<u64>) -> Result<Events, Failure> {
+        let since = since.map(|since| since.to_string());
+        let query: Vec<(&str, &str)> = since.iter().map(|since| ("since", since.as_str())).collect();
+        self.open_events(self.url(&["api", "v1", "sessions", session, "stream"], &query)?).await
+    }
+
+    async fn open_events(&self, url: Url) -> Result<Events, Failure> {
+        let mut request = self.http.get(url);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.expose_secret());
         }

@@ -6,6 +6,7 @@ use belay_protocol::Purpose;
 use serde_json::Value as Json;
 
 use super::approvals::waits_for;
+use super::freeze::said;
 use super::{Client, dollars, duration_text, number, since, text};
 use crate::args::ClientArgs;
 use crate::environment::Environment;
@@ -48,6 +49,8 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
     if let Some(trouble) = report.pointer("/model_trouble").filter(|trouble| !trouble.is_null()) {
         rows.push(row("trouble", Cell::new(trouble.to_string(), Tone::Bad)));
     }
+    let frozen = report.pointer("/frozen").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    rows.extend(frozen.iter().map(|freeze| row("frozen", Cell::new(said(freeze), Tone::Bad))));
     rows.extend(cooling(report).into_iter().map(|words| row("not asked", Cell::new(words, Tone::Warn))));
     rows.extend(troubled(report).into_iter().map(|words| row("tool", Cell::new(words, Tone::Warn))));
     rows.push(row("running", running(report)));

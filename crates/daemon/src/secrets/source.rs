@@ -86,7 +86,7 @@ fn of_credential(names: &Names<'_>, env: &Environment) -> Result<Option<SecretSt
     let name = names.credential;
     match env.declared(name) {
         Some(Declared::Unseen) => return Ok(Some(SecretString::from(UNSEEN))),
-        Some(Declared::Content(text)) => return of_text(names, text.expose_secret(), "its content").map(Some),
+        Some(Declared::Content(text)) => return of_content(names, text.expose_secret(), "its content").map(Some),
         None => {}
     }
     let Some(path) = credential_path(name, env) else { return Ok(None) };
@@ -98,11 +98,11 @@ fn of_credential(names: &Names<'_>, env: &Environment) -> Result<Option<SecretSt
         Ok(_) => {}
     }
     let text = read(&path).map_err(problem)?;
-    of_text(names, &text, &path.display().to_string()).map(Some)
+    of_content(names, &text, &path.display().to_string()).map(Some)
 }
 
 /// Parses the secret in a credential.
-fn of_text(names: &Names<'_>, text: &str, place: &str) -> Result<SecretString, Problem> {
+fn of_content(names: &Names<'_>, text: &str, place: &str) -> Result<SecretString, Problem> {
     let name = names.credential;
     let problem = |what: String| Problem::new(names.key, format!("the systemd credential {name}: {place} {what}"));
     let hint = format!("write the secret into its file, or remove the line LoadCredential={name}:… from the unit");
@@ -133,13 +133,51 @@ pub(crate) fn unseen_words(credential: &str, env: &Environment) -> String {
 
 fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
-    let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    let bytes = file.take(SECRET_MAX_BYTES + 1).read_to_string(&mut text);
-    if bytes.map_err(|error| format!("cannot read {shown}: {error}"))? as u64 > SECRET_MAX_BYTES {
-        return Err(format!("{shown} is longer than {SECRET_MAX_BYTES} bytes: this is no secret"));
-    }
-    Ok(text)
+    read_from(file).map_err(|what| match what {
+        Unread::Error(error) => format!("cannot read {shown}: {error}"),
+        Unread::TooLong => format!("{shown} is longer than {SECRET_MAX_BYTES} bytes: this is no secret"),
+    })
+}
+
+/// Why a secret was not read.
+enum Unread {
+    Error(std::io::Error),
+    TooLong,
+}
+
+fn read_from(source: impl Read) -> Result<String, Unread> {
+    let mut text = String::new();
+    let bytes = source.take(SECRET_MAX_BYTES + 1).read_to_string(&mut text).map_err(Unread::Error)?;
+    if bytes as u64 > SECRET_MAX_BYTES { Err(Unread::TooLong) } else { Ok(text) }
+}
+
+/// Reads the secret in a file. `None`: the file is empty.
+///
+/// # Errors
+/// What is wrong, with the path and without the content.
+pub(crate) fn of_file(path: &Path) -> Result<Option<SecretString>, String> {
+    check(&read(path)?).map_err(|what| format!("{} {what}", path.display()))
+}
+
+/// Reads a secret to the end of `source`, which is called `name` in errors. `None`: there is nothing.
+///
+/// # Errors
+/// What is wrong, without the content.
+pub(crate) fn of_reader(source: impl Read, name: &str) -> Result<Option<SecretString>, String> {
+    let text = read_from(source).map_err(|what| match what {
+        Unread::Error(error) => format!("{name} cannot be read: {error}"),
+        Unread::TooLong => format!("{name} is longer than {SECRET_MAX_BYTES} bytes: this is no secret"),
+    })?;
+    of_text(&text).map_err(|what| format!("{name} {what}"))
+}
+
+/// Parses a typed secret. `None`: nothing was typed.
+///
+/// # Errors
+/// What is wrong, without the content.
+pub(crate) fn of_text(text: &str) -> Result<Option<SecretString>, String> {
+    check(text)
 }
 
 /// Trims and checks a secret. Editors and `echo` add a newline at the end, some editors a byte order mark at the start.

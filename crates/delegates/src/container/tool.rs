@@ -21,7 +21,7 @@ use super::report::{report, termination};
 use super::session::WorkerSession;
 use crate::child_call::{ChildOrder, MAX_RESULT_BYTES, limit_schema, note_end, note_start};
 use belay_run::core::ChildStart;
-use belay_run::own_tools::creates_work;
+use belay_run::own_tools::manages_work;
 use belay_run::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
 use belay_run::run_tool::{DeclaredTool, RunTool};
 use belay_run::untrusted::RULE;
@@ -155,5 +155,5 @@ impl ToolGrant {
 
 /// Returns whether a tool works only for a run in this process.
 fn acts_on_the_run(name: &str) -> bool {
-    creates_work(name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
+    manages_work(name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
 }

@@ -10,7 +10,7 @@ use crate::subagent::ChildServices;
 use belay_run::config::{AgentConfig, ExecutorConfig};
 use belay_run::error::AgentError;
 use belay_run::own_tools::TERMINATE;
-use belay_run::own_tools::creates_work;
+use belay_run::own_tools::manages_work;
 use belay_run::prompt;
 use belay_run::terminate::{TEACHING, Terminate};
 use belay_run::untrusted::RULE;
@@ -56,7 +56,7 @@ impl PlanKit {
         children: Arc<ChildServices>,
     ) -> Result<Self, AgentError> {
         // A step is autonomous work, so its executor creates no further work.
-        let tools: Vec<_> = tools.iter().filter(|tool| !creates_work(&tool.spec().name)).cloned().collect();
+        let tools: Vec<_> = tools.iter().filter(|tool| !manages_work(&tool.spec().name)).cloned().collect();
         let built_in = ExecutorConfig { description: GENERAL_DESCRIPTION.into(), ..ExecutorConfig::default() };
         let general = config.executors.get(GENERAL).unwrap_or(&built_in);
         let others = config.executors.iter().filter(|(name, _)| *name != GENERAL);
@@ -102,7 +102,7 @@ impl PlanKit {
 /// # Errors
 /// The first executor with an unknown tool.
 pub fn check_executors(config: &AgentConfig, offered: &[&str]) -> Result<(), AgentError> {
-    let offered: Vec<&str> = offered.iter().copied().filter(|name| !creates_work(name)).collect();
+    let offered: Vec<&str> = offered.iter().copied().filter(|name| !manages_work(name)).collect();
     config.executors.iter().try_for_each(|(name, executor)| check_tools(name, executor, &offered))
 }
 

@@ -76,7 +76,7 @@ async fn ask(
     let reasoning = kit.planner(Arc::new(Planning::over(plans.clone())));
     let mut context = LoopContext::new(history.iter().cloned().chain([Message::user(request).into()]).collect());
     let rules = core.rules.clone();
-    let config = AgenticLoopConfig { max_iterations: MAX_STEPS, rules, ..AgenticLoopConfig::default() };
+    let config = AgenticLoopConfig { max_iterations: MAX_STEPS, ..AgenticLoopConfig::with_rules(rules) };
     let mut delegate = PlannerDelegate { core, reasoning: &reasoning, plans };
     let outcome = run_agentic_loop(&mut delegate, &reasoning, &mut context, &config).await?;
     delegate.core.journal.write(&context, Durability::Relaxed).await?;

@@ -57,7 +57,7 @@ pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopE
     let Execution { core, children, executor, task, limit, inbox } = execution;
     let rules = core.rules.clone();
     let mut context = LoopContext::new(vec![Message::user(&task).into()]);
-    let config = AgenticLoopConfig { max_iterations: limit, rules, ..AgenticLoopConfig::default() };
+    let config = AgenticLoopConfig { max_iterations: limit, ..AgenticLoopConfig::with_rules(rules) };
     let reasoning = executor.reasoning.with_words(&core.briefing.rules());
     let mut delegate = StepDelegate {
         core,

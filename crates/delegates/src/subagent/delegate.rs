@@ -64,8 +64,7 @@ pub(super) async fn run(
     max_turns: u32,
 ) -> (SubagentEnd, RunCore) {
     let began = Instant::now();
-    let config =
-        AgenticLoopConfig { max_iterations: max_turns, rules: core.rules.clone(), ..AgenticLoopConfig::default() };
+    let config = AgenticLoopConfig { max_iterations: max_turns, ..AgenticLoopConfig::with_rules(core.rules.clone()) };
     let mut delegate = SubagentDelegate {
         core,
         children,

@@ -20,7 +20,7 @@ use crate::child_call::{ChildOrder, MAX_RESULT_BYTES, limit_schema, note_end, no
 use crate::container::ToolGrant;
 use belay_run::config::SubagentsConfig;
 use belay_run::core::{ChildStart, RunCore};
-use belay_run::own_tools::creates_work;
+use belay_run::own_tools::manages_work;
 use belay_run::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
 use belay_run::run_tool::{DeclaredTool, RunTool, bound};
 use belay_run::terminate::Terminate;
@@ -199,7 +199,7 @@ impl ChildTools {
         let may_spawn = self.seed.tree().children_may_spawn();
         // Tools that send messages to the conversation, or create work for it, belong to the conversation.
         let given = |name: &str| is_own(name) || name == TERMINATE;
-        let speaks = |name: &str| name == SEND_MESSAGE || creates_work(name);
+        let speaks = |name: &str| name == SEND_MESSAGE || manages_work(name);
         let lendable: Vec<_> = self
             .tools
             .iter()

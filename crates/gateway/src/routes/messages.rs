@@ -57,7 +57,7 @@ impl From<&Accepted> for AcceptedBody {
         Self {
             run_id: accepted.run_id,
             session: accepted.session.clone(),
-            status: "accepted",
+            status: if accepted.held { "queued" } else { "accepted" },
             accepted_at: accepted.accepted_at,
             duplicate: accepted.duplicate,
         }

@@ -234,7 +234,14 @@ async fn a_client_that_goes_away_before_its_message_is_accepted_stops_its_run_to
     let run_id = RunId::new();
     let accepted_at = UnixMillis(NOW);
     let session = message.inbound.session;
-    message.ack.send(Ack::Accepted(Accepted { run_id, session, accepted_at, duplicate: false, watch: None }));
+    message.ack.send(Ack::Accepted(Accepted {
+        run_id,
+        session,
+        accepted_at,
+        duplicate: false,
+        held: false,
+        watch: None,
+    }));
     let told = next().await.inbound.body;
     assert_eq!(told, Body::Control(Control::Stop(StopTarget::RunOfGoneClient(run_id))));
     stop.cancel();

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::approval::Asker;
 use crate::ids::{BootId, ChannelId, IdPrefix, JobId, RoutineRunId, RunId, SessionKey};
 use crate::job::{JobBudget, JobRecord, JobState, RunsIn};
-use crate::outbound::Outbound;
+use crate::outbound::{Outbound, SessionNotice};
 use crate::progress::JobProgress;
 use crate::route::ReplyRoute;
 use crate::store_error::StoreError;
@@ -146,16 +146,6 @@ pub struct JobChange {
     pub told_in: Option<SessionNotice>,
     /// The time.
     pub at: UnixMillis,
-}
-
-/// A notice in a conversation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionNotice {
-    /// The session.
-    pub session: SessionKey,
-    /// The text behind the [opening](crate::Message::notice) of a notice. Models and readers of the conversation get
-    /// it.
-    pub text: String,
 }
 
 /// The result of a change.

@@ -111,6 +111,10 @@ impl RunCore {
     fn charge(&self, hold: Hold, charge: Charge) {
         metrics::charged(self.purpose(), charge.micro_usd);
         self.tally.settle(hold, charge);
+        self.live.display.spent(|| {
+            let (usage, cost_micro_usd) = self.tally.spent();
+            (usage.input.saturating_add(usage.output), cost_micro_usd)
+        });
     }
 
     /// Records that a fallback model answered: once for each change of the model, not for each call.

@@ -155,6 +155,7 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
                 true => caller.live.activity.touch(),
                 false => caller.live.activity.quiet_for(tool.spec().timeout), // the call has a deadline of its own
             }
+            caller.live.display.call_begins(&call.id, &call.name, &arguments, &tool.spec().sensitive);
             let context = caller.tool_context(&call, tool.spec(), credential.clone(), approved);
             let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
             places.insert(id, RunningCall { at, call, tool, begun: Instant::now(), pass, credential });
@@ -163,8 +164,10 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
         tokio::select! {
             biased; // a tool that has ended is collected before it would be abandoned
             ended = running.join_next_with_id() => match ended {
-                Some(Ok((id, output))) => ran.extend(places.remove(&id).map(|place| place.with(output))),
-                Some(Err(error)) => ran.extend(places.remove(&error.id()).map(|place| place.crashed(&error))),
+                Some(Ok((id, output))) => ran.extend(taken(caller, &mut places, id).map(|place| place.with(output))),
+                Some(Err(error)) => {
+                    ran.extend(taken(caller, &mut places, error.id()).map(|place| place.crashed(&error)));
+                }
                 None => break,
             },
             () = caller.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
@@ -176,9 +179,17 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
             }
         }
     }
+    places.values().for_each(|place| caller.live.display.call_ended(&place.call.id));
     ran.extend(places.into_values().map(RunningCall::abandoned));
     ran.extend(waiting.map(|waiting| never_began(waiting, "not executed: the run was stopped")));
     (ran, begun)
+}
+
+/// Takes a call that has ended from the running ones.
+fn taken(caller: &CallContext<'_>, places: &mut HashMap<Id, RunningCall>, id: Id) -> Option<RunningCall> {
+    let place = places.remove(&id)?;
+    caller.live.display.call_ended(&place.call.id);
+    Some(place)
 }
 
 fn never_began((at, runnable): (usize, Runnable), text: &str) -> Ran {

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use belay_protocol::{Generation, RunEnd, RunId, StopReason};
+use belay_protocol::{FreezeId, Generation, RunEnd, RunId, StopReason};
 use tokio_util::sync::CancellationToken;
 
 /// Stops a run. The token is the only way to stop it.
@@ -29,12 +29,14 @@ pub struct StopCause {
     pub by: Option<RunId>,
     /// Seconds for which the run was silent.
     pub silent_s: Option<u64>,
+    /// The freeze that stops it.
+    pub freeze: Option<FreezeId>,
 }
 
 impl StopCause {
     /// A cause with this reason. The run reports the stop to the person itself.
     pub fn of(reason: StopReason) -> Self {
-        Self { reason, told: false, by: None, silent_s: None }
+        Self { reason, told: false, by: None, silent_s: None, freeze: None }
     }
 
     /// The end of a run that was stopped for this cause.
@@ -42,6 +44,9 @@ impl StopCause {
         let mut end = RunEnd::of(self.reason);
         if let Some(by) = self.by {
             end = end.with("newer_run", by.to_string());
+        }
+        if let Some(freeze) = self.freeze {
+            end = end.with("freeze", freeze.to_string());
         }
         match self.silent_s {
             Some(silent_s) => end.with("silent_s", silent_s),

@@ -48,7 +48,7 @@ impl RunOutput {
     }
 
     /// The text of the step so far, and the fragments that follow it.
-    pub(super) fn subscribe(&self) -> (Partial, broadcast::Receiver<Delta>) {
+    pub fn subscribe(&self) -> (Partial, broadcast::Receiver<Delta>) {
         let partial = self.partial();
         let deltas = self.sender().subscribe();
         (partial.clone(), deltas)

@@ -164,10 +164,10 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     let state = input.state.as_ref().map(rows::to_json).transpose()?;
     let key = input.key.as_ref();
     let inserted = tx.row(
-        "INSERT INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, work, channel, principal,
-                           authority, relayed, reply_to, key_channel, key_account, key_message, digest,
+        "INSERT OR FAIL INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, work, channel,
+                           principal, authority, relayed, reply_to, key_channel, key_account, key_message, digest,
                            text, history, state, options, from_person, provenance, message_ref)
-         VALUES (:id, :session, :status, :attempt, :thread, :turn, :at, 
+         VALUES (:id, :session, :status, :attempt, :thread, :turn, :at,
                  :started_at, :work, :channel, :principal, :authority, :relayed, :reply_to,
                  :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :from_person,
                  :provenance, :message_ref)
@@ -274,7 +274,7 @@ pub(super) fn find(conn: &Connection, key: &IdempotencyKey) -> Done<Option<Known
 pub(super) fn start_run(tx: &mut Tx<'_>, lease: &Lease, run: RunId, at: UnixMillis) -> Done<()> {
     let lane = lane(tx, lease)?;
     let started = tx.row(
-        "UPDATE runs SET status = 'running', attempt = attempt + (status <> 'paused'), started_at = COALESCE(started_at, ?3),
+        "UPDATE OR FAIL runs SET status = 'running', attempt = attempt + (status <> 'paused'), started_at = COALESCE(started_at, ?3),
                          thread = COALESCE(thread, ?4), turn = COALESCE(turn, ?5)
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL
          RETURNING attempt, thread, turn, text, history, provenance",
@@ -375,7 +375,7 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
     lane(tx, lease)?;
     let usage = checkpoint.usage;
     let running = tx.row(
-        "UPDATE runs SET input_tokens = ?3, output_tokens = ?4, model_calls = ?5, tool_calls = ?6, cost_micro_usd = ?7,
+        "UPDATE OR FAIL runs SET input_tokens = ?3, output_tokens = ?4, model_calls = ?5, tool_calls = ?6, cost_micro_usd = ?7,
                          state = COALESCE(?8, state), status = ?9, estimated_calls = ?10
          WHERE id = ?1 AND session = ?2 AND status = 'running'
          RETURNING thread, turn, started_at",
@@ -413,7 +413,7 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
     let status = finished.end.reason.status();
     let usage = finished.usage;
     let ended = tx.row(
-        concat!("UPDATE runs SET status = ?3, reason = ?4, evidence = ?5, reply = ?6, input_tokens = ?7, output_tokens = ?8,
+        concat!("UPDATE OR FAIL runs SET status = ?3, reason = ?4, evidence = ?5, reply = ?6, input_tokens = ?7, output_tokens = ?8,
                          model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, estimated_calls = ?13, state = NULL,
                          history = NULL
          WHERE id = ?1 AND session = ?2 AND ended_at IS NULL

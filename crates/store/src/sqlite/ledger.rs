@@ -29,11 +29,11 @@ pub(super) fn append_events(tx: &mut Tx<'_>, events: &[NewEvent]) -> Done<()> {
     Ok(())
 }
 
-/// The statements for each number of events.
+/// The statements for each number of events. `OR FAIL`: see [`Tx`].
 static INSERTS: LazyLock<[String; EVENTS_PER_INSERT]> = LazyLock::new(|| {
     std::array::from_fn(|at| {
         let places = vec!["(?, ?, ?, ?)"; at + 1].join(", ");
-        format!("INSERT INTO events (at, session, run_id, kind) VALUES {places}")
+        format!("INSERT OR FAIL INTO events (at, session, run_id, kind) VALUES {places}")
     })
 });
 

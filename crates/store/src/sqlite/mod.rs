@@ -9,6 +9,7 @@ mod archive;
 mod damaged;
 mod edits;
 mod ephemeral;
+mod freezes;
 mod index;
 mod inline;
 mod jobs;

@@ -12,7 +12,7 @@ use super::damaged::{Sifted, sift};
 use super::ledger::append_events;
 use super::routines::{self, Kept};
 use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
-use super::{outbox, rows};
+use super::{outbox, rows, threads};
 use crate::routines::{
     advance, check_end, claimed, count_end, ended, events_of, held_back, is_echo, is_settled, left_ms, missed,
     no_routine, no_routine_run, off, routine_runs_limit, settle_time,
@@ -256,6 +256,7 @@ pub(super) fn settle(tx: &mut Tx<'_>, end: &RoutineRunEnd) -> Done<Settled> {
     for notice in notices {
         outbox::insert(tx, notice)?;
     }
+    end.told_in.iter().try_for_each(|notice| threads::append_notice(tx, notice, end.at))?;
     append_events(tx, &events_of(&routine_run, disabled))?;
     Ok(Settled::Now { routine_run: Box::new(routine_run), disabled })
 }

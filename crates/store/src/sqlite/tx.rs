@@ -6,6 +6,9 @@ use rusqlite::{Connection, Params, Row};
 use super::damaged::{Sifted, sift};
 
 /// The open transaction, as one job sees it.
+///
+/// A job that fails is rolled back as a whole. So the statements on a message's path that write more than one row, or
+/// return one, say `OR FAIL`: with the default, SQLite copies every page that they change first, to undo the statement alone.
 pub(super) struct Tx<'a> {
     conn: &'a Connection,
     pub(super) effects: &'a mut Effects,

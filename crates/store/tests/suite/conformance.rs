@@ -5,6 +5,7 @@ mod answers;
 mod archive;
 mod delivery;
 mod ephemeral;
+mod freezes;
 mod jobs;
 mod ledgers;
 mod notices;

@@ -6,13 +6,13 @@ use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Acceptance, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker, BootId,
     Checkpoint, Claim, ConversationReader, Decided, DispatcherStore, Durability, EditOutcome, EventKind, EventLog,
-    EventQuery, FinishedRun, Guardrails, IdempotencyKey, InputReader, JobAttempts, JobBudget, JobId, JobReader,
-    JobStore, JournalStore, LaneStore, Lease, Message, Misfire, NewInput, NewJob, NewReservation, NewRoutine,
-    NewRoutineRun, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, Purpose, PutBy, PutRule,
-    ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd,
-    RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule, RoutineSpec, RoutineStore,
-    RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey, SessionLifetime, SessionReader, SpendLedger, StopReason,
-    StoreHealth, ThreadEdit, ThreadSnapshot, ThreadState, ToolSwitches, Trigger, UnixMillis, Work,
+    EventQuery, FinishedRun, FreezeStore, Guardrails, IdempotencyKey, InputReader, JobAttempts, JobBudget, JobId,
+    JobReader, JobStore, JournalStore, LaneStore, Lease, Message, Misfire, NewInput, NewJob, NewReservation,
+    NewRoutine, NewRoutineRun, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, Purpose, PutBy,
+    PutRule, ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineReader, RoutineRecord,
+    RoutineRunEnd, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule, RoutineSpec,
+    RoutineStore, RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey, SessionLifetime, SessionReader, SpendLedger,
+    StopReason, StoreHealth, ThreadEdit, ThreadSnapshot, ThreadState, ToolSwitches, Trigger, UnixMillis, Work,
 };
 use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -60,8 +60,8 @@ impl<S> Store for S where
 pub(crate) type Shared = Arc<dyn Store>;
 
 /// All ports at once, those of jobs and routines included, whose names are not all their own.
-pub(crate) trait Everything: Store + Jobs + Routines + ToolSwitches {}
-impl<S> Everything for S where S: Store + Jobs + Routines + ToolSwitches {}
+pub(crate) trait Everything: Store + Jobs + Routines + ToolSwitches + FreezeStore {}
+impl<S> Everything for S where S: Store + Jobs + Routines + ToolSwitches + FreezeStore {}
 
 /// The ports of jobs.
 pub(crate) trait Jobs: JobReader + JobStore + JobAttempts {}
@@ -393,6 +393,7 @@ pub(crate) fn end(routine_run: RoutineRunId, status: RoutineRunStatus) -> Routin
         switch_off: None,
         notice: None,
         disabled_notice: None,
+        told_in: None,
         at: at(3_000),
     }
 }

@@ -1,7 +1,8 @@
 //! What the schema holds to by itself, and files of another one.
 
 use belay_store::{OpenError, SqliteStore, StoreOptions, inspect};
-use rusqlite::Connection;
+use rusqlite::types::Null;
+use rusqlite::{Connection, params_from_iter};
 
 use crate::kit::*;
 
@@ -54,4 +55,25 @@ async fn a_state_or_a_place_that_is_no_word_of_ours_cannot_be_written() {
         );
     }
     assert_eq!(conn.execute("UPDATE approvals SET state = 'denied', decided_by = 'a', decided_at = 1", []).unwrap(), 1);
+}
+
+/// A check with `IN` and more than two words makes one in every statement that writes its column.
+#[tokio::test]
+async fn no_check_builds_a_temporary_b_tree_when_a_row_is_written() {
+    let (store, directory) = sqlite();
+    store.close().await;
+    let conn = Connection::open(directory.path().join("belay.db")).unwrap();
+    let list = |sql: &str, column: usize| -> Vec<String> {
+        let mut statement = conn.prepare(sql).unwrap();
+        let values = vec![Null; statement.parameter_count()];
+        statement.query_map(params_from_iter(values), |row| row.get(column)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    let tables = list("SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'", 0);
+    assert!(tables.len() > 10, "{tables:?}");
+    for table in tables.iter().filter(|table| !table.starts_with("sqlite_") && !table.contains("_index_")) {
+        let columns = list(&format!("PRAGMA table_info({table})"), 1);
+        let values = vec!["?"; columns.len()].join(", ");
+        let codes = list(&format!("EXPLAIN INSERT INTO {table} ({}) VALUES ({values})", columns.join(", ")), 1);
+        assert!(!codes.iter().any(|code| code == "OpenEphemeral"), "{table}: {codes:?}");
+    }
 }

@@ -2,6 +2,7 @@
 
 mod care;
 mod making;
+mod managing;
 mod places;
 mod repair;
 mod rooms;

@@ -9,7 +9,7 @@ use belay_protocol::{
 use super::look::{Facts, time_of};
 use super::{alert, back_off};
 use crate::routines::RoutineService;
-use crate::routines::outcome::Outcome;
+use crate::routines::outcome::{Outcome, conversation_of, notice_in};
 use crate::routines::routine_run::{by_run, key_of};
 use belay_run::retry::until_stored;
 
@@ -92,7 +92,11 @@ async fn end(
         }
         _ => (outcome, None),
     };
-    Some(RoutineRunEnd { notice, disabled_notice: None, ..outcome.end(routine_run, None, now) })
+    let told_in = notice.as_ref().and_then(|notice| {
+        let session = conversation_of(&service.access, routine)?;
+        Some(notice_in(session, routine_run, &notice.text))
+    });
+    Some(RoutineRunEnd { notice, disabled_notice: None, told_in, ..outcome.end(routine_run, None, None, now) })
 }
 
 /// Finds an alert of the last day that says the same. An alert of another revision is ignored, since it may have had

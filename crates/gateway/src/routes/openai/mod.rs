@@ -116,6 +116,7 @@ impl Conversation {
         Inbound {
             history: self.history,
             want_deltas,
+            only_now: true,
             outputs: self.form.outputs(),
             lifetime: match self.is_named {
                 true => SessionLifetime::Lasting,

@@ -83,6 +83,7 @@ impl FakeAgent {
             }
             Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),
             Control::Tools(request) => tools(request),
+            Control::Freeze(_) => Ack::Freezes(Vec::new()),
             Control::Status => {
                 let running = self.running.lock().unwrap().clone();
                 Ack::Status(Box::new(StatusReport { running, ..status() }))
@@ -349,6 +350,7 @@ fn accepted(record: &RunRecord, watch: Option<RunWatch>, duplicate: bool) -> Acc
         session: record.session.clone(),
         accepted_at: record.accepted_at,
         duplicate,
+        held: false,
         watch,
     }
 }

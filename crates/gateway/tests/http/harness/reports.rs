@@ -24,6 +24,7 @@ pub(super) fn status() -> StatusReport {
         model_trouble: None,
         candidates: Vec::new(),
         tools: vec![],
+        frozen: vec![],
         jobs: None,
         routines: None,
     }

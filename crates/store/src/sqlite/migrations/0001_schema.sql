@@ -1,6 +1,8 @@
 -- The schema. Until the first release this file is edited in place: a store of another edition is refused at the start (see
 -- sqlite/open.rs). Dates are integer milliseconds since 1970 (UTC). Identifiers are the 16 bytes of a UUIDv7. Amounts of money are
--- integer millionths of a US dollar. Structures are JSON text; queries read `untrusted` of messages. Words of closed lists are checked here.
+-- integer millionths of a US dollar. Structures are JSON text; queries read `untrusted` of messages. Words of closed lists are
+-- checked here, by `OR`: for `IN` with more than two words, SQLite builds a temporary b-tree in each statement that writes
+-- the column.
 
 -- The owner of each lane. Every write for a lane compares owner and epoch.
 CREATE TABLE sessions (
@@ -17,7 +19,8 @@ CREATE TABLE threads (
     id             BLOB PRIMARY KEY NOT NULL,
     session        TEXT NOT NULL,
     state          TEXT NOT NULL
-                   CHECK (state IN ('idle', 'processing', 'awaiting_approval', 'interrupted', 'completed')),
+                    CHECK (state = 'idle' OR state = 'processing' OR state = 'awaiting_approval'
+                           OR state = 'interrupted' OR state = 'completed'),
     turns          INTEGER NOT NULL DEFAULT 0 CHECK (turns >= 0), -- number of the last turn
     undone         INTEGER NOT NULL DEFAULT 0 CHECK (undone BETWEEN 0 AND 20), -- turns that /redo can restore
     last_active_at INTEGER NOT NULL,
@@ -26,7 +29,7 @@ CREATE TABLE threads (
     summary        TEXT,
     -- 1: the session was created for one request. Lists omit it by default, and it is deleted soon. A thread keeps the mark
     -- without its session.
-    ephemeral      INTEGER NOT NULL DEFAULT 0 CHECK (ephemeral IN (0, 1))
+    ephemeral      INTEGER NOT NULL DEFAULT 0 CHECK (ephemeral = 0 OR ephemeral = 1)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX threads_of_session ON threads (session);
 CREATE INDEX threads_ephemeral ON threads (last_active_at) WHERE ephemeral = 1;
@@ -47,7 +50,8 @@ CREATE TABLE runs (
     id              BLOB NOT NULL UNIQUE,
     session         TEXT NOT NULL,
     status          TEXT NOT NULL
-                    CHECK (status IN ('accepted', 'queued', 'running', 'paused', 'completed', 'stopped', 'failed')),
+                    CHECK (status = 'accepted' OR status = 'queued' OR status = 'running' OR status = 'paused'
+                           OR status = 'completed' OR status = 'stopped' OR status = 'failed'),
     attempt         INTEGER NOT NULL DEFAULT 0,
     thread          BLOB,    -- from the first start on
     turn            INTEGER, -- its number in the thread
@@ -83,7 +87,7 @@ CREATE TABLE runs (
     state           TEXT, -- state of the loop at the last checkpoint: JSON
     text            TEXT NOT NULL,
     history         TEXT, -- earlier messages that the request carried: JSON, until the first start
-    CHECK ((ended_at IS NOT NULL) = (status IN ('completed', 'stopped', 'failed'))),
+    CHECK ((ended_at IS NOT NULL) = (status = 'completed' OR status = 'stopped' OR status = 'failed')),
     CHECK ((ended_at IS NULL) = (reason IS NULL)),
     CHECK (indexed = 0 OR ended_at IS NOT NULL),
     CHECK ((thread IS NULL) = (turn IS NULL)),
@@ -102,9 +106,10 @@ CREATE TABLE messages (
     position   INTEGER NOT NULL CHECK (position >= 1),
     turn       INTEGER NOT NULL,
     run_id     BLOB, -- none: the message came as history with a request
-    role       TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
-    scope      TEXT NOT NULL CHECK (scope IN ('thread', 'run')),
-    visibility TEXT NOT NULL DEFAULT 'visible' CHECK (visibility IN ('visible', 'undone', 'cleared')),
+    role       TEXT NOT NULL CHECK (role = 'system' OR role = 'user' OR role = 'assistant' OR role = 'tool'),
+    scope      TEXT NOT NULL CHECK (scope = 'thread' OR scope = 'run'),
+    visibility TEXT NOT NULL DEFAULT 'visible'
+                    CHECK (visibility = 'visible' OR visibility = 'undone' OR visibility = 'cleared'),
     at         INTEGER NOT NULL,
     index_row  INTEGER, -- its row in message_index; none: it has no searchable text, or is not indexed yet
     summarised INTEGER NOT NULL DEFAULT 0, -- 1: the thread's summary replaces it in later loads
@@ -148,7 +153,8 @@ CREATE TABLE outbox (
     conversation TEXT NOT NULL,
     reply_to     TEXT,
     state        TEXT NOT NULL DEFAULT 'waiting'
-                 CHECK (state IN ('waiting', 'sending', 'sent', 'ambiguous', 'failed')),
+                    CHECK (state = 'waiting' OR state = 'sending' OR state = 'sent' OR state = 'ambiguous'
+                           OR state = 'failed'),
     attempts     INTEGER NOT NULL DEFAULT 0,
     pieces_sent  INTEGER NOT NULL DEFAULT 0,
     due_at       INTEGER, -- earliest delivery; none: at once
@@ -245,7 +251,7 @@ CREATE TABLE reservations (
     principal TEXT NOT NULL,
     model     TEXT NOT NULL,
     micro_usd INTEGER NOT NULL CHECK (micro_usd >= 0), -- the reserved amount; the cost once settled
-    settled   INTEGER NOT NULL DEFAULT 0 CHECK (settled IN (0, 1))
+    settled   INTEGER NOT NULL DEFAULT 0 CHECK (settled = 0 OR settled = 1)
 ) STRICT;
 
 CREATE TABLE notes (
@@ -393,6 +399,18 @@ CREATE TABLE tool_breakers (
     detail   TEXT,
     failures INTEGER,
     runs     INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- Freezes by operators: each stops a part of the work until its thaw. Rows are kept as a record.
+CREATE TABLE freezes (
+    id        BLOB PRIMARY KEY NOT NULL,
+    at        INTEGER NOT NULL,
+    thawed_at INTEGER, -- none: it is in force
+    scope     TEXT NOT NULL, -- what is frozen: JSON
+    detail    TEXT, -- the reason
+    actor     TEXT NOT NULL, -- the operator
+    source    TEXT NOT NULL, -- the channel of the operator
+    receipt   TEXT -- what it has stopped: JSON; none: not known yet
 ) STRICT, WITHOUT ROWID;
 
 -- The readiness check writes here.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Claim, Echo, EventKind, Held, JobId, NewRoutine, NewRoutineRun, Removed, Retention, RoutineId, RoutineRecord,
-    RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RunId,
-    RunUsage, SessionFilter, Settled, StoreError, routine_run_session,
+    Claim, Echo, EventKind, Held, JobId, Message, NewRoutine, NewRoutineRun, Removed, Retention, RoutineId,
+    RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore,
+    RunId, RunUsage, SessionFilter, SessionNotice, Settled, StoreError, routine_run_session,
 };
 use tokio::task::JoinSet;
 
@@ -396,6 +396,7 @@ async fn a_routine_run_ends_once_and_tells_once(store: Store) {
     let told_end = |text: &str| RoutineRunEnd {
         notice: Some(outbound(text, text)),
         disabled_notice: Some(outbound("off", "it is off")),
+        told_in: Some(SessionNotice { session: "s".into(), text: text.into() }),
         ..end(running.routine_run_id, RoutineRunStatus::Attention)
     };
     let ended = RoutineRunRecord {
@@ -412,6 +413,7 @@ async fn a_routine_run_ends_once_and_tells_once(store: Store) {
     assert_eq!(settle(&store, end(RoutineRunId::new(), RoutineRunStatus::Ok)).await, Settled::Before);
     assert_eq!(store.routine_run(running.routine_run_id).await.unwrap(), Some(ended.clone()));
     assert_eq!(told(&*store).await, ["first"]);
+    assert_eq!(texts(&open(&*store, "s").await.thread.messages), [Message::notice("first").text()]);
     assert_eq!(store.open_routine_runs().await.unwrap(), []);
     assert_eq!(
         facts(&*store, routine_run_session(running.routine_run_id)).await,

@@ -1,0 +1,87 @@
+//! `/api/v1/freeze` and `/api/v1/thaw`: stopping all work or a part of it until the thaw.
+
+use axum::Json;
+use axum::extract::State;
+use belay_protocol::{Ack, ChannelId, Control, Freeze, FreezeRequest, FreezeScope, Principal};
+use serde::{Deserialize, Serialize};
+
+use crate::app::{App, Shared};
+use crate::error::ApiError;
+use crate::extract::{Operator, OptionalBody};
+
+/// Longest reason, in characters.
+const DETAIL_MAX_CHARS: usize = 500;
+
+/// Longest name of a person, a channel or a routine, in bytes.
+const NAME_MAX_BYTES: usize = 256;
+
+/// The freezes in force.
+#[derive(Serialize)]
+pub(crate) struct FreezeList {
+    freezes: Vec<Freeze>,
+}
+
+/// What to freeze or to thaw. Without a part: everything.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Part {
+    /// `ID` or `CHANNEL:ID`.
+    person: Option<String>,
+    channel: Option<String>,
+    routine: Option<String>,
+    /// The reason of a freeze.
+    detail: Option<String>,
+}
+
+impl Part {
+    fn scope(&self) -> Result<FreezeScope, ApiError> {
+        let named = [&self.person, &self.channel, &self.routine];
+        if named.into_iter().flatten().any(|name| name.trim().is_empty() || name.len() > NAME_MAX_BYTES) {
+            return Err(ApiError::invalid(format!("person, channel, routine: 1 to {NAME_MAX_BYTES} bytes")));
+        }
+        match (&self.person, &self.channel, &self.routine) {
+            (None, None, None) => Ok(FreezeScope::All),
+            (Some(person), None, None) => Ok(FreezeScope::person(person)),
+            (None, Some(channel), None) => Ok(FreezeScope::Channel { channel: ChannelId::new(channel) }),
+            (None, None, Some(name)) => Ok(FreezeScope::Routine { name: name.clone() }),
+            _ => Err(ApiError::invalid("give one of person, channel and routine, or none of them")),
+        }
+    }
+}
+
+/// Lists the freezes in force.
+pub(crate) async fn show(State(app): State<Shared>, Operator(by): Operator) -> Result<Json<FreezeList>, ApiError> {
+    ask_agent(&app, by, FreezeRequest::List).await
+}
+
+/// Freezes. Answered when the freeze is durable and the runs have ended, or after 100 ms.
+pub(crate) async fn begin(
+    State(app): State<Shared>,
+    Operator(by): Operator,
+    OptionalBody(part): OptionalBody<Part>,
+) -> Result<Json<FreezeList>, ApiError> {
+    let scope = part.scope()?;
+    if part.detail.as_ref().is_some_and(|detail| detail.chars().count() > DETAIL_MAX_CHARS) {
+        return Err(ApiError::invalid(format!("detail: at most {DETAIL_MAX_CHARS} characters")));
+    }
+    ask_agent(&app, by, FreezeRequest::Freeze { scope, detail: part.detail }).await
+}
+
+/// Ends a freeze.
+pub(crate) async fn thaw(
+    State(app): State<Shared>,
+    Operator(by): Operator,
+    OptionalBody(part): OptionalBody<Part>,
+) -> Result<Json<FreezeList>, ApiError> {
+    if part.detail.is_some() {
+        return Err(ApiError::invalid("detail: belongs to a freeze"));
+    }
+    ask_agent(&app, by, FreezeRequest::Thaw(part.scope()?)).await
+}
+
+async fn ask_agent(app: &App, by: Principal, request: FreezeRequest) -> Result<Json<FreezeList>, ApiError> {
+    match app.control(by, Control::Freeze(request)).await? {
+        Ack::Freezes(freezes) => Ok(Json(FreezeList { freezes })),
+        other => Err(ApiError::unexpected(&other)),
+    }
+}
