@@ -66,6 +66,21 @@ async fn tool(daemon: &Daemon) -> Result<Value> {
     Ok(tools.iter().find(|tool| tool["name"] == "fetch_url").cloned().expect("it is there"))
 }
 
+/// The daemon compiles the schema of a tool at its first call; a bug in one has to be found before that.
+#[tokio::test]
+async fn the_arguments_of_every_offered_tool_have_a_usable_schema() -> Result<()> {
+    let model = ModelServer::start(Vec::new(), Answer::text("hello")).await;
+    let daemon = Home::new().openai(&model.base_url).start().await?;
+    assert_eq!(daemon.ask("s", "hi").await?["status"], "completed");
+    let offered = model.requests()[0]["tools"].as_array().cloned().unwrap_or_default();
+    assert!(offered.len() > 10, "{offered:?}");
+    for tool in offered {
+        let function = &tool["function"];
+        assert!(jsonschema::validator_for(&function["parameters"]).is_ok(), "{function}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_tool_that_fails_again_and_again_is_off_over_a_restart_until_somebody_switches_it_on() -> Result<()> {
     let (site, model) = (Site::open().await?, ModelServer::start(Vec::new(), Answer::text("?")).await);

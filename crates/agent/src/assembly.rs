@@ -253,7 +253,7 @@ async fn run_services(parts: &AgentParts, tools: Vec<Arc<dyn Tool>>) -> Result<R
         hooks: hooks.clone(),
         health: health.clone(),
     };
-    let gate = EffectGate::new(&every, Policy::compile(&parts.approvals), ports)?;
+    let gate = EffectGate::new(&every, Policy::compile(&parts.approvals), ports);
     let freezer = Arc::new(Freezer::load(parts.store.freezes.clone()).await?);
     let (ledger, clock) = (parts.store.spend.clone(), parts.clock.clone());
     let cost = CostGuard::load(ledger, clock, parts.limits.per_day(), parts.model.dearest()).await?;

@@ -523,7 +523,7 @@ pub(crate) fn agent_failure(error: &AgentError) -> Failure {
         | AgentError::HookTools(_)
         | AgentError::Heartbeat(_) => Exit::Refused,
         AgentError::Store(_) => Exit::OutOfReach,
-        AgentError::Tool { .. } | AgentError::ChannelName(_) => Exit::Internal,
+        AgentError::ChannelName(_) => Exit::Internal,
     };
     Failure::new(exit, words(error))
 }

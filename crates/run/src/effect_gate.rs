@@ -15,8 +15,8 @@ mod context;
 mod preflight;
 mod rates;
 mod says;
+mod schemas;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -25,7 +25,6 @@ use belay_protocol::{
     ApprovalStore, CallId, Durability, EventKind, Message, MessageBody, OutputKeeper, Picture, SecretVault, StoreError,
     Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
 };
-use jsonschema::Validator;
 
 use crate::approvals::{Policy, Wanted};
 pub use crate::effect_gate::batch::CRASHED;
@@ -34,15 +33,15 @@ pub use crate::effect_gate::consult::put_changed;
 pub use crate::effect_gate::context::CallContext;
 use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
-use crate::error::AgentError;
+use crate::effect_gate::schemas::Schemas;
 use crate::hooks::HookChain;
 use crate::metrics;
 use crate::own_tools::{denied, manages_work};
 use crate::tool_health::{Health, Permit};
 
-/// The effect gate. Holds a compiled validator and a rate limiter for each tool, and the approval rules.
+/// The effect gate. Holds a schema and a rate limiter for each tool, and the approval rules.
 pub struct EffectGate {
-    validators: HashMap<String, Validator>,
+    schemas: Schemas,
     /// Replaced as a whole when the settings are reloaded. One call uses one version of the rules.
     policy: ArcSwap<Policy>,
     rates: Rates,
@@ -121,21 +120,11 @@ impl From<ToolResult> for Outcome {
 }
 
 impl EffectGate {
-    /// Compiles the validators and the rules.
-    ///
-    /// # Errors
-    /// The schema of a tool is not a valid JSON Schema.
-    pub fn new(tools: &ToolSet, policy: Policy, ports: GatePorts) -> Result<Self, AgentError> {
-        let compile = |tool: &Arc<dyn Tool>| {
-            let spec = tool.spec();
-            jsonschema::validator_for(&spec.schema)
-                .map(|validator| (spec.name.clone(), validator))
-                .map_err(|error| AgentError::Tool { tool: spec.name.clone(), detail: error.to_string() })
-        };
-        let validators = tools.iter().map(compile).collect::<Result<_, _>>()?;
+    /// A gate for these tools.
+    pub fn new(tools: &ToolSet, policy: Policy, ports: GatePorts) -> Self {
         let GatePorts { approvals, vault, outputs, hooks, health } = ports;
-        let policy = ArcSwap::from_pointee(policy);
-        Ok(Self { validators, policy, rates: Rates::of(tools), approvals, vault, outputs, hooks, health })
+        let (schemas, policy) = (Schemas::of(tools), ArcSwap::from_pointee(policy));
+        Self { schemas, policy, rates: Rates::of(tools), approvals, vault, outputs, hooks, health }
     }
 
     /// Uses these approval rules from the next call on. Approval requests that are waiting do not change.

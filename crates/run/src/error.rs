@@ -11,14 +11,6 @@ pub enum AgentError {
     /// The store does not respond.
     #[error("the store does not answer: {0}")]
     Store(#[from] StoreError),
-    /// A tool's declaration is unusable: a bug of the tool.
-    #[error("tool {tool} declares an unusable schema: {detail}")]
-    Tool {
-        /// Name of the tool.
-        tool: String,
-        /// The problem of its schema.
-        detail: String,
-    },
     /// An executor's list of tools names an unknown tool.
     #[error("agent.executors.{executor}.tools: there is no tool {tool}{}", did_you_mean(.nearest))]
     ExecutorTool {

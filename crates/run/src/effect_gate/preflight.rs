@@ -18,8 +18,6 @@ use super::batch::Runnable;
 use super::{CallContext, EffectGate, result_of};
 use crate::approvals::{ApprovalAnswer, Case, Need, Untrusted, Wanted, digest, too_long};
 
-/// Maximum number of problems listed for invalid arguments.
-const MAX_PROBLEMS: usize = 5;
 /// Time in which a tool must describe the effect of a call.
 const PREVIEW_LIMIT: Duration = Duration::from_secs(5);
 
@@ -115,15 +113,10 @@ impl EffectGate {
             return Err(no("the arguments are not a JSON object".into()));
         };
         let value = Value::Object(arguments.clone());
-        if let Some(validator) = self.validators.get(&call.name) {
-            let said = |error: jsonschema::ValidationError<'_>| {
-                let place = error.instance_path().to_string();
-                if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
-            };
-            let problems: Vec<String> = validator.iter_errors(&value).take(MAX_PROBLEMS).map(said).collect();
-            if !problems.is_empty() {
-                return Err(no(format!("{INVALID_ARGUMENTS}: {}", problems.join("; "))));
-            }
+        let problems =
+            self.schemas.problems(&call.name, &value).map_err(|fault| no(format!("not executed: {fault}")))?;
+        if !problems.is_empty() {
+            return Err(no(format!("{INVALID_ARGUMENTS}: {}", problems.join("; "))));
         }
         Ok(arguments.clone())
     }

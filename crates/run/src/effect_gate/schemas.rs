@@ -1,0 +1,83 @@
+//! The schemas of the tools' arguments. Each is compiled at the first call of its tool: most tools are rarely called, and
+//! a compiled schema takes about 15 KiB.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use belay_protocol::{Tool, ToolSet};
+use jsonschema::{ValidationError, Validator};
+use serde_json::Value;
+
+/// Most problems of one call that the model is told.
+const MAX_PROBLEMS: usize = 5;
+
+/// The schemas, by the name of the tool.
+pub(super) struct Schemas(HashMap<String, Schema>);
+
+struct Schema {
+    tool: Arc<dyn Tool>,
+    compiled: OnceLock<Result<Validator, String>>,
+}
+
+impl Schemas {
+    pub(super) fn of(tools: &ToolSet) -> Self {
+        let schema =
+            |tool: &Arc<dyn Tool>| (tool.spec().name.clone(), Schema { tool: tool.clone(), compiled: OnceLock::new() });
+        Self(tools.iter().map(schema).collect())
+    }
+
+    /// The problems of these arguments, for the model. None for a tool that is not in the set: such a tool acts on its run
+    /// alone, and checks its arguments itself.
+    ///
+    /// # Errors
+    /// The tool declares an unusable schema, which is a bug of the tool.
+    pub(super) fn problems(&self, tool: &str, arguments: &Value) -> Result<Vec<String>, String> {
+        let Some(schema) = self.0.get(tool) else { return Ok(Vec::new()) };
+        let validator = schema
+            .compiled
+            .get_or_init(|| jsonschema::validator_for(&schema.tool.spec().schema).map_err(|error| error.to_string()));
+        let validator =
+            validator.as_ref().map_err(|detail| format!("the tool {tool} declares an unusable schema: {detail}"))?;
+        Ok(validator.iter_errors(arguments).take(MAX_PROBLEMS).map(|error| text(&error)).collect())
+    }
+}
+
+fn text(error: &ValidationError<'_>) -> String {
+    let place = error.instance_path().to_string();
+    if place.is_empty() { error.to_string() } else { format!("{place}: {error}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use belay_protocol::{ToolContext, ToolOutput, ToolSpec};
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    struct Bell(ToolSpec);
+
+    #[async_trait]
+    impl Tool for Bell {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        async fn call(&self, _: &Map<String, Value>, _: &ToolContext) -> ToolOutput {
+            Ok("rang".into())
+        }
+    }
+
+    #[test]
+    fn problems_name_their_place_and_an_unusable_schema_names_its_tool() {
+        let bell = |name: &str, schema| -> Arc<dyn Tool> { Arc::new(Bell(ToolSpec::new(name, "rings", schema))) };
+        let times = json!({ "type": "object", "properties": { "times": { "type": "integer" } } });
+        let schemas = Schemas::of(&ToolSet::new(vec![bell("bell", times), bell("broken", json!({ "type": 7 }))]));
+        assert_eq!(schemas.problems("bell", &json!({ "times": 2 })), Ok(vec![]));
+        let problems = schemas.problems("bell", &json!({ "times": "two" })).expect("a usable schema");
+        assert!(matches!(&problems[..], [one] if one.starts_with("/times: ")), "{problems:?}");
+        let fault = schemas.problems("broken", &json!({})).expect_err("an unusable schema");
+        assert!(fault.starts_with("the tool broken declares an unusable schema: "), "{fault}");
+        assert_eq!(schemas.problems("whistle", &json!({})), Ok(vec![]));
+    }
+}
