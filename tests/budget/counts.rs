@@ -54,8 +54,8 @@ impl Count {
             (Self::ReadStatements, Script::Start) => 4.0,
             (Self::Allocations, Script::Start) => 5000.0,
             (Self::AllocatedBytes, Script::Start) => 512.0 * 1024.0,
-            // Whether the buffer of a piece is free again when the next one comes is chance.
-            (Self::AllocatedBytes, Script::Stream) => 384.0 * 1024.0,
+            // Whether the buffer of a piece, 8 KiB, is free again when the next of 200 comes is chance.
+            (Self::AllocatedBytes, Script::Stream) => 640.0 * 1024.0,
             // Whether a timer falls into the minute is chance.
             (Self::ReadStatements, Script::Idle) => 2.5,
             (Self::WriteStatements | Self::ReadStatements | Self::Syncs, _) => 0.5,
