@@ -133,8 +133,17 @@ fn several(id: &IdPrefix) -> Refusal {
 /// Lists the jobs that were requested in this session; an operator sees all jobs.
 async fn list(service: &JobService, by: &Inbound) -> Result<String, Refusal> {
     let asked_in = (!by.principal.is_operator()).then(|| by.session.clone());
-    let filter = JobFilter { asked_in, limit: LISTED, ..JobFilter::default() };
-    let jobs = service.jobs.jobs(filter).await.map_err(unstored)?;
+    list_by(service, JobFilter { asked_in, ..JobFilter::default() }).await
+}
+
+/// Lists the jobs of this creator.
+pub(super) async fn list_own(service: &JobService, by: &Inbound) -> Result<String, Refusal> {
+    let creator = Some((by.principal.id.to_string(), by.channel.clone()));
+    list_by(service, JobFilter { creator, ..JobFilter::default() }).await
+}
+
+async fn list_by(service: &JobService, filter: JobFilter) -> Result<String, Refusal> {
+    let jobs = service.jobs.jobs(JobFilter { limit: LISTED, ..filter }).await.map_err(unstored)?;
     if jobs.is_empty() {
         return Ok("There are no jobs. /job TASK creates one.".into());
     }

@@ -1,5 +1,6 @@
-//! `list_jobs`, `job_status`, `message_job`, `cancel_job`: the tools with which the run of a conversation manages the jobs of
-//! its person. They do what the chat commands do, with the same rights.
+//! `list_jobs`, `job_status`, `message_job`, `cancel_job`: the tools with which the run of a conversation manages the jobs
+//! that its person has created. They do the same as the chat commands. They never reach the jobs of others, also when the
+//! person is an operator: the model may have read untrusted content.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
-    Body, Effect, IdPrefix, IdempotencyKey, Inbound, Provenance, Purpose, ToolContext, ToolFailure, ToolOutput,
-    ToolReply, ToolSpec,
+    Body, Effect, IdPrefix, IdempotencyKey, Inbound, Principal, PrincipalRole, Provenance, Purpose, ToolContext,
+    ToolFailure, ToolOutput, ToolReply, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
-use super::commands::{JobCommand, JobReply, command};
+use super::commands::{JobCommand, JobReply, command, list_own};
 use super::tool::JobToolContext;
 use belay_run::own_tools::{CANCEL_JOB, JOB_STATUS, LIST_JOBS, MESSAGE_JOB};
 use belay_run::rights;
@@ -52,7 +53,7 @@ impl JobAction {
     /// Declares the tool for models. It works once a [`ManageJobs`] binds it to the run of a conversation.
     pub fn declared(self) -> DeclaredTool {
         let (effect, description) = match self {
-            Self::List => (Effect::Read, "Lists background jobs: id, state, progress, title."),
+            Self::List => (Effect::Read, "Lists the user's background jobs: id, state, progress, title."),
             Self::Status => (Effect::Read, "Shows a background job: its state, its progress and its result."),
             Self::Message => (Effect::Write, "Passes a message to a running job, which reads it with its next step."),
             Self::Cancel => (Effect::Write, "Cancels a background job."),
@@ -96,7 +97,10 @@ impl ManageJobs {
     /// has written it.
     fn message(&self, context: &ToolContext) -> Inbound {
         let request = &self.context.request;
-        let principal = rights::principal(&request.asker);
+        let principal = match rights::principal(&request.asker) {
+            operator if operator.is_operator() => Principal { role: PrincipalRole::User, ..operator },
+            principal => principal,
+        };
         let key = IdempotencyKey {
             channel: Purpose::Job.channel(),
             account: context.run_id.to_string().into(),
@@ -117,15 +121,20 @@ impl RunTool for ManageJobs {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
         let id = || IdPrefix::parse(&text("id")).map_err(|problem| ToolFailure::failed(format!("id: {problem}")));
+        let (service, message) = (&self.context.service, self.message(context));
         let wanted = match self.action {
-            JobAction::List => JobCommand::List,
-            JobAction::Status => JobCommand::Show(id()?),
-            JobAction::Message => JobCommand::Message(id()?, text("text")),
-            JobAction::Cancel => JobCommand::Cancel(id()?),
+            JobAction::List => None,
+            JobAction::Status => Some(JobCommand::Show(id()?)),
+            JobAction::Message => Some(JobCommand::Message(id()?, text("text"))),
+            JobAction::Cancel => Some(JobCommand::Cancel(id()?)),
         };
-        match command(&self.context.service, wanted, &self.message(context)).await {
+        let said = match wanted {
+            None => list_own(service, &message).await,
+            Some(wanted) => command(service, wanted, &message).await.map(|JobReply { text, .. }| text),
+        };
+        match said {
             // A model may have written the title and the result, and may have read untrusted content before.
-            Ok(JobReply { text, .. }) => Ok(ToolReply { text, untrusted: true, ..ToolReply::default() }),
+            Ok(text) => Ok(ToolReply { text, untrusted: true, ..ToolReply::default() }),
             Err(refusal) => Err(ToolFailure::failed(refusal.to_string())),
         }
     }

@@ -68,6 +68,16 @@ async fn the_model_passes_a_message_to_a_running_job_and_to_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn the_jobs_of_another_person_do_not_exist_for_the_model() {
+    see_no_jobs_of_others(PrincipalRole::User).await;
+}
+
+/// The model may have read untrusted content. Operators themselves have `/jobs` and `belay jobs`.
+#[tokio::test(start_paused = true)]
+async fn the_jobs_of_another_person_do_not_exist_for_the_model_of_an_operator_either() {
+    see_no_jobs_of_others(PrincipalRole::Operator).await;
+}
+
+async fn see_no_jobs_of_others(role: PrincipalRole) {
     let id = JobId::new();
     let one = || json!({"id": id.to_string()});
     let model = ScriptedModel::new([
@@ -79,7 +89,7 @@ async fn the_jobs_of_another_person_do_not_exist_for_the_model() {
     let mut agent = setup.start().await;
     create(&agent.one, JobOrder { job_id: Some(id), ..order("count the rooms") }).await;
     agent.asked(1).await;
-    agent.two.text_as("bob", PrincipalRole::User, "what is going on?").await;
+    agent.two.text_as("bob", role, "what is going on?").await;
     assert_eq!(agent.two.next().await, "none");
     let seen = saw(&agent.model, 3);
     assert!(seen[2].contains("There are no jobs"), "{seen:#?}");
@@ -88,7 +98,7 @@ async fn the_jobs_of_another_person_do_not_exist_for_the_model() {
     agent.shut_down().await;
 }
 
-/// What autonomous work may not create, it may not manage either.
+/// Autonomous work may neither create nor manage jobs.
 #[tokio::test(start_paused = true)]
 async fn a_job_neither_lists_nor_cancels_jobs() {
     let model =
