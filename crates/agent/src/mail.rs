@@ -116,6 +116,8 @@ pub(crate) enum LaneNote {
     Resumed { approval: ApprovalId },
     /// Stops this run, because a newer message replaces it.
     Stop { run: Arc<LiveRun>, cause: StopCause },
+    /// A freeze has ended.
+    Thawed,
     /// A command or an answer was not acted on and may be sent again.
     NotActedOn { key: IdempotencyKey },
     /// A command was answered. `say`: the reply to the conversation.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{ChannelId, FreezeId, RunId};
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
-use crate::work::Work;
+use crate::work::{Work, WorkSource};
 
 /// The part of the work that a freeze stops.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub enum FreezeScope {
         /// Its name.
         channel: ChannelId,
     },
-    /// A routine.
+    /// The runs and jobs of a routine.
     Routine {
         /// Its name.
         name: String,
@@ -45,17 +45,27 @@ impl FreezeScope {
         }
     }
 
-    /// Whether it covers a message with this kind of work, channel and sender. The runs of a routine are not known by
-    /// their messages: [`FreezeScope::Routine`] covers none.
-    pub fn covers(&self, work: Work, channel: &ChannelId, principal: &str) -> bool {
+    /// Whether it covers a message with this kind of work, source, channel and sender.
+    pub fn covers(&self, work: Work, source: Option<&WorkSource>, channel: &ChannelId, principal: &str) -> bool {
+        match self {
+            Self::Person { channel: Some(of), id } if work.is_autonomous() => {
+                // Without a known source, a freeze rather covers too much.
+                id == principal && source.is_none_or(|source| source.channel == *of)
+            }
+            Self::Person { channel: of, id } => id == principal && of.as_ref().is_none_or(|of| of == channel),
+            Self::Channel { channel: of } => of == channel,
+            Self::All => true,
+            Self::Routine { name } => source.is_some_and(|source| source.routine.as_ref() == Some(name)),
+        }
+    }
+
+    /// Whether it covers the work of this routine, if it belongs to one, with a creator of this channel and id.
+    pub fn covers_work(&self, routine: Option<&str>, channel: &ChannelId, creator: &str) -> bool {
         match self {
             Self::All => true,
-            // Background work comes through a channel of its own, in the name of its creator.
-            Self::Person { channel: of, id } => {
-                id == principal && of.as_ref().is_none_or(|of| of == channel || work.is_autonomous())
-            }
-            Self::Channel { channel: of } => of == channel,
-            Self::Routine { .. } => false,
+            Self::Person { channel: of, id } => id == creator && of.as_ref().is_none_or(|of| of == channel),
+            Self::Channel { .. } => false, // the messages of a channel are no background work
+            Self::Routine { name } => routine == Some(name),
         }
     }
 }
@@ -96,11 +106,12 @@ pub struct Freeze {
 /// What a freeze has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreezeReceipt {
-    /// The time until the freeze was durable and every run was told to stop, in milliseconds.
-    pub acknowledged_ms: u64,
+    /// The time until the freeze was durable and every run was told to stop, in milliseconds; `None`: it is not durable
+    /// yet.
+    pub acknowledged_ms: Option<u64>,
     /// The time until no process of these runs was left, in milliseconds; `None`: some are still ending.
     pub trees_empty_ms: Option<u64>,
-    /// The stopped runs.
+    /// The stopped runs, each once.
     pub stopped: Vec<RunId>,
     /// Effects outside of Belay that may still happen or have happened: calls with an unknown outcome, processes that
     /// are still ending.
@@ -151,20 +162,32 @@ mod tests {
     use crate::ids::JobId;
 
     #[test]
-    fn a_scope_covers_the_messages_of_its_people_and_channels() {
+    fn a_scope_covers_the_messages_of_its_people_channels_and_routines() {
         let job = Work::Job { job: JobId::new(), attempt: Some(1) };
-        for (scope, work, channel, principal, covered) in [
-            (FreezeScope::All, Work::Chat, "http", "ann", true),
-            (FreezeScope::person("ann"), Work::Chat, "http", "ann", true),
-            (FreezeScope::person("ann"), Work::Chat, "http", "bob", false),
-            (FreezeScope::person("telegram:42"), Work::Chat, "telegram", "42", true),
-            (FreezeScope::person("telegram:42"), Work::Chat, "http", "42", false),
-            (FreezeScope::person("telegram:42"), job, "job", "42", true),
-            (FreezeScope::Channel { channel: "http".into() }, Work::Chat, "http", "ann", true),
-            (FreezeScope::Channel { channel: "http".into() }, job, "job", "ann", false),
-            (FreezeScope::Routine { name: "tick".into() }, Work::Chat, "http", "ann", false),
+        let of = |channel: &str, routine: Option<&str>| {
+            Some(WorkSource { channel: channel.into(), routine: routine.map(str::to_owned) })
+        };
+        let (ann, tick) = (FreezeScope::person("ann"), FreezeScope::Routine { name: "tick".into() });
+        let telegram = FreezeScope::person("telegram:42");
+        for (scope, work, source, channel, principal, covered) in [
+            (FreezeScope::All, Work::Chat, None, "http", "ann", true),
+            (FreezeScope::All, job, of("http", None), "job", "ann", true),
+            (ann.clone(), Work::Chat, None, "http", "ann", true),
+            (ann.clone(), Work::Chat, None, "http", "bob", false),
+            (ann, job, of("http", None), "job", "ann", true),
+            (telegram.clone(), Work::Chat, None, "telegram", "42", true),
+            (telegram.clone(), Work::Chat, None, "http", "42", false),
+            (telegram.clone(), job, of("telegram", None), "job", "42", true),
+            (telegram.clone(), job, of("http", None), "job", "42", false),
+            (telegram, job, None, "job", "42", true),
+            (FreezeScope::Channel { channel: "http".into() }, Work::Chat, None, "http", "ann", true),
+            (FreezeScope::Channel { channel: "http".into() }, job, of("http", None), "job", "ann", false),
+            (tick.clone(), Work::Chat, None, "http", "ann", false),
+            (tick.clone(), job, of("http", Some("tick")), "job", "ann", true),
+            (tick, job, of("http", Some("tock")), "job", "ann", false),
         ] {
-            assert_eq!(scope.covers(work, &channel.into(), principal), covered, "{scope} {channel} {principal}");
+            let is_covered = scope.covers(work, source.as_ref(), &channel.into(), principal);
+            assert_eq!(is_covered, covered, "{scope} {source:?} {channel} {principal}");
         }
         assert_eq!(FreezeScope::person(":42").to_string(), "person :42");
     }

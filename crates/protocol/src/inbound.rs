@@ -14,7 +14,7 @@ use crate::principal::Principal;
 use crate::provenance::Provenance;
 use crate::route::ReplyRoute;
 use crate::session::SessionLifetime;
-use crate::work::Work;
+use crate::work::{Work, WorkSource};
 
 /// One inbound message in Belay's own form. The channel that makes it has authenticated the sender and limited the
 /// text.
@@ -26,6 +26,8 @@ pub struct Inbound {
     pub session: SessionKey,
     /// The kind of work of its run. The outer loop sets it to [`Work::Chat`] for every message of a channel.
     pub work: Work,
+    /// The source of autonomous work; `None` for other messages.
+    pub source: Option<Arc<WorkSource>>,
     /// The lifetime of its session, if this message creates the session.
     pub lifetime: SessionLifetime,
     /// The sender.
@@ -93,6 +95,7 @@ impl Inbound {
             channel,
             session,
             work: Work::Chat,
+            source: None,
             lifetime: SessionLifetime::Lasting,
             principal,
             key: None,

@@ -144,12 +144,12 @@ pub use status::{CandidateStatus, JobsStatus, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
     Acceptance, ActedOn, Checkpoint, CollectedStart, ConversationReader, Deferral, DispatcherStore, Durability,
-    EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun, HistoryEntry, InputReader, JobAttempts, JobCaps,
-    JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput,
-    LaneStore, NewInput, NewJob, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow, OutboxState,
-    PausedRun, PendingRun, Presence, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore,
-    RunFilter, RunReader, RunStore, SentMessage, SessionReader, SessionSummary, SpendLedger, StoreHealth, ThreadEdit,
-    ThreadSnapshot, TurnCompaction,
+    EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun, HeldJobs, HistoryEntry, InputReader, JobAttempts,
+    JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore,
+    KnownInput, LaneStore, NewInput, NewJob, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow,
+    OutboxState, PausedRun, PendingRun, Presence, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule,
+    RoutineStore, RunFilter, RunReader, RunStore, SentMessage, SessionReader, SessionSummary, SpendLedger, StoreHealth,
+    ThreadEdit, ThreadSnapshot, TurnCompaction,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;
@@ -163,7 +163,7 @@ pub use tool_health::{
     ToolState, ToolSwitch, ToolSwitches,
 };
 pub use watch::{Accepted, Partial, RunWatch};
-pub use work::{SessionOwner, Work, is_own_channel, job_session, routine_run_session};
+pub use work::{SessionOwner, Work, WorkSource, is_own_channel, job_session, routine_run_session};
 pub use worker::{
     BatchAnswer, BatchCall, DoneOutput, JobToken, LentTool, LinkError, ModelAnswer, ModelAsk, OpenLink, ToolBatch,
     ToolDone, ToolOrder, WORKER_TOOLS, WorkerCommand, WorkerEnd, WorkerHost, WorkerLink, WorkerLinks, WorkerProcess,

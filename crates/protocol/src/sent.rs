@@ -42,7 +42,8 @@ impl Sent {
             options,
             channel: _,
             session: _,
-            work: _, // its key names it
+            work: _,   // its key names it
+            source: _, // follows from the work
             principal: _,
             reply_to: _,
             want_deltas: _,

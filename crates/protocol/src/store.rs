@@ -38,8 +38,8 @@ pub use events::{EventLog, EventQuery};
 pub use health::StoreHealth;
 pub use inputs::{InputReader, KnownInput, QueuedInput, input_digest};
 pub use jobs::{
-    JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, NewJob,
-    PROGRESS_EVENTS_MAX,
+    HeldJobs, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore,
+    NewJob, PROGRESS_EVENTS_MAX,
 };
 pub use journal::{Checkpoint, Durability, JoinedRun, JournalStore, TurnCompaction, joined_end};
 pub use lanes::{

@@ -52,6 +52,15 @@ impl Work {
     }
 }
 
+/// The creator's channel and the routine of autonomous work. A freeze of the creator or of the routine covers the work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkSource {
+    /// The channel of the creator. The sender of the work's message is the id of the creator within this channel.
+    pub channel: ChannelId,
+    /// The name of the routine that the work belongs to; `None`: a person or a model created the job.
+    pub routine: Option<String>,
+}
+
 /// The work that a session is reserved for by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionOwner {

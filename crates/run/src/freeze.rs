@@ -1,22 +1,28 @@
 //! The freezes in force, for everything that begins work. While nothing is frozen, a check reads one flag.
 //!
-//! A freeze takes effect in memory first, and then in the store: nothing begins while it is written. The dispatcher
-//! changes it; lanes, turns, jobs and routines read it.
+//! A freeze takes effect in memory first, and then in the store: nothing begins while it is written. A thaw is durable
+//! first, so that one that fails can be repeated. The dispatcher changes the freezes; lanes, turns, jobs and routines
+//! read them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-use belay_protocol::{Freeze, FreezeId, FreezeScope, FreezeStore, StopReason, StoreError, UnixMillis};
-use tokio::sync::watch;
+use belay_protocol::{
+    Freeze, FreezeId, FreezeReceipt, FreezeScope, FreezeStore, HeldJobs, RoutineRecord, RunId, StopReason, StoreError,
+    UnixMillis,
+};
+use tokio::sync::{Mutex, watch};
 
 use crate::live::{RunOrigin, StopCause};
 
 /// The freezes in force.
 pub struct Freezer {
     store: Arc<dyn FreezeStore>,
-    /// Whether anything is frozen. Set before and cleared after `in_force` changes.
+    /// Whether anything is frozen. Set before and cleared after `in_force` changes, under the lock of `in_force`.
     any: AtomicBool,
     in_force: watch::Sender<Arc<[Freeze]>>,
+    /// Held while the store writes, so that writes follow each other. A write reads the freeze under this lock.
+    writing: Mutex<()>,
 }
 
 impl Freezer {
@@ -26,7 +32,8 @@ impl Freezer {
     /// The store does not answer.
     pub async fn load(store: Arc<dyn FreezeStore>) -> Result<Self, StoreError> {
         let in_force: Arc<[Freeze]> = store.freezes().await?.into();
-        Ok(Self { store, any: AtomicBool::new(!in_force.is_empty()), in_force: watch::Sender::new(in_force) })
+        let any = AtomicBool::new(!in_force.is_empty());
+        Ok(Self { store, any, in_force: watch::Sender::new(in_force), writing: Mutex::default() })
     }
 
     /// The freezes in force, oldest first.
@@ -57,14 +64,27 @@ impl Freezer {
         self.any.load(Ordering::Acquire) && self.in_force.borrow().iter().any(|freeze| freeze.scope == FreezeScope::All)
     }
 
-    /// The freeze of this routine, or of everything.
-    pub fn holds_routine(&self, routine: &str) -> Option<Freeze> {
-        let is_meant = |scope: &FreezeScope| match scope {
-            FreezeScope::All => true,
-            FreezeScope::Routine { name } => name == routine,
-            FreezeScope::Person { .. } | FreezeScope::Channel { .. } => false,
-        };
-        self.in_force().iter().find(|freeze| is_meant(&freeze.scope)).cloned()
+    /// Whether something is frozen.
+    pub fn holds_anything(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// The freeze of this routine, of its creator, or of everything.
+    pub fn holds_routine(&self, routine: &RoutineRecord) -> Option<Freeze> {
+        self.in_force().iter().find(|freeze| covers_routine(freeze, routine)).cloned()
+    }
+
+    /// The pending jobs that a freeze of a part keeps from beginning.
+    pub fn held_jobs(&self) -> HeldJobs {
+        let mut held = HeldJobs::default();
+        for freeze in self.in_force().iter() {
+            match &freeze.scope {
+                FreezeScope::Person { channel, id } => held.creators.push((channel.clone(), id.clone())),
+                FreezeScope::Routine { name } => held.routines.push(name.clone()),
+                FreezeScope::All | FreezeScope::Channel { .. } => {}
+            }
+        }
+        held
     }
 
     /// Waits until nothing keeps the work of this origin from beginning.
@@ -72,10 +92,22 @@ impl Freezer {
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn thawed(&self, origin: &RunOrigin) {
+        self.wait_until(|in_force| first(in_force, origin).is_none()).await;
+    }
+
+    /// Waits until nothing keeps this routine from beginning.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn routine_thawed(&self, routine: &RoutineRecord) {
+        self.wait_until(|in_force| !in_force.iter().any(|freeze| covers_routine(freeze, routine))).await;
+    }
+
+    async fn wait_until(&self, mut thawed: impl FnMut(&[Freeze]) -> bool) {
         if self.any.load(Ordering::Acquire) {
             let mut changes = self.in_force.subscribe();
             // The sender lives as long as `self`, so the wait cannot fail.
-            let _ = changes.wait_for(|in_force| first(in_force, origin).is_none()).await;
+            let _ = changes.wait_for(|in_force| thawed(in_force)).await;
         }
     }
 
@@ -83,8 +115,9 @@ impl Freezer {
     /// before.
     pub fn hold(&self, freeze: Freeze) -> Freeze {
         let mut held = None;
-        self.any.store(true, Ordering::Release);
         self.in_force.send_if_modified(|in_force| {
+            // Under the lock of `in_force`, because a thaw that clears the flag may run beside this.
+            self.any.store(true, Ordering::Release);
             held = in_force.iter().find(|other| other.scope == freeze.scope).cloned();
             if held.is_none() {
                 *in_force = in_force.iter().cloned().chain([freeze.clone()]).collect();
@@ -95,41 +128,61 @@ impl Freezer {
         held.unwrap_or(freeze)
     }
 
-    /// Ends the freeze of this scope, in memory.
-    pub fn release(&self, scope: &FreezeScope) -> Option<Freeze> {
-        let mut released = None;
-        self.in_force.send_if_modified(|in_force| {
-            released = in_force.iter().find(|freeze| freeze.scope == *scope).cloned();
-            if released.is_some() {
-                *in_force = in_force.iter().filter(|freeze| freeze.scope != *scope).cloned().collect();
-                self.any.store(!in_force.is_empty(), Ordering::Release);
+    /// Adds stopped runs to the receipt of a freeze, in memory. Until [`Freezer::amend`] says otherwise, some of their
+    /// processes may be left.
+    pub fn note_stopped(&self, freeze: FreezeId, runs: &[RunId]) {
+        self.amend(freeze, |receipt| {
+            let new: Vec<RunId> = runs.iter().filter(|run| !receipt.stopped.contains(run)).copied().collect();
+            if !new.is_empty() {
+                receipt.stopped.extend(new);
+                receipt.trees_empty_ms = None;
             }
-            released.is_some()
         });
-        released
     }
 
-    /// Writes a freeze, or its receipt, to the store and to the freezes in force.
-    ///
-    /// # Errors
-    /// The store fails; then a restart may forget the freeze.
-    pub async fn keep(&self, freeze: Freeze) -> Result<(), StoreError> {
+    /// Changes the receipt of a freeze, in memory. Returns it; `None`: the freeze has ended.
+    pub fn amend(&self, freeze: FreezeId, change: impl FnOnce(&mut FreezeReceipt)) -> Option<FreezeReceipt> {
+        let mut amended = None;
         self.in_force.send_if_modified(|in_force| {
-            *in_force = in_force
-                .iter()
-                .map(|other| if other.id == freeze.id { freeze.clone() } else { other.clone() })
-                .collect();
+            let mut freezes = in_force.to_vec();
+            if let Some(freeze) = freezes.iter_mut().find(|other| other.id == freeze) {
+                let receipt = freeze.receipt.get_or_insert_default();
+                change(receipt);
+                amended = Some(receipt.clone());
+                *in_force = freezes.into();
+            }
             false // nobody waits for a receipt
         });
-        self.store.put_freeze(freeze).await
+        amended
     }
 
-    /// Writes the end of a freeze to the store.
+    /// Writes a freeze with its receipt to the store, unless it has ended.
     ///
     /// # Errors
-    /// The store fails; then a restart may find the freeze in force.
-    pub async fn end(&self, freeze: Freeze, at: UnixMillis) -> Result<(), StoreError> {
-        self.store.thaw(freeze, at).await
+    /// The store fails; then a restart may forget the freeze, or its receipt.
+    pub async fn keep(&self, freeze: FreezeId) -> Result<(), StoreError> {
+        let _writing = self.writing.lock().await;
+        match self.in_force().iter().find(|other| other.id == freeze) {
+            Some(freeze) => self.store.put_freeze(freeze.clone()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the freeze of this scope, in the store and then in memory. Returns it; `None`: there is no such freeze.
+    ///
+    /// # Errors
+    /// The store fails; the freeze stays in force, and the thaw can be repeated.
+    pub async fn thaw(&self, scope: &FreezeScope, at: UnixMillis) -> Result<Option<Freeze>, StoreError> {
+        let _writing = self.writing.lock().await;
+        let Some(freeze) = self.in_force().iter().find(|freeze| freeze.scope == *scope).cloned() else {
+            return Ok(None);
+        };
+        self.store.thaw(freeze.clone(), at).await?;
+        self.in_force.send_modify(|in_force| {
+            *in_force = in_force.iter().filter(|other| other.id != freeze.id).cloned().collect();
+            self.any.store(!in_force.is_empty(), Ordering::Release);
+        });
+        Ok(Some(freeze))
     }
 }
 
@@ -139,31 +192,50 @@ pub fn cause(freeze: FreezeId) -> StopCause {
 }
 
 fn first<'a>(in_force: &'a [Freeze], origin: &RunOrigin) -> Option<&'a Freeze> {
-    in_force.iter().find(|freeze| freeze.scope.covers(origin.work, &origin.channel, &origin.principal))
+    in_force.iter().find(|freeze| origin.is_covered_by(&freeze.scope))
+}
+
+fn covers_routine(freeze: &Freeze, routine: &RoutineRecord) -> bool {
+    freeze.scope.covers_work(Some(&routine.spec.name), &routine.channel, &routine.creator.principal)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use async_trait::async_trait;
     use belay_protocol::Work;
 
     use super::*;
 
-    /// A store that keeps nothing.
-    struct Nowhere;
+    /// A store that keeps the newest written freeze, and fails as often as `failures` says.
+    #[derive(Default)]
+    struct Last {
+        failures: AtomicUsize,
+        written: std::sync::Mutex<Option<Freeze>>,
+    }
+
+    impl Last {
+        fn fail(&self) -> Result<(), StoreError> {
+            let left = self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            if left.is_ok() { Err(StoreError::Unavailable("it fails".into())) } else { Ok(()) }
+        }
+    }
 
     #[async_trait]
-    impl FreezeStore for Nowhere {
+    impl FreezeStore for Last {
         async fn freezes(&self) -> Result<Vec<Freeze>, StoreError> {
             Ok(Vec::new())
         }
 
-        async fn put_freeze(&self, _: Freeze) -> Result<(), StoreError> {
-            Ok(())
+        async fn put_freeze(&self, freeze: Freeze) -> Result<(), StoreError> {
+            tokio::task::yield_now().await;
+            *self.written.lock().unwrap() = Some(freeze);
+            self.fail()
         }
 
         async fn thaw(&self, _: Freeze, _: UnixMillis) -> Result<(), StoreError> {
-            Ok(())
+            self.fail()
         }
     }
 
@@ -173,12 +245,12 @@ mod tests {
     }
 
     fn origin(principal: &str) -> RunOrigin {
-        RunOrigin { work: Work::Chat, channel: "telegram".into(), principal: principal.into() }
+        RunOrigin { work: Work::Chat, source: None, channel: "telegram".into(), principal: principal.into() }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_freeze_holds_its_scope_until_the_release_and_a_second_one_changes_nothing() {
-        let freezer = Freezer::load(Arc::new(Nowhere)).await.expect("loaded");
+    async fn a_freeze_holds_its_scope_until_the_thaw_and_a_second_one_changes_nothing() {
+        let freezer = Freezer::load(Arc::new(Last::default())).await.expect("loaded");
         let (ann, bob) = (origin("ann"), origin("bob"));
         freezer.thawed(&ann).await;
         let first = freezer.hold(freeze(FreezeScope::person("ann")));
@@ -186,16 +258,50 @@ mod tests {
         assert_eq!((freezer.holds(&ann).map(|freeze| freeze.id), freezer.holds(&bob)), (Some(first.id), None));
         assert!(!freezer.holds_everything());
         let tick = freezer.hold(freeze(FreezeScope::Routine { name: "tick".into() }));
-        assert_eq!(freezer.holds_routine("tick").map(|freeze| freeze.id), Some(tick.id));
-        assert_eq!((freezer.holds_routine("tock"), freezer.in_force().len()), (None, 2));
+        let held = HeldJobs { creators: vec![(None, "ann".into())], routines: vec!["tick".into()] };
+        assert_eq!(freezer.held_jobs(), held);
 
         let waiting = freezer.thawed(&ann);
         tokio::pin!(waiting);
         let moment = std::time::Duration::from_secs(1);
         assert!(tokio::time::timeout(moment, &mut waiting).await.is_err(), "it is held");
-        assert_eq!(freezer.release(&FreezeScope::All), None);
-        assert_eq!(freezer.release(&FreezeScope::person("ann")).map(|freeze| freeze.id), Some(first.id));
+        let thaw = async |scope: &FreezeScope| {
+            freezer.thaw(scope, UnixMillis(2)).await.expect("stored").map(|freeze| freeze.id)
+        };
+        assert_eq!(thaw(&FreezeScope::All).await, None);
+        assert_eq!(thaw(&first.scope).await, Some(first.id));
         waiting.await;
-        assert!(freezer.release(&tick.scope).is_some() && freezer.in_force().is_empty());
+        assert!(thaw(&tick.scope).await.is_some() && freezer.in_force().is_empty() && !freezer.holds_anything());
+    }
+
+    #[tokio::test]
+    async fn a_thaw_that_is_not_stored_can_be_repeated() {
+        let store = Arc::new(Last::default());
+        let freezer = Freezer::load(store.clone()).await.expect("loaded");
+        let all = freezer.hold(freeze(FreezeScope::All));
+        store.failures.store(1, Ordering::SeqCst);
+        assert!(freezer.thaw(&FreezeScope::All, UnixMillis(2)).await.is_err());
+        assert!(freezer.holds_everything());
+        let ended = freezer.thaw(&FreezeScope::All, UnixMillis(3)).await.expect("stored");
+        assert_eq!((ended.map(|freeze| freeze.id), freezer.holds_anything()), (Some(all.id), false));
+    }
+
+    /// Both writers change the receipt before either of them writes. The last write has the changes of both.
+    #[tokio::test]
+    async fn two_requests_at_once_share_one_receipt() {
+        let store = Arc::new(Last::default());
+        let freezer = Freezer::load(store.clone()).await.expect("loaded");
+        let all = freezer.hold(freeze(FreezeScope::All));
+        let (one, two) = (RunId::new(), RunId::new());
+        freezer.note_stopped(all.id, &[one]);
+        let (first, second) = tokio::join!(freezer.keep(all.id), async {
+            freezer.note_stopped(all.id, &[one, two]);
+            freezer.amend(all.id, |receipt| receipt.acknowledged_ms = Some(3));
+            freezer.keep(all.id).await
+        });
+        first.and(second).expect("stored");
+        let receipt = FreezeReceipt { acknowledged_ms: Some(3), stopped: vec![one, two], ..FreezeReceipt::default() };
+        let written = store.written.lock().unwrap().clone().and_then(|freeze| freeze.receipt);
+        assert_eq!((written, freezer.in_force()[0].receipt.clone()), (Some(receipt.clone()), Some(receipt)));
     }
 }

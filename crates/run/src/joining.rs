@@ -121,7 +121,7 @@ mod tests {
     use crate::live::{RunOrigin, StopCause};
 
     fn offer() -> (Arc<LiveRun>, JoinOffer) {
-        let origin = RunOrigin { work: Work::Chat, channel: "test".into(), principal: "alice".into() };
+        let origin = RunOrigin { work: Work::Chat, source: None, channel: "test".into(), principal: "alice".into() };
         let run = LiveRun::new(RunId::new(), "alice".into(), origin, false);
         (run.clone(), JoinOffer { run })
     }

@@ -9,7 +9,9 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{CallId, ChannelId, Delta, Inbound, ProgressSink, RunId, RunWatch, SessionKey, Work};
+use belay_protocol::{
+    CallId, ChannelId, Delta, FreezeScope, Inbound, ProgressSink, RunId, RunWatch, SessionKey, Work, WorkSource,
+};
 use tokio_util::sync::CancellationToken;
 
 pub use self::activity::RunActivity;
@@ -22,6 +24,8 @@ pub use self::status::{RunDisplay, arguments_line};
 pub struct RunOrigin {
     /// The kind of work.
     pub work: Work,
+    /// The source of autonomous work; `None` for other work.
+    pub source: Option<Arc<WorkSource>>,
     /// The channel of its message.
     pub channel: ChannelId,
     /// The sender of its message: an id that is stable within the channel.
@@ -31,7 +35,13 @@ pub struct RunOrigin {
 impl RunOrigin {
     /// The origin of the run for this message.
     pub fn of(inbound: &Inbound) -> Self {
-        Self { work: inbound.work, channel: inbound.channel.clone(), principal: inbound.principal.id.clone() }
+        let Inbound { work, source, channel, principal, .. } = inbound;
+        Self { work: *work, source: source.clone(), channel: channel.clone(), principal: principal.id.clone() }
+    }
+
+    /// Whether a freeze of this scope covers the run.
+    pub fn is_covered_by(&self, scope: &FreezeScope) -> bool {
+        scope.covers(self.work, self.source.as_deref(), &self.channel, &self.principal)
     }
 }
 

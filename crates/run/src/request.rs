@@ -116,7 +116,7 @@ mod tests {
     use crate::live::RunOrigin;
 
     fn request(options: RunOptions) -> Arc<RunRequest> {
-        let origin = RunOrigin { work: Work::Chat, channel: "test".into(), principal: "alice".into() };
+        let origin = RunOrigin { work: Work::Chat, source: None, channel: "test".into(), principal: "alice".into() };
         let run = LiveRun::new(RunId::new(), "alice".into(), origin, false);
         Arc::new(RunRequest::without_message(&run, options, UnixMillis(1)))
     }

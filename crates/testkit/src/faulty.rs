@@ -9,16 +9,16 @@ use belay_protocol::store::{QueuedInput, UnfinishedRun};
 use belay_protocol::{
     Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, BootId,
     Checkpoint, Claim, CollectedStart, Conversation, ConversationReader, Decided, Deferral, DispatcherStore,
-    EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, Freeze, FreezeStore, HistoryEntry,
-    IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers,
-    JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal, LaneStore, Lease, Message,
-    NewEvent, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, Note, NoteStore, OpenedLane, Outbound,
-    Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, PutRule, Removed, ReplyRoute, Retention, RoutineId,
-    RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
-    RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId, RunOptions, RunReader,
-    RunRecord, RunStore, RunsIn, SearchQuery, Secret, SecretVault, SentMessage, Seq, SessionFilter, SessionKey,
-    SessionLifetime, SessionReader, SessionSummary, Settled, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit,
-    ThreadId, ThreadSummary, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis,
+    EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, Freeze, FreezeStore, HeldJobs,
+    HistoryEntry, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter,
+    JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal,
+    LaneStore, Lease, Message, NewEvent, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, Note, NoteStore,
+    OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, PutRule, Removed, ReplyRoute,
+    Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter,
+    RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId, RunOptions,
+    RunReader, RunRecord, RunStore, RunsIn, SearchQuery, Secret, SecretVault, SentMessage, Seq, SessionFilter,
+    SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled, SpendLedger, Spent, StoreError, StoreHealth,
+    ThreadEdit, ThreadId, ThreadSummary, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -187,7 +187,7 @@ faulty! {
         ChangeJob => change(change: JobChange) -> JobChanged;
     }
     JobAttempts {
-        BeginJob => begin_next(caps: JobCaps, at: UnixMillis) -> Option<JobRecord>;
+        BeginJob => begin_next(caps: JobCaps, held: HeldJobs, at: UnixMillis) -> Option<JobRecord>;
         BeginJobAgain => begin_again(job: JobId, at: UnixMillis) -> JobChanged;
         NoteJobRun => note_run(job: JobId, attempt: u32, run: RunId) -> ();
         NoteJobProgress => note_progress(job: JobId) -> ();

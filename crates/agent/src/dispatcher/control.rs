@@ -234,7 +234,7 @@ impl Dispatcher {
 /// The reason of a requested stop, on every path: `operator_stop` if an operator stops another principal's run, else
 /// `user_stop`. The run of a job or a routine belongs to its creator, whatever channel the request comes through.
 pub(super) fn reason_of(run: &LiveRun, by: &Inbound) -> StopReason {
-    let RunOrigin { work, channel, principal } = &run.origin;
+    let RunOrigin { work, channel, principal, .. } = &run.origin;
     let own = *principal == by.principal.id && (*channel == by.channel || work.is_autonomous());
     if by.principal.is_operator() && !own { StopReason::OperatorStop } else { StopReason::UserStop }
 }

@@ -10,10 +10,9 @@ use std::time::Duration;
 use belay_protocol::store::EventQuery;
 use belay_protocol::{
     Ack, AckSender, CommandReply, EventKind, Freeze, FreezeId, FreezeReceipt, FreezeRequest, FreezeScope, Inbound,
-    Refusal, ReplyRoute, RunId, StillRunning, ToolStatus, Work,
+    Refusal, ReplyRoute, RunId, StillRunning, ToolStatus,
 };
 use futures_util::future::join_all;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::Dispatcher;
@@ -79,49 +78,41 @@ impl Dispatcher {
                 let freeze = freezer.hold(new);
                 let runs = self.covered(&freeze.scope);
                 self.stop(&runs, |_| cause(freeze.id));
+                freezer.note_stopped(freeze.id, &runs.iter().map(|run| run.id).collect::<Vec<_>>());
                 tracing::warn!(freeze = %freeze.id, scope = %freeze.scope, runs = runs.len(), "frozen");
-                let of_routines = self.of_routines(&freeze.scope);
-                let notes = self.notes.clone();
-                self.background(async move {
-                    let more = stop_routine(&services, &notes, &freeze, of_routines).await;
-                    settle(&services, freeze, [runs, more].concat(), begun, answer).await;
-                });
+                self.background(async move { settle(&services, freeze, runs, begun, answer).await });
             }
             FreezeRequest::Thaw(scope) => {
-                let Some(freeze) = freezer.release(&scope) else {
-                    return answer(Err(Refusal::Unknown(not_frozen(&scope, &freezer.in_force()))));
-                };
-                tracing::warn!(freeze = %freeze.id, %scope, "thawed");
-                self.told_frozen.clear();
-                self.lanes.values().for_each(|lane| lane.wake.notify_one());
-                services.jobs.bell.ring();
-                services.routines.registry.ring();
+                let notes = self.notes.clone();
                 self.background(async move {
-                    let at = services.clock.now();
-                    let ended = services.run.freezer.end(freeze, at).await;
-                    answer(match ended {
-                        Ok(()) => Ok(services.run.freezer.in_force().to_vec()),
-                        Err(error) => Err(Refusal::Store(format!("the thaw lasts until a restart only: {error}"))),
+                    let thawed = services.run.freezer.thaw(&scope, services.clock.now()).await;
+                    let in_force = services.run.freezer.in_force().to_vec();
+                    answer(match thawed {
+                        Ok(Some(freeze)) => {
+                            tracing::warn!(freeze = %freeze.id, %scope, "thawed");
+                            // Fails only when the agent has ended.
+                            let _ = notes.send(LaneNote::Thawed).await;
+                            Ok(in_force)
+                        }
+                        Ok(None) => Err(Refusal::Unknown(not_frozen(&scope, &in_force))),
+                        Err(error) => Err(Refusal::Store(format!("it is still frozen; try again: {error}"))),
                     });
                 });
             }
         }
     }
 
-    /// The runs that a freeze stops: those that work. Paused runs and waiting messages stay as they are.
-    fn covered(&self, scope: &FreezeScope) -> Vec<Arc<LiveRun>> {
-        let covers = |origin: &RunOrigin| scope.covers(origin.work, &origin.channel, &origin.principal);
-        self.at_work().filter(|run| covers(&run.origin)).cloned().collect()
+    /// Begins the work that waited for a thaw.
+    pub(super) fn thawed(&mut self) {
+        self.told_frozen.clear();
+        self.lanes.values().for_each(|lane| lane.wake.notify_one());
+        self.services.jobs.bell.ring();
+        self.services.routines.registry.ring();
     }
 
-    /// All runs of routines, if a routine is frozen: only the store knows which routine a run belongs to.
-    fn of_routines(&self, scope: &FreezeScope) -> Vec<Arc<LiveRun>> {
-        if !matches!(scope, FreezeScope::Routine { .. }) {
-            return Vec::new();
-        }
-        let is_routine =
-            |run: &&Arc<LiveRun>| matches!(run.origin.work, Work::RoutineRun { .. } | Work::Heartbeat { .. });
-        self.lanes.values().flat_map(|lane| &lane.runs).filter(is_routine).cloned().collect()
+    /// The runs that a freeze stops: those that work. Paused runs and waiting messages stay as they are.
+    fn covered(&self, scope: &FreezeScope) -> Vec<Arc<LiveRun>> {
+        self.at_work().filter(|run| run.origin.is_covered_by(scope)).cloned().collect()
     }
 
     /// Stops a run of an earlier start that a freeze should have stopped.
@@ -161,32 +152,6 @@ impl Dispatcher {
     }
 }
 
-/// Stops the runs of a frozen routine. Returns them.
-async fn stop_routine(
-    services: &AgentServices,
-    notes: &mpsc::Sender<LaneNote>,
-    freeze: &Freeze,
-    runs: Vec<Arc<LiveRun>>,
-) -> Vec<Arc<LiveRun>> {
-    let FreezeScope::Routine { name } = &freeze.scope else { return Vec::new() };
-    let mut stopped = Vec::new();
-    for run in runs {
-        let (Work::RoutineRun { id } | Work::Heartbeat { id }) = run.origin.work else { continue };
-        match services.store.routines.routine_run(id).await {
-            Ok(Some(routine_run)) if routine_run.routine == *name => {
-                // Fails only when the agent has ended.
-                let _ = notes.send(LaneNote::Stop { run: run.clone(), cause: cause(freeze.id) }).await;
-                stopped.push(run);
-            }
-            Ok(_) => {}
-            Err(error) => {
-                tracing::error!(%error, run = %run.id, "whether a run belongs to a frozen routine is not known")
-            }
-        }
-    }
-    stopped
-}
-
 /// Writes a freeze, answers, and completes its receipt.
 async fn settle(
     services: &AgentServices,
@@ -196,64 +161,72 @@ async fn settle(
     answer: impl FnOnce(Answer) + Send,
 ) {
     let freezer = &services.run.freezer;
-    // A repeated freeze keeps the receipt of the first one.
-    let again = freeze.receipt.is_some() && runs.is_empty();
-    if let Err(error) = freezer.keep(freeze.clone()).await {
+    if let Err(error) = freezer.keep(freeze.id).await {
         return answer(Err(Refusal::Store(format!("it is frozen until a restart only: {error}"))));
     }
-    if again {
+    // A repeated freeze keeps the receipt of the first one, unless it has stopped more runs.
+    if freeze.receipt.is_some_and(|receipt| receipt.acknowledged_ms.is_some()) && runs.is_empty() {
         return answer(Ok(freezer.in_force().to_vec()));
     }
     let acknowledged_ms = ms(begun.elapsed());
+    freezer.amend(freeze.id, |receipt| receipt.acknowledged_ms = receipt.acknowledged_ms.or(Some(acknowledged_ms)));
     let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
-    // What an earlier request has stopped stays in the receipt.
-    let mut before = freeze.receipt.clone().unwrap_or(FreezeReceipt { acknowledged_ms, ..FreezeReceipt::default() });
-    before.stopped.extend(&ids);
     let ending = report(runs, &*services.processes).await.still_running;
-    let trees_empty_ms = ending.is_empty().then(|| ms(begun.elapsed()));
-    keep(services, &freeze, &before, trees_empty_ms, outside(services, &ids, &ending).await).await;
+    complete(services, freeze.id, ending.iter().map(ending_line).collect(), begun).await;
     answer(Ok(freezer.in_force().to_vec()));
-    if trees_empty_ms.is_some() {
+    if ending.is_empty() {
         return;
     }
     let ended = timeout(TREES_LIMIT, join_all(ids.iter().map(|run| services.processes.end(*run)))).await;
-    let trees_empty_ms = ended.is_ok().then(|| ms(begun.elapsed()));
-    let ending: Vec<StillRunning> = ids.iter().flat_map(|run| services.processes.alive(*run)).collect();
-    keep(services, &freeze, &before, trees_empty_ms, outside(services, &ids, &ending).await).await;
+    if ended.is_err() {
+        tracing::warn!(freeze = %freeze.id, "processes of stopped runs have not ended");
+    }
+    complete(services, freeze.id, Vec::new(), begun).await;
 }
 
-/// Stores the receipt: `before`, with the time of the last process and what is outside of Belay.
-async fn keep(
-    services: &AgentServices,
-    freeze: &Freeze,
-    before: &FreezeReceipt,
-    trees_empty_ms: Option<u64>,
-    outside: Vec<String>,
-) {
-    let outside = [before.outside.clone(), outside].concat();
-    let receipt = FreezeReceipt { trees_empty_ms, outside, ..before.clone() };
-    if let Err(error) = services.run.freezer.keep(Freeze { receipt: Some(receipt), ..freeze.clone() }).await {
+/// Completes the receipt of a freeze for all runs that it has stopped, and stores it. `ending`: runs and processes that
+/// were still ending a moment ago.
+async fn complete(services: &AgentServices, freeze: FreezeId, ending: Vec<String>, begun: Instant) {
+    let freezer = &services.run.freezer;
+    let Some(FreezeReceipt { stopped, .. }) = freezer.amend(freeze, |_| {}) else { return };
+    let alive = stopped.iter().flat_map(|run| services.processes.alive(*run)).map(|still| ending_line(&still));
+    let mut outside = ending;
+    for still in alive {
+        if !outside.contains(&still) {
+            outside.push(still);
+        }
+    }
+    let trees_empty_ms = outside.is_empty().then(|| ms(begun.elapsed()));
+    outside.extend(unknown_outcomes(services, &stopped).await);
+    freezer.amend(freeze, |receipt| {
+        // A request beside this one may have stopped more runs meanwhile. It completes the receipt again.
+        if receipt.stopped == stopped {
+            receipt.trees_empty_ms = receipt.trees_empty_ms.or(trees_empty_ms);
+            receipt.outside = outside;
+        }
+    });
+    if let Err(error) = freezer.keep(freeze).await {
         tracing::error!(%error, "the receipt of a freeze could not be stored");
     }
 }
 
-/// Effects that may still happen or have happened outside of Belay.
-async fn outside(services: &AgentServices, runs: &[RunId], ending: &[StillRunning]) -> Vec<String> {
-    let mut outside: Vec<String> = ending.iter().map(|still| format!("run {}: {}", still.run_id, still.what)).collect();
+/// The calls of these runs whose outcome is unknown.
+async fn unknown_outcomes(services: &AgentServices, runs: &[RunId]) -> Vec<String> {
+    let mut found = Vec::new();
     for run in runs.iter().take(MAX_READ_RUNS) {
         let query = EventQuery { run: Some(*run), limit: MAX_READ_EVENTS, ..EventQuery::default() };
         let events = services.store.events.read(query).await.unwrap_or_else(|error| {
-            outside.push(format!("run {run}: its calls are not known ({error})"));
+            found.push(format!("run {run}: its calls are not known ({error})"));
             Vec::new()
         });
-        outside.extend(events.into_iter().filter_map(|event| match event.kind {
+        found.extend(events.into_iter().filter_map(|event| match event.kind {
             EventKind::ToolFinished { name, status: ToolStatus::OutcomeUnknown, .. } => {
                 Some(format!("run {run}: a call of {name} has an unknown outcome"))
             }
             _ => None,
         }));
     }
-    outside
+    found
 }
 
 /// The freezes that concern everybody, without their receipts: the others name people and routines.
@@ -261,6 +234,10 @@ pub(super) fn for_everybody(mut in_force: Vec<Freeze>) -> Vec<Freeze> {
     in_force.retain(|freeze| freeze.scope == FreezeScope::All);
     in_force.iter_mut().for_each(|freeze| freeze.receipt = None);
     in_force
+}
+
+fn ending_line(still: &StillRunning) -> String {
+    format!("run {}: {}", still.run_id, still.what)
 }
 
 fn ms(time: Duration) -> u64 {

@@ -34,6 +34,7 @@ impl Dispatcher {
                 }
             }
             LaneNote::Stop { run, cause } => self.stop(&[run], |_| cause),
+            LaneNote::Thawed => self.thawed(),
             LaneNote::NotActedOn { key } => self.keys.not_acted_on(&key),
             LaneNote::Lost { run } => {
                 let refusal = Refusal::Store("it was not accepted".into());

@@ -84,6 +84,7 @@ impl Dispatcher {
             let session = unfinished.session;
             let origin = RunOrigin {
                 work: unfinished.work,
+                source: unfinished.source.map(Arc::new),
                 channel: unfinished.channel,
                 principal: unfinished.principal.into(),
             };

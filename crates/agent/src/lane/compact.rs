@@ -19,6 +19,7 @@ use crate::mail::{LaneCommand, LaneNote};
 use belay_run::compaction::cut::Compacted;
 use belay_run::compaction::{Cut, How, Shortened, context_of, shorten};
 use belay_run::core::{RunCore, RunStart};
+use belay_run::freeze;
 use belay_run::live::LiveRun;
 use belay_run::request::RunRequest;
 use belay_run::tally::Tally;
@@ -68,6 +69,9 @@ impl Lane {
         };
         let run = LiveRun::new(RunId::new(), self.lease.session.clone(), command.origin.clone(), false);
         note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
+        if let Some(freeze) = self.services.run.freezer.holds_begun(&run.origin) {
+            run.control.stop(freeze::cause(freeze.id));
+        }
         self.services.hooks.before_compaction(&self.lease.session, None, context.messages.len());
         let core = self.core_of_no_run(run.clone());
         let calibration = self.calibration;

@@ -133,7 +133,8 @@ impl Lane {
                 Some(run) => run,
                 None => {
                     let principal = pending.asker.principal.as_str().into();
-                    let origin = RunOrigin { work: pending.work, channel: pending.channel.clone(), principal };
+                    let (work, source) = (pending.work, pending.source.clone().map(Arc::new));
+                    let origin = RunOrigin { work, source, channel: pending.channel.clone(), principal };
                     let run = LiveRun::new(pending.run_id, self.lease.session.clone(), origin, false);
                     metrics::run_recovered();
                     note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;

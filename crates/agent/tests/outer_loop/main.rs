@@ -7,6 +7,7 @@ mod compaction;
 mod context;
 mod endings;
 mod evidence;
+mod freezes;
 mod gate;
 mod heartbeat;
 mod hooks;

@@ -106,7 +106,7 @@ impl JobScheduler {
         let (service, caps) = (self.service.clone(), self.service.config.caps());
         // The thaw wakes the scheduler.
         while service.config.enabled && !self.stop.is_cancelled() && !service.freezer.holds_everything() {
-            match service.attempts.begin_next(caps, service.clock.now()).await {
+            match service.attempts.begin_next(caps, service.freezer.held_jobs(), service.clock.now()).await {
                 Ok(Some(job)) => {
                     metrics::count_job_state(job.state);
                     self.carry(job);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use belay_protocol::{
     Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
-    Outbound, Purpose, QueueMode, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget, Work,
+    Outbound, Purpose, QueueMode, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget, Work, WorkSource,
 };
 
 use super::outcome::AttemptOutcome;
@@ -131,7 +131,8 @@ enum Attempt {
 
 /// Sends the message that is the attempt, and waits for the end of its run. A repetition finds the same run.
 async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attempt {
-    let (message, mut pauses) = (attempt_message(job, asker), STORE.pauses());
+    let Some(routine) = routine_of(service, job).await else { return Attempt::LaidAside };
+    let (message, mut pauses) = (attempt_message(job, asker, routine), STORE.pauses());
     while let Some(submitted) = service.submitter.submit(&message, &service.draining).await {
         let Submitted { run, watch } = match submitted {
             Ok(submitted) => submitted,
@@ -146,6 +147,13 @@ async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attemp
     Attempt::LaidAside
 }
 
+/// The name of the routine that a job belongs to, if any. Returns `None` when the daemon ends first.
+async fn routine_of(service: &JobService, job: &JobRecord) -> Option<Option<String>> {
+    let Some(id) = job.routine_run else { return Some(None) };
+    let routine_run = until_stored(&service.draining, || service.routines.routine_run(id)).await?;
+    Some(routine_run.map(|routine_run| routine_run.routine))
+}
+
 /// Waits for the end of a run. Returns `None` when the run is no longer live and has not ended.
 async fn end_of(service: &JobService, run: RunId, watch: Option<RunWatch>) -> Option<Arc<RunRecord>> {
     if let Some(mut watch) = watch
@@ -157,21 +165,23 @@ async fn end_of(service: &JobService, run: RunId, watch: Option<RunWatch>) -> Op
     stored.filter(|record| record.status.is_end()).map(Arc::new)
 }
 
-/// A message to a job's session in the name of its requester, without a route for a reply: the notice is written when
+/// A message to a job's session in the name of its creator, without a route for a reply: the notice is written when
 /// the row is settled.
 pub(super) fn message(job: &JobRecord, asker: &Asker, body: Body) -> Inbound {
     Inbound {
         work: Work::Job { job: job.job_id, attempt: None },
+        source: Some(Arc::new(WorkSource { channel: job.channel.clone(), routine: None })),
         options: RunOptions { queue: Some(QueueMode::Steer), ..RunOptions::default() },
         ..Inbound::new(Purpose::Job.channel(), job.session.clone(), rights::principal(asker), body)
     }
 }
 
 /// The message that is the current attempt.
-fn attempt_message(job: &JobRecord, asker: &Asker) -> Inbound {
+fn attempt_message(job: &JobRecord, asker: &Asker, routine: Option<String>) -> Inbound {
     Inbound {
         key: Some(key_of(job)),
         work: Work::Job { job: job.job_id, attempt: Some(job.attempt) },
+        source: Some(Arc::new(WorkSource { channel: job.channel.clone(), routine })),
         ..message(job, asker, Body::Text(text::attempt(job)))
     }
 }

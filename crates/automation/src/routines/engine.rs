@@ -144,7 +144,7 @@ impl Engine {
         }
         let due = service.schedule.due(now, DUE_PAGE).await?;
         let found = due.len();
-        let is_held = |routine: &RoutineRecord| service.run.freezer.holds_routine(&routine.spec.name).is_some();
+        let is_held = |routine: &RoutineRecord| service.run.freezer.holds_routine(routine).is_some();
         let (held, due): (Vec<_>, Vec<_>) = due.into_iter().partition(is_held);
         match self.fire(due).await? {
             Capacity::Enough => {}

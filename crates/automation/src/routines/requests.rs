@@ -339,6 +339,17 @@ struct Cause {
     payload: Option<String>,
 }
 
+/// Whether a freeze of the routine or of its creator refuses a routine run. A freeze of everything keeps it, like a
+/// message.
+async fn is_frozen(service: &RoutineService, routine: &str) -> Result<bool, Refusal> {
+    if !service.run.freezer.holds_anything() {
+        return Ok(false);
+    }
+    let routine = service.routines.routine(routine).await.map_err(unstored)?;
+    let freeze = routine.and_then(|routine| service.run.freezer.holds_routine(&routine));
+    Ok(freeze.is_some_and(|freeze| freeze.scope != FreezeScope::All))
+}
+
 /// Claims a routine run and hands it to the engine.
 async fn claim(service: &RoutineService, routine: &TriggeredRoutine, cause: Cause) -> Result<Claim, Refusal> {
     let Cause { by, key, echo, detail, payload } = cause;
@@ -364,9 +375,7 @@ async fn claim(service: &RoutineService, routine: &TriggeredRoutine, cause: Caus
         boot: service.boot,
         at: service.clock.now(),
     };
-    // A freeze of everything keeps the routine run like a message; a freeze of the routine refuses it.
-    let freeze = service.run.freezer.holds_routine(&routine.name).filter(|freeze| freeze.scope != FreezeScope::All);
-    if freeze.is_some() {
+    if is_frozen(service, &routine.name).await? {
         return Ok(Claim::Off(format!("the routine {} is frozen", routine.name)));
     }
     let id = routine_run.id;

@@ -9,7 +9,7 @@ use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
     Body, IdempotencyKey, Inbound, JobId, JobOrder, Refusal, RoutineAction, RoutineOrigin, RoutineRecord,
     RoutineRunEnd, RoutineRunRecord, RoutineRunStatus, RunOptions, RunRecord, SessionNotice, Settled, SkipReason, Work,
-    routine_run_session,
+    WorkSource, routine_run_session,
 };
 use tokio::time::sleep;
 
@@ -162,6 +162,7 @@ async fn begin(
     let RoutineAction::Lightweight { prompt, .. } = &routine.spec.action else {
         return Some(Err("the routine does its work by jobs now; it did not when it fired".to_owned()));
     };
+    thawed(service, routine).await?;
     let (work, session) = (work_of(routine_run, Some(routine)), routine_run_session(routine_run.routine_run_id));
     let (principal, body) = (rights::principal(&routine.creator), Body::Text(prompt.clone()));
     let options = match work {
@@ -171,10 +172,22 @@ async fn begin(
     let message = Inbound {
         key: Some(key_of(routine_run, Some(routine))),
         work,
+        source: Some(Arc::new(WorkSource {
+            channel: routine.channel.clone(),
+            routine: Some(routine.spec.name.clone()),
+        })),
         options,
         ..Inbound::new(work.purpose().channel(), session, principal, body)
     };
     service.submitter.submit(&message, &service.draining).await
+}
+
+/// Waits until no freeze keeps the routine from beginning. Returns `None` when the daemon ends first.
+async fn thawed(service: &RoutineService, routine: &RoutineRecord) -> Option<()> {
+    tokio::select! {
+        () = service.run.freezer.routine_thawed(routine) => Some(()),
+        () = service.draining.cancelled() => None,
+    }
 }
 
 /// Waits for the end of a run. Returns `Some(None)` when the run no longer exists, and `None` when the daemon ends
@@ -246,6 +259,7 @@ async fn order(
     let RoutineAction::FullJob { task, plan, runs_in: room, budget } = &routine.spec.action else {
         return Some(Err("the routine does its work without a job now; it did not when it fired".to_owned()));
     };
+    thawed(service, routine).await?;
     let mut words = format!("{WITHIN}\n\n{task}");
     if let Some(payload) = &routine_run.payload {
         // The payload is cut before it is marked, so that the closing marker remains.

@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn run() -> Arc<LiveRun> {
-        let origin = RunOrigin { work: Work::Chat, channel: "test".into(), principal: "alice".into() };
+        let origin = RunOrigin { work: Work::Chat, source: None, channel: "test".into(), principal: "alice".into() };
         LiveRun::new(RunId::new(), "alice".into(), origin, false)
     }
 

@@ -8,7 +8,7 @@ use crate::ids::{ChannelId, RunId, SessionKey};
 use crate::run_status::RunStatus;
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
-use crate::work::Work;
+use crate::work::{Work, WorkSource};
 
 /// Keeps what the dispatcher has to know after a restart: the keys of commands and messages, and the runs that have not
 /// ended.
@@ -54,6 +54,8 @@ pub struct UnfinishedRun {
     pub principal: String,
     /// Its kind of work.
     pub work: Work,
+    /// The source of autonomous work; `None` for other work.
+    pub source: Option<WorkSource>,
     /// The length of the message's text in bytes, plus that of its history until the run begins.
     pub bytes: u64,
     /// Its status: it waits in the queue, was running, or is paused.

@@ -50,8 +50,8 @@ pub trait JobStore: Send + Sync {
 pub trait JobAttempts: Send + Sync {
     /// Begins the oldest pending job whose creator has a free slot: [`JobState::InProgress`], attempt raised by one. It
     /// is one transaction, so that concurrent calls cannot exceed a limit. `None`: no slot is free, or no job is
-    /// pending.
-    async fn begin_next(&self, caps: JobCaps, at: UnixMillis) -> Result<Option<JobRecord>, StoreError>;
+    /// pending that `held` does not cover.
+    async fn begin_next(&self, caps: JobCaps, held: HeldJobs, at: UnixMillis) -> Result<Option<JobRecord>, StoreError>;
 
     /// Begins the next attempt of a stuck job: [`JobState::InProgress`], attempt raised by one. The job keeps its slot.
     async fn begin_again(&self, job: JobId, at: UnixMillis) -> Result<JobChanged, StoreError>;
@@ -113,6 +113,22 @@ pub struct JobCaps {
     pub open_each: u32,
     /// The maximum number of open jobs.
     pub open: u32,
+}
+
+/// The pending jobs that freezes keep from beginning; by default none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeldJobs {
+    /// Their creators: the channel, or `None` for every channel, and the id within it.
+    pub creators: Vec<(Option<ChannelId>, String)>,
+    /// The names of the routines that created them.
+    pub routines: Vec<String>,
+}
+
+impl HeldJobs {
+    /// Whether it covers no job.
+    pub fn is_empty(&self) -> bool {
+        self.creators.is_empty() && self.routines.is_empty()
+    }
 }
 
 /// The result of creating a job.

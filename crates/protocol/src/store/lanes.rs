@@ -21,7 +21,7 @@ use crate::session::SessionLifetime;
 use crate::store_error::StoreError;
 use crate::thread::ThreadState;
 use crate::time::UnixMillis;
-use crate::work::Work;
+use crate::work::{Work, WorkSource};
 
 /// Stores the state of a session and its threads. The caller is the owner of the session's lane.
 #[async_trait]
@@ -112,6 +112,8 @@ pub struct PendingRun {
     pub channel: ChannelId,
     /// The kind of work.
     pub work: Work,
+    /// The source of autonomous work; `None` for other work.
+    pub source: Option<WorkSource>,
     /// The destination of the reply.
     pub reply_to: Option<ReplyRoute>,
     /// The approval request that it waits for, or its latest one, with the answer.

@@ -1,8 +1,8 @@
 //! Jobs. The rules are in [`crate::jobs`]; this module stores and counts jobs, by index.
 
 use belay_protocol::{
-    BootId, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobState, NewJob,
-    RunId, UnixMillis,
+    BootId, HeldJobs, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobRecord, JobState,
+    NewJob, RunId, UnixMillis, Work, WorkSource,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
@@ -26,20 +26,38 @@ pub(super) const AT_WORK: &str =
 
 /// The oldest pending job of the creators that have fewer than `?1` running jobs. It reads one job for each creator
 /// from the index: a thousand jobs of a creator without a free slot cost as much as one.
-pub(super) const NEXT: &str = "
-    WITH RECURSIVE creators (creator) AS (
-        SELECT MIN(creator) FROM jobs p INDEXED BY jobs_pending WHERE state = 'pending'
-        UNION ALL
-        SELECT (SELECT MIN(p.creator) FROM jobs p INDEXED BY jobs_pending
-                WHERE p.state = 'pending' AND p.creator > c.creator)
-        FROM creators c WHERE c.creator IS NOT NULL
+pub(super) fn next_sql() -> String {
+    oldest_pending("", "")
+}
+
+/// The same without the jobs of the creators `?2` and of the routines `?3`, see [`HeldJobs`].
+pub(super) fn next_unheld_sql() -> String {
+    oldest_pending(
+        "AND NOT EXISTS (SELECT 1 FROM json_each(?2) h WHERE h.value ->> 1 = c.creator ->> 1
+                         AND COALESCE(h.value ->> 0, c.creator ->> 0) = c.creator ->> 0)",
+        "AND NOT EXISTS (SELECT 1 FROM routine_runs r WHERE r.id = (SELECT j.routine_run_id FROM jobs j WHERE j.seq = p.seq)
+                         AND r.routine IN (SELECT value FROM json_each(?3)))",
     )
-    SELECT MIN((SELECT MIN(p.seq) FROM jobs p INDEXED BY jobs_pending
-                WHERE p.state = 'pending' AND p.creator = c.creator)) AS seq
-    FROM creators c
-    WHERE c.creator IS NOT NULL
-      AND (SELECT COUNT(*) FROM jobs w INDEXED BY jobs_at_work
-           WHERE w.state IN ('in_progress', 'stuck') AND w.creator = c.creator) < ?1";
+}
+
+/// The statement with further conditions on the creators `c` and on the jobs `p`.
+fn oldest_pending(creators: &str, jobs: &str) -> String {
+    format!(
+        "WITH RECURSIVE creators (creator) AS (
+            SELECT MIN(creator) FROM jobs p INDEXED BY jobs_pending WHERE state = 'pending'
+            UNION ALL
+            SELECT (SELECT MIN(p.creator) FROM jobs p INDEXED BY jobs_pending
+                    WHERE p.state = 'pending' AND p.creator > c.creator)
+            FROM creators c WHERE c.creator IS NOT NULL
+         )
+         SELECT MIN((SELECT MIN(p.seq) FROM jobs p INDEXED BY jobs_pending
+                     WHERE p.state = 'pending' AND p.creator = c.creator {jobs})) AS seq
+         FROM creators c
+         WHERE c.creator IS NOT NULL {creators}
+           AND (SELECT COUNT(*) FROM jobs w INDEXED BY jobs_at_work
+                WHERE w.state IN ('in_progress', 'stuck') AND w.creator = c.creator) < ?1"
+    )
+}
 
 pub(super) fn create(tx: &mut Tx<'_>, new: &NewJob, caps: JobCaps) -> Done<JobCreated> {
     if let Some(known) = find(tx, new.id)? {
@@ -126,16 +144,40 @@ fn record(row: &Row<'_>) -> Done<JobRecord> {
     })
 }
 
+/// The source of this work.
+pub(super) fn source_of(conn: &Connection, work: Work) -> Done<Option<WorkSource>> {
+    let (sql, id) = match work {
+        Work::Chat => return Ok(None),
+        Work::Job { job, .. } => (
+            "SELECT j.channel, r.routine FROM jobs j LEFT JOIN routine_runs r ON r.id = j.routine_run_id WHERE j.id = ?1",
+            job.as_uuid(),
+        ),
+        Work::RoutineRun { id } | Work::Heartbeat { id } => (
+            "SELECT o.channel, r.routine FROM routine_runs r JOIN routines o ON o.id = r.routine_id WHERE r.id = ?1",
+            id.as_uuid(),
+        ),
+    };
+    tx::row(conn, sql, params![id], |row| {
+        Ok(WorkSource { channel: row.get::<_, String>("channel")?.into(), routine: row.get("routine")? })
+    })
+}
+
 fn find(tx: &mut Tx<'_>, id: JobId) -> Done<Option<JobRecord>> {
     tx.row(&format!("SELECT {COLUMNS} FROM jobs WHERE id = ?1"), params![id.as_uuid()], record)
 }
 
-pub(super) fn begin_next(tx: &mut Tx<'_>, caps: JobCaps, at: UnixMillis) -> Done<Option<JobRecord>> {
+pub(super) fn begin_next(tx: &mut Tx<'_>, caps: JobCaps, held: &HeldJobs, at: UnixMillis) -> Done<Option<JobRecord>> {
     if count(tx, AT_WORK, [])? >= u64::from(caps.at_work) {
         return Ok(None);
     }
-    let next = tx.row(NEXT, params![caps.at_work_each], |row| Ok(row.get::<_, Option<i64>>("seq")?))?.flatten();
-    let Some(seq) = next else { return Ok(None) };
+    let seq = |row: &Row<'_>| Ok(row.get::<_, Option<i64>>("seq")?);
+    let next = if held.is_empty() {
+        tx.row(&next_sql(), params![caps.at_work_each], seq)?
+    } else {
+        let (creators, routines) = (rows::to_json(&held.creators)?, rows::to_json(&held.routines)?);
+        tx.row(&next_unheld_sql(), params![caps.at_work_each, creators, routines], seq)?
+    };
+    let Some(seq) = next.flatten() else { return Ok(None) };
     let found = tx.row(&format!("SELECT {COLUMNS} FROM jobs WHERE seq = ?1"), params![seq], record)?;
     let Some(job) = found else { return Ok(None) };
     keep(tx, job.state, begun(&job, at)).map(Some)

@@ -14,6 +14,7 @@ use rusqlite::{Connection, Row, named_params, params};
 use uuid::Uuid;
 
 use super::approvals;
+use super::jobs;
 use super::ledger::append_events;
 use super::outbox;
 use super::principals;
@@ -111,6 +112,9 @@ fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     )?;
     let mut runs = Vec::with_capacity(pending.len());
     for (mut run, thread) in pending {
+        if run.work.is_autonomous() {
+            run.source = tx.read(|conn| jobs::source_of(conn, run.work))?;
+        }
         if let Some(thread) = thread {
             run.messages = tx.rows(
                 "SELECT position, body FROM messages
@@ -138,6 +142,7 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
         asker: rows::asker(row)?,
         channel: row.get::<_, String>("channel")?.into(),
         work: rows::work(row)?,
+        source: None,
         reply_to: reply_to.map(|text| rows::from_json(&text)).transpose()?,
         approval: None,
         status: rows::status(row)?,

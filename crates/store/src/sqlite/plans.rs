@@ -38,8 +38,10 @@ fn what_is_asked_at_every_tick_goes_by_an_index() {
         (jobs::NUMBERS, "jobs", "COVERING INDEX jobs_by_state (state=?"),
         (jobs::OLDEST_PENDING, "jobs", "INDEX jobs_by_state (state=?"),
         // The pending jobs by creator; and the creators with a free slot.
-        (jobs::NEXT, "p", "COVERING INDEX jobs_pending"),
-        (jobs::NEXT, "w", "COVERING INDEX jobs_at_work (creator=?"),
+        (jobs::next_sql().as_str(), "p", "COVERING INDEX jobs_pending"),
+        (jobs::next_sql().as_str(), "w", "COVERING INDEX jobs_at_work (creator=?"),
+        (jobs::next_unheld_sql().as_str(), "p", "COVERING INDEX jobs_pending"),
+        (jobs::next_unheld_sql().as_str(), "r", "INDEX sqlite_autoindex_routine_runs_1 (id=?)"),
     ] {
         let steps = plan(&conn, sql);
         let of_table: Vec<_> = steps

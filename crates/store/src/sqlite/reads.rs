@@ -12,6 +12,7 @@ use rusqlite::{Connection, Row, Rows, params, params_from_iter};
 use uuid::Uuid;
 
 use super::approvals;
+use super::jobs;
 use super::rows::{self, RUN_COLUMNS};
 use super::threads::SEEN;
 use super::tx::{Done, from_sql_int, row, rows as all, to_sql_int};
@@ -121,7 +122,7 @@ fn summary(row: &Row<'_>) -> Done<SessionSummary> {
 
 /// Reads no text: `octet_length` takes the length from the head of the row.
 pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
-    all(
+    let mut runs = all(
         conn,
         "SELECT id, session, channel, principal, work, octet_length(text) + COALESCE(octet_length(history), 0) AS bytes,
                 status
@@ -134,11 +135,16 @@ pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
                 channel: row.get::<_, String>("channel")?.into(),
                 principal: row.get("principal")?,
                 work: rows::work(row)?,
+                source: None,
                 bytes: rows::count(row, "bytes")?,
                 status: rows::status(row)?,
             })
         },
-    )
+    )?;
+    for run in &mut runs {
+        run.source = jobs::source_of(conn, run.work)?;
+    }
+    Ok(runs)
 }
 
 pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit: u32) -> Done<Vec<HistoryEntry>> {

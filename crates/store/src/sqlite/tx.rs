@@ -85,6 +85,12 @@ impl<'a> Tx<'a> {
         sift(self.conn, sql, params, name, read)
     }
 
+    /// A read by a function that readers use too. It counts as one statement.
+    pub(super) fn read<T>(&mut self, read: impl FnOnce(&Connection) -> Done<T>) -> Done<T> {
+        self.effects.statements += 1;
+        read(self.conn)
+    }
+
     /// The row id of the last insert.
     pub(super) fn last_insert(&self) -> u64 {
         from_sql_int(self.conn.last_insert_rowid())

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use belay_protocol::{
-    BootId, Claim, Deferral, Durability, EventQuery, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated,
+    BootId, Claim, Deferral, Durability, EventQuery, HeldJobs, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated,
     JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, NewJob, NewRoutine, NewRoutineRun,
     PutRule, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter,
     RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunId, RunsIn, Seq, Settled,
@@ -59,8 +59,8 @@ impl JobStore for SqliteStore {
 
 #[async_trait]
 impl JobAttempts for SqliteStore {
-    async fn begin_next(&self, caps: JobCaps, at: UnixMillis) -> Result<Option<JobRecord>, StoreError> {
-        self.write(Committed, move |tx| jobs::begin_next(tx, caps, at)).await
+    async fn begin_next(&self, caps: JobCaps, held: HeldJobs, at: UnixMillis) -> Result<Option<JobRecord>, StoreError> {
+        self.write(Committed, move |tx| jobs::begin_next(tx, caps, &held, at)).await
     }
 
     async fn begin_again(&self, job: JobId, at: UnixMillis) -> Result<JobChanged, StoreError> {

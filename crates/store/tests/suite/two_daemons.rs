@@ -1,8 +1,8 @@
 //! Two daemons on one file: what only the rows can settle between them.
 
 use belay_protocol::{
-    Claim, EventLog, EventQuery, Held, JobAttempts, JobCaps, JobChange, JobReader, JobState, JobStore, RoutineReader,
-    RoutineRunFilter, RoutineRunStore,
+    Claim, EventLog, EventQuery, Held, HeldJobs, JobAttempts, JobCaps, JobChange, JobReader, JobState, JobStore,
+    RoutineReader, RoutineRunFilter, RoutineRunStore,
 };
 use belay_store::{SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -61,7 +61,7 @@ async fn caps_hold_for_both_together() {
         for (name, store) in [("one", one.clone()), ("other", other.clone())] {
             asking.spawn(async move {
                 store.create(job("ann"), caps).await.unwrap();
-                let begun = store.begin_next(caps, at(2_000)).await.unwrap();
+                let begun = store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap();
                 let claim = store.claim(routine_run("hook", &format!("{name} {n}")), 7).await.unwrap();
                 (begun.is_some(), claim)
             });
@@ -85,7 +85,7 @@ async fn what_was_answered_is_there_after_a_restart() {
     let claimed = claim(&store, on_time("tick", 60_000, 120_000)).await;
     let caps = JobCaps { at_work: 1, at_work_each: 1, open_each: 5, open: 5 };
     store.create(job("ann"), caps).await.unwrap();
-    let begun = store.begin_next(caps, at(2_000)).await.unwrap().expect("a place");
+    let begun = store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().expect("a place");
     let change = JobChange {
         job: begun.job_id,
         to: JobState::Completed,

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_protocol::{
-    BootId, Claim, Deferral, EventKind, EventQuery, JobCaps, JobChange, JobFilter, JobId, JobState, NewRoutine,
-    NewRoutineRun, Outbound, Retention, RoutineId, RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord,
-    RoutineRunStatus, RoutineRunStore, RoutineSchedule, UnixMillis,
+    BootId, Claim, Deferral, EventKind, EventQuery, HeldJobs, JobCaps, JobChange, JobFilter, JobId, JobState,
+    NewRoutine, NewRoutineRun, Outbound, Retention, RoutineId, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
+    RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule, UnixMillis,
 };
 use belay_store::SqliteStore;
 use proptest::prelude::*;
@@ -155,7 +155,7 @@ impl Played {
             }
             Step::BeginNext { at_work, each } => {
                 let caps = JobCaps { at_work, at_work_each: each, open_each: 0, open: 0 };
-                format!("{:?}", store.begin_next(caps, at).await)
+                format!("{:?}", store.begin_next(caps, HeldJobs::default(), at).await)
             }
             Step::BeginAgain(job) => format!("{:?}", store.begin_again(self.job(job), at).await),
             Step::Change { job, to, attempt } => {

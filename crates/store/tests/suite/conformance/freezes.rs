@@ -26,7 +26,7 @@ async fn a_freeze_is_in_force_with_its_receipt_until_the_thaw(store: Store) {
         store.put_freeze(freeze.clone()).await.unwrap();
     }
     let receipt = FreezeReceipt {
-        acknowledged_ms: 3,
+        acknowledged_ms: Some(3),
         trees_empty_ms: None,
         stopped: vec![RunId::new()],
         outside: vec!["x".to_owned()],

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{
-    BootId, ChannelId, EventKind, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobReader,
-    JobRecord, JobState, NewJob, Removed, Retention, RunId, RunsIn, StoreError, job_session,
+    BootId, ChannelId, Claim, EventKind, HeldJobs, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
+    JobNumbers, JobReader, JobRecord, JobState, NewJob, Removed, Retention, RunId, RunsIn, StoreError, job_session,
 };
 use tokio::task::JoinSet;
 
@@ -18,6 +18,7 @@ for_every_store! {
     a_burst_of_begins_passes_neither_cap
     the_oldest_job_of_those_who_have_a_place_begins
     a_crowd_without_a_place_does_not_stand_in_the_way
+    a_held_job_does_not_begin_and_takes_no_place
     a_job_moves_along_the_table_and_nowhere_else
     a_job_that_is_completed_twice_is_told_once
     a_change_for_another_attempt_changes_nothing
@@ -45,7 +46,7 @@ async fn create(store: &Store, job: NewJob) -> JobId {
 async fn at_work(store: &Store, principal: &str) -> JobRecord {
     let id = create(store, job(principal)).await;
     let caps = JobCaps { at_work: 10_000, at_work_each: 10_000, ..CAPS };
-    let begun = store.begin_next(caps, at(2_000)).await.unwrap().expect("a place");
+    let begun = store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().expect("a place");
     assert_eq!(begun.job_id, id, "no other waits");
     begun
 }
@@ -156,7 +157,7 @@ async fn a_burst_of_begins_passes_neither_cap(store: Store) {
         let mut beginning = JoinSet::new();
         for _ in 0..200 {
             let store = store.clone();
-            beginning.spawn(async move { store.begin_next(caps, at(2_000)).await.unwrap() });
+            beginning.spawn(async move { store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap() });
         }
         beginning.join_all().await.into_iter().flatten().collect::<Vec<_>>()
     };
@@ -170,7 +171,7 @@ async fn a_burst_of_begins_passes_neither_cap(store: Store) {
 
     // One that is over gives its place at once, one that is stuck keeps it.
     change(&store, to(begun[0].job_id, JobState::Stuck)).await;
-    assert_eq!(store.begin_next(JobCaps { at_work: 8, ..caps }, at(3_000)).await.unwrap(), None);
+    assert_eq!(store.begin_next(JobCaps { at_work: 8, ..caps }, HeldJobs::default(), at(3_000)).await.unwrap(), None);
     change(&store, to(begun[1].job_id, JobState::Failed)).await;
     assert_eq!(begin(JobCaps { at_work: 8, ..caps }).await.len(), 1);
 }
@@ -180,7 +181,7 @@ async fn the_oldest_job_of_those_who_have_a_place_begins(store: Store) {
     let second = create(&store, job("ann")).await;
     let other = create(&store, job("bob")).await;
     let caps = JobCaps { at_work: 5, at_work_each: 1, ..CAPS };
-    let begin = async || store.begin_next(caps, at(2_000)).await.unwrap().map(|job| job.job_id);
+    let begin = async || store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().map(|job| job.job_id);
     assert_eq!([begin().await, begin().await, begin().await], [Some(first), Some(other), None]);
     change(&store, to(first, JobState::Completed)).await;
     assert_eq!([begin().await, begin().await], [Some(second), None]);
@@ -196,11 +197,29 @@ async fn a_crowd_without_a_place_does_not_stand_in_the_way(store: Store) {
     creating.join_all().await;
     let last = create(&store, job("bob")).await;
     let caps = JobCaps { at_work: 5, at_work_each: 1, ..CAPS };
-    let begun = store.begin_next(caps, at(2_000)).await.unwrap().map(|job| job.job_id);
+    let begun = store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().map(|job| job.job_id);
     assert_eq!(begun, Some(last));
-    assert_eq!(store.begin_next(caps, at(2_000)).await.unwrap(), None);
+    assert_eq!(store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap(), None);
     change(&store, to(working.job_id, JobState::Completed)).await;
-    assert!(store.begin_next(caps, at(2_000)).await.unwrap().is_some());
+    assert!(store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().is_some());
+}
+
+async fn a_held_job_does_not_begin_and_takes_no_place(store: Store) {
+    put(&*store, routine("tick")).await;
+    let claim = store.claim(routine_run("tick", "one"), 9).await.unwrap();
+    let Claim::Claimed(tick) = claim else { panic!("not claimed: {claim:?}") };
+    let ann = create(&store, job("ann")).await;
+    let of_tick = create(&store, NewJob { routine_run: Some(tick.routine_run_id), ..job("bob") }).await;
+    let bob = create(&store, job("bob")).await;
+    let begin = async |creators: &[(Option<&str>, &str)], routines: &[&str]| {
+        let creators = creators.iter().map(|(channel, id)| (channel.map(Into::into), (*id).to_owned())).collect();
+        let held = HeldJobs { creators, routines: routines.iter().map(|name| (*name).to_owned()).collect() };
+        store.begin_next(JobCaps { at_work: 9, ..CAPS }, held, at(2_000)).await.unwrap().map(|job| job.job_id)
+    };
+    assert_eq!(begin(&[(None, "ann"), (Some("http"), "bob")], &[]).await, None);
+    assert_eq!(begin(&[(Some("http"), "ann")], &["tick"]).await, Some(bob));
+    assert_eq!(begin(&[(None, "ann")], &["tock"]).await, Some(of_tick));
+    assert_eq!(begin(&[(Some("telegram"), "ann")], &["tick"]).await, Some(ann));
 }
 
 /// A job that has come to this state.

@@ -1,8 +1,8 @@
 //! Notices: what jobs have come to, in the conversations that asked for them.
 
 use belay_protocol::{
-    Arguments, EventKind, JobCaps, JobChange, JobChanged, JobCreated, JobId, JobState, Message, SessionNotice,
-    ThreadEdit, ToolCall, ToolResult, ToolStatus,
+    Arguments, EventKind, HeldJobs, JobCaps, JobChange, JobChanged, JobCreated, JobId, JobState, Message,
+    SessionNotice, ThreadEdit, ToolCall, ToolResult, ToolStatus,
 };
 
 use crate::kit::*;
@@ -23,7 +23,7 @@ const CAPS: JobCaps = JobCaps { at_work: 10, at_work_each: 10, open_each: 10, op
 
 async fn at_work(store: &Store) -> JobId {
     let JobCreated::New(job) = store.create(job("ann"), CAPS).await.unwrap() else { panic!("it is new") };
-    store.begin_next(CAPS, at(2_000)).await.unwrap().expect("a place");
+    store.begin_next(CAPS, HeldJobs::default(), at(2_000)).await.unwrap().expect("a place");
     job.job_id
 }
 
