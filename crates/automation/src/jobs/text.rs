@@ -91,9 +91,24 @@ pub(super) fn made(job: &JobRecord) -> String {
     let result = match (&job.reply_to, job.asked_in.as_str()) {
         (Some(_), _) => "The result will be sent here.".to_owned(),
         (None, NO_SESSION) => format!("This message has no session; read the result with /job {}.", job.job_id),
-        (None, session) => format!("The result will be added to this conversation (session `{session}`) as a notice."),
+        (None, session) => format!(
+            "This channel cannot send you a message later. The result will be added to this conversation (session \
+             `{session}`) as a notice, and /job {} shows it.",
+            job.job_id
+        ),
     };
     format!("Job “{}” is created: `{}`. {result} /jobs lists jobs; /cancel ID cancels one.", job.title, job.job_id)
+}
+
+/// Confirms a new job to the model that created it: where the result will appear.
+pub(super) fn made_by_model(job: &JobRecord) -> String {
+    let result = if job.reply_to.is_some() {
+        "Its result will be sent automatically."
+    } else {
+        "This channel cannot send a message later: nobody is told when the job ends. Its result is added to this \
+         conversation, and before that it can only be read by its status (job_status). Tell the user."
+    };
+    format!("Job {} is created and starts as soon as a slot is free. {result}", job.job_id)
 }
 
 /// The message at the end of a job: one line with the job and how it ended, then the result or the partial result.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::commands::id_of;
 use super::requests::{JobRequester, create};
 use super::service::JobService;
+use super::text;
 use belay_run::own_tools::CREATE_JOB;
 use belay_run::request::RunRequest;
 use belay_run::run_tool::{DeclaredTool, RunTool};
@@ -62,20 +63,16 @@ pub struct JobToolContext {
 impl RunTool for JobToolContext {
     /// Creates the job. A repetition of the same call finds that job.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
-        let text = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
+        let given = |key: &str| arguments.get(key).and_then(Value::as_str).map(str::to_owned);
         let order = JobOrder {
             job_id: Some(id_of(&[&context.run_id.to_string(), context.call_id.as_str()])),
-            title: text("title"),
-            task: text("task").unwrap_or_default(),
+            title: given("title"),
+            task: given("task").unwrap_or_default(),
             plan: arguments.get("plan").and_then(Value::as_bool).unwrap_or_default(),
             ..JobOrder::default()
         };
         match create(&self.service, order, JobRequester::of_run(&self.request)).await {
-            Ok(job) => Ok(format!(
-                "Job {} is created and starts as soon as a slot is free. Its result will be sent automatically.",
-                job.job_id
-            )
-            .into()),
+            Ok(job) => Ok(text::made_by_model(&job).into()),
             Err(Refusal::Busy { what, .. }) => Err(ToolFailure::failed(format!("refused: {what}"))),
             Err(refusal) => Err(ToolFailure::failed(refusal.to_string())),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_automation::RoutinesConfig;
+use belay_automation::{JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Ack, Body, Control, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobState, PrincipalRole, Refusal,
     RoutineAction, RoutineRunId, RoutineRunStatus, RoutineSpec, RunsIn, StopTarget, Trigger, Work, job_session,
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{always, create, done, failed, id_in, job, order, request, setup_of, told, until};
 use crate::routines::{fire, put, routine};
-use crate::support::{TestTool, end_of, saw};
+use crate::support::{Setup, TestTool, end_of, saw};
 
 #[tokio::test(start_paused = true)]
 async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_and_as_a_notice_that_the_model_reads() {
@@ -40,6 +40,27 @@ async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_a
     assert_eq!(read.len(), 2, "the conversation, which was awake: {read:?}");
     assert!(read[0].is_notice() && read[0].text().contains("two rooms") && read[1].text() == "hi", "{read:?}");
     assert!(agent.model.seen()[2].tools.clone().expect("tools").contains(&"create_job".to_owned()));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_creator_can_get_no_message_says_so_at_its_creation() {
+    let create = || Scripted::call("create_job", json!({"task": "count the rooms"}));
+    let replies = [Scripted::hang(), create(), Scripted::text("begun"), create(), Scripted::text("begun")];
+    let setup = setup_of(ScriptedModel::new(replies));
+    let setup = Setup { jobs: JobsConfig { max_parallel: 1, ..JobsConfig::default() }, ..setup };
+    let mut agent = setup.start().await;
+    // It holds the only slot, so that the conversations alone follow the script.
+    super::create(&agent.one, order("wait")).await;
+    agent.asked(1).await;
+    end_of(agent.one.unanswered("program", "count them later").await).await;
+    assert!(saw(&agent.model, 3).last().is_some_and(|text| text.contains("can only be read by its status")));
+    assert_eq!(agent.one.ask("alice", "count them later").await, "begun");
+    assert!(saw(&agent.model, 5).last().is_some_and(|text| text.contains("will be sent automatically")));
+    match agent.one.silently("program", "/job count the halls").await {
+        Ack::Command(reply) => assert!(reply.reply.contains("cannot send you a message later"), "{}", reply.reply),
+        other => panic!("not answered as a command: {other:?}"),
+    }
     agent.shut_down().await;
 }
 
