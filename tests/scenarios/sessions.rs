@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use belay_tests::daemon::Home;
+use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::Value;
 
 #[tokio::test]
@@ -52,6 +53,54 @@ async fn what_was_said_is_found_read_out_and_deleted_also_after_a_restart() -> R
     daemon.until(&stall, "running").await?;
     let busy = home.run(&["sessions", "delete", "bob"], "").await?;
     assert!(!busy.status.success() && busy.stderr.contains("stop it first"), "{busy:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+/// The answer to a command in a conversation.
+async fn command(home: &Home, session: &str, text: &str) -> Result<String> {
+    let output = home.run(&["send", "--session", session, text], "").await?;
+    Ok(format!("{}{}", output.stdout, output.stderr))
+}
+
+#[tokio::test]
+async fn an_earlier_conversation_is_listed_and_resumed_and_a_copy_leaves_it_alone() -> Result<()> {
+    let model = ModelServer::start(vec![], Answer::text("noted")).await;
+    let home = Home::new().openai(&model.base_url);
+    let daemon = home.start().await?;
+    daemon.ask("alice", "the parcel is blue").await?;
+    command(&home, "alice", "/new").await?;
+    daemon.ask("alice", "plan the garden").await?;
+    daemon.ask("bob", "a secret of bob").await?;
+    daemon.shut_down().await?;
+
+    let daemon = home.start().await?;
+    let listed = command(&home, "alice", "/sessions").await?;
+    let lines: Vec<&str> = listed.lines().filter(|line| line.starts_with("- `")).collect();
+    assert!(lines.len() == 2 && !listed.contains("bob"), "{listed}");
+    assert!(
+        lines[0].contains("the present one: `plan the garden`") && lines[1].contains("1 message: `the parcel"),
+        "{listed}"
+    );
+    let id = lines[1].split('`').nth(1).unwrap_or_default().to_owned();
+    let stolen = command(&home, "bob", &format!("/resume {id}")).await?;
+    assert!(stolen.contains("No conversation here has this id"), "{stolen}");
+
+    let resumed = command(&home, "alice", &format!("/resume {id}")).await?;
+    assert!(resumed.contains("The earlier conversation continues"), "{resumed}");
+    daemon.ask("alice", "which colour?").await?;
+    let seen = || model.requests().last().map(|request| request["messages"].to_string()).unwrap_or_default();
+    assert!(seen().contains("the parcel is blue") && !seen().contains("garden"), "{}", seen());
+
+    let copied = command(&home, "alice", "/fork").await?;
+    assert!(copied.contains("continues in a copy"), "{copied}");
+    daemon.ask("alice", "and in the copy?").await?;
+    assert!(seen().contains("the parcel is blue") && seen().contains("which colour?"), "{}", seen());
+    command(&home, "alice", &format!("/resume {id}")).await?;
+    daemon.ask("alice", "back again").await?;
+    assert!(seen().contains("which colour?") && !seen().contains("and in the copy?"), "{}", seen());
+    let listed = command(&home, "alice", "/sessions").await?;
+    assert_eq!(listed.lines().filter(|line| line.starts_with("- `")).count(), 3, "{listed}");
     daemon.shut_down().await?;
     Ok(())
 }

@@ -9,6 +9,7 @@
 mod accept;
 mod anew;
 mod compact;
+mod conversations;
 mod edit;
 mod ends;
 mod first;
@@ -203,6 +204,7 @@ impl Lane {
         let said = match command.order.clone() {
             LaneOrder::Setting(setting) => self.set(setting, &command.origin.channel).await?,
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await?,
+            LaneOrder::Thread(ThreadCommand::List) => self.list_conversations().await,
             LaneOrder::Thread(_) if self.state.compacting().is_some() => {
                 let why =
                     format!("This conversation is being compacted. Send /stop first, or repeat {word} in a moment.");
@@ -219,6 +221,8 @@ impl Lane {
             LaneOrder::Thread(ThreadCommand::Redo) => self.edit(ThreadEdit::Redo, &word).await?,
             LaneOrder::Thread(ThreadCommand::Clear) => self.edit(ThreadEdit::Clear, &word).await?,
             LaneOrder::Thread(ThreadCommand::New) => self.edit(ThreadEdit::New, &word).await?,
+            LaneOrder::Thread(ThreadCommand::Resume(id)) => self.resume_conversation(&id, &word).await?,
+            LaneOrder::Thread(ThreadCommand::Fork) => self.edit(ThreadEdit::Fork, &word).await?,
             LaneOrder::Thread(ThreadCommand::Delete) => {
                 Err(Undone::Refused("Only an operator can delete a conversation.".into()))
             }
@@ -233,20 +237,33 @@ impl Lane {
             ThreadEdit::Redo => ("The turn was restored.", "There is nothing to redo."),
             ThreadEdit::Clear => ("This conversation was deleted.", "There is nothing to delete."),
             ThreadEdit::New => ("Started a new conversation.", "Started a new conversation."),
+            ThreadEdit::Resume(_) => {
+                ("The earlier conversation continues. /sessions lists the others.", conversations::NOT_FOUND)
+            }
+            ThreadEdit::Fork => (
+                "This conversation continues in a copy. The original stays as it is; /sessions lists it.",
+                "There is nothing to copy.",
+            ),
         };
+        // "Always" answers and the briefing belong to one conversation.
+        let is_other = !matches!(edit, ThreadEdit::Undo | ThreadEdit::Redo);
         let at = self.services.clock.now();
         match self.services.store.lanes.edit_thread(&self.lease, edit, at).await {
             Ok(EditOutcome::Done(thread)) => {
                 self.show(thread);
-                if matches!(edit, ThreadEdit::New) && !std::mem::replace(&mut self.fresh, true) {
+                if matches!(edit, ThreadEdit::New | ThreadEdit::Resume(_))
+                    && !std::mem::replace(&mut self.fresh, edit == ThreadEdit::New)
+                {
                     self.services.hooks.session_end(&self.lease.session, word);
                 }
-                if matches!(edit, ThreadEdit::New | ThreadEdit::Clear) {
+                if matches!(edit, ThreadEdit::Resume(_) | ThreadEdit::Fork) {
+                    // Its age must not make the next message begin a new conversation.
+                    self.spoken_at = Some(at);
+                }
+                if is_other {
                     Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 }
-                if matches!(edit, ThreadEdit::New | ThreadEdit::Clear)
-                    && let Err(error) = self.services.store.approvals.forget_grants(&self.lease.session).await
-                {
+                if is_other && let Err(error) = self.services.store.approvals.forget_grants(&self.lease.session).await {
                     return Ok(Ok(format!("{done} But permanent approvals could not be removed: {error}")));
                 }
                 Ok(Ok(done.into()))

@@ -59,7 +59,7 @@ pub enum Command {
     Tools(ToolsCommand),
     /// `/queue` `/think` `/reasoning` `/verbose` `/model`: settings of the conversation for all its runs.
     Setting(SettingCommand),
-    /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact`: changes the thread, in order with its turns.
+    /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact` `/sessions` `/resume` `/fork`: lists the threads, or changes the thread, in order with its turns.
     Thread(ThreadCommand),
     /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answers the waiting approval request, or the one with this id.
     Decide(Decision, Option<String>),
@@ -82,6 +82,12 @@ pub enum ThreadCommand {
     Clear,
     /// Opens another thread.
     New,
+    /// Lists the threads of the session. Acts at once, also during a turn.
+    List,
+    /// `/resume ID`: continues an earlier thread.
+    Resume(IdPrefix),
+    /// Continues in a copy of the thread.
+    Fork,
     /// `/compact [INSTRUCTIONS]`: replaces the older part by a summary that follows the instructions.
     Compact(Option<String>),
     /// `/loops on|off`: enables or disables loop detection. Takes effect at once, also in the running turn.
@@ -112,6 +118,9 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
             ("/undo", "take the last turn back"),
             ("/redo", "restore it"),
             ("/compact", "shorten the older part"),
+            ("/sessions", "list all"),
+            ("/resume ID", "continue one"),
+            ("/fork", "copy it"),
         ],
     ),
     (
@@ -164,6 +173,8 @@ conversation. /jobs lists jobs, /job ID shows one, /job ID TEXT sends it a messa
 
 const CANCEL_USAGE: &str = "Add the job's id, as /jobs shows it: /cancel ID.";
 
+const RESUME_USAGE: &str = "Add the conversation's id, as /sessions shows it: /resume ID.";
+
 /// Maximum length of a command word; the longest one has 10 bytes.
 const MAX_WORD_BYTES: usize = 32;
 
@@ -213,6 +224,12 @@ pub fn parse(text: &str) -> Submission {
         "/redo" => Command::Thread(ThreadCommand::Redo),
         "/clear" => Command::Thread(ThreadCommand::Clear),
         "/new" | "/reset" => Command::Thread(ThreadCommand::New),
+        "/sessions" => Command::Thread(ThreadCommand::List),
+        "/resume" => match argument.and_then(|id| IdPrefix::parse(&id).ok()) {
+            Some(id) => Command::Thread(ThreadCommand::Resume(id)),
+            None => Command::Usage(RESUME_USAGE),
+        },
+        "/fork" => Command::Thread(ThreadCommand::Fork),
         "/compact" => Command::Thread(ThreadCommand::Compact(argument)),
         "/plan" => match argument {
             Some(text) => return Submission::Plan(text),
@@ -342,6 +359,11 @@ mod tests {
             ("/", Submission::Input),
             ("//", Submission::Input),
             ("/new", command(Command::Thread(ThreadCommand::New))),
+            ("/sessions", command(Command::Thread(ThreadCommand::List))),
+            ("/resume 0199e3a0", command(Command::Thread(ThreadCommand::Resume(prefix("0199e3a0"))))),
+            ("/resume", command(Command::Usage(RESUME_USAGE))),
+            ("/resume garden", command(Command::Usage(RESUME_USAGE))),
+            ("/fork", command(Command::Thread(ThreadCommand::Fork))),
             ("/reset", command(Command::Thread(ThreadCommand::New))),
             ("/jobs", command(Command::Job(JobCommand::List))),
             ("/job", command(Command::Usage(JOB_USAGE))),

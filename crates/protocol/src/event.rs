@@ -321,7 +321,7 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until_ms: Option<i64>,
     },
-    /// A command has changed a conversation: `undo`, `redo`, `clear`, `new`.
+    /// A command has changed a conversation: `undo`, `redo`, `clear`, `new`, `resume`, `fork`.
     ThreadEdited {
         /// The command.
         edit: String,

@@ -143,13 +143,13 @@ pub use session::{SessionFilter, SessionLifetime};
 pub use status::{CandidateStatus, JobsStatus, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
-    Acceptance, ActedOn, Checkpoint, CollectedStart, ConversationReader, Deferral, DispatcherStore, Durability,
-    EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun, HeldJobs, HistoryEntry, InputReader, JobAttempts,
-    JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore,
-    KnownInput, LaneStore, NewInput, NewJob, NewReservation, Note, NoteStore, OpenedLane, Outbox, OutboxRow,
-    OutboxState, PausedRun, PendingRun, Presence, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule,
-    RoutineStore, RunFilter, RunReader, RunStore, SentMessage, SessionReader, SessionSummary, SpendLedger, StoreHealth,
-    ThreadEdit, ThreadSnapshot, TurnCompaction,
+    Acceptance, ActedOn, Checkpoint, CollectedStart, ConversationReader, ConversationSummary, Deferral,
+    DispatcherStore, Durability, EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun, HeldJobs, HistoryEntry,
+    InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore,
+    JoinedRun, JournalStore, KnownInput, LaneStore, NewInput, NewJob, NewReservation, Note, NoteStore, OpenedLane,
+    Outbox, OutboxRow, OutboxState, PausedRun, PendingRun, Presence, RoutineNumbers, RoutineReader, RoutineRunStore,
+    RoutineSchedule, RoutineStore, RunFilter, RunReader, RunStore, SentMessage, SessionReader, SessionSummary,
+    SpendLedger, StoreHealth, ThreadEdit, ThreadSnapshot, TurnCompaction,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;

@@ -51,5 +51,7 @@ pub use outbox::{Outbox, OutboxRow, OutboxState};
 pub use routines::{Deferral, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore};
 pub use run_reader::{RunFilter, RunReader};
 pub use runs::{CollectedStart, FinishedRun, PausedRun, RunStore};
-pub use sessions::{ConversationReader, HistoryEntry, Presence, SessionReader, SessionSummary, TITLE_MAX_CHARS};
+pub use sessions::{
+    ConversationReader, ConversationSummary, HistoryEntry, Presence, SessionReader, SessionSummary, TITLE_MAX_CHARS,
+};
 pub use spending::{NewReservation, SpendLedger};

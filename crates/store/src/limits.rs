@@ -61,6 +61,8 @@ pub(crate) fn edited(session: &SessionKey, edit: ThreadEdit, at: UnixMillis) -> 
         ThreadEdit::Redo => "redo",
         ThreadEdit::Clear => "clear",
         ThreadEdit::New => "new",
+        ThreadEdit::Resume(_) => "resume",
+        ThreadEdit::Fork => "fork",
     };
     NewEvent { at, session: Some(session.clone()), run_id: None, kind: EventKind::ThreadEdited { edit: edit.into() } }
 }

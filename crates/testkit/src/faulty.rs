@@ -8,17 +8,18 @@ use async_trait::async_trait;
 use belay_protocol::store::{QueuedInput, UnfinishedRun};
 use belay_protocol::{
     Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, BootId,
-    Checkpoint, Claim, CollectedStart, Conversation, ConversationReader, Decided, Deferral, DispatcherStore,
-    EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, Freeze, FreezeStore, HeldJobs,
-    HistoryEntry, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter,
-    JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal,
-    LaneStore, Lease, Message, NewEvent, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun, Note, NoteStore,
-    OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, PutRule, Removed, ReplyRoute,
-    Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter,
-    RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId, RunOptions,
-    RunReader, RunRecord, RunStore, RunsIn, SearchQuery, Secret, SecretVault, SentMessage, Seq, SessionFilter,
-    SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled, SpendLedger, Spent, StoreError, StoreHealth,
-    ThreadEdit, ThreadId, ThreadSummary, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis,
+    Checkpoint, Claim, CollectedStart, Conversation, ConversationReader, ConversationSummary, Decided, Deferral,
+    DispatcherStore, EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, Freeze, FreezeStore,
+    HeldJobs, HistoryEntry, IdPrefix, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged,
+    JobCreated, JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput,
+    KnownPrincipal, LaneStore, Lease, Message, NewEvent, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun,
+    Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, PutRule,
+    Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd,
+    RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId,
+    RunOptions, RunReader, RunRecord, RunStore, RunsIn, SearchQuery, Secret, SecretVault, SentMessage, Seq,
+    SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled, SpendLedger, Spent, StoreError,
+    StoreHealth, ThreadEdit, ThreadId, ThreadSummary, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction,
+    UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -139,6 +140,7 @@ faulty! {
     }
     ConversationReader {
         Conversation => conversation(session: &SessionKey) -> Option<Conversation>;
+        Conversations => conversations(session: &SessionKey, id: Option<&IdPrefix>, limit: u32) -> Vec<ConversationSummary>;
         Presence => presence(place: Option<&ReplyRoute>, since: UnixMillis) -> Presence;
     }
     StoreHealth {

@@ -233,6 +233,12 @@ pub enum ThreadEdit {
     Clear,
     /// Completes this thread and opens another one.
     New,
+    /// Completes this thread and makes an earlier one of the same session active again. Impossible if the session has no
+    /// such thread, or if it is active already.
+    Resume(ThreadId),
+    /// Completes this thread and opens a copy of it: its summary, and the visible messages of ended turns after it.
+    /// Impossible for a thread without any.
+    Fork,
 }
 
 /// The result of an edit.
@@ -240,6 +246,6 @@ pub enum ThreadEdit {
 pub enum EditOutcome {
     /// The edit is done; this is the active thread now.
     Done(ThreadSnapshot),
-    /// There was nothing to undo or redo.
+    /// There was nothing to undo, redo, resume or copy.
     Nothing,
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use crate::context::Conversation;
-use crate::ids::{RunId, SessionKey};
+use crate::ids::{IdPrefix, RunId, SessionKey, ThreadId};
 use crate::principal::KnownPrincipal;
 use crate::route::ReplyRoute;
 use crate::session::{SessionFilter, SessionLifetime};
@@ -38,6 +38,15 @@ pub trait ConversationReader: Send + Sync {
     /// The present conversation of a session; `None`: there is no such session.
     async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError>;
 
+    /// The conversations of a session with a visible message of a person, most recently used first, at most `limit`.
+    /// `id`: only those whose id has this prefix.
+    async fn conversations(
+        &self,
+        session: &SessionKey,
+        id: Option<&IdPrefix>,
+        limit: u32,
+    ) -> Result<Vec<ConversationSummary>, StoreError>;
+
     /// Whether people are present: in the conversation `place`, or with `None` in any conversation. Messages from
     /// before `since` do not count.
     async fn presence(&self, _place: Option<&ReplyRoute>, _since: UnixMillis) -> Result<Presence, StoreError>;
@@ -60,6 +69,21 @@ pub struct SessionSummary {
     /// Its lifetime; the wire form omits the default.
     #[serde(skip_serializing_if = "SessionLifetime::is_lasting")]
     pub lifetime: SessionLifetime,
+}
+
+/// A conversation in the list of its session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversationSummary {
+    /// Its id.
+    pub thread: ThreadId,
+    /// Whether it is the active one of the session.
+    pub active: bool,
+    /// The time of its last use.
+    pub last_active_at: UnixMillis,
+    /// The number of visible messages of people.
+    pub messages: u32,
+    /// The beginning of the first of them: one line, at most [`TITLE_MAX_CHARS`] characters.
+    pub title: Option<String>,
 }
 
 /// The maximum length of a session's title, in characters.

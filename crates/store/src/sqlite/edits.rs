@@ -6,6 +6,7 @@ use belay_protocol::{
     EditOutcome, Lease, NewEvent, SessionKey, SessionLifetime, ThreadEdit, ThreadId, TurnCompaction, UnixMillis,
 };
 use rusqlite::params;
+use uuid::Uuid;
 
 use super::lanes::{Lane, lane};
 use super::ledger::append_events;
@@ -49,9 +50,32 @@ pub(super) fn edit_thread(
             let fresh = fresh.as_uuid();
             let lifetime = lifetime(tx, &lane)?;
             insert_thread(tx, session, fresh, lifetime, at)?;
-            tx.exec("UPDATE sessions SET thread = ?2 WHERE session = ?1", params![session.as_str(), fresh])?;
-            append_events(tx, &[edited(session, edit, at)])?;
-            return Ok(EditOutcome::Done(snapshot(tx, session, fresh)?));
+            return activate(tx, session, fresh, edit, at);
+        }
+        ThreadEdit::Resume(earlier) => {
+            let earlier = earlier.as_uuid();
+            let found = tx.row(
+                "SELECT 1 FROM threads WHERE id = ?1 AND session = ?2",
+                params![earlier, session.as_str()],
+                |_| Ok(()),
+            )?;
+            if found.is_none() || earlier == lane.thread {
+                return Ok(EditOutcome::Nothing);
+            }
+            complete(tx, &lane)?;
+            set_idle(tx, &Lane { thread: earlier, ..lane }, session, at)?;
+            return activate(tx, session, earlier, edit, at);
+        }
+        ThreadEdit::Fork => {
+            let fresh = fresh.as_uuid();
+            let lifetime = lifetime(tx, &lane)?;
+            insert_thread(tx, session, fresh, lifetime, at)?;
+            if !copy(tx, &lane, session, fresh)? {
+                tx.exec("DELETE FROM threads WHERE id = ?1", params![fresh])?;
+                return Ok(EditOutcome::Nothing);
+            }
+            complete(tx, &lane)?;
+            return activate(tx, session, fresh, edit, at);
         }
     };
     if !done {
@@ -60,6 +84,41 @@ pub(super) fn edit_thread(
     set_idle(tx, &lane, session, at)?;
     append_events(tx, &[edited(session, edit, at)])?;
     Ok(EditOutcome::Done(snapshot(tx, session, lane.thread)?))
+}
+
+/// Makes a thread the active one.
+fn activate(
+    tx: &mut Tx<'_>,
+    session: &SessionKey,
+    thread: Uuid,
+    edit: ThreadEdit,
+    at: UnixMillis,
+) -> Done<EditOutcome> {
+    tx.exec("UPDATE sessions SET thread = ?2 WHERE session = ?1", params![session.as_str(), thread])?;
+    append_events(tx, &[edited(session, edit, at)])?;
+    Ok(EditOutcome::Done(snapshot(tx, session, thread)?))
+}
+
+/// Copies the part of a thread that the model gets: the summary, and the visible messages of ended turns after it. The
+/// copy skips no message, whatever the original skips, because its first new message may have any position.
+fn copy(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey, to: Uuid) -> Done<bool> {
+    let messages = tx.exec(
+        concat!(
+            "INSERT INTO messages (thread, position, turn, run_id, role, scope, at, body)
+             SELECT ?3, position, turn, run_id, role, scope, at, body FROM messages
+             WHERE thread = ?1 AND position > (SELECT summary_upto FROM threads WHERE id = ?1)
+               AND visibility = 'visible' AND scope = 'thread' AND summarised = 0 AND turn NOT IN ",
+            turns_at_work!()
+        ),
+        params![lane.thread, session.as_str(), to],
+    )?;
+    tx.exec(
+        "UPDATE threads SET turns = ?3, summary = (SELECT summary FROM threads WHERE id = ?1) WHERE id = ?2",
+        params![lane.thread, to, lane.turns],
+    )?;
+    let has_summary =
+        tx.row("SELECT summary IS NOT NULL FROM threads WHERE id = ?1", params![to], |row| Ok(row.get::<_, bool>(0)?))?;
+    Ok(messages > 0 || has_summary == Some(true))
 }
 
 /// The lifetime of the session. Each of its threads has a copy of it.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::{
     ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Conversation,
-    ConversationReader, Decided, Durability, Event, EventLog, EventQuery, Found, HistoryEntry, KnownPrincipal, Lease,
-    Message, NewEvent, NewReservation, Note, NoteStore, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Presence,
-    Removed, ReplyRoute, Retention, RunFilter, RunId, RunReader, RunRecord, SearchQuery, Seq, SessionFilter,
-    SessionKey, SessionReader, SessionSummary, SpendLedger, Spent, StoreError, StoreHealth, ThreadId, ThreadSummary,
-    TranscriptLine, UnixMillis,
+    ConversationReader, ConversationSummary, Decided, Durability, Event, EventLog, EventQuery, Found, HistoryEntry,
+    IdPrefix, KnownPrincipal, Lease, Message, NewEvent, NewReservation, Note, NoteStore, Outbound, Outbox, OutboxId,
+    OutboxRow, OutboxState, Presence, Removed, ReplyRoute, Retention, RunFilter, RunId, RunReader, RunRecord,
+    SearchQuery, Seq, SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger, Spent, StoreError,
+    StoreHealth, ThreadId, ThreadSummary, TranscriptLine, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -64,6 +64,16 @@ impl ConversationReader for SqliteStore {
     async fn conversation(&self, session: &SessionKey) -> Result<Option<Conversation>, StoreError> {
         let session = session.clone();
         self.read(move |conn| reads::conversation(conn, &session)).await
+    }
+
+    async fn conversations(
+        &self,
+        session: &SessionKey,
+        id: Option<&IdPrefix>,
+        limit: u32,
+    ) -> Result<Vec<ConversationSummary>, StoreError> {
+        let (session, id) = (session.clone(), id.cloned());
+        self.read(move |conn| reads::conversations(conn, &session, id.as_ref(), limit)).await
     }
 
     async fn presence(&self, place: Option<&ReplyRoute>, since: UnixMillis) -> Result<Presence, StoreError> {

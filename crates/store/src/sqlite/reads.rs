@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
-    ChannelId, Conversation, Event, EventQuery, HistoryEntry, Message, Note, Presence, ReplyRoute, RunFilter, RunId,
-    RunRecord, SessionFilter, SessionKey, SessionSummary, UnixMillis,
+    ChannelId, Conversation, ConversationSummary, Event, EventQuery, HistoryEntry, IdPrefix, Message, Note, Presence,
+    ReplyRoute, RunFilter, RunId, RunRecord, SessionFilter, SessionKey, SessionSummary, UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
@@ -118,6 +118,38 @@ fn summary(row: &Row<'_>) -> Done<SessionSummary> {
         title: rows::readable::<Message>(row, "a message", "first")?.map(|message| title(message.text())),
         lifetime: rows::lifetime(row)?,
     })
+}
+
+pub(super) fn conversations(
+    conn: &Connection,
+    session: &SessionKey,
+    id: Option<&IdPrefix>,
+    limit: u32,
+) -> Done<Vec<ConversationSummary>> {
+    let (first, last) = id.map_or((Uuid::nil(), Uuid::max()), |id| id.range().into_inner());
+    all(
+        conn,
+        "SELECT t.id, t.last_active_at, s.session IS NOT NULL AS active,
+                (SELECT COUNT(*) FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
+                    AND m.visibility = 'visible') AS messages,
+                (SELECT body FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
+                    AND m.visibility = 'visible' ORDER BY m.position LIMIT 1) AS first
+         FROM threads t LEFT JOIN sessions s ON s.session = t.session AND s.thread = t.id
+         WHERE t.session = ?1 AND t.id BETWEEN ?2 AND ?3
+           AND EXISTS (SELECT 1 FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
+                          AND m.visibility = 'visible')
+         ORDER BY t.last_active_at DESC, t.id DESC LIMIT ?4",
+        params![session.as_str(), first, last, limit.min(PAGE_MAX)],
+        |row| {
+            Ok(ConversationSummary {
+                thread: rows::id(row, "id")?,
+                active: row.get("active")?,
+                last_active_at: rows::date(row, "last_active_at")?,
+                messages: row.get("messages")?,
+                title: rows::readable::<Message>(row, "a message", "first")?.map(|message| title(message.text())),
+            })
+        },
+    )
 }
 
 /// Reads no text: `octet_length` takes the length from the head of the row.

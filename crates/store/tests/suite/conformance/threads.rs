@@ -18,7 +18,10 @@ super::for_every_store! {
     twenty_turns_can_be_undone_and_no_more
     clear_hides_everything_for_good
     edits_leave_a_turn_at_work_alone
-    new_completes_the_thread_and_it_is_never_active_again
+    new_completes_the_thread_and_the_next_turns_are_in_another
+    an_earlier_thread_is_resumed_and_threads_of_other_sessions_never
+    a_fork_is_a_copy_that_leaves_the_original_alone
+    a_fork_of_a_compacted_thread_has_its_summary_and_the_rest
     a_summary_replaces_all_but_the_newest_messages
     a_running_turn_is_not_swallowed_by_a_summary
     what_leaves_a_running_turn_is_in_no_later_load
@@ -186,7 +189,7 @@ async fn edits_leave_a_turn_at_work_alone(store: Shared) {
     assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["before", "b", "yo"]);
 }
 
-async fn new_completes_the_thread_and_it_is_never_active_again(store: Shared) {
+async fn new_completes_the_thread_and_the_next_turns_are_in_another(store: Shared) {
     let mut lease = open(&*store, "s").await.lease;
     turn(&*store, &lease, "a").await;
     let run = accept(&*store, &lease, input("b")).await;
@@ -205,6 +208,61 @@ async fn new_completes_the_thread_and_it_is_never_active_again(store: Shared) {
     }
     turn(&*store, &lease, "c").await;
     assert_eq!(texts(&open(&*store, "s").await.thread.messages), ["c", "re: c"]);
+}
+
+async fn an_earlier_thread_is_resumed_and_threads_of_other_sessions_never(store: Shared) {
+    let (mut lease, other) = (open(&*store, "s").await.lease, open(&*store, "other").await.lease);
+    turn(&*store, &lease, "a").await;
+    let first = reload(&*store, &mut lease).await.thread;
+    edit(&*store, &lease, ThreadEdit::New).await;
+    turn(&*store, &lease, "b").await;
+    assert!(does_nothing(&*store, &other, ThreadEdit::Resume(first.id)).await, "it is not theirs");
+    assert_eq!(store.conversations(&other.session, None, 10).await.unwrap(), []);
+    let listed = store.conversations(&lease.session, None, 10).await.unwrap();
+    let facts: Vec<_> = listed.iter().map(|one| (one.title.as_deref().unwrap(), one.messages, one.active)).collect();
+    assert_eq!(facts, [("b", 1, true), ("a", 1, false)]);
+    let prefix = belay_protocol::IdPrefix::parse(&first.id.to_string()).unwrap();
+    assert_eq!(store.conversations(&lease.session, Some(&prefix), 10).await.unwrap(), listed[1..]);
+    assert_eq!(store.conversations(&lease.session, None, 1).await.unwrap(), listed[..1]);
+
+    assert_eq!(texts(&edit(&*store, &lease, ThreadEdit::Resume(first.id)).await.messages), ["a", "re: a"]);
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Resume(first.id)).await, "it is active");
+    turn(&*store, &lease, "c").await;
+    let resumed = reload(&*store, &mut lease).await;
+    assert_eq!(texts(&resumed.thread.messages), ["a", "re: a", "c", "re: c"]);
+    assert_eq!((resumed.thread.state, resumed.fresh), (ThreadState::Idle, false));
+}
+
+async fn a_fork_is_a_copy_that_leaves_the_original_alone(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Fork).await, "it is empty");
+    for text in ["a", "b", "gone"] {
+        turn(&*store, &lease, text).await;
+    }
+    edit(&*store, &lease, ThreadEdit::Undo).await;
+    let original = reload(&*store, &mut lease).await.thread;
+    let copy = edit(&*store, &lease, ThreadEdit::Fork).await;
+    assert_eq!((copy.id == original.id, &copy.messages), (false, &original.messages));
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Redo).await, "the undone turn is not copied");
+    edit(&*store, &lease, ThreadEdit::Undo).await;
+    turn(&*store, &lease, "c").await;
+    assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["a", "re: a", "c", "re: c"]);
+    let back = edit(&*store, &lease, ThreadEdit::Resume(original.id)).await;
+    assert_eq!(back.messages, original.messages);
+}
+
+async fn a_fork_of_a_compacted_thread_has_its_summary_and_the_rest(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    turn(&*store, &lease, "a").await;
+    turn(&*store, &lease, "b").await;
+    store.compact(&lease, 2, "older".into(), Vec::new()).await.unwrap();
+    let copy = edit(&*store, &lease, ThreadEdit::Fork).await;
+    assert_eq!((copy.summary.as_deref(), texts(&copy.messages)), (Some("older"), vec!["b", "re: b"]));
+    store.compact(&lease, 0, "all".into(), Vec::new()).await.unwrap();
+    edit(&*store, &lease, ThreadEdit::Fork).await;
+    turn(&*store, &lease, "c").await;
+    let thread = reload(&*store, &mut lease).await.thread;
+    assert_eq!((thread.summary.as_deref(), texts(&thread.messages)), (Some("all"), vec!["c", "re: c"]));
 }
 
 async fn a_summary_replaces_all_but_the_newest_messages(store: Shared) {
