@@ -8,6 +8,7 @@ Needs the package `openai` (tests/run.py installs it under build/clients). Print
 """
 
 import asyncio
+import base64
 import contextlib
 import io
 import json
@@ -118,6 +119,23 @@ def a_stream_ends_with_the_usage_when_asked(case):
 def the_helper_that_gathers_a_stream_works(case):
     with case.client.chat.completions.stream(model=model(case), messages=SUM) as stream:
         holds(stream.get_final_completion().choices[0].message.content, "391")
+
+
+@test
+def a_picture_and_files_are_sent_as_parts(case):
+    dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    csv = base64.b64encode(b"a,b\n1,2\n").decode()
+    parts = [
+        {"type": "text", "text": "calculate 17*23"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{dot}"}},
+        {"type": "file", "file": {"filename": "t.csv", "file_data": f"data:text/csv;base64,{csv}"}},
+        {"type": "input_audio", "input_audio": {"data": base64.b64encode(b"ID3\3\0\0\0\0").decode(), "format": "mp3"}},
+    ]
+    answer = case.client.chat.completions.create(model=model(case), messages=[{"role": "user", "content": parts}])
+    holds(answer.choices[0].message.content, "391")
+    remote = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
+    ask = lambda: case.client.chat.completions.create(model=model(case), messages=[{"role": "user", "content": remote}])
+    holds(raises(openai.BadRequestError, ask).message, "data: URLs")
 
 
 @test

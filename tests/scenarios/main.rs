@@ -2,6 +2,7 @@
 //! wait ends as soon as what it waits for has happened.
 
 mod approvals;
+mod attachments;
 mod bad_input;
 mod brakes;
 mod brakes_counts;

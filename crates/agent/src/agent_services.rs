@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use belay_protocol::{
-    ApprovalStore, Archive, BootId, Clock, ContextSource, ConversationReader, DispatcherStore, EventLog, FreezeStore,
-    Inbound, InputReader, JobAttempts, JobReader, JobStore, JournalStore, LaneStore, NoteStore, Outbox, OutputKeeper,
-    RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunProcesses, RunReader, RunStore, SecretVault,
-    SessionReader, SpendLedger, StoreHealth, ToolSwitches, UnixMillis,
+    ApprovalStore, Archive, BlobStore, BootId, Clock, ContextSource, ConversationReader, DispatcherStore, EventLog,
+    FreezeStore, Inbound, InputReader, JobAttempts, JobReader, JobStore, JournalStore, LaneStore, NoteStore, Outbox,
+    OutputKeeper, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunProcesses, RunReader, RunStore,
+    SecretVault, SessionReader, SpendLedger, StoreHealth, ToolSwitches, UnixMillis,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -83,11 +83,13 @@ pub struct StorePorts {
     pub switches: Arc<dyn ToolSwitches>,
     /// The freezes in force.
     pub freezes: Arc<dyn FreezeStore>,
+    /// The files of messages.
+    pub blobs: Arc<dyn BlobStore>,
 }
 
 impl StorePorts {
-    /// The ports of one store that has all of them but the vault.
-    pub fn of<S>(store: Arc<S>, vault: Arc<dyn SecretVault>) -> Self
+    /// The ports of one store that has all of them but the vault and the files.
+    pub fn of<S>(store: Arc<S>, vault: Arc<dyn SecretVault>, blobs: Arc<dyn BlobStore>) -> Self
     where
         S: LaneStore
             + RunStore
@@ -141,6 +143,7 @@ impl StorePorts {
             routine_run_store: store.clone(),
             switches: store.clone(),
             freezes: store,
+            blobs,
         }
     }
 }

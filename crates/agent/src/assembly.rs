@@ -24,6 +24,7 @@ use belay_delegates::container::{WorkersParts, run_in_worker_tool};
 use belay_delegates::plan::{self, PlanKit};
 use belay_delegates::subagent::{ChildServices, SubagentLanes, spawn_subagent_tool};
 use belay_run::approvals::{ApprovalsConfig, Policy};
+use belay_run::attached_pictures::AttachedPictures;
 use belay_run::chunking::StreamingConfig;
 use belay_run::completion_check;
 use belay_run::config::{AgentConfig, CompactionConfig, LimitsConfig};
@@ -276,6 +277,7 @@ async fn run_services(parts: &AgentParts, tools: Vec<Arc<dyn Tool>>) -> Result<R
         cost,
         hooks,
         journal: parts.store.journal.clone(),
+        pictures: AttachedPictures::new(parts.store.blobs.clone()),
         inputs: parts.store.inputs.clone(),
         clock: parts.clock.clone(),
         model_trouble: Mutex::new(None),

@@ -116,9 +116,13 @@ fn digests_of_instructions(history: &[Message]) -> Vec<String> {
     instructions.map(|message| input_digest(message.text())).collect()
 }
 
-/// Whether a message is text for the model, not a request for a plan. Messages of autonomous work and forwarded
-/// messages always are.
+/// Whether a message is nothing but text for the model, not a request for a plan. Messages of autonomous work and
+/// forwarded messages always are. A message with files is not: it gets a turn of its own, so that its pictures stay
+/// with its text.
 fn is_words(message: &Message, work: Work) -> bool {
+    if !message.attachments().is_empty() {
+        return false;
+    }
     let is_forwarded = message.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded());
     work.is_autonomous() || is_forwarded || submission::parse(message.text()) == Submission::Input
 }

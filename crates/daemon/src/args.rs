@@ -63,6 +63,9 @@ pub(crate) struct AskArgs {
     /// number, integer, boolean, object or array, one of these followed by [], or a JSON Schema
     #[arg(long = "output", value_name = "NAME:TYPE[=DESCRIPTION]", value_parser = DeclaredOutput::parse)]
     pub(crate) outputs: Vec<DeclaredOutput>,
+    /// Attach this file, a picture or another file; may be given several times
+    #[arg(long = "image", alias = "file", value_name = "FILE")]
+    pub(crate) images: Vec<PathBuf>,
     /// The message; `-` reads it from standard input
     pub(crate) text: String,
 }

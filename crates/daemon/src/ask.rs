@@ -4,16 +4,18 @@
 mod person;
 mod screen;
 
+use std::fmt::Display;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use belay_agent::{Agent, AgentParts};
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_protocol::{
-    Accepted, Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, Control, DeclaredOutput, DeliverError,
-    Envelope, Inbound, InboundStream, Outbound, Principal, Question, ReplyRoute, RunRecord, RunStatus, RunWatch,
-    SessionKey, Streaming,
+    Accepted, Ack, AckSender, AttachmentIntake, Body, Channel, ChannelError, ChannelId, Clock, Control, DeliverError,
+    Envelope, Inbound, InboundStream, Outbound, Principal, Provenance, Question, ReplyRoute, RunRecord, RunStatus,
+    RunWatch, SessionKey, Streaming, Uploader,
 };
 use belay_protocol::{BootId, Refusal};
 use belay_run::{AgentConfig, DisabledChannels};
@@ -21,6 +23,7 @@ use futures_util::StreamExt;
 use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio_util::io::ReaderStream;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
@@ -68,8 +71,13 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let hooks = hooks(settings, env, programs.kept())?;
     let handle = programs.handle();
     let screen = Arc::new(AskScreen::find(env, args.json));
-    let (channel, answer, person_link) =
-        AskChannel::new(text, args.outputs.clone(), Person::find(is_input_used, env), screen.clone());
+    let intake = programs.attachments(settings, &store, clock.clone())?;
+    let first = Inbound {
+        outputs: args.outputs.clone(),
+        provenance: attached(&*intake, &args.images).await?,
+        ..inbound(Body::Text(text))
+    };
+    let (channel, answer, person_link) = AskChannel::new(first, Person::find(is_input_used, env), screen.clone());
     let agent = Agent::start(AgentParts {
         // Nothing else runs, so an interrupted run is stopped at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
@@ -188,7 +196,7 @@ async fn send_answer(agent: &mpsc::Sender<Envelope>, reply: PersonAnswer) {
         PersonAnswer::Secret(secret) => Body::Text(secret),
     };
     let (ack, answer) = AckSender::channel();
-    if agent.send(Envelope { inbound: inbound(body, Vec::new()), ack }).await.is_err() {
+    if agent.send(Envelope { inbound: inbound(body), ack }).await.is_err() {
         return; // intake has ended, and the run with it
     }
     if let Ok(Ack::Refused(refusal)) = answer.await {
@@ -250,27 +258,42 @@ struct PersonLink {
 }
 
 impl AskChannel {
-    fn new(
-        text: String,
-        outputs: Vec<DeclaredOutput>,
-        person: Person,
-        screen: Arc<AskScreen>,
-    ) -> (Self, oneshot::Receiver<Ack>, PersonLink) {
+    fn new(first: Inbound, person: Person, screen: Arc<AskScreen>) -> (Self, oneshot::Receiver<Ack>, PersonLink) {
         let (ack, answer) = AckSender::channel();
         let (sender, messages) = mpsc::channel(ASK_CAPACITY);
         let (questions, asked) = mpsc::channel(ASK_CAPACITY);
-        let first = Envelope { inbound: inbound(Body::Text(text), outputs), ack };
+        let first = Envelope { inbound: first, ack };
         let _ = sender.try_send(first); // cannot fail: the queue is empty and its receiver is in this function
         let channel = Self { id: ChannelId::from(NAME), messages: Mutex::new(Some(messages)), questions, screen };
         (channel, answer, PersonLink { sender, questions: asked, person })
     }
 }
 
-fn inbound(body: Body, outputs: Vec<DeclaredOutput>) -> Inbound {
+/// Takes the files of the message; `None`: there are none.
+async fn attached(intake: &dyn AttachmentIntake, files: &[PathBuf]) -> Result<Option<Arc<Provenance>>, Failure> {
+    if files.is_empty() {
+        return Ok(None);
+    }
+    if files.len() > intake.max_count() {
+        let what = format!("at most {} files can be attached (attachments.max_count)", intake.max_count());
+        return Err(Failure::new(Exit::UnusableInput, what));
+    }
+    let from = Uploader { channel: ChannelId::from(NAME), principal: NAME.into() };
+    let mut attachments = Vec::new();
+    for path in files {
+        let unusable = |error: &dyn Display| Failure::new(Exit::UnusableInput, format!("{}: {error}", path.display()));
+        let file = tokio::fs::File::open(path).await.map_err(|error| unusable(&error))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let taken = intake.take(&from, &name, Box::pin(ReaderStream::new(file))).await;
+        attachments.push(taken.map_err(|error| unusable(&error))?.attachment);
+    }
+    Ok(Some(Arc::new(Provenance { attachments, ..Provenance::default() })))
+}
+
+fn inbound(body: Body) -> Inbound {
     let channel = ChannelId::from(NAME);
     Inbound {
         reply_to: Some(ReplyRoute { channel: channel.clone(), conversation: NAME.into(), reply_to: None }),
-        outputs,
         ..Inbound::new(channel, SessionKey::new(NAME), Principal::operator(NAME), body)
     }
 }

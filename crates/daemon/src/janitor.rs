@@ -10,7 +10,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_agent::SessionsConfig;
 use belay_protocol::archive::KEYS_KEPT_MS;
-use belay_protocol::{Archive, Clock, Janitor, OutputKeeper, Removed, Retention, StoreError, UnixMillis};
+use belay_protocol::{
+    Archive, BlobStore, Clock, Janitor, OutputKeeper, Removed, Retention, StoreError, UPLOADS_KEPT_MS, UnixMillis,
+    UploadStore,
+};
 use belay_tools::KeptOutputs;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
@@ -38,8 +41,34 @@ pub(crate) struct RetentionJanitor {
     /// Hours that ephemeral sessions are kept; 0: as long as conversations.
     keep_ephemeral_hours: u32,
     archive: Arc<dyn Archive>,
-    outputs: KeptOutputs,
+    kept: Kept,
     clock: Arc<dyn Clock>,
+}
+
+/// The files that are kept outside of the database.
+pub(crate) struct Kept {
+    /// Long outputs of tools.
+    pub(crate) outputs: KeptOutputs,
+    /// Files of messages.
+    pub(crate) blobs: Arc<dyn BlobStore>,
+    /// The rows that say which of them are in use.
+    pub(crate) uploads: Arc<dyn UploadStore>,
+}
+
+impl Kept {
+    /// Removes the files of messages that nothing refers to. Files that were written within the last hour stay, because
+    /// their rows may be written now. Without such files, it costs a look at the directory.
+    async fn sweep_blobs(&self, now: UnixMillis) -> Result<u64, StoreError> {
+        let hour_ago = UnixMillis(now.0.saturating_sub(HOUR_MS));
+        let old = self.blobs.older_than(hour_ago).await?;
+        if old.is_empty() {
+            return Ok(0);
+        }
+        // An hour longer than a message can name them, so that no message loses its file between both.
+        self.uploads.forget_uploads(UnixMillis(hour_ago.0.saturating_sub(UPLOADS_KEPT_MS))).await?;
+        let unused = self.uploads.unused_blobs(old).await?;
+        self.blobs.remove(&unused, hour_ago).await
+    }
 }
 
 impl RetentionJanitor {
@@ -49,10 +78,10 @@ impl RetentionJanitor {
         keep_routine_runs_days: u32,
         keep_ephemeral_hours: u32,
         archive: Arc<dyn Archive>,
-        outputs: KeptOutputs,
+        kept: Kept,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { config, keep_routine_runs_days, keep_ephemeral_hours, archive, outputs, clock }
+        Self { config, keep_routine_runs_days, keep_ephemeral_hours, archive, kept, clock }
     }
 
     /// Works until it is stopped. If it is cancelled in the middle of a round, the next start continues.
@@ -107,16 +136,20 @@ impl Janitor for RetentionJanitor {
                 break;
             }
             // Their rows are deleted: nobody can ask for these outputs any more.
-            self.outputs.forget(&std::mem::take(&mut removed.run_ids)).await;
+            self.kept.outputs.forget(&std::mem::take(&mut removed.run_ids)).await;
             all.add(removed);
             self.archive.shrink(PAGES).await?;
             sleep(BATCH_PAUSE).await;
         }
         if self.config.keep_outputs_days > 0 {
-            let outputs = self.outputs.forget_before(self.days_ago(self.config.keep_outputs_days)).await;
+            let outputs = self.kept.outputs.forget_before(self.days_ago(self.config.keep_outputs_days)).await;
             if outputs > 0 {
                 info!(outputs, "old outputs of tools are deleted");
             }
+        }
+        let files = self.kept.sweep_blobs(self.clock.now()).await?;
+        if files > 0 {
+            info!(files, "files of deleted messages and old uploads are deleted");
         }
         Ok(all)
     }
@@ -126,8 +159,11 @@ impl Janitor for RetentionJanitor {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
-    use belay_protocol::{BootId, LaneStore, RunId, SessionFilter, SessionLifetime, SessionReader};
-    use belay_store::SqliteStore;
+    use belay_protocol::{
+        Attachment, AttachmentContent, BootId, LaneStore, RunId, SessionFilter, SessionLifetime, SessionReader, Upload,
+        Uploader,
+    };
+    use belay_store::{Blobs, SqliteStore};
     use belay_tools::ToolsConfig;
 
     use super::*;
@@ -155,7 +191,8 @@ mod tests {
         }
         let outputs = KeptOutputs::open(directory.path(), &ToolsConfig::default().outputs).unwrap();
         outputs.keep(RunId::new(), &"call".into(), "a long output").await.unwrap();
-        (RetentionJanitor::new(config, 0, 24, store.clone(), outputs, Arc::new(Today(TODAY))), store, directory)
+        let kept = Kept { outputs, blobs: Arc::new(Blobs::in_memory()), uploads: store.clone() };
+        (RetentionJanitor::new(config, 0, 24, store.clone(), kept, Arc::new(Today(TODAY))), store, directory)
     }
 
     fn kept_outputs(directory: &tempfile::TempDir) -> usize {
@@ -174,6 +211,31 @@ mod tests {
         assert_eq!(left.iter().map(|session| session.session.as_str()).collect::<Vec<_>>(), ["lately"]);
         assert_eq!(kept_outputs(&directory), 0);
         assert!(janitor.tidy(false).await.unwrap().is_nothing());
+    }
+
+    #[tokio::test]
+    async fn files_that_nothing_refers_to_are_removed() {
+        let (mut janitor, store, directory) = fixture(SessionsConfig::default()).await;
+        let blobs = Arc::new(Blobs::in_directory(directory.path().join("files")));
+        janitor.kept.blobs = blobs.clone();
+        let put = async |text: &'static [u8]| {
+            let mut writer = blobs.begin().await.unwrap();
+            writer.write(&text.into()).await.unwrap();
+            writer.finish().await.unwrap()
+        };
+        let (used, unused) = (put(b"used").await, put(b"unused").await);
+        let content = AttachmentContent::Named { detail: String::new() };
+        let attachment =
+            Attachment { name: "a".into(), media_type: "text/plain".into(), bytes: 4, digest: used.clone(), content };
+        let (from, upload) =
+            (Uploader { channel: "http".into(), principal: "p".into() }, Upload { id: Default::default(), attachment });
+        let uploaded_at = UnixMillis(TODAY - 24 * HOUR_MS);
+        assert!(store.record_upload(&from, &upload, uploaded_at, uploaded_at, 10).await.unwrap());
+        janitor.tidy(false).await.unwrap();
+        assert!(blobs.read(&used).await.unwrap().is_some() && blobs.read(&unused).await.unwrap().is_none());
+        janitor.clock = Arc::new(Today(TODAY + 2 * HOUR_MS));
+        janitor.tidy(false).await.unwrap();
+        assert!(blobs.read(&used).await.unwrap().is_none(), "its upload has expired");
     }
 
     #[tokio::test(start_paused = true)]

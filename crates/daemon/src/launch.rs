@@ -1,14 +1,21 @@
-//! `belay launch`: the last stage inside the sandbox of a command. The daemon starts itself this way. It is no command
-//! for people, so the command line parser does not know it.
+//! `belay launch`: the last stage inside the sandbox of a command; and `belay read-pdf`: the confined reader of PDF
+//! files. The daemon starts itself this way. They are no commands for people, so the command line parser does not know
+//! them.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Becomes the command, if this process was started as the last stage. Returns an exit code only if that failed; the
-/// error is printed. Must run first in `main`: nothing may be read, opened or started before the sandbox is in force.
+use belay_tools::attachments::pdf;
+
+/// Becomes the command, if this process was started as the last stage, and returns an exit code only if that failed;
+/// the error is printed. Reads a PDF, if it was started for that. Must run first in `main`: nothing may be read, opened or started before the sandbox is in force.
 pub(crate) fn become_command(args: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let mut args = args.into_iter().skip(1);
-    (args.next()? == "launch").then(|| belay_tools::sandbox::launch::main(args))
+    match args.next()?.to_str()? {
+        "launch" => Some(belay_tools::sandbox::launch::main(args)),
+        pdf::COMMAND => Some(pdf::main(args)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

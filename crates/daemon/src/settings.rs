@@ -26,6 +26,7 @@ use belay_models::LlmConfig;
 use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, StreamingConfig};
 use belay_store::StoreConfig;
 use belay_tools::ToolsConfig;
+use belay_tools::attachments::AttachmentsConfig;
 use belay_tools::context::{ContextConfig, SkillsConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -83,6 +84,8 @@ pub(crate) struct Settings {
     pub(crate) channels: ChannelsConfig,
     /// HTTP.
     pub(crate) gateway: GatewayConfig,
+    /// Files that come with messages.
+    pub(crate) attachments: AttachmentsConfig,
     /// The built-in tools.
     pub(crate) tools: ToolsConfig,
     /// What runs are told about the workspace.
@@ -131,6 +134,7 @@ impl Settings {
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
             self.gateway.validate(),
+            self.attachments.validate(),
             self.tools.validate(),
             belay_run::tool_health::problems(&self.tools.health),
             self.context.validate(),

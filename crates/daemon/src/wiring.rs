@@ -48,7 +48,7 @@ use crate::clock::SystemClock;
 use crate::completion::Completion;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use crate::janitor::RetentionJanitor;
+use crate::janitor::{Kept, RetentionJanitor};
 use crate::net::{is_plain_loopback, plain_client};
 use crate::paths::Paths;
 use crate::reload::{Reload, Reloadable, Source};
@@ -157,8 +157,9 @@ async fn assemble(
     let allow_lists = telegram.as_ref().map_or_else(lists, Telegram::allow_lists);
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
     let (routine_runs_days, hours) = (settings.routines.keep_routine_runs_days, settings.gateway.openai_session_hours);
-    let outputs = programs.kept_outputs();
-    let janitor = Arc::new(RetentionJanitor::new(sessions, routine_runs_days, hours, archive, outputs, clock.clone()));
+    let kept = Kept { outputs: programs.kept_outputs(), blobs: ports.blobs.clone(), uploads: store.uploads() };
+    let janitor = Arc::new(RetentionJanitor::new(sessions, routine_runs_days, hours, archive, kept, clock.clone()));
+    let attachments = programs.attachments(settings, store, clock.clone())?;
 
     let recorder = Recorder::install()?;
     let (gateway, http) = Gateway::bind(GatewayParts {
@@ -180,6 +181,7 @@ async fn assemble(
         routines: ports.routines.clone(),
         times: Arc::new(Times),
         janitor: janitor.clone(),
+        attachments,
         question: Arc::new(question_text),
         extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
         control_socket: Some(paths.control_socket.clone()),

@@ -140,7 +140,7 @@ impl Processes {
         self.start_for(launch, Owner::Run { id: run, generation: generation.clone() }, what).await
     }
 
-    /// Starts the program of a hook. It belongs to no run, even if the hook was asked about one. It ends when the
+    /// Starts a program that belongs to no run, such as a hook, even one that was asked about a run. It ends when the
     /// returned value is dropped or [ended](Running::end), and at a shutdown.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Processes {
     ///
     /// # Cancel safety
     /// If the future is dropped, nothing is started, or the started tree is ended.
-    pub async fn start_hook(&self, launch: Launch, what: &str) -> Result<Running, StartError> {
+    pub async fn start_without_run(&self, launch: Launch, what: &str) -> Result<Running, StartError> {
         self.start_for(launch, Owner::Hook, what).await
     }
 

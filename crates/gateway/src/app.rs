@@ -5,9 +5,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use belay_protocol::{
-    Accepted, Ack, AckSender, ApprovalId, ApprovalState, ApprovalStore, Archive, Body, ChannelId, Clock, CommandReply,
-    Control, Envelope, EventLog, Inbound, Janitor, JobReader, ModelInfo, Principal, RoutineReader, RunId, RunReader,
-    RunRecord, RunStatus, RunWatch, SecretVault, SessionKey, SessionReader, StopTarget, StoreHealth,
+    Accepted, Ack, AckSender, ApprovalId, ApprovalState, ApprovalStore, Archive, AttachmentIntake, Body, ChannelId,
+    Clock, CommandReply, Control, Envelope, EventLog, Inbound, Janitor, JobReader, ModelInfo, Principal, RoutineReader,
+    RunId, RunReader, RunRecord, RunStatus, RunWatch, SecretVault, SessionKey, SessionReader, StopTarget, StoreHealth,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -61,6 +61,7 @@ pub(crate) struct App {
     pub(crate) routines: Arc<dyn RoutineReader>,
     pub(crate) times: Arc<dyn RoutineTimes>,
     pub(crate) janitor: Arc<dyn Janitor>,
+    pub(crate) attachments: Arc<dyn AttachmentIntake>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) model: ModelInfo,
     pub(crate) version: String,

@@ -84,6 +84,9 @@ pub(crate) struct ApiError {
 /// The delay after which a client may try again while Belay is frozen. 30 s: a person ends the freeze.
 const FROZEN_RETRY: Duration = Duration::from_secs(30);
 
+/// Delay before a retry of an upload beyond the daily limit. 1 h: the limit counts the last 24 hours.
+const UPLOAD_RETRY: Duration = Duration::from_secs(3600);
+
 /// Delay before a retry when one of the gateway's queues is full. 1 s: the smallest `Retry-After`.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
@@ -149,6 +152,16 @@ impl ApiError {
     /// 413.
     pub(crate) fn too_large(limit: usize) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("the body is longer than {limit} bytes"))
+    }
+
+    /// 413: a file.
+    pub(crate) fn file_too_large(message: String) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+    }
+
+    /// 429: too many bytes of files within a day.
+    pub(crate) fn upload_quota(message: String) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "upload_quota", message).again_after(UPLOAD_RETRY)
     }
 
     /// 415.

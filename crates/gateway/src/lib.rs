@@ -25,6 +25,7 @@ pub mod error;
 mod export;
 mod extract;
 mod failed_auth;
+mod files;
 mod guard;
 mod mcp;
 mod new_socket;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use belay_protocol::{
-    ApprovalRequest, ApprovalStore, Archive, Clock, EventLog, Janitor, JobReader, Message, ModelInfo, RoutineReader,
-    RoutineSpec, RunReader, SecretVault, SessionReader, StoreHealth, UnixMillis,
+    ApprovalRequest, ApprovalStore, Archive, AttachmentIntake, Clock, EventLog, Janitor, JobReader, Message, ModelInfo,
+    RoutineReader, RoutineSpec, RunReader, SecretVault, SessionReader, StoreHealth, UnixMillis,
 };
 use tokio::sync::watch;
 
@@ -32,6 +32,8 @@ pub struct GatewayParts {
     pub archive: Arc<dyn Archive>,
     /// Deletes secrets.
     pub vault: Arc<dyn SecretVault>,
+    /// Takes files of messages.
+    pub attachments: Arc<dyn AttachmentIntake>,
     /// Deletes expired data.
     pub janitor: Arc<dyn Janitor>,
     /// Reads jobs.

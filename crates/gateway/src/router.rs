@@ -21,8 +21,8 @@ use crate::app::Shared;
 use crate::error::ApiError;
 use crate::guard::guard;
 use crate::routes::{
-    agent, approvals, archive, context, error_for, events, freeze, health, heartbeat, hooks, jobs, messages, openai,
-    principals, routine_runs, routines, runs, sessions, status, stop, tools, webhook,
+    agent, approvals, archive, context, error_for, events, files, freeze, health, heartbeat, hooks, jobs, messages,
+    openai, principals, routine_runs, routines, runs, sessions, status, stop, tools, webhook,
 };
 use crate::{mcp, ws};
 
@@ -52,6 +52,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
     }
     guarded
         .route("/api/v1/messages", post(messages::send))
+        .route("/api/v1/files", post(files::upload))
         .route("/api/v1/agent", post(agent::send))
         .route("/api/v1/agent/wait", post(agent::wait))
         .route("/api/v1/runs", get(runs::list))

@@ -97,6 +97,7 @@ impl Gateway {
             routines: parts.routines,
             times: parts.times,
             janitor: parts.janitor,
+            attachments: parts.attachments,
             clock: parts.clock,
             model: parts.model,
             version: parts.version,

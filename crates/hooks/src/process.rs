@@ -60,7 +60,7 @@ impl RunningProgram {
             isolated: false,
             sealed: None,
         };
-        let started = processes.start_hook(launch, &format!("hook {name}")).await;
+        let started = processes.start_without_run(launch, &format!("hook {name}")).await;
         let mut running = started.map_err(|error| failed(&words(&error)))?;
         let (stdout, stderr) = running.take_output().ok_or_else(|| failed("it has no pipes"))?;
         Ok(Self { running, stdout, stderr, name: name.clone() })

@@ -217,6 +217,7 @@ fn chat_message(message: &Message) -> ChatMessage {
         // Untrusted content must not be an instruction: Gemini joins all system messages into one.
         MessageBody::System { text } if message.is_notice() => ChatMessage::user(text.as_str()),
         MessageBody::System { text } => ChatMessage::system(text.as_str()),
+        MessageBody::User { .. } if !message.pictures.is_empty() => ChatMessage::user(text_instead(message, NO_VISION)),
         MessageBody::User { .. } | MessageBody::Data { .. } => ChatMessage::user(message.for_model().into_owned()),
         MessageBody::Assistant { text, tool_calls } => {
             let text = (!text.is_empty() || tool_calls.is_empty()).then(|| ContentPart::Text(text.clone()));

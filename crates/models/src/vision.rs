@@ -111,8 +111,9 @@ pub(crate) const NO_VISION: &str = "this model does not accept pictures";
 pub(crate) fn text_instead(message: &Message, why: &str) -> String {
     let pictures = message.pictures.len();
     let noun = if pictures == 1 { "picture" } else { "pictures" };
-    let separator = if message.text().is_empty() { "" } else { "\n" };
-    format!("{}{separator}[{pictures} {noun} not shown: {why}]", message.text())
+    let text = message.for_model();
+    let separator = if text.is_empty() { "" } else { "\n" };
+    format!("{text}{separator}[{pictures} {noun} not shown: {why}]")
 }
 
 #[cfg(test)]

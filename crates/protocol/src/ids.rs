@@ -116,6 +116,10 @@ uuid_id!(
     RunId
 );
 uuid_id!(
+    /// An uploaded file that a message can name.
+    UploadId
+);
+uuid_id!(
     /// One conversation within a session: an ordered list of messages.
     ThreadId
 );

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-
 use crate::ack::AckSender;
 use crate::control::Control;
 use crate::declared::DeclaredOutput;
@@ -116,10 +114,6 @@ impl Inbound {
         self.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded())
     }
 }
-
-/// A file that comes with a message. Not supported yet; the field exists so that the refusal has a clear error.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Attachment {}
 
 /// An inbound message and the sender of its acknowledgement.
 #[derive(Debug)]

@@ -10,7 +10,7 @@
 //!
 //! Reading order:
 //!
-//! 1. A model call and a tool call: [`ids`] → [`message`] → [`provenance`] → [`model`] → [`refusal`] → [`tool`] →
+//! 1. A model call and a tool call: [`ids`] → [`message`] → [`attachment`] → [`provenance`] → [`model`] → [`refusal`] → [`tool`] →
 //!    [`process`] → [`secret`].
 //! 2. A run and its end: [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`].
 //! 3. A message in and a message out: [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`route`] →
@@ -36,6 +36,7 @@ pub mod access;
 pub mod ack;
 pub mod approval;
 pub mod archive;
+pub mod attachment;
 pub mod channel;
 pub mod context;
 pub mod control;
@@ -88,6 +89,10 @@ pub use approval::{
     Question,
 };
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
+pub use attachment::{
+    Attachment, AttachmentContent, AttachmentError, AttachmentIntake, BlobDigest, BlobStore, BlobWriter, ByteStream,
+    NoAttachments, UPLOADS_KEPT_MS, Upload, UploadStore, Uploader,
+};
 pub use channel::{
     Channel, ChannelError, ChannelProfile, InboundStream, LiveCall, LiveNews, LiveState, LiveView, Preview, Streaming,
 };
@@ -104,9 +109,9 @@ pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, Ho
 pub use idempotency::IdempotencyKey;
 pub use ids::{
     ApprovalId, BootId, CallId, ChannelId, ConnectionId, FreezeId, IdPrefix, JobId, LinkId, OutboxId, RoutineId,
-    RoutineRunId, RunId, SessionKey, ThreadId,
+    RoutineRunId, RunId, SessionKey, ThreadId, UploadId,
 };
-pub use inbound::{Attachment, Body, Envelope, Inbound};
+pub use inbound::{Body, Envelope, Inbound};
 pub use job::{JobBudget, JobOrder, JobRecord, JobRequest, JobState, RunsIn};
 pub use lease::Lease;
 pub use line::plain_line;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::attachment::{Attachment, AttachmentContent, BlobDigest};
 use crate::ids::CallId;
 use crate::provenance::Provenance;
 
@@ -24,7 +25,8 @@ pub struct Message {
     /// message, tools with external effects ask for approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untrusted: bool,
-    /// Pictures of a tool's result, for a model with vision.
+    /// Pictures of a tool's result, for a model with vision. Attached pictures of a user message are read from the blob
+    /// store for each request and never stored here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pictures: Vec<Picture>,
     /// The platform's facts about a user message; `None`: there is a text alone, as earlier versions have stored it.
@@ -219,6 +221,19 @@ impl Message {
         text.is_empty() || (matches!(self.body, MessageBody::Assistant { .. }) && text == SILENT_TOKEN)
     }
 
+    /// The files that came with a user message.
+    pub fn attachments(&self) -> &[Attachment] {
+        self.provenance.as_ref().map_or(&[], |provenance| &provenance.attachments)
+    }
+
+    /// The digest and the media type of each attached picture.
+    pub fn attached_pictures(&self) -> impl Iterator<Item = (&BlobDigest, &str)> {
+        self.attachments().iter().filter_map(|file| match &file.content {
+            AttachmentContent::Picture { digest, media_type, .. } => Some((digest, media_type.as_str())),
+            _ => None,
+        })
+    }
+
     /// The calls of an assistant message; empty for any other message.
     pub fn tool_calls(&self) -> &[ToolCall] {
         match &self.body {
@@ -231,7 +246,7 @@ impl Message {
     /// good to a factor of about 1.5 for prose; it is never used for billing.
     pub fn estimated_tokens(&self) -> u64 {
         let calls: usize = self.tool_calls().iter().map(|c| c.name.len() + c.arguments.approx_bytes()).sum();
-        let pictures = self.pictures.len() as u64 * PICTURE_TOKENS;
+        let pictures = self.pictures.len().max(self.attached_pictures().count()) as u64 * PICTURE_TOKENS;
         ((self.for_model().len() + calls) / 4) as u64 + 4 + pictures
     }
 }

@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use crate::attachment::Attachment;
 use crate::declared::DeclaredOutput;
 use crate::idempotency::IdempotencyKey;
 use crate::inbound::{Body, HistoryLine, HistoryRole, Inbound};
@@ -49,14 +50,16 @@ impl Sent {
             want_deltas: _,
             lifetime: _,
             relayed: _,
-            only_now: _,   // how the answer is read
-            provenance: _, // the platform's own, the same with each delivery
+            only_now: _, // how the answer is read
+            // The platform's own, the same with each delivery, except the files that a client chooses.
+            provenance,
         } = inbound;
         let (Some(key), Body::Text(text) | Body::Edit(text)) = (key, body) else { return None };
-        let digest = if options.is_default() && outputs.is_empty() && history.is_empty() {
+        let files = provenance.as_ref().map_or(&[][..], |provenance| &provenance.attachments);
+        let digest = if options.is_default() && outputs.is_empty() && history.is_empty() && files.is_empty() {
             input_digest(text)
         } else {
-            digest_with_more(text, options, outputs, history)
+            digest_with_more(text, options, outputs, history, files)
         };
         Some(Self { key: key.clone(), digest })
     }
@@ -75,9 +78,19 @@ impl From<Sent> for ActedOn {
 }
 
 /// The digest of a text with its options, outputs and history. That of a text alone is [`input_digest`].
-fn digest_with_more(text: &str, options: &RunOptions, outputs: &[DeclaredOutput], history: &[HistoryLine]) -> String {
+fn digest_with_more(
+    text: &str,
+    options: &RunOptions,
+    outputs: &[DeclaredOutput],
+    history: &[HistoryLine],
+    files: &[Attachment],
+) -> String {
     let history: Vec<Value> = history.iter().map(|line| json!([role(line.role), line.text])).collect();
-    let beside = canonical_json(&json!({ "options": options, "outputs": outputs, "history": history }));
+    let mut beside = json!({ "options": options, "outputs": outputs, "history": history });
+    if !files.is_empty() {
+        beside["files"] = files.iter().map(|file| json!([file.name, file.digest])).collect();
+    }
+    let beside = canonical_json(&beside);
     let mut hasher = blake3::Hasher::new_derive_key(WITH_MORE);
     hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes()).update(beside.as_bytes());
     hasher.finalize().to_hex().to_string()
@@ -94,10 +107,13 @@ fn role(role: HistoryRole) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::Arc;
 
     use super::*;
+    use crate::attachment::AttachmentContent;
     use crate::options::{QueueMode, Thinking};
     use crate::principal::Principal;
+    use crate::provenance::Provenance;
 
     fn plain(text: &str) -> Inbound {
         Inbound {
@@ -113,6 +129,18 @@ mod tests {
     fn wanting(schema: Value) -> Inbound {
         let output = DeclaredOutput { name: "n".into(), schema, description: None };
         Inbound { outputs: vec![output], ..plain("hi") }
+    }
+
+    fn with_file(name: &str, digit: char) -> Inbound {
+        let file = Attachment {
+            name: name.into(),
+            media_type: "text/plain".into(),
+            bytes: 1,
+            digest: digit.to_string().repeat(64).parse().expect("a digest"),
+            content: AttachmentContent::Named { detail: String::new() },
+        };
+        let provenance = Provenance { attachments: vec![file], ..Provenance::default() };
+        Inbound { provenance: Some(Arc::new(provenance)), ..plain("hi") }
     }
 
     fn digest_of(inbound: &Inbound) -> String {
@@ -142,6 +170,9 @@ mod tests {
             wanting(json!({"type": "integer"})),
             line(HistoryRole::User),
             line(HistoryRole::Assistant),
+            with_file("a.txt", 'a'),
+            with_file("b.txt", 'a'),
+            with_file("a.txt", 'b'),
         ];
         let digests: HashSet<String> = messages.iter().map(digest_of).collect();
         assert_eq!(digests.len(), messages.len());

@@ -14,7 +14,8 @@
 //! | [`NoteStore`], [`SpendLedger`], [`StoreHealth`] | notes, money, readiness |
 //!
 //! The ports [`Archive`](crate::Archive), [`ApprovalStore`](crate::ApprovalStore), [`FreezeStore`](crate::FreezeStore),
-//! [`SecretVault`](crate::SecretVault) and [`ToolSwitches`](crate::ToolSwitches) are in the modules of their words.
+//! [`SecretVault`](crate::SecretVault), [`ToolSwitches`](crate::ToolSwitches), [`UploadStore`](crate::UploadStore) and
+//! [`BlobStore`](crate::BlobStore) are in the modules of their words.
 //!
 //! Each write is *committed* or *relaxed*, see [`Durability`].
 

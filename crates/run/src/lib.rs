@@ -15,6 +15,7 @@
 //! panic), [`retry`] (a store that does not answer), [`run_tool`] (tools that act on their run).
 
 pub mod approvals;
+pub mod attached_pictures;
 pub mod bootstrap;
 pub mod chunking;
 pub mod closing;

@@ -11,6 +11,7 @@ use belay_protocol::{
     SessionKey, ToolSet,
 };
 
+use crate::attached_pictures::AttachedPictures;
 use crate::config::{AgentConfig, CompactionConfig};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::EffectGate;
@@ -52,6 +53,8 @@ pub struct RunServices {
     pub hooks: Arc<HookChain>,
     /// Writes the progress of runs.
     pub journal: Arc<dyn JournalStore>,
+    /// Reads the attached pictures of messages.
+    pub pictures: AttachedPictures,
     /// Reads accepted messages.
     pub inputs: Arc<dyn InputReader>,
     /// The time.

@@ -10,9 +10,10 @@
 //! Reading order: `config` → `sqlite/migrations` (the tables) → `sqlite/open` → `sqlite/writer` (the one thread that
 //! writes, and the sharing of commits), `sqlite/inline` (the same in memory) → `sqlite/lane_ports`, `work`, `ports`
 //! (the ports) → `sqlite/lanes`, `threads`, `gates`, `edits`, `outbox`, `ledger` (writes) → `sqlite/prune` (deletions)
-//! → `sqlite/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted secrets).
+//! → `sqlite/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted secrets) → `blobs` (files of messages).
 
 mod approvals;
+mod blobs;
 mod config;
 mod error;
 mod excerpt;
@@ -26,6 +27,7 @@ mod routines;
 mod sqlite;
 mod vault;
 
+pub use blobs::Blobs;
 pub use config::{StoreConfig, StoreUrl, parse_url};
 pub use error::OpenError;
 pub use inspect::{Held, Inspection, inspect};

@@ -10,9 +10,10 @@
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
 //! (confines the file tools to one directory) → `files` → `notes` → `outputs` → [`sandbox`] → `commands` → [`web`]
-//! (blocks internal addresses) → [`mcp`] → [`worker`] → [`context`].
+//! (blocks internal addresses) → [`mcp`] → [`worker`] → [`context`] → [`attachments`].
 
 mod arguments;
+pub mod attachments;
 mod calculate;
 mod clock;
 mod commands;

@@ -11,7 +11,7 @@ pub mod config;
 mod fetch;
 mod net;
 mod page_client;
-mod readable;
+pub(crate) mod readable;
 mod resolve;
 mod search;
 #[cfg(test)]

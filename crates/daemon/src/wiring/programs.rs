@@ -4,7 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use belay_exec::Processes;
-use belay_protocol::{Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost};
+use belay_protocol::{
+    AttachmentIntake, Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost,
+};
+use belay_tools::attachments::{Attachments, AttachmentsParts};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{KnownServers, Mcp, McpSessions, RunEnds};
 use belay_tools::sandbox::LazySandbox;
@@ -14,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::mcp::{McpNeeds, workspace_of};
-use super::words;
+use super::{Store, words};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::{Paths, private_directory};
@@ -130,6 +133,26 @@ impl Programs {
     pub(crate) async fn worker_host(&self) -> Arc<dyn WorkerHost> {
         let _ = self.sandbox.get().await; // the host reports what is missing
         Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
+    }
+
+    /// Takes files of messages.
+    ///
+    /// # Errors
+    /// The program of Belay is not found.
+    pub(crate) fn attachments(
+        &self,
+        settings: &Settings,
+        store: &Store,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<dyn AttachmentIntake>, Failure> {
+        let parts = AttachmentsParts {
+            blobs: store.ports().blobs,
+            uploads: store.uploads(),
+            clock,
+            processes: self.processes.clone(),
+            program: std::env::current_exe().map_err(|error| Failure::new(Exit::Internal, error))?,
+        };
+        Ok(Arc::new(Attachments::new(settings.attachments.clone(), parts)))
     }
 
     /// The kept outputs, for the janitor.

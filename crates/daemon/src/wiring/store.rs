@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use belay_agent::StorePorts;
-use belay_protocol::SecretVault;
+use belay_protocol::{SecretVault, UploadStore};
 use belay_store::{
-    KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreStats, StoreUrl, VaultKey, parse_url,
+    Blobs, KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreStats, StoreUrl, VaultKey, parse_url,
 };
 use zeroize::Zeroizing;
 
@@ -19,10 +19,14 @@ use crate::settings::{Settings, expand};
 /// The name of the systemd credential with the key of the vault.
 const KEY_CREDENTIAL: &str = "belay-secret-key";
 
+/// The directory of the files of messages, beside the database.
+const FILES: &str = "attachments";
+
 /// The open store.
 pub(crate) struct Store {
     kept: SqliteStore,
     vault: Arc<dyn SecretVault>,
+    blobs: Blobs,
 }
 
 impl Store {
@@ -44,11 +48,12 @@ impl Store {
         match Self::place(settings, paths, env)? {
             StoreUrl::Memory => Self::memory(),
             StoreUrl::Sqlite(path) => {
+                let files = path.parent().map_or_else(|| PathBuf::from(FILES), |beside| beside.join(FILES));
                 let store = open_file(path).await?;
                 match vault_key(paths, env).await {
                     Ok(key) => {
                         let vault = Arc::new(SealedVault::new(Arc::new(store.clone()), key));
-                        Ok(Self { kept: store, vault })
+                        Ok(Self { kept: store, vault, blobs: Blobs::in_directory(files) })
                     }
                     Err(failure) => {
                         store.close().await;
@@ -67,12 +72,17 @@ impl Store {
         let store = SqliteStore::in_memory().map_err(|error| refuse_store(&error))?;
         let key = VaultKey::generate().map_err(|error| refuse_key(&error))?;
         let vault = Arc::new(SealedVault::new(Arc::new(store.clone()), key));
-        Ok(Self { kept: store, vault })
+        Ok(Self { kept: store, vault, blobs: Blobs::in_memory() })
+    }
+
+    /// The rows of uploaded files.
+    pub(crate) fn uploads(&self) -> Arc<dyn UploadStore> {
+        Arc::new(self.kept.clone())
     }
 
     /// The ports that the agent uses.
     pub(crate) fn ports(&self) -> StorePorts {
-        StorePorts::of(Arc::new(self.kept.clone()), self.vault.clone())
+        StorePorts::of(Arc::new(self.kept.clone()), self.vault.clone(), Arc::new(self.blobs.clone()))
     }
 
     /// A function that reads the figures of the store, also after it is closed.

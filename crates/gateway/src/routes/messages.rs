@@ -10,7 +10,6 @@ use belay_protocol::{
     Accepted, Ack, Body, ChannelId, DeclaredOutput, IdempotencyKey, Inbound, Principal, QueueMode, ReasoningShown,
     RunId, RunOptions, SessionKey, Thinking, UnixMillis,
 };
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
@@ -18,6 +17,7 @@ use crate::checks::{check_key, check_text};
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody};
+use crate::files::{NewFile, take_all};
 use crate::submit::check_options;
 
 /// A message from a client.
@@ -28,7 +28,7 @@ pub(crate) struct NewMessage {
     text: String,
     idempotency_key: Option<String>,
     wait_ms: Option<u64>,
-    attachments: Option<Vec<IgnoredAny>>,
+    attachments: Option<Vec<NewFile>>,
     /// Checked by the agent, which compiles the schemas.
     #[serde(default)]
     outputs: Vec<DeclaredOutput>,
@@ -68,9 +68,11 @@ impl From<&Accepted> for AcceptedBody {
 pub(crate) async fn send(
     State(app): State<Shared>,
     Caller(principal): Caller,
-    JsonBody(message): JsonBody<NewMessage>,
+    JsonBody(mut message): JsonBody<NewMessage>,
 ) -> Result<Response, ApiError> {
-    let (inbound, wait) = message.check(&app.config, app.channel.clone(), principal)?;
+    let files = message.attachments.take().unwrap_or_default();
+    let (inbound, wait) = message.check(&app.config, app.channel.clone(), principal.clone())?;
+    let inbound = Inbound { provenance: take_all(&app, &principal, &files).await?, ..inbound };
     let accepted = match app.ask(inbound).await? {
         Ack::Accepted(accepted) => accepted,
         Ack::Command(reply) => return Ok(Json(reply).into_response()),
@@ -101,9 +103,6 @@ impl NewMessage {
     ) -> Result<(Inbound, Option<Duration>), ApiError> {
         let session = SessionKey::parse(&self.session).map_err(|e| ApiError::invalid(format!("session: {e}")))?;
         check_text(&self.text).map_err(|e| ApiError::invalid(format!("text: {e}")))?;
-        if self.attachments.is_some_and(|list| !list.is_empty()) {
-            return Err(ApiError::invalid("attachments: not supported yet"));
-        }
         let wait = self.wait_ms.map(Duration::from_millis);
         if wait.is_some_and(|wait| wait > config.max_wait()) {
             return Err(ApiError::invalid(format!("wait_ms: at most {}", config.max_wait_ms)));

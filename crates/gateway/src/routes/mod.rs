@@ -5,6 +5,7 @@ pub(crate) mod approvals;
 pub(crate) mod archive;
 pub(crate) mod context;
 pub(crate) mod events;
+pub(crate) mod files;
 pub(crate) mod freeze;
 pub(crate) mod health;
 pub(crate) mod heartbeat;

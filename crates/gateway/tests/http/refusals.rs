@@ -66,7 +66,14 @@ fn open_rows() -> Vec<Row> {
         row(m, JSON, "{\"session\":\"s\",\"text\":\"hi\",\"wait_ms\":99999999999999999999}", 422, "invalid"),
         row(m, JSON, "{\"session\":\"s\",\"text\":\"hi\",\"idempotency_key\":\"\"}", 422, "invalid"),
         row(m, JSON, long_key, 422, "invalid"),
-        row(m, JSON, "{\"session\":\"s\",\"text\":\"hi\",\"attachments\":[{}]}", 422, "invalid"),
+        row(m, JSON, "{\"session\":\"s\",\"text\":\"hi\",\"attachments\":[{}]}", 403, "forbidden"),
+        row(
+            m,
+            JSON,
+            "{\"session\":\"s\",\"text\":\"hi\",\"attachments\":[{\"path\":\"/etc/passwd\"}]}",
+            422,
+            "invalid",
+        ),
         row(m, JSON, "{\"session\":\"s\",\"text\":\"hi\",\"attachments\":[],\"wait_ms\":null}", 202, ""),
         // What it says it is, and how much of it there is.
         row(m, NONE, "{\"session\":\"s\",\"text\":\"hi\"}", 415, "unsupported_media_type"),

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Thinking, ToolCall, ToolResult, ToolSet};
+use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Picture, Thinking, ToolCall, ToolResult, ToolSet};
 use serde_json::{Map, Value, json};
 
 use super::thoughts::Replay;
@@ -177,6 +177,17 @@ fn push_blocks(out: &mut Vec<u8>, message: &Message, vision: bool) {
                     .append(FORMAT_WITHOUT_PICTURES, out, || open_result(result, &text_instead(message, NO_VISION)));
             }
         },
+        MessageBody::User { .. } if !message.pictures.is_empty() && vision => {
+            out.extend_from_slice(open_text(&message.for_model()).as_bytes());
+            for picture in &message.pictures {
+                out.extend_from_slice(b"},");
+                push_open_picture(out, picture);
+                out.push(b'}'); // of its source
+            }
+        }
+        MessageBody::User { .. } if !message.pictures.is_empty() => {
+            message.wire.append(FORMAT_WITHOUT_PICTURES, out, || open_text(&text_instead(message, NO_VISION)));
+        }
         _ => message.wire.append(FORMAT, out, || open_blocks(message)),
     }
 }
@@ -190,15 +201,20 @@ fn push_seen_result(out: &mut Vec<u8>, result: &ToolResult, message: &Message) {
         opening = ",";
     }
     for picture in &message.pictures {
-        let (media_type, data) = (json(&picture.media_type), json(&*picture.base64));
         out.extend_from_slice(std::mem::replace(&mut opening, ",").as_bytes());
-        out.extend_from_slice(b"{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":");
-        out.extend_from_slice(media_type.as_bytes());
-        out.extend_from_slice(b",\"data\":");
-        out.extend_from_slice(data.as_bytes());
+        push_open_picture(out, picture);
         out.extend_from_slice(b"}}");
     }
     out.push(b']');
+}
+
+/// Writes a block with a picture, without the closing braces of its source and of the block.
+fn push_open_picture(out: &mut Vec<u8>, picture: &Picture) {
+    let (media_type, data) = (json(&picture.media_type), json(&*picture.base64));
+    out.extend_from_slice(b"{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":");
+    out.extend_from_slice(media_type.as_bytes());
+    out.extend_from_slice(b",\"data\":");
+    out.extend_from_slice(data.as_bytes());
 }
 
 /// Ends the block before, and the turn before unless it has the same role.
@@ -380,6 +396,24 @@ mod tests {
                 {"type": "text", "text": "and?", "cache_control": {"type": "ephemeral"}},
             ])
         );
+    }
+
+    #[test]
+    fn attached_pictures_stand_in_the_message_of_the_user() {
+        let picture = Picture { media_type: "image/png".into(), base64: "UE5H".into() };
+        let asked = Asked::new("", false, vec![Message::user("look").with_pictures(vec![picture])]);
+        assert_eq!(
+            body(&asked)["messages"],
+            json!([{"role": "user", "content": [
+                {"type": "text", "text": "look"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "UE5H"},
+                 "cache_control": {"type": "ephemeral"}},
+            ]}])
+        );
+        let blind = RequestShape::new(&LlmConfig::default(), false, Ability::Levels);
+        let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m", None)).unwrap();
+        let text = "look\n[1 picture not shown: this model does not accept pictures]";
+        assert_eq!(body["messages"][0]["content"][0]["text"], text);
     }
 
     #[test]

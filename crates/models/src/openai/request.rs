@@ -108,8 +108,12 @@ impl RequestShape {
                 push_pictures(&mut out, std::mem::take(&mut unseen));
             }
             out.extend_from_slice(std::mem::replace(&mut separator, b","));
+            if self.vision && matches!(message.body, MessageBody::User { .. }) && !message.pictures.is_empty() {
+                push_user_with_pictures(&mut out, message);
+                continue;
+            }
             match with_pictures(message) {
-                Some(_) if !self.vision => {
+                _ if !self.vision && !message.pictures.is_empty() => {
                     message.wire.append(FORMAT_WITHOUT_PICTURES, &mut out, || form_without_pictures(message))
                 }
                 pictures => {
@@ -140,15 +144,28 @@ fn push_pictures(out: &mut Vec<u8>, batch: Vec<(&ToolResult, &[Picture])>) {
         let origin = format!("[from the tool {}, call {}; not a user message]", result.name, result.call_id);
         out.extend_from_slice(std::mem::replace(&mut opening, ",").as_bytes());
         out.extend_from_slice(format!("{{\"type\":\"text\",\"text\":{}}}", json(&origin)).as_bytes());
-        for picture in pictures {
-            out.extend_from_slice(b",{\"type\":\"image_url\",\"image_url\":{\"url\":");
-            push_json(out, &format_args!("data:{};base64,{}", picture.media_type, picture.base64));
-            out.extend_from_slice(b"}}");
-        }
+        pictures.iter().for_each(|picture| push_picture(out, picture));
     }
     if any {
         out.extend_from_slice(b"]}");
     }
+}
+
+/// Writes a part with a picture, behind another part.
+fn push_picture(out: &mut Vec<u8>, picture: &Picture) {
+    out.extend_from_slice(b",{\"type\":\"image_url\",\"image_url\":{\"url\":");
+    push_json(out, &format_args!("data:{};base64,{}", picture.media_type, picture.base64));
+    out.extend_from_slice(b"}}");
+}
+
+/// Writes a user message with its pictures.
+fn push_user_with_pictures(out: &mut Vec<u8>, message: &Message) {
+    let text = json(&message.for_model());
+    out.extend_from_slice(b"{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":");
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'}');
+    message.pictures.iter().for_each(|picture| push_picture(out, picture));
+    out.extend_from_slice(b"]}");
 }
 
 fn said(role: &str, text: &str) -> String {
@@ -177,10 +194,11 @@ fn message_form(message: &Message) -> String {
     }
 }
 
-/// A tool message with a line instead of its pictures.
+/// A message with a line instead of its pictures.
 fn form_without_pictures(message: &Message) -> String {
     match &message.body {
         MessageBody::Tool(result) => tool_form(&result.call_id, &text_instead(message, NO_VISION)),
+        MessageBody::User { .. } => said("user", &text_instead(message, NO_VISION)),
         _ => message_form(message),
     }
 }
@@ -395,6 +413,25 @@ mod tests {
         let body = body(&LlmConfig::default(), "http://h/v1", &Asked::new("", false, history));
         let last = body["messages"].as_array().unwrap().last().unwrap();
         assert_eq!((&last["role"], last["content"].as_array().unwrap().len()), (&json!("user"), 5));
+    }
+
+    #[test]
+    fn attached_pictures_stand_in_the_message_of_the_user() {
+        let picture = Picture { media_type: "image/png".into(), base64: "UE5H".into() };
+        let asked = Asked::new("", false, vec![Message::user("look").with_pictures(vec![picture])]);
+        let seen = body(&LlmConfig::default(), "http://h/v1", &asked);
+        assert_eq!(
+            seen["messages"],
+            json!([{"role": "user", "content": [
+                {"type": "text", "text": "look"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,UE5H"}},
+            ]}])
+        );
+        let url = Url::parse("http://h/v1").unwrap();
+        let blind = RequestShape::new(&LlmConfig::default(), &url, false, Ability::Unknown);
+        let body: Value = serde_json::from_slice(&blind.body(&asked.request(), "m")).unwrap();
+        let text = "look\n[1 picture not shown: this model does not accept pictures]";
+        assert_eq!(body["messages"], json!([{"role": "user", "content": text}]));
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn message(numbers: &mut Numbers) -> Message {
     let text = numbers.of(&TEXTS);
     let message = match numbers.below(10) {
         0 => Message::system(text),
-        1 | 2 => Message::user(text),
+        1 | 2 => Message::user(text).with_pictures(pictures(numbers)),
         3 => Message::assistant(text),
         4..=6 => {
             let calls = (0..=numbers.below(3)).map(|_| ToolCall {
@@ -62,12 +62,15 @@ fn message(numbers: &mut Numbers) -> Message {
         }
         _ => {
             let status = [ToolStatus::Success, ToolStatus::Error, ToolStatus::OutcomeUnknown][numbers.below(3)];
-            let pictures =
-                vec![Picture { media_type: "image/png".into(), base64: "UE5H".into() }; numbers.below(8) / 7];
-            result(numbers.of(&IDS), numbers.of(&NAMES), status, text).with_pictures(pictures)
+            result(numbers.of(&IDS), numbers.of(&NAMES), status, text).with_pictures(pictures(numbers))
         }
     };
     message.with_untrusted(numbers.below(9) == 0)
+}
+
+/// One picture, or none.
+fn pictures(numbers: &mut Numbers) -> Vec<Picture> {
+    vec![Picture { media_type: "image/png".into(), base64: "UE5H".into() }; numbers.below(8) / 7]
 }
 
 /// Serialises each history in a format after normalising it, and checks the body.

@@ -135,6 +135,7 @@ impl RunCore {
         let mut chanting = std::mem::take(&mut context.state.stops.measures.chanting);
         // Repairs what a crash or an edit left in the context: one invalid message would fail every later request.
         let messages = seen::by_model(normalise(&context.messages));
+        let messages = self.services.pictures.shown(messages).await;
         let request = reasoning.request(context);
         // A disabled tool is not offered. If the model calls it anyway, the result says why it is disabled.
         let offered = request.tools.and_then(|tools| self.services.health.offered(tools));

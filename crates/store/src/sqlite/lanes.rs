@@ -21,6 +21,7 @@ use super::principals;
 use super::rows;
 use super::threads::{Place, append_messages, begin_turn, insert_thread, set_thread, snapshot};
 use super::tx::{Done, Failure, Tx, to_sql_int};
+use super::uploads;
 
 /// A lane with a valid lease.
 pub(super) struct Lane {
@@ -209,6 +210,9 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     )?;
     let Some(last_seen_at) = inserted else { return known(tx, input, digest) };
     principals::note(tx, input, last_seen_at)?;
+    if let Some(provenance) = &input.provenance {
+        uploads::refer(tx, input.run_id.as_uuid(), &provenance.attachments)?;
+    }
     let run = Some(input.run_id);
     let event = |kind| NewEvent { at: input.at, session: Some(lease.session.clone()), run_id: run, kind };
     let mut events = vec![event(EventKind::RunAccepted)];

@@ -32,6 +32,7 @@ mod spending;
 mod switches;
 mod threads;
 mod tx;
+mod uploads;
 mod work;
 mod writer;
 

@@ -16,6 +16,7 @@ use super::ledger::append_events;
 use super::principals;
 use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
+use super::uploads;
 use crate::limits::{deleted, id_before};
 
 /// A condition on threads `t`, joined with their session `s` if they are its active one: last used before `?1`, not
@@ -342,6 +343,7 @@ pub(super) fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, r
     )?;
     let approvals = tx.exec("DELETE FROM approvals WHERE run_id = ?1", params![id])?;
     let replies = tx.exec(concat!("DELETE FROM outbox WHERE run_id = ?1 AND ", delivered!()), params![id])?;
+    uploads::release(tx, id)?;
     let stripped = tx.exec(
         "UPDATE runs SET thread = NULL, turn = NULL, text = '', reply = NULL, evidence = NULL, reply_to = NULL,
                          options = NULL, provenance = NULL, message_ref = NULL, edited = NULL

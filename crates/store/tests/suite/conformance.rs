@@ -19,6 +19,7 @@ mod secrets;
 mod switches;
 mod threads;
 mod together;
+mod uploads;
 
 /// Makes a test of each store out of each function of the module.
 macro_rules! for_every_store {

@@ -19,20 +19,20 @@ const PIECE_BYTES: usize = 8 * 1024;
 
 /// A page as text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Readable {
+pub(crate) struct Readable {
     /// The title; empty if there is none.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// The text. Links are written as `[1]`.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The distinct targets of the links, in order.
-    pub(super) links: Vec<String>,
+    pub(crate) links: Vec<String>,
     /// Whether the conversion took too long and the text ends early.
-    pub(super) cut: bool,
+    pub(crate) cut: bool,
 }
 
 /// Converts a page with the URL `base` to text, as far as possible within the time limit. CPU-bound: not for an async
 /// thread.
-pub(super) fn readable(html: &str, base: &Url, limit: Duration) -> Readable {
+pub(crate) fn readable(html: &str, base: &Url, limit: Duration) -> Readable {
     let begun = Instant::now();
     let tokenizer = Tokenizer::new(Sink::new(base.clone()), TokenizerOpts::default());
     let input = BufferQueue::default();

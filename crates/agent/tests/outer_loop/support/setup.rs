@@ -11,7 +11,7 @@ use belay_protocol::{
     ToolHealthConfig,
 };
 use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, DisabledChannels, LimitsConfig, StreamingConfig};
-use belay_store::{KEY_BYTES, SealedVault, SqliteStore, VaultKey};
+use belay_store::{Blobs, KEY_BYTES, SealedVault, SqliteStore, VaultKey};
 use belay_testkit::faulty::Faulty;
 use belay_testkit::scripted_model::ScriptedModel;
 use tokio::sync::watch;
@@ -55,7 +55,7 @@ pub(crate) struct Setup {
 
 /// The ports of a store that fails where it is told to.
 pub(crate) fn ports(store: Arc<Faulty<SqliteStore>>) -> StorePorts {
-    StorePorts::of(store, vault())
+    StorePorts::of(store, vault(), Arc::new(Blobs::in_memory()))
 }
 
 /// A vault in memory.

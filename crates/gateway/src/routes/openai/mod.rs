@@ -23,6 +23,7 @@ pub(crate) use self::error::OpenAiError;
 use self::request::{ChatRequest, Conversation};
 use crate::app::{App, Shared};
 use crate::extract::{Caller, JsonBody, NamePath};
+use crate::files::take_all;
 
 /// The model name that always works, whatever model is configured.
 const OUR_NAME: &str = "belay";
@@ -70,7 +71,9 @@ pub(crate) async fn chat(
     conversation.check_sampling(&app.model)?;
     let (session, is_named) = (conversation.session.clone(), conversation.is_named);
     let form = conversation.form.clone();
+    let provenance = take_all(&app, &principal, &conversation.files).await?;
     let inbound = conversation.inbound(&app, principal.clone(), request.streams());
+    let inbound = Inbound { provenance, ..inbound };
     let ack = if request.streams() { app.ask_while_there(inbound).await? } else { app.ask(inbound).await? };
     let now = app.clock.now();
     let answer = answer::Head::new(model, session, is_named, now).in_form(form);

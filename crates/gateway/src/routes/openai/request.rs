@@ -1,6 +1,7 @@
 //! Parses a chat request and finds its new messages.
 
 use axum::http::HeaderValue;
+use belay_protocol::attachment::NO_TEXT;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{RunId, Sampling, SessionKey, Thinking};
 use serde::Deserialize;
@@ -12,6 +13,7 @@ use super::format::AnswerForm;
 use super::sampling::SamplingFields;
 
 use crate::checks::check_text;
+use crate::files::NewFile;
 
 /// A chat request; unused fields are left out.
 #[derive(Deserialize)]
@@ -55,15 +57,63 @@ struct Part {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
+    image_url: Option<ImageUrl>,
+    file: Option<FilePart>,
+    input_audio: Option<AudioPart>,
+}
+
+#[derive(Deserialize)]
+struct ImageUrl {
+    url: String,
+}
+
+#[derive(Deserialize)]
+struct FilePart {
+    filename: Option<String>,
+    file_data: Option<String>,
+    file_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct AudioPart {
+    data: String,
+    format: Option<String>,
+}
+
+impl Part {
+    /// The file of a part; `None`: it is a text, or a part of an unknown type.
+    fn file(&self) -> Option<Result<NewFile, &'static str>> {
+        Some(match (self.kind.as_str(), self) {
+            ("image_url", Self { image_url: Some(image), .. }) if image.url.starts_with("data:") => {
+                Ok(NewFile::inline("picture", &image.url))
+            }
+            ("image_url", _) => {
+                Err("only data: URLs are accepted as pictures: send the picture itself in base64, or upload it to \
+                 /api/v1/files and name it in a part of type file by its file_id")
+            }
+            ("file", Self { file: Some(FilePart { file_id: Some(id), .. }), .. }) => Ok(NewFile::uploaded(id)),
+            ("file", Self { file: Some(FilePart { filename, file_data: Some(data), .. }), .. }) => {
+                Ok(NewFile::inline(filename.as_deref().unwrap_or_default(), data))
+            }
+            ("file", _) => Err("a part of type file needs file_data or file_id"),
+            ("input_audio", Self { input_audio: Some(audio), .. }) => {
+                let ending = audio.format.as_deref().unwrap_or("bin");
+                Ok(NewFile::inline(&format!("audio.{ending}"), &audio.data))
+            }
+            ("input_audio", _) => Err("a part of type input_audio needs data"),
+            _ => return None,
+        })
+    }
 }
 
 /// The new part of a request.
-#[derive(Debug, PartialEq)]
 pub(crate) struct Conversation {
     pub(crate) session: SessionKey,
     /// Whether the client has named the session, so that later requests can continue it.
     pub(crate) is_named: bool,
     pub(crate) text: String,
+    /// The files of its messages.
+    pub(crate) files: Vec<NewFile>,
     pub(crate) history: Vec<HistoryLine>,
     /// The form of the answer.
     pub(crate) form: AnswerForm,
@@ -97,9 +147,15 @@ impl ChatRequest {
             Some(session) => continued(session, lines),
             None => fresh(lines),
         };
+        let files = self.files(said.is_named)?;
+        let text = match said.text.trim().is_empty() && !files.is_empty() {
+            true => NO_TEXT.to_owned(),
+            false => said.text,
+        };
+        let said = Conversation { text, ..said };
         let form = AnswerForm::read(self.response_format.as_ref())?;
         let sampling = self.sampling.read()?.map(Box::new);
-        let conversation = Conversation { form, thinking: self.thinking()?, sampling, ..said };
+        let conversation = Conversation { form, files, thinking: self.thinking()?, sampling, ..said };
         check_text(&conversation.text)
             .map_err(|e| OpenAiError::invalid("messages", "invalid_value", format!("the user's text {e}")))?;
         Ok(conversation)
@@ -147,6 +203,23 @@ impl ChatRequest {
         SessionKey::parse(text).map(Some).map_err(|e| OpenAiError::invalid(param, "invalid_value", e))
     }
 
+    /// The files of the new messages: those after the last assistant message of a named session, and all otherwise.
+    fn files(&self, is_named: bool) -> Result<Vec<NewFile>, OpenAiError> {
+        let is_answer = |message: &ChatMessage| message.role == "assistant";
+        let known = self.messages.iter().rposition(is_answer).filter(|_| is_named).map_or(0, |at| at + 1);
+        let mut files = Vec::new();
+        for (at, message) in self.messages.iter().enumerate().skip(known) {
+            let Some(Content::Parts(parts)) = &message.content else { continue };
+            for file in parts.iter().filter_map(Part::file) {
+                let refused = |why: &'static str| {
+                    OpenAiError::invalid(format!("messages[{at}].content"), "unsupported_content", why)
+                };
+                files.push(file.map_err(refused)?);
+            }
+        }
+        Ok(files)
+    }
+
     fn lines(&self) -> Result<Vec<HistoryLine>, OpenAiError> {
         self.messages.iter().enumerate().map(|(at, message)| message.line(at)).collect()
     }
@@ -170,15 +243,19 @@ impl ChatMessage {
                 .iter()
                 .map(|part| match (part.kind.as_str(), &part.text) {
                     ("text", Some(text)) => Ok(text.as_str()),
+                    // They are taken apart from the text.
+                    ("image_url" | "file" | "input_audio", _) if role == HistoryRole::User => Ok(""),
                     (kind, _) => {
-                        let message = format!("parts of type {kind:?} are not supported; text parts are");
+                        let message = format!(
+                            "parts of type {kind:?} are not supported; text parts are, and in messages of the user image_url, file and input_audio"
+                        );
                         Err(OpenAiError::invalid(param(), "unsupported_content", message))
                     }
                 })
                 .collect::<Result<String, _>>()?,
             None if role == HistoryRole::Assistant => String::new(),
             None | Some(Content::Other(_)) => {
-                let message = "the content must be a text or a list of text parts";
+                let message = "the content must be a text or a list of parts";
                 return Err(OpenAiError::invalid(param(), "invalid_type", message));
             }
         };
@@ -191,7 +268,16 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
     let known = lines.iter().rposition(|line| line.role == HistoryRole::Assistant).map_or(0, |at| at + 1);
     let (history, said): (Vec<_>, Vec<_>) = lines.drain(known..).partition(|line| line.role == HistoryRole::System);
     let text = said.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n\n");
-    Conversation { session, is_named: true, text, history, form: AnswerForm::Text, thinking: None, sampling: None }
+    Conversation {
+        session,
+        is_named: true,
+        text,
+        files: Vec::new(),
+        history,
+        form: AnswerForm::Text,
+        thinking: None,
+        sampling: None,
+    }
 }
 
 /// A new session under an unused key.
@@ -199,7 +285,16 @@ fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
     let text = history.pop().map(|line| line.text).unwrap_or_default();
     history.retain(|line| !line.text.is_empty());
     let session = SessionKey::new(format!("openai:{}", RunId::new()));
-    Conversation { session, is_named: false, text, history, form: AnswerForm::Text, thinking: None, sampling: None }
+    Conversation {
+        session,
+        is_named: false,
+        text,
+        files: Vec::new(),
+        history,
+        form: AnswerForm::Text,
+        thinking: None,
+        sampling: None,
+    }
 }
 
 #[cfg(test)]
@@ -223,6 +318,36 @@ mod tests {
             {"role": "user", "content": "two"},
             {"role": "user", "content": [{"type": "text", "text": "thr"}, {"type": "text", "text": "ee"}]},
         ])
+    }
+
+    #[test]
+    fn files_are_taken_from_the_new_messages_of_the_user() {
+        let picture = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
+        let file = json!({"type": "file", "file": {"filename": "a.csv", "file_data": "data:text/csv;base64,YQ=="}});
+        let upload = json!({"type": "file", "file": {"file_id": "id-7"}});
+        let audio = json!({"type": "input_audio", "input_audio": {"data": "YQ==", "format": "wav"}});
+        let messages = json!([
+            {"role": "user", "content": [picture("data:image/png;base64,old")]},
+            {"role": "assistant", "content": "seen"},
+            {"role": "user", "content": [picture("data:image/png;base64,new"), file, upload, audio]},
+        ]);
+        let names = |conversation: &Conversation| -> Vec<String> {
+            conversation.files.iter().map(|file| file.name.clone().or(file.file.clone()).unwrap_or_default()).collect()
+        };
+        let named = read(json!({"messages": messages, "user": "ada"}), None).unwrap();
+        assert_eq!(names(&named), ["picture", "a.csv", "id-7", "audio.wav"]);
+        assert_eq!(named.text, NO_TEXT);
+        let fresh = read(json!({"messages": messages}), None).unwrap();
+        assert_eq!(names(&fresh).len(), 5);
+        for part in
+            [picture("https://example.com/a.png"), json!({"type": "file", "file": {}}), json!({"type": "video"})]
+        {
+            let body = json!({"messages": [{"role": "user", "content": [part]}]});
+            assert_eq!(read(body.clone(), None).err(), Some("\"messages[0].content\"".to_owned()), "{body}");
+        }
+        let system =
+            json!({"messages": [{"role": "system", "content": [picture("data:,")]}, {"role": "user", "content": "x"}]});
+        assert_eq!(read(system, None).err(), Some("\"messages[0].content\"".to_owned()));
     }
 
     fn show(conversation: &Conversation) -> String {
@@ -267,7 +392,7 @@ mod tests {
             (json!({"messages": user, "temperature": 2.5}), "temperature"),
             (json!({"messages": user, "logit_bias": {"7": 1}}), "logit_bias"),
         ] {
-            assert_eq!(read(body.clone(), None), Err(format!("{param:?}")), "{body}");
+            assert_eq!(read(body.clone(), None).err(), Some(format!("{param:?}")), "{body}");
         }
         for body in [
             json!({"messages": user, "tools": [], "functions": null, "n": 1, "temperature": 0.2, "seed": 7}),

@@ -152,6 +152,7 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         routines: Arc::new(FakeWork::default()),
         times: Arc::new(FakeTimes),
         janitor: Arc::new(FakeArchive),
+        attachments: Arc::new(NoAttachments),
         question: Arc::new(|approval, _now| format!("May I {}?", approval.summary)),
         clock: clock.clone(),
         model: model(),

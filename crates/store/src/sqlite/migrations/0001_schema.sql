@@ -209,6 +209,25 @@ CREATE TABLE grants (
     PRIMARY KEY (session, tool, covers)
 ) STRICT, WITHOUT ROWID;
 
+-- Uploaded files that messages can name, for a day. Also counts the bytes of each person.
+CREATE TABLE uploads (
+    id         BLOB PRIMARY KEY NOT NULL,
+    channel    TEXT NOT NULL,
+    principal  TEXT NOT NULL, -- unique within the channel
+    at         INTEGER NOT NULL,
+    bytes      INTEGER NOT NULL CHECK (bytes >= 0),
+    attachment TEXT NOT NULL -- JSON
+) STRICT;
+CREATE INDEX uploads_of_principal ON uploads (channel, principal, at, bytes);
+
+-- Which runs and uploads need which files of the blob store. A file without a row is deleted by the next sweep.
+CREATE TABLE blob_references (
+    owner  BLOB NOT NULL, -- a run or an upload
+    digest TEXT NOT NULL,
+    PRIMARY KEY (owner, digest)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX blob_references_of_digest ON blob_references (digest);
+
 -- Secrets from people, encrypted. The key is not in this file.
 CREATE TABLE secrets (
     session TEXT NOT NULL,

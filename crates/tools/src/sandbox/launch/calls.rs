@@ -126,6 +126,25 @@ pub(crate) fn restrict() -> Result<(), String> {
     Ok(())
 }
 
+/// Refused to a process that only computes.
+const REFUSED_TO_COMPUTING: &[c_long] =
+    &[libc::SYS_socket, libc::SYS_socketpair, libc::SYS_connect, libc::SYS_execve, libc::SYS_execveat];
+
+/// Also refuses sockets and other programs, for a process that only computes.
+///
+/// # Errors
+/// As [`restrict`].
+pub(crate) fn restrict_to_computing() -> Result<(), String> {
+    let refused: BTreeMap<c_long, Vec<SeccompRule>> =
+        REFUSED_TO_COMPUTING.iter().map(|call| (*call, Vec::new())).collect();
+    let filter = TargetArch::try_from(std::env::consts::ARCH).and_then(|arch| {
+        let answer = SeccompAction::Errno(libc::EPERM.cast_unsigned());
+        BpfProgram::try_from(SeccompFilter::new(refused, SeccompAction::Allow, answer, arch)?)
+    });
+    let filter = filter.map_err(|error| format!("the filter of system calls cannot be made: {error}"))?;
+    apply_filter(&filter).map_err(|error| format!("the kernel does not take a filter of system calls: {error}"))
+}
+
 /// One filter for each kind of error. The kernel runs all filters and applies the strictest result.
 fn filters() -> Result<[BpfProgram; 3], seccompiler::BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;

@@ -36,6 +36,22 @@ pub(crate) fn restrict(landlock: Landlock, files: Files, ports: Option<&[u16]>) 
     Ok(())
 }
 
+/// Refuses this process all files and all TCP ports, as far as the kernel supports it.
+///
+/// # Errors
+/// The kernel refuses the rules.
+pub(crate) fn restrict_all() -> Result<(), String> {
+    let nothing = || {
+        Ruleset::default()
+            .handle_access(AccessFs::from_all(ABI_ASKED))?
+            .handle_access(AccessNet::from_all(ABI_ASKED))?
+            .scope(Scope::from_all(ABI_ASKED))?
+            .create()?
+            .restrict_self()
+    };
+    nothing().map(|_| ()).map_err(|error: RulesetError| format!("Landlock does not take the rules: {error}"))
+}
+
 fn enforce(landlock: Landlock, files: Files, ports: Option<&[u16]>) -> Result<RulesetStatus, RulesetError> {
     let mut ruleset =
         Ruleset::default().handle_access(AccessFs::from_all(ABI_ASKED))?.scope(Scope::from_all(ABI_ASKED))?;

@@ -1,0 +1,119 @@
+//! Uploads, and the references of runs and uploads to blobs.
+
+use async_trait::async_trait;
+use belay_protocol::{
+    Attachment, BlobDigest, Durability, StoreError, UnixMillis, Upload, UploadId, UploadStore, Uploader,
+};
+use rusqlite::{Connection, params};
+use uuid::Uuid;
+
+use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
+use super::{SqliteStore, rows};
+
+#[async_trait]
+impl UploadStore for SqliteStore {
+    async fn uploaded_since(&self, from: &Uploader, since: UnixMillis) -> Result<u64, StoreError> {
+        let from = from.clone();
+        self.read(move |conn| uploaded_since(conn, &from, since)).await
+    }
+
+    async fn record_upload(
+        &self,
+        from: &Uploader,
+        upload: &Upload,
+        at: UnixMillis,
+        since: UnixMillis,
+        max_bytes: u64,
+    ) -> Result<bool, StoreError> {
+        let (from, upload) = (from.clone(), upload.clone());
+        self.write(Durability::Committed, move |tx| record(tx, &from, &upload, at, since, max_bytes)).await
+    }
+
+    async fn upload(&self, from: &Uploader, id: UploadId, since: UnixMillis) -> Result<Option<Attachment>, StoreError> {
+        let from = from.clone();
+        self.read(move |conn| upload(conn, &from, id, since)).await
+    }
+
+    async fn forget_uploads(&self, before: UnixMillis) -> Result<u64, StoreError> {
+        self.write(Durability::Relaxed, move |tx| forget(tx, before)).await
+    }
+
+    async fn unused_blobs(&self, digests: Vec<BlobDigest>) -> Result<Vec<BlobDigest>, StoreError> {
+        self.read(move |conn| unused(conn, &digests)).await
+    }
+}
+
+const SUM: &str = "SELECT COALESCE(SUM(bytes), 0) FROM uploads WHERE channel = ?1 AND principal = ?2 AND at >= ?3";
+
+fn uploaded_since(conn: &Connection, from: &Uploader, since: UnixMillis) -> Done<u64> {
+    let of = params![from.channel.as_str(), from.principal, since.0];
+    Ok(tx::row(conn, SUM, of, |row| Ok(from_sql_int(row.get(0)?)))?.unwrap_or(0))
+}
+
+fn record(
+    tx: &mut Tx<'_>,
+    from: &Uploader,
+    upload: &Upload,
+    at: UnixMillis,
+    since: UnixMillis,
+    max_bytes: u64,
+) -> Done<bool> {
+    let Upload { id, attachment } = upload;
+    let of = params![from.channel.as_str(), from.principal, since.0];
+    let used = tx.row(SUM, of, |row| Ok(from_sql_int(row.get(0)?)))?.unwrap_or(0);
+    if used.saturating_add(attachment.bytes) > max_bytes {
+        return Ok(false);
+    }
+    tx.exec(
+        "INSERT INTO uploads (id, channel, principal, at, bytes, attachment) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        params![
+            id.as_uuid(),
+            from.channel.as_str(),
+            from.principal,
+            at.0,
+            to_sql_int(attachment.bytes),
+            rows::to_json(attachment)?
+        ],
+    )?;
+    refer(tx, id.as_uuid(), std::slice::from_ref(attachment))?;
+    Ok(true)
+}
+
+fn upload(conn: &Connection, from: &Uploader, id: UploadId, since: UnixMillis) -> Done<Option<Attachment>> {
+    let sql = "SELECT attachment FROM uploads WHERE id = ?1 AND channel = ?2 AND principal = ?3 AND at >= ?4";
+    let of = params![id.as_uuid(), from.channel.as_str(), from.principal, since.0];
+    tx::row(conn, sql, of, |row| rows::from_json(&row.get::<_, String>(0)?))
+}
+
+fn forget(tx: &mut Tx<'_>, before: UnixMillis) -> Done<u64> {
+    tx.exec("DELETE FROM blob_references WHERE owner IN (SELECT id FROM uploads WHERE at < ?1)", params![before.0])?;
+    Ok(tx.exec("DELETE FROM uploads WHERE at < ?1", params![before.0])? as u64)
+}
+
+fn unused(conn: &Connection, digests: &[BlobDigest]) -> Done<Vec<BlobDigest>> {
+    let mut unused = Vec::new();
+    for digest in digests {
+        let sql = "SELECT 1 FROM blob_references WHERE digest = ?1 LIMIT 1";
+        if tx::row(conn, sql, params![digest.as_str()], |_| Ok(()))?.is_none() {
+            unused.push(digest.clone());
+        }
+    }
+    Ok(unused)
+}
+
+/// Adds the references of an upload or a run to the blobs of its attachments.
+pub(super) fn refer(tx: &mut Tx<'_>, owner: Uuid, attachments: &[Attachment]) -> Done<()> {
+    for digest in attachments.iter().flat_map(Attachment::digests) {
+        tx.exec(
+            "INSERT INTO blob_references (owner, digest) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+            params![owner, digest.as_str()],
+        )?;
+    }
+    Ok(())
+}
+
+/// Deletes the references of a run.
+pub(super) fn release(tx: &mut Tx<'_>, owner: Uuid) -> Done<()> {
+    tx.exec("DELETE FROM blob_references WHERE owner = ?1", params![owner])?;
+    Ok(())
+}
