@@ -26,6 +26,8 @@ fn judge(body: &Value) -> Result<(), String> {
         for block in blocks {
             match (block["type"].as_str().unwrap_or_default(), role) {
                 ("text", _) if !block["text"].as_str().unwrap_or_default().trim().is_empty() => results = false,
+                // Source: Anthropic, "Vision": pictures are blocks of user messages.
+                ("image", "user") if block["source"]["data"].is_string() => results = false,
                 ("tool_use", "assistant") => {
                     let id = use_id(block)?;
                     if !ids.insert(id) {
