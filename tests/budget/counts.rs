@@ -62,6 +62,9 @@ impl Count {
             // The files of prompts are looked for once a second, so their number follows the speed of the machine.
             (Self::FilesOpened, Script::Start) => 10.0,
             (Self::FilesOpened, _) => 3.0,
+            // Whether the writes of a step join one commit is chance on a busy machine.
+            (Self::WalPages, Script::ToolRound) => 2.0,
+            (Self::FileBytes, Script::ToolRound) => 8192.0,
             (Self::WalPages, _) => 1.0,
             (Self::FileBytes, _) => 4096.0,
             (Self::Allocations, _) => 20.0,

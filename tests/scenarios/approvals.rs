@@ -4,6 +4,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use belay_tests::daemon::{Daemon, Home};
 use serde_json::{Value, json};
 
@@ -167,6 +169,33 @@ async fn hooks_change_and_refuse_through_the_real_binary() -> Result<()> {
             .map(|event| event["outcome"].clone())
     };
     assert_eq!((outcome("sunday"), outcome("polish")), (Some(json!("refused")), Some(json!("changed"))), "{events:#?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+/// The secret is in the file and not in the message. A command has no use for a file, and says so.
+#[tokio::test]
+async fn a_hook_reads_the_files_of_a_message_and_a_command_takes_none() -> Result<()> {
+    let home = with_settings(
+        r#"
+        [[hooks]]
+        name = "secrets"
+        on = "message_received"
+        command = ["/bin/sh", "-c", """grep -q 'IBAN.*text/plain\\|text/plain.*IBAN' && echo '{"refuse":"no bank accounts"}'; true"""]
+        "#,
+    );
+    let daemon = home.start().await?;
+    let send = async |text: &str, content: &str| {
+        let data = STANDARD.encode(content);
+        let message = json!({"session": "alice", "text": text, "attachments": [{"name": "a.txt", "data": data}]});
+        daemon.post(message).await
+    };
+    let (status, refused) = send("look", "IBAN 4711\n").await?;
+    assert_eq!((status, refused.to_string().contains("no bank accounts")), (403, true), "{refused}");
+    let (status, accepted) = send("look", "nothing\n").await?;
+    assert_eq!(status, 202, "{accepted}");
+    let (status, refused) = send("/compact", "nothing\n").await?;
+    assert_eq!((status, refused.to_string().contains("a command takes no files")), (422, true), "{refused}");
     daemon.shut_down().await?;
     Ok(())
 }

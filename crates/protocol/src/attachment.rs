@@ -139,11 +139,6 @@ impl Attachment {
         };
         std::iter::once(&self.digest).chain(picture)
     }
-
-    /// Whether the model reads content of it, not only its name.
-    pub fn is_read(&self) -> bool {
-        !matches!(self.content, AttachmentContent::Named { .. })
-    }
 }
 
 /// The person or program that uploads a file.

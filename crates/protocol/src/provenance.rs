@@ -211,11 +211,20 @@ impl Provenance {
     }
 
     /// Whether the message contains words of somebody other than its sender: a forwarded text, or a quote of somebody
-    /// else, or a file whose content the model reads.
+    /// else, or a file, whose name alone may come from anybody.
     pub fn is_untrusted(&self) -> bool {
         let quotes_another = self.reply_to.as_ref().is_some_and(|quote| quote.author == Author::Other);
-        let has_file = self.attachments.iter().any(Attachment::is_read);
+        let has_file = !self.attachments.is_empty();
         self.untrusted || self.is_forwarded() || has_file || (quotes_another && !self.collected)
+    }
+
+    /// The length of the texts of its files, in bytes.
+    pub fn file_bytes(&self) -> usize {
+        let length = |file: &Attachment| match &file.content {
+            AttachmentContent::Text { text, .. } => text.len(),
+            _ => 0,
+        };
+        self.attachments.iter().map(length).sum()
     }
 
     /// The message that the model reads: a line of facts, if there are any, the text, and the texts of attached files
@@ -329,7 +338,7 @@ mod tests {
              &lt;message_info>{}&lt;/message_info>\n</untrusted id=\"0123456789ab\">"
         );
         let named = file("c.zip", AttachmentContent::Named { detail: String::new() });
-        assert!(!Provenance { attachments: vec![named], ..Provenance::default() }.is_untrusted());
+        assert!(Provenance { attachments: vec![named], ..Provenance::default() }.is_untrusted(), "its name is");
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl Directory {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if name.ends_with(UNFINISHED) {
-                std::fs::remove_file(entry.path())?;
+                remove_file(&entry.path())?;
             } else if let Ok(digest) = name.parse() {
                 old.push(digest);
             }
@@ -131,7 +131,7 @@ impl Directory {
             let path = self.path.join(digest.as_str());
             let _names = lock(&self.names);
             if is_older(&path, before)? {
-                std::fs::remove_file(&path)?;
+                remove_file(&path)?;
                 removed += 1;
             }
         }
@@ -143,6 +143,14 @@ impl Directory {
         let _names = lock(&self.names);
         std::fs::rename(unfinished, self.path.join(digest.as_str()))?;
         std::fs::File::open(&self.path)?.sync_all()
+    }
+}
+
+/// Removes a file, which another sweep may have removed already.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -164,12 +164,15 @@ impl Admission {
     }
 }
 
-/// Size of a message in bytes, including its history, declared outputs and options.
+/// Size of a message in bytes, including its history, declared outputs, options, and the texts of its files.
 pub(super) fn bytes_of(text: &str, inbound: &Inbound) -> u64 {
     let history: usize = inbound.history.iter().map(|line| line.text.len()).sum();
     let outputs = if inbound.outputs.is_empty() { 0 } else { json_bytes(&inbound.outputs) };
     let options = if inbound.options.is_default() { 0 } else { json_bytes(&inbound.options) };
-    [text.len(), history, outputs, options].into_iter().fold(0, |sum: u64, bytes| sum.saturating_add(bytes as u64))
+    let files = inbound.provenance.as_ref().map_or(0, |provenance| provenance.file_bytes());
+    [text.len(), history, outputs, options, files]
+        .into_iter()
+        .fold(0, |sum: u64, bytes| sum.saturating_add(bytes as u64))
 }
 
 /// Size of a value in bytes, as it is stored.

@@ -43,6 +43,7 @@ const GUARDS: &[fn(&mut Dispatcher, Arrival) -> Guarded] = &[
     Dispatcher::refuse_while_frozen,
     Dispatcher::refuse_while_draining, // after answers, which a paused run may still receive
     Dispatcher::refuse_unknown_model,
+    Dispatcher::refuse_files_of_commands,
     Dispatcher::carry_out_command,
     Dispatcher::refuse_outputs,
     Dispatcher::trigger_routines,
@@ -154,6 +155,17 @@ impl Dispatcher {
             Ok(()) => Guarded::Continue(message),
             Err(what) => self.refused(message, Refusal::Invalid(what)),
         }
+    }
+
+    /// Refuses a command with files, which nothing would read.
+    fn refuse_files_of_commands(&mut self, message: Arrival) -> Guarded {
+        let has_files =
+            message.inbound.provenance.as_ref().is_some_and(|provenance| !provenance.attachments.is_empty());
+        if has_files && !message.submission.is_input() {
+            let what = "attachments: a command takes no files; send them with a message that is no command".to_owned();
+            return self.refused(message, Refusal::Invalid(what));
+        }
+        Guarded::Continue(message)
     }
 
     /// Carries out a command, and refuses an unknown word that looks like one.

@@ -2,8 +2,8 @@
 //! words.
 
 use belay_protocol::{
-    CallId, ChannelId, EventKind, HookPoint, Inbound, NOT_SHOWN, Outbound, PrincipalRole, RunId, RunRecord, SessionKey,
-    ToolResult, ToolSpec,
+    Attachment, AttachmentContent, CallId, ChannelId, EventKind, HookPoint, Inbound, NOT_SHOWN, Outbound,
+    PrincipalRole, RunId, RunRecord, SessionKey, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -76,6 +76,10 @@ impl HookChain {
         let about = About { session: Some(&inbound.session), ..About::default() };
         let mut data = sender(inbound);
         data.insert("text".into(), text.into());
+        let files = inbound.provenance.as_ref().map_or(&[][..], |provenance| &provenance.attachments[..]);
+        if !files.is_empty() {
+            data.insert("attachments".into(), files.iter().map(file).collect());
+        }
         let decision = self.decide(HookPoint::MessageReceived, about, Value::Object(data), facts).await;
         field(decision, "text").map(text_of)
     }
@@ -296,6 +300,16 @@ fn text_of(value: Value) -> String {
         Value::String(text) => text,
         _ => String::new(),
     }
+}
+
+/// An attached file, for a hook. With the text that the model reads of it, so that a hook can refuse the message.
+fn file(attachment: &Attachment) -> Value {
+    let Attachment { name, media_type, bytes, content, .. } = attachment;
+    let mut file = json!({ "name": name, "media_type": media_type, "bytes": bytes });
+    if let (AttachmentContent::Text { text, .. }, Value::Object(file)) = (content, &mut file) {
+        file.insert("text".into(), text.as_str().into());
+    }
+    file
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::ledger::append_events;
 use super::rows;
 use super::threads::{insert_thread, snapshot};
 use super::tx::{Done, Failure, Tx};
+use super::uploads;
 use crate::limits::{UNDO_DEPTH, edited};
 
 /// The turns of a thread (`?1`) of a session (`?2`) that have not ended.
@@ -112,6 +113,7 @@ fn copy(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey, to: Uuid) -> Done<bo
         ),
         params![lane.thread, session.as_str(), to],
     )?;
+    uploads::refer_copy(tx, lane.thread, to)?;
     tx.exec(
         "UPDATE threads SET turns = ?3, summary = (SELECT summary FROM threads WHERE id = ?1) WHERE id = ?2",
         params![lane.thread, to, lane.turns],

@@ -316,6 +316,7 @@ fn delete_part(tx: &mut Tx<'_>, old: &Old, keys_before: UnixMillis, left: &mut i
         *left -= delete_run(tx, run, keys_before, removed)?;
     }
     if *left > 0 {
+        uploads::release(tx, *thread)?;
         removed.threads += count(tx.exec("DELETE FROM threads WHERE id = ?1", params![thread])?);
         *left -= 1;
     }

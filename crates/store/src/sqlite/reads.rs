@@ -156,7 +156,8 @@ pub(super) fn conversations(
 pub(super) fn unfinished_runs(conn: &Connection) -> Done<Vec<UnfinishedRun>> {
     let mut runs = all(
         conn,
-        "SELECT id, session, channel, principal, work, octet_length(text) + COALESCE(octet_length(history), 0) AS bytes,
+        "SELECT id, session, channel, principal, work, octet_length(text) + COALESCE(octet_length(history), 0)
+                + COALESCE(octet_length(provenance), 0) AS bytes,
                 status
          FROM runs INDEXED BY runs_unindexed WHERE indexed = 0 AND ended_at IS NULL ORDER BY accepted_at, seq",
         [],

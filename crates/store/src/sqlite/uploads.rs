@@ -112,7 +112,20 @@ pub(super) fn refer(tx: &mut Tx<'_>, owner: Uuid, attachments: &[Attachment]) ->
     Ok(())
 }
 
-/// Deletes the references of a run.
+/// Adds the references of a copied thread: the blobs of the runs whose messages it has, and of the thread that it is a
+/// copy of. The runs belong to the original, which may be deleted first.
+pub(super) fn refer_copy(tx: &mut Tx<'_>, original: Uuid, copy: Uuid) -> Done<()> {
+    tx.exec(
+        "INSERT INTO blob_references (owner, digest)
+         SELECT ?2, digest FROM blob_references
+         WHERE owner = ?1 OR owner IN (SELECT run_id FROM messages WHERE thread = ?2)
+         ON CONFLICT DO NOTHING",
+        params![original, copy],
+    )?;
+    Ok(())
+}
+
+/// Deletes the references of a run or a copied thread.
 pub(super) fn release(tx: &mut Tx<'_>, owner: Uuid) -> Done<()> {
     tx.exec("DELETE FROM blob_references WHERE owner = ?1", params![owner])?;
     Ok(())

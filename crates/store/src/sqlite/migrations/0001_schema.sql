@@ -220,9 +220,9 @@ CREATE TABLE uploads (
 ) STRICT;
 CREATE INDEX uploads_of_principal ON uploads (channel, principal, at, bytes);
 
--- Which runs and uploads need which files of the blob store. A file without a row is deleted by the next sweep.
+-- Which runs, copied threads and uploads need which files of the blob store. A file without a row is deleted by the next sweep.
 CREATE TABLE blob_references (
-    owner  BLOB NOT NULL, -- a run or an upload
+    owner  BLOB NOT NULL, -- a run, a copied thread, or an upload
     digest TEXT NOT NULL,
     PRIMARY KEY (owner, digest)
 ) STRICT, WITHOUT ROWID;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Archive, Attachment, AttachmentContent, BlobDigest, LaneStore, Provenance, RunStore, Upload, UploadId, UploadStore,
-    Uploader,
+    Archive, Attachment, AttachmentContent, BlobDigest, EditOutcome, LaneStore, Provenance, Retention, RunReader,
+    RunStore, ThreadEdit, Upload, UploadId, UploadStore, Uploader,
 };
 use belay_store::SqliteStore;
 
@@ -14,6 +14,7 @@ super::for_every_store! {
     the_bytes_of_each_person_are_limited
     an_upload_is_found_by_its_uploader_until_it_expires
     a_file_is_in_use_as_long_as_an_upload_or_a_message_needs_it
+    a_copied_conversation_keeps_the_files_of_a_deleted_original
 }
 
 fn digest(digit: char) -> BlobDigest {
@@ -81,5 +82,33 @@ async fn a_file_is_in_use_as_long_as_an_upload_or_a_message_needs_it(store: Arc<
     assert_eq!(restored.messages[0].1.attachments(), [picture(3)]);
     store.finish_runs(&opened.lease, vec![finished(run, "a dot")]).await.unwrap();
     store.delete_session(&opened.lease, at(300)).await.unwrap();
+    assert_eq!(store.unused_blobs(all.clone()).await.unwrap(), all);
+}
+
+async fn a_copied_conversation_keeps_the_files_of_a_deleted_original(store: Arc<SqliteStore>) {
+    let all = vec![digest('a'), digest('b')];
+    let lease = open(&*store, "s").await.lease;
+    let mut message = input("look");
+    message.provenance = Some(Arc::new(Provenance { attachments: vec![picture(3)], ..Provenance::default() }));
+    let run = message.run_id;
+    store.accept(&lease, message).await.unwrap();
+    store.finish_runs(&lease, vec![finished(run, "a dot")]).await.unwrap();
+    // The copy of a copy has the files of the first original.
+    for when in [20_000, 50_000] {
+        let copy = store.edit_thread(&lease, ThreadEdit::Fork, at(when)).await.unwrap();
+        assert!(matches!(copy, EditOutcome::Done(_)), "{copy:?}");
+    }
+    let old = Retention {
+        threads_before: Some(at(40_000)),
+        events_before: None,
+        ended_routine_runs_before: None,
+        ephemeral_before: None,
+        keys_before: at(40_000),
+    };
+    while !store.prune(old, 100).await.unwrap().is_nothing() {}
+    assert!(store.run(run).await.unwrap().is_none(), "the original is deleted");
+    assert_eq!(store.unused_blobs(all.clone()).await.unwrap(), [], "the active copy needs them");
+    let lease = open(&*store, "s").await.lease;
+    store.delete_session(&lease, at(60_000)).await.unwrap();
     assert_eq!(store.unused_blobs(all.clone()).await.unwrap(), all);
 }

@@ -127,10 +127,21 @@ pub(crate) fn restrict() -> Result<(), String> {
 }
 
 /// Refused to a process that only computes.
-const REFUSED_TO_COMPUTING: &[c_long] =
-    &[libc::SYS_socket, libc::SYS_socketpair, libc::SYS_connect, libc::SYS_execve, libc::SYS_execveat];
+const REFUSED_TO_COMPUTING: &[c_long] = &[
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_connect,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_creat,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+];
 
-/// Also refuses sockets and other programs, for a process that only computes.
+/// Also refuses sockets, files that are not open yet, and other programs, for a process that only computes.
 ///
 /// # Errors
 /// As [`restrict`].
