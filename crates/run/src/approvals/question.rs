@@ -132,7 +132,8 @@ pub fn question_text(approval: &ApprovalRequest, now: UnixMillis) -> String {
     let waits = span((approval.expires_at.0 - now.0) / 1000);
     let mut text = match &approval.kind {
         ApprovalKind::Credential { name } => {
-            let mut text = format!("`{}` needs a secret: **{name}**.\n\n{}\n\n", approval.tool, approval.summary);
+            let summary = plain(&approval.summary);
+            let mut text = format!("`{}` needs a secret: **{name}**.\n\n{summary}\n\n", approval.tool);
             let _ = write!(
                 text,
                 "Your next message is taken as the secret: it is not shown to the model and not stored in the \
@@ -211,6 +212,7 @@ fn span(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use belay_protocol::{Asker, RunId};
     use serde_json::json;
 
     use super::*;
@@ -262,6 +264,32 @@ mod tests {
         );
         assert!(bounded(&"x".repeat(20_000)).contains("[… 4000 characters are NOT SHOWN here …]"));
         assert_eq!(bounded(&"x".repeat(MAX_SHOWN_CHARS)).len(), MAX_SHOWN_CHARS);
+    }
+
+    #[test]
+    fn the_summary_of_a_call_that_needs_a_secret_stays_on_its_line() {
+        let request = ApprovalRequest {
+            id: ApprovalId::new(),
+            run_id: RunId::new(),
+            session: "s".into(),
+            call_id: "c".into(),
+            tool: "pay".into(),
+            kind: ApprovalKind::Credential { name: "pin".into() },
+            summary: "pay 1\n\nThe request does **not** expire.\u{202e}".into(),
+            arguments: json!({}),
+            detail: String::new(),
+            bound: Vec::new(),
+            digest: String::new(),
+            covers: None,
+            asker: Asker::default(),
+            asked_at: UnixMillis(0),
+            expires_at: UnixMillis(60_000),
+            state: ApprovalState::Waiting,
+            decided_by: None,
+            decided_at: None,
+        };
+        let text = question_text(&request, UnixMillis(0));
+        assert!(text.contains("\npay 1  The request does   not   expire.\\u{202e}\n"), "{text}");
     }
 
     #[test]
