@@ -11,6 +11,8 @@ UNITDIR     ?= $(PREFIX)/lib/systemd/system
 TARGET      := $(or $(CARGO_TARGET_DIR),target)
 # What `make install` installs.
 BINARY      ?= $(TARGET)/release/belay
+# The binary that `make deb` packs, unless BINARY= names one.
+DEB_BINARY  := $(if $(filter file,$(origin BINARY)),$(TARGET)/dist/belay,$(BINARY))
 TOOLS       := $(CURDIR)/build/tools
 DENY        := cargo-deny
 DENY_VERSION := 0.20.2
@@ -70,7 +72,7 @@ deny:
 
 .PHONY: scripts-check
 scripts-check:
-	@for f in .ci/run deploy/local-model/*.sh; do bash -n "$$f" || exit 1; done
+	@for f in .ci/run deploy/deb/*.sh deploy/image/*.sh deploy/local-model/*.sh; do bash -n "$$f" || exit 1; done
 	@$(PYTHON) -c 'import ast, pathlib; [ast.parse(p.read_bytes(), str(p)) for p in pathlib.Path("tests").rglob("*.py")]'
 	@$(PYTHON) -m doctest tests/soak.py
 
@@ -139,7 +141,7 @@ local-model-stop: ## Stop it
 	@deploy/local-model/stop.sh build/local-model
 
 .PHONY: install
-install: ## Install binary, systemd unit and completions (PREFIX=/usr/local, DESTDIR=, BINARY=); run `make release` first
+install: ## Install binary, systemd unit, completions and man pages (PREFIX=/usr/local, DESTDIR=, BINARY=); run `make release` first
 	@test -x $(BINARY) || { echo "make install: there is no $(BINARY) yet; run \`make release\` first" >&2; exit 1; }
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/belay
 	install -d $(DESTDIR)$(UNITDIR)
@@ -149,6 +151,31 @@ install: ## Install binary, systemd unit and completions (PREFIX=/usr/local, DES
 	$(BINARY) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/belay
 	$(BINARY) completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_belay
 	$(BINARY) completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/belay.fish
+	$(BINARY) man --dir $(DESTDIR)$(PREFIX)/share/man/man1
+	chmod 644 $(DESTDIR)$(PREFIX)/share/man/man1/belay*.1
+
+# The installed binary names the man pages it has, so that no page of another program is removed.
+.PHONY: uninstall
+uninstall: ## Remove what `make install` installed (the same PREFIX= and DESTDIR=); settings and data stay
+	@test -x $(DESTDIR)$(PREFIX)/bin/belay || { echo "make uninstall: there is no $(DESTDIR)$(PREFIX)/bin/belay; name the PREFIX= and DESTDIR= of the installation" >&2; exit 1; }
+	@pages=$$(mktemp -d) && trap 'rm -rf "$$pages"' EXIT && $(DESTDIR)$(PREFIX)/bin/belay man --dir "$$pages" && \
+	  for page in "$$pages"/*.1; do rm -f "$(DESTDIR)$(PREFIX)/share/man/man1/$${page##*/}"; done
+	rm -f $(DESTDIR)$(UNITDIR)/belay.service
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/belay $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_belay
+	rm -f $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/belay.fish
+	rm -f $(DESTDIR)$(PREFIX)/bin/belay
+
+.PHONY: deb
+deb: ## Build a Debian package into build/deb (BINARY=target/dist/belay, COMPRESSION=xz); run `make dist` first
+	@COMPRESSION=$(or $(COMPRESSION),xz) deploy/deb/build.sh $(DEB_BINARY) build/deb
+
+.PHONY: image
+image: ## Build an OCI image without a container daemon: build/image/oci (root; BINARY=); run `make release` first
+	deploy/image/build.sh $(BINARY) build/image/oci
+
+.PHONY: dist-files
+dist-files: ## Write a bill of materials (CycloneDX) and SHA256SUMS beside what is in build/dist (Python 3.11)
+	$(PYTHON) deploy/dist-files.py build/dist
 
 .PHONY: clean
 clean: ## Remove what was built; the local model and the tools stay (build/)

@@ -73,6 +73,8 @@ const TEST_ARROWS: &[(&str, &[&str])] = &[("agent", &["store"]), ("models", &["a
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("rusqlite", &["store"]),
     ("rusqlite_migration", &["store"]),
+    ("tar", &["store"]),
+    ("flate2", &["store"]),
     ("clap", &["daemon", "stopbench"]),
     ("config", &["daemon"]),
     ("toml_edit", &["daemon"]),
@@ -124,6 +126,7 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/run/src/completion_check.rs", 1, "a model call of its own: whether a job is done"),
     ("crates/delegates/src/container/worker.rs", 1, "a worker's task, in a conversation of its own"),
     ("crates/run/src/judge.rs", 1, "a model call of its own: the judge"),
+    ("crates/run/src/titles.rs", 1, "a model call of its own: the title of a conversation"),
     ("crates/agent/src/lane/accept.rs", 1, "history that a client brings along"),
     ("crates/agent/src/lane/edit.rs", 1, "what the person has edited"),
     ("crates/delegates/src/plan/flow.rs", 1, "a model call of its own: the end of a plan"),

@@ -13,6 +13,8 @@ pub mod measure;
 pub mod model_server;
 #[path = "support/person.rs"]
 pub mod person;
+#[path = "support/services.rs"]
+pub mod services;
 #[path = "support/socket.rs"]
 pub mod socket;
 #[path = "support/terminal.rs"]

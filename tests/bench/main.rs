@@ -6,11 +6,12 @@
 //! synchronised to the same disk. A daemon that accepts messages durably and calls a model cannot be faster. A missed
 //! mark is reported and is no failure; a wrong answer is a failure.
 //!
-//! Reading order: `scenarios`, `starting`, `serving`, `stops` and `work` (the measurements), `soak` and `growth` (a long load, and
+//! Reading order: `scenarios`, `starting`, `serving`, `stops`, `attachments`, `terminal` and `work` (the measurements), `soak` and `growth` (a long load, and
 //! the rule by which it fails), `daemon` (the child process and its figures from the operating system), `model` and
 //! `slow` (the scripted servers), `floor`, `http` (a minimal client), `figures` (medians, marks, table, JSON),
 //! `conditions` (machine and build), `history` (saved results and the comparison with them).
 
+mod attachments;
 mod conditions;
 mod figures;
 mod floor;
@@ -22,6 +23,7 @@ mod slow;
 mod soak;
 mod starting;
 mod stops;
+mod terminal;
 mod work;
 
 use std::path::PathBuf;
@@ -41,7 +43,8 @@ usage: belay-bench [--belay FILE] [--data DIR] [--set KEY=VALUE]... [--only PART
   --belay FILE   the daemon to measure (target/release/belay)
   --data DIR     where its data directories are made, on the disk that shall count (build/bench)
   --set K=V      one more setting for the daemon
-  --only PART    start, messages, serving, stops, routines or jobs
+  --only PART    start, messages, serving, stops, attachments, terminal,
+                 routines or jobs
   --quick        fewer messages and repetitions: a look, not a measurement
   --json         one JSON object instead of the table
   --save NAME    keep the result as NAME.json, for later comparisons
@@ -51,7 +54,7 @@ usage: belay-bench [--belay FILE] [--data DIR] [--set KEY=VALUE]... [--only PART
   --minutes N    how long, 0.5 to 10080 (a week)";
 
 /// The parts that `--only` selects.
-const PARTS: [&str; 7] = ["start", "messages", "serving", "stops", "routines", "jobs", SOAK];
+const PARTS: [&str; 9] = ["start", "messages", "serving", "stops", "attachments", "terminal", "routines", "jobs", SOAK];
 /// The part that is only measured when it is selected.
 const SOAK: &str = "soak";
 

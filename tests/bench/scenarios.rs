@@ -19,7 +19,7 @@ use crate::figures::{Mark, Report, median, milliseconds, quantile_ms};
 use crate::floor::{BareHop, Floor, Sizes, two_syncs};
 use crate::http::{Connection, find};
 use crate::model::{Model, REPLY};
-use crate::{serving, starting, stops, work};
+use crate::{attachments, serving, starting, stops, terminal, work};
 
 /// Numbers of concurrent conversations.
 const CONVERSATIONS: [usize; 3] = [1, 16, 64];
@@ -89,6 +89,12 @@ pub(crate) async fn all(options: &Options) -> Result<Report> {
     }
     if options.wants("stops") {
         stops::all(options, &mut report).await?;
+    }
+    if options.wants("attachments") {
+        attachments::all(options, &mut report).await?;
+    }
+    if options.wants("terminal") {
+        terminal::all(options, &mut report).await?;
     }
     work::all(options, &mut report).await?;
     Ok(report)

@@ -88,6 +88,11 @@ impl SlowModel {
         self.shared.release.cancel();
     }
 
+    /// When a chunk with this stamp was sent.
+    pub(crate) fn sent_at(&self, stamp_ns: u64) -> Instant {
+        self.shared.epoch + Duration::from_nanos(stamp_ns)
+    }
+
     /// How long ago a chunk with this stamp was sent.
     pub(crate) fn age(&self, stamp_ns: u64) -> Duration {
         self.shared.epoch.elapsed().saturating_sub(Duration::from_nanos(stamp_ns))

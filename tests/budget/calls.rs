@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use belay_tests::measure::daemon::WORKSPACE;
 use nix::libc::{self, c_long};
 
 /// Frames of the write-ahead log are a header of 24 bytes and a page of at least 512. SQLite: file format, 4.1.
@@ -18,8 +19,11 @@ pub(crate) struct Calls {
     pub(crate) database_bytes: u64,
     /// `fsync` and `fdatasync`, besides those of databases.
     pub(crate) syncs: u64,
-    /// Files that were opened, or not found, besides those of `/proc`: their number is that of the processes here.
+    /// Files that were opened, or not found, besides those of `/proc`, whose number is that of the processes here, and
+    /// those of the workspace, where the files of prompts are looked for once a second.
     pub(crate) opens: u64,
+    /// Files of the workspace that were opened, or not found.
+    pub(crate) workspace_opens: u64,
     /// Files of `/proc` that were opened.
     pub(crate) process_opens: u64,
     /// Calls that may sleep: the thread wakes up after each.
@@ -36,6 +40,8 @@ pub(crate) enum File {
     Other,
     /// A part of `/proc`.
     Process,
+    /// The workspace, or a file in it.
+    Workspace,
     /// A socket, a pipe, a device or memory.
     None,
 }
@@ -46,6 +52,7 @@ impl File {
         match link.trim_end_matches(" (deleted)") {
             link if !link.starts_with('/') || link.starts_with("/dev/") || link.starts_with("/memfd:") => Self::None,
             link if link == "/proc" || link.starts_with("/proc/") => Self::Process,
+            link if link.split('/').any(|part| part == WORKSPACE) => Self::Workspace,
             link if link.ends_with("-wal") => Self::Log,
             link if link.ends_with(".db") || link.ends_with("-shm") => Self::Database,
             _ => Self::Other,
@@ -102,10 +109,11 @@ impl Calls {
         }
     }
 
-    /// A file was opened, or not found.
-    pub(crate) fn opened(&mut self, file: File) {
-        match file {
-            File::Process => self.process_opens += 1,
+    /// A file was opened, or not found, below this directory. A path that begins at the root has no directory.
+    pub(crate) fn opened(&mut self, directory: File, file: File) {
+        match (directory, file) {
+            (_, File::Process) => self.process_opens += 1,
+            (File::Workspace, _) | (_, File::Workspace) => self.workspace_opens += 1,
             _ => self.opens += 1,
         }
     }
@@ -118,7 +126,7 @@ impl Calls {
                 self.file_bytes += bytes;
             }
             File::Database => self.database_bytes += bytes,
-            File::Other => self.file_bytes += bytes,
+            File::Other | File::Workspace => self.file_bytes += bytes,
             File::Process | File::None => {}
         }
     }
@@ -165,6 +173,9 @@ mod tests {
             ("/proc", File::Process),
             ("/proc/7/stat", File::Process),
             ("/process/notes.md", File::Other),
+            ("/tmp/x/workspace", File::Workspace),
+            ("/tmp/x/workspace/AGENTS.md", File::Workspace),
+            ("/tmp/x/workspaces/AGENTS.md", File::Other),
             ("/dev/null", File::None),
             ("anon_inode:[eventfd]", File::None),
         ] {
@@ -179,5 +190,21 @@ mod tests {
             calls.wrote(file, bytes);
         }
         assert_eq!((calls.wal_pages, calls.file_bytes, calls.database_bytes), (1, 4127, 4096));
+    }
+
+    #[test]
+    fn files_that_are_looked_for_in_the_workspace_are_counted_apart() {
+        let mut calls = Calls::default();
+        for (directory, file) in [
+            (File::Workspace, File::None),
+            (File::Workspace, File::Workspace),
+            (File::None, File::Workspace),
+            (File::None, File::None),
+            (File::None, File::Other),
+            (File::Process, File::Process),
+        ] {
+            calls.opened(directory, file);
+        }
+        assert_eq!((calls.workspace_opens, calls.opens, calls.process_opens), (3, 2, 1));
     }
 }

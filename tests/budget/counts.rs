@@ -59,9 +59,8 @@ impl Count {
             // Whether a timer falls into the minute is chance.
             (Self::ReadStatements, Script::Idle) => 2.5,
             (Self::WriteStatements | Self::ReadStatements | Self::Syncs, _) => 0.5,
-            // The files of prompts are looked for once a second, so their number follows the speed of the machine.
             (Self::FilesOpened, Script::Start) => 10.0,
-            (Self::FilesOpened, _) => 3.0,
+            (Self::FilesOpened, _) => 0.5,
             // Whether the writes of a step join one commit is chance on a busy machine.
             (Self::WalPages, Script::ToolRound) => 2.0,
             (Self::FileBytes, Script::ToolRound) => 8192.0,
@@ -113,6 +112,8 @@ impl Figures {
         ]);
         figures.printed.insert("wake-ups", call(|calls| calls.waits));
         figures.printed.insert("files of /proc", call(|calls| calls.process_opens));
+        // Once a second at most, so their number follows the speed of the machine.
+        figures.printed.insert("files of the workspace", call(|calls| calls.workspace_opens));
         figures.printed.insert("checkpoint bytes", call(|calls| calls.database_bytes));
         for class in calls.classes.keys().copied() {
             let of = |it: &Reading| it.calls.as_ref().and_then(|calls| calls.classes.get(class).copied()).unwrap_or(0);

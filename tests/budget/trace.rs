@@ -142,7 +142,8 @@ impl Tracer {
                 let Ok(registers) = Registers::of(id) else { return };
                 let call = Call::of(registers.number, registers.second);
                 let file = match call {
-                    Call::Write | Call::Sync => file(self.process, registers.first),
+                    // An open call has its directory there.
+                    Call::Write | Call::Sync | Call::Open => file(self.process, registers.first),
                     _ => File::None,
                 };
                 thread.call = Some((call, file));
@@ -154,9 +155,9 @@ impl Tracer {
                 let written = Registers::of(id).map_or(0, |registers| registers.result.cast_signed());
                 calls.wrote(file, u64::try_from(written).unwrap_or(0));
             }
-            Some((Call::Open, _)) if !thread.left_out => {
+            Some((Call::Open, directory)) if !thread.left_out => {
                 let descriptor = Registers::of(id).map_or(u64::MAX, |registers| registers.result);
-                calls.opened(file(self.process, descriptor));
+                calls.opened(directory, file(self.process, descriptor));
             }
             Some((Call::Name, _)) => thread.left_out = comm(self.process, id) == THREAD,
             Some(_) => {}

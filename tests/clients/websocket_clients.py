@@ -8,15 +8,19 @@ without it, that one is left out. Prints a line for each test and, as its last l
 """
 
 import asyncio
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import traceback
+import types
+import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "clients"), str(ROOT / "docs" / "examples" / "client-python")]
+import belay_client  # noqa: E402
 from belay_client import Belay as Client, BelayError  # noqa: E402
 from belay_process import Belay  # noqa: E402
 
@@ -45,6 +49,33 @@ async def a_message_is_streamed_and_ends_with_its_answer(url):
         assert "391" in said, events
         waited = await belay.wait(run.id)
         assert waited["status"] == "ok", waited
+
+
+@test
+async def the_types_of_the_python_client_are_those_of_the_description(url):
+    schemas = json.loads((ROOT / "docs" / "reference" / "openapi.json").read_text())["components"]["schemas"]
+    for name in ("ReplyPayload", "RunMeta", "RunResult", "EndedRun", "WaitedRun", "AgentEvent"):
+        full = getattr(belay_client, f"Full{name}", getattr(belay_client, name))
+        described = schemas[name]
+        assert full.__required_keys__ == set(described["required"]), f"{name}: required are {described['required']}"
+        assert full.__annotations__.keys() == described["properties"].keys(), f"{name} has {list(described['properties'])}"
+        for key, hint in typing.get_type_hints(full).items():
+            schema = described["properties"][key]
+            if schema is True:
+                continue  # any JSON
+            schema = schemas[schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+            named = schema.get("type")
+            kinds = {named} if isinstance(named, str) else set(named or [])
+            assert not kinds or kinds == kinds_of(hint), f"{name}.{key}: {kinds}"
+
+
+def kinds_of(hint):
+    """The JSON types of a type of the client."""
+    if isinstance(hint, types.UnionType):
+        return set().union(*(kinds_of(one) for one in typing.get_args(hint)))
+    plain = typing.get_origin(hint) or hint
+    names = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object", types.NoneType: "null"}
+    return {"object" if typing.is_typeddict(plain) else names[plain]}
 
 
 @test

@@ -4,7 +4,6 @@
 //! It speaks OpenAI chat completions. It first makes the calls that the person requests (`ASK: tool {json}`). Then it
 //! obeys the orders of all other texts: tool results, tool descriptions, summaries, file names. It repeats a denied
 //! call, and remembers every order after a compaction.
-//! denied it asks for again, and it forgets no order when the conversation is shortened.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -89,6 +88,14 @@ impl Model {
         let asked = messages.get(asked_at).map(text_of).unwrap_or_default();
         let Some(number) = case_number(&asked) else { return Err("There is no case here.".into()) };
 
+        let offers = |tool: &str| {
+            let tools = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+            tools.iter().any(|offered| offered["function"]["name"] == *tool)
+        };
+        if offers("planning") {
+            let plan = json!({"command": "create", "title": "It", "steps": ["carry it out"]});
+            return Ok(vec![(format!("plan-{number}"), "planning".into(), plan)]);
+        }
         let made: Vec<&Value> =
             messages[asked_at..].iter().filter_map(|message| message["tool_calls"].as_array()).flatten().collect();
         for (at, (tool, arguments)) in calls_after(&asked, "ASK").into_iter().enumerate() {
@@ -124,6 +131,10 @@ impl Model {
             })
             .take(if asked.contains("BATCH") { usize::MAX } else { 1 })
             .collect();
+        if pending.is_empty() && offers("terminate") {
+            let end = json!({"status": "success", "summary": "Done."});
+            return Ok(vec![(format!("end-{number}"), "terminate".into(), end)]);
+        }
         if pending.is_empty() {
             return Err(if case.says.is_empty() { "Done.".into() } else { case.says.join("\n") });
         }

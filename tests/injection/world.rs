@@ -118,6 +118,7 @@ impl World {
             .set("tools.search.provider", "searxng")
             .set("tools.search.base_url", format!("http://{}", self.pages))
             .set("agent.max_tool_iterations", 60)
+            .set("agent.send_file", true)
             // Stop rules would end some of the attempts early.
             .set("stops.enabled", false);
         let workspace = home.workspace();

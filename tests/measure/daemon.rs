@@ -21,7 +21,7 @@ const READY_WORDS: &str = "ready on http://";
 /// The database, in the data directory.
 const DATABASE: &str = "belay.db";
 /// The directory of the tools, in the data directory.
-const WORKSPACE: &str = "workspace";
+pub const WORKSPACE: &str = "workspace";
 
 /// How a daemon is started.
 #[derive(Clone, Debug)]

@@ -53,13 +53,29 @@ impl Connection {
         self.request("POST", path, body, read).await
     }
 
+    /// Sends the bytes of a file and reads the whole answer.
+    pub async fn upload(&mut self, path: &str, bytes: &[u8]) -> Result<Answer> {
+        self.exchange("POST", path, "application/octet-stream", bytes, |_| {}).await
+    }
+
     /// Reads a whole answer.
     pub async fn get(&mut self, path: &str) -> Result<Answer> {
         self.request("GET", path, b"", |_| {}).await
     }
 
-    async fn request(&mut self, method: &str, path: &str, body: &[u8], mut read: impl FnMut(&[u8])) -> Result<Answer> {
-        let head = format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+    async fn request(&mut self, method: &str, path: &str, body: &[u8], read: impl FnMut(&[u8])) -> Result<Answer> {
+        self.exchange(method, path, "application/json", body, read).await
+    }
+
+    async fn exchange(
+        &mut self,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: &[u8],
+        mut read: impl FnMut(&[u8]),
+    ) -> Result<Answer> {
+        let head = format!("content-type: {kind}\r\ncontent-length: {}\r\n", body.len());
         self.send(method, path, &head, body).await?;
         let head_end = loop {
             if let Some(at) = find(&self.buffer, b"\r\n\r\n") {

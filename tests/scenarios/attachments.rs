@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
@@ -17,6 +18,9 @@ const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+
 const PDF: &[u8] = include_bytes!("files/two-pages.pdf");
 /// A page of 4 GiB, compressed twice.
 const PDF_BOMB: &[u8] = include_bytes!("files/bomb.pdf");
+
+/// Longer than an upload is kept.
+const TWO_DAYS: Duration = Duration::from_secs(2 * 24 * 3600);
 
 const NO_VISION: &str = "[1 picture not shown: this model does not accept pictures]";
 
@@ -47,6 +51,16 @@ fn files_of(home: &Home) -> Result<Vec<PathBuf>> {
     Ok(std::fs::read_dir(directory)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?)
 }
 
+/// Runs a statement on the database of the daemon. Returns the rows as JSON.
+pub(crate) fn sql(home: &Home, statement: &str) -> Result<Value> {
+    let script = "import json, sqlite3, sys\nwith sqlite3.connect(sys.argv[1], 30) as db:\n    \
+                  print(json.dumps(db.execute(sys.argv[2]).fetchall()))";
+    let database = home.path().join("data/belay/belay.db");
+    let done = Command::new("python3").args(["-c", script]).arg(database).arg(statement).output()?;
+    anyhow::ensure!(done.status.success(), "{done:?}");
+    Ok(serde_json::from_slice(&done.stdout)?)
+}
+
 #[tokio::test]
 async fn a_picture_reaches_a_model_that_sees_in_every_step_and_is_deleted_with_its_conversation() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::text("A dot.")).await;
@@ -73,13 +87,16 @@ async fn a_picture_reaches_a_model_that_sees_in_every_step_and_is_deleted_with_i
     }
     let (status, _) = daemon.request("DELETE", "/api/v1/sessions/alice", None).await?;
     assert_eq!(status, 200);
-    // Files of the last hour stay, and uploads for a day.
-    let two_days_ago = SystemTime::now() - Duration::from_secs(2 * 24 * 3600);
+    // A sweep spares files of the last hour.
+    let (status, _) = daemon.request("POST", "/api/v1/prune", Some(json!({}))).await?;
+    assert_eq!((status, files_of(&home)?.len()), (200, 2));
+    let two_days_ago = SystemTime::now() - TWO_DAYS;
     for file in &files {
         std::fs::File::options().write(true).open(file)?.set_modified(two_days_ago)?;
     }
     let (status, _) = daemon.request("POST", "/api/v1/prune", Some(json!({}))).await?;
-    assert_eq!((status, files_of(&home)?.len()), (200, 2), "the upload still refers to them");
+    assert_eq!((status, files_of(&home)?.len()), (200, 0), "nothing refers to them any more");
+    daemon.shut_down().await?;
     Ok(())
 }
 
@@ -198,8 +215,40 @@ async fn a_person_has_a_limit_of_bytes_per_day_and_a_key_tells_files_apart() -> 
     assert_eq!(again["run_id"], first["run_id"]);
     let (status, other) = send("YmJi").await?;
     assert_eq!((status, &other["error"]["code"]), (409, &json!("conflict")), "{other}");
-    let (status, beyond) = send("YWFh").await?;
+    // 6 of 10 bytes are used. A file that exceeds the rest is not even stored.
+    let stored = files_of(&home)?.len();
+    let (status, beyond) = upload(&daemon, "b", vec![b'b'; 5]).await?;
     assert_eq!((status, &beyond["error"]["code"]), (429, &json!("upload_quota")), "{beyond}");
+    assert_eq!(files_of(&home)?.len(), stored, "{beyond}");
+    let (status, last) = upload(&daemon, "b", b"bbbb".to_vec()).await?;
+    assert_eq!(status, 201, "{last}");
+    // Nothing is left. The message under a known key still gives its run, and a known file is not charged again.
+    let (status, again) = send("YWFh").await?;
+    assert_eq!((status, &again["duplicate"], &again["run_id"]), (202, &json!(true), &first["run_id"]), "{again}");
+    let (status, new) =
+        daemon.post(json!({"session": "s", "text": "new", "attachments": [{"name": "a", "data": "YWFh"}]})).await?;
+    assert_eq!(status, 202, "{new}");
+    let (status, beyond) =
+        daemon.post(json!({"session": "s", "text": "x", "attachments": [{"name": "a", "data": "YQ=="}]})).await?;
+    assert_eq!((status, &beyond["error"]["code"]), (429, &json!("upload_quota")), "{beyond}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_same_upload_again_is_not_charged_and_an_unread_one_is_read() -> Result<()> {
+    let home = Home::new().set("attachments.max_bytes_per_day", 1500);
+    let daemon = home.start().await?;
+    let (status, first) = upload(&daemon, "invoice.pdf", PDF.to_vec()).await?;
+    assert_eq!((status, &first["content"]), (201, &json!("text of a PDF, 2 of 2 pages")), "{first}");
+    // As a client leaves it that disconnects while the file is read.
+    let content = json!({"kind": "named", "detail": "it was not read: its upload was interrupted; send it again"});
+    sql(&home, &format!("UPDATE uploads SET attachment = json_set(attachment, '$.content', json('{content}'))"))?;
+    let data = STANDARD.encode(PDF);
+    let (status, run) = ask_with(&daemon, "s", "total?", json!([{"name": "invoice.pdf", "data": data}])).await?;
+    assert_eq!(status, 200, "{run}");
+    let rows = sql(&home, "SELECT bytes, json_extract(attachment, '$.content.text') FROM uploads")?;
+    assert_eq!((rows.as_array().map(Vec::len), &rows[0][0]), (Some(1), &json!(PDF.len())), "{rows}");
+    assert!(rows[0][1].as_str().is_some_and(|text| text.contains("Invoice 4711")), "{rows}");
     Ok(())
 }
 
@@ -228,6 +277,30 @@ async fn an_openai_request_has_pictures_and_files_as_parts() -> Result<()> {
     let (status, refused) = daemon.request("POST", "/v1/chat/completions", Some(body)).await?;
     assert_eq!(status, 400, "{refused}");
     assert!(refused["error"]["message"].as_str().unwrap_or_default().contains("/api/v1/files"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_eleventh_picture_of_a_history_that_is_sent_again_is_no_error() -> Result<()> {
+    let model = ModelServer::start(vec![], Answer::text("A dot.")).await;
+    let home = Home::new().openai(&model.base_url).set("attachments.max_count", 2);
+    let daemon = home.start().await?;
+    let file = |name: &str| json!({"type": "file", "file": {"filename": name, "file_data": STANDARD.encode(name)}});
+    let chat = |last: Value| {
+        let messages = json!([
+            {"role": "user", "content": [file("one.txt"), file("two.txt")]},
+            {"role": "assistant", "content": "read"},
+            {"role": "user", "content": last},
+        ]);
+        daemon.request("POST", "/v1/chat/completions", Some(json!({"model": "belay", "messages": messages})))
+    };
+    let (status, answer) = chat(json!([{"type": "text", "text": "and this?"}, file("three.txt")])).await?;
+    assert_eq!(status, 200, "{answer}");
+    let request = model.requests().pop().context("a request")?["messages"].to_string();
+    assert!(request.contains("1 older file(s) of this conversation are not shown"), "{request}");
+    assert!(request.contains("file three.txt") && !request.contains("file one.txt"), "{request}");
+    let (status, refused) = chat(json!([file("3"), file("4"), file("5")])).await?;
+    assert_eq!(status, 400, "{refused}");
     Ok(())
 }
 

@@ -115,3 +115,28 @@ async fn the_example_of_the_guide_works_and_a_skill_elsewhere_is_read_and_gets_i
     daemon.shut_down().await?;
     Ok(())
 }
+
+/// A kill does not change the prompt of a conversation; a new conversation has the skills as they are.
+#[tokio::test]
+async fn a_conversation_keeps_its_skills_over_a_kill() -> Result<()> {
+    let model = ModelServer::start(vec![], Answer::text("ok")).await;
+    let home = Home::new().openai(&model.base_url);
+    copy_example(&home)?;
+    let daemon = home.start().await?;
+    daemon.ask("alice", "hello").await?;
+    daemon.kill().await?;
+    let file = home.workspace().join("skills/unit-prices/SKILL.md");
+    let changed = fs::read_to_string(&file)?.replace("Compares offers", "Ranks offers");
+    fs::write(&file, changed)?;
+
+    let daemon = home.start().await?;
+    daemon.ask("alice", "again").await?;
+    daemon.ask("bob", "hello").await?;
+    let requests = model.requests();
+    let first = prompt_of(&requests[0]);
+    assert!(first.contains("Compares offers"), "{first}");
+    assert_eq!(prompt_of(&requests[1]), first, "the same to the byte");
+    assert!(prompt_of(&requests[2]).contains("Ranks offers"), "a new conversation has the present skills");
+    daemon.shut_down().await?;
+    Ok(())
+}

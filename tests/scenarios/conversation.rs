@@ -73,8 +73,6 @@ async fn tools_work_through_the_real_loop() -> Result<()> {
         assert!(run["usage"]["tool_calls"].as_u64() >= Some(1), "{text}: {run}");
         assert!(!reply.contains("root:"), "{run}");
     }
-    let elsewhere = daemon.ask("bob", "recall colour").await?;
-    assert!(!elsewhere["reply"].as_str().unwrap_or_default().contains("blue"), "notes are per session: {elsewhere}");
     daemon.shut_down().await?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The guide for programs: its lines are taken from the page and run one by one against a real daemon.
+//! The conversations of the README, and the lines of the guide for programs: they are taken from the pages and run
+//! against a real daemon.
 
 use std::process::Stdio;
 
@@ -121,6 +122,56 @@ async fn the_commands_for_a_shell_do_what_the_guide_says() -> Result<()> {
         assert!(output.status.success() && output.stdout.contains(expected), "{line}: {output:?}");
     }
     assert_eq!(daemon.run(&stalled).await?["status"], "stopped");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+const README: &str = include_str!("../../README.md");
+
+/// The lines of the README below a command, up to the end of the block. Ids are replaced.
+fn below(command: &str) -> Result<Vec<String>> {
+    let block = README.split(&format!("```text\n$ {command}\n")).nth(1).context("no such command in the README")?;
+    Ok(block.split("\n```").next().unwrap_or_default().lines().map(without_ids).collect())
+}
+
+/// The line with `ID` in the place of each id.
+fn without_ids(line: &str) -> String {
+    let is_id = |word: &str| word.len() == 36 && word.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let words = line.split_inclusive(|c: char| !c.is_ascii_hexdigit() && c != '-');
+    words
+        .map(|word| match word.get(..36).filter(|id| is_id(id)) {
+            Some(id) => format!("ID{}", &word[id.len()..]),
+            None => word.to_owned(),
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_picture_is_shown_as_the_readme_says() -> Result<()> {
+    let expected = below("belay ask --set llm.provider=rehearsal --image sunset.png 'what is this?'")?;
+    let home = Home::new();
+    let picture = home.path().join("sunset.png");
+    image::RgbImage::from_pixel(640, 400, image::Rgb([250, 150, 90])).save(&picture)?;
+    let picture = picture.to_string_lossy().into_owned();
+    let ask = ["ask", "--set", "llm.provider=rehearsal", "--image", &picture, "what is this?"];
+    let output = home.run(&ask, "").await?;
+    assert_eq!(output.stdout.lines().collect::<Vec<_>>(), expected, "{output:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_result_of_a_job_comes_to_its_conversation_as_the_readme_says() -> Result<()> {
+    let expected = below("belay run --set llm.provider=rehearsal")?;
+    let home = Home::new();
+    let mut daemon = home.start_with(Stdio::piped()).await?;
+    let mut seen = Vec::new();
+    for typed in ["/job calculate 6*7", "what did the job find?"] {
+        daemon.type_line(typed).await?;
+        seen.push(typed.to_owned());
+        let printed = daemon.printed("6*7 = 42").await?;
+        seen.extend(printed.iter().map(|line| without_ids(line)));
+    }
+    assert_eq!(seen, expected);
     daemon.shut_down().await?;
     Ok(())
 }

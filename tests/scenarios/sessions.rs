@@ -3,7 +3,7 @@
 use anyhow::Result;
 use belay_tests::daemon::Home;
 use belay_tests::model_server::{Answer, ModelServer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn what_was_said_is_found_read_out_and_deleted_also_after_a_restart() -> Result<()> {
@@ -101,6 +101,47 @@ async fn an_earlier_conversation_is_listed_and_resumed_and_a_copy_leaves_it_alon
     assert!(seen().contains("which colour?") && !seen().contains("and in the copy?"), "{}", seen());
     let listed = command(&home, "alice", "/sessions").await?;
     assert_eq!(listed.lines().filter(|line| line.starts_with("- `")).count(), 3, "{listed}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+/// The model's answer to everything. It is also a summary in the form that Belay accepts.
+const SUMMARY: &str = "## Decisions\n- none\n## Open tasks\n- none\n## Constraints\n- the parcel is blue\n## User requests\n- \
+                       which colour has the sea, and now?\n## Exact identifiers\n- none";
+
+#[tokio::test]
+async fn the_last_message_is_sent_again_or_replaced_and_a_summary_changes_nothing() -> Result<()> {
+    let model = ModelServer::start(vec![], Answer::text(SUMMARY)).await;
+    let home = Home::new().openai(&model.base_url);
+    let daemon = home.start().await?;
+    let nothing = command(&home, "alice", "/retry").await?;
+    assert!(nothing.contains("no last message"), "{nothing}");
+    daemon.ask("alice", "the parcel is blue").await?;
+    daemon.ask("alice", "which colour has the sky?").await?;
+    assert_eq!(daemon.ask("alice", "/retry").await?["status"], "completed");
+    let seen = || model.requests().last().map(|request| request["messages"].to_string()).unwrap_or_default();
+    assert_eq!(seen().matches("which colour has the sky?").count(), 1, "the turn was replaced: {}", seen());
+    assert!(seen().contains("the parcel is blue") && !seen().contains("/retry"), "{}", seen());
+
+    let edit = json!({"session": "alice", "text": "/edit which colour has the sea?", "idempotency_key": "k", "wait_ms": 10_000});
+    let edited = daemon.post(edit.clone()).await?;
+    assert!(seen().contains("the sea?") && !seen().contains("the sky?"), "{}", seen());
+    let requests = model.requests().len();
+    daemon.shut_down().await?;
+
+    let daemon = home.start().await?;
+    let again = daemon.post(edit.clone()).await?;
+    assert_eq!(edited.1["run_id"], again.1["run_id"], "{again:?}");
+    assert_eq!(model.requests().len(), requests, "a redelivery replaces nothing");
+    daemon.ask("alice", "and now?").await?;
+    assert!(seen().contains("the parcel is blue") && seen().contains("the sea?"), "{}", seen());
+
+    let before = command(&home, "alice", "/sessions").await?;
+    let shown = command(&home, "alice", "/summarize").await?;
+    assert!(shown.contains(SUMMARY), "{shown}");
+    assert_eq!(command(&home, "alice", "/sessions").await?, before);
+    daemon.ask("alice", "go on").await?;
+    assert!(seen().contains("the parcel is blue") && seen().contains("and now?"), "{}", seen());
     daemon.shut_down().await?;
     Ok(())
 }

@@ -246,20 +246,60 @@ async fn the_days_money_ends_a_worker_in_the_middle_of_its_work() -> Result<()> 
     Ok(())
 }
 
+/// Waits until a question waits, and returns it.
+async fn question(daemon: &Daemon) -> Result<Value> {
+    let deadline = Instant::now() + LONG;
+    loop {
+        let (_, list) = daemon.request("GET", "/api/v1/approvals", None).await?;
+        if let Some(question) = list["approvals"].get(0) {
+            return Ok(question.clone());
+        }
+        if Instant::now() > deadline {
+            bail!("nobody was asked");
+        }
+        sleep(LOOK).await; // polling a real process: there is no clock to pause
+    }
+}
+
 #[tokio::test]
-async fn a_call_that_a_person_would_have_to_allow_is_denied_and_never_reaches_the_worker() -> Result<()> {
+async fn a_call_that_a_person_has_to_allow_waits_for_the_answer_outside_of_the_worker() -> Result<()> {
+    for (decision, made, reads) in [("deny", false, "the user refused"), ("approve", true, "exit code 0")] {
+        let command = Answer::call("run_command", json!({"argv": ["touch", "made"]}));
+        let script = vec![hand_over(json!({})), command, Answer::text("That is it."), Answer::text("Over.")];
+        let model = ModelServer::start(script, Answer::text("too much")).await;
+        let home = home(&model);
+        let daemon = home.start().await?;
+        let run = daemon.send("alice", "make a note").await?;
+        let question = question(&daemon).await?;
+        assert_eq!(question["work"], "A worker", "{question}");
+        assert!(!home.workspace().join("made").exists());
+        let path = format!("/api/v1/approvals/{}", question["id"].as_str().unwrap_or_default());
+        daemon.request("POST", &path, Some(json!({ "decision": decision }))).await?;
+        let end = end_of(&daemon, &run).await?;
+        assert_eq!(end["reply"], "Over.", "{end}");
+        let read = told(&model, 2);
+        assert!(read.contains(reads), "{read}");
+        assert_eq!(home.workspace().join("made").exists(), made);
+        assert_eq!(ending(&daemon, &run).await?, ("GOAL".into(), "final_text".into(), 2));
+        daemon.shut_down().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stop_while_a_worker_waits_for_a_person_leaves_nothing() -> Result<()> {
     let command = Answer::call("run_command", json!({"argv": ["touch", "made"]}));
-    let script = vec![hand_over(json!({})), command, Answer::text("I may not."), Answer::text("Then not.")];
-    let model = ModelServer::start(script, Answer::text("too much")).await;
+    let model = ModelServer::start(vec![hand_over(json!({})), command], Answer::text("too much")).await;
     let home = home(&model);
     let daemon = home.start().await?;
     let run = daemon.send("alice", "make a note").await?;
-    let end = end_of(&daemon, &run).await?;
-    assert_eq!(end["reply"], "Then not.", "{end}");
-    let refused = told(&model, 2);
-    assert!(refused.contains("cannot ask anybody"), "{refused}");
+    question(&daemon).await?;
+    daemon.request("POST", &format!("/api/v1/runs/{run}/stop?wait_ms=10000"), None).await?;
+    assert_eq!(end_of(&daemon, &run).await?["status"], "stopped");
+    nothing_left(daemon.pid()).await?;
+    let (_, list) = daemon.request("GET", "/api/v1/approvals", None).await?;
+    assert_eq!(list["approvals"], json!([]), "the question is withdrawn");
     assert!(!home.workspace().join("made").exists());
-    assert_eq!(ending(&daemon, &run).await?, ("GOAL".into(), "final_text".into(), 2));
     daemon.shut_down().await?;
     Ok(())
 }

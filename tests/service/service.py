@@ -67,8 +67,8 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
-def outside(arguments):
-    """Runs the checks in namespaces and control groups of their own, and removes what they leave."""
+def outside(arguments, program=__file__):
+    """Runs the checks of this program (`--inside DIR`) in namespaces and control groups of their own, and removes what they leave."""
     groups = [root / f"belay-service-{os.getpid()}" for root in group_roots()]
     place = tempfile.mkdtemp(prefix="belay-service-")
 
@@ -82,7 +82,7 @@ def outside(arguments):
 
     signal.signal(signal.SIGTERM, interrupted)
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation=private"]
-    here = [sys.executable, str(pathlib.Path(__file__).resolve()), "--inside", place, *arguments]
+    here = [sys.executable, str(pathlib.Path(program).resolve()), "--inside", place, *arguments]
     child = None
     try:
         for group in groups:

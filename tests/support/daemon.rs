@@ -33,6 +33,8 @@ pub struct Home {
     dir: TempDir,
     sets: Vec<String>,
     env: Vec<(String, String)>,
+    /// The program, if it is not [`binary`].
+    program: Option<PathBuf>,
 }
 
 impl Home {
@@ -43,6 +45,7 @@ impl Home {
             dir,
             sets: vec!["llm.provider=\"rehearsal\"".into(), "gateway.listen=\"127.0.0.1:0\"".into()],
             env: Vec::new(),
+            program: None,
         }
     }
 
@@ -53,11 +56,29 @@ impl Home {
         self
     }
 
+    /// The settings file of the user.
+    ///
+    /// # Panics
+    /// It cannot be written.
+    #[must_use]
+    pub fn settings(self, toml: &str) -> Self {
+        let place = self.path().join("config/belay");
+        std::fs::create_dir_all(&place).expect("a directory");
+        std::fs::write(place.join("belay.toml"), toml).expect("written");
+        self
+    }
+
     /// One more environment variable.
     #[must_use]
     pub fn env(mut self, key: &str, value: &str) -> Self {
         self.env.push((key.into(), value.into()));
         self
+    }
+
+    /// Another program than [`binary`].
+    #[must_use]
+    pub fn program(self, program: &Path) -> Self {
+        Self { program: Some(program.to_owned()), ..self }
     }
 
     /// Uses an OpenAI-compatible server instead of rehearsal.
@@ -80,7 +101,7 @@ impl Home {
 
     /// A command of the binary in this home, with nothing of the caller's environment that could change what it does.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = Command::new(self.program.clone().unwrap_or_else(binary));
         command.env_clear();
         for key in ["PATH", "TMPDIR", "RUST_BACKTRACE"] {
             if let Some(value) = std::env::var_os(key) {

@@ -1,7 +1,7 @@
 //! A person who writes to the bot on Telegram, over its webhook, and reads what it sends.
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bot_api::{BotApi, TOKEN, private_message};
 use crate::daemon::{Daemon, Home, client};
@@ -26,7 +26,15 @@ pub fn home(api: &BotApi) -> Home {
 /// # Errors
 /// The daemon cannot be reached.
 pub async fn say(daemon: &Daemon, update: u32, text: &str) -> Result<()> {
-    let hook = client().post(format!("{}/telegram/webhook", daemon.url)).json(&private_message(update, 42, text));
+    deliver(daemon, &private_message(update, 42, text)).await
+}
+
+/// Delivers an update as the platform does.
+///
+/// # Errors
+/// The daemon cannot be reached.
+pub async fn deliver(daemon: &Daemon, update: &Value) -> Result<()> {
+    let hook = client().post(format!("{}/telegram/webhook", daemon.url)).json(update);
     let answer = hook.header("X-Telegram-Bot-Api-Secret-Token", SECRET).send().await?;
     assert_eq!(answer.status().as_u16(), 200);
     Ok(())

@@ -25,6 +25,8 @@ pub struct Terminal {
 struct Seen {
     screen: vt100::Parser,
     bytes: Vec<u8>,
+    /// The number of bytes after each read, and its time.
+    arrivals: Vec<(usize, Instant)>,
 }
 
 impl Terminal {
@@ -49,7 +51,11 @@ impl Terminal {
         let child = command.stdin(side.try_clone()?).stdout(side.try_clone()?).stderr(side).spawn()?;
         let keys = File::from(terminal);
         // The library for the screen needs two of each; the program sees the real size.
-        let seen = Seen { screen: vt100::Parser::new(rows.max(2), columns.max(2), 10_000), bytes: Vec::new() };
+        let seen = Seen {
+            screen: vt100::Parser::new(rows.max(2), columns.max(2), 10_000),
+            bytes: Vec::new(),
+            arrivals: Vec::new(),
+        };
         let seen = Arc::new(Mutex::new(seen));
         let (from, to) = (keys.try_clone()?, seen.clone());
         // Ends with an error when the last program has let go of the terminal.
@@ -118,6 +124,14 @@ impl Terminal {
         String::from_utf8_lossy(&self.seen().bytes).into_owned()
     }
 
+    /// When the last byte of the text was written for the first time, if it was.
+    pub fn written_at(&self, text: &str) -> Option<Instant> {
+        let seen = self.seen();
+        let at = seen.bytes.windows(text.len()).position(|window| window == text.as_bytes())?;
+        let end = at + text.len();
+        seen.arrivals.iter().find(|(bytes, _)| *bytes >= end).map(|(_, instant)| *instant)
+    }
+
     /// Waits for a screen.
     ///
     /// # Errors
@@ -183,6 +197,8 @@ fn show(mut terminal: File, seen: &Mutex<Seen>) {
     while let Ok(n @ 1..) = terminal.read(&mut buffer) {
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.bytes.extend_from_slice(&buffer[..n]);
+        let arrived = (seen.bytes.len(), Instant::now());
+        seen.arrivals.push(arrived);
         // ECMA-48, "Device Status Report": 6 asks for the cursor's position, as it is after the bytes before it.
         let mut rest = &buffer[..n];
         while let Some(at) = rest.windows(4).position(|four| four == b"\x1b[6n") {

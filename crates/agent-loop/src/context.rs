@@ -106,6 +106,13 @@ impl Reasoning {
         }
     }
 
+    /// Returns the same with other tools.
+    #[must_use]
+    pub fn with_tools(mut self, tools: Arc<ToolSet>) -> Self {
+        self.tools = tools;
+        self
+    }
+
     /// The allow-list of the run, whether the next request offers these tools or not.
     pub fn tools(&self) -> &Arc<ToolSet> {
         &self.tools

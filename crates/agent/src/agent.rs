@@ -27,6 +27,7 @@ use crate::delivery::Delivery;
 use crate::dispatcher::{Dispatcher, Flow, TaskEnd};
 use crate::mail::LaneNote;
 use crate::reload::Reloader;
+use crate::title_writer::TitleWriter;
 use belay_automation::jobs::{self, JobScheduler};
 use belay_automation::routines::{self, Engine};
 use belay_automation::submitter::Submitter;
@@ -97,6 +98,8 @@ pub struct Agent {
     engine: JoinSet<()>,
     /// The supervised scheduler of jobs, its only task; ended by `intake`, joined in `drain`.
     scheduler: JoinSet<()>,
+    /// The supervised writer of titles, if there is one, its only task; ended by `intake`, joined in `drain`.
+    titles: JoinSet<()>,
     ready: watch::Sender<bool>,
     tick: tokio::time::Interval,
 }
@@ -112,9 +115,10 @@ impl Agent {
             return Err(AgentError::ChannelName(channel.id().clone()));
         }
         let (submitter, said) = Submitter::new();
-        let (services, ready) = assemble(parts, submitter).await?;
-        let services = Arc::new(services);
         let (notes_tx, notes) = mpsc::channel(NOTE_CAPACITY);
+        // Boxed, because the future of the start is large otherwise.
+        let (services, ready) = Box::pin(assemble(parts, submitter, notes_tx.clone())).await?;
+        let services = Arc::new(services);
         let mut dispatcher = Dispatcher::new(services.clone(), notes_tx);
 
         let intake = CancellationToken::new();
@@ -163,6 +167,12 @@ impl Agent {
         let (shared, stop) = (services.jobs.clone(), intake.clone());
         scheduler
             .spawn(supervise("jobs", intake.clone(), move || JobScheduler::new(shared.clone(), stop.clone()).run()));
+        let mut titles = JoinSet::new();
+        if services.titles.is_some() {
+            let (shared, stop) = (services.clone(), intake.clone());
+            let write = move || TitleWriter::new(shared.clone(), stop.clone()).run();
+            titles.spawn(supervise("titles", intake.clone(), write));
+        }
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ready.send_replace(true);
@@ -179,6 +189,7 @@ impl Agent {
             delivery,
             scheduler,
             engine,
+            titles,
             ready,
             tick,
         })
@@ -255,13 +266,14 @@ impl Agent {
         self.until_lanes_end(self.services.run.config.drain()).await;
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
-        let Self { services, dispatcher, mut delivery, deliveries, mut scheduler, mut engine, .. } = self;
+        let Self { services, dispatcher, mut delivery, deliveries, mut scheduler, mut engine, mut titles, .. } = self;
         if timeout(ROUTINES_GRACE, engine.join_next()).await.is_err() {
             engine.shutdown().await; // the next start settles its rows
         }
         if timeout(SCHEDULER_GRACE, scheduler.join_next()).await.is_err() {
             scheduler.shutdown().await; // the next start settles its rows
         }
+        titles.shutdown().await; // its call has ended with the intake, and a title is written at once or not at all
         dispatcher.end_tasks().await;
         deliveries.cancel();
         if timeout(FLUSH_GRACE, delivery.join_next()).await.is_err() {

@@ -4,17 +4,23 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use belay_protocol::callback::CallbackClient;
 use belay_protocol::{
-    ApprovalStore, Archive, BlobStore, BootId, Clock, ContextSource, ConversationReader, DispatcherStore, EventLog,
-    FreezeStore, Inbound, InputReader, JobAttempts, JobReader, JobStore, JournalStore, LaneStore, NoteStore, Outbox,
-    OutputKeeper, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunProcesses, RunReader, RunStore,
-    SecretVault, SessionReader, SpendLedger, StoreHealth, ToolSwitches, UnixMillis,
+    ApprovalStore, Archive, BlobStore, BootId, ChildQuestionStore, Clock, ContextSource, ConversationReader,
+    DispatcherStore, EventLog, FreezeStore, Inbound, InputReader, JobAttempts, JobReader, JobStore, JournalStore,
+    LaneStore, NoteArchive, NoteStore, Outbox, OutgoingFiles, OutputKeeper, PeopleStore, PromptNotes, RoutineReader,
+    RoutineRunStore, RoutineSchedule, RoutineStore, RunProcesses, RunReader, RunStore, SecretVault, SessionReader,
+    SkillStore, SpendLedger, StoreHealth, TitleStore, ToolSwitches, UnixMillis,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::asked::WorkQuestions;
+use crate::in_place::PersonAsker;
+use crate::pairing::Pairing;
 use crate::queue::QueueConfig;
 use crate::sessions::Resets;
+use crate::titles::Titles;
 use belay_automation::jobs::JobService;
 use belay_automation::routines::RoutineService;
 use belay_delegates::plan::PlanKit;
@@ -57,12 +63,18 @@ pub struct StorePorts {
     pub events: Arc<dyn EventLog>,
     /// Replies that are not delivered yet.
     pub outbox: Arc<dyn Outbox>,
-    /// Notes of the model.
+    /// Notes, for the tools of the model.
     pub notes: Arc<dyn NoteStore>,
+    /// Notes, for people.
+    pub note_archive: Arc<dyn NoteArchive>,
+    /// Notes, for prompts.
+    pub prompt_notes: Arc<dyn PromptNotes>,
     /// Money.
     pub spend: Arc<dyn SpendLedger>,
     /// Approval requests and grants.
     pub approvals: Arc<dyn ApprovalStore>,
+    /// Approval requests of runs that other runs have started.
+    pub child_questions: Arc<dyn ChildQuestionStore>,
     /// Stores secrets that people entered.
     pub vault: Arc<dyn SecretVault>,
     /// Reads jobs.
@@ -83,6 +95,12 @@ pub struct StorePorts {
     pub switches: Arc<dyn ToolSwitches>,
     /// The freezes in force.
     pub freezes: Arc<dyn FreezeStore>,
+    /// The people whom pairing has admitted.
+    pub people: Arc<dyn PeopleStore>,
+    /// The titles of conversations.
+    pub titles: Arc<dyn TitleStore>,
+    /// The skills that conversations began with.
+    pub skills: Arc<dyn SkillStore>,
     /// The files of messages.
     pub blobs: Arc<dyn BlobStore>,
 }
@@ -104,8 +122,11 @@ impl StorePorts {
             + EventLog
             + Outbox
             + NoteStore
+            + NoteArchive
+            + PromptNotes
             + SpendLedger
             + ApprovalStore
+            + ChildQuestionStore
             + JobReader
             + JobStore
             + JobAttempts
@@ -115,6 +136,9 @@ impl StorePorts {
             + RoutineRunStore
             + ToolSwitches
             + FreezeStore
+            + PeopleStore
+            + TitleStore
+            + SkillStore
             + 'static,
     {
         Self {
@@ -131,8 +155,11 @@ impl StorePorts {
             events: store.clone(),
             outbox: store.clone(),
             notes: store.clone(),
+            note_archive: store.clone(),
+            prompt_notes: store.clone(),
             spend: store.clone(),
             approvals: store.clone(),
+            child_questions: store.clone(),
             vault,
             jobs: store.clone(),
             job_store: store.clone(),
@@ -142,7 +169,10 @@ impl StorePorts {
             schedule: store.clone(),
             routine_run_store: store.clone(),
             switches: store.clone(),
-            freezes: store,
+            freezes: store.clone(),
+            people: store.clone(),
+            titles: store.clone(),
+            skills: store,
             blobs,
         }
     }
@@ -162,7 +192,11 @@ pub(crate) struct AgentServices {
     pub(crate) briefings: BriefingSource,
     pub(crate) queue: QueueConfig,
     /// Swapped as a whole when the settings are reloaded.
-    pub(crate) approvals: ArcSwap<ApprovalsConfig>,
+    pub(crate) approvals: Arc<ArcSwap<ApprovalsConfig>>,
+    /// Asks people about calls of runs that other runs have started.
+    pub(crate) asker: Arc<PersonAsker>,
+    /// The questions of autonomous work that wait in conversations.
+    pub(crate) work_questions: Arc<WorkQuestions>,
     pub(crate) streaming: StreamingConfig,
     /// Rules for starting a new conversation automatically.
     pub(crate) resets: Resets,
@@ -170,6 +204,8 @@ pub(crate) struct AgentServices {
     pub(crate) announce_reset: bool,
     /// Stores outputs that are too long to be shown whole.
     pub(crate) outputs: Option<Arc<dyn OutputKeeper>>,
+    /// Writes titles of conversations; `None`: no title is written.
+    pub(crate) titles: Option<Titles>,
     pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) hooks: Arc<HookChain>,
     pub(crate) channels: Channels,
@@ -184,6 +220,12 @@ pub(crate) struct AgentServices {
     pub(crate) wait_permits: Arc<Semaphore>,
     /// Reads the skills of the workspace.
     pub(crate) context: Arc<dyn ContextSource>,
+    /// Admits people; `None`: no channel admits people by pairing.
+    pub(crate) pairing: Option<Arc<Pairing>>,
+    /// Reads the files of the workspace that runs send; `None`: they send none.
+    pub(crate) outgoing: Option<Arc<dyn OutgoingFiles>>,
+    /// Checks the addresses for callbacks; `None`: there are no callbacks.
+    pub(crate) callbacks: Option<Arc<dyn CallbackClient>>,
     /// Cancelled when the drain begins: lanes finish their turn and start no other.
     pub(crate) draining: CancellationToken,
 }

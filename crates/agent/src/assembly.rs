@@ -5,17 +5,22 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use belay_agent_loop::{Reasoning, StopRules};
+use belay_protocol::callback::CallbackClient;
 use belay_protocol::{
-    BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, ModelProvider, OutputKeeper, RunProcesses, Tool,
-    ToolHealthConfig, ToolSet,
+    BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, ModelProvider, OutgoingFiles, OutputKeeper,
+    RunProcesses, Tool, ToolHealthConfig, ToolSet,
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent_services::{AgentServices, StorePorts, WAIT_PERMITS};
+use crate::in_place::{AskerPorts, PersonAsker};
+use crate::mail::LaneNote;
 use crate::model_choice;
+use crate::pairing::Pairing;
 use crate::queue::QueueConfig;
 use crate::sessions::{Resets, SessionsConfig};
+use crate::titles::Titles;
 use belay_automation::jobs::{JobAction, JobService, JobsConfig, Wakeup, create_job_tool};
 use belay_automation::routines::heartbeat::{Heartbeat, HeartbeatConfig};
 use belay_automation::routines::{RoutineRegistry, RoutineService, RoutinesConfig, list_routines_tool, routine_tool};
@@ -25,16 +30,19 @@ use belay_delegates::plan::{self, PlanKit};
 use belay_delegates::subagent::{ChildServices, SubagentLanes, spawn_subagent_tool};
 use belay_run::approvals::{ApprovalsConfig, Policy};
 use belay_run::attached_pictures::AttachedPictures;
+use belay_run::child_asker::ChildAsker;
 use belay_run::chunking::StreamingConfig;
 use belay_run::completion_check;
-use belay_run::config::{AgentConfig, CompactionConfig, LimitsConfig};
+use belay_run::config::{AgentConfig, CompactionConfig, LimitsConfig, MemoryConfig};
 use belay_run::cost_guard::CostGuard;
 use belay_run::effect_gate::{EffectGate, GatePorts};
 use belay_run::error::AgentError;
 use belay_run::freeze::Freezer;
 use belay_run::hooks::HookChain;
+use belay_run::memory::MemoryRules;
 use belay_run::prompt::{self, Briefing, BriefingSource, PromptBook, Snapshots};
 use belay_run::rights::{AccessPolicy, DisabledChannels};
+use belay_run::send_file::send_file_tool;
 use belay_run::send_message::send_message_tool;
 use belay_run::services::RunServices;
 use belay_run::terminate::Terminate;
@@ -54,6 +62,8 @@ pub struct AgentParts {
     pub approvals: ApprovalsConfig,
     /// Settings of `[compaction]`.
     pub compaction: CompactionConfig,
+    /// Settings of `[memory]`.
+    pub memory: MemoryConfig,
     /// Settings of `[streaming]`.
     pub streaming: StreamingConfig,
     /// Settings of `[sessions]`.
@@ -98,6 +108,12 @@ pub struct AgentParts {
     pub workers: Option<WorkersParts>,
     /// Reads the files and skills of the workspace for prompts.
     pub context: Arc<dyn ContextSource>,
+    /// Admits people; `None`: no channel admits people by pairing.
+    pub pairing: Option<Arc<Pairing>>,
+    /// Reads the files of the workspace that runs send; `None`: runs send no files.
+    pub outgoing: Option<Arc<dyn OutgoingFiles>>,
+    /// Checks the addresses for callbacks; `None`: there are no callbacks.
+    pub callbacks: Option<Arc<dyn CallbackClient>>,
 }
 
 /// Makes the services of an agent from its parts. Also returns the sender that reports whether messages are accepted.
@@ -107,17 +123,33 @@ pub struct AgentParts {
 pub(crate) async fn assemble(
     parts: AgentParts,
     submitter: Submitter,
+    notes: mpsc::Sender<LaneNote>,
 ) -> Result<(AgentServices, watch::Sender<bool>), AgentError> {
     let workers = parts.workers.clone().and_then(ready_workers);
     let lanes = SubagentLanes::new(&parts.config.subagents);
     let children = Arc::new(ChildServices { lanes, workers });
     let (tools, plans) = tools_of(&parts, &children)?;
-    let run = Arc::new(run_services(&parts, tools).await?);
     let channels: HashMap<_, _> =
         parts.channels.iter().map(|channel| (channel.id().clone(), channel.clone())).collect();
     let channels = Arc::new(channels);
+    let memory = MemoryRules { config: parts.memory.clone(), channels: channels.clone() };
+    let (approvals, work_questions) = (Arc::new(ArcSwap::from_pointee(parts.approvals.clone())), Arc::default());
+    let asker = Arc::new(PersonAsker::new(
+        AskerPorts {
+            approvals: parts.store.approvals.clone(),
+            questions: parts.store.child_questions.clone(),
+            config: approvals.clone(),
+            work_questions: Arc::clone(&work_questions),
+            clock: parts.clock.clone(),
+            notes,
+        },
+        &parts.config,
+        parts.routines.max_concurrent,
+    ));
+    let run = Arc::new(run_services(&parts, tools, memory, asker.clone()).await?);
     let access = Arc::new(AccessPolicy::new(channels.clone(), parts.absent));
     let heartbeat = heartbeat_of(parts.heartbeat, &channels, &*parts.model).map_err(AgentError::Heartbeat)?;
+    let titles = Titles::of(&parts.sessions.titles, &*parts.model).map_err(AgentError::Titles)?;
     let draining = CancellationToken::new();
     let jobs = Arc::new(JobService {
         config: parts.jobs,
@@ -163,15 +195,21 @@ pub(crate) async fn assemble(
         briefings: BriefingSource {
             context: parts.context.clone(),
             snapshots: Snapshots::default(),
+            stored: parts.store.skills.clone(),
             channels: channels.clone(),
             clock: parts.clock.clone(),
+            notes: parts.store.prompt_notes.clone(),
+            note_chars: parts.memory.prompt_chars,
         },
         queue: parts.queue,
-        approvals: ArcSwap::from_pointee(parts.approvals),
+        approvals,
+        asker,
+        work_questions,
         streaming: parts.streaming,
         resets: Resets::of(&parts.sessions),
         announce_reset: parts.sessions.announce_reset,
         outputs: parts.outputs,
+        titles,
         processes: parts.processes,
         hooks: run.hooks.clone(),
         channels,
@@ -181,6 +219,9 @@ pub(crate) async fn assemble(
         boot: parts.boot,
         version: parts.version,
         context: parts.context,
+        outgoing: parts.outgoing.filter(|_| run.config.send_file),
+        callbacks: parts.callbacks,
+        pairing: parts.pairing,
         run,
         children,
         plans: Arc::new(plans),
@@ -221,6 +262,9 @@ fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Ar
     if config.send_message {
         tools.push(Arc::new(send_message_tool()));
     }
+    if config.send_file && parts.outgoing.is_some() {
+        tools.push(Arc::new(send_file_tool()));
+    }
     if parts.jobs.enabled {
         tools.push(Arc::new(create_job_tool()));
         tools.extend(JobAction::ALL.map(|action| Arc::new(action.declared()) as Arc<dyn Tool>));
@@ -236,7 +280,12 @@ fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Ar
 }
 
 /// The services that every run uses. `tools`: those of a conversation.
-async fn run_services(parts: &AgentParts, tools: Vec<Arc<dyn Tool>>) -> Result<RunServices, AgentError> {
+async fn run_services(
+    parts: &AgentParts,
+    tools: Vec<Arc<dyn Tool>>,
+    memory: MemoryRules,
+    child_asker: Arc<dyn ChildAsker>,
+) -> Result<RunServices, AgentError> {
     // Every tool that any run can have: autonomous work may always call `terminate`, and a plan has a tool of its own.
     let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()];
     let every = ToolSet::new(tools.iter().cloned().chain(own).collect());
@@ -272,9 +321,11 @@ async fn run_services(parts: &AgentParts, tools: Vec<Arc<dyn Tool>>) -> Result<R
         prompts: PromptBook::default(),
         rules: ArcSwap::new(parts.rules.clone()),
         gate,
+        child_asker,
         health,
         freezer,
         cost,
+        memory,
         hooks,
         journal: parts.store.journal.clone(),
         pictures: AttachedPictures::new(parts.store.blobs.clone()),

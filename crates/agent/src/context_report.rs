@@ -4,33 +4,58 @@ use std::sync::Arc;
 
 use belay_protocol::context::{FileReport, PartReport, SkillReport};
 use belay_protocol::{
-    Audience, BootstrapFile, ContextReport, Conversation, Message, MessageBody, Refusal, SessionKey, Skill,
-    SkillLocation, Tool,
+    Audience, BootstrapFile, ChannelId, ContextReport, Conversation, MemoryOwner, Message, MessageBody, Principal,
+    Refusal, SessionKey, Skill, SkillLocation, Tool, Work,
 };
 
 use crate::agent_services::AgentServices;
 use belay_run::compaction;
-use belay_run::prompt::{self, About, Briefing};
+use belay_run::live::RunOrigin;
+use belay_run::prompt::{self, About, Briefing, NOTES, PromptPart, SkillsOrigin};
+use belay_run::rights;
 
-/// Makes the report. It does not include changes by hooks, which are called only when a run begins.
+/// Makes the report for this principal of this channel. It does not include changes by hooks, which are called only when
+/// a run begins. Only operators and the owner read the texts of notes.
 ///
 /// # Errors
 /// The session does not exist, or it cannot be read.
-pub(crate) async fn of(services: &AgentServices, session: &SessionKey, full: bool) -> Result<ContextReport, Refusal> {
+pub(crate) async fn of(
+    services: &AgentServices,
+    session: &SessionKey,
+    full: bool,
+    (reader, from): (&Principal, &ChannelId),
+) -> Result<ContextReport, Refusal> {
     let conversation = services.store.conversations.conversation(session).await;
     let conversation = conversation.map_err(|error| Refusal::Store(error.to_string()))?;
-    let Some(Conversation { summary, messages, options, channel }) = conversation else {
+    let Some(Conversation { summary, messages, options, channel, principal, has_skills }) = conversation else {
         return Err(Refusal::Unknown(format!("There is no session {session}.")));
     };
     let newest = messages.iter().rev().find_map(|message| message.provenance.as_ref());
     let group = newest.is_some_and(|provenance| provenance.audience == Audience::Group);
-    let about = About { session, channel: channel.as_ref(), group, options: &options };
+    let origin = RunOrigin {
+        work: Work::Chat,
+        source: None,
+        channel: channel.clone().unwrap_or_else(|| ChannelId::new("")),
+        principal: principal.unwrap_or_default(),
+    };
+    let audience = if group { Audience::Group } else { Audience::Person };
+    let memory = services.run.memory.owner_in(&origin, session, audience);
+    let settings = rights::settings_of(&services.jobs.access, &origin, session);
+    let settings = settings.as_deref();
+    let skills = SkillsOrigin::of(summary.as_deref(), &messages, has_skills);
+    let about =
+        About { session, channel: channel.as_ref(), group, options: &options, memory: &memory, settings, skills };
     let briefing = Briefing::of(&services.briefings, about).await;
-    let tools = services.run.reasoning.tools();
+    let tools = &services.run.tools_of(&briefing);
     let parts = prompt::parts(&services.run.config, &briefing, Some(tools), None);
     let summary = summary.map(|summary| of_messages("summary", &[compaction::pinned(&summary)], full));
     let conversation = of_messages("messages", &messages, full);
-    let prompt: Vec<_> = parts.iter().map(|part| report(part.name, &part.text, full)).collect();
+    let reads_notes = match &memory {
+        MemoryOwner::Person { channel, id } => reader.is_operator() || (channel, id) == (from, &reader.id),
+        MemoryOwner::Group { .. } => true,
+    };
+    let shown = |part: &PromptPart| full && (reads_notes || part.name != NOTES);
+    let prompt: Vec<_> = parts.iter().map(|part| report(part.name, &part.text, shown(part))).collect();
     // Disabled tools are not offered.
     let offered = services.run.health.offered(tools);
     let tools: Vec<_> = offered.as_ref().unwrap_or(tools).iter().map(|tool| of_tool(&**tool, full)).collect();

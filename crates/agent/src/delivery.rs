@@ -13,21 +13,31 @@ use belay_protocol::{
     StoreError, UnixMillis,
 };
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent_services::AgentServices;
+use crate::asked::WorkQuestions;
+use crate::own_texts;
 use belay_run::hooks::HookChain;
+use belay_run::metrics;
 use belay_run::restart::persist;
 use belay_run::retry::{Backoff, until_stored};
 use belay_run::rights::Channels;
 
 /// Maximum number of conversations that are delivered to at the same time. The others follow as these end.
 const MAX_PARALLEL: usize = 64;
+/// Maximum number of callbacks that are posted at the same time, so that receivers that hang leave most of
+/// [`MAX_PARALLEL`] to people.
+const MAX_CALLBACKS: usize = 16;
 /// Time limit of one delivery; the platform adapters have shorter limits of their own.
 const DELIVERY_LIMIT: Duration = Duration::from_secs(120);
+/// The same for a message with a file. 10 minutes: 50 MB at 83 kB/s.
+const FILE_DELIVERY_LIMIT: Duration = Duration::from_secs(600);
 /// Number of attempts after which a reply is given up.
 const MAX_ATTEMPTS: u32 = 12;
+/// The same for callbacks. With the pauses of [`BACKOFF`], a day: 9 attempts in 9 minutes, then one every 5 minutes.
+const MAX_CALLBACK_ATTEMPTS: u32 = 295;
 /// Pauses between attempts. A delay that the platform asks for takes precedence.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
 /// Time after which a reply to a channel that is not enabled is checked again.
@@ -44,6 +54,7 @@ pub(crate) struct Delivery {
     channels: Channels,
     clock: Arc<dyn Clock>,
     hooks: Arc<HookChain>,
+    work_questions: Arc<WorkQuestions>,
     stop: CancellationToken,
     /// Deliveries in progress; they end with this task.
     sending: JoinSet<()>,
@@ -59,6 +70,7 @@ impl Delivery {
             channels: services.channels.clone(),
             clock: services.clock.clone(),
             hooks: services.hooks.clone(),
+            work_questions: services.work_questions.clone(),
             stop,
             sending: JoinSet::new(),
             busy: HashMap::new(),
@@ -105,7 +117,9 @@ impl Delivery {
             return Ok(false);
         }
         let busy: Vec<_> = self.busy.values().map(|message| message.route.clone()).collect();
-        let rows = self.outbox.due(self.clock.now(), &busy, room as u32).await?;
+        let callbacks = self.busy.values().filter(|message| message.callback.is_some()).count();
+        let callbacks = MAX_CALLBACKS.saturating_sub(callbacks);
+        let rows = self.outbox.due(self.clock.now(), &busy, room as u32, callbacks as u32).await?;
         let begun = !rows.is_empty();
         for row in rows {
             let message = row.message.clone();
@@ -147,6 +161,7 @@ impl Delivery {
             events: self.events.clone(),
             clock: self.clock.clone(),
             hooks: self.hooks.clone(),
+            work_questions: self.work_questions.clone(),
             stop: self.stop.clone(),
         }
     }
@@ -164,6 +179,16 @@ impl Delivery {
     }
 }
 
+/// The outcome of an attempt, as the metrics name it.
+fn tried(result: &Result<(), DeliverError>) -> &'static str {
+    match result {
+        Ok(()) => "sent",
+        Err(DeliverError::Retry { .. }) => "retry",
+        Err(DeliverError::Ambiguous { .. }) => "ambiguous",
+        Err(DeliverError::Refused { .. }) => "refused",
+    }
+}
+
 /// Sends one row.
 struct Sender {
     channel: Option<Arc<dyn Channel>>,
@@ -171,25 +196,34 @@ struct Sender {
     events: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
     hooks: Arc<HookChain>,
+    work_questions: Arc<WorkQuestions>,
     stop: CancellationToken,
 }
 
 impl Sender {
-    async fn send(self, row: OutboxRow) {
+    async fn send(self, mut row: OutboxRow) {
         let Some(channel) = &self.channel else {
             let pieces_sent = row.message.pieces_sent;
             return self
                 .settle(row.message.id, OutboxState::Waiting { until: self.later(CHANNEL_MISSING), pieces_sent })
                 .await;
         };
+        if let Err(error) = self.check(&mut row.message).await {
+            tracing::error!(%error, "a text that hooks have checked could not be stored; its delivery is not begun");
+            return sleep(STORE_TROUBLE).await;
+        }
         if let Err(error) = self.outbox.mark(row.message.id, OutboxState::Sending).await {
             tracing::error!(%error, "a delivery could not be marked; it is not begun");
             return sleep(STORE_TROUBLE).await;
         }
-        let result = timeout(DELIVERY_LIMIT, channel.deliver(&row.message)).await.unwrap_or_else(|_| {
-            let detail = format!("no answer within {} s", DELIVERY_LIMIT.as_secs());
+        let limit = if row.message.file.is_some() { FILE_DELIVERY_LIMIT } else { DELIVERY_LIMIT };
+        let begun = Instant::now();
+        let result = timeout(limit, channel.deliver(&row.message)).await.unwrap_or_else(|_| {
+            let detail = format!("no answer within {} s", limit.as_secs());
             Err(DeliverError::Ambiguous { detail, pieces_sent: row.message.pieces_sent })
         });
+        metrics::delivery_tried(tried(&result), begun.elapsed());
+        self.work_questions.delivered(&row.message); // also a part of it may be shown
         let (state, outcome) = match result {
             Ok(()) => (OutboxState::Sent, Some("sent")),
             Err(error) => {
@@ -201,6 +235,31 @@ impl Sender {
         if let Some(outcome) = outcome {
             self.tell(&row.message, outcome).await;
         }
+    }
+
+    /// Lets hooks check a text that they have not checked yet. A change is stored before anything is sent, so that every
+    /// attempt sends the same text.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped midway, hooks may check the text again.
+    async fn check(&self, message: &mut Outbound) -> Result<(), StoreError> {
+        if message.pieces_sent > 0 {
+            return Ok(()); // a part was sent before the hook was configured
+        }
+        let (checked, facts) = own_texts::checked(&self.hooks, message).await;
+        if let Some(checked) = checked {
+            self.outbox.put_checked(&checked).await?;
+            *message = checked;
+        }
+        if facts.is_empty() {
+            return Ok(());
+        }
+        let (at, run_id) = (self.clock.now(), message.run_id);
+        let events = facts.into_iter().map(|kind| NewEvent { at, session: None, run_id, kind }).collect();
+        if let Err(error) = self.events.append(events).await {
+            tracing::warn!(%error, "the events of hooks were not stored");
+        }
+        Ok(())
     }
 
     /// Reports the outcome of a delivery as an event and to hooks.
@@ -215,8 +274,9 @@ impl Sender {
 
     fn after(&self, row: &OutboxRow, error: DeliverError) -> (OutboxState, Option<&'static str>) {
         let attempt = row.attempts + 1;
+        let most = if row.message.callback.is_some() { MAX_CALLBACK_ATTEMPTS } else { MAX_ATTEMPTS };
         match error {
-            DeliverError::Retry { after, pieces_sent, .. } if attempt < MAX_ATTEMPTS => {
+            DeliverError::Retry { after, pieces_sent, .. } if attempt < most => {
                 let backoff = BACKOFF.after(row.attempts);
                 (OutboxState::Waiting { until: self.later(after.unwrap_or(backoff)), pieces_sent }, None)
             }

@@ -12,6 +12,7 @@
 //! - [`admission`]: limits the number of waiting messages
 //! - [`freeze`]: stops work until a thaw
 //! - [`parking`]: sessions that wait without a task
+//! - [`people`]: requests about people
 //! - [`watch`]: detects stuck runs
 
 mod admission;
@@ -22,9 +23,11 @@ mod freeze;
 mod guards;
 mod input;
 mod keys;
+mod memory;
 mod named;
 mod notes;
 mod parking;
+mod people;
 mod routines;
 mod shared_ack;
 mod tools;
@@ -233,11 +236,17 @@ impl Dispatcher {
     /// Retires lanes that have been idle for [`IDLE`].
     pub(crate) fn retire_idle(&mut self) {
         let now = Instant::now();
-        self.lanes.retain(|_, lane| {
-            !(lane.runs.is_empty()
+        let titles = self.services.titles.as_ref();
+        let idle = titles.map_or(IDLE, |titles| titles.after().min(IDLE));
+        self.lanes.retain(|session, lane| {
+            let is_idle = lane.runs.is_empty()
                 && lane.commands == 0
                 && !lane.opening
-                && now.duration_since(lane.idle_since) >= IDLE)
+                && now.duration_since(lane.idle_since) >= idle;
+            if let (true, Some(titles)) = (is_idle, titles) {
+                titles.offer(session);
+            }
+            !is_idle
         });
     }
 
@@ -301,6 +310,9 @@ impl Dispatcher {
 
     pub(crate) fn begin_drain(&mut self) {
         self.services.draining.cancel();
+        // A person does not answer within the time of a drain. Autonomous work continues at the next start.
+        let waiting = self.waiting_in_place();
+        self.stop(&waiting, |_| StopCause::of(StopReason::Shutdown));
         self.let_go_of_parked();
     }
 
@@ -373,5 +385,13 @@ fn end_processes(tasks: &mut JoinSet<TaskEnd>, services: &Arc<AgentServices>, ru
 /// Whether a refusal is shown in the conversation. It is not if the channel or the platform offers the message again:
 /// "busy" would be wrong for a message that is accepted a moment later.
 fn worth_saying(refusal: &Refusal) -> bool {
-    !matches!(refusal, Refusal::Busy { .. } | Refusal::Overloaded { .. } | Refusal::ShuttingDown | Refusal::Store(_))
+    // A platform delivers a message again under its own key: then a conflict means that its file was read differently.
+    !matches!(
+        refusal,
+        Refusal::Busy { .. }
+            | Refusal::Overloaded { .. }
+            | Refusal::ShuttingDown
+            | Refusal::Store(_)
+            | Refusal::Conflict { .. }
+    )
 }

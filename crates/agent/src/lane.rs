@@ -8,6 +8,7 @@
 
 mod accept;
 mod anew;
+mod answer;
 mod compact;
 mod conversations;
 mod edit;
@@ -18,6 +19,7 @@ mod opening;
 mod pause;
 mod port;
 mod receive;
+mod repeat;
 mod settings;
 mod state;
 
@@ -31,7 +33,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::compact::{Compacting, compacted};
+use self::compact::{Compacting, Compaction, compacted};
 use self::next::{Parking, may_go_on};
 use self::receive::{Receiving, looked_at};
 use self::state::LaneState;
@@ -43,6 +45,7 @@ use crate::turn::TurnEnd;
 use belay_run::estimate::Calibration;
 use belay_run::prompt::Briefing;
 
+pub(crate) use self::first::used_before;
 pub(crate) use self::opening::{LaneStart, run_lane};
 
 /// Time in which a turn must return after it was told to stop. After it, the turn is aborted, and only its stored
@@ -65,6 +68,8 @@ struct Lane {
     receiving: Option<Receiving>,
     /// Ratio of the provider's token count to the local estimate, as measured so far.
     calibration: Calibration,
+    /// Whether the store had the skills of the conversation when the lane read it.
+    has_skills: bool,
     /// Whether the thread has no message yet.
     fresh: bool,
     /// The instructions among the messages that were lent to the running turn.
@@ -214,7 +219,11 @@ impl Lane {
                 Err(Undone::Refused(format!("A message is still being answered. Send /stop first, then {word}.")))
             }
             LaneOrder::Thread(ThreadCommand::Compact(wish)) => {
-                Box::pin(self.begin_compaction(command, wish)).await;
+                Box::pin(self.begin_compaction(command, Compaction::Shorten(wish))).await;
+                return Ok(());
+            }
+            LaneOrder::Thread(ThreadCommand::Summarize) => {
+                Box::pin(self.begin_compaction(command, Compaction::Show)).await;
                 return Ok(());
             }
             LaneOrder::Thread(ThreadCommand::Undo) => self.edit(ThreadEdit::Undo, &word).await?,

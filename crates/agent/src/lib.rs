@@ -7,29 +7,38 @@
 //! **Does not know**: the network, SQL, processes, or any concrete channel, model, tool or store.
 //!
 //! Reading order: [`agent`] (the loop) → `assembly` (the services) → [`submission`] (parsing a message) → `dispatcher`
-//! (routing) → `mail` (messages between dispatcher and lanes) → `lane` and `queued_run` → `turn` → [`delivery`]. One
+//! (routing), `pairing` (who is admitted) → `mail` (messages between dispatcher and lanes) → `lane` and `queued_run` →
+//! `turn` → [`delivery`] → `titles` (behind idle conversations). Questions: `asked`, `answering` and `in_place`. One
 //! run is in `belay_run`, the kinds of run are in `belay_delegates`, jobs and routines in `belay_automation`. Rules
 //! that change while the agent runs: [`reload`].
 
 pub mod agent;
 mod agent_services;
+mod answering;
+mod asked;
 mod assembly;
 mod compose;
 mod context_report;
 pub mod delivery;
 mod dispatcher;
+mod in_place;
 mod lane;
 mod mail;
 mod model_choice;
 mod notifier;
+mod own_texts;
+mod pairing;
 mod queue;
 mod queued_run;
 pub mod reload;
 mod reply_hooks;
+mod second_person;
 pub mod sessions;
 mod stats;
 mod streaming;
 pub mod submission;
+mod title_writer;
+mod titles;
 mod turn;
 
 pub use agent::{Agent, AgentExit};
@@ -37,5 +46,8 @@ pub use reload::{Reloader, Rules};
 
 pub use agent_services::StorePorts;
 pub use assembly::AgentParts;
+pub use own_texts::OwnTexts;
+pub use pairing::Pairing;
 pub use queue::QueueConfig;
 pub use sessions::{ChannelReset, ResetMode, SessionsConfig};
+pub use titles::TitlesConfig;

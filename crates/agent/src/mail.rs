@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use belay_protocol::{
-    AckSender, ActedOn, ApprovalId, Asker, Decision, IdempotencyKey, Inbound, KnownInput, Principal, Refusal,
-    ReplyRoute, RunId, Secret, Sent, SessionKey, UnixMillis,
+    AckSender, ActedOn, ApprovalId, ApprovalKind, ApprovalRequest, Asker, ChannelId, Decision, IdempotencyKey, Inbound,
+    KnownInput, Principal, Refusal, ReplyRoute, RunId, Secret, Sent, SessionKey, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use crate::submission::{SettingCommand, ThreadCommand};
+use crate::submission::{Repeat, SettingCommand, ThreadCommand};
 use belay_run::live::{LiveRun, RunOrigin, StopCause};
 
 /// Mail from the dispatcher to a lane.
@@ -29,6 +29,8 @@ pub(crate) struct LaneInput {
     pub(crate) text: String,
     /// Recognises a duplicate, if the message has a key. `text` may differ from the text as received.
     pub(crate) sent: Option<Sent>,
+    /// Set for a message that replaces the last turn. The lane sets the text then.
+    pub(crate) repeat: Option<Repeat>,
     pub(crate) ack: AckSender,
 }
 
@@ -61,6 +63,8 @@ pub(crate) struct LaneAnswer {
     pub(crate) who: Principal,
     /// The session in which the answer was given.
     pub(crate) from: SessionKey,
+    /// The channel through which it came.
+    pub(crate) through: ChannelId,
     pub(crate) word: String,
     pub(crate) reply_to: Option<ReplyRoute>,
     /// Recognises a duplicate.
@@ -89,10 +93,37 @@ pub(crate) struct PendingQuestion {
     pub(crate) approval: ApprovalId,
     pub(crate) run: RunId,
     pub(crate) session: SessionKey,
+    /// The session in which it is asked. It differs from `session` for autonomous work.
+    pub(crate) asked_in: SessionKey,
+    /// Whether autonomous work asks, a run that another run has started, or a second person is asked. Such a question does
+    /// not hold up the conversation in which it is asked.
+    pub(crate) of_work: bool,
+    /// Whether a second person is asked, after the first has approved.
+    pub(crate) of_second: bool,
     pub(crate) asker: Asker,
+    /// Whether a run that another run has started asks. Its run is not paused, and no lane takes the answer.
+    pub(crate) in_place: bool,
     /// Whether the answer is yes or no; otherwise it is a secret.
     pub(crate) decidable: bool,
     pub(crate) summary: String,
+}
+
+impl PendingQuestion {
+    /// The question of this request.
+    pub(crate) fn of(approval: &ApprovalRequest) -> Self {
+        Self {
+            approval: approval.id,
+            run: approval.run_id,
+            session: approval.session.clone(),
+            asked_in: approval.asked_in().clone(),
+            of_work: approval.is_in_place() || approval.first_yes().is_some() || approval.present_place().is_some(),
+            of_second: approval.first_yes().is_some(),
+            in_place: approval.is_in_place(),
+            asker: approval.asked_of().clone(),
+            decidable: approval.kind == ApprovalKind::Approval,
+            summary: approval.summary.clone(),
+        }
+    }
 }
 
 /// A note from a lane to the dispatcher.
@@ -110,14 +141,18 @@ pub(crate) enum LaneNote {
     WantsParking { session: SessionKey, runs: usize, go_on: oneshot::Sender<()> },
     /// A run that an earlier task of the lane left is not in the store: it was never accepted.
     Lost { run: RunId },
-    /// A run is paused on an approval request, which is stored.
+    /// A run is paused on an approval request, or waits for it in its place.
     Paused(Box<PendingQuestion>),
     /// The run of this approval request continues.
     Resumed { approval: ApprovalId },
+    /// No run waits in its place for this request any more. `withdraw`: it has no answer, and its run tree goes on.
+    Unasked { approval: ApprovalId, withdraw: bool },
     /// Stops this run, because a newer message replaces it.
     Stop { run: Arc<LiveRun>, cause: StopCause },
     /// A freeze has ended.
     Thawed,
+    /// The admission of this person was revoked.
+    Removed { channel: ChannelId, id: String },
     /// A command or an answer was not acted on and may be sent again.
     NotActedOn { key: IdempotencyKey },
     /// A command was answered. `say`: the reply to the conversation.

@@ -6,11 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{Outbound, ReplyRoute};
+use belay_protocol::{Outbound, ReplyRoute, TextKind};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::agent_services::AgentServices;
+use crate::own_texts;
 use belay_run::restart::persist;
 
 /// Capacity for answers that wait to be stored. When it is full, an answer is dropped with a warning; the program that
@@ -21,16 +22,15 @@ const SAY_LIMIT: Duration = Duration::from_secs(10);
 
 /// Sends texts to people. Clones share one queue.
 #[derive(Clone)]
-pub(crate) struct Notifier(mpsc::Sender<(ReplyRoute, String)>);
+pub(crate) struct Notifier(mpsc::Sender<Outbound>);
 
 impl Notifier {
     /// Returns the notifier, and the task that sends its texts. Run the task until every clone of the notifier is
     /// dropped.
     pub(crate) fn new(services: Arc<AgentServices>) -> (Self, impl Future<Output = ()> + Send) {
-        let (tx, mut rx) = mpsc::channel::<(ReplyRoute, String)>(CAPACITY);
+        let (tx, mut rx) = mpsc::channel::<Outbound>(CAPACITY);
         let work = async move {
-            while let Some((route, text)) = rx.recv().await {
-                let message = Outbound::new(None, route, text);
+            while let Some(message) = rx.recv().await {
                 // An answer that cannot be sent delays the following ones, to keep their order, but loses none of them.
                 persist("replies", &services.draining, || show(&services, message.clone())).await;
             }
@@ -38,10 +38,19 @@ impl Notifier {
         (Self(tx), work)
     }
 
-    /// Queues a text for a conversation, if there is one.
+    /// Queues the answer to a command, or a refusal, for a conversation, if there is one.
     pub(crate) fn say(&self, route: Option<ReplyRoute>, text: String) {
+        self.queue(route, text, TextKind::Command);
+    }
+
+    /// Queues another text for a conversation, if there is one.
+    pub(crate) fn notify(&self, route: Option<ReplyRoute>, text: String) {
+        self.queue(route, text, TextKind::Notice);
+    }
+
+    fn queue(&self, route: Option<ReplyRoute>, text: String, kind: TextKind) {
         if let Some(route) = route
-            && self.0.try_send((route, text)).is_err()
+            && self.0.try_send(Outbound::new(None, route, text).of_kind(kind)).is_err()
         {
             tracing::warn!("too many answers are waiting; one is dropped");
         }
@@ -52,6 +61,8 @@ async fn show(services: &AgentServices, message: Outbound) {
     let Err(error) = services.store.outbox.enqueue(message.clone()).await else { return };
     tracing::error!(%error, "the answer to a command could not be stored; showing it at once");
     let Some(channel) = services.channels.get(&message.route.channel) else { return };
+    let (checked, _facts) = own_texts::checked(&services.hooks, &message).await; // the store takes no events now
+    let message = checked.unwrap_or(message);
     match timeout(SAY_LIMIT, channel.deliver(&message)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(channel = %channel.id(), %error, "the answer to a command was not delivered"),

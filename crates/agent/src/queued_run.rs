@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    ApprovalRequest, Audience, ChannelId, FinishedRun, Message, MessageBody, Outbound, PendingRun, RunEnd, RunRecord,
-    RunStatus, StopReason, ThreadState, UnixMillis, Work,
+    ApprovalRequest, Audience, ChannelId, FinishedRun, Message, MessageBody, Outbound, PendingRun, RunEnd, RunOptions,
+    RunRecord, RunStatus, StopReason, ThreadState, UnixMillis, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -118,9 +118,9 @@ fn digests_of_instructions(history: &[Message]) -> Vec<String> {
 
 /// Whether a message is nothing but text for the model, not a request for a plan. Messages of autonomous work and
 /// forwarded messages always are. A message with files is not: it gets a turn of its own, so that its pictures stay
-/// with its text.
-fn is_words(message: &Message, work: Work) -> bool {
-    if !message.attachments().is_empty() {
+/// with its text. Neither is a message with a callback, which reports the end of its own run.
+fn is_words(message: &Message, work: Work, options: &RunOptions) -> bool {
+    if !message.attachments().is_empty() || options.callback_url.is_some() {
         return false;
     }
     let is_forwarded = message.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded());
@@ -133,7 +133,7 @@ impl QueuedRun {
         let LaneInput { run, inbound, text, .. } = input;
         let declared = !inbound.outputs.is_empty();
         let message = Message::sent(text, inbound.provenance.clone());
-        let words_alone = !declared && history.is_empty() && is_words(&message, inbound.work);
+        let words_alone = !declared && history.is_empty() && is_words(&message, inbound.work, &inbound.options);
         let queueing = Queueing {
             rules,
             arrived: Instant::now(),
@@ -160,7 +160,9 @@ impl QueuedRun {
         let progress = RunProgress::restored(&mut pending, answers);
         let own: Vec<_> = pending.messages.into_iter().map(|(_, message)| message).collect();
         let message = Message::sent(pending.text, pending.provenance);
-        let words_alone = !has_state && pending.history.is_empty() && is_words(&message, pending.work);
+        let words_alone =
+            !has_state && pending.history.is_empty() && is_words(&message, pending.work, &pending.options);
+        run.files.restore(pending.files);
         let provenance = message.provenance.as_deref();
         let request = RunRequest {
             run: run.id,
@@ -172,6 +174,7 @@ impl QueuedRun {
             audience: provenance.map_or(Audience::Person, |provenance| provenance.audience),
             message_id: provenance.and_then(|provenance| provenance.message_id.clone()),
             options: pending.options,
+            only_now: false,
             accepted_at: pending.accepted_at,
         };
         let queueing = Queueing {
@@ -189,7 +192,8 @@ impl QueuedRun {
 
     /// Replaces the text after the store has accepted an edit of the message.
     pub(crate) fn edit(&mut self, message: Message) {
-        self.queueing.words_alone = self.queueing.words_alone && is_words(&message, self.request.work);
+        self.queueing.words_alone =
+            self.queueing.words_alone && is_words(&message, self.request.work, &self.request.options);
         self.queueing.bytes = message.text().len();
         if !self.is_unread() {
             self.own = vec![Arc::new(message)];
@@ -262,6 +266,7 @@ impl QueuedRun {
             started_at,
             ended_at: None,
             waiting_for: None,
+            files: self.run.files.all(),
         }
     }
 
@@ -273,6 +278,8 @@ impl QueuedRun {
             end.evidence.extend(cause.end().evidence);
         }
         let status = end.reason.status();
+        // Hooks have checked a reply. Without one, the text is a line of Belay's own.
+        let is_checked = reply.is_some();
         let reply = says(&end, reply, silent);
         let thread_state = match status {
             _ if self.progress.begun_at.is_none() && !self.progress.in_thread => None,
@@ -294,12 +301,21 @@ impl QueuedRun {
             cost_micro_usd: record.cost_micro_usd,
             at,
             said,
-            outbound: self.outbound(status, delivery, reply.as_deref()),
+            outbound: self
+                .outbound(status, delivery, reply.as_deref())
+                .map(|outbound| if is_checked { outbound.checked() } else { outbound }),
+            callback: self.callback(&record),
             reply,
             events,
             thread_state,
         };
         (row, record)
+    }
+
+    /// The callback of the end or of a pause; `None`: the client gave no address.
+    pub(crate) fn callback(&self, record: &RunRecord) -> Option<Outbound> {
+        let url = self.request.options.callback_url.as_deref()?;
+        Some(Outbound::callback_of_run(url, record))
     }
 
     /// The message to deliver; `None` if the run has no reply destination, or if the answer to a stop has informed the

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
-use belay_protocol::{ChannelId, HookPoint, Message, MessageBody, RunEnd, StopReason};
+use belay_protocol::{ChannelId, HookPoint, Message, MessageBody, RunEnd, StopReason, TextKind};
 
 use belay_run::core::RunCore;
-use belay_run::hooks::HookContext;
+use belay_run::hooks::{HookContext, Sending};
 
 /// Replaces an answer that hooks had no time to check.
 const UNSEEN: &str = "[withheld: the run was stopped before the operator's hooks had checked this answer]";
@@ -30,11 +30,17 @@ pub(crate) async fn agree(
         other => return (end, other),
     };
     let mut facts = Vec::new();
-    let place = HookContext::from(&*core.request);
+    let sending = Sending {
+        about: HookContext::from(&*core.request).into(),
+        channel,
+        kind: TextKind::Reply,
+        text: reply.clone(),
+        limit: None,
+    };
     let decided = tokio::select! {
         biased; // a stop does not wait for hooks
         () = core.cancel.cancelled() => None,
-        decided = hooks.message_sending(place, channel, reply.clone(), &mut facts) => Some(decided),
+        decided = hooks.message_sending(sending, &mut facts) => Some(decided),
     };
     facts.into_iter().for_each(|fact| core.journal.note(fact));
     let (end, agreed) = match decided {

@@ -5,7 +5,10 @@
 
 mod settings;
 
-use belay_protocol::{Decision, FreezeRequest, FreezeScope, IdPrefix, Skill, SkillLocation, Skills};
+use belay_protocol::grant::{CONFIRM_OPTION, GRANT_OPTION, GrantOptions};
+use belay_protocol::{
+    CommandInfo, Decision, FreezeRequest, FreezeScope, IdPrefix, PeopleRequest, Skill, SkillLocation, Skills,
+};
 
 pub use belay_automation::jobs::JobCommand;
 pub use belay_run::tool_health::ToolsCommand;
@@ -24,6 +27,8 @@ pub enum Submission {
     Plan(String),
     /// `/NAME [TEXT]` of a skill: input for the model, unchanged. Holds the instructions about the skill.
     Skill(String),
+    /// `/retry` and `/edit TEXT`: input for the model, which replaces the last turn.
+    Repeat(Repeat),
     /// A command that exists.
     Command(Command),
     /// An unknown command word.
@@ -33,6 +38,15 @@ pub enum Submission {
         /// The most similar known word.
         nearest: &'static str,
     },
+}
+
+/// The text of a message that replaces the last turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// `/retry`: the text of the turn.
+    Same,
+    /// `/edit TEXT`: another text.
+    Other(String),
 }
 
 /// A command.
@@ -50,6 +64,8 @@ pub enum Command {
     Status,
     /// `/help`: lists the commands.
     Help,
+    /// `/start`: greets; without a greeting, lists the commands.
+    Start,
     /// `/version`: shows the version.
     Version,
     /// `/ping`: checks that Belay answers.
@@ -59,16 +75,29 @@ pub enum Command {
     Tools(ToolsCommand),
     /// `/queue` `/think` `/reasoning` `/verbose` `/model`: settings of the conversation for all its runs.
     Setting(SettingCommand),
-    /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact` `/sessions` `/resume` `/fork`: lists the threads, or changes the thread, in order with its turns.
+    /// `/undo` `/redo` `/clear` `/new` `/reset` `/compact` `/summarize` `/sessions` `/resume` `/fork`: lists the threads, or changes the thread, in order with its turns.
     Thread(ThreadCommand),
     /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answers the waiting approval request, or the one with this id.
     Decide(Decision, Option<String>),
     /// `/routine …`: routines.
     Routine(RoutineCommand),
+    /// `/memory` `/forget ID`: lists the notes of the person, or of the group in a group, and deletes one.
+    Memory(MemoryCommand),
+    /// `/pair CODE`: admits a stranger; operators only.
+    People(PeopleRequest),
     /// `/job TASK` `/job ID [TEXT]` `/jobs` `/cancel ID`: jobs.
     Job(JobCommand),
     /// A command with a missing or invalid argument. The text is its usage.
     Usage(&'static str),
+}
+
+/// A command about notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryCommand {
+    /// Lists the notes.
+    List,
+    /// Deletes the note with this number.
+    Forget(u64),
 }
 
 /// A command that changes the thread.
@@ -90,6 +119,8 @@ pub enum ThreadCommand {
     Fork,
     /// `/compact [INSTRUCTIONS]`: replaces the older part by a summary that follows the instructions.
     Compact(Option<String>),
+    /// `/summarize`: shows a summary of the conversation and changes nothing.
+    Summarize,
     /// `/loops on|off`: enables or disables loop detection. Takes effect at once, also in the running turn.
     Loops(bool),
     /// Deletes the whole session. Only programs of operators request it; there is no command word for it.
@@ -113,16 +144,20 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
         "Conversation",
         &[
             ("/new", "begin a new one"),
-            ("/reset", "the same"),
+            ("/reset", ALIAS),
             ("/clear", "delete it"),
             ("/undo", "take the last turn back"),
             ("/redo", "restore it"),
+            ("/retry", "send the last message again"),
+            ("/edit TEXT", "send TEXT instead of it"),
             ("/compact", "shorten the older part"),
+            ("/summarize", "show a summary"),
             ("/sessions", "list all"),
             ("/resume ID", "continue one"),
             ("/fork", "copy it"),
         ],
     ),
+    ("Memory", &[("/memory", "list notes"), ("/forget ID", "delete one")]),
     (
         "Background",
         &[
@@ -150,19 +185,50 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
             ("/help", "this list"),
             ("/freeze", "stop all work until /thaw (operators)"),
             ("/thaw", "end the freeze"),
+            ("/pair CODE", "admit a stranger (operators)"),
             ("/ping", "does it answer"),
             ("/version", "its version"),
             ("/quit", "stop the daemon (operators)"),
-            ("/exit", "the same"),
-            ("/shutdown", "the same"),
+            ("/exit", ALIAS),
+            ("/shutdown", ALIAS),
         ],
     ),
 ];
 
+/// Commands that only operators may use.
+const OPERATORS_ONLY: [&str; 6] = ["/freeze", "/thaw", "/pair", "/quit", "/exit", "/shutdown"];
+
+/// Commands for the menu of a group. The others work there too.
+const IN_GROUPS: [&str; 11] =
+    ["/status", "/stop", "/approve", "/deny", "/new", "/undo", "/summarize", "/memory", "/job", "/jobs", "/help"];
+
+/// The description of a command that does the same as the one before it.
+const ALIAS: &str = "the same";
+
+/// The commands for the menu of a platform, without aliases.
+pub fn menu() -> Vec<CommandInfo> {
+    let commands = GROUPS.iter().flat_map(|(_, commands)| *commands).filter(|(_, description)| *description != ALIAS);
+    let info = |(usage, description): &(&'static str, &'static str)| {
+        let word = word_in(usage);
+        CommandInfo {
+            name: word.trim_start_matches('/'),
+            description,
+            operators_only: OPERATORS_ONLY.contains(&word),
+            in_groups: IN_GROUPS.contains(&word),
+        }
+    };
+    commands.map(info).collect()
+}
+
+/// The word at the beginning of a usage.
+fn word_in(usage: &'static str) -> &'static str {
+    usage.split(' ').next().unwrap_or(usage)
+}
+
 /// All command words.
 pub fn words() -> impl Iterator<Item = &'static str> {
     let usages = GROUPS.iter().flat_map(|(_, commands)| commands.iter().map(|(usage, _)| *usage));
-    usages.map(|usage| usage.split(' ').next().unwrap_or(usage))
+    usages.map(word_in)
 }
 
 const PLAN_USAGE: &str = "Add the request: /plan REQUEST. It is split into steps, which are carried out one after the \
@@ -173,6 +239,14 @@ conversation. /jobs lists jobs, /job ID shows one, /job ID TEXT sends it a messa
 
 const CANCEL_USAGE: &str = "Add the job's id, as /jobs shows it: /cancel ID.";
 
+const EDIT_USAGE: &str = "Add the new text: /edit TEXT. It replaces your last message and its answer. /retry sends \
+the last message again as it was. A command cannot be the text.";
+
+const FORGET_USAGE: &str = "Add the number of the note, as /memory shows it: /forget 7.";
+
+const PAIR_USAGE: &str = "Add the code that the bot has sent to the person: /pair CODE. The person may write in the \
+private chat then. `belay people` lists everybody.";
+
 const RESUME_USAGE: &str = "Add the conversation's id, as /sessions shows it: /resume ID.";
 
 /// Maximum length of a command word; the longest one has 10 bytes.
@@ -181,7 +255,7 @@ const MAX_WORD_BYTES: usize = 32;
 impl Submission {
     /// Whether the message becomes a run, in order with the other messages of the conversation.
     pub fn is_input(&self) -> bool {
-        matches!(self, Self::Input | Self::Plan(_) | Self::Skill(_))
+        matches!(self, Self::Input | Self::Plan(_) | Self::Skill(_) | Self::Repeat(_))
     }
 }
 
@@ -213,7 +287,9 @@ pub fn parse(text: &str) -> Submission {
         "/freeze" => Command::Freeze(FreezeRequest::Freeze { scope: FreezeScope::All, detail: argument }),
         "/thaw" => Command::Freeze(FreezeRequest::Thaw(FreezeScope::All)),
         "/status" => Command::Status,
-        "/help" | "/start" => Command::Help,
+        "/help" => Command::Help,
+        // Every Telegram client sends it when a bot is opened for the first time.
+        "/start" => Command::Start,
         "/version" => Command::Version,
         "/ping" => Command::Ping,
         "/tools" => match ToolsCommand::parse(argument.as_deref()) {
@@ -224,12 +300,27 @@ pub fn parse(text: &str) -> Submission {
         "/redo" => Command::Thread(ThreadCommand::Redo),
         "/clear" => Command::Thread(ThreadCommand::Clear),
         "/new" | "/reset" => Command::Thread(ThreadCommand::New),
+        "/retry" => return Submission::Repeat(Repeat::Same),
+        "/edit" => match argument.filter(|text| matches!(parse(text), Submission::Input | Submission::Plan(_))) {
+            Some(text) => return Submission::Repeat(Repeat::Other(text)),
+            None => Command::Usage(EDIT_USAGE),
+        },
         "/sessions" => Command::Thread(ThreadCommand::List),
+        "/memory" => Command::Memory(MemoryCommand::List),
+        "/forget" => match argument.and_then(|id| id.parse().ok()) {
+            Some(id) => Command::Memory(MemoryCommand::Forget(id)),
+            None => Command::Usage(FORGET_USAGE),
+        },
         "/resume" => match argument.and_then(|id| IdPrefix::parse(&id).ok()) {
             Some(id) => Command::Thread(ThreadCommand::Resume(id)),
             None => Command::Usage(RESUME_USAGE),
         },
+        "/pair" => match argument {
+            Some(code) => Command::People(PeopleRequest::Pair { code }),
+            None => Command::Usage(PAIR_USAGE),
+        },
         "/fork" => Command::Thread(ThreadCommand::Fork),
+        "/summarize" => Command::Thread(ThreadCommand::Summarize),
         "/compact" => Command::Thread(ThreadCommand::Compact(argument)),
         "/plan" => match argument {
             Some(text) => return Submission::Plan(text),
@@ -266,6 +357,15 @@ pub fn parse(text: &str) -> Submission {
 fn job(argument: Option<String>) -> Command {
     let Some(argument) = argument else { return Command::Usage(JOB_USAGE) };
     let (first, rest) = argument.split_once(char::is_whitespace).unwrap_or((&argument, ""));
+    if matches!(first, GRANT_OPTION | CONFIRM_OPTION) {
+        return allowed(&argument).map_or(Command::Usage(ALLOW_USAGE), Command::Job);
+    }
+    if first == "revoke"
+        && let Some((id, number)) = rest.trim().split_once(char::is_whitespace)
+        && let (Some(id), Ok(number)) = (job_id(id), number.trim().parse())
+    {
+        return Command::Job(JobCommand::Revoke(id, number));
+    }
     Command::Job(match (job_id(first), rest.trim()) {
         (Some(id), "") => JobCommand::Show(id),
         (Some(id), text) if id.is_whole() => JobCommand::Message(id, text.to_owned()),
@@ -276,6 +376,22 @@ fn job(argument: Option<String>) -> Command {
         (None, _) => JobCommand::Create(argument),
     })
 }
+
+/// Parses the grants of a job, and the task after them. `None`: a quotation mark, a grant or the task is missing.
+fn allowed(argument: &str) -> Option<JobCommand> {
+    let GrantOptions { allow, is_confirmed, rest } = GrantOptions::parse(argument)?;
+    if allow.is_empty() || rest.is_empty() {
+        return None;
+    }
+    Some(match is_confirmed {
+        true => JobCommand::CreateAllowed { allow, task: rest.to_owned() },
+        false => JobCommand::ShowGrants { allow, argument: argument.to_owned() },
+    })
+}
+
+const ALLOW_USAGE: &str = "Write a grant as /job --allow \"run_command: cargo test\" TASK: the name of a tool, and a \
+pattern of its command line, or ARGUMENT=PATTERN. `*` fits any text. Repeat --allow for more grants. The answer \
+shows them; --yes gives them.";
 
 /// Parses the id of a job, or its beginning, in a position where the word may also begin a task.
 fn job_id(word: &str) -> Option<IdPrefix> {
@@ -352,6 +468,12 @@ mod tests {
             ("/verbose loudly", command(Command::Usage(Setting::Verbose.usage()))),
             ("/quit", command(Command::Quit)),
             ("/Exit", command(Command::Quit)),
+            ("/retry please", Submission::Repeat(Repeat::Same)),
+            ("/Edit@MyBot  two\nlines ", Submission::Repeat(Repeat::Other("two\nlines".into()))),
+            ("/edit /plan tidy", Submission::Repeat(Repeat::Other("/plan tidy".into()))),
+            ("/edit", command(Command::Usage(EDIT_USAGE))),
+            ("/edit /stop", command(Command::Usage(EDIT_USAGE))),
+            ("/edit /retry", command(Command::Usage(EDIT_USAGE))),
             ("/shutdown now", command(Command::Quit)),
             ("please /quit", Submission::Input),
             ("/etc/hosts is a file", Submission::Input),
@@ -364,6 +486,10 @@ mod tests {
             ("/resume", command(Command::Usage(RESUME_USAGE))),
             ("/resume garden", command(Command::Usage(RESUME_USAGE))),
             ("/fork", command(Command::Thread(ThreadCommand::Fork))),
+            ("/memory", command(Command::Memory(MemoryCommand::List))),
+            ("/Forget@MyBot 7", command(Command::Memory(MemoryCommand::Forget(7)))),
+            ("/forget", command(Command::Usage(FORGET_USAGE))),
+            ("/forget me", command(Command::Usage(FORGET_USAGE))),
             ("/reset", command(Command::Thread(ThreadCommand::New))),
             ("/jobs", command(Command::Job(JobCommand::List))),
             ("/job", command(Command::Usage(JOB_USAGE))),
@@ -441,9 +567,26 @@ mod tests {
     }
 
     #[test]
+    fn the_menu_has_each_command_once_with_names_that_platforms_accept() {
+        let menu = menu();
+        // Telegram: BotCommand: 1 to 32 characters out of a-z, 0-9 and _, and a description of 1 to 256.
+        assert!(menu.iter().all(|it| (1..=32).contains(&it.name.len())
+            && it.name.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
+            && (1..=256).contains(&it.description.chars().count())));
+        let mut names: Vec<_> = menu.iter().map(|it| it.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!((names.len(), menu.len()), (menu.len(), words().count() - 3), "three words are aliases");
+        let marked = |marks: &[&str]| marks.iter().all(|word| words().any(|known| known == *word));
+        assert!(marked(&OPERATORS_ONLY) && marked(&IN_GROUPS));
+        assert_eq!(menu.iter().filter(|it| it.in_groups).count(), IN_GROUPS.len());
+        assert!(menu.iter().all(|it| !(it.in_groups && it.operators_only)));
+    }
+
+    #[test]
     fn every_listed_word_is_a_command() {
         for word in words() {
-            assert!(matches!(parse(word), Submission::Command(_)), "{word}");
+            assert!(matches!(parse(word), Submission::Command(_) | Submission::Repeat(_)), "{word}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! Reading order: [`run_turn`] → `gathered` (the messages at the start) → `enter` → `work` → `resume` → `ending`.
 
+mod asks;
 mod ending;
 mod enter;
 mod gathered;
@@ -39,7 +40,9 @@ use belay_run::joining::Joining;
 use belay_run::journal::Remainder;
 use belay_run::live::LiveRun;
 use belay_run::progress::RunProgress;
+use belay_run::prompt::SkillsOrigin;
 use belay_run::request::RunRequest;
+use belay_run::send_file::FileSender;
 use belay_run::send_message::MessageSender;
 use belay_run::tally::Tally;
 
@@ -51,6 +54,8 @@ pub(crate) struct TurnJob {
     pub(crate) request: Arc<RunRequest>,
     pub(crate) lease: Lease,
     pub(crate) conversation: Conversation,
+    /// The origin of the skills of the conversation.
+    pub(crate) skills: SkillsOrigin,
     /// The progress of the run at its last checkpoint.
     pub(crate) progress: RunProgress,
     pub(crate) slot: TurnSlot,
@@ -146,14 +151,20 @@ fn open(job: &mut TurnJob) -> (Result<Option<Goal>, String>, ChatDelegate, LoopC
     let goal = Goal::of(&state, &job.conversation.own);
     let turn_start = job.conversation.history.len();
     let mut delegate = ChatDelegate::new(core_of(job), job.services.children.clone(), turn_start);
-    delegate.post = Some(MessageSender {
+    let messages = MessageSender {
         channels: job.services.channels.clone(),
         sessions: job.services.store.sessions.clone(),
         hooks: job.services.hooks.clone(),
         request: job.request.clone(),
         elsewhere: job.request.asker.authority == Authority::Operator,
         saying: delegate.core.journal.saying(),
+    };
+    delegate.files = job.services.outgoing.clone().map(|files| FileSender {
+        messages: messages.clone(),
+        files,
+        run: job.run.clone(),
     });
+    delegate.post = Some(messages);
     if job.request.work == Work::Chat {
         let (services, request) = (&job.services, &job.request);
         delegate.jobs = Some(JobToolContext { service: services.jobs.clone(), request: request.clone() });

@@ -9,10 +9,13 @@
 //!
 //! Reading order: [`jobs`] → [`routines`], which includes the heartbeat.
 
+mod grants;
 pub mod jobs;
+mod routine_grants;
 pub mod routines;
 pub mod submitter;
 
 pub use jobs::JobsConfig;
+pub use routine_grants::RoutineWork;
 pub use routines::HeartbeatConfig;
 pub use routines::RoutinesConfig;

@@ -17,6 +17,24 @@ pub(crate) fn answers_a_question(text: &str) -> bool {
         )
 }
 
+/// Whether a text is a command that acts at once: it stops work, answers a question or asks for the status. It waits for
+/// no earlier message of its conversation.
+pub(crate) fn acts_at_once(text: &str) -> bool {
+    let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    let command = word.split('@').next();
+    ends_the_daemon(text)
+        || matches!(
+            command,
+            Some("/stop" | "/interrupt" | "/freeze" | "/thaw" | "/status" | "/approve" | "/always" | "/deny")
+        )
+}
+
+/// Whether a text is `/stop`.
+pub(crate) fn is_stop_command(text: &str) -> bool {
+    let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    word.split('@').next() == Some("/stop")
+}
+
 /// Whether a text is `/plan TEXT`: it begins like a command but starts a turn, so it waits in order as other messages
 /// do.
 pub(crate) fn asks_for_a_plan(text: &str) -> bool {

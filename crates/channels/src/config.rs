@@ -1,9 +1,13 @@
 //! Settings of `[channels.stdin]` and `[channels.telegram]`.
 
+mod groups;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use url::Url;
+
+pub use self::groups::{CONTEXT_MESSAGES_MAX, GroupAnswer, GroupOverrides, GroupsConfig};
 
 /// Settings of `[channels.stdin]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,32 +131,23 @@ pub struct TelegramConfig {
     pub allow: Vec<u64>,
     /// Numeric user ids of operators, who may do everything, `/shutdown` included. They may also talk to the bot.
     pub operators: Vec<u64>,
+    /// Whether a stranger who writes in private gets a code, with which an operator can admit the stranger. Disabled:
+    /// strangers get no code, and people who were admitted before stay so.
+    pub pairing: bool,
+    /// The answer to `/start`, and the greeting of a person whom pairing has admitted. Empty: `/start` lists the commands.
+    pub greeting: String,
+    /// Whether the bot tells Telegram its commands, which people then choose from a menu.
+    pub register_commands: bool,
     /// Settings of `[channels.telegram.groups]`.
     pub groups: GroupsConfig,
 }
 
-/// Settings of `[channels.telegram.groups]`: the groups that the bot serves, and the messages that it answers there.
-/// `allow` and `operators` of [`TelegramConfig`] apply in groups too.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct GroupsConfig {
-    /// Ids of the groups, all negative. Empty: the bot serves no group.
-    pub allow: Vec<i64>,
-    /// Which messages of these groups are for the bot.
-    pub answer: GroupAnswer,
-}
+/// The default of [`TelegramConfig::greeting`].
+const GREETING: &str = "I am an assistant, run by Belay. Write to me as you would to a person. /stop ends what I am doing, and \
+/help lists all commands.";
 
-/// Which messages of a group are for the bot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GroupAnswer {
-    /// Messages that mention the bot, reply to it, or are a command that names it.
-    #[default]
-    Mention,
-    /// All messages that Telegram shows to the bot: every message if its privacy mode is off. Except a command that
-    /// names another bot.
-    All,
-}
+/// Longest greeting, in characters. Below the limit of one message of Telegram, 4096.
+const GREETING_MAX_CHARS: usize = 2_000;
 
 impl Default for TelegramConfig {
     fn default() -> Self {
@@ -171,6 +166,9 @@ impl Default for TelegramConfig {
             max_age_s: 24 * 3600,
             allow: Vec::new(),
             operators: Vec::new(),
+            pairing: false,
+            greeting: GREETING.into(),
+            register_commands: true,
             groups: GroupsConfig::default(),
         }
     }
@@ -224,6 +222,10 @@ impl TelegramConfig {
         if self.groups.allow.iter().any(|id| *id >= 0) {
             problem("groups.allow", "the id of a group is negative; the log shows it when the bot is addressed in it");
         }
+        if self.greeting.chars().count() > GREETING_MAX_CHARS {
+            problem("greeting", &format!("at most {GREETING_MAX_CHARS} characters"));
+        }
+        self.groups.validate(&mut problem);
         problems
     }
 }
@@ -286,7 +288,15 @@ mod tests {
             webhook_url = "ftp://example.org/x"
             bot_username = "@belay"
             allow = [0]
-            groups = { allow = [42] }
+            [groups]
+            allow = [42, -1]
+            context_messages = 51
+            [groups.overrides."-1"]
+            persona = " "
+            tools = ["read_file", "no such tool"]
+            context_messages = 51
+            [groups.overrides."-2:7"]
+            [groups.overrides."42"]
             "#,
         )
         .unwrap();
@@ -303,6 +313,12 @@ mod tests {
                 "channels.telegram.bot_username",
                 "channels.telegram.allow",
                 "channels.telegram.groups.allow",
+                "channels.telegram.groups.context_messages",
+                "channels.telegram.groups.overrides.\"-1\".context_messages",
+                "channels.telegram.groups.overrides.\"-1\".persona",
+                "channels.telegram.groups.overrides.\"-1\".tools",
+                "channels.telegram.groups.overrides.\"-2",
+                "channels.telegram.groups.overrides.\"42\"",
             ]
         );
     }
@@ -330,6 +346,7 @@ mod tests {
             "operators = [1.5]",
             "groups = { allow = [\"@club\"] }",
             "groups = { answer = \"sometimes\" }",
+            "groups = { overrides = { \"-1\" = { tool = [] } } }",
         ] {
             assert!(toml::from_str::<TelegramConfig>(written).is_err(), "{written}");
         }

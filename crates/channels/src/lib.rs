@@ -15,6 +15,10 @@ pub mod config;
 pub mod stdin;
 pub mod telegram;
 
-pub use config::{Enabled, GroupAnswer, GroupsConfig, StdinConfig, Stream, TelegramConfig, TelegramMode};
+pub use config::{
+    Enabled, GroupAnswer, GroupOverrides, GroupsConfig, StdinConfig, Stream, TelegramConfig, TelegramMode,
+};
 pub use stdin::{Completions, Operators, StdinChannel};
-pub use telegram::{AllowLists, FirstContact, FirstContactError, Sender, Telegram, TelegramSecrets};
+pub use telegram::{
+    AllowLists, FirstContact, FirstContactError, Sender, Telegram, TelegramParts, TelegramSecrets, bot_api_client,
+};

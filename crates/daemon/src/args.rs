@@ -1,10 +1,14 @@
 //! The arguments of the commands. [`crate::cli`] combines them.
 
+mod costs;
 mod heartbeat;
 mod jobs;
+mod memory;
+mod people;
 mod routines;
 mod sessions;
 mod tools;
+mod watch;
 
 use std::path::PathBuf;
 
@@ -12,11 +16,15 @@ use belay_gateway::LIST_MAX;
 use belay_protocol::{DeclaredOutput, LinkId};
 use clap::{Args, Subcommand};
 
+pub(crate) use self::costs::{CostKeyArg, CostsArgs};
 pub(crate) use self::heartbeat::{HeartbeatArgs, HeartbeatCommand};
 pub(crate) use self::jobs::{CreateJobArgs, JobArgs, JobsArgs, JobsCommand, JobsListArgs};
-pub(crate) use self::routines::{RoutineArgs, RoutinesArgs, RoutinesCommand};
+pub(crate) use self::memory::{MemoryArgs, MemoryCommand, MemoryListArgs, NoteArgs, NoteOwner};
+pub(crate) use self::people::{PeopleArgs, PeopleCommand};
+pub(crate) use self::routines::{CreateRoutineArgs, RoutineArgs, RoutinesArgs, RoutinesCommand};
 pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
 pub(crate) use self::tools::{ToolsArgs, ToolsCommand};
+pub(crate) use self::watch::{LogsArgs, TopArgs};
 
 /// The settings arguments of the command line.
 #[derive(Clone, Debug, Default, Args)]
@@ -174,9 +182,21 @@ pub(crate) struct RunsArgs {
     /// List only runs with this status: running, paused, completed, stopped, failed, …
     #[arg(long)]
     pub(crate) status: Option<String>,
+    /// List only runs that have ended for this reason, for example user_stop
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+    /// List only runs that were accepted since then: 30m, 12h, 7d, or a date
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// List only runs that were accepted before then
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
     /// List at most this many
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
     pub(crate) limit: u32,
+    /// List the oldest first, and go on with each run that ends, until it is interrupted
+    #[arg(long, conflicts_with = "until")]
+    pub(crate) follow: bool,
 }
 
 /// `belay runs …`

@@ -13,9 +13,9 @@ use async_trait::async_trait;
 use belay_agent::{Agent, AgentParts};
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_protocol::{
-    Accepted, Ack, AckSender, AttachmentIntake, Body, Channel, ChannelError, ChannelId, Clock, Control, DeliverError,
-    Envelope, Inbound, InboundStream, Outbound, Principal, Provenance, Question, ReplyRoute, RunRecord, RunStatus,
-    RunWatch, SessionKey, Streaming, Uploader,
+    Accepted, Ack, AckSender, AttachmentIntake, Body, Channel, ChannelError, ChannelId, ChannelProfile, Clock, Control,
+    DeliverError, Envelope, Inbound, InboundStream, Outbound, Principal, Provenance, Question, ReplyRoute, RunRecord,
+    RunStatus, RunWatch, SessionKey, Streaming, Uploader,
 };
 use belay_protocol::{BootId, Refusal};
 use belay_run::{AgentConfig, DisabledChannels};
@@ -42,7 +42,8 @@ use crate::signals::{OnHangup, SignalWatch};
 use crate::stop_rules::stop_rules;
 use crate::telemetry;
 use crate::wiring::{
-    Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, refuse_own_files, workspace_of,
+    Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, refuse_own_files, transcriber,
+    workspace_of,
 };
 
 /// Answers one message. The exit code is the verdict of its run.
@@ -66,19 +67,27 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     }
     let store = Store::memory()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let tool_ports = ToolPorts { notes: store.ports().notes, runs: store.ports().runs, clock: clock.clone() };
+    // The notes of one message need no search by meaning.
+    let (notes, runs) = (store.ports().notes, store.ports().runs);
+    let tool_ports = ToolPorts { notes, meaning: None, runs, clock: clock.clone() };
     let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
     let hooks = hooks(settings, env, programs.kept())?;
     let handle = programs.handle();
     let screen = Arc::new(AskScreen::find(env, args.json));
-    let intake = programs.attachments(settings, &store, clock.clone())?;
+    let transcriber = transcriber(settings, secrets.transcription.as_ref())?;
+    let intake = programs.attachments(settings, &store, clock.clone(), transcriber)?;
     let first = Inbound {
         outputs: args.outputs.clone(),
         provenance: attached(&*intake, &args.images).await?,
         ..inbound(Body::Text(text))
     };
-    let (channel, answer, person_link) = AskChannel::new(first, Person::find(is_input_used, env), screen.clone());
+    let files = SentLines::default();
+    let (channel, answer, person_link) =
+        AskChannel::new(first, Person::find(is_input_used, env), screen.clone(), files.clone());
     let agent = Agent::start(AgentParts {
+        outgoing: programs.outgoing(settings, &store)?,
+        callbacks: None,
+        pairing: None,
         // Nothing else runs, so an interrupted run is stopped at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },
         limits: settings.limits.clone(),
@@ -93,6 +102,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         health: settings.tools.health.clone(),
         approvals: settings.approvals.clone(),
         compaction: settings.compaction.clone(),
+        memory: settings.memory.clone(),
         streaming: settings.streaming.clone(),
         processes: programs.processes(),
         hooks: hooks.bound(),
@@ -139,7 +149,13 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     hooks.close(HOOKS_GRACE).await;
     handle.close().await;
     match answered {
-        Some(Ok(answered)) => show(answered, args, out, &screen),
+        Some(Ok(answered)) => {
+            let exit = show(answered, args, out, &screen)?;
+            if !args.json {
+                files.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|line| out.line(line));
+            }
+            Ok(exit)
+        }
         Some(Err(failure)) => {
             screen.clear();
             Err(failure)
@@ -248,7 +264,11 @@ struct AskChannel {
     messages: Mutex<Option<mpsc::Receiver<Envelope>>>,
     questions: mpsc::Sender<(Question, String)>,
     screen: Arc<AskScreen>,
+    files: SentLines,
 }
+
+/// The lines about the files that the run has sent, shown after its answer.
+type SentLines = Arc<Mutex<Vec<String>>>;
 
 /// The person's end of the channel.
 struct PersonLink {
@@ -258,13 +278,19 @@ struct PersonLink {
 }
 
 impl AskChannel {
-    fn new(first: Inbound, person: Person, screen: Arc<AskScreen>) -> (Self, oneshot::Receiver<Ack>, PersonLink) {
+    fn new(
+        first: Inbound,
+        person: Person,
+        screen: Arc<AskScreen>,
+        files: SentLines,
+    ) -> (Self, oneshot::Receiver<Ack>, PersonLink) {
         let (ack, answer) = AckSender::channel();
         let (sender, messages) = mpsc::channel(ASK_CAPACITY);
         let (questions, asked) = mpsc::channel(ASK_CAPACITY);
         let first = Envelope { inbound: first, ack };
         let _ = sender.try_send(first); // cannot fail: the queue is empty and its receiver is in this function
-        let channel = Self { id: ChannelId::from(NAME), messages: Mutex::new(Some(messages)), questions, screen };
+        let channel =
+            Self { id: ChannelId::from(NAME), messages: Mutex::new(Some(messages)), questions, screen, files };
         (channel, answer, PersonLink { sender, questions: asked, person })
     }
 }
@@ -320,8 +346,18 @@ impl Channel for AskChannel {
         if self.screen.is_live() { Streaming::Live(&*self.screen) } else { Streaming::Off }
     }
 
-    /// Passes an approval request to the person. Replies are read from the run.
+    fn profile(&self) -> ChannelProfile<'_> {
+        // A file stays where it is: its path is shown.
+        ChannelProfile { max_file_bytes: u64::MAX, ..ChannelProfile::default() }
+    }
+
+    /// Passes an approval request to the person, and keeps the lines about files. Replies are read from the run.
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
+        if let Some(file) = &message.file {
+            let mut lines = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.extend(Some(message.text.clone()).filter(|caption| !caption.is_empty()));
+            lines.push(file.line());
+        }
         let Some(question) = message.question.clone() else { return Ok(()) };
         let gone = |_| DeliverError::Refused { detail: "nobody asks any more".into() };
         self.questions.send((question, message.text.clone())).await.map_err(gone)

@@ -25,7 +25,10 @@ use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::secrets::{Secrets, UNSEEN, check_all, unseen_words};
 use crate::settings::{Problem, Settings, load, refused};
-use crate::wiring::{Chosen, McpNeeds, gateway_failure, own_files_problems, sandbox_config, words, workspace_of};
+use crate::wiring::{
+    Chosen, McpNeeds, Store, gateway_failure, meaning, own_files_problems, sandbox_config, transcriber, words,
+    workspace_of,
+};
 
 pub(crate) use directories::{refuse_workspace, writable};
 
@@ -95,6 +98,8 @@ pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'
     findings.extend(control_group(settings, &paths));
     findings.extend(model(settings, &secrets).await);
     findings.extend(telegram(settings));
+    findings.extend(transcription(settings, &secrets));
+    findings.extend(embeddings(settings, &secrets));
     findings.extend(names::executors(settings));
     findings.extend(names::hooks(settings, env));
     findings.extend(names::approvals(settings));
@@ -289,11 +294,30 @@ fn has_key(value: &Json, keys: &[&str]) -> bool {
 fn telegram(settings: &Settings) -> Option<Finding> {
     let config = &settings.channels.telegram;
     let finding = |state, detail: &str| Some(Finding::new("telegram", state, detail));
-    match (config.enabled, config.allow.is_empty() && config.operators.is_empty()) {
+    match (config.enabled, config.allow.is_empty() && config.operators.is_empty() && !config.pairing) {
         (false, _) => None,
         (true, true) => finding(State::Note, "channels.telegram.allow is empty: nobody may talk to the bot"),
         (true, false) => finding(State::Ok, "token and secret are there"),
     }
+}
+
+/// Checks the settings of transcription; `None` if it is off. Sends nothing: a request would cost money.
+fn transcription(settings: &Settings, secrets: &Secrets) -> Option<Finding> {
+    let base = settings.transcription.base_url.as_ref()?;
+    Some(match transcriber(settings, secrets.transcription.as_ref()) {
+        Ok(_) => Finding::new("transcription", State::Ok, format!("recordings are sent to {base}; it was not asked")),
+        Err(failure) => Finding::failed("transcription", &failure),
+    })
+}
+
+/// Checks the settings of the search by meaning; `None` if it is off. Sends nothing.
+fn embeddings(settings: &Settings, secrets: &Secrets) -> Option<Finding> {
+    let base = settings.memory.embeddings.base_url.as_ref()?;
+    let store = Store::memory().map(|store| store.note_vectors());
+    Some(match store.and_then(|vectors| meaning(settings, secrets.embeddings.as_ref(), vectors)) {
+        Ok(_) => Finding::new("embeddings", State::Ok, format!("notes are sent to {base}; it was not asked")),
+        Err(failure) => Finding::failed("embeddings", &failure),
+    })
 }
 
 /// Lists the current tools of the MCP servers. A server that is not available does not prevent a start.

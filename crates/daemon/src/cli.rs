@@ -4,13 +4,16 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::args::{
-    AgentArgs, ApprovalsArgs, AskArgs, ChatArgs, CheckUnitArgs, ClientArgs, ConfigCommand, ContextCommand, FreezeArgs,
-    HeartbeatArgs, JobsArgs, RoutinesArgs, RunsArgs, SendArgs, SessionsArgs, SettingsArgs, StopArgs, ThawArgs,
-    ToolsArgs, WorkerArgs,
+    AgentArgs, ApprovalsArgs, AskArgs, ChatArgs, CheckUnitArgs, ClientArgs, ConfigCommand, ContextCommand, CostsArgs,
+    FreezeArgs, HeartbeatArgs, JobsArgs, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs,
+    SessionsArgs, SettingsArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs, WorkerArgs,
 };
+use crate::backup::BackupCommand;
+use crate::man::ManArgs;
 use crate::mcp::McpCommand;
 use crate::setup::SetupArgs;
 use crate::stops::StopsCommand;
+use crate::upgrade::UpgradeCommand;
 
 /// An agent daemon that knows when to stop
 #[derive(Debug, Parser)]
@@ -52,11 +55,21 @@ pub(crate) enum Command {
     Status(ClientArgs),
     /// List recent runs, or show one
     Runs(RunsArgs),
+    /// Print the newest events of all runs, and follow them
+    Logs(LogsArgs),
+    /// Show the running runs, again and again
+    Top(TopArgs),
+    /// Show what model calls have cost, and the budgets of today
+    Costs(CostsArgs),
     /// Show what the model reads besides the message
     #[command(subcommand)]
     Context(ContextCommand),
     /// List, search, export and delete sessions
     Sessions(SessionsArgs),
+    /// List, search, edit, export and delete notes of persons and groups
+    Memory(MemoryArgs),
+    /// List the people who may write; admit a stranger by a code, or remove a person
+    People(PeopleArgs),
     /// List open approval requests, or answer one
     Approvals(ApprovalsArgs),
     /// List, create, watch and cancel jobs: work in the background
@@ -88,6 +101,12 @@ pub(crate) enum Command {
     /// List and approve the tools of MCP servers
     #[command(subcommand)]
     Mcp(McpCommand),
+    /// Make, verify, list and restore backups
+    #[command(subcommand)]
+    Backup(BackupCommand),
+    /// Say what this version of Belay would change in the data and settings, without changing anything
+    #[command(subcommand)]
+    Upgrade(UpgradeCommand),
     /// Carry out a job for the daemon, which starts this command in a sandbox; the job's token is read from standard
     /// input
     #[command(hide = true)]
@@ -97,6 +116,8 @@ pub(crate) enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Print the manual page of belay, or write the pages of all commands into a directory
+    Man(ManArgs),
 }
 
 #[cfg(test)]
@@ -143,6 +164,17 @@ mod tests {
             ("belay runs --limit 0", false),
             ("belay runs --limit 500", true),
             ("belay runs --limit 501", false), // the limit of the API
+            ("belay runs --reason user_stop --since 7d --until 2026-11-20", true),
+            ("belay runs --since 12h --follow --json", true),
+            ("belay runs --follow --until 1d", false),
+            ("belay logs -f -n 5 --session me --json", true),
+            ("belay logs -n -1", false),
+            ("belay top --interval 1", true),
+            ("belay top --once --json", true),
+            ("belay top --interval 0", false),
+            ("belay costs", true),
+            ("belay costs --by person --since 7d --json", true),
+            ("belay costs --by planet", false),
             ("belay runs show 0193", true),
             ("belay runs show --json 0193", true),
             ("belay context show me", true),
@@ -204,10 +236,30 @@ mod tests {
             ("belay routines test tick --file r.toml --at 2026-12-01T09:00", false),
             ("belay routines test tick", false),
             ("belay routines test --at 2026-12-01T09:00", false),
+            ("belay memory", true),
+            ("belay memory --person telegram:42 --json", true),
+            ("belay memory list --group g --person p", false),
+            ("belay memory show 7", true),
+            ("belay memory show seven", false),
+            ("belay memory search blue cat", true),
+            ("belay memory search", false),
+            ("belay memory edit 7 new --json", true),
+            ("belay memory export --group g -o f", true),
+            ("belay memory delete 7", true),
+            ("belay memory delete --all --person telegram:42", true),
+            ("belay memory delete --all 7", false),
+            ("belay memory delete --person telegram:42", false),
+            ("belay memory delete", false),
             ("belay stop", false),
             ("belay stop --all", true),
             ("belay stop me", true),
             ("belay stop me --all", false),
+            ("belay people", true),
+            ("belay people list --json", true),
+            ("belay people pair 23AZ2Z2Z", true),
+            ("belay people pair", false),
+            ("belay people remove telegram:42", true),
+            ("belay people remove", false),
             ("belay freeze --reason maintenance --json", true),
             ("belay freeze --person telegram:42", true),
             ("belay freeze --person a --channel b", false),
@@ -251,8 +303,21 @@ mod tests {
             ("belay worker --job 0193e0e0-0000-7000-8000-000000000000 --socket /x", true),
             ("belay worker --job 7 --socket /x", false),
             ("belay worker", false),
+            ("belay backup create --to /x --with-key --json", true),
+            ("belay backup verify f --json", true),
+            ("belay backup verify", false),
+            ("belay backup restore f --data d --force", true),
+            ("belay backup restore --before-migration", true),
+            ("belay backup restore --before-migration f", false),
+            ("belay backup restore", false),
+            ("belay backup list --json", true),
+            ("belay upgrade check --json", true),
+            ("belay upgrade", false),
             ("belay completions bash", true),
             ("belay completions klingon", false),
+            ("belay man", true),
+            ("belay man --dir d", true),
+            ("belay man d", false),
             ("belay dance", false),
         ] {
             match parse(line) {

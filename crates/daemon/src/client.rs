@@ -5,11 +5,17 @@ mod approvals;
 mod chat;
 mod connection;
 mod context;
+mod costs;
 mod events;
+mod facts;
 mod freeze;
+mod grants;
 mod heartbeat;
 mod ids;
 mod jobs;
+mod logs;
+mod memory;
+mod people;
 mod routines;
 mod runs;
 mod send;
@@ -17,6 +23,7 @@ mod sessions;
 mod status;
 mod stop;
 mod tools;
+mod top;
 mod watch;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,10 +35,14 @@ pub(crate) use approvals::{answer as approvals_answer, list as approvals_list, s
 pub(crate) use chat::chat;
 pub(crate) use connection::Client;
 pub(crate) use context::show as context_show;
+pub(crate) use costs::costs;
 pub(crate) use freeze::{freeze, thaw};
 pub(crate) use heartbeat::{now as heartbeat_now, show as heartbeat_show};
 pub(crate) use ids::{IdKind, whole_id};
 pub(crate) use jobs::{list as jobs_list, one as jobs_one};
+pub(crate) use logs::logs;
+pub(crate) use memory::{list as memory_list, one as memory_one};
+pub(crate) use people::people;
 pub(crate) use routines::{list as routines_list, one as routines_one};
 pub(crate) use runs::{list as runs_list, show as runs_show};
 pub(crate) use send::{send, verdict};
@@ -39,6 +50,7 @@ pub(crate) use sessions::{list as sessions_list, one as sessions_one};
 pub(crate) use status::status;
 pub(crate) use stop::{shutdown, stop};
 pub(crate) use tools::{list as tools_list, one as tools_one};
+pub(crate) use top::top;
 
 use crate::output::Tone;
 
@@ -91,7 +103,7 @@ fn until(rfc3339: &str) -> Option<Duration> {
 }
 
 /// Seconds since 1970 of `2026-11-20T19:43:00.123Z`.
-fn seconds_of(rfc3339: &str) -> Option<u64> {
+pub(crate) fn seconds_of(rfc3339: &str) -> Option<u64> {
     let mut parts = rfc3339.get(..19)?.split(['-', 'T', ':']).map(|part| part.parse::<i64>().ok());
     let mut next = || parts.next().flatten();
     let (year, month, day, h, m, s) = (next()?, next()?, next()?, next()?, next()?, next()?);

@@ -124,7 +124,7 @@ mod tests {
         let completion = Completion { lists: Fixed, runtime: runtime.handle().clone() };
         for (line, expected) in [
             ("/stat", vec!["/status"]),
-            ("/re", vec!["/reset", "/redo", "/reasoning", "/resume"]),
+            ("/re", vec!["/reset", "/redo", "/reasoning", "/resume", "/retry"]),
             ("hello /stat", vec![]),
             ("", vec![]),
             ("/model ", vec!["gpt-5", "gpt-5-mini"]),

@@ -5,11 +5,13 @@
 //!
 //! **Does not know**: how any part works. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`], [`setup`] →
+//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`], [`setup`], [`backup`], [`upgrade`] →
 //! [`client`] → [`stops`] → [`mcp`]. [`worker`] runs in a process of its own.
 
 mod args;
 mod ask;
+mod backup;
+mod backup_config;
 mod check;
 mod cli;
 mod client;
@@ -20,6 +22,7 @@ mod exit;
 mod input;
 mod janitor;
 mod launch;
+mod man;
 mod mcp;
 mod net;
 mod output;
@@ -36,6 +39,7 @@ mod stops;
 mod systemd;
 mod telemetry;
 mod typed;
+mod upgrade;
 mod wiring;
 mod worker;
 
@@ -55,6 +59,7 @@ use exit::{Exit, Failure};
 use mcp::McpCommand;
 use output::Output;
 use stops::StopsCommand;
+use upgrade::UpgradeCommand;
 
 use args::{ApprovalsArgs, ApprovalsCommand, ConfigCommand, ContextCommand, HeartbeatCommand, RunsCommand};
 
@@ -114,11 +119,19 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
             Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
         },
+        Command::Logs(args) => block_on(one_thread(), client::logs(&args, env, out)),
+        Command::Top(args) => block_on(one_thread(), client::top(&args, env, out)),
+        Command::Costs(args) => block_on(one_thread(), client::costs(&args, env, out)),
         Command::Context(ContextCommand::Show(args)) => block_on(one_thread(), client::context_show(&args, env, out)),
+        Command::Memory(args) => match &args.command {
+            None => block_on(one_thread(), client::memory_list(&args.list, env, out)),
+            Some(command) => block_on(one_thread(), client::memory_one(command, env, out)),
+        },
         Command::Sessions(args) => match &args.command {
             None => block_on(one_thread(), client::sessions_list(&args.list, env, out)),
             Some(command) => block_on(one_thread(), client::sessions_one(command, env, out)),
         },
+        Command::People(args) => block_on(one_thread(), client::people(&args, env, out)),
         Command::Approvals(args) => block_on(one_thread(), approvals(&args, env, out)),
         Command::Tools(args) => match &args.command {
             None => block_on(one_thread(), client::tools_list(&args.client, env, out)),
@@ -146,6 +159,8 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), mcp::list(&args, env, out)),
         Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
         Command::Mcp(McpCommand::Serve(args)) => block_on(one_thread(), mcp::serve(&args, env)),
+        Command::Backup(command) => block_on(one_thread(), backup::command(&command, env, out)),
+        Command::Upgrade(UpgradeCommand::Check(args)) => upgrade::check(&args, env, out),
         Command::Worker(args) => block_on(one_thread(), worker::worker(&args)),
         Command::Completions { shell } => {
             let mut script = Vec::new();
@@ -153,6 +168,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             out.line(String::from_utf8_lossy(&script).trim_end());
             Ok(Exit::Fine)
         }
+        Command::Man(args) => man::man(Cli::command(), &args, out),
     }
 }
 

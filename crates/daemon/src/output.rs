@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 
-use belay_terminal::{Look, question};
+use belay_terminal::{LiveArea, Look, question};
 
 use crate::environment::Environment;
 
@@ -106,7 +106,19 @@ impl<'a> Output<'a> {
         self.write(|out| self.aligned(rows).iter().try_for_each(|line| writeln!(out, "{line}")));
     }
 
-    fn aligned(self, rows: &[Vec<Cell>]) -> Vec<String> {
+    /// Prints tables in the place of those that were drawn before; where no terminal reads them, below those.
+    pub(crate) fn redraw(self, area: &mut LiveArea, tables: &[Vec<Vec<Cell>>]) {
+        if !self.terminal {
+            return tables.iter().for_each(|rows| self.table(rows));
+        }
+        let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(80, |size| usize::from(size.ws_col.max(1)));
+        let erased = area.erase(columns);
+        let drawn = area.draw(&tables.iter().flat_map(|rows| self.aligned(rows)).collect::<Vec<_>>());
+        self.write(|out| write!(out, "{erased}{drawn}"));
+    }
+
+    /// The lines of a table.
+    pub(crate) fn aligned(self, rows: &[Vec<Cell>]) -> Vec<String> {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
@@ -147,6 +159,12 @@ impl Cell {
     /// A cell of that tone.
     pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
         Self { text: escaped(&text.into()).replace(['\n', '\t'], " "), tone }
+    }
+
+    /// The cell, padded to this width.
+    pub(crate) fn at_least(mut self, width: usize) -> Self {
+        self.text.extend(std::iter::repeat_n(' ', width.saturating_sub(self.width())));
+        self
     }
 
     fn width(&self) -> usize {

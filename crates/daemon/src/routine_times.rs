@@ -1,16 +1,15 @@
 //! Computes when routines fire: for the gateway, and for tests of a routine without a daemon.
 
-use belay_automation::routines::{preview, problems, test_at};
-use belay_gateway::RoutineTimes;
+use belay_automation::routines::{Upcoming, preview, problems, test_at};
+use belay_gateway::{RoutineTest, RoutineTime, RoutineTimes};
 use belay_protocol::{RoutineSpec, Trigger, UnixMillis};
 use belay_schedule::Schedule;
-use serde_json::{Value, json};
 
 /// Uses the schedule parser.
 pub(crate) struct Times;
 
 impl RoutineTimes for Times {
-    fn test(&self, spec: &RoutineSpec, at: &str) -> Result<Value, String> {
+    fn test(&self, spec: &RoutineSpec, at: &str) -> Result<RoutineTest, String> {
         let problems = problems(spec);
         if !problems.is_empty() {
             return Err(problems.join("\n"));
@@ -20,22 +19,26 @@ impl RoutineTimes for Times {
             _ => ("", "UTC"), // refused below
         };
         let tested = test_at(spec, date(at, zone)?)?;
-        Ok(json!({
-            "routine": spec.name,
-            "schedule": when,
-            "fires": tested.fires,
-            "at": tested.at,
-            "next": tested.next,
-            "mode": tested.mode,
-        }))
+        Ok(RoutineTest {
+            routine: spec.name.clone(),
+            schedule: when.to_owned(),
+            fires: tested.fires,
+            at: time(tested.at),
+            next: tested.next.map(time),
+            mode: tested.mode,
+        })
     }
 
-    fn next(&self, spec: &RoutineSpec, from: UnixMillis, count: usize) -> Result<Vec<(UnixMillis, Value)>, String> {
+    fn next(&self, spec: &RoutineSpec, from: UnixMillis, count: usize) -> Result<Vec<RoutineTime>, String> {
         if !matches!(spec.trigger, Trigger::Schedule { .. }) {
             return Ok(Vec::new());
         }
-        Ok(preview(spec, from, count)?.into_iter().map(|time| (time.at, json!(time))).collect())
+        Ok(preview(spec, from, count)?.into_iter().map(time).collect())
     }
+}
+
+fn time(Upcoming { at, local, zone }: Upcoming) -> RoutineTime {
+    RoutineTime { at, local, zone }
 }
 
 /// Parses a date: with an offset, or in local time of that zone.
@@ -48,6 +51,8 @@ fn date(text: &str, zone: &str) -> Result<UnixMillis, String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn spec(trigger: Value) -> RoutineSpec {
@@ -70,10 +75,10 @@ mod tests {
             ("2026-11-29T09:00", false, "Sun 2026-11-29 09:00:00 +01:00"),
         ] {
             let tested = Times.test(&berlin, at).unwrap();
-            assert_eq!((&tested["fires"], &tested["at"]["local"]), (&json!(fires), &json!(local)), "{at}");
+            assert_eq!((tested.fires, &*tested.at.local), (fires, local), "{at}");
         }
         let tested = Times.test(&berlin, "2026-11-27T09:00").unwrap();
-        assert_eq!(tested["next"]["at"], "2026-11-30T08:00:00.000Z");
+        assert_eq!(tested.next.unwrap().at.to_rfc3339(), "2026-11-30T08:00:00.000Z");
     }
 
     #[test]
@@ -93,7 +98,7 @@ mod tests {
     #[test]
     fn the_next_times_follow_each_other_and_what_has_no_schedule_has_none() {
         let next = Times.next(&scheduled("@hourly", "UTC"), UnixMillis(1), 3).unwrap();
-        assert_eq!(next.iter().map(|(at, _)| at.0 / 3_600_000).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(next.iter().map(|time| time.at.0 / 3_600_000).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!(Times.next(&spec(json!({ "kind": "manual" })), UnixMillis(0), 3).unwrap(), []);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use belay_channels::Enabled;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ use crate::{systemd, telemetry, wiring};
 /// Runs until a signal, an operator's `/quit`, or the end of every channel; then drains.
 pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?.with_named(&args.files);
-    let loaded = load(args, env, &paths).map_err(|problems| refused(&problems))?;
+    let loaded = Arc::new(load(args, env, &paths).map_err(|problems| refused(&problems))?);
     let workspace = wiring::workspace_of(&loaded.settings, env, &paths);
     let (logging, log) = telemetry_for(&loaded, &paths, env);
     for line in loaded.hidden_notices() {
@@ -30,11 +31,11 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
         .map_err(|error| Failure::new(Exit::Internal, format!("signal handlers cannot be installed: {error}")))?;
     let root = CancellationToken::new();
 
-    let parts = wiring::build(&loaded, env, &paths).await?;
+    let parts = wiring::build(&loaded, args, env, &paths).await?;
     if let Some(notice) = parts.notice() {
         logging.announce(notice);
     }
-    let (args, env, settings) = (args.clone(), env.clone(), loaded.settings);
+    let (args, env, settings) = (args.clone(), env.clone(), loaded.settings.clone());
     let running = Box::pin(parts.start(&root, signals, Source { args, env, paths, settings, log })).await?;
 
     let described = format!("{}; workspace {}", running.describe(), workspace.display());

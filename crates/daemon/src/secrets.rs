@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use belay_channels::{TelegramConfig, TelegramMode, TelegramSecrets};
 use belay_gateway::GatewaySecrets;
-use belay_models::{EnvKeys, FallbackConfig, LlmConfig};
+use belay_models::{EnvKeys, FallbackConfig, LlmConfig, TranscriptionConfig};
 use belay_protocol::Secret;
+use belay_run::EmbeddingsConfig;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::environment::Environment;
@@ -28,6 +29,10 @@ pub(crate) struct Secrets {
     pub(crate) gateway: GatewaySecrets,
     /// The bot's token and its webhook's secret; `None` if there is no bot.
     pub(crate) telegram: Option<TelegramSecrets>,
+    /// The key of the server that transcribes; `None` if it needs none.
+    pub(crate) transcription: Option<SecretString>,
+    /// The key of the server that makes embeddings; `None` if it needs none.
+    pub(crate) embeddings: Option<SecretString>,
 }
 
 impl Secrets {
@@ -65,6 +70,8 @@ impl Secrets {
                 ),
             },
             telegram: search.telegram(&settings.channels.telegram, &absent),
+            transcription: search.service("transcription", &Route::of_transcription(&settings.transcription)),
+            embeddings: search.service("memory.embeddings", &Route::of_embeddings(&settings.memory.embeddings)),
         };
         if search.problems.is_empty() { Ok(secrets) } else { Err(search.problems) }
     }
@@ -230,6 +237,14 @@ impl Search<'_> {
         self.one(key, (env, Missing::NoKey), file, credential)
     }
 
+    /// The key of a further server. A key that the settings name must exist. Without a server, nothing is read.
+    fn service(&mut self, section: &str, route: &Route<'_>) -> Option<SecretString> {
+        route.base_url.as_ref()?;
+        let file = route.api_key_file.map(|path| crate::settings::expand(path, self.env));
+        let env = (route.api_key_env.unwrap_or_default(), Missing::Refused);
+        self.one(&format!("{section}.api_key"), env, file, &format!("{}_api_key", section.replace('.', "_")))
+    }
+
     /// Further keys for the configured model. A missing one is left out, so it is no problem here.
     fn further_keys(&mut self, llm: &LlmConfig) -> Vec<Option<SecretString>> {
         let mut keys: Vec<_> = llm.api_key_envs.iter().map(|env| self.key("llm.api_key", env, None, NOWHERE)).collect();
@@ -252,6 +267,31 @@ impl Search<'_> {
         match fallback.api_key_env.as_deref() {
             None if file.is_none() => self.key(&key, usual, None, credential),
             named => self.key(&key, named.unwrap_or_default(), file, NOWHERE),
+        }
+    }
+}
+
+/// The server of a section and the source of its key.
+struct Route<'a> {
+    base_url: Option<&'a str>,
+    api_key_env: Option<&'a str>,
+    api_key_file: Option<&'a Path>,
+}
+
+impl<'a> Route<'a> {
+    fn of_transcription(config: &'a TranscriptionConfig) -> Self {
+        Self {
+            base_url: config.base_url.as_deref(),
+            api_key_env: config.api_key_env.as_deref(),
+            api_key_file: config.api_key_file.as_deref(),
+        }
+    }
+
+    fn of_embeddings(config: &'a EmbeddingsConfig) -> Self {
+        Self {
+            base_url: config.base_url.as_deref(),
+            api_key_env: config.api_key_env.as_deref(),
+            api_key_file: config.api_key_file.as_deref(),
         }
     }
 }

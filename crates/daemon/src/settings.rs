@@ -22,8 +22,9 @@ use belay_channels::{Enabled, StdinConfig, Telegram, TelegramConfig};
 use belay_delegates::WorkersConfig;
 use belay_gateway::GatewayConfig;
 use belay_hooks::HooksConfig;
-use belay_models::LlmConfig;
-use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, StreamingConfig};
+use belay_models::{DIMENSIONS_MAX, LlmConfig, ServiceSettings, TranscriptionConfig};
+use belay_run::approvals::Fallback;
+use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, MemoryConfig, StreamingConfig};
 use belay_store::StoreConfig;
 use belay_tools::ToolsConfig;
 use belay_tools::attachments::AttachmentsConfig;
@@ -37,9 +38,11 @@ use layers::{BUILT_IN, Layer, Need};
 pub(crate) use merge::Origins;
 pub(crate) use problem::Problem;
 pub(crate) use rules::problems as problems_of_rules;
-use show::{as_json, as_toml};
+pub(crate) use show::as_json;
+use show::as_toml;
 
 use crate::args::{CheckArgs, SettingsArgs};
+use crate::backup_config::BackupConfig;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -76,6 +79,8 @@ pub(crate) struct Settings {
     /// The calls that need approval.
     pub(crate) approvals: ApprovalsConfig,
     pub(crate) compaction: CompactionConfig,
+    /// Notes over conversations.
+    pub(crate) memory: MemoryConfig,
     /// How an answer is shown while the model writes it.
     pub(crate) streaming: StreamingConfig,
     /// The operator's programs that are asked at points of a run.
@@ -86,6 +91,8 @@ pub(crate) struct Settings {
     pub(crate) gateway: GatewayConfig,
     /// Files that come with messages.
     pub(crate) attachments: AttachmentsConfig,
+    /// The server that turns recordings into text.
+    pub(crate) transcription: TranscriptionConfig,
     /// The built-in tools.
     pub(crate) tools: ToolsConfig,
     /// What runs are told about the workspace.
@@ -98,6 +105,8 @@ pub(crate) struct Settings {
     pub(crate) workers: WorkersConfig,
     /// The store.
     pub(crate) store: StoreConfig,
+    /// Backups.
+    pub(crate) backup: BackupConfig,
     /// Logging.
     pub(crate) telemetry: TelemetryConfig,
 }
@@ -127,14 +136,19 @@ impl Settings {
             self.routines.validate(),
             self.heartbeat.validate(),
             self.heartbeat_needs(),
+            self.fallback_needs(),
+            self.second_needs(),
             self.approvals.validate(),
             self.compaction.validate(),
+            self.memory.validate(CHANNELS),
+            self.embeddings_problems(),
             self.streaming.validate(),
             self.hooks.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
             self.gateway.validate(),
             self.attachments.validate(),
+            self.transcription.validate(),
             self.tools.validate(),
             belay_run::tool_health::problems(&self.tools.health),
             self.context.validate(),
@@ -142,6 +156,7 @@ impl Settings {
             self.jobs.validate(),
             self.workers.validate(),
             self.store.validate(),
+            self.backup.validate(),
             self.telemetry.validate(),
         ]
         .concat()
@@ -177,6 +192,24 @@ impl Settings {
             .collect()
     }
 
+    /// Problems of the server of the search by meaning.
+    fn embeddings_problems(&self) -> Vec<String> {
+        let config = &self.memory.embeddings;
+        let mut problems = ServiceSettings {
+            section: "memory.embeddings",
+            base_url: config.base_url.as_deref(),
+            model: &config.model,
+            api_key_env: config.api_key_env.as_deref(),
+            api_key_file: config.api_key_file.as_ref(),
+            timeout_s: config.timeout_s,
+        }
+        .problems();
+        if !config.dimensions.is_none_or(|dimensions| (1..=DIMENSIONS_MAX).contains(&dimensions)) {
+            problems.push(format!("memory.embeddings.dimensions: must be 1 to {DIMENSIONS_MAX}"));
+        }
+        problems
+    }
+
     /// Problems of the heartbeat with other sections.
     fn heartbeat_needs(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -192,6 +225,26 @@ impl Settings {
             problems.push(format!("heartbeat.deliver_to: {why}"));
         }
         problems
+    }
+
+    /// Problems of the fallback of approvals with other sections.
+    fn fallback_needs(&self) -> Vec<String> {
+        self.approvals.fallback.iter().filter_map(|to| self.cannot_be_asked("approvals.fallback", to)).collect()
+    }
+
+    /// Problems of the persons for second approvals.
+    fn second_needs(&self) -> Vec<String> {
+        let persons = self.approvals.second.iter().enumerate();
+        persons.filter_map(|(at, to)| self.cannot_be_asked(&format!("approvals.second[{at}]"), to)).collect()
+    }
+
+    /// Why a person cannot be asked for an approval; `None`: they can.
+    fn cannot_be_asked(&self, key: &str, to: &Fallback) -> Option<String> {
+        if to.channel != "telegram" {
+            return Some(format!("{key}.channel: {:?} cannot be asked: use telegram", to.channel));
+        }
+        let to = DeliverTo { channel: to.channel.clone(), conversation: to.to.clone() };
+        self.can_be_told(&to).err().map(|why| format!("{key}: {why}"))
     }
 
     /// Checks whether a conversation can receive unrequested messages.

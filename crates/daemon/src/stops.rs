@@ -17,6 +17,7 @@ use clap::{Args, Subcommand};
 pub(crate) use check::check;
 pub(crate) use eval::eval;
 pub(crate) use import::import;
+pub(crate) use rules::of_text as rules_of_text;
 
 use crate::args::SettingsArgs;
 

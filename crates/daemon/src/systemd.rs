@@ -157,6 +157,7 @@ mod tests {
             spent_today_for: Default::default(),
             limit_today_micro_usd: None,
             limit_today_for: Default::default(),
+            open_reservations: Default::default(),
             model_trouble: None,
             candidates: Vec::new(),
             tools: Vec::new(),

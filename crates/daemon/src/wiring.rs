@@ -4,6 +4,7 @@
 //! [`Running`]. Only a `Running` can be waited for.
 
 mod background;
+pub(crate) mod backups;
 mod completion;
 mod hooks;
 mod mcp;
@@ -11,6 +12,8 @@ mod metrics;
 mod model;
 mod own_files;
 mod programs;
+mod reads;
+mod services;
 mod store;
 mod workers;
 
@@ -18,13 +21,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::{Agent, AgentExit, AgentParts, StorePorts};
-use belay_channels::{AllowLists, Operators, StdinChannel, StdinConfig, Telegram, TelegramSecrets};
-use belay_gateway::{Gateway, GatewayError, GatewayParts};
+use belay_agent::submission::menu;
+use belay_agent::{Agent, AgentExit, AgentParts, OwnTexts, Pairing, StorePorts};
+use belay_channels::{
+    AllowLists, Operators, StdinChannel, StdinConfig, Telegram, TelegramParts, TelegramSecrets, bot_api_client,
+};
+use belay_gateway::{CallbackChannel, Gateway, GatewayError, GatewayParts, SettingsSource};
 use belay_hooks::HookSet;
-use belay_protocol::{BootId, Channel, ChannelAccess, Clock, Message, ModelInfo};
+use belay_protocol::callback::CallbackClient;
+use belay_protocol::{
+    AttachmentIntake, BootId, Channel, ChannelAccess, ChannelPeople, Clock, Message, ModelInfo, PairingCodes,
+    TextChecker,
+};
 use belay_run::approvals::question_text;
 use belay_run::{AgentError, DisabledChannels};
+use belay_tools::web::CallbackPoster;
 use belay_trajectory::import::from_messages;
 use signal_hook_tokio::Handle;
 use tokio::sync::watch;
@@ -33,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use background::Background;
+use backups::BackupKeeper;
 use completion::StoreLists;
 pub(crate) use hooks::{HOOKS_GRACE, hooks};
 pub(crate) use mcp::{McpNeeds, sandbox_config, workspace_of};
@@ -41,9 +53,11 @@ pub(crate) use model::Chosen;
 pub(crate) use own_files::{own_files_problems, refuse_own_files};
 use programs::ProgramsHandle;
 pub(crate) use programs::{Programs, ToolPorts};
+pub(crate) use services::{meaning, transcriber};
 pub(crate) use store::{Store, refuse_store};
 use workers::Workers;
 
+use crate::args::SettingsArgs;
 use crate::clock::SystemClock;
 use crate::completion::Completion;
 use crate::environment::Environment;
@@ -75,6 +89,7 @@ pub(crate) struct Parts {
     workers: Option<Workers>,
     hooks: HookSet,
     janitor: Arc<RetentionJanitor>,
+    backups: Arc<BackupKeeper>,
     recorder: Recorder,
     model: ModelInfo,
     /// A notice about the choice of the model, for the person.
@@ -87,7 +102,12 @@ pub(crate) struct Parts {
 ///
 /// # Errors
 /// The failure that prevents a start, with its exit code. What was opened is closed again.
-pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> Result<Parts, Failure> {
+pub(crate) async fn build(
+    loaded: &Arc<Loaded>,
+    args: &SettingsArgs,
+    env: &Environment,
+    paths: &Paths,
+) -> Result<Parts, Failure> {
     let settings = &loaded.settings;
     refuse_own_files(settings, env, paths)?;
     let secrets = Secrets::find(loaded, env).map_err(|problems| refused(&problems))?;
@@ -97,9 +117,25 @@ pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> 
     // Concurrently: one waits for the disk, the other for a server that may listen on loopback.
     let (store, chosen) = tokio::join!(Store::open(settings, paths, env), Chosen::find(settings, &secrets));
     let store = store?;
-    let assembled = async { assemble(settings, env, paths, secrets, &store, chosen?).await }.await;
+    let assembled = async {
+        let source = reads::settings(loaded, args, env, paths);
+        assemble(settings, env, paths, secrets, &store, chosen?, source).await
+    }
+    .await;
     match assembled {
-        Ok(Assembled { agent, gateway, stdin, notice, programs, hooks, workers, janitor, recorder, reloadable }) => {
+        Ok(Assembled {
+            agent,
+            gateway,
+            stdin,
+            notice,
+            programs,
+            hooks,
+            workers,
+            janitor,
+            backups,
+            recorder,
+            reloadable,
+        }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
             Ok(Parts {
                 agent,
@@ -110,6 +146,7 @@ pub(crate) async fn build(loaded: &Loaded, env: &Environment, paths: &Paths) -> 
                 hooks,
                 workers,
                 janitor,
+                backups,
                 recorder,
                 model,
                 notice,
@@ -134,6 +171,7 @@ struct Assembled {
     workers: Option<Workers>,
     hooks: HookSet,
     janitor: Arc<RetentionJanitor>,
+    backups: Arc<BackupKeeper>,
     recorder: Recorder,
     reloadable: Reloadable,
 }
@@ -145,22 +183,33 @@ async fn assemble(
     secrets: Secrets,
     store: &Store,
     chosen: Chosen,
+    settings_source: SettingsSource,
 ) -> Result<Assembled, Failure> {
     let ports = store.ports();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let (ready_tx, ready) = watch::channel(false);
-    let tool_ports = ToolPorts { notes: ports.notes.clone(), runs: ports.runs.clone(), clock: clock.clone() };
+    let meaning = meaning(settings, secrets.embeddings.as_ref(), store.note_vectors())?;
+    let (notes, runs) = (ports.notes.clone(), ports.runs.clone());
+    let tool_ports = ToolPorts { notes, meaning, runs, clock: clock.clone() };
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
     let hooks = hooks::hooks(settings, env, programs.kept())?;
-    let telegram = telegram(settings, secrets.telegram)?;
-    let lists = || AllowLists::of(&settings.channels.telegram);
-    let allow_lists = telegram.as_ref().map_or_else(lists, Telegram::allow_lists);
+    let transcriber = transcriber(settings, secrets.transcription.as_ref())?;
+    let attachments = programs.attachments(settings, store, clock.clone(), transcriber)?;
+    let allow_lists = AllowLists::of(&settings.channels.telegram);
+    let pairing = pairing(settings, &allow_lists, &ports, clock.clone()).await?;
+    let texts = OwnTexts::new(hooks.bound(), clock.clone());
+    let texts = Arc::new(texts.map_err(|error| agent_failure(&error))?);
+    let telegram = telegram(settings, secrets.telegram, &allow_lists, pairing.clone(), attachments.clone(), texts)?;
+    let telegram = telegram.map(|telegram| telegram.with_files(ports.blobs.clone()));
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
     let (routine_runs_days, hours) = (settings.routines.keep_routine_runs_days, settings.gateway.openai_session_hours);
     let kept = Kept { outputs: programs.kept_outputs(), blobs: ports.blobs.clone(), uploads: store.uploads() };
     let janitor = Arc::new(RetentionJanitor::new(sessions, routine_runs_days, hours, archive, kept, clock.clone()));
-    let attachments = programs.attachments(settings, store, clock.clone())?;
+    let backups = Arc::new(BackupKeeper::open(settings, env, paths, clock.clone())?);
+    let links = Arc::new(store.links(settings.attachments.link_hours, clock.clone()));
+    let outgoing = programs.outgoing(settings, store)?;
 
+    let webhook_secret = secrets.gateway.webhook_secret.clone();
     let recorder = Recorder::install()?;
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),
@@ -176,12 +225,20 @@ async fn assemble(
         trajectory: Arc::new(recording),
         approvals: ports.approvals.clone(),
         archive: ports.archive.clone(),
+        notes: ports.note_archive.clone(),
         vault: ports.vault.clone(),
         jobs: ports.jobs.clone(),
         routines: ports.routines.clone(),
         times: Arc::new(Times),
+        judge: reads::judge(),
+        settings: settings_source,
+        spending: store.spending(),
+        ends: store.ends(),
         janitor: janitor.clone(),
+        backups: backups.clone(),
         attachments,
+        blobs: ports.blobs.clone(),
+        links: links.clone(),
         question: Arc::new(question_text),
         extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
         control_socket: Some(paths.control_socket.clone()),
@@ -192,6 +249,7 @@ async fn assemble(
 
     let (workers, served) = workers::open(settings, env, paths, &programs).await?.unzip();
     let http: Arc<dyn Channel> = Arc::new(http);
+    let callbacks = callback_client(settings, webhook_secret.is_some())?;
     let mut channels = vec![match gateway.addr() {
         Some(_) => http,
         None => Arc::new(Background(http)),
@@ -199,17 +257,24 @@ async fn assemble(
     let stdin = stdin(settings, env, paths, ports.clone()).map(Arc::new);
     channels.extend(stdin.clone().map(|stdin| stdin as Arc<dyn Channel>));
     channels.extend(telegram.map(|telegram| Arc::new(telegram) as Arc<dyn Channel>));
+    channels.extend(webhook_secret.zip(callbacks.clone()).map(|(secret, client)| {
+        Arc::new(CallbackChannel::new(secret, client, clock.clone(), links)) as Arc<dyn Channel>
+    }));
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
 
     let reloadable =
         Reloadable { allow_lists: allow_lists.clone(), prices: chosen.prices, llm: chosen.config, keys: chosen.keys };
     let agent = AgentParts {
+        outgoing,
+        callbacks,
+        pairing,
         config: settings.agent.clone(),
         limits: settings.limits.clone(),
         rules: stop_rules(settings),
         queue: settings.queue.clone(),
         approvals: settings.approvals.clone(),
         compaction: settings.compaction.clone(),
+        memory: settings.memory.clone(),
         streaming: settings.streaming.clone(),
         sessions: settings.sessions.clone(),
         routines: settings.routines.clone(),
@@ -243,9 +308,19 @@ async fn assemble(
         hooks,
         workers: served,
         janitor,
+        backups,
         recorder,
         reloadable,
     })
+}
+
+/// The client of callbacks, if there is a secret to sign them with.
+fn callback_client(settings: &Settings, is_signed: bool) -> Result<Option<Arc<dyn CallbackClient>>, Failure> {
+    if !is_signed {
+        return Ok(None);
+    }
+    let client = CallbackPoster::new(&settings.tools.web).map_err(|problem| Failure::new(Exit::Refused, problem))?;
+    Ok(Some(Arc::new(client)))
 }
 
 impl Parts {
@@ -289,6 +364,11 @@ impl Parts {
             janitor.work(stop).await;
             Ended::Janitor
         });
+        let (backups, stop) = (self.backups, gateway_stop.clone());
+        tasks.spawn(async move {
+            backups.work(stop).await;
+            Ended::Backups
+        });
         let (recorder, stop) = (self.recorder, gateway_stop.clone());
         tasks.spawn(async move {
             recorder.upkeep(stop).await;
@@ -319,7 +399,7 @@ impl Parts {
             Ok(agent) => {
                 if let Some(requests) = reloads {
                     let reload = Reload::new(settings, self.reloadable, agent.reloader(), running.describe());
-                    let work = reload.work(requests, running.gateway_stop.clone());
+                    let work = Box::pin(reload.work(requests, running.gateway_stop.clone())); // it holds all settings
                     running.tasks.spawn(async move {
                         work.await;
                         Ended::Reloads
@@ -369,6 +449,7 @@ enum Ended {
     /// The connections to MCP servers.
     Connections,
     Janitor,
+    Backups,
     Recorder,
 }
 
@@ -403,7 +484,14 @@ impl Running {
                         info!(?why, "agent ended");
                         return;
                     }
-                    Ok(Ended::Signals | Ended::Reloads | Ended::Connections | Ended::Janitor | Ended::Recorder) => {}
+                    Ok(
+                        Ended::Signals
+                        | Ended::Reloads
+                        | Ended::Connections
+                        | Ended::Janitor
+                        | Ended::Backups
+                        | Ended::Recorder,
+                    ) => {}
                     Ok(Ended::Gateway(ended)) => {
                         error!(?ended, "the gateway ended before the agent");
                         exit = Exit::Internal;
@@ -493,16 +581,41 @@ fn absent(telegram: AllowLists) -> DisabledChannels {
     ])
 }
 
-fn telegram(settings: &Settings, secrets: Option<TelegramSecrets>) -> Result<Option<Telegram>, Failure> {
+/// Pairing, with the people whom earlier starts have admitted. `None`: no channel admits people by pairing.
+async fn pairing(
+    settings: &Settings,
+    lists: &AllowLists,
+    ports: &StorePorts,
+    clock: Arc<dyn Clock>,
+) -> Result<Option<Arc<Pairing>>, Failure> {
+    let config = &settings.channels.telegram;
+    if !config.enabled && !config.pairing {
+        return Ok(None);
+    }
+    let people = vec![("telegram".into(), Arc::new(lists.clone()) as Arc<dyn ChannelPeople>)];
+    let pairing = Pairing::load(ports.people.clone(), clock, people).await;
+    pairing.map(|pairing| Some(Arc::new(pairing))).map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))
+}
+
+fn telegram(
+    settings: &Settings,
+    secrets: Option<TelegramSecrets>,
+    lists: &AllowLists,
+    pairing: Option<Arc<Pairing>>,
+    attachments: Arc<dyn AttachmentIntake>,
+    texts: Arc<dyn TextChecker>,
+) -> Result<Option<Telegram>, Failure> {
     let Some(secrets) = secrets else { return Ok(None) };
     let builder = if is_plain_loopback(&settings.channels.telegram.api_base) {
         plain_client().no_proxy()
     } else {
         reqwest::Client::builder()
     };
-    let http = builder.connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true).build();
+    let http = bot_api_client(builder.connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true));
     let http = http.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
-    let telegram = Telegram::new(settings.channels.telegram.clone(), secrets, http);
+    let codes = pairing.map(|pairing| pairing as Arc<dyn PairingCodes>);
+    let parts = TelegramParts { lists: lists.clone(), codes, commands: menu(), attachments, texts };
+    let telegram = Telegram::new(settings.channels.telegram.clone(), secrets, http, parts);
     telegram.map(Some).map_err(|error| Failure::new(Exit::Refused, error))
 }
 
@@ -523,7 +636,8 @@ pub(crate) fn agent_failure(error: &AgentError) -> Failure {
         AgentError::NoChannel
         | AgentError::ExecutorTool { .. }
         | AgentError::HookTools(_)
-        | AgentError::Heartbeat(_) => Exit::Refused,
+        | AgentError::Heartbeat(_)
+        | AgentError::Titles(_) => Exit::Refused,
         AgentError::Store(_) => Exit::OutOfReach,
         AgentError::ChannelName(_) => Exit::Internal,
     };

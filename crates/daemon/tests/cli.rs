@@ -512,6 +512,29 @@ fn completions_are_printed_for_every_shell() {
 }
 
 #[test]
+fn every_command_but_hidden_ones_has_a_manual_page() {
+    let home = Home::new();
+    let printed = home.run(&["man"]);
+    assert!(printed.status.success() && stdout(&printed).contains(".TH belay 1"), "{}", stdout(&printed));
+
+    let dir = home.0.path().join("share/man1");
+    let written = home.run(&["man", "--dir", dir.to_str().unwrap()]);
+    assert!(written.status.success(), "{}", stderr(&written));
+    let page = |name: &str| std::fs::read_to_string(dir.join(name));
+    assert_eq!(page("belay.1").unwrap().trim_end(), stdout(&printed).trim_end());
+    let refers = |name: &str| stdout(&printed).contains(&format!("belay\\-{name}(1)"));
+    assert!(refers("run") && refers("approvals") && !refers("worker"), "{}", stdout(&printed));
+    let nested = page("belay-approvals-approve.1").unwrap();
+    assert!(nested.contains("belay approvals approve") && nested.contains("\\-\\-url"), "{nested}");
+    assert!(page("belay-worker.1").is_err());
+
+    let file = dir.join("belay.1");
+    let refused = home.run(&["man", "--dir", file.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(70));
+    assert!(stderr(&refused).contains("--dir"), "{}", stderr(&refused));
+}
+
+#[test]
 fn a_result_that_cannot_be_written_is_70_and_a_reader_that_has_gone_away_is_not() {
     let home = Home::new();
     let recording = home.0.path().join("empty.jsonl");

@@ -15,15 +15,17 @@ use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunId, StopReaso
 use crate::subagent::{ChildServices, Goal, GoalRun, binder};
 use belay_automation::jobs::{JobAction, JobToolContext, ManageJobs};
 use belay_automation::routines::{ListRoutines, RoutineToolContext};
+use belay_run::approvals::ApprovalAnswer;
 use belay_run::compaction::Shortener;
 use belay_run::core::{Executed, RunCore};
-use belay_run::effect_gate::Asking;
+use belay_run::effect_gate::{Asking, open_calls};
 use belay_run::judge;
 use belay_run::model_call::ModelCall;
-use belay_run::own_tools::{CREATE_JOB, LIST_ROUTINES, ROUTINE, SEND_MESSAGE};
+use belay_run::own_tools::{CREATE_JOB, LIST_ROUTINES, ROUTINE, SEND_FILE, SEND_MESSAGE};
 use belay_run::prompt::Briefing;
 use belay_run::reply::{self, Reply};
 use belay_run::run_tool::bound;
+use belay_run::send_file::FileSender;
 use belay_run::send_message::MessageSender;
 use belay_run::services::RunServices;
 
@@ -57,6 +59,8 @@ pub struct ChatDelegate {
     pub asking: Option<Asking>,
     /// Sends messages before the answer.
     pub post: Option<MessageSender>,
+    /// Sends files.
+    pub files: Option<FileSender>,
     /// Creates jobs.
     pub jobs: Option<JobToolContext>,
     /// Changes routines.
@@ -81,6 +85,7 @@ impl ChatDelegate {
             summary: None,
             asking: None,
             post: None,
+            files: None,
             jobs: None,
             routines: None,
             joining: Vec::new(),
@@ -104,6 +109,20 @@ impl ChatDelegate {
         self.core.briefing = Arc::new(briefing);
     }
 
+    /// The calls of an earlier attempt that have no result, as they pass the gate again.
+    pub fn open_calls(&self, context: &LoopContext, tools: &ToolSet) -> Vec<AdmittedCall> {
+        let open = open_calls(context.messages.get(self.turn_start..).unwrap_or_default());
+        // If a person has answered for the first call, none of the calls had begun, so all of them are executed
+        // normally.
+        let answer = open.first().and_then(|call| self.core.answers.get(&call.id));
+        let answered = answer.is_some_and(ApprovalAnswer::is_open);
+        let admit = |call| match answered {
+            true => AdmittedCall { call, refused: None },
+            false => self.core.services.gate.after_restart(tools, call),
+        };
+        open.into_iter().map(admit).collect()
+    }
+
     /// Pauses the run until a person decides on the call.
     pub(crate) fn rest_on(&mut self, asking: Asking) -> LoopOutcome {
         let pending = PendingApproval { call: asking.call.clone(), deferred: asking.deferred.clone() };
@@ -116,7 +135,7 @@ impl ChatDelegate {
 /// its prompt is built for this run only.
 fn reasoning_for(services: &RunServices, goal: Option<&Goal>, briefing: &Briefing) -> Arc<Reasoning> {
     let Some(goal) = goal else { return services.reasoning_of(briefing) };
-    let tools = services.reasoning.tools().iter().cloned().chain(goal.tools()).collect();
+    let tools = services.tools_of(briefing).iter().cloned().chain(goal.tools()).collect();
     Arc::new(services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&goal.teaching())))
 }
 
@@ -217,11 +236,13 @@ impl LoopDelegate for ChatDelegate {
         self.core.live.output.end_text();
         let tools = self.reasoning.tools().clone();
         let starts = binder(&self.children, &self.core, context, &tools);
-        let (post, jobs, routines) = (self.post.clone(), self.jobs.clone(), self.routines.clone());
+        let (post, files) = (self.post.clone(), self.files.clone());
+        let (jobs, routines) = (self.jobs.clone(), self.routines.clone());
         let bind = |name: &str| {
             let declaration = tools.get(name)?;
             match name {
                 SEND_MESSAGE => Some(bound(declaration, post.clone()?)),
+                SEND_FILE => Some(bound(declaration, files.clone()?)),
                 CREATE_JOB => Some(bound(declaration, jobs.clone()?)),
                 ROUTINE => Some(bound(declaration, routines.clone()?)),
                 LIST_ROUTINES => Some(bound(declaration, ListRoutines(routines.clone()?))),

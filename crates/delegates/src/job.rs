@@ -131,7 +131,8 @@ impl LoopDelegate for JobDelegate<'_> {
 /// `terminate`.
 pub fn reasoning(services: &RunServices, briefing: &Briefing) -> Arc<Reasoning> {
     let lends = |name: &str| !manages_work(name) && name != TERMINATE;
-    let all = services.reasoning.tools().iter().filter(|tool| lends(&tool.spec().name));
-    let tools = all.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]).collect();
+    let all = services.tools_of(briefing);
+    let lent = all.iter().filter(|tool| lends(&tool.spec().name));
+    let tools = lent.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]).collect();
     Arc::new(services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(text::ROLE)))
 }

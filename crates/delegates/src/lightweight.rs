@@ -17,8 +17,8 @@ use tokio::time::sleep;
 use crate::chat::ChatDelegate;
 use belay_automation::routines::{LightweightTask, NothingToReport};
 use belay_run::OWN_TOOLS;
-use belay_run::effect_gate::{open_calls, unbound};
-use belay_run::own_tools::SEND_MESSAGE;
+use belay_run::effect_gate::{Asking, unbound};
+use belay_run::own_tools::SENDING_TOOLS;
 use belay_run::prompt::{self, Briefing};
 use belay_run::reply::{self, Reply};
 use belay_run::services::RunServices;
@@ -29,18 +29,18 @@ const RESULT_MAX_BYTES: usize = 8 * 1024;
 const TRIES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 /// Tools that a routine run does not get, besides those that act on the run itself. Autonomous work creates no further
 /// work, and reports only at its end.
-const NOT_GIVEN: [&str; 1] = [SEND_MESSAGE];
+const NOT_GIVEN: [&str; 2] = SENDING_TOOLS;
 
 /// Added before the last model call.
 const LAST: &str = "This is your last message, and no tools are available: give your final answer now, in text.";
 
 /// The tools for autonomous work.
-fn tools_of(services: &RunServices) -> ToolSet {
+fn tools_of(services: &RunServices, briefing: &Briefing) -> ToolSet {
     let given = |tool: &&Arc<dyn Tool>| {
         let name = tool.spec().name.as_str();
         !OWN_TOOLS.contains(&name) && !NOT_GIVEN.contains(&name)
     };
-    ToolSet::new(services.reasoning.tools().iter().filter(given).map(Brief::of).collect())
+    ToolSet::new(services.tools_of(briefing).iter().filter(given).map(Brief::of).collect())
 }
 
 /// Runs the small loop. The first text of the model is the result.
@@ -52,7 +52,8 @@ pub async fn run(
     context: &mut LoopContext,
     task: LightweightTask,
 ) -> Result<LoopOutcome, LoopError> {
-    let tools = Arc::new(if task.with_tools { tools_of(&delegate.core.services) } else { ToolSet::default() });
+    let (services, briefing) = (&delegate.core.services, &delegate.core.briefing);
+    let tools = Arc::new(if task.with_tools { tools_of(services, briefing) } else { ToolSet::default() });
     delegate.core.joining = None;
     delegate.reasoning = Arc::new(reasoning(
         &delegate.core.services,
@@ -66,7 +67,9 @@ pub async fn run(
         context.push(Message::data(shown).with_untrusted(true));
         delegate.core.tally.note_untrusted();
     }
-    take_up(delegate, context, &tools).await?;
+    if let Some(asking) = take_up(delegate, context, &tools).await? {
+        return Ok(delegate.rest_on(asking));
+    }
     let mut tries = TRIES.iter();
     loop {
         if let Some(reason) = delegate.core.stopped() {
@@ -91,7 +94,10 @@ pub async fn run(
         };
         if !last && !reply.tool_calls.is_empty() {
             let (_, admitted) = context.admit(reply.text, reply.tool_calls, &reasoning);
-            delegate.core.execute(admitted, context, &tools, &unbound).await?;
+            // The run pauses. After the answer, `take_up` executes the call.
+            if let Some(asking) = execute(delegate, context, &tools, admitted).await? {
+                return Ok(delegate.rest_on(asking));
+            }
             continue;
         }
         match result(delegate, context, reply, task.nothing) {
@@ -127,16 +133,37 @@ fn reasoning(
     Reasoning::new(prompt(Some(&**tools)), prompt(None), tools.clone(), max_tokens, services.max_attempts)
 }
 
-/// Adds a result for each call that a crash has left without one.
-async fn take_up(delegate: &mut ChatDelegate, context: &mut LoopContext, tools: &ToolSet) -> Result<(), LoopError> {
-    let open = open_calls(context.messages.get(delegate.turn_start..).unwrap_or_default());
-    if open.is_empty() {
-        return Ok(());
+/// Gives each call that a pause or a crash has left without a result its result. Returns the next call that needs a
+/// person's answer.
+async fn take_up(
+    delegate: &mut ChatDelegate,
+    context: &mut LoopContext,
+    tools: &ToolSet,
+) -> Result<Option<Asking>, LoopError> {
+    let calls = delegate.open_calls(context, tools);
+    if calls.is_empty() || delegate.core.stopped().is_some() {
+        return Ok(None);
     }
-    let services = delegate.core.services.clone();
-    let calls: Vec<AdmittedCall> = open.into_iter().map(|call| services.gate.after_restart(tools, call)).collect();
-    delegate.core.execute(calls, context, tools, &unbound).await?;
-    Ok(())
+    execute(delegate, context, tools, calls).await
+}
+
+/// Executes these calls. Returns the first that needs a person's answer, if the run may pause for it; otherwise such a
+/// call is denied.
+async fn execute(
+    delegate: &mut ChatDelegate,
+    context: &mut LoopContext,
+    tools: &ToolSet,
+    mut calls: Vec<AdmittedCall>,
+) -> Result<Option<Asking>, LoopError> {
+    loop {
+        let Some(asking) = delegate.core.execute(calls, context, tools, &unbound).await?.asking else {
+            return Ok(None);
+        };
+        match delegate.core.admit_pause(asking) {
+            Ok(asking) => return Ok(Some(asking)),
+            Err(left) => calls = left,
+        }
+    }
 }
 
 /// The outcome of a text. `None`: the text is empty, even if only because it was cut off.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{Accepted, CommandReply, Principal, RunRecord};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use belay_protocol::{
+    Accepted, CommandReply, Principal, RunId, RunRecord, RunStatus, SentFile, SessionKey, UnixMillis,
+};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use crate::app::App;
@@ -24,34 +25,79 @@ pub(crate) async fn finished(app: &App, accepted: &Accepted) -> Result<Option<Te
 }
 
 /// The answer that a message is on disk.
-pub(crate) fn accepted_answer(accepted: &Accepted) -> Value {
-    let mut answer = json!({
-        "runId": accepted.run_id, "status": "accepted", "acceptedAt": accepted.accepted_at.0,
-        "sessionKey": accepted.session,
-    });
-    if accepted.duplicate {
-        answer["duplicate"] = true.into();
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct AcceptedAnswer {
+    run_id: RunId,
+    /// Always `accepted`.
+    status: &'static str,
+    /// Milliseconds since 1970.
+    accepted_at: i64,
+    session_key: SessionKey,
+    /// Present if the message was accepted before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    duplicate: bool,
+}
+
+impl From<&Accepted> for AcceptedAnswer {
+    fn from(accepted: &Accepted) -> Self {
+        Self {
+            run_id: accepted.run_id,
+            status: "accepted",
+            accepted_at: accepted.accepted_at.0,
+            session_key: accepted.session.clone(),
+            duplicate: accepted.duplicate,
+        }
     }
-    answer
 }
 
 /// The answer to a command, which starts no run.
-pub(crate) fn command_answer(reply: &CommandReply) -> Value {
-    let status = if reply.refused { "error" } else { "ok" };
-    let mut answer = json!({
-        "status": status, "command": reply.command, "summary": reply.reply,
-        "result": { "payloads": [{ "text": reply.reply }] },
-    });
-    if reply.refused {
-        answer["error"] = "refused".into();
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CommandAnswer {
+    /// `ok` or `error`.
+    status: &'static str,
+    command: String,
+    /// The reply.
+    summary: String,
+    result: CommandResult,
+    /// `refused`: the command did nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
+    /// The run that continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resumes: Option<RunId>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CommandResult {
+    payloads: [ReplyText; 1],
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ReplyText {
+    text: String,
+}
+
+impl From<&CommandReply> for CommandAnswer {
+    fn from(reply: &CommandReply) -> Self {
+        Self {
+            status: if reply.refused { "error" } else { "ok" },
+            command: reply.command.clone(),
+            summary: reply.reply.clone(),
+            result: CommandResult { payloads: [ReplyText { text: reply.reply.clone() }] },
+            error: reply.refused.then_some("refused"),
+            resumes: reply.resumes,
+        }
     }
-    if let Some(run) = reply.resumes {
-        answer["resumes"] = json!(run);
-    }
-    answer
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "AgentWaitParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct WaitParams {
     run_id: String,
@@ -74,26 +120,54 @@ pub(crate) async fn wait_for(app: &App, principal: Principal, params: WaitParams
 }
 
 /// A run in the form of `agent.wait`.
-pub(crate) fn waited(run: &RunRecord) -> Value {
-    let date = |date: Option<belay_protocol::UnixMillis>| date.map(|date| date.0);
-    let mut answer = json!({
-        "runId": run.run_id, "startedAt": date(run.started_at), "endedAt": date(run.ended_at), "runStatus": run.status,
-    });
-    match run.reason.filter(|_| run.status.is_end()) {
-        Some(reason) => {
-            let verdict = Verdict::of(run.status, reason);
-            answer["status"] = verdict.word().into();
-            answer["reason"] = if verdict == Verdict::Timeout { "run_timeout" } else { reason.word() }.into();
-            if verdict != Verdict::Ok {
-                answer["error"] = if verdict.is_aborted() { "aborted" } else { reason.word() }.into();
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct WaitedRun {
+    run_id: RunId,
+    /// `ok`, `error` or `timeout`.
+    status: &'static str,
+    /// The reason of the run; `run_timeout`: it ran out of time; `wait_expired`: it has not ended.
+    reason: &'static str,
+    run_status: RunStatus,
+    /// Milliseconds since 1970.
+    started_at: Option<i64>,
+    /// Milliseconds since 1970.
+    ended_at: Option<i64>,
+    /// `aborted`, or the reason; absent for a run that is ok or has not ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    files: Vec<SentFile>,
+}
+
+impl From<&RunRecord> for WaitedRun {
+    fn from(run: &RunRecord) -> Self {
+        let date = |date: Option<UnixMillis>| date.map(|date| date.0);
+        let (status, reason, error) = match run.reason.filter(|_| run.status.is_end()) {
+            Some(reason) => {
+                let verdict = Verdict::of(run.status, reason);
+                let error = match verdict {
+                    Verdict::Ok => None,
+                    Verdict::Aborted => Some("aborted"),
+                    Verdict::Timeout | Verdict::Error => Some(reason.word()),
+                };
+                let reason = if verdict == Verdict::Timeout { "run_timeout" } else { reason.word() };
+                (verdict.word(), reason, error)
             }
-        }
-        None => {
-            answer["status"] = "timeout".into();
-            answer["reason"] = "wait_expired".into();
+            None => ("timeout", "wait_expired", None),
+        };
+        Self {
+            run_id: run.run_id,
+            status,
+            reason,
+            run_status: run.status,
+            started_at: date(run.started_at),
+            ended_at: date(run.ended_at),
+            error,
+            files: run.files.clone(),
         }
     }
-    answer
 }
 
 /// Default wait of `agent.wait`.

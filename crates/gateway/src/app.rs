@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use belay_protocol::{
-    Accepted, Ack, AckSender, ApprovalId, ApprovalState, ApprovalStore, Archive, AttachmentIntake, Body, ChannelId,
-    Clock, CommandReply, Control, Envelope, EventLog, Inbound, Janitor, JobReader, ModelInfo, Principal, RoutineReader,
-    RunId, RunReader, RunRecord, RunStatus, RunWatch, SecretVault, SessionKey, SessionReader, StopTarget, StoreHealth,
+    Accepted, Ack, AckSender, ApprovalId, ApprovalState, ApprovalStore, Archive, AttachmentIntake, BlobStore, Body,
+    ChannelId, Clock, CommandReply, Control, EndReader, Envelope, EventLog, Inbound, Janitor, JobReader, ModelInfo,
+    NoteArchive, Principal, RoutineReader, RunId, RunReader, RunRecord, RunStatus, RunWatch, SecretVault, SessionKey,
+    SessionReader, SpendReader, StopTarget, StoreHealth,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -21,8 +22,9 @@ use crate::channel::CONTROL_SLOTS;
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
 use crate::failed_auth::FailedAuthLimiter;
+use crate::file_links::SignedLinks;
 use crate::new_socket::NewSocket;
-use crate::parts::{Metrics, QuestionWords, RoutineTimes, Trajectory};
+use crate::parts::{Backups, JudgeOfRules, Metrics, QuestionWords, RoutineTimes, SettingsSource, Trajectory};
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client should learn of a
 /// fault after this time.
@@ -56,17 +58,29 @@ pub(crate) struct App {
     pub(crate) events: Arc<dyn EventLog>,
     pub(crate) approvals: Arc<dyn ApprovalStore>,
     pub(crate) archive: Arc<dyn Archive>,
+    pub(crate) notes: Arc<dyn NoteArchive>,
     pub(crate) vault: Arc<dyn SecretVault>,
     pub(crate) jobs: Arc<dyn JobReader>,
     pub(crate) routines: Arc<dyn RoutineReader>,
     pub(crate) times: Arc<dyn RoutineTimes>,
+    pub(crate) spending: Arc<dyn SpendReader>,
+    pub(crate) ends: Arc<dyn EndReader>,
     pub(crate) janitor: Arc<dyn Janitor>,
+    pub(crate) backups: Arc<dyn Backups>,
     pub(crate) attachments: Arc<dyn AttachmentIntake>,
+    pub(crate) blobs: Arc<dyn BlobStore>,
+    pub(crate) links: Arc<SignedLinks>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) model: ModelInfo,
     pub(crate) version: String,
     pub(crate) metrics: Metrics,
     pub(crate) trajectory: Trajectory,
+    pub(crate) judge: JudgeOfRules,
+    /// One permit: judging takes a processor for seconds.
+    pub(crate) judging: Semaphore,
+    /// One permit: a sum over many runs takes one of the store's few readers for long.
+    pub(crate) summing: Semaphore,
+    pub(crate) settings: SettingsSource,
     pub(crate) question: QuestionWords,
     /// The channel's name, on every message.
     pub(crate) channel: ChannelId,
@@ -245,7 +259,7 @@ impl App {
         if let Some(mut finished) = finished {
             let is_end = |record: &Option<Arc<RunRecord>>| record.as_ref().is_some_and(|run| run.status.is_end());
             if let Ok(Ok(record)) = timeout_at(by(deadline), finished.wait_for(is_end)).await {
-                return Ok(record.clone());
+                return Ok(record.clone().map(|record| self.links.linked(record)));
             }
         }
         self.follow_in_store(run, by(deadline), Until::End).await
@@ -283,7 +297,7 @@ impl App {
             };
             let record = finished.wait_for(is_new).await.ok()?.clone()?;
             if self.is_ended_or_paused(&record).await {
-                return Some(record);
+                return Some(self.links.linked(record));
             }
             passed = Some(record);
         }

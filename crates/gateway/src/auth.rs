@@ -19,19 +19,22 @@ pub(crate) struct Auth {
     operator_token: Option<blake3::Hash>,
     /// The configured host name. A `Host` header may contain it or a loopback name.
     host: Option<String>,
+    /// Other origins whose pages may ask with a token.
+    origins: Vec<String>,
     /// Whether a secret that signs messages is configured.
     signed: bool,
 }
 
 impl Auth {
     /// Keeps digests of the tokens, not the tokens.
-    pub(crate) fn new(secrets: &GatewaySecrets, listen: Option<&str>) -> Self {
+    pub(crate) fn new(secrets: &GatewaySecrets, listen: Option<&str>, origins: &[String]) -> Self {
         let digest =
             |secret: &Option<SecretString>| secret.as_ref().map(|text| blake3::hash(text.expose_secret().as_bytes()));
         Self {
             token: digest(&secrets.token),
             operator_token: digest(&secrets.operator_token),
             host: listen.map(|address| host_of(address).to_ascii_lowercase()),
+            origins: origins.to_vec(),
             signed: secrets.webhook_secret.is_some(),
         }
     }
@@ -62,9 +65,13 @@ impl Auth {
             }
             Peer::Tcp(address) => address,
         };
-        same_site(headers)?;
+        let site = self.site(headers)?;
         if self.needs_token() {
             return self.by_token(headers);
+        }
+        if site == Site::Allowed {
+            let message = "pages of gateway.cors_origins need a token, and none is configured: set BELAY_TOKEN";
+            return Err(ApiError::unauthorized(message));
         }
         if !address.to_canonical().is_loopback() {
             return Err(ApiError::unauthorized("only this machine may ask while no token is configured"));
@@ -79,7 +86,7 @@ impl Auth {
     /// As [`Auth::admit`], if no token is needed or the request has one.
     pub(crate) fn admit_socket(&self, peer: Peer, headers: &HeaderMap) -> Result<Option<Principal>, ApiError> {
         if matches!(peer, Peer::Tcp(_)) && self.needs_token() && !headers.contains_key(AUTHORIZATION) {
-            same_site(headers)?;
+            self.site(headers)?;
             return Ok(None);
         }
         self.admit(peer, headers).map(Some)
@@ -134,6 +141,21 @@ impl Auth {
         }
     }
 
+    /// The site that a request comes from. Programs send no `Origin`.
+    ///
+    /// # Errors
+    /// 403 for a request that a browser sends for a page of another site that is not allowed.
+    fn site(&self, headers: &HeaderMap) -> Result<Site, ApiError> {
+        let Some(origin) = headers.get(ORIGIN) else { return Ok(Site::Own) };
+        let origin = origin.to_str().unwrap_or_default();
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        match (origin.split_once("://"), host) {
+            (Some((_, authority)), Some(host)) if authority.eq_ignore_ascii_case(host) => Ok(Site::Own),
+            _ if self.origins.iter().any(|allowed| allowed == origin) => Ok(Site::Allowed),
+            _ => Err(ApiError::forbidden("the request comes from a page of another site")),
+        }
+    }
+
     /// Refuses foreign host names: a page whose name was made to point at 127.0.0.1 (DNS rebinding) sends its own name.
     fn own_name(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         let Some(host) = headers.get(HOST) else { return Ok(()) }; // every browser sends it
@@ -174,15 +196,13 @@ impl ChannelAccess for Auth {
     }
 }
 
-/// Refuses requests that a browser sends for a page of another site. Programs send no `Origin`.
-fn same_site(headers: &HeaderMap) -> Result<(), ApiError> {
-    let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
-    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    match (origin, host) {
-        (Some(origin), Some(host)) if origin.eq_ignore_ascii_case(host) => Ok(()),
-        _ => Err(ApiError::forbidden("the request comes from a page of another site")),
-    }
+/// The site of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Site {
+    /// Belay's own, or none: the request is a program's.
+    Own,
+    /// Another one that the settings allow. It needs a token: the address of its browser proves nothing about the page.
+    Allowed,
 }
 
 /// `host:port` without its port; the brackets of an IPv6 address stay.
@@ -208,7 +228,7 @@ mod tests {
     fn auth(token: Option<&str>, operator: Option<&str>) -> Auth {
         let secret = |text: Option<&str>| text.map(|text| SecretString::from(text.to_owned()));
         let secrets = GatewaySecrets { token: secret(token), operator_token: secret(operator), webhook_secret: None };
-        Auth::new(&secrets, Some("belay.lan:8787"))
+        Auth::new(&secrets, Some("belay.lan:8787"), &["https://chat.example".into()])
     }
 
     #[test]
@@ -234,7 +254,10 @@ mod tests {
         }
         let secret = |text: &str| Some(SecretString::from(text.to_owned()));
         let signed = GatewaySecrets { token: None, operator_token: secret("oh"), webhook_secret: secret("sign") };
-        assert_eq!(Auth::new(&signed, None).standing_of("webhook", None), AccessDecision::May(Authority::Conversation));
+        assert_eq!(
+            Auth::new(&signed, None, &[]).standing_of("webhook", None),
+            AccessDecision::May(Authority::Conversation)
+        );
     }
 
     #[test]
@@ -279,6 +302,11 @@ mod tests {
             (None, o, near, &[("authorization", "Bearer oh"), ("host", "any.example")], Ok("operator-token")),
             (t, t, near, &[("authorization", "Bearer tee")], Ok("operator-token")),
             (t, None, far, &[("authorization", "Bearer tee"), ("origin", "http://evil.example")], Err(403)),
+            (t, None, far, &[("authorization", "Bearer tee"), ("origin", "https://chat.example")], Ok("token")),
+            (t, None, far, &[("authorization", "Bearer tee"), ("origin", "http://chat.example")], Err(403)),
+            (t, None, far, &[("authorization", "Bearer tee"), ("origin", "https://chat.example:8")], Err(403)),
+            (t, None, near, &[("origin", "https://chat.example")], Err(401)),
+            (None, None, near, &[("host", "localhost:1"), ("origin", "https://chat.example")], Err(401)),
         ];
         for (token, operator, peer, headers, expected) in rows {
             let mut map = HeaderMap::new();

@@ -32,6 +32,8 @@ pub struct GatewayConfig {
     /// Hours that the session of an OpenAI request without a session name is kept after its last activity, at most
     /// 8760. 0: as other sessions.
     pub openai_session_hours: u32,
+    /// Origins whose web pages may use the API with a bearer token: `scheme://host` or `scheme://host:port`, at most 32.
+    pub cors_origins: Vec<String>,
     /// Longest request body in bytes, 1 KiB to 64 MiB.
     pub max_body_bytes: usize,
     /// Longest time a request may wait for a run, in milliseconds, 1 to 3 600 000.
@@ -62,6 +64,7 @@ impl Default for GatewayConfig {
             control_group: String::new(),
             mcp: false,
             openai_session_hours: 24,
+            cors_origins: Vec::new(),
             max_body_bytes: 1024 * 1024,
             max_wait_ms: 600_000,
             max_streams: 1024,
@@ -85,6 +88,7 @@ impl GatewayConfig {
                 ));
             }
         }
+        problems.extend(self.origin_problems());
         let mut range = |key: &str, value: u64, least: u64, most: u64| {
             if !(least..=most).contains(&value) {
                 problems.push(format!("gateway.{key}: must be {least} to {most}, not {value}"));
@@ -98,6 +102,20 @@ impl GatewayConfig {
         range("max_buffered_bytes", self.max_buffered_bytes as u64, 64 * 1024, 64 * 1024 * 1024);
         range("max_connections", self.max_connections as u64, 1, 65_536);
         range("drain_s", self.drain_s, 0, 600);
+        problems
+    }
+
+    fn origin_problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.cors_origins.len() > ORIGINS_MAX {
+            problems.push(format!("gateway.cors_origins: at most {ORIGINS_MAX}, not {}", self.cors_origins.len()));
+        }
+        for origin in self.cors_origins.iter().filter(|origin| !is_origin(origin)) {
+            problems.push(format!(
+                "gateway.cors_origins: {origin:?} is not an origin as browsers send it: http:// or https://, the host in \
+                 lower case, and a port unless it is the default one, such as \"https://chat.example\""
+            ));
+        }
         problems
     }
 
@@ -141,6 +159,17 @@ impl GatewaySecrets {
     }
 }
 
+/// Most origins. 32: more than the sites of one operator.
+const ORIGINS_MAX: usize = 32;
+
+/// Whether a text is an origin in the form that browsers send. A text in another form would never match.
+///
+/// Source: the WHATWG Fetch and HTML standards, "serialization of an origin".
+fn is_origin(text: &str) -> bool {
+    let Ok(url) = reqwest::Url::parse(text) else { return false };
+    matches!(url.scheme(), "http" | "https") && url.origin().ascii_serialization() == text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +181,17 @@ mod tests {
             let config = GatewayConfig { listen: listen.into(), ..GatewayConfig::default() };
             assert_eq!(config.validate(), Vec::<String>::new(), "{listen}");
         }
+        let origins = ["https://chat.example", "http://localhost:3000", "http://[::1]:8080"].map(String::from).into();
+        let config = GatewayConfig { cors_origins: origins, ..GatewayConfig::default() };
+        assert_eq!(config.validate(), Vec::<String>::new());
+        for origin in
+            ["*", "null", "", "chat.example", "https://chat.example/", "https://Chat.example", "https://a:443"]
+        {
+            let config = GatewayConfig { cors_origins: vec![origin.into()], ..GatewayConfig::default() };
+            assert_eq!(config.validate().len(), 1, "{origin}");
+        }
+        let config = GatewayConfig { cors_origins: vec!["https://a".into(); 33], ..GatewayConfig::default() };
+        assert_eq!(config.validate().len(), 1);
         let config = GatewayConfig {
             listen: "8787".into(),
             openai_session_hours: 8761,

@@ -71,11 +71,100 @@ fn hint(source: &std::io::Error) -> &'static str {
     }
 }
 
+macro_rules! error_codes {
+    ($($(#[$doc:meta])* $name:ident = $word:literal: $($status:literal)*;)+) => {
+        /// The code of an error response: a closed list. Programs decide by it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+        #[cfg_attr(test, derive(schemars::JsonSchema))]
+        pub(crate) enum ErrorCode {
+            $($(#[$doc])* #[serde(rename = $word)] $name,)+
+        }
+
+        impl ErrorCode {
+            /// The word on the wire.
+            pub(crate) fn word(self) -> &'static str {
+                match self { $(Self::$name => $word,)+ }
+            }
+
+            /// Every code of the HTTP API with the statuses that it comes with.
+            #[cfg(test)]
+            pub(crate) const ALL: &'static [(Self, &'static [u16])] = &[$((Self::$name, &[$($status),*]),)+];
+        }
+    };
+}
+
+error_codes! {
+    /// The body is not JSON.
+    NotJson = "not_json": 400;
+    /// The body or the path is not UTF-8.
+    NotUtf8 = "not_utf8": 400;
+    /// The body did not arrive in time.
+    SlowBody = "slow_body": 400;
+    /// The body broke off.
+    BrokenBody = "broken_body": 400;
+    /// `Last-Event-ID` or `since` is no number.
+    BadEventId = "bad_event_id": 400;
+    /// The cursor names no position of this list or stream.
+    InvalidCursor = "invalid_cursor": 400;
+    /// The request is no WebSocket upgrade.
+    NoUpgrade = "no_upgrade": 400;
+    /// A header that decides who asks for what is present twice.
+    DuplicateHeader = "duplicate_header": 400;
+    /// A worker's request has an unknown path. Not part of the HTTP API.
+    BadPath = "bad_path":;
+    /// A worker's body cannot be read. Not part of the HTTP API.
+    BadBody = "bad_body":;
+    /// The id of a WebSocket request belongs to an unanswered request. Not part of the HTTP API.
+    IdInUse = "id_in_use":;
+    /// No token, or a wrong one; a signature or a secret that does not match.
+    Unauthorized = "unauthorized": 401;
+    /// Authenticated, but not allowed.
+    Forbidden = "forbidden": 403;
+    /// No such route, or nothing of this name.
+    NotFound = "not_found": 404;
+    /// The route does not take this method.
+    MethodNotAllowed = "method_not_allowed": 405;
+    /// The idempotency key belongs to another request.
+    Conflict = "conflict": 409;
+    /// It was already decided, or its state does not allow this.
+    Decided = "decided": 409;
+    /// The link has expired, or its file was deleted.
+    Gone = "gone": 410;
+    /// The body or the file is too long.
+    TooLarge = "too_large": 413;
+    /// The body is not of the expected content type, or compressed.
+    UnsupportedMediaType = "unsupported_media_type": 415;
+    /// A parameter or a field has the wrong shape. The message names it.
+    Invalid = "invalid": 422;
+    /// The signed message is too old.
+    Stale = "stale": 422;
+    /// The backup could not be made; the message says why.
+    BackupFailed = "backup_failed": 500;
+    /// A queue is full. 429: the caller's own; 503: one of all callers.
+    Busy = "busy": 429 503;
+    /// Too many wrong tokens or secrets came from this address.
+    TooManyAttempts = "too_many_attempts": 429;
+    /// Too many bytes of files within a day.
+    UploadQuota = "upload_quota": 429;
+    /// An internal error. The log has the details.
+    Internal = "internal": 500;
+    /// Too much waits for the agent.
+    Overloaded = "overloaded": 503;
+    /// An operator has frozen the work.
+    Frozen = "frozen": 503;
+    /// The daemon drains.
+    ShuttingDown = "shutting_down": 503;
+    /// The agent did not answer.
+    Unavailable = "unavailable": 503;
+    /// The store cannot be used now.
+    Store = "store": 503;
+}
+
 /// An error response: a status and `{"error":{"code","message","retryable","retry_after_ms"?}}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
-    pub(crate) code: &'static str,
+    pub(crate) code: ErrorCode,
     pub(crate) message: Cow<'static, str>,
     pub(crate) retryable: bool,
     pub(crate) retry_after: Option<Duration>,
@@ -91,7 +180,7 @@ const UPLOAD_RETRY: Duration = Duration::from_secs(3600);
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 impl ApiError {
-    fn new(status: StatusCode, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+    fn new(status: StatusCode, code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { status, code, message: message.into(), retryable: false, retry_after: None }
     }
 
@@ -104,99 +193,113 @@ impl ApiError {
     }
 
     /// 400: not JSON, not UTF-8, or not a request at all.
-    pub(crate) fn bad_request(code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn bad_request(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, message)
     }
 
     /// 400: the cursor names an event that does not exist.
     pub(crate) fn invalid_cursor(field: &str, asked: Seq, newest: Seq) -> Self {
         let message = format!("{field}: there is no event {} yet; the newest is {}", asked.0, newest.0);
-        Self::bad_request("invalid_cursor", message)
+        Self::bad_request(ErrorCode::InvalidCursor, message)
     }
 
     /// 401: no token, or a wrong one.
     pub(crate) fn unauthorized(message: &'static str) -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+        Self::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthorized, message)
     }
 
     /// 429: too many wrong tokens or webhook secrets from this address.
     pub(crate) fn too_many_attempts(wait: Duration) -> Self {
         let message = "too many wrong tokens or secrets came from this address; it is served again later";
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_attempts", message).again_after(wait)
+        Self::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::TooManyAttempts, message).again_after(wait)
     }
 
     /// 403: authenticated, but not allowed.
     pub(crate) fn forbidden(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", message)
+        Self::new(StatusCode::FORBIDDEN, ErrorCode::Forbidden, message)
     }
 
     /// 404.
     pub(crate) fn not_found(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+        Self::new(StatusCode::NOT_FOUND, ErrorCode::NotFound, message)
     }
 
     /// 405.
     pub(crate) fn method_not_allowed() -> Self {
         Self::new(
             StatusCode::METHOD_NOT_ALLOWED,
-            "method_not_allowed",
+            ErrorCode::MethodNotAllowed,
             "this route does not take that method; see the Allow header",
         )
     }
 
+    /// 410: what a link opened is no longer there.
+    pub(crate) fn gone(message: &'static str) -> Self {
+        Self::new(StatusCode::GONE, ErrorCode::Gone, message)
+    }
+
     /// 409: already done, or in a state that does not allow it.
     pub(crate) fn decided(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::CONFLICT, "decided", message)
+        Self::new(StatusCode::CONFLICT, ErrorCode::Decided, message)
     }
 
     /// 413.
     pub(crate) fn too_large(limit: usize) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("the body is longer than {limit} bytes"))
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, format!("the body is longer than {limit} bytes"))
     }
 
     /// 413: a file.
     pub(crate) fn file_too_large(message: String) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge, message)
     }
 
     /// 429: too many bytes of files within a day.
     pub(crate) fn upload_quota(message: String) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "upload_quota", message).again_after(UPLOAD_RETRY)
+        Self::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::UploadQuota, message).again_after(UPLOAD_RETRY)
     }
 
     /// 415.
     pub(crate) fn unsupported(message: &'static str) -> Self {
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorCode::UnsupportedMediaType, message)
     }
 
     /// 422: JSON of the wrong shape.
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message)
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid, message)
     }
 
     /// 422: a signed message that is too old, or from the future.
     pub(crate) fn stale(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "stale", message)
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Stale, message)
     }
 
     /// 503: a queue of the gateway is full.
     pub(crate) fn busy(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", message).again_after(BUSY_RETRY)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Busy, message).again_after(BUSY_RETRY)
     }
 
     /// 503: no new message is accepted.
     pub(crate) fn shutting_down() -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "Belay is shutting down").again()
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::ShuttingDown, "Belay is shutting down").again()
     }
 
     /// 503: the agent did not answer.
     pub(crate) fn no_answer(message: &'static str) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message).again()
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message).again()
+    }
+
+    /// 500: the machine failed during a backup; the message says how.
+    pub(crate) fn backup_failed(message: String) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::BackupFailed, message)
     }
 
     /// 500: a bug in Belay. The log has the details.
     pub(crate) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "an internal error occurred in Belay; see the log")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorCode::Internal,
+            "an internal error occurred in Belay; see the log",
+        )
     }
 
     /// 500: the agent's answer does not fit the request.
@@ -216,25 +319,25 @@ impl From<Refusal> for ApiError {
         let message = refusal.to_string();
         match refusal {
             Refusal::Busy { retry_after, .. } => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "busy", message).again_after(retry_after)
+                Self::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy, message).again_after(retry_after)
             }
             Refusal::Overloaded { retry_after, .. } => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).again_after(retry_after)
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Overloaded, message).again_after(retry_after)
             }
             Refusal::Conflict { .. } | Refusal::ConflictWithCommand => {
-                Self::new(StatusCode::CONFLICT, "conflict", message)
+                Self::new(StatusCode::CONFLICT, ErrorCode::Conflict, message)
             }
             Refusal::Decided(_) => Self::decided(message),
             Refusal::Unknown(_) => Self::not_found(message),
             Refusal::Forbidden(_) => Self::forbidden(message),
             Refusal::ShuttingDown => Self::shutting_down(),
             Refusal::Frozen(_) => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "frozen", message).again_after(FROZEN_RETRY)
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Frozen, message).again_after(FROZEN_RETRY)
             }
             Refusal::Invalid(_) => Self::invalid(message),
             Refusal::Store(detail) => {
                 tracing::warn!(%detail, "a message could not be stored");
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "store", "the message could not be stored").again()
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Store, "the message could not be stored").again()
             }
         }
     }
@@ -246,22 +349,30 @@ impl From<StoreError> for ApiError {
             StoreError::NotFound(what) => Self::not_found(format!("not found: {what}")),
             error => {
                 tracing::warn!(%error, "the store cannot be read");
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "store", "the store cannot be read now").again()
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Store, "the store cannot be read now").again()
             }
         }
     }
 }
 
+/// The body of an error response.
 #[derive(Serialize)]
-struct Wire<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ErrorBody"))]
+pub(crate) struct Wire<'a> {
     error: WireError<'a>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Error"))]
 struct WireError<'a> {
-    code: &'a str,
+    code: ErrorCode,
+    /// What is wrong, and the next step. For people.
     message: &'a str,
+    /// Whether the same request may succeed later.
     retryable: bool,
+    /// The delay before the next attempt, in milliseconds; absent: none is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }

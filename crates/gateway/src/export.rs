@@ -9,6 +9,8 @@ const RESULT_SHOWN_CHARS: usize = 2000;
 
 /// The format of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ExportFormat"))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
     /// For people.

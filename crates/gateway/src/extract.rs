@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::app::Shared;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 
 /// Longest time for a body to arrive. 30 s: 1 MiB at 35 kB/s; a slower sender is broken or an attacker.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
@@ -139,7 +139,7 @@ impl FromRequestParts<Shared> for NamePath {
 
 /// The parameter of that name in the path.
 pub(crate) async fn path_text(parts: &mut Parts, app: &Shared, name: &str) -> Result<String, ApiError> {
-    let not_utf8 = |_error| ApiError::bad_request("not_utf8", "the path is not UTF-8");
+    let not_utf8 = |_error| ApiError::bad_request(ErrorCode::NotUtf8, "the path is not UTF-8");
     let params = RawPathParams::from_request_parts(parts, app).await.map_err(not_utf8)?;
     let found = params.iter().find(|(param, _)| *param == name).map(|(_, value)| value.to_owned());
     found.ok_or_else(|| {
@@ -197,7 +197,7 @@ pub(crate) async fn read_body(request: Request, limit: usize) -> Result<Bytes, A
     }
     match tokio::time::timeout(BODY_LIMIT, collect(request.into_body(), limit)).await {
         Ok(bytes) => bytes,
-        Err(_elapsed) => Err(ApiError::bad_request("slow_body", "the body did not arrive within 30 s")),
+        Err(_elapsed) => Err(ApiError::bad_request(ErrorCode::SlowBody, "the body did not arrive within 30 s")),
     }
 }
 
@@ -205,7 +205,7 @@ async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
     let mut pieces = body.into_data_stream();
     let mut next = async || match pieces.next().await {
         Some(Ok(piece)) => Ok(Some(piece)),
-        Some(Err(_broken)) => Err(ApiError::bad_request("broken_body", "the body broke off")),
+        Some(Err(_broken)) => Err(ApiError::bad_request(ErrorCode::BrokenBody, "the body broke off")),
         None => Ok(None),
     };
     let Some(first) = next().await? else { return Ok(Bytes::new()) };
@@ -232,7 +232,7 @@ async fn collect(body: Body, limit: usize) -> Result<Bytes, ApiError> {
 /// 400 when it is not UTF-8 or not JSON, 422 with the field's path when it is JSON of another shape.
 pub(crate) fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
-        ApiError::bad_request("not_utf8", format!("the body is not UTF-8 (at byte {})", error.valid_up_to()))
+        ApiError::bad_request(ErrorCode::NotUtf8, format!("the body is not UTF-8 (at byte {})", error.valid_up_to()))
     })?;
     // An array would fill a struct's fields by position; only an object is accepted.
     if text.trim_start().starts_with('{')
@@ -246,7 +246,7 @@ pub(crate) fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiEr
 /// Parses the text again to find the problem and its position.
 fn explain<T: DeserializeOwned>(text: &str) -> ApiError {
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
-        return ApiError::bad_request("not_json", format!("the body is not JSON: {error}"));
+        return ApiError::bad_request(ErrorCode::NotJson, format!("the body is not JSON: {error}"));
     }
     if !text.trim_start().starts_with('{') {
         return ApiError::invalid("the body must be a JSON object");
@@ -254,7 +254,7 @@ fn explain<T: DeserializeOwned>(text: &str) -> ApiError {
     match serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text)) {
         // For example half a surrogate pair: only decoding the string reveals it.
         Err(error) if !error.inner().is_data() => {
-            ApiError::bad_request("not_json", format!("the body is not JSON: {}", error.inner()))
+            ApiError::bad_request(ErrorCode::NotJson, format!("the body is not JSON: {}", error.inner()))
         }
         Err(error) if error.path().iter().next().is_some() => {
             ApiError::invalid(format!("{}: {}", error.path(), error.inner()))
@@ -311,7 +311,7 @@ mod tests {
     async fn a_body_that_does_not_come_is_given_up_and_one_in_pieces_is_bounded() {
         use futures_util::stream;
         type Piece = Result<&'static str, std::io::Error>;
-        let code = async |body: Body| read_body(Request::new(body), 10).await.map_err(|error| error.code);
+        let code = async |body: Body| read_body(Request::new(body), 10).await.map_err(|error| error.code.word());
         assert_eq!(code(Body::from_stream(stream::pending::<Piece>())).await, Err("slow_body"));
         let pieces =
             |texts: &'static [&'static str]| Body::from_stream(stream::iter(texts.iter().map(|t| Piece::Ok(t))));

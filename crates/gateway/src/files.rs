@@ -13,16 +13,19 @@ use belay_protocol::{Attachment, AttachmentError, ByteStream, Principal, Provena
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::app::App;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 
 /// Longest pause between two pieces of an upload. 30 s, as for other bodies.
 const PIECE_LIMIT: Duration = Duration::from_secs(30);
 
-/// Longest time for an upload. 10 minutes: 20 MiB at 35 kB/s.
+/// Longest time for the arrival of an upload. 10 minutes: 20 MiB at 35 kB/s.
 const UPLOAD_LIMIT: Duration = Duration::from_secs(600);
+
+/// Longest name of a file that is only named, in characters.
+const NAME_MAX_CHARS: usize = 128;
 
 /// Base64 with or without padding at the end: clients differ.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -32,6 +35,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// A file of a message: its content, or the id of an upload.
 #[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewFile {
     pub(crate) name: Option<String>,
@@ -47,6 +51,13 @@ pub(crate) struct NewFile {
 impl NewFile {
     pub(crate) fn inline(name: &str, data: &str) -> Self {
         Self { name: Some(name.to_owned()), data: Some(data.to_owned()), ..Self::default() }
+    }
+
+    /// The name for the model, on one line; for an upload its id.
+    pub(crate) fn shown_name(&self) -> String {
+        let name = self.name.as_deref().or(self.file.as_deref()).unwrap_or_default();
+        let name: String = name.chars().filter(|c| !c.is_control()).take(NAME_MAX_CHARS).collect();
+        if name.is_empty() { "unnamed".to_owned() } else { name }
     }
 
     pub(crate) fn uploaded(id: &str) -> Self {
@@ -91,8 +102,7 @@ async fn take(app: &App, principal: &Principal, file: &NewFile) -> Result<Attach
         (Some(data), None) => {
             let bytes = decoded(data).ok_or_else(|| ApiError::invalid("data: it is not base64"))?;
             let name = file.name.as_deref().unwrap_or_default();
-            let whole: ByteStream = Box::pin(stream::iter([Ok(bytes)]));
-            Ok(app.attachments.take(&from, name, whole).await?.attachment)
+            Ok(app.attachments.take_whole(&from, name, bytes).await?.attachment)
         }
         (None, Some(id)) => Ok(app.attachments.find(&from, id).await?),
         _ => Err(ApiError::invalid("give either data (base64), or file, the id of an upload")),
@@ -116,7 +126,7 @@ fn uploader(app: &App, principal: &Principal) -> Uploader {
 ///
 /// # Errors
 /// 413 when it is longer than the limit, before reading if its length is declared; 415 for a wrong content type; 400
-/// when the body breaks off or stalls.
+/// when the body breaks off, stalls, or takes longer than [`UPLOAD_LIMIT`].
 pub(crate) async fn upload(app: &App, principal: &Principal, name: &str, request: Request) -> Result<Upload, ApiError> {
     if app.attachments.max_count() == 0 {
         return Err(AttachmentError::Disabled.into());
@@ -132,22 +142,22 @@ pub(crate) async fn upload(app: &App, principal: &Principal, name: &str, request
         return Err(AttachmentError::TooLarge(limit).into());
     }
     let from = uploader(app, principal);
-    let taken = app.attachments.take(&from, name, pieces(request.into_body()));
-    match timeout(UPLOAD_LIMIT, taken).await {
-        Ok(taken) => Ok(taken?),
-        Err(_elapsed) => Err(ApiError::bad_request("slow_body", "the file did not arrive within 10 minutes")),
-    }
+    Ok(app.attachments.take(&from, name, pieces(request.into_body())).await?)
 }
 
-/// The pieces of a body. A stalled body ends with an error.
+/// The pieces of a body. A body that stalls or takes too long ends with an error.
 fn pieces(body: Body) -> ByteStream {
     let pieces = body.into_data_stream();
-    Box::pin(stream::unfold(Some(pieces), |pieces| async move {
+    let end = Instant::now() + UPLOAD_LIMIT;
+    Box::pin(stream::unfold(Some(pieces), move |pieces| async move {
         let mut pieces = pieces?;
-        match timeout(PIECE_LIMIT, pieces.next()).await {
+        match timeout_at(end.min(Instant::now() + PIECE_LIMIT), pieces.next()).await {
             Ok(Some(Ok(piece))) => Some((Ok(piece), Some(pieces))),
             Ok(Some(Err(_broken))) => Some((Err(std::io::Error::other("the body broke off")), None)),
             Ok(None) => None,
+            Err(_elapsed) if Instant::now() >= end => {
+                Some((Err(std::io::Error::other("it took longer than 10 minutes")), None))
+            }
             Err(_elapsed) => Some((Err(std::io::Error::other("nothing arrived for 30 s")), None)),
         }
     }))
@@ -160,7 +170,7 @@ impl From<AttachmentError> for ApiError {
             AttachmentError::TooLarge(_) => Self::file_too_large(message),
             AttachmentError::Quota { .. } => Self::upload_quota(message),
             AttachmentError::Disabled => Self::forbidden(message),
-            AttachmentError::Broken(_) => Self::bad_request("broken_body", message),
+            AttachmentError::Broken(_) => Self::bad_request(ErrorCode::BrokenBody, message),
             AttachmentError::Empty | AttachmentError::Unknown(_) => Self::invalid(message),
             AttachmentError::Store(error) => error.into(),
         }

@@ -9,26 +9,30 @@
 //! a reader never holds anything that a run waits for. A slow reader delays only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `entry` → `auth` → `extract` → `routes` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with
+//! `entry` → `auth` → `extract` → `file_links` → `routes` → `table` → `openapi` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with
 //! `control_socket`, `write_timeout` and `connection_slots`) → [`worker_link`].
 
 mod agent_rpc;
 mod app;
 mod auth;
+pub mod callback;
 mod channel;
 mod checks;
 pub mod config;
 mod connection_slots;
 mod control_socket;
+mod dates;
 mod entry;
 pub mod error;
 mod export;
 mod extract;
 mod failed_auth;
+mod file_links;
 mod files;
 mod guard;
 mod mcp;
 mod new_socket;
+mod openapi;
 mod parts;
 mod peer;
 mod router;
@@ -37,16 +41,22 @@ pub mod server;
 mod sse;
 mod streams;
 mod submit;
+mod table;
 mod visibility;
 pub mod worker_link;
 mod write_timeout;
 mod ws;
 
+pub use callback::CallbackChannel;
 pub use channel::HttpChannel;
 pub use checks::LIST_MAX;
 pub use config::{GatewayConfig, GatewaySecrets};
 pub use control_socket::ControlGroup;
 pub use error::GatewayError;
-pub use parts::{GatewayParts, Metrics, QuestionWords, RoutineTimes, Trajectory};
+pub use file_links::{LINK_KEY_BYTES, SignedLinks};
+pub use parts::{
+    BackupRefusal, BackupRequest, Backups, GatewayParts, JudgeOfRules, Judged, Metrics, QuestionWords, RoutineTest,
+    RoutineTime, RoutineTimes, RunJudge, SettingValue, SettingsReport, SettingsSource, Trajectory,
+};
 pub use server::Gateway;
 pub use worker_link::{LinkClient, WorkerLinkServer};

@@ -1,16 +1,22 @@
 //! The parts that a gateway is built from.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    ApprovalRequest, ApprovalStore, Archive, AttachmentIntake, Clock, EventLog, Janitor, JobReader, Message, ModelInfo,
-    RoutineReader, RoutineSpec, RunReader, SecretVault, SessionReader, StoreHealth, UnixMillis,
+    ApprovalRequest, ApprovalStore, Archive, AttachmentIntake, BlobStore, Clock, EndReader, EventLog, Janitor,
+    JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader, SecretVault, SessionReader,
+    SpendReader, StopReason, StoreHealth, UnixMillis,
 };
+use serde::Serialize;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::config::{GatewayConfig, GatewaySecrets};
+use crate::file_links::SignedLinks;
 
 /// The parts that a gateway is built from.
 pub struct GatewayParts {
@@ -30,10 +36,20 @@ pub struct GatewayParts {
     pub approvals: Arc<dyn ApprovalStore>,
     /// Searches, exports and deletes the messages of sessions.
     pub archive: Arc<dyn Archive>,
+    /// Reads and changes notes.
+    pub notes: Arc<dyn NoteArchive>,
     /// Deletes secrets.
     pub vault: Arc<dyn SecretVault>,
     /// Takes files of messages.
     pub attachments: Arc<dyn AttachmentIntake>,
+    /// Stores files of messages and sent files.
+    pub blobs: Arc<dyn BlobStore>,
+    /// Makes and checks links to sent files.
+    pub links: Arc<SignedLinks>,
+    /// Reads what model calls have cost.
+    pub spending: Arc<dyn SpendReader>,
+    /// Counts ended runs.
+    pub ends: Arc<dyn EndReader>,
     /// Deletes expired data.
     pub janitor: Arc<dyn Janitor>,
     /// Reads jobs.
@@ -42,6 +58,8 @@ pub struct GatewayParts {
     pub routines: Arc<dyn RoutineReader>,
     /// Computes the times at which routines trigger.
     pub times: Arc<dyn RoutineTimes>,
+    /// Makes and lists backups.
+    pub backups: Arc<dyn Backups>,
     /// The clock for dates.
     pub clock: Arc<dyn Clock>,
     /// The configured model, for `/v1/models`.
@@ -52,6 +70,10 @@ pub struct GatewayParts {
     pub metrics: Metrics,
     /// Formats the messages of a run as a recorded trajectory.
     pub trajectory: Trajectory,
+    /// Judges recorded runs by other stop rules.
+    pub judge: JudgeOfRules,
+    /// Reads the settings.
+    pub settings: SettingsSource,
     /// Formats the text of an approval request.
     pub question: QuestionWords,
     /// Other routers, such as the one of the Telegram webhook. They authenticate their callers themselves.
@@ -68,8 +90,90 @@ pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 /// Formats messages as a recorded trajectory: one JSON object per line. The gateway does not know the format.
 pub type Trajectory = Arc<dyn Fn(&[Arc<Message>]) -> String + Send + Sync>;
 
+/// Compiles stop rules from TOML, with the keys of `[stops]` and perhaps a table `[limits]`. The error lists all problems.
+/// The gateway knows neither the rules nor the recordings.
+pub type JudgeOfRules = Arc<dyn Fn(&str) -> Result<RunJudge, String> + Send + Sync>;
+
+/// Judges the messages of a recorded run by stop rules. It computes and never waits.
+pub type RunJudge = Arc<dyn Fn(&[Arc<Message>]) -> Judged + Send + Sync>;
+
+/// What stop rules would have done in a recorded run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Judged {
+    /// Whether they would have stopped it.
+    pub stopped: bool,
+    /// The reason of the newest strike; `null`: there was none.
+    pub reason: Option<StopReason>,
+    /// The rule of that strike.
+    pub rule: Option<String>,
+    /// The step of the model, from 1, at which the first strike became true.
+    pub step: Option<u64>,
+    /// The index, from 0, of the event of the recording at which the first strike became true.
+    pub at_event: Option<u64>,
+    /// The number of strikes.
+    pub strikes: u32,
+    /// The evidence of the newest strike.
+    pub evidence: Map<String, Value>,
+}
+
+/// Reads the settings files anew. It blocks: it reads files.
+pub type SettingsSource = Arc<dyn Fn() -> SettingsReport + Send + Sync>;
+
+/// The merged settings, with the origin of each, and the problems of the settings files. Possible secrets are masked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SettingsReport {
+    /// The settings by their full key. If the files have problems, those of the start.
+    pub settings: BTreeMap<String, SettingValue>,
+    /// The keys that differ from the settings of the start.
+    pub changed: Vec<String>,
+    /// The problems of the settings files as they are now.
+    pub problems: Vec<String>,
+}
+
+/// The value of a setting.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct SettingValue {
+    /// The value, masked if it may be a secret; `null`: it is not set.
+    pub value: Value,
+    /// Where it comes from: a file, a variable, `--set`, or `built-in`.
+    pub origin: String,
+}
+
 /// Formats an approval request in Markdown, as of that date. The other channels use the same text.
 pub type QuestionWords = Arc<dyn Fn(&ApprovalRequest, UnixMillis) -> String + Send + Sync>;
+
+/// A time at which a routine triggers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RoutineTime {
+    /// The time.
+    pub at: UnixMillis,
+    /// The same in the zone, with the offset: `Mon 2026-11-30 09:00:00 +01:00`.
+    pub local: String,
+    /// The time zone.
+    pub zone: String,
+}
+
+/// Whether a routine would trigger at a date.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RoutineTest {
+    /// The name of the routine.
+    pub routine: String,
+    /// Its schedule.
+    pub schedule: String,
+    /// Whether it would trigger, to the second.
+    pub fires: bool,
+    /// The date.
+    pub at: RoutineTime,
+    /// The first time after the date; `null`: there is none.
+    pub next: Option<RoutineTime>,
+    /// The kind of work: `lightweight` or `full_job`.
+    pub mode: String,
+}
 
 /// Computes the times at which routines trigger. The gateway does not parse schedules.
 pub trait RoutineTimes: Send + Sync {
@@ -78,17 +182,53 @@ pub trait RoutineTimes: Send + Sync {
     ///
     /// # Errors
     /// The problem with the date or the routine, for people.
-    fn test(&self, spec: &RoutineSpec, at: &str) -> Result<serde_json::Value, String>;
+    fn test(&self, spec: &RoutineSpec, at: &str) -> Result<RoutineTest, String>;
 
-    /// The next times after `from` at which the routine would trigger, at most `count`, each as an object. Empty
-    /// without a schedule.
+    /// The next times after `from` at which the routine would trigger, at most `count`. Empty without a
+    /// schedule.
     ///
     /// # Errors
     /// The problem with the routine.
-    fn next(
-        &self,
-        spec: &RoutineSpec,
-        from: UnixMillis,
-        count: usize,
-    ) -> Result<Vec<(UnixMillis, serde_json::Value)>, String>;
+    fn next(&self, spec: &RoutineSpec, from: UnixMillis, count: usize) -> Result<Vec<RoutineTime>, String>;
+}
+
+/// Makes and lists backups. The gateway does not know their format.
+#[async_trait]
+pub trait Backups: Send + Sync {
+    /// Makes a backup and verifies it. Returns its description.
+    ///
+    /// # Errors
+    /// See [`BackupRefusal`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the backup is completed.
+    async fn create(&self, request: BackupRequest) -> Result<serde_json::Value, BackupRefusal>;
+
+    /// Lists the backups of the configured directory, newest first, with the schedule.
+    ///
+    /// # Errors
+    /// See [`BackupRefusal`].
+    async fn list(&self) -> Result<serde_json::Value, BackupRefusal>;
+}
+
+/// What to back up, and where to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct BackupRequest {
+    /// The absolute path of a new file that ends in `.tar.gz`, or of a directory; absent: the configured directory.
+    pub to: Option<PathBuf>,
+    /// Whether the backup contains the key of the vault.
+    pub with_key: bool,
+}
+
+/// The reason for which there is no backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackupRefusal {
+    /// Another backup is being made.
+    Busy,
+    /// The request cannot be carried out; for people.
+    Invalid(String),
+    /// The backup failed; for people.
+    Failed(String),
 }

@@ -1,29 +1,35 @@
 //! The route table and the layers of every request.
 
 use std::any::Any;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, OriginalUri, Request};
 
-use axum::http::HeaderName;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, CONTENT_DISPOSITION, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER};
+use axum::http::{HeaderName, Method};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, delete, get, post};
+use axum::routing::any;
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::trace::{DefaultOnFailure, TraceLayer};
 use tracing::Level;
 
 use crate::app::Shared;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
+use crate::file_links;
 use crate::guard::guard;
+use crate::openapi;
 use crate::routes::{
-    agent, approvals, archive, context, error_for, events, files, freeze, health, heartbeat, hooks, jobs, messages,
-    openai, principals, routine_runs, routines, runs, sessions, status, stop, tools, webhook,
+    agent, approvals, archive, backups, context, costs, ends, error_for, events, files, freeze, health, heartbeat,
+    hooks, jobs, judge, memory, messages, models, openai, people, principals, routine_runs, routines, runs, sessions,
+    settings, status, stop, tools, webhook,
 };
+use crate::table::{Table, delete, get, post};
 use crate::{mcp, ws};
 
 /// Builds the router: the gateway's routes and those of `extra`, under the layers that every request passes.
@@ -35,22 +41,73 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
     let layers = ServiceBuilder::new()
         .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION, hooks::SECRET_HEADER]))
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
-        .layer(TraceLayer::new_for_http().on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
+        .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn(refuse_duplicate_headers));
-    guarded(&app).merge(open(&app)).with_state(app).fallback_service(extra).layer(layers)
+    let mut routes = guarded(&app).merge(open(&app));
+    if !app.config.cors_origins.is_empty() {
+        routes = routes.layer(cors(&app.config.cors_origins));
+    }
+    routes.with_state(app).fallback_service(extra).layer(layers)
+}
+
+/// How long a browser may keep the answer to a preflight. 10 minutes: a removed origin loses its access soon.
+const PREFLIGHT_KEPT: Duration = Duration::from_secs(600);
+
+/// Answers preflights, and tells browsers that pages of these origins may read the answers. Credentials of the browser
+/// are not allowed; the guard demands a token.
+fn cors(origins: &[String]) -> CorsLayer {
+    let origins = origins.iter().filter_map(|origin| origin.parse().ok()); // checked with the settings
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
+        .allow_headers([AUTHORIZATION, CONTENT_TYPE, LAST_EVENT_ID, routines::KEY_HEADER, openai::SESSION_HEADER])
+        .expose_headers(EXPOSED)
+        .max_age(PREFLIGHT_KEPT)
+}
+
+/// Where a browser continues a stream.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// The response headers of this API that are not readable by default.
+const EXPOSED: [HeaderName; 6] = [
+    RETRY_AFTER,
+    CONTENT_DISPOSITION,
+    HeaderName::from_static("x-request-id"),
+    HeaderName::from_static("x-belay-run"),
+    HeaderName::from_static("x-belay-reason"),
+    openai::SESSION_HEADER,
+];
+
+/// The span of a request, as [`tower_http`] makes it, without the token of a link.
+fn span<B>(request: &axum::http::Request<B>) -> tracing::Span {
+    let uri = request.uri();
+    let uri = if uri.path().starts_with(file_links::PATH) { file_links::PATH.to_owned() } else { uri.to_string() };
+    tracing::debug_span!("request", method = %request.method(), %uri, version = ?request.version())
 }
 
 /// Routes that need a principal.
 fn guarded(app: &Shared) -> Router<Shared> {
-    let mut guarded = Router::new();
+    let mut guarded = principals_table();
     if app.config.mcp {
         let endpoint = mcp::Endpoint::new(app.clone());
         let handle = move |request: Request| endpoint.clone().handle(request);
         guarded = guarded.route("/mcp", get(handle.clone()).post(handle.clone()).delete(handle));
     }
     guarded
+        .into_router()
+        .method_not_allowed_fallback(wrong_method)
+        // The guard also covers unknown routes: a stranger cannot learn which routes exist.
+        .route("/api", any(not_found))
+        .route("/api/{*rest}", any(not_found))
+        .route("/v1/{*rest}", any(not_found))
+        .layer(from_fn_with_state(app.clone(), guard))
+}
+
+/// The routes of principals, described in `openapi`. `/mcp` has a protocol of its own.
+pub(crate) fn principals_table() -> Table {
+    Table::new()
         .route("/api/v1/messages", post(messages::send))
         .route("/api/v1/files", post(files::upload))
         .route("/api/v1/agent", post(agent::send))
@@ -69,6 +126,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/jobs/{id}/messages", post(jobs::message))
         .route("/api/v1/jobs/{id}/cancel", post(jobs::cancel))
         .route("/api/v1/jobs/{id}/accept", post(jobs::accept))
+        .route("/api/v1/jobs/{id}/revoke", post(jobs::revoke))
         .route("/api/v1/heartbeat", get(heartbeat::show))
         .route("/api/v1/routines", get(routines::list).post(routines::create))
         // No routine name collides with this route: `POST /api/v1/routines/test` differs by its method.
@@ -78,6 +136,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         )
         .route("/api/v1/routines/{name}/enable", post(routines::enable))
         .route("/api/v1/routines/{name}/disable", post(routines::disable))
+        .route("/api/v1/routines/{name}/revoke", post(routines::revoke))
         .route("/api/v1/routines/{name}/fire", post(routines::fire))
         .route("/api/v1/routines/{name}/runs", get(routine_runs::of_routine))
         .route("/api/v1/routines/{name}/test", post(routines::test))
@@ -88,6 +147,11 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/tools/{name}/disable", post(tools::disable))
         .route("/api/v1/tools/{name}/enable", post(tools::enable))
         .route("/api/v1/principals", get(principals::list))
+        .route("/api/v1/people", get(people::list))
+        .route("/api/v1/people/pair", post(people::pair))
+        .route("/api/v1/people/{person}", delete(people::remove))
+        .route("/api/v1/memory", get(memory::list).delete(memory::delete_all))
+        .route("/api/v1/memory/{id}", get(memory::show).put(memory::edit).delete(memory::delete))
         .route("/api/v1/sessions", get(sessions::list))
         .route("/api/v1/sessions/{key}", get(sessions::show).delete(archive::delete))
         .route("/api/v1/sessions/{key}/threads", get(archive::threads))
@@ -102,37 +166,44 @@ fn guarded(app: &Shared) -> Router<Shared> {
         .route("/api/v1/sessions/{key}/stop", post(stop::session))
         .route("/api/v1/approvals", get(approvals::list))
         .route("/api/v1/approvals/{id}", get(approvals::show).post(approvals::decide))
+        .route("/api/v1/judge", post(judge::judge))
+        .route("/api/v1/models", get(models::list))
+        .route("/api/v1/mcp", get(models::servers))
+        .route("/api/v1/settings", get(settings::show))
+        .route("/api/v1/costs", get(costs::show))
+        .route("/api/v1/ends", get(ends::count))
         .route("/api/v1/stop", post(stop::all))
         .route("/api/v1/freeze", get(freeze::show).post(freeze::begin))
         .route("/api/v1/thaw", post(freeze::thaw))
+        .route("/api/v1/backups", get(backups::list).post(backups::create))
         .route("/api/v1/status", get(status::show))
         .route("/api/v1/shutdown", post(status::shutdown))
         .route("/metrics", get(status::metrics))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{name}", get(openai::model))
         .route("/v1/chat/completions", post(openai::chat))
-        .method_not_allowed_fallback(wrong_method)
-        // The guard also covers unknown routes: a stranger cannot learn which routes exist.
-        .route("/api", any(not_found))
-        .route("/api/{*rest}", any(not_found))
-        .route("/v1/{*rest}", any(not_found))
-        .layer(from_fn_with_state(app.clone(), guard))
 }
 
 /// Routes that are open to all, or that authenticate requests themselves.
 fn open(app: &Shared) -> Router<Shared> {
-    let mut open = Router::new()
+    let signed = app.webhook_secret.is_some();
+    open_table(signed).into_router().method_not_allowed_fallback(wrong_method)
+}
+
+/// The open routes, described in `openapi`; with that of signed messages, if they have a secret.
+pub(crate) fn open_table(signed: bool) -> Table {
+    let open = Table::new()
+        .route("/openapi.json", get(openapi::show))
         .route("/livez", get(health::live))
         .route("/readyz", get(health::ready))
         .route("/startupz", get(health::started))
+        // The token in the path is the permission.
+        .route("/api/v1/files/{token}", get(files::download))
         // Each webhook has a secret of its own.
         .route("/hooks/{name}", post(hooks::receive))
         // The first message may also authenticate: see `ws`.
         .route("/ws", get(ws::upgrade));
-    if app.webhook_secret.is_some() {
-        open = open.route("/webhook", post(webhook::receive));
-    }
-    open.method_not_allowed_fallback(wrong_method)
+    if signed { open.route("/webhook", post(webhook::receive)) } else { open }
 }
 
 /// Headers that decide who asks for what. If one of them appears twice, one server of a proxy chain may read the first
@@ -158,7 +229,7 @@ async fn refuse_duplicate_headers(request: Request, next: Next) -> Response {
     match DECISIVE.iter().find(twice) {
         Some(name) => {
             let message = format!("the header {name} is there more than once");
-            error_for(request.uri().path(), ApiError::bad_request("duplicate_header", message))
+            error_for(request.uri().path(), ApiError::bad_request(ErrorCode::DuplicateHeader, message))
         }
         None => next.run(request).await,
     }

@@ -29,6 +29,7 @@ use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
 use crate::control_socket::{ControlGroup, ControlSocket};
 use crate::error::GatewayError;
 use crate::failed_auth::FailedAuthLimiter;
+use crate::file_links::{LinkedEvents, LinkedRuns, LinkedSessions};
 use crate::new_socket::{NEW_SOCKETS, NewSocket};
 use crate::parts::GatewayParts;
 use crate::peer::Peer;
@@ -79,25 +80,35 @@ impl Gateway {
         let group = ControlGroup::find(&parts.config.control_group)?;
         let socket = parts.control_socket.map(|path| ControlSocket::bind(path, group.as_ref())).transpose()?;
         let id = ChannelId::from("http");
-        let auth = Arc::new(Auth::new(&secrets, parts.config.listen_address()));
+        let auth = Arc::new(Auth::new(&secrets, parts.config.listen_address(), &parts.config.cors_origins));
         let (channel, intake) = HttpChannel::new(id.clone(), auth.clone());
         let (abandoned_sender, abandoned) = mpsc::channel(ABANDONED_CAPACITY);
         let (new_sockets, sockets) = mpsc::channel(NEW_SOCKETS);
         let app = Arc::new(App {
             auth,
             webhook_secret: secrets.webhook_secret,
-            runs: parts.runs,
-            sessions: parts.sessions,
+            runs: Arc::new(LinkedRuns(parts.runs, parts.links.clone())),
+            sessions: Arc::new(LinkedSessions(parts.sessions, parts.links.clone())),
             health: parts.health,
-            events: parts.events,
+            events: Arc::new(LinkedEvents(parts.events, parts.links.clone())),
             approvals: parts.approvals,
             archive: parts.archive,
+            notes: parts.notes,
             vault: parts.vault,
             jobs: parts.jobs,
             routines: parts.routines,
             times: parts.times,
+            judge: parts.judge,
+            judging: Semaphore::new(1),
+            summing: Semaphore::new(1),
+            settings: parts.settings,
+            spending: parts.spending,
+            ends: parts.ends,
             janitor: parts.janitor,
+            backups: parts.backups,
             attachments: parts.attachments,
+            blobs: parts.blobs,
+            links: parts.links,
             clock: parts.clock,
             model: parts.model,
             version: parts.version,

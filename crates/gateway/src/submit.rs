@@ -20,6 +20,7 @@ const CLIENT_TIMEOUT_MAX_MS: u64 = 600_000;
 
 /// The parameters of `agent`.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AgentParams {
     pub(crate) message: String,
@@ -33,6 +34,8 @@ pub(crate) struct AgentParams {
     pub(crate) timeout: Option<u64>,
     pub(crate) queue_mode: Option<QueueMode>,
     pub(crate) extra_system_prompt: Option<String>,
+    /// Checked by the agent.
+    pub(crate) callback_url: Option<String>,
     /// Checked by the agent, which compiles the schemas.
     #[serde(default)]
     pub(crate) outputs: Vec<DeclaredOutput>,
@@ -57,6 +60,7 @@ impl AgentParams {
             // A value that is far too large stays too large.
             timeout_ms: self.timeout.map(|seconds| seconds.saturating_mul(1000)),
             extra_prompt: self.extra_system_prompt,
+            callback_url: self.callback_url,
             ..RunOptions::default()
         };
         check_options(&options, &principal)?;

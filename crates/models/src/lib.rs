@@ -18,7 +18,7 @@
 //! Reading order: `config` → `catalog` → `vision` → `thinking` → `candidates` → `build` → `discover` and `probe` for
 //! the start; `http` → `stream` → `sse` → `collect` → `wire` → `lenient` → `openai`, `anthropic`, `genai` for a call;
 //! `failure` for its errors, and `circuit` → `choice` → `retry_budget` → `backend` → `fallback` for retries and
-//! fallback.
+//! fallback. `service` → `transcription` and `embeddings` for the other routes.
 
 mod anthropic;
 mod backend;
@@ -32,6 +32,7 @@ mod circuit;
 mod collect;
 mod config;
 mod discover;
+mod embeddings;
 mod error;
 mod failure;
 mod fallback;
@@ -48,6 +49,7 @@ mod probe;
 mod real_server;
 pub mod rehearsal;
 mod retry_budget;
+mod service;
 mod sse;
 mod stream;
 mod target;
@@ -55,6 +57,7 @@ mod target;
 mod testing;
 mod thinking;
 mod tracking_sink;
+mod transcription;
 mod vision;
 mod wire;
 
@@ -63,8 +66,11 @@ pub use candidates::{CandidateConfig, candidates};
 pub use catalog::{ProviderInfo, provider, providers};
 pub use config::{EnvKeys, FallbackConfig, LlmConfig};
 pub use discover::{Resolved, resolve};
+pub use embeddings::{DIMENSIONS_MAX, OpenAiEmbedder};
 pub use error::ModelsError;
 pub use http::http_client;
 pub use price_list::PriceList;
 pub use probe::{Offer, ProbeReport, has_key, lists_without_key, offered_models, probe};
+pub use service::ServiceSettings;
+pub use transcription::{OpenAiTranscriber, TranscriptionConfig};
 pub use vision::Vision;

@@ -55,7 +55,8 @@ impl Rehearsal {
                 context_tokens: CONTEXT_TOKENS,
                 price: None,
                 rehearsal: true,
-                vision: false,
+                // It describes the pictures that the model of a conversation would see.
+                vision: true,
                 sampling: belay_protocol::SamplingSupport::ALL,
             },
         }

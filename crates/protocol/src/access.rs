@@ -3,6 +3,8 @@
 //!
 //! A channel admits messages by the same settings. The settings can be read even while the channel is disabled.
 
+use std::sync::Arc;
+
 use crate::approval::Authority;
 use crate::ids::SessionKey;
 
@@ -38,11 +40,78 @@ pub trait ChannelAccess: Send + Sync {
 
     /// The session of the messages from this conversation. `None`: the channel has no such conversation.
     fn session_of(&self, conversation: &str) -> Option<SessionKey>;
+
+    /// Whether a principal of the channel is one person, as on a platform with accounts. `false` where everybody with a
+    /// token, or at a terminal, is the same principal.
+    fn tells_persons_apart(&self) -> bool {
+        false
+    }
+
+    /// The settings of the conversation of this session that differ from those of the agent. `None`: there are none.
+    fn settings_of(&self, _session: &SessionKey) -> Option<Arc<ConversationSettings>> {
+        None
+    }
+}
+
+/// Settings of one conversation. They hold for its runs, and for background work that was asked for in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConversationSettings {
+    /// The persona, in place of that of the agent.
+    pub persona: Option<String>,
+    /// The tools of its runs. `None`: all tools.
+    pub tools: Option<ToolNames>,
+}
+
+/// A list of names of tools, in which `*` fits any characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolNames(pub Arc<[String]>);
+
+impl ToolNames {
+    /// Whether a name or a pattern of the list fits this tool.
+    pub fn contain(&self, tool: &str) -> bool {
+        self.0.iter().any(|pattern| fits(pattern, tool))
+    }
+}
+
+/// Whether a pattern fits a name. `*` fits any characters, and none.
+fn fits(pattern: &str, name: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let tail = parts.pop().unwrap_or_default();
+    for part in parts {
+        // The earliest position leaves the most for the parts that follow.
+        let Some(at) = name.find(part) else { return false };
+        name = &name[at + part.len()..];
+    }
+    name.ends_with(tail)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_star_fits_any_characters() {
+        for (pattern, name, fit) in [
+            ("recall", "recall", true),
+            ("recall", "recall_all", false),
+            ("*", "recall", true),
+            ("*", "", true),
+            ("github_*", "github_search", true),
+            ("github_*", "github_", true),
+            ("github_*", "gitlab_search", false),
+            ("*_file", "read_file", true),
+            ("*_file", "read_files", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("a*a", "a", false),
+            ("", "a", false),
+        ] {
+            let names = ToolNames(Arc::new(["x".to_owned(), pattern.to_owned()]));
+            assert_eq!(names.contain(name), fit, "{pattern} {name}");
+        }
+    }
 
     #[test]
     fn the_weaker_place_is_what_is_left() {

@@ -11,6 +11,7 @@ use crate::context::ContextReport;
 use crate::freeze::Freeze;
 use crate::ids::RunId;
 use crate::job::JobRecord;
+use crate::people::PeopleReport;
 use crate::process::StillRunning;
 use crate::routine_request::RoutineAnswer;
 use crate::status::StatusReport;
@@ -106,12 +107,15 @@ pub enum Ack {
     Tools(Vec<ToolHealth>),
     /// The freezes in force.
     Freezes(Vec<Freeze>),
+    /// The people of all channels.
+    People(Box<PeopleReport>),
     /// The message is not accepted.
     Refused(Refusal),
 }
 
 /// The reply to a command.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandReply {
     /// The recognised command, with its slash.
     pub command: String,
@@ -127,6 +131,7 @@ pub struct CommandReply {
 
 /// The result of a stop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StopReport {
     /// Runs whose status is now `stopped`.
     pub stopped: Vec<RunId>,

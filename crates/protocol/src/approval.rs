@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{ApprovalId, CallId, ChannelId, IdPrefix, RunId, SessionKey};
+use crate::lease::Lease;
+use crate::outbound::Outbound;
 use crate::principal::{Principal, Role};
+use crate::route::ReplyRoute;
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
@@ -39,12 +42,21 @@ pub struct ApprovalRequest {
     pub digest: String,
     /// The calls that "always" would cover; `None`: "always" is not offered.
     pub covers: Option<String>,
+    /// The texts that hooks have put before and after the question.
+    #[serde(skip)]
+    pub added: Option<Box<AddedText>>,
     /// The principal that the run works for.
     pub asker: Asker,
+    /// The conversation in which autonomous work asks; `None`: the run asks in its own conversation.
+    pub place: Option<Box<AskedIn>>,
+    /// The two answers that the call needs; `None`: one is enough.
+    pub second: Option<Box<SecondYes>>,
     /// The time of the question.
     pub asked_at: UnixMillis,
     /// The time at which it becomes a denial.
     pub expires_at: UnixMillis,
+    /// The time at which the conversation was reminded of it.
+    pub reminded_at: Option<UnixMillis>,
     /// Its state.
     pub state: ApprovalState,
     /// The principal that answered.
@@ -53,8 +65,61 @@ pub struct ApprovalRequest {
     pub decided_at: Option<UnixMillis>,
 }
 
+/// The conversation in which autonomous work asks for an approval, and the person who is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedIn {
+    /// The work, for people: `Job “title” (id)`.
+    pub work: String,
+    /// The session of the conversation.
+    pub session: SessionKey,
+    /// The destination of the question; `None`: the channel cannot send it, and only the API shows it.
+    pub route: Option<ReplyRoute>,
+    /// The person who is asked.
+    pub asker: Asker,
+    /// Whether the run works on while the question waits, because a run that it has started asks.
+    #[serde(default)]
+    pub in_place: bool,
+}
+
+/// The state of a request that two persons must approve.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondYes {
+    /// The first approval; `None`: it has not been given.
+    pub first: Option<FirstYes>,
+    /// The conversation in which the second person is asked; `None`: nobody is asked yet, or only the API shows it.
+    #[serde(default)]
+    pub place: Option<AskedIn>,
+}
+
+/// The first of two approvals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstYes {
+    /// The principal that gave it.
+    pub by: String,
+    /// The person behind the principal, as far as it is known. The same person cannot give the second approval.
+    pub person: String,
+    /// Its time.
+    #[serde(serialize_with = "stored")]
+    pub at: UnixMillis,
+}
+
+/// The form of a date that is read back.
+fn stored<S: serde::Serializer>(at: &UnixMillis, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_i64(at.0)
+}
+
+/// Texts that hooks have added to a question. The question itself stays as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedText {
+    /// The text before it.
+    pub before: String,
+    /// The text after its call and reason.
+    pub after: String,
+}
+
 /// The kind of an approval request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ApprovalKind {
     /// A yes or no.
@@ -68,6 +133,7 @@ pub enum ApprovalKind {
 
 /// The state of an approval request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalState {
     /// It waits for an answer.
@@ -118,6 +184,7 @@ impl ApprovalState {
 
 /// An answer to an approval request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// Approve this call.
@@ -130,6 +197,7 @@ pub enum Decision {
 
 /// The authority of a principal in relation to a conversation. Later ones are stronger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Authority {
     /// A person in a conversation on a platform.
@@ -153,6 +221,7 @@ impl From<Role> for Authority {
 
 /// The principal that a run works for. It may answer the questions of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Asker {
     /// The id of the sender.
     pub principal: String,
@@ -195,17 +264,6 @@ impl Asker {
     }
 }
 
-/// The data of an approval request that goes to a channel with its text, so that the channel can show buttons.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Question {
-    /// The id of the approval request.
-    pub approval: ApprovalId,
-    /// Whether the person may answer "always".
-    pub offers_always: bool,
-    /// Whether it asks for a yes or no. A secret has to be typed.
-    pub decidable: bool,
-}
-
 /// The result of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decided {
@@ -218,6 +276,56 @@ pub enum Decided {
 }
 
 impl ApprovalRequest {
+    /// The conversation in which it is asked now, if it is not that of its run: that of the second person, or the one in
+    /// which autonomous work asks.
+    pub fn present_place(&self) -> Option<&AskedIn> {
+        match self.second.as_deref() {
+            Some(SecondYes { first: Some(_), place }) => place.as_ref(),
+            _ => self.place.as_deref(),
+        }
+    }
+
+    /// The first of two approvals, if it was given.
+    pub fn first_yes(&self) -> Option<&FirstYes> {
+        self.second.as_ref()?.first.as_ref()
+    }
+
+    /// Whether the next approval is the first of two.
+    pub fn needs_first_yes(&self) -> bool {
+        self.second.as_ref().is_some_and(|second| second.first.is_none())
+    }
+
+    /// The session of the conversation in which it is asked.
+    pub fn asked_in(&self) -> &SessionKey {
+        self.present_place().map_or(&self.session, |place| &place.session)
+    }
+
+    /// The person who is asked.
+    pub fn asked_of(&self) -> &Asker {
+        self.present_place().map_or(&self.asker, |place| &place.asker)
+    }
+
+    /// Whether a run that another run has started asks, and waits for the answer in its place.
+    pub fn is_in_place(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.in_place)
+    }
+
+    /// Whether the principal `who`, who writes in `session`, may answer it as the first person, or deny it. See
+    /// [`Asker::may_be_decided_by`].
+    pub fn may_be_answered_by(&self, who: &Principal, session: &SessionKey) -> bool {
+        let asked =
+            self.place.as_ref().is_some_and(|place| place.asker.may_be_decided_by(&place.session, who, session));
+        asked || self.asker.may_be_decided_by(&self.session, who, session)
+    }
+
+    /// The time at which the conversation is reminded, if it still has to be: half of the time, once.
+    pub fn remind_at(&self) -> Option<UnixMillis> {
+        let asked_at = self.first_yes().map_or(self.asked_at, |first| first.at);
+        let due = UnixMillis(asked_at.0 + (self.expires_at.0 - asked_at.0) / 2);
+        let can_be_sent = self.present_place().is_some_and(|place| place.route.is_some());
+        (can_be_sent && self.reminded_at.is_none()).then_some(due)
+    }
+
     /// Its state at this moment. It has expired as soon as its time has passed, even before the lane that waits for it
     /// notices, since no later answer counts. Lanes notice a clock that was set forward within a minute.
     pub fn state_at(&self, now: UnixMillis) -> ApprovalState {
@@ -239,8 +347,29 @@ pub struct ApprovalFilter {
     pub channel: Option<ChannelId>,
     /// Only those that wait for an answer.
     pub waiting: bool,
+    /// Only those in this stored state. A request that has expired without being noticed yet is stored as waiting.
+    pub state: Option<ApprovalState>,
     /// The maximum count, newest first; 0 means 50.
     pub limit: u32,
+}
+
+/// An approval request of a run that another run has started, with the message that shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildQuestion {
+    /// The request; it waits, and its place says that it is asked in place.
+    pub approval: ApprovalRequest,
+    /// The message that shows it; `None`: only the API shows it.
+    pub outbound: Option<Outbound>,
+}
+
+/// Keeps the approval requests of runs that other runs have started. The run that owns the lane goes on meanwhile.
+#[async_trait]
+pub trait ChildQuestionStore: Send + Sync {
+    /// Stores a request of a running run, with its message. Committed.
+    async fn ask_in_place(&self, lease: &Lease, question: ChildQuestion) -> Result<(), StoreError>;
+    /// Withdraws a request that is open: nobody waits for its answer any more, and its run goes on. Returns whether it
+    /// was open. Committed.
+    async fn withdraw(&self, id: ApprovalId, at: UnixMillis) -> Result<bool, StoreError>;
 }
 
 /// Keeps approval requests and grants. [`pause_run`](crate::store::RunStore::pause_run) creates an approval request, a
@@ -249,7 +378,7 @@ pub struct ApprovalFilter {
 pub trait ApprovalStore: Send + Sync {
     /// Answers an open approval request with [`ApprovalState::Approved`], [`ApprovalState::Denied`] or [`ApprovalState::Expired`].
     /// With `always`, the calls that it covers are granted to the session in the same commit. Only the first answer
-    /// counts. Committed.
+    /// counts. An approval of a request that needs two is refused before the first one is stored. Committed.
     async fn decide(
         &self,
         id: ApprovalId,
@@ -258,6 +387,18 @@ pub trait ApprovalStore: Send + Sync {
         by: &str,
         at: UnixMillis,
     ) -> Result<Decided, StoreError>;
+    /// Stores the first of two approvals of an open request, the time at which it expires now, and the question for the
+    /// second person, in one commit. Only one first approval counts. Committed.
+    async fn first_yes(
+        &self,
+        id: ApprovalId,
+        second: SecondYes,
+        expires_at: UnixMillis,
+        question: Option<Outbound>,
+    ) -> Result<Decided, StoreError>;
+    /// Notes a reminder of an approval request that waits and has none yet, and stores its message in the same commit.
+    /// Returns whether it did.
+    async fn remind(&self, id: ApprovalId, reminder: Outbound, at: UnixMillis) -> Result<bool, StoreError>;
     /// The approval request with this id.
     async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalRequest>, StoreError>;
     /// Approval requests, newest first.

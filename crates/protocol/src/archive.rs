@@ -85,6 +85,7 @@ impl SearchQuery {
 
 /// A message that a search has found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Found {
     /// Its session.
     pub session: SessionKey,
@@ -104,6 +105,7 @@ pub struct Found {
 
 /// A conversation in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ThreadSummary {
     /// Its id.
     pub thread: ThreadId,
@@ -157,6 +159,7 @@ impl Retention {
 
 /// The counts of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Removed {
     /// Sessions of which only notes and secrets are left. A deleted or ephemeral session leaves nothing.
     pub sessions: u64,

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{ChannelId, UploadId};
@@ -19,6 +19,9 @@ use crate::time::UnixMillis;
 
 /// The text of a message that consists of attachments alone.
 pub const NO_TEXT: &str = "[this message has no text, only attachments]";
+
+/// The mark before the words of a voice message.
+const SPOKEN: &str = "[voice message]";
 
 /// The time for which an uploaded file can be named in a message, in milliseconds: 24 hours. Also the period of the
 /// limit of bytes per person.
@@ -114,6 +117,13 @@ pub enum AttachmentContent {
         /// A description, such as `text of 3 pages`, and what was cut off.
         detail: String,
     },
+    /// The words of a voice message, which are part of the text of its message: see [`with_spoken`].
+    Spoken {
+        /// The transcript.
+        text: String,
+        /// A description, such as `transcript of a recording, which is part of the text of this message`.
+        detail: String,
+    },
     /// Nothing but the name.
     Named {
         /// The reason, such as `archives are not unpacked`.
@@ -125,9 +135,24 @@ impl AttachmentContent {
     /// The description for the model.
     pub fn detail(&self) -> &str {
         match self {
-            Self::Picture { detail, .. } | Self::Text { detail, .. } | Self::Named { detail } => detail,
+            Self::Picture { detail, .. }
+            | Self::Text { detail, .. }
+            | Self::Spoken { detail, .. }
+            | Self::Named { detail } => detail,
         }
     }
+}
+
+/// The text of a message with the words of its voice messages. The words are marked, so they are neither a command nor
+/// an answer to a question. `text` is the text that the sender has written, or [`NO_TEXT`].
+pub fn with_spoken(text: &str, attachments: &[Attachment]) -> String {
+    let spoken = attachments.iter().filter_map(|file| match &file.content {
+        AttachmentContent::Spoken { text, .. } => Some(format!("{SPOKEN} {text}")),
+        _ => None,
+    });
+    let mut spoken = spoken.peekable();
+    let written = (text != NO_TEXT || spoken.peek().is_none()).then(|| text.to_owned());
+    written.into_iter().chain(spoken).collect::<Vec<_>>().join("\n")
 }
 
 impl Attachment {
@@ -204,14 +229,20 @@ pub trait AttachmentIntake: Send + Sync {
     /// The maximum size of a file in bytes.
     fn max_bytes(&self) -> u64;
 
-    /// Takes a file as it arrives.
+    /// Takes a file as it arrives. The same bytes under the same name, again within [`UPLOADS_KEPT_MS`], renew the
+    /// upload and are not charged again.
     ///
     /// # Errors
     /// [`AttachmentError`]. A hostile or broken file is no error: it becomes an attachment with a name alone.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the file is not taken, and its stored bytes are removed later.
+    /// If the future is dropped while the bytes arrive, the file is not taken, and its stored bytes are removed later. If
+    /// it is dropped afterwards, the file is charged and stays unread until it is sent again.
     async fn take(&self, from: &Uploader, name: &str, bytes: ByteStream) -> Result<Upload, AttachmentError>;
+
+    /// Takes a file that has arrived as a whole. A file that [`take`](Self::take) would renew is taken even if nothing is
+    /// left of the bytes of the day. Errors and cancel safety are those of [`take`](Self::take).
+    async fn take_whole(&self, from: &Uploader, name: &str, bytes: Bytes) -> Result<Upload, AttachmentError>;
 
     /// The file that this uploader has uploaded under this id.
     ///
@@ -238,6 +269,10 @@ impl AttachmentIntake for NoAttachments {
         Err(AttachmentError::Disabled)
     }
 
+    async fn take_whole(&self, _from: &Uploader, _name: &str, _bytes: Bytes) -> Result<Upload, AttachmentError> {
+        Err(AttachmentError::Disabled)
+    }
+
     async fn find(&self, _from: &Uploader, _id: &str) -> Result<Attachment, AttachmentError> {
         Err(AttachmentError::Disabled)
     }
@@ -246,11 +281,19 @@ impl AttachmentIntake for NoAttachments {
 /// Stores files by their digest.
 #[async_trait]
 pub trait BlobStore: Send + Sync {
+    /// The digest of a file with these bytes. CPU-bound.
+    fn digest(&self, bytes: &[u8]) -> Result<BlobDigest, StoreError>;
+
     /// Begins to write a file.
     async fn begin(&self) -> Result<Box<dyn BlobWriter>, StoreError>;
 
     /// The bytes of a file; `None`: there is no such file.
     async fn read(&self, digest: &BlobDigest) -> Result<Option<Bytes>, StoreError>;
+
+    /// The bytes of a file, in pieces; `None`: there is no such file.
+    async fn stream(&self, digest: &BlobDigest) -> Result<Option<ByteStream>, StoreError> {
+        Ok(self.read(digest).await?.map(|bytes| stream::iter([Ok(bytes)]).boxed()))
+    }
 
     /// The digests of the files that were last written before a date.
     async fn older_than(&self, before: UnixMillis) -> Result<Vec<BlobDigest>, StoreError>;
@@ -287,13 +330,27 @@ pub trait UploadStore: Send + Sync {
         max_bytes: u64,
     ) -> Result<bool, StoreError>;
 
+    /// Replaces the attachment of an upload and refers to its blobs. Committed. Without effect if the upload is deleted.
+    async fn update_upload(&self, upload: &Upload) -> Result<(), StoreError>;
+
+    /// Finds an upload of this person with this digest and name, made since a date, and dates it `at`. Committed. `None`:
+    /// there is none.
+    async fn renew_upload(
+        &self,
+        from: &Uploader,
+        digest: &BlobDigest,
+        name: &str,
+        since: UnixMillis,
+        at: UnixMillis,
+    ) -> Result<Option<Upload>, StoreError>;
+
     /// The upload of this person with this id, made since a date.
     async fn upload(&self, from: &Uploader, id: UploadId, since: UnixMillis) -> Result<Option<Attachment>, StoreError>;
 
     /// Deletes the uploads from before a date. The blobs of messages stay referenced by their runs.
     async fn forget_uploads(&self, before: UnixMillis) -> Result<u64, StoreError>;
 
-    /// Those of the blobs that no upload and no run refers to.
+    /// Those of the blobs that no upload, no run and no delivery refers to.
     async fn unused_blobs(&self, digests: Vec<BlobDigest>) -> Result<Vec<BlobDigest>, StoreError>;
 }
 

@@ -9,7 +9,7 @@ use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::ChannelAccess;
-use crate::ids::{CallId, ChannelId, RunId};
+use crate::ids::{CallId, ChannelId, RunId, SessionKey};
 use crate::inbound::Envelope;
 use crate::options::QueueMode;
 use crate::outbound::{DeliverError, Outbound};
@@ -58,6 +58,12 @@ pub trait Channel: Send + Sync {
         None
     }
 
+    /// Whether several people read the session, as far as its key tells. The notes of its runs belong to the session
+    /// then, and notes of persons are not read in it.
+    fn is_group(&self, _session: &SessionKey) -> bool {
+        false
+    }
+
     /// Shows that a run is in progress, such as by a typing indicator, until `run` is cancelled. Best effort; the
     /// default shows nothing.
     async fn working(&self, _route: &ReplyRoute, _run: CancellationToken) {}
@@ -74,13 +80,15 @@ pub struct ChannelProfile<'a> {
     pub carries_people: bool,
     /// The queue mode of its messages, if neither the message nor its session nor the configuration sets one.
     pub queue_mode: QueueMode,
+    /// The maximum size of a file that it delivers, in bytes; 0: it delivers no files.
+    pub max_file_bytes: u64,
     /// One or two sentences for the model: how to write answers for this channel. `None`: nothing special.
     pub hints: Option<&'a str>,
 }
 
 impl Default for ChannelProfile<'_> {
     fn default() -> Self {
-        Self { keeps_alive: true, carries_people: true, queue_mode: QueueMode::Steer, hints: None }
+        Self { keeps_alive: true, carries_people: true, queue_mode: QueueMode::Steer, max_file_bytes: 0, hints: None }
     }
 }
 
@@ -174,6 +182,19 @@ pub trait Preview: Send + Sync {
 
     /// The maximum length of a message in characters.
     fn max_chars(&self) -> usize;
+}
+
+/// A command that people may write, for the menu of a platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandInfo {
+    /// Its name without the slash.
+    pub name: &'static str,
+    /// Its effect, in a few words.
+    pub description: &'static str,
+    /// Whether only operators may use it.
+    pub operators_only: bool,
+    /// Whether it belongs into the menu of a group.
+    pub in_groups: bool,
 }
 
 /// A channel that cannot start.

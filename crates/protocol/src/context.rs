@@ -102,6 +102,7 @@ pub struct BootstrapFile {
 
 /// A file or a skill that exists and cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Skipped {
     /// Its path, or its name.
     pub what: String,
@@ -196,10 +197,15 @@ pub struct Conversation {
     pub options: RunOptions,
     /// The channel of its newest message.
     pub channel: Option<ChannelId>,
+    /// The principal of its newest message.
+    pub principal: Option<Arc<str>>,
+    /// Whether the store has the skills that it began with.
+    pub has_skills: bool,
 }
 
 /// The context that the model of a session would get now. Tokens are estimates: a quarter of the bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContextReport {
     /// The session.
     pub session: SessionKey,
@@ -230,6 +236,7 @@ pub struct ContextReport {
 
 /// The size of one part of a context.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PartReport {
     /// The name of the part.
     pub name: String,
@@ -244,6 +251,7 @@ pub struct PartReport {
 
 /// A file of the workspace in a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileReport {
     /// Its path in the workspace.
     pub name: String,
@@ -257,6 +265,7 @@ pub struct FileReport {
 
 /// A skill in a report. The report has the names of its variables, never their values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkillReport {
     /// Its name.
     pub name: String,

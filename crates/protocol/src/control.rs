@@ -4,6 +4,7 @@ use crate::approval::Decision;
 use crate::freeze::FreezeRequest;
 use crate::ids::{ApprovalId, RunId, SessionKey};
 use crate::job::JobRequest;
+use crate::people::PeopleRequest;
 use crate::routine_request::RoutineRequest;
 use crate::tool_health::ToolRequest;
 
@@ -40,6 +41,8 @@ pub enum Control {
     Tools(ToolRequest),
     /// List, begin or end freezes. Answered with [`Ack::Freezes`](crate::Ack::Freezes).
     Freeze(FreezeRequest),
+    /// List people, admit or remove one; operators only. Answered with [`Ack::People`](crate::Ack::People).
+    People(PeopleRequest),
     /// Answer an approval request. Answered with [`Ack::Command`](crate::Ack::Command).
     Decide {
         /// The approval request.

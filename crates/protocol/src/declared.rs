@@ -8,11 +8,13 @@ const NAME_MAX_BYTES: usize = 64;
 
 /// One value that a run must produce.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeclaredOutput {
     /// Its name: `[A-Za-z_][A-Za-z0-9_]*`, at most 64 bytes.
     pub name: String,
     /// JSON Schema of its value.
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, Value>"))]
     pub schema: Value,
     /// Its meaning, for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]

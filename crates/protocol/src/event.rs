@@ -9,11 +9,13 @@ use crate::message::ToolStatus;
 use crate::routine_run::RoutineRunStatus;
 use crate::run::Termination;
 use crate::run_status::RunStatus;
+use crate::sent_file::SentFile;
 use crate::stop::StopReason;
 use crate::time::UnixMillis;
 
 /// The number of an event in its store: 1, 2, 3 … in the order of commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
@@ -32,6 +34,7 @@ pub struct NewEvent {
 
 /// A stored event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
     /// Its number; a reader continues from it.
     pub seq: Seq,
@@ -50,6 +53,7 @@ pub struct Event {
 
 /// The kinds of events; the wire field is `type`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {
     /// A message is committed.
@@ -100,6 +104,10 @@ pub enum EventKind {
         call_id: CallId,
         /// The tool.
         name: String,
+        /// Its arguments in one line, `name: value, …`, at most 1,000 characters, without the values that the tool
+        /// declares sensitive.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        arguments: String,
     },
     /// A tool call has ended.
     ToolFinished {
@@ -111,6 +119,9 @@ pub enum EventKind {
         status: ToolStatus,
         /// The duration in milliseconds.
         took_ms: u64,
+        /// The beginning of the result as the model reads it, after hooks, at most 1,000 characters.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        result: String,
     },
     /// A guardrail of the loop has acted.
     GuardrailTriggered {
@@ -209,6 +220,13 @@ pub enum EventKind {
         /// The reason for the question.
         detail: String,
     },
+    /// The first of two approvals of a request was given. A second person is asked.
+    ApprovalFirstYes {
+        /// The approval request.
+        approval: ApprovalId,
+        /// The principal that gave it.
+        actor: String,
+    },
     /// An approval request was answered, has expired or was withdrawn.
     ApprovalResolved {
         /// The approval request.
@@ -242,6 +260,15 @@ pub enum EventKind {
     Notice {
         /// The text.
         text: String,
+    },
+    /// A grant of a job or a routine was revoked.
+    GrantRevoked {
+        /// The work: `job` and its id, or `routine` and its name.
+        work: String,
+        /// The grant, as people write it.
+        grant: String,
+        /// The principal that has revoked it.
+        actor: String,
     },
     /// The state of a job has changed. Recorded in the job's session.
     JobChanged {
@@ -330,6 +357,11 @@ pub enum EventKind {
     MessageEmitted {
         /// blake3 of its text, in hex. An attempt after a crash recognises by it what was sent.
         digest: String,
+    },
+    /// A run has sent a file. The same write stores it with the run.
+    FileSent {
+        /// The file.
+        file: SentFile,
     },
     /// The delivery of a reply has ended.
     Delivered {

@@ -10,6 +10,7 @@ use crate::work::{Work, WorkSource};
 
 /// The part of the work that a freeze stops.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FreezeScope {
     /// Everything.
@@ -84,6 +85,7 @@ impl std::fmt::Display for FreezeScope {
 
 /// A freeze in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Freeze {
     /// Its id. The evidence of each run that it has stopped has it.
     pub id: FreezeId,
@@ -105,6 +107,7 @@ pub struct Freeze {
 
 /// What a freeze has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FreezeReceipt {
     /// The time until the freeze was durable and every run was told to stop, in milliseconds; `None`: it is not durable
     /// yet.
@@ -165,7 +168,7 @@ mod tests {
     fn a_scope_covers_the_messages_of_its_people_channels_and_routines() {
         let job = Work::Job { job: JobId::new(), attempt: Some(1) };
         let of = |channel: &str, routine: Option<&str>| {
-            Some(WorkSource { channel: channel.into(), routine: routine.map(str::to_owned) })
+            Some(WorkSource { channel: channel.into(), routine: routine.map(str::to_owned), asked_in: "s".into() })
         };
         let (ann, tick) = (FreezeScope::person("ann"), FreezeScope::Routine { name: "tick".into() });
         let telegram = FreezeScope::person("telegram:42");

@@ -16,6 +16,7 @@ pub const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
 
 /// The reason for a skipped beat. A skipped beat is no failure, and no model was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
     /// It is in the quiet hours.
@@ -60,6 +61,7 @@ impl SkipReason {
 
 /// The state of the heartbeat, for operators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeartbeatReport {
     /// Whether it is enabled.
     pub enabled: bool,

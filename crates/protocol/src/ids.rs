@@ -12,7 +12,8 @@ macro_rules! uuid_id {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
-        pub struct $name(Uuid);
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        pub struct $name(#[cfg_attr(feature = "schema", schemars(with = "crate::schema::UuidText"))] Uuid);
 
         impl $name {
             /// A new identifier: UUIDv7, so that later ones sort after earlier ones.
@@ -120,6 +121,10 @@ uuid_id!(
     UploadId
 );
 uuid_id!(
+    /// A file that a run has sent.
+    SentFileId
+);
+uuid_id!(
     /// One conversation within a session: an ordered list of messages.
     ThreadId
 );
@@ -165,6 +170,7 @@ macro_rules! text_id {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(transparent)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub struct $name(std::sync::Arc<str>);
 
         impl $name {

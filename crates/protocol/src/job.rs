@@ -7,12 +7,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::approval::Asker;
+use crate::grant::WorkGrant;
 use crate::ids::{ChannelId, JobId, RoutineRunId, RunId, SessionKey};
 use crate::route::ReplyRoute;
 use crate::time::UnixMillis;
 
 /// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
     /// It is committed and waits for a slot.
@@ -96,6 +98,7 @@ impl JobState {
 
 /// The place where a job runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunsIn {
     /// In the daemon, with the tools of a conversation.
@@ -107,6 +110,7 @@ pub enum RunsIn {
 
 /// The limits of a job. 0: the limit of the configuration, which a job cannot exceed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct JobBudget {
     /// The maximum number of steps.
@@ -144,6 +148,7 @@ pub const JOB_TITLE_MAX_CHARS: usize = 120;
 
 /// A job, as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobRecord {
     /// Its id.
     pub job_id: JobId,
@@ -161,6 +166,9 @@ pub struct JobRecord {
     pub runs_in: RunsIn,
     /// Its limits.
     pub budget: JobBudget,
+    /// The calls that it may make without an approval, as its creator has granted them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<WorkGrant>,
     /// Its own session.
     pub session: SessionKey,
     /// Its creator.
@@ -203,6 +211,8 @@ pub enum JobRequest {
     Cancel(JobId),
     /// Accept the result: [`JobState::Submitted`] becomes [`JobState::Accepted`].
     Accept(JobId),
+    /// Revoke a grant: its number in [`JobRecord::grants`], from 1.
+    Revoke(JobId, usize),
 }
 
 /// The description of a new job in a request.
@@ -226,6 +236,9 @@ pub struct JobOrder {
     /// Its limits.
     #[serde(default)]
     pub budget: JobBudget,
+    /// The calls that it may make without an approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<WorkGrant>,
 }
 
 #[cfg(test)]

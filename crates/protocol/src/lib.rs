@@ -10,12 +10,12 @@
 //!
 //! Reading order:
 //!
-//! 1. A model call and a tool call: [`ids`] → [`message`] → [`attachment`] → [`provenance`] → [`model`] → [`refusal`] → [`tool`] →
-//!    [`process`] → [`secret`].
+//! 1. A model call and a tool call: [`ids`] → [`message`] → [`attachment`] → [`transcriber`] → [`provenance`] → [`model`] →
+//!    [`refusal`] → [`tool`] → [`process`] → [`secret`] → [`embedder`].
 //! 2. A run and its end: [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`].
 //! 3. A message in and a message out: [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`route`] →
 //!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
-//!    [`channel`] → [`mod@line`].
+//!    [`people`] → [`channel`] → [`mod@line`].
 //! 4. Events and background work: [`event`] → [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] →
 //!    [`heartbeat`] → [`routine_request`] → [`tool_health`].
 //! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`thread`] → [`store`] → [`archive`] →
@@ -37,12 +37,15 @@ pub mod ack;
 pub mod approval;
 pub mod archive;
 pub mod attachment;
+pub mod callback;
 pub mod channel;
 pub mod context;
 pub mod control;
 pub mod declared;
+pub mod embedder;
 pub mod event;
 pub mod freeze;
+pub mod grant;
 pub mod heartbeat;
 pub mod hook;
 pub mod idempotency;
@@ -51,15 +54,18 @@ pub mod inbound;
 pub mod job;
 pub mod lease;
 pub mod line;
+pub mod memory;
 pub mod message;
 pub mod model;
 pub mod options;
 pub mod outbound;
+pub mod people;
 pub mod principal;
 pub mod process;
 pub mod progress;
 pub mod provenance;
 pub mod purpose;
+pub mod question;
 pub mod refusal;
 pub mod route;
 pub mod routine;
@@ -67,8 +73,11 @@ pub mod routine_request;
 pub mod routine_run;
 pub mod run;
 pub mod run_status;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod secret;
 pub mod sent;
+pub mod sent_file;
 mod session;
 pub mod status;
 pub mod stop;
@@ -78,23 +87,25 @@ pub mod thread;
 pub mod time;
 pub mod tool;
 pub mod tool_health;
+pub mod transcriber;
 pub mod watch;
 pub mod work;
 pub mod worker;
 
-pub use access::{AccessDecision, ChannelAccess};
+pub use access::{AccessDecision, ChannelAccess, ConversationSettings, ToolNames};
 pub use ack::{Ack, AckSender, CommandReply, Refusal, StopReport};
 pub use approval::{
-    ApprovalFilter, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, Asker, Authority, Decided, Decision,
-    Question,
+    AddedText, ApprovalFilter, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, AskedIn, Asker, Authority,
+    ChildQuestion, ChildQuestionStore, Decided, Decision, FirstYes, SecondYes,
 };
 pub use archive::{Archive, Found, Janitor, Removed, Retention, SearchQuery, ThreadSummary, TranscriptLine};
 pub use attachment::{
     Attachment, AttachmentContent, AttachmentError, AttachmentIntake, BlobDigest, BlobStore, BlobWriter, ByteStream,
-    NoAttachments, UPLOADS_KEPT_MS, Upload, UploadStore, Uploader,
+    NO_TEXT, NoAttachments, UPLOADS_KEPT_MS, Upload, UploadStore, Uploader, with_spoken,
 };
 pub use channel::{
-    Channel, ChannelError, ChannelProfile, InboundStream, LiveCall, LiveNews, LiveState, LiveView, Preview, Streaming,
+    Channel, ChannelError, ChannelProfile, CommandInfo, InboundStream, LiveCall, LiveNews, LiveState, LiveView,
+    Preview, Streaming,
 };
 pub use context::{
     Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillLocation,
@@ -102,19 +113,22 @@ pub use context::{
 };
 pub use control::{Control, StopTarget};
 pub use declared::DeclaredOutput;
+pub use embedder::{Embedder, EmbeddingError};
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use freeze::{Freeze, FreezeReceipt, FreezeRequest, FreezeScope, FreezeStore};
+pub use grant::{CONFIRM_OPTION, GrantOptions, WorkGrant};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use idempotency::IdempotencyKey;
 pub use ids::{
     ApprovalId, BootId, CallId, ChannelId, ConnectionId, FreezeId, IdPrefix, JobId, LinkId, OutboxId, RoutineId,
-    RoutineRunId, RunId, SessionKey, ThreadId, UploadId,
+    RoutineRunId, RunId, SentFileId, SessionKey, ThreadId, UploadId,
 };
 pub use inbound::{Body, Envelope, Inbound};
 pub use job::{JobBudget, JobOrder, JobRecord, JobRequest, JobState, RunsIn};
 pub use lease::Lease;
 pub use line::plain_line;
+pub use memory::MemoryOwner;
 pub use message::{
     Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, SILENT_TOKEN, ToolCall, ToolResult, ToolStatus,
     WireCache, canonical_json,
@@ -124,12 +138,17 @@ pub use model::{
     ModelProvider, ModelReply, ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, SamplingSupport, Thinking};
-pub use outbound::{DeliverError, Outbound, SessionNotice};
+pub use outbound::{DeliverError, Outbound, SessionNotice, TextChecker, TextKind, UncheckedTexts};
+pub use people::{
+    AdmittedBy, ChannelPeople, PairedPerson, PairingCode, PairingCodes, PendingPairing, PendingReport, PeopleReport,
+    PeopleRequest, PeopleStore, PersonReport, Stranger,
+};
 pub use principal::{KnownPrincipal, Principal, Role as PrincipalRole, SEEN_PRECISION_MS};
 pub use process::{Generation, NoProcesses, RunProcesses, StillRunning};
 pub use progress::{Action, JobProgress};
-pub use provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
-pub use purpose::{NO_SESSION, Purpose, Spent};
+pub use provenance::{Audience, Author, EarlierMessage, Link, Person, Provenance, Quote, Unread};
+pub use purpose::{NO_SESSION, OpenReservations, Purpose, Spent};
+pub use question::Question;
 pub use refusal::{ProviderFault, ProviderRefusal};
 pub use route::ReplyRoute;
 pub use routine::{
@@ -144,17 +163,20 @@ pub use run::{AgentState, RunRecord, RunUsage, Termination, WaitingFor};
 pub use run_status::RunStatus;
 pub use secret::{Secret, SecretVault};
 pub use sent::Sent;
+pub use sent_file::{FileLinks, OutboundFile, OutgoingFiles, SEND_FILE, SentFile, size_text};
 pub use session::{SessionFilter, SessionLifetime};
-pub use status::{CandidateStatus, JobsStatus, StatusReport};
+pub use status::{CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
-    Acceptance, ActedOn, Checkpoint, CollectedStart, ConversationReader, ConversationSummary, Deferral,
-    DispatcherStore, Durability, EditOutcome, EditedMessage, EventLog, EventQuery, FinishedRun, HeldJobs, HistoryEntry,
-    InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore,
-    JoinedRun, JournalStore, KnownInput, LaneStore, NewInput, NewJob, NewReservation, Note, NoteStore, OpenedLane,
-    Outbox, OutboxRow, OutboxState, PausedRun, PendingRun, Presence, RoutineNumbers, RoutineReader, RoutineRunStore,
-    RoutineSchedule, RoutineStore, RunFilter, RunReader, RunStore, SentMessage, SessionReader, SessionSummary,
-    SpendLedger, StoreHealth, ThreadEdit, ThreadSnapshot, TurnCompaction,
+    Acceptance, ActedOn, CallCharge, Checkpoint, CollectedStart, ConversationReader, ConversationSummary, CostKey,
+    CostQuery, CostRow, Deferral, DispatcherStore, Durability, EditOutcome, EditedMessage, EndCount, EndQuery,
+    EndReader, EventLog, EventQuery, FinishedRun, Forgotten, HeldJobs, HistoryEntry, InputReader, JobAttempts, JobCaps,
+    JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput,
+    LaneStore, NewInput, NewJob, NewNote, NewReservation, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore,
+    NoteVector, NoteVectors, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun, Period, Presence,
+    PromptNotes, Remembered, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter,
+    RunReader, RunStore, SaidQuery, SentMessage, SessionReader, SessionSummary, SkillSnapshot, SkillStore, SpendLedger,
+    SpendReader, StoreHealth, ThreadEdit, ThreadSnapshot, TitleStore, TurnCompaction, Untitled,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;
@@ -167,6 +189,7 @@ pub use tool_health::{
     FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,
     ToolState, ToolSwitch, ToolSwitches,
 };
+pub use transcriber::{AudioFormat, Recording, RecordingLimits, Transcriber, TranscriptionError};
 pub use watch::{Accepted, Partial, RunWatch};
 pub use work::{SessionOwner, Work, WorkSource, is_own_channel, job_session, routine_run_session};
 pub use worker::{

@@ -403,6 +403,7 @@ pub struct ToolResult {
 
 /// The status of an ended tool call. There is no default, so that each maker of a result chooses one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
     /// It has succeeded.

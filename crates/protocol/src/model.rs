@@ -127,6 +127,7 @@ impl Usage {
 
 /// A fragment of an answer. A reader may lose fragments; the reply is authoritative.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Delta {
     /// A piece of the answer's text.
@@ -194,6 +195,7 @@ impl DeltaSink for NoSink {
 
 /// The properties of a provider and its model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ModelInfo {
     /// The provider's name: `openai`, `anthropic`, `rehearsal`, …
     pub provider: String,
@@ -214,6 +216,7 @@ pub struct ModelInfo {
 
 /// Prices in millionths of a US dollar for a million tokens (so 3 USD per million tokens is 3 000 000).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     /// Input tokens.

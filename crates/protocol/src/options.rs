@@ -10,6 +10,7 @@ pub const EXTRA_PROMPT_MAX_BYTES: usize = 20_000;
 
 /// The queue mode: the handling of a message that arrives while its session is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum QueueMode {
     /// It joins the running turn at its next step. If that is too late, it becomes a follow-up.
@@ -80,6 +81,7 @@ impl QueueDrop {
 
 /// The thinking level of a model that supports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
     /// No thinking.
@@ -125,6 +127,7 @@ impl Thinking {
 
 /// The visibility of the model's reasoning for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningShown {
     /// Not shown. The run's event stream contains it all the same.
@@ -283,6 +286,10 @@ pub struct RunOptions {
     /// The sampling parameters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Box<Sampling>>,
+    /// The address to which the end of the run is posted; of a session also its notices. See
+    /// [`CallbackClient`](crate::callback::CallbackClient).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback_url: Option<String>,
 }
 
 impl RunOptions {
@@ -306,6 +313,7 @@ impl RunOptions {
             timeout_ms: self.timeout_ms.or(base.timeout_ms),
             extra_prompt: self.extra_prompt.or_else(|| base.extra_prompt.clone()),
             sampling: self.sampling.or_else(|| base.sampling.clone()),
+            callback_url: self.callback_url.or_else(|| base.callback_url.clone()),
         }
     }
 

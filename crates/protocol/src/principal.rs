@@ -18,6 +18,7 @@ pub struct Principal {
 
 /// A principal that has sent a message, as the store records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KnownPrincipal {
     /// The channel of its messages.
     pub channel: ChannelId,

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 /// A part of a stopped run that has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StillRunning {
     /// The run.
     pub run_id: RunId,

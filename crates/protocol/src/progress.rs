@@ -14,6 +14,7 @@ use crate::time::UnixMillis;
 
 /// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobProgress {
     /// The steps that have started, over all its pieces.
     pub steps: u32,
@@ -35,6 +36,7 @@ pub struct JobProgress {
 
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Action {
     /// The time of its start or end.
     pub at: UnixMillis,
@@ -150,10 +152,16 @@ mod tests {
     fn the_newest_call_says_how_it_stands() {
         let mut progress = JobProgress::default();
         let (call_id, name) = (crate::ids::CallId::from("c"), "look".to_owned());
-        progress.take(UnixMillis(1), EventKind::ToolStarted { call_id: call_id.clone(), name: name.clone() });
+        progress.take(
+            UnixMillis(1),
+            EventKind::ToolStarted { call_id: call_id.clone(), name: name.clone(), arguments: String::new() },
+        );
         assert_eq!(progress.last_action.as_ref().map(|action| action.status), Some("running"));
         let status = ToolStatus::Success;
-        progress.take(UnixMillis(2), EventKind::ToolFinished { call_id, name: name.clone(), status, took_ms: 1 });
+        progress.take(
+            UnixMillis(2),
+            EventKind::ToolFinished { call_id, name: name.clone(), status, took_ms: 1, result: String::new() },
+        );
         assert_eq!(progress.last_action, Some(Action { at: UnixMillis(2), tool: name, status: "success" }));
     }
 }

@@ -8,6 +8,7 @@ use crate::ids::ChannelId;
 
 /// The purpose of a run: it selects the budget and the rights of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
     /// A message of a person or a program.
@@ -19,11 +20,13 @@ pub enum Purpose {
     Routine,
     /// A beat of the heartbeat.
     Heartbeat,
+    /// A title of a conversation.
+    Title,
 }
 
 impl Purpose {
     /// Every purpose.
-    pub const ALL: &'static [Self] = &[Self::Chat, Self::Job, Self::Routine, Self::Heartbeat];
+    pub const ALL: &'static [Self] = &[Self::Chat, Self::Job, Self::Routine, Self::Heartbeat, Self::Title];
 
     /// The name in the store, in metrics and on the wire.
     pub fn word(self) -> &'static str {
@@ -32,6 +35,7 @@ impl Purpose {
             Self::Job => "job",
             Self::Routine => "routine",
             Self::Heartbeat => "heartbeat",
+            Self::Title => "title",
         }
     }
 
@@ -42,6 +46,7 @@ impl Purpose {
             Self::Job => "jobs",
             Self::Routine => "routines",
             Self::Heartbeat => "the heartbeat",
+            Self::Title => "titles",
         }
     }
 
@@ -64,6 +69,7 @@ impl Purpose {
 /// Money by purpose, in millionths of a US dollar. The cost of a child run, a summary or a check counts for the purpose
 /// of the run that caused it. On the wire a map from the names of purposes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Spent(BTreeMap<Purpose, u64>);
 
@@ -94,6 +100,30 @@ impl Spent {
     /// The amounts above zero, in the order of [`Purpose::ALL`].
     pub fn each(&self) -> impl Iterator<Item = (Purpose, u64)> + '_ {
         self.0.iter().map(|(purpose, micro_usd)| (*purpose, *micro_usd)).filter(|(_, micro_usd)| *micro_usd > 0)
+    }
+}
+
+/// The money that is reserved for model calls in progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OpenReservations {
+    /// The number of calls. A call that costs nothing has no reservation.
+    pub calls: u32,
+    /// The sum of their highest possible costs, in millionths of a US dollar.
+    pub cost_micro_usd: u64,
+}
+
+impl OpenReservations {
+    /// Adds one call.
+    pub fn add(&mut self, micro_usd: u64) {
+        self.calls = self.calls.saturating_add(1);
+        self.cost_micro_usd = self.cost_micro_usd.saturating_add(micro_usd);
+    }
+
+    /// Removes one call.
+    pub fn take_back(&mut self, micro_usd: u64) {
+        self.calls = self.calls.saturating_sub(1);
+        self.cost_micro_usd = self.cost_micro_usd.saturating_sub(micro_usd);
     }
 }
 

@@ -8,6 +8,7 @@ use crate::ids::ChannelId;
 
 /// The destination of a reply. Stored with the run, so that a restarted daemon can still reply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplyRoute {
     /// The channel.
     pub channel: ChannelId,

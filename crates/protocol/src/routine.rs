@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::approval::Asker;
+use crate::grant::WorkGrant;
 use crate::ids::{ChannelId, RoutineId, SessionKey};
 use crate::job::{JobBudget, RunsIn};
 use crate::route::ReplyRoute;
@@ -27,6 +28,7 @@ pub const WEBHOOK_ECHO_MS: i64 = 60_000;
 
 /// The specification of a routine, as its author writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RoutineSpec {
     /// Its name; unique.
@@ -44,10 +46,14 @@ pub struct RoutineSpec {
     /// Its notifications.
     #[serde(default)]
     pub notify: Notify,
+    /// The calls that its runs may make without an approval. A change by a model removes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<WorkGrant>,
 }
 
 /// The trigger of a routine. Every routine can also be run by hand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Trigger {
     /// A schedule.
@@ -111,6 +117,7 @@ impl Trigger {
 
 /// The handling of scheduled times that passed without a routine run. `"skip"`, `"once"`, or `{ all = 3 }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Misfire {
     /// All are recorded as missed.
@@ -124,6 +131,7 @@ pub enum Misfire {
 
 /// The action of a routine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "mode", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RoutineAction {
     /// A few model calls with a loop of their own.
@@ -162,6 +170,7 @@ fn three() -> u32 {
 
 /// The guardrails of a routine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Guardrails {
     /// The minimum time in seconds between two routine runs that were not started by hand. 0: none.
@@ -182,6 +191,7 @@ impl Default for Guardrails {
 
 /// The notifications of a routine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Notify {
     /// The destination; `None`: the conversation in which it was created, and nobody if there is none.
@@ -203,6 +213,7 @@ impl Default for Notify {
 
 /// The origin of a routine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RoutineOrigin {
     /// A person or a program has created it.
@@ -239,11 +250,13 @@ pub struct NewRoutine {
 
 /// A routine, as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoutineRecord {
     /// Its id. Changes keep it. A routine with the name of a deleted one gets a new id.
     pub routine_id: RoutineId,
     /// Its specification. The wire form omits the digest of its secret.
     #[serde(flatten, serialize_with = "without_secret")]
+    #[cfg_attr(feature = "schema", schemars(with = "RoutineSpec"))]
     pub spec: RoutineSpec,
     /// Its creator.
     pub creator: Asker,

@@ -23,6 +23,13 @@ pub enum RoutineRequest {
     },
     /// Delete the routine of this name.
     Delete(String),
+    /// Revoke a grant of a routine. The next call asks.
+    Revoke {
+        /// Its name.
+        name: String,
+        /// The number of the grant, from 1.
+        grant: usize,
+    },
     /// Run a routine by hand.
     Fire {
         /// Its name.

@@ -16,6 +16,7 @@ pub const ROUTINE_RUN_DETAIL_MAX_CHARS: usize = 200;
 
 /// The status of a routine run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RoutineRunStatus {
     /// It is claimed and running.
@@ -140,6 +141,7 @@ impl Held {
 
 /// A routine run, as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoutineRunRecord {
     /// Its id.
     pub routine_run_id: RoutineRunId,

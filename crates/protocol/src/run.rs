@@ -8,11 +8,13 @@ use crate::approval::{ApprovalKind, ApprovalRequest};
 use crate::ids::{ApprovalId, RunId, SessionKey};
 use crate::model::Usage;
 use crate::run_status::RunStatus;
+use crate::sent_file::SentFile;
 use crate::stop::StopReason;
 use crate::time::UnixMillis;
 
 /// The state of a run's agent, in the terms of agent frameworks. The record keeps it after the end of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum AgentState {
     /// It has not started, or waits for a person.
@@ -46,6 +48,7 @@ fn with_agent_state<S: Serializer>(status: &RunStatus, serializer: S) -> Result<
 
 /// A run, as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunRecord {
     /// Its id; constant over restarts.
     pub run_id: RunId,
@@ -53,6 +56,7 @@ pub struct RunRecord {
     pub session: SessionKey,
     /// Its status. The wire form has `agent_state` beside it.
     #[serde(flatten, serialize_with = "with_agent_state")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::StatusFields"))]
     pub status: RunStatus,
     /// The stop reason; `null` while it has not ended.
     pub reason: Option<StopReason>,
@@ -75,10 +79,14 @@ pub struct RunRecord {
     /// The approval request that it waits for while it is paused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<WaitingFor>,
+    /// The files that it has sent so far.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<SentFile>,
 }
 
 /// The approval request that a paused run waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitingFor {
     /// The id of the approval request; an answer names it.
     pub approval: ApprovalId,
@@ -107,6 +115,7 @@ impl From<&ApprovalRequest> for WaitingFor {
 
 /// The end of a subagent, in the terms of agent frameworks. The stop reason has more detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Termination {
     /// It has produced the requested result.
@@ -136,6 +145,7 @@ impl Termination {
 
 /// The usage of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunUsage {
     /// Input tokens.
     pub input: u64,

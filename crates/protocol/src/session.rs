@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The time for which a session is kept after its last activity. The message that creates the session chooses it, and
 /// it is stored with the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionLifetime {
     /// Until [`Retention::threads_before`](crate::Retention::threads_before).

@@ -7,13 +7,14 @@ use serde::Serialize;
 use crate::freeze::Freeze;
 use crate::ids::{ChannelId, RunId, SessionKey};
 use crate::model::ModelInfo;
-use crate::purpose::{Purpose, Spent};
+use crate::purpose::{OpenReservations, Purpose, Spent};
 use crate::store::{JobNumbers, RoutineNumbers};
 use crate::time::UnixMillis;
 use crate::tool_health::ToolHealth;
 
 /// The state of the daemon, for `/status`, `belay status` and the API.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatusReport {
     /// The program's version.
     pub version: String,
@@ -43,6 +44,8 @@ pub struct StatusReport {
     pub limit_today_micro_usd: Option<u64>,
     /// The day's limits of single purposes, in millionths of a US dollar.
     pub limit_today_for: BTreeMap<Purpose, u64>,
+    /// The money that is reserved for model calls in progress.
+    pub open_reservations: OpenReservations,
     /// The failure of the last model call, if it failed.
     pub model_trouble: Option<ModelTrouble>,
     /// The models and keys that may be used, in order of preference; empty if there is only one.
@@ -63,6 +66,7 @@ pub struct StatusReport {
 
 /// Open jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobsStatus {
     /// Their numbers.
     #[serde(flatten)]
@@ -73,6 +77,7 @@ pub struct JobsStatus {
 
 /// The state of one of several models or API keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CandidateStatus {
     /// Its name.
     pub name: String,
@@ -84,6 +89,7 @@ pub struct CandidateStatus {
 
 /// The trouble with a model that does not answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ModelTrouble {
     /// The time of the first failure in a row.
     pub since: UnixMillis,
@@ -95,6 +101,7 @@ pub struct ModelTrouble {
 
 /// A running run.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LiveRun {
     /// The run.
     pub run_id: RunId,

@@ -15,6 +15,7 @@ pub const QUOTE_MAX_CHARS: usize = 120;
 /// The layer of a stop reason, in order of precedence: of two reasons that are true at the same time, that of the
 /// earlier layer is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StopLayer {
     /// A person or the operator has stopped the run.
@@ -77,6 +78,7 @@ macro_rules! reasons {
         /// The reason for which a run has ended: a closed list. The name is the wire name, the metric label and the
         /// stored value.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         pub enum StopReason {
             $($(#[$doc])* #[serde(rename = $word)] $name,)+
         }

@@ -6,16 +6,18 @@
 //! | [`LaneStore`], [`RunStore`] | the lane of a session: its threads, its runs |
 //! | [`JournalStore`] | the progress of a running run |
 //! | [`DispatcherStore`], [`InputReader`] | the dispatcher: duplicates, unfinished runs, accepted messages |
-//! | [`RunReader`], [`SessionReader`], [`ConversationReader`] | readers of runs, sessions and conversations |
+//! | [`RunReader`], [`EndReader`], [`SessionReader`], [`ConversationReader`] | readers of runs, sessions and conversations |
+//! | [`TitleStore`], [`SkillStore`] | titles of conversations, the skills that they began with |
 //! | [`EventLog`] | events |
 //! | [`Outbox`] | replies that wait for delivery |
 //! | [`JobReader`], [`JobStore`], [`JobAttempts`] | jobs |
 //! | [`RoutineReader`], [`RoutineStore`], [`RoutineSchedule`], [`RoutineRunStore`] | routines and routine runs |
-//! | [`NoteStore`], [`SpendLedger`], [`StoreHealth`] | notes, money, readiness |
+//! | [`NoteStore`], [`NoteArchive`], [`PromptNotes`], [`NoteVectors`] | notes: for tools, for people, for prompts, for the search by meaning |
+//! | [`SpendLedger`], [`SpendReader`], [`StoreHealth`] | money, readiness |
 //!
 //! The ports [`Archive`](crate::Archive), [`ApprovalStore`](crate::ApprovalStore), [`FreezeStore`](crate::FreezeStore),
-//! [`SecretVault`](crate::SecretVault), [`ToolSwitches`](crate::ToolSwitches), [`UploadStore`](crate::UploadStore) and
-//! [`BlobStore`](crate::BlobStore) are in the modules of their words.
+//! [`SecretVault`](crate::SecretVault), [`ToolSwitches`](crate::ToolSwitches), [`UploadStore`](crate::UploadStore),
+//! [`BlobStore`](crate::BlobStore) and [`PeopleStore`](crate::PeopleStore) are in the modules of their words.
 //!
 //! Each write is *committed* or *relaxed*, see [`Durability`].
 
@@ -32,12 +34,14 @@ mod routines;
 mod run_reader;
 mod runs;
 mod sessions;
+mod skills;
 mod spending;
+mod titles;
 
 pub use dispatcher::{ACTED_ON_KEPT, ActedOn, DispatcherStore, RECENT_INPUTS, UnfinishedRun};
 pub use events::{EventLog, EventQuery};
 pub use health::StoreHealth;
-pub use inputs::{InputReader, KnownInput, QueuedInput, input_digest};
+pub use inputs::{InputReader, KnownInput, LastTurn, QueuedInput, input_digest};
 pub use jobs::{
     HeldJobs, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore,
     NewJob, PROGRESS_EVENTS_MAX,
@@ -47,12 +51,17 @@ pub use lanes::{
     Acceptance, EditOutcome, EditedMessage, LaneStore, NewInput, OpenedLane, PendingRun, SentMessage, ThreadEdit,
     ThreadSnapshot,
 };
-pub use notes::{Note, NoteStore};
+pub use notes::{
+    Forgotten, NewNote, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore, NoteVector, NoteVectors, PromptNotes,
+    Remembered, SaidQuery,
+};
 pub use outbox::{Outbox, OutboxRow, OutboxState};
 pub use routines::{Deferral, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore};
-pub use run_reader::{RunFilter, RunReader};
+pub use run_reader::{EndCount, EndQuery, EndReader, Period, RunFilter, RunReader};
 pub use runs::{CollectedStart, FinishedRun, PausedRun, RunStore};
 pub use sessions::{
     ConversationReader, ConversationSummary, HistoryEntry, Presence, SessionReader, SessionSummary, TITLE_MAX_CHARS,
 };
-pub use spending::{NewReservation, SpendLedger};
+pub use skills::{SkillSnapshot, SkillStore};
+pub use spending::{CallCharge, CostKey, CostQuery, CostRow, NewReservation, SpendLedger, SpendReader};
+pub use titles::{TITLE_TRIES, TitleStore, Untitled};

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadState {
     /// No turn is running.

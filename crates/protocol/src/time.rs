@@ -12,6 +12,13 @@ impl UnixMillis {
         self.0.div_euclid(86_400_000)
     }
 
+    /// The day in UTC, e.g. `2026-11-20`.
+    pub fn day(self) -> String {
+        let mut date = self.to_rfc3339();
+        date.truncate(date.find('T').unwrap_or(date.len()));
+        date
+    }
+
     /// RFC 3339 in UTC with milliseconds, e.g. `2026-11-20T19:43:00.123Z`.
     pub fn to_rfc3339(self) -> String {
         // Civil-from-days, Howard Hinnant, http://howardhinnant.github.io/date_algorithms.html

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Variable;
 use crate::ids::{CallId, RunId, SessionKey};
+use crate::memory::MemoryOwner;
 use crate::message::{Picture, WireCache};
 use crate::process::Generation;
 use crate::secret::Secret;
@@ -196,10 +197,14 @@ pub struct ToolContext {
     /// The facts that the approval of this call is bound to; `None`: nobody was asked. If a fact has changed, the tool
     /// does not act and returns [`ToolFailure::Denied`].
     pub approved: Option<Approved>,
+    /// The owner of the notes that the run reads and writes.
+    pub memory: MemoryOwner,
+    /// Whether the run has read untrusted content.
+    pub untrusted: bool,
 }
 
 /// The facts that the approval of one call is bound to: [`CallPreview::bound`], as the person has seen it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approved(pub Vec<(String, String)>);
 
 impl Approved {

@@ -90,6 +90,7 @@ pub enum ToolHealthAction {
 
 /// The kind of a tool's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
     /// The tool has reported it, or the remote side has answered with an error or an invalid message.
@@ -122,6 +123,7 @@ impl FaultKind {
 
 /// One failure, as evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolFault {
     /// The time.
     pub at: UnixMillis,
@@ -138,6 +140,7 @@ pub struct ToolFault {
 
 /// The state of a subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ToolState {
     /// There is nothing to report.
@@ -165,6 +168,7 @@ impl ToolState {
 
 /// The health of a subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolHealth {
     /// Its name; `mcp:NAME` for a server.
     pub name: String,

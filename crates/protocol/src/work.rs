@@ -59,6 +59,9 @@ pub struct WorkSource {
     pub channel: ChannelId,
     /// The name of the routine that the work belongs to; `None`: a person or a model created the job.
     pub routine: Option<String>,
+    /// The session in which the work was asked for: that of the job's request, or that in which its routine was
+    /// created.
+    pub asked_in: SessionKey,
 }
 
 /// The work that a session is reserved for by its name.

@@ -17,7 +17,7 @@ use crate::message::{Message, Picture, ToolCall, ToolResult};
 use crate::model::ModelReply;
 use crate::process::Generation;
 use crate::secret::Secret;
-use crate::tool::{ToolFailure, ToolOutput, ToolReply};
+use crate::tool::{Approved, ToolFailure, ToolOutput, ToolReply};
 
 /// The tools that a worker executes itself. All other tools of the job run at its host.
 pub const WORKER_TOOLS: [&str; 6] =
@@ -190,6 +190,9 @@ pub enum WorkerCommand {
         tool: String,
         /// Its valid arguments.
         arguments: Map<String, Value>,
+        /// The facts that a person's approval is bound to, if a person was asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approved: Option<Approved>,
     },
     /// Cancel this call; nobody waits for its result.
     Cancel {

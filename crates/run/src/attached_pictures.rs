@@ -111,6 +111,10 @@ mod tests {
 
     #[async_trait]
     impl BlobStore for Reads {
+        fn digest(&self, _bytes: &[u8]) -> Result<BlobDigest, StoreError> {
+            unreachable!("a request only reads")
+        }
+
         async fn begin(&self) -> Result<Box<dyn BlobWriter>, StoreError> {
             Err(StoreError::Unavailable("it only reads".into()))
         }

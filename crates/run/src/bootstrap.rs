@@ -93,7 +93,7 @@ pub async fn begin(
     if !hooks.is_bound(HookPoint::Bootstrap) && !hooks.is_bound(HookPoint::BeforeAgentStart) {
         return Ok(Beginning::Go(BootstrapNotes::default()));
     }
-    let ours = prompt::persona(&core.services.config).to_owned();
+    let ours = briefing.persona.clone().unwrap_or_else(|| prompt::persona(&core.services.config).to_owned());
     let file = |file: &BootstrapFile| HookFile { name: file.name.clone(), text: file.text.clone() };
     let files: Vec<HookFile> = briefing.files.files.iter().map(file).collect();
     let shown = serde_json::to_value(&files).unwrap_or_default(); // plain data always serialises

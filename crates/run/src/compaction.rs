@@ -27,5 +27,5 @@ pub mod transcript;
 pub use account::context_of;
 pub use account::{instruction_line, is_pinned, pinned};
 pub use cut::{Compacted, Cut};
-pub use shorten::{How, Shortened, shorten};
+pub use shorten::{How, Shortened, shorten, summarize};
 pub use shortener::Shortener;

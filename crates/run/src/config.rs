@@ -1,6 +1,7 @@
 //! Settings of the outer loop: `[agent]` and `[limits]`. `[queue]` is in `belay_agent::queue`.
 
 mod compaction;
+mod memory;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::cost_guard::{self, DayLimits};
 
 pub use self::compaction::{CompactionConfig, Identifiers};
+pub use self::memory::{EmbeddingsConfig, MemoryConfig};
 
 /// Values of `[agent]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,6 +29,8 @@ pub struct AgentConfig {
     pub terminate: bool,
     /// Whether the model may send messages before its answer, and to other conversations, with the tool `send_message`.
     pub send_message: bool,
+    /// Whether the model may send files of the workspace, with the tool `send_file`.
+    pub send_file: bool,
     /// Whether a model checks that an autonomous agent's final text meets the request.
     pub completion_check: bool,
     /// Thinking effort of the model before each step. Absent: the model's default.
@@ -49,6 +53,7 @@ impl Default for AgentConfig {
             drain_s: 10,
             terminate: false,
             send_message: false,
+            send_file: false,
             completion_check: false,
             thinking: None,
             system_prompt: None,

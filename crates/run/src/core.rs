@@ -1,7 +1,8 @@
 //! The run core: the parts that every kind of run shares, such as the model call, the tool batch and the clock. Each
 //! delegate owns a [`RunCore`] and adds the behaviour of its kind of run.
 //!
-//! Reading order: [`RunCore`] → `clock` → `call_model` → `account` → `execute` → `child_start`.
+//! Reading order: [`RunCore`] → `clock` → `call_model` → `account` → `execute` → `in_place` →
+//! `child_start`.
 
 mod account;
 mod call_model;
@@ -9,28 +10,32 @@ mod child_start;
 mod clock;
 mod execute;
 mod failure;
+mod in_place;
 mod run_tree;
 mod seen;
 mod work_item;
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{Fired, Guardrail, LoopContext};
-use belay_protocol::{EventKind, Lease, Message, RunId, StopReason};
+use belay_protocol::{AskedIn, EventKind, Lease, Message, Purpose, RunId, StopReason};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::call_model::Allowance;
 pub use self::call_model::{Asked, CallPurpose};
 pub use self::child_start::ChildStart;
-pub(crate) use self::clock::OwnTime;
+pub use self::clock::OwnTime;
 pub use self::clock::RunClock;
 pub use self::execute::Executed;
 pub use self::failure::failure;
 pub(crate) use self::run_tree::RunTree;
 pub use self::work_item::WorkItem;
 use crate::approvals::Answers;
+use crate::deadlines::{Deadlines, WaitClock};
 use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
@@ -53,6 +58,8 @@ pub struct RunCore {
     pub services: Arc<RunServices>,
     /// The live run that a person can stop: this run, or the root of its tree if another run started it.
     pub live: Arc<LiveRun>,
+    /// The purpose that model calls are charged to.
+    pub purpose: Purpose,
     /// The request of this run, or of the root of its tree if another run started it.
     pub request: Arc<RunRequest>,
     /// Cancels this run and everything that it starts.
@@ -67,8 +74,14 @@ pub struct RunCore {
     pub rules: Arc<StopRules>,
     /// The clock of the run.
     pub clock: RunClock,
-    /// The deadline of the run that started this one. `None`: no deadline.
-    pub deadline: Option<Instant>,
+    /// The deadlines of the run that started this one. `None`: no run has.
+    pub above: Option<Arc<Deadlines>>,
+    /// The waits of the run, and of those that it has started, for people.
+    pub waits: WaitClock,
+    /// The part of these waits that the stop rules know.
+    pub noted: Duration,
+    /// What a run that another run has started is called in a question to a person; empty for the root of a tree.
+    pub called: Cow<'static, str>,
     /// A time limit of this run in addition to its stop rules.
     pub own: Option<OwnTime>,
     /// The deadline of the closing turn; `None` before the closing turn.
@@ -81,6 +94,8 @@ pub struct RunCore {
     pub work: Option<Arc<dyn WorkItem>>,
     /// Whether a person can be asked. The error is the reason why not, as the end of a sentence.
     pub may_ask: Result<(), &'static str>,
+    /// The conversation in which autonomous work asks.
+    pub asks_in: Option<Arc<AskedIn>>,
     /// The variable parts of the system prompt. A child run has the briefing of its parent.
     pub briefing: Arc<Briefing>,
     /// Messages of the person that may join the run; `None`: no message may.
@@ -115,13 +130,18 @@ impl RunCore {
             journal: RunJournal::new(store, clock, lease, live.id, tally.clone(), stored),
             rules: services.rules(),
             clock: RunClock::starting(services.clock.now()),
-            deadline: None,
+            above: None,
+            noted: live.waits.total(),
+            waits: WaitClock::root(live.clone()),
+            called: Cow::Borrowed(""),
             own: None,
             closing: None,
             tree: RunTree::root(&services.config.subagents, spawned),
             answers: Answers::new(),
             work: None,
             may_ask: request.may_ask(),
+            asks_in: None,
+            purpose: request.work.purpose(),
             request,
             briefing: Arc::default(), // the delegate sets it before the first step
             joining: None,

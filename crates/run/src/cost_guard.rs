@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use belay_agent_loop::Shortage;
 use belay_protocol::{
-    Clock, ModelRequest, NewReservation, Price, Purpose, RunId, SpendLedger, Spent, StoreError, Thinking, Usage,
+    CallCharge, Clock, ModelRequest, NewReservation, OpenReservations, Price, Purpose, RunId, SpendLedger, Spent,
+    StoreError, Thinking, Usage,
 };
 
 use crate::estimate::tokens_of;
@@ -58,6 +59,8 @@ struct Day {
     utc_day: i64,
     /// Settled and reserved money.
     spent: Spent,
+    /// The stored reservations of calls that are not settled, of any day.
+    open: OpenReservations,
 }
 
 /// The reserved maximum cost of a call. If it is dropped unsettled, it stays counted in full.
@@ -101,7 +104,7 @@ impl CostGuard {
         let utc_day = clock.now().utc_day();
         let spent = ledger.spent(utc_day).await?;
         let terms = ArcSwap::from_pointee(Terms { limits, price });
-        Ok(Self { ledger, clock, terms, day: Mutex::new(Day { utc_day, spent }) })
+        Ok(Self { ledger, clock, terms, day: Mutex::new(Day { utc_day, spent, open: OpenReservations::default() }) })
     }
 
     /// The limits of a day.
@@ -115,6 +118,11 @@ impl CostGuard {
         self.terms.store(Arc::new(Terms { limits, price }));
     }
 
+    /// Whether the price of the model is known, so that limits of money have an effect.
+    pub fn has_price(&self) -> bool {
+        self.price().is_some()
+    }
+
     fn price(&self) -> Option<Price> {
         self.terms.load().price
     }
@@ -122,6 +130,11 @@ impl CostGuard {
     /// Money spent today, reservations included.
     pub fn spent_today(&self) -> Spent {
         self.with_today(|day| day.spent.clone())
+    }
+
+    /// The money that is reserved for calls in progress. A call whose task panicked stays counted.
+    pub fn open_reservations(&self) -> OpenReservations {
+        self.with_today(|day| day.open)
     }
 
     /// Whether the day's budget for this purpose is not used up. The rest may still be too small for a call.
@@ -164,7 +177,10 @@ impl CostGuard {
         if micro_usd > 0 {
             let new = NewReservation { run, purpose, model: model.to_owned(), utc_day, micro_usd };
             match self.ledger.reserve(new).await {
-                Ok(row) => reservation.row = Some(row),
+                Ok(row) => {
+                    reservation.row = Some(row);
+                    self.with_today(|day| day.open.add(micro_usd));
+                }
                 Err(error) => {
                     self.replace(&reservation, 0);
                     return Err(Refused::Store(error));
@@ -203,33 +219,36 @@ impl CostGuard {
     /// - `broken`: the usage of the requests that failed midway or were stopped. It is charged at the guard's price,
     ///   because their model is unknown.
     /// - `model`: the model that answered, if it is not the requested one.
+    /// - `requests`: the number of requests that were sent.
     pub async fn settle(
         &self,
         reservation: Reservation,
         answer: Option<(&Usage, Option<&Price>)>,
         broken: &Usage,
         model: Option<&str>,
+        requests: u32,
     ) -> u64 {
         let cost = |price: Option<Price>, usage: &Usage| price.map_or(0, |price| price.cost_micro_usd(usage));
         let answered = answer.map_or(0, |(usage, price)| cost(price.copied().or(self.price()), usage));
-        let charged = answered.saturating_add(cost(self.price(), broken));
-        self.close(reservation, model, charged).await
+        let micro_usd = answered.saturating_add(cost(self.price(), broken));
+        let usage = answer.map_or(*broken, |(usage, _)| usage.plus(broken));
+        self.close(reservation, CallCharge { model: model.map(str::to_owned), micro_usd, usage, requests }).await;
+        micro_usd
     }
 
     /// Releases a reservation for which no request was sent.
     pub async fn release(&self, reservation: Reservation) {
-        self.close(reservation, None, 0).await;
+        self.close(reservation, CallCharge::default()).await;
     }
 
-    async fn close(&self, reservation: Reservation, model: Option<&str>, charged: u64) -> u64 {
-        self.replace(&reservation, charged);
-        if let Some(row) = reservation.row
-            && let Err(error) = self.ledger.settle(row, model, charged).await
-        {
+    async fn close(&self, reservation: Reservation, charge: CallCharge) {
+        self.replace(&reservation, charge.micro_usd);
+        let Some(row) = reservation.row else { return };
+        self.with_today(|day| day.open.take_back(reservation.micro_usd));
+        if let Err(error) = self.ledger.settle(row, charge).await {
             // The ledger keeps the reservation: after a restart the day's total may be too high, never too low.
             tracing::warn!(%error, "a settlement was not stored");
         }
-        charged
     }
 
     fn replace(&self, reservation: &Reservation, charged: u64) {
@@ -246,7 +265,7 @@ impl CostGuard {
         let today = self.clock.now().utc_day();
         let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
         if today > day.utc_day {
-            *day = Day { utc_day: today, spent: Spent::default() };
+            *day = Day { utc_day: today, spent: Spent::default(), open: day.open };
         }
         f(&mut day)
     }

@@ -18,12 +18,13 @@ mod says;
 mod schemas;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use belay_agent_loop::{AdmittedCall, LoopContext};
 use belay_protocol::{
-    ApprovalStore, CallId, Durability, EventKind, Message, MessageBody, OutputKeeper, Picture, SecretVault, StoreError,
-    Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
+    ApprovalStore, Arguments, CallId, Durability, EventKind, Message, MessageBody, OutputKeeper, Picture, SecretVault,
+    StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
 };
 
 use crate::approvals::{Policy, Wanted};
@@ -35,9 +36,13 @@ use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
 use crate::effect_gate::schemas::Schemas;
 use crate::hooks::HookChain;
+use crate::live::{arguments_line, bounded};
 use crate::metrics;
 use crate::own_tools::{denied, manages_work};
 use crate::tool_health::{Health, Permit};
+
+/// Characters of the arguments and of the result in an event.
+const EVENT_CHARS: usize = 1_000;
 
 /// The effect gate. Holds a schema and a rate limiter for each tool, and the approval rules.
 pub struct EffectGate {
@@ -188,10 +193,13 @@ impl EffectGate {
             slots.push(match self.preflight(caller, call.clone()).await? {
                 Verdict::Run(ready) => Slot::Ready(ready),
                 Verdict::Answered(result) => Slot::Ended(Box::new(result.into())),
-                Verdict::Ask(wanted) => {
-                    let deferred = calls.map(|admitted| admitted.call).collect();
-                    return Ok((slots, Some(Asking { call, deferred, wanted: *wanted })));
-                }
+                Verdict::Ask(wanted) => match self.check_question(caller, &call, *wanted).await {
+                    Ok(wanted) => {
+                        let deferred = calls.map(|admitted| admitted.call).collect();
+                        return Ok((slots, Some(Asking { call, deferred, wanted })));
+                    }
+                    Err(refused) => Slot::Ended(Box::new(refused.into())),
+                },
             });
         }
         Ok((slots, None))
@@ -268,16 +276,18 @@ impl EffectGate {
         let Slot::Ended(mut outcome) = slot else { return }; // `batch::run` returned an end for each call that ran
         self.show(caller, context, &mut outcome).await;
         let Outcome { result, took_ms, untrusted, pictures, about, .. } = *outcome;
+        let took = about.is_some().then(|| Duration::from_millis(took_ms));
         if let Some(about) = about {
             let About { tool, pass, end } = *about;
             self.health.ended(pass, tool.spec(), caller.request.run, &end.seen_in(&result.text)).await;
         }
-        metrics::tool_called(result.status);
+        metrics::tool_called(result.status, took);
         caller.journal.note(EventKind::ToolFinished {
             call_id: result.call_id.clone(),
             name: result.name.clone(),
             status: result.status,
             took_ms,
+            result: bounded(&result.text, EVENT_CHARS),
         });
         if untrusted {
             caller.tally().note_untrusted();
@@ -316,8 +326,13 @@ async fn intend(
     durability: Durability,
     context: &LoopContext,
 ) -> Result<(), StoreError> {
-    for Runnable { call, uses, .. } in ready(slots) {
-        caller.journal.note(EventKind::ToolStarted { call_id: call.id.clone(), name: call.name.clone() });
+    for Runnable { call, tool, uses, .. } in ready(slots) {
+        let arguments = match &call.arguments {
+            Arguments::Object(arguments) => bounded(&arguments_line(arguments, &tool.spec().sensitive), EVENT_CHARS),
+            Arguments::Malformed(_) => String::new(),
+        };
+        let (call_id, name) = (call.id.clone(), call.name.clone());
+        caller.journal.note(EventKind::ToolStarted { call_id, name, arguments });
         caller.journal.use_up(uses);
     }
     let intended = caller.journal.write(context, durability).await;

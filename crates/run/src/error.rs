@@ -30,6 +30,9 @@ pub enum AgentError {
     /// The settings of the heartbeat are invalid.
     #[error("{0}")]
     Heartbeat(String),
+    /// The settings of titles name an unknown model.
+    #[error("{0}")]
+    Titles(String),
     /// No channel is enabled.
     #[error("no channel is enabled: no message could ever arrive (enable [channels.stdin], [gateway] or another)")]
     NoChannel,

@@ -87,6 +87,16 @@ impl Freezer {
         held
     }
 
+    /// Waits until something is frozen.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn frozen(&self) {
+        let mut changes = self.in_force.subscribe();
+        // The sender lives as long as `self`, so the wait cannot fail.
+        let _ = changes.wait_for(|in_force| !in_force.is_empty()).await;
+    }
+
     /// Waits until nothing keeps the work of this origin from beginning.
     ///
     /// # Cancel safety

@@ -9,14 +9,16 @@
 //!
 //! Reading order: [`services`] (used by every run) → [`request`] (what was asked of one run) → [`core`] (the parts of one
 //! run) → [`model_call`] (the model call, with compaction and the wait for an outage) → [`effect_gate`] (passed by every
-//! tool call), with [`approvals`], [`hooks`] and [`tool_health`] → [`journal`] → [`progress`] (how far a run has come) →
+//! tool call), with [`approvals`], [`hooks`] and [`tool_health`] → [`child_asker`] and [`deadlines`] (questions of runs that
+//! other runs have started) → [`journal`] → [`progress`] (how far a run has come) →
 //! [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and [`prompt`] (the context) → [`closing`] (the last
-//! step) → [`rights`] (the permissions of autonomous work). Shared by the parts around runs: [`restart`] (tasks that
+//! step) → [`titles`] (of conversations) → [`rights`] (the permissions of autonomous work). Shared by the parts around runs: [`restart`] (tasks that
 //! panic), [`retry`] (a store that does not answer), [`run_tool`] (tools that act on their run).
 
 pub mod approvals;
 pub mod attached_pictures;
 pub mod bootstrap;
+pub mod child_asker;
 pub mod chunking;
 pub mod closing;
 pub mod compaction;
@@ -25,21 +27,25 @@ pub mod completion_check;
 pub mod config;
 pub mod core;
 pub mod cost_guard;
+pub mod deadlines;
 pub mod effect_gate;
 pub mod error;
 pub mod estimate;
 pub mod freeze;
+pub mod grants;
 pub mod hooks;
 pub mod joining;
 pub mod journal;
 pub mod judge;
 pub mod live;
+pub mod memory;
 pub mod metrics;
 pub mod model_call;
 mod model_stream;
 pub mod outage;
 pub mod own_tools;
 pub mod pending_outbound;
+mod person_wait;
 pub mod progress;
 pub mod prompt;
 mod pulse;
@@ -49,10 +55,12 @@ pub mod restart;
 pub mod retry;
 pub mod rights;
 pub mod run_tool;
+pub mod send_file;
 pub mod send_message;
 pub mod services;
 pub mod tally;
 pub mod terminate;
+pub mod titles;
 pub mod tool_health;
 pub mod unattended;
 pub mod untrusted;
@@ -63,11 +71,11 @@ pub use chunking::Break;
 pub use chunking::SendAt;
 pub use chunking::StreamingConfig;
 pub use config::AgentConfig;
-pub use config::CompactionConfig;
 pub use config::ExecutorConfig;
 pub use config::LimitsConfig;
 pub use config::PlanConfig;
 pub use config::SubagentsConfig;
+pub use config::{CompactionConfig, EmbeddingsConfig, MemoryConfig};
 pub use error::AgentError;
 pub use own_tools::OWN_TOOLS;
 pub use rights::DisabledChannels;

@@ -4,20 +4,25 @@
 mod activity;
 mod control;
 mod output;
+mod sent_files;
 mod status;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use belay_protocol::{
-    CallId, ChannelId, Delta, FreezeScope, Inbound, ProgressSink, RunId, RunWatch, SessionKey, Work, WorkSource,
+    ApprovalId, CallId, ChannelId, Delta, FreezeScope, Inbound, ProgressSink, RunId, RunWatch, SessionKey, Work,
+    WorkSource,
 };
 use tokio_util::sync::CancellationToken;
 
 pub use self::activity::RunActivity;
 pub use self::control::{RunControl, StopCause};
 pub use self::output::RunOutput;
+pub use self::sent_files::SentFiles;
+pub(crate) use self::status::bounded;
 pub use self::status::{RunDisplay, arguments_line};
+use crate::person_wait::PersonWait;
 
 /// The kind and the sender of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +65,14 @@ pub struct LiveRun {
     pub activity: RunActivity,
     /// The text of the run while it works. Written by its turn, read by the tasks that show it.
     pub output: RunOutput,
+    /// The time in which runs of its tree waited for people. Written by its turn.
+    pub(crate) waits: PersonWait,
+    /// The approval requests that calls of its tree have asked or taken over since this start.
+    questions: Mutex<Vec<ApprovalId>>, // held for a few instructions, never across an await
     /// What the run does now, for a display. Written by its turn.
     pub display: RunDisplay,
+    /// The files that the run has sent. Written by its turn, read by its lane.
+    pub files: SentFiles,
     /// Cancelled when the dispatcher has removed the run from its tables.
     pub gone: CancellationToken,
 }
@@ -76,7 +87,10 @@ impl LiveRun {
             control: RunControl::default(),
             activity: RunActivity::default(),
             output: RunOutput::new(want_deltas),
+            waits: PersonWait::default(),
+            questions: Mutex::default(),
             display: RunDisplay::default(),
+            files: SentFiles::default(),
             gone: CancellationToken::new(),
         })
     }
@@ -84,6 +98,16 @@ impl LiveRun {
     /// Time without a sign of life. `None` while the run is not working: it is queued, paused or told to stop.
     pub fn silent_for(&self) -> Option<Duration> {
         self.activity.silence().filter(|_| !self.control.cancel.is_cancelled())
+    }
+
+    /// Gives an approval request to one call of the run tree. Returns `false` if another call has it already.
+    pub fn take_question(&self, approval: ApprovalId) -> bool {
+        let mut questions = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_free = !questions.contains(&approval);
+        if is_free {
+            questions.push(approval);
+        }
+        is_free
     }
 
     /// A watch over the run. With `with_deltas`, it includes the text of the step so far and the fragments that follow.

@@ -1,6 +1,8 @@
 //! Metrics for the operator. Labels are words of closed lists and names of rules from the settings. They never contain
 //! a session, person or run.
 
+use std::time::Duration;
+
 use belay_protocol::{
     HookPoint, JobNumbers, JobState, ModelErrorKind, Purpose, RoutineNumbers, RoutineRunStatus, RunRecord, SkipReason,
     StopReason, ToolStatus, UnixMillis, Usage,
@@ -13,6 +15,24 @@ pub const RUNS_ENDED: &str = "belay_runs_ended_total";
 pub const RUN_DURATION: &str = "belay_run_duration_seconds";
 /// Upper bounds of the buckets of [`RUN_DURATION`], in seconds: from a command's reply to a job of two hours.
 pub const RUN_BUCKETS: [f64; 9] = [0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0];
+/// Seconds from acceptance to the first start of runs that have ended. A histogram.
+pub const QUEUE_WAIT: &str = "belay_queue_wait_seconds";
+/// Seconds from the first stop of a run to the commit of its end, by reason. A histogram.
+pub const STOP_TIME: &str = "belay_stop_acknowledgement_seconds";
+/// Seconds from the beginning of a model call to its first fragment, retries included. A histogram.
+pub const MODEL_FIRST: &str = "belay_model_first_token_seconds";
+/// Seconds from the beginning of a model call to its end, by outcome, retries included. A histogram.
+pub const MODEL_DURATION: &str = "belay_model_call_duration_seconds";
+/// Seconds that calls of tools took, by status. A histogram. Refused calls are not part of it.
+pub const TOOL_DURATION: &str = "belay_tool_call_duration_seconds";
+/// Seconds that attempts to deliver a message took, by outcome. A histogram.
+pub const DELIVERY_DURATION: &str = "belay_delivery_duration_seconds";
+/// Upper bounds of the buckets of durations within a run, in seconds: from a local call to the slowest model.
+pub const STEP_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
+/// Histograms with [`STEP_BUCKETS`].
+pub const STEP_HISTOGRAMS: [&str; 5] = [QUEUE_WAIT, MODEL_FIRST, MODEL_DURATION, TOOL_DURATION, DELIVERY_DURATION];
+/// Upper bounds of the buckets of [`STOP_TIME`], in seconds.
+pub const STOP_BUCKETS: [f64; 8] = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 /// Actions of stop rules, by rule and action.
 pub const STOP_RULES_FIRED: &str = "belay_stop_rules_fired_total";
 /// Requests sent to the model, by outcome.
@@ -70,6 +90,12 @@ pub const NEXT_SCHEDULED: &str = "belay_routines_next_timestamp_seconds";
 pub fn describe() {
     describe_counter!(RUNS_ENDED, "Runs that have ended, by layer, reason and status");
     describe_histogram!(RUN_DURATION, Unit::Seconds, "Time from acceptance to end of runs that have ended");
+    describe_histogram!(QUEUE_WAIT, Unit::Seconds, "Time from acceptance to the first start of runs that have ended");
+    describe_histogram!(STOP_TIME, Unit::Seconds, "Time from the stop of a run to the commit of its end");
+    describe_histogram!(MODEL_FIRST, Unit::Seconds, "Time from the beginning of a model call to its first fragment");
+    describe_histogram!(MODEL_DURATION, Unit::Seconds, "Time of model calls, retries included");
+    describe_histogram!(TOOL_DURATION, Unit::Seconds, "Time of tool calls that were not refused");
+    describe_histogram!(DELIVERY_DURATION, Unit::Seconds, "Time of attempts to deliver a message");
     describe_counter!(STOP_RULES_FIRED, "Times a stop rule fired: a notice, a strike with a recovery turn, or the end");
     describe_counter!(MODEL_REQUESTS, "Requests sent to the model");
     describe_counter!(MODEL_TOKENS, "Tokens that the model reported");
@@ -128,9 +154,27 @@ pub fn run_ended(record: &RunRecord) {
     let Some(reason) = record.reason else { return };
     ended(reason, 1);
     if let Some(ended_at) = record.ended_at {
-        let took_s = ended_at.0.saturating_sub(record.accepted_at.0).max(0) as f64 / 1000.0;
+        let took_s = between(record.accepted_at, ended_at);
         histogram!(RUN_DURATION, "status" => record.status.word()).record(took_s);
     }
+    if let Some(started_at) = record.started_at {
+        histogram!(QUEUE_WAIT).record(between(record.accepted_at, started_at));
+    }
+}
+
+/// Seconds between two dates; 0 if the clock was set back.
+fn between(from: UnixMillis, to: UnixMillis) -> f64 {
+    to.0.saturating_sub(from.0).max(0) as f64 / 1000.0
+}
+
+/// Records how long after its stop the end of a run was committed.
+pub fn stop_acknowledged(reason: StopReason, took: Duration) {
+    histogram!(STOP_TIME, "reason" => reason.word()).record(took);
+}
+
+/// Records an attempt to deliver a message. `outcome` is a word of a closed list.
+pub fn delivery_tried(outcome: &'static str, took: Duration) {
+    histogram!(DELIVERY_DURATION, "outcome" => outcome).record(took);
 }
 
 /// Counts a run of an earlier start that is resumed.
@@ -167,6 +211,14 @@ pub(crate) fn model_called(requests: u32, error: Option<&ModelErrorKind>, usage:
     }
 }
 
+/// Records how long a model call took, and when its first fragment came, if one came.
+pub(crate) fn model_took(outcome: &'static str, first: Option<Duration>, whole: Duration) {
+    histogram!(MODEL_DURATION, "outcome" => outcome).record(whole);
+    if let Some(first) = first {
+        histogram!(MODEL_FIRST).record(first);
+    }
+}
+
 /// Counts a model call that was dropped or cut.
 pub(crate) fn model_dropped(why: &'static str) {
     counter!(MODEL_REQUESTS, "outcome" => why).increment(1);
@@ -177,9 +229,12 @@ pub fn charged(purpose: Purpose, micro_usd: u64) {
     counter!(MODEL_MICRO_USD, "purpose" => purpose.word()).increment(micro_usd);
 }
 
-/// Counts a tool call that has ended.
-pub(crate) fn tool_called(status: ToolStatus) {
+/// Counts a tool call that has ended. `took`: its time; `None`: it was refused.
+pub(crate) fn tool_called(status: ToolStatus, took: Option<Duration>) {
     counter!(TOOL_CALLS, "status" => status.word()).increment(1);
+    if let Some(took) = took {
+        histogram!(TOOL_DURATION, "status" => status.word()).record(took);
+    }
 }
 
 /// Counts a report about a tool or an MCP server.

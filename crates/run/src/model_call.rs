@@ -9,12 +9,14 @@
 //! Child runs shorten their contexts in the same way. Their messages are not part of a stored conversation, so nothing
 //! of the cut is stored, and they continue with the shortened context.
 
+use std::sync::Arc;
+
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning};
-use belay_protocol::{Durability, EventKind, ModelErrorKind, RunEnd, StopReason, TurnCompaction};
+use belay_protocol::{Durability, EventKind, Message, ModelErrorKind, RunEnd, StopReason, TurnCompaction};
 
 use crate::compaction::cut::tokens;
-use crate::compaction::{Cut, How, Shortened, Shortener, oversized, shorten};
+use crate::compaction::{Cut, How, Shortened, Shortener, is_pinned, oversized, shorten};
 use crate::core::{Asked, CallPurpose, RunCore};
 use crate::estimate::tokens_of;
 use crate::outage::OutageWait;
@@ -98,7 +100,7 @@ impl ModelCall<'_> {
                 Err(LoopError::Model(error)) => error,
                 answered => return answered,
             };
-            let until = self.core.deadline(context, CallPurpose::Step);
+            let until = self.core.deadlines(context, CallPurpose::Step).earliest();
             // Boxed, because nearly all calls are answered and need not hold this future.
             if !Box::pin(outage.wait(self.core, &error, until)).await {
                 return Err(error.into());
@@ -191,9 +193,9 @@ impl ModelCall<'_> {
         let by_model = self.core.closing.is_none();
         let how = How { calibration, by_model, notes, wish: None };
         let before = tokens(&context.messages);
-        self.begin(calibration.counted(before), why, context.messages.len());
+        self.begin(calibration.counted(before), why, &cut);
         let made = self.replace(context, &cut, how, why).await;
-        self.end(&made, context.messages.len());
+        self.end(&made, &context.messages);
         if let Made::Stopped(reason) = made? {
             return Ok(Won::Ended(reason.into()));
         }
@@ -208,15 +210,15 @@ impl ModelCall<'_> {
         })
     }
 
-    /// Reports the start of a compaction, of a context with this many tokens and messages.
-    fn begin(&mut self, tokens: u64, why: Why, messages: usize) {
+    /// Reports the start of a compaction, of a context with this many tokens.
+    fn begin(&mut self, tokens: u64, why: Why, cut: &Cut) {
         self.core.journal.note(EventKind::CompactionStarted { tokens, reason: why.word().into() });
         let (hooks, live) = (&self.core.services.hooks, &self.core.live);
-        hooks.before_compaction(&live.session, Some(live.id), messages);
+        hooks.before_compaction(&live.session, Some(live.id), cut.messages().len(), cut.leaving());
     }
 
     /// Reports the end of a compaction. One that changed the context reports its event in [`Self::store`].
-    fn end(&mut self, made: &Result<Made, LoopError>, messages: usize) {
+    fn end(&mut self, made: &Result<Made, LoopError>, messages: &[Arc<Message>]) {
         let (dropped, why) = match made {
             Ok(Made::Shorter(dropped)) => (*dropped, None),
             Ok(Made::Nothing) => (0, Some("nothing_won")),
@@ -227,7 +229,8 @@ impl ModelCall<'_> {
             self.core.journal.note(EventKind::CompactionAbandoned { reason: why.into() });
         }
         let (hooks, live) = (&self.core.services.hooks, &self.core.live);
-        hooks.after_compaction(&live.session, Some(live.id), messages, dropped);
+        let summary = messages.first().filter(|first| is_pinned(first)).map(|first| first.text());
+        hooks.after_compaction(&live.session, Some(live.id), messages.len(), dropped, summary);
     }
 
     /// Replaces the messages to remove by a summary.

@@ -8,6 +8,7 @@
 //! No tool answers questions to people, shows secrets, or starts daemons. A future tool that does so belongs in that
 //! list.
 
+pub use belay_protocol::SEND_FILE;
 use belay_protocol::{ToolCall, ToolResult, ToolStatus};
 
 /// Cancels a job.
@@ -39,7 +40,10 @@ pub const SPAWN_SUBAGENT: &str = "spawn_subagent";
 /// Ends the run.
 pub const TERMINATE: &str = "terminate";
 
-/// All own tools except [`SEND_MESSAGE`], which has an external effect. The agent offers them in addition to the
+/// Own tools that send something to a conversation. They have an external effect.
+pub const SENDING_TOOLS: [&str; 2] = [SEND_FILE, SEND_MESSAGE];
+
+/// All own tools except [`SENDING_TOOLS`]. The agent offers them in addition to the
 /// configured tools, some of them only to some kinds of run.
 pub const OWN_TOOLS: [&str; 13] = [
     CANCEL_JOB,

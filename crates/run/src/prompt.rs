@@ -1,27 +1,29 @@
 //! The system prompt. Its parts have a fixed order, the stable ones first, so that a provider's prompt cache stays
 //! valid as long as possible.
 //! ```text
-//! identity · tools · ending · safety · skills · workspace · files · output · channel · date · extra
+//! identity · tools · ending · safety · skills · workspace · files · output · channel · notes · date · extra
 //! ```
 //!
 //! There are three kinds of prompts. A conversation's prompt has all parts that are not empty; without tools it omits
 //! the parts about tools. Subagents, steps of plans and workers have prompts of their own, followed by the rules of the
 //! workspace ([`Briefing::rules`]). Planners, judges and summaries have only prompts of their own.
 //!
-//! Reading order: `texts` → here → `briefing` (the parts that differ from run to run) → `skills` → `files` → `book`
-//! (cache by content) → `snapshots`.
+//! Reading order: `texts` → here → `briefing` (the parts that differ from run to run) → `skills` → `files` → `notes` → `book`
+//! (cache by content) → `snapshots` → `stored_skills`.
 
 mod book;
 mod briefing;
 mod files;
+mod notes;
 mod skills;
 mod snapshots;
+mod stored_skills;
 mod texts;
 
 use belay_protocol::{Prompt, ToolSet};
 
 pub use self::book::PromptBook;
-pub use self::briefing::{About, Briefing, BriefingSource};
+pub use self::briefing::{About, Briefing, BriefingSource, SkillsOrigin};
 pub use self::snapshots::Snapshots;
 use crate::config::AgentConfig;
 use crate::own_tools::TERMINATE;
@@ -36,6 +38,9 @@ pub struct PromptPart {
     /// Its text.
     pub text: String,
 }
+
+/// The name of the part with notes.
+pub const NOTES: &str = "notes";
 
 /// The persona of the agent, at the beginning of every prompt for conversations with people.
 pub fn persona(config: &AgentConfig) -> &str {
@@ -72,6 +77,7 @@ pub fn parts(
         ("files", files::part(&briefing.files.files)),
         ("output", silence),
         ("channel", briefing.hints.clone()),
+        (NOTES, briefing.notes.clone()),
         ("date", briefing.today.as_ref().map(|today| format!("Today is {today}."))),
         ("extra", briefing.extra.clone()),
     ]

@@ -17,6 +17,9 @@ const BY_ITSELF: &str = "this run is autonomous, and nobody can be asked; do wha
 /// Why a run with a relayed message cannot ask a person.
 const RELAYED: &str =
     "this message was relayed by another bot, so nobody can be asked; the person can send it directly";
+/// Why a part of a run cannot ask a person whose client waits for one answer.
+const ONE_ANSWER: &str =
+    "the client of this request cannot be asked about a part of the work; report what is missing in the result";
 
 /// The request of a run: who asked, from where, and with which options. It never changes.
 #[derive(Clone, Debug)]
@@ -39,6 +42,9 @@ pub struct RunRequest {
     pub message_id: Option<String>,
     /// The options of the message. During a turn they include the options of the session, see [`Self::over`].
     pub options: RunOptions,
+    /// Whether the client waits for one answer, as an OpenAI client does: it learns of a question only when the run is
+    /// paused. `false` after a restart, which the client does not outlive.
+    pub only_now: bool,
     /// When the message was accepted.
     pub accepted_at: UnixMillis,
 }
@@ -57,6 +63,7 @@ impl RunRequest {
             audience: provenance.map_or(Audience::Person, |provenance| provenance.audience),
             message_id: provenance.and_then(|provenance| provenance.message_id.clone()),
             options: inbound.options.clone(),
+            only_now: inbound.only_now,
             accepted_at,
         }
     }
@@ -75,6 +82,7 @@ impl RunRequest {
             audience: Audience::Person,
             message_id: None,
             options,
+            only_now: false,
             accepted_at,
         }
     }
@@ -100,6 +108,14 @@ impl RunRequest {
             Work::Chat => Ok(()),
             Work::Job { .. } | Work::RoutineRun { .. } | Work::Heartbeat { .. } => Err(BY_ITSELF),
         }
+    }
+
+    /// Whether a person can be asked by a run that the run of this request starts, which may ask as `parent` may.
+    ///
+    /// # Errors
+    /// The reason why not, as the end of a sentence.
+    pub(crate) fn parts_may_ask(&self, parent: Result<(), &'static str>) -> Result<(), &'static str> {
+        parent.and(if self.only_now { Err(ONE_ANSWER) } else { Ok(()) })
     }
 
     /// The destination of later messages of this work: the conversation, not as a reply to the message.
@@ -138,6 +154,10 @@ mod tests {
             let mut request = RunRequest::clone(&request(RunOptions::default()));
             (request.work, request.asker.relayed) = (work, relayed);
             assert_eq!(request.may_ask().is_ok(), may, "{work:?} {relayed}");
+            assert_eq!(request.parts_may_ask(request.may_ask()), request.may_ask());
+            request.only_now = true;
+            assert_eq!(request.may_ask().is_ok(), may, "the run itself pauses");
+            assert!(request.parts_may_ask(request.may_ask()).is_err());
         }
     }
 }

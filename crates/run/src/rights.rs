@@ -6,9 +6,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{
-    Asker, Authority, Channel, ChannelAccess, ChannelId, JobRecord, Principal, PrincipalRole, ReplyRoute,
-    RoutineRecord, SessionKey, is_own_channel,
+    Asker, Authority, Channel, ChannelAccess, ChannelId, ConversationSettings, JobRecord, Principal, PrincipalRole,
+    ReplyRoute, RoutineRecord, SessionKey, is_own_channel,
 };
+
+use crate::live::RunOrigin;
 
 /// The channels of this start, by name.
 pub type Channels = Arc<HashMap<ChannelId, Arc<dyn Channel>>>;
@@ -96,12 +98,38 @@ pub fn may_tell(access: &AccessPolicy, route: &ReplyRoute) -> bool {
     }
 }
 
+/// Whether the channel knows which person a principal is. Programs, the control socket and terminals do not.
+pub fn tells_persons_apart(access: &AccessPolicy, channel: &ChannelId) -> bool {
+    matches!(access.door(channel), ChannelQuery::Says(admission) if admission.tells_persons_apart())
+}
+
 /// The session of a conversation. `None`: its channel does not say.
 pub fn session_of(access: &AccessPolicy, route: &ReplyRoute) -> Option<SessionKey> {
     match access.door(&route.channel) {
         ChannelQuery::Says(admission) => admission.session_of(&route.conversation),
         ChannelQuery::CannotSay | ChannelQuery::Unknown => None,
     }
+}
+
+/// The settings of the conversation that a run in this session belongs to. Autonomous work has a session of its own; it
+/// belongs to the conversation in which it was asked for. `None`: the conversation has no settings of its own.
+pub fn settings_of(
+    access: &AccessPolicy,
+    origin: &RunOrigin,
+    session: &SessionKey,
+) -> Option<Arc<ConversationSettings>> {
+    let (channel, session) = match origin.source.as_deref() {
+        Some(source) => (&source.channel, &source.asked_in),
+        None => (&origin.channel, session),
+    };
+    if let ChannelQuery::Says(admission) = access.door(channel)
+        && let Some(settings) = admission.settings_of(session)
+    {
+        return Some(settings);
+    }
+    // A program may write to the conversation of another channel, whose settings hold for it too.
+    let others = access.channels.values().filter_map(|other| other.admission());
+    others.into_iter().find_map(|admission| admission.settings_of(session))
 }
 
 /// The principal for messages in the name of this person.

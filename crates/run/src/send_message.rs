@@ -8,19 +8,19 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::{
     Ask, CallPreview, ChannelId, Effect, HookPoint, Message, MessageBody, Outbound, ReplyRoute, SessionKey,
-    SessionReader, StoreError, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus,
+    SessionReader, StoreError, TextKind, ToolContext, ToolFailure, ToolOutput, ToolSpec, ToolStatus,
 };
 use serde_json::{Map, Value, json};
 
-use crate::hooks::{HookChain, HookContext};
-use crate::own_tools::SEND_MESSAGE;
+use crate::hooks::{HookChain, HookContext, Sending};
+use crate::own_tools::{SEND_FILE, SEND_MESSAGE, SENDING_TOOLS};
 use crate::pending_outbound::{OutboundBatch, PendingOutbound};
 use crate::request::RunRequest;
 use crate::rights::Channels;
 use crate::run_tool::{DeclaredTool, RunTool};
 
 /// The name for the conversation of the run.
-const HERE: &str = "here";
+pub(crate) const HERE: &str = "here";
 /// Maximum length of a message, in characters. A channel shortens a message that exceeds its own limit.
 const TEXT_MAX_CHARS: usize = 20_000;
 /// Maximum length of the part of a message that an approval request shows, in characters.
@@ -79,7 +79,7 @@ pub struct MessageSender {
 
 impl MessageSender {
     /// Resolves the name of a conversation to a destination.
-    async fn route(&self, place: &str) -> Result<ReplyRoute, ToolFailure> {
+    pub(crate) async fn route(&self, place: &str) -> Result<ReplyRoute, ToolFailure> {
         if is_here(place, &self.request.session) {
             let nowhere = "this run does not belong to a conversation, so there is no `here`: answer with text";
             return self.request.reply_to.clone().ok_or_else(|| ToolFailure::failed(nowhere));
@@ -105,14 +105,25 @@ impl MessageSender {
         }
     }
 
-    /// Runs the hooks for a text. Returns the text as they changed it.
-    async fn agreed(&self, route: &ReplyRoute, text: &str, said: &mut OutboundBatch) -> Result<String, ToolFailure> {
+    /// Runs the hooks for a text. Returns the text as they changed it. `channel`: its destination, if it is delivered.
+    pub(crate) async fn agreed(
+        &self,
+        channel: Option<&ChannelId>,
+        text: &str,
+        said: &mut OutboundBatch,
+    ) -> Result<String, ToolFailure> {
         let hooks = &self.hooks;
         if !hooks.is_bound(HookPoint::MessageSending) {
             return Ok(text.to_owned());
         }
-        let place = HookContext::from(&*self.request);
-        let decided = hooks.message_sending(place, Some(&route.channel), text.to_owned(), &mut said.facts).await;
+        let sending = Sending {
+            about: HookContext::from(&*self.request).into(),
+            channel,
+            kind: TextKind::Message,
+            text: text.to_owned(),
+            limit: None,
+        };
+        let decided = hooks.message_sending(sending, &mut said.facts).await;
         decided.map_err(|refusal| ToolFailure::Denied(format!("denied: {refusal}. It was not sent.")))
     }
 }
@@ -122,12 +133,17 @@ fn unread(error: &StoreError) -> ToolFailure {
     ToolFailure::failed("conversations cannot be looked up at the moment; try again later")
 }
 
-fn is_here(place: &str, session: &SessionKey) -> bool {
+pub(crate) fn is_here(place: &str, session: &SessionKey) -> bool {
     place == HERE || place == session.as_str()
 }
 
-fn place_of(arguments: &Map<String, Value>) -> &str {
+pub(crate) fn place_of(arguments: &Map<String, Value>) -> &str {
     arguments.get("place").and_then(Value::as_str).map_or(HERE, str::trim)
+}
+
+/// The caption of a file.
+pub(crate) fn caption_of(arguments: &Map<String, Value>) -> &str {
+    arguments.get("caption").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn text_of(arguments: &Map<String, Value>) -> &str {
@@ -161,28 +177,28 @@ impl RunTool for MessageSender {
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
         let route = self.route(place_of(arguments)).await?;
         let mut said = OutboundBatch::default();
-        let text = self.agreed(&route, text_of(arguments), &mut said).await?;
+        let text = self.agreed(Some(&route.channel), text_of(arguments), &mut said).await?;
         // No run id: this message is not the answer of the run.
-        said.messages.push(Outbound::new(None, route, text));
+        said.messages.push(Outbound::new(None, route, text).checked());
         self.saying.add(said);
         Ok("sent".into())
     }
 }
 
-/// The texts that a run sent to its own conversation, taken from its messages.
+/// The texts that a run sent to its own conversation, taken from its messages: messages, and captions of files.
 pub fn sent_here<'m>(own: &'m [Arc<Message>], session: &SessionKey) -> Vec<&'m str> {
     let sent = |id| {
         own.iter().any(|message| {
             matches!(&message.body, MessageBody::Tool(result)
-                if result.call_id == id && result.name == SEND_MESSAGE && result.status == ToolStatus::Success)
+                if result.call_id == id && SENDING_TOOLS.contains(&&*result.name) && result.status == ToolStatus::Success)
         })
     };
-    let calls = own.iter().flat_map(|message| message.tool_calls()).filter(|call| call.name == SEND_MESSAGE);
+    let calls = own.iter().flat_map(|message| message.tool_calls()).filter(|call| SENDING_TOOLS.contains(&&*call.name));
     calls
         .filter(|call| sent(call.id.clone()))
         .filter_map(|call| match &call.arguments {
             belay_protocol::Arguments::Object(arguments) if is_here(place_of(arguments), session) => {
-                Some(text_of(arguments))
+                Some(if call.name == SEND_FILE { caption_of(arguments) } else { text_of(arguments) })
             }
             _ => None,
         })

@@ -12,11 +12,13 @@ use belay_protocol::{
 };
 
 use crate::attached_pictures::AttachedPictures;
+use crate::child_asker::ChildAsker;
 use crate::config::{AgentConfig, CompactionConfig};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::EffectGate;
 use crate::freeze::Freezer;
 use crate::hooks::HookChain;
+use crate::memory::MemoryRules;
 use crate::prompt::{self, Briefing, PromptBook};
 use crate::tool_health::Health;
 
@@ -43,12 +45,16 @@ pub struct RunServices {
     pub rules: ArcSwap<StopRules>,
     /// The one place that every tool call passes.
     pub gate: EffectGate,
+    /// Asks people about calls of runs that other runs have started.
+    pub child_asker: Arc<dyn ChildAsker>,
     /// The circuit breakers of tools.
     pub health: Arc<Health>,
     /// The freezes in force.
     pub freezer: Arc<Freezer>,
     /// The budgets of money.
     pub cost: CostGuard,
+    /// The owners of notes.
+    pub memory: MemoryRules,
     /// The operator's hooks.
     pub hooks: Arc<HookChain>,
     /// Writes the progress of runs.
@@ -76,7 +82,12 @@ impl RunServices {
 
     /// The reasoning for a run with this briefing and the tools of a conversation.
     pub fn reasoning_of(&self, briefing: &Briefing) -> Arc<Reasoning> {
-        self.prompts.get(briefing, || self.ask_with(briefing, self.reasoning.tools().clone(), None))
+        self.prompts.get(briefing, || self.ask_with(briefing, self.tools_of(briefing), None))
+    }
+
+    /// The tools of a conversation that a run with this briefing may use.
+    pub fn tools_of(&self, briefing: &Briefing) -> Arc<ToolSet> {
+        briefing.allowed(self.reasoning.tools())
     }
 
     /// The reasoning for a run with these tools. `outputs`: instructions for declared outputs; they replace the usual

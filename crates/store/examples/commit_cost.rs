@@ -67,6 +67,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         history: Vec::new(),
         state: None,
         at: UnixMillis(i64::from(n)),
+        replaces_turn: false,
         start: true,
         spoken: true,
     };
@@ -81,6 +82,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         at: UnixMillis(i64::from(n)),
         said: Vec::new(),
         outbound: None,
+        callback: None,
         events: Vec::new(),
         thread_state: Some(ThreadState::Idle),
     };

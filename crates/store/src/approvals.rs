@@ -1,8 +1,8 @@
 //! Approval requests: the rules that the store enforces, its errors and its events.
 
 use belay_protocol::{
-    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, EventKind, Lease, NewEvent, PausedRun,
-    RunId, SessionKey, StoreError, UnixMillis,
+    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, EventKind, FirstYes, Lease, NewEvent,
+    PausedRun, RunId, SessionKey, StoreError, UnixMillis,
 };
 
 use crate::limits::PAGE_MAX;
@@ -11,7 +11,9 @@ use crate::limits::PAGE_MAX;
 const APPROVALS_DEFAULT: u32 = 50;
 
 /// The actor of a withdrawal, which no person has decided.
-const WITHDRAWN_BY: &str = "the end of its run";
+pub(crate) const ENDED_RUN: &str = "the end of its run";
+/// The same, while the run goes on.
+pub(crate) const ENDED_CALL: &str = "the end of its call";
 
 /// The number of rows that a filter allows.
 pub(crate) fn approvals_limit(filter: &ApprovalFilter) -> u32 {
@@ -34,6 +36,16 @@ pub(crate) fn check_question(lease: &Lease, paused: &PausedRun) -> Result<(), St
     Ok(())
 }
 
+/// Refuses an approval request of a run that another run has started if it is not of this lane, is already answered, or
+/// does not say that it is asked in place.
+pub(crate) fn check_child_question(lease: &Lease, approval: &ApprovalRequest) -> Result<(), StoreError> {
+    let waits = approval.state == ApprovalState::Waiting && approval.decided_by.is_none();
+    if approval.session != lease.session || !waits || !approval.is_in_place() {
+        return Err(StoreError::Unavailable(format!("question {} cannot be asked in place", approval.id)));
+    }
+    Ok(())
+}
+
 /// Refuses a state that is not an answer.
 pub(crate) fn check_answer(state: ApprovalState) -> Result<(), StoreError> {
     match state {
@@ -50,17 +62,42 @@ pub(crate) fn not_approved(id: ApprovalId) -> StoreError {
     StoreError::NotFound(format!("approval {id}: it is not this run's, was not given, or is used up"))
 }
 
-/// The event of a new approval request.
-pub(crate) fn asked(approval: &ApprovalRequest) -> NewEvent {
-    let kind = EventKind::ApprovalRequested {
+/// The events of a new approval request: of the run and, for autonomous work, of the conversation in which it asks.
+pub(crate) fn asked(approval: &ApprovalRequest) -> Vec<NewEvent> {
+    let kind = requested(approval);
+    let event = |session: &SessionKey, run_id| NewEvent {
+        at: approval.asked_at,
+        session: Some(session.clone()),
+        run_id,
+        kind: kind.clone(),
+    };
+    let elsewhere = approval.place.as_ref().map(|place| event(&place.session, None));
+    std::iter::once(event(&approval.session, Some(approval.run_id))).chain(elsewhere).collect()
+}
+
+/// The events of the first of two approvals: of the run, and the question in the conversation of the second person.
+pub(crate) fn first_yes(approval: &ApprovalRequest, first: &FirstYes) -> Vec<NewEvent> {
+    let kind = EventKind::ApprovalFirstYes { approval: approval.id, actor: first.by.clone() };
+    let session = Some(approval.session.clone());
+    let given = NewEvent { at: first.at, session, run_id: Some(approval.run_id), kind };
+    let elsewhere = approval.present_place().map(|place| NewEvent {
+        at: first.at,
+        session: Some(place.session.clone()),
+        run_id: None,
+        kind: requested(approval),
+    });
+    std::iter::once(given).chain(elsewhere).collect()
+}
+
+fn requested(approval: &ApprovalRequest) -> EventKind {
+    EventKind::ApprovalRequested {
         approval: approval.id,
         call_id: approval.call_id.clone(),
         name: approval.tool.clone(),
         kind: kind_word(&approval.kind).into(),
         summary: approval.summary.clone(),
         detail: approval.detail.clone(),
-    };
-    NewEvent { at: approval.asked_at, session: Some(approval.session.clone()), run_id: Some(approval.run_id), kind }
+    }
 }
 
 /// The event of an answer.
@@ -70,13 +107,17 @@ pub(crate) fn decided(approval: &ApprovalRequest, by: &str, at: UnixMillis) -> N
     NewEvent { at, session: Some(approval.session.clone()), run_id: Some(approval.run_id), kind }
 }
 
-/// The event of a withdrawal: the run has ended before an answer, or before it has used the approval.
-pub(crate) fn withdrawn(approval: ApprovalId, session: &SessionKey, run: RunId, at: UnixMillis) -> NewEvent {
-    let kind = EventKind::ApprovalResolved {
-        approval,
-        state: ApprovalState::Withdrawn.word().into(),
-        actor: WITHDRAWN_BY.into(),
-    };
+/// The event of a withdrawal: the run, or the call of a run that it has started, has ended before an answer, or before it
+/// has used the approval.
+pub(crate) fn withdrawn(
+    approval: ApprovalId,
+    session: &SessionKey,
+    run: RunId,
+    actor: &str,
+    at: UnixMillis,
+) -> NewEvent {
+    let kind =
+        EventKind::ApprovalResolved { approval, state: ApprovalState::Withdrawn.word().into(), actor: actor.into() };
     NewEvent { at, session: Some(session.clone()), run_id: Some(run), kind }
 }
 

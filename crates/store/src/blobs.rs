@@ -10,16 +10,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use aws_lc_rs::digest::{Context, Digest, SHA256};
-use belay_protocol::{BlobDigest, BlobStore, BlobWriter, StoreError, UnixMillis};
+use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
+use belay_protocol::{BlobDigest, BlobStore, BlobWriter, ByteStream, StoreError, UnixMillis};
 use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, stream};
 use tokio::fs::{DirBuilder, File, OpenOptions};
 use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_blocking;
+use tokio_util::io::ReaderStream;
 use uuid::Uuid;
 
 /// The ending of the names of files that are being written.
 const UNFINISHED: &str = ".part";
+
+/// Length of a piece of a file that is read in pieces, in bytes.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// Files by their digest. Clones share them.
 #[derive(Clone)]
@@ -52,6 +57,10 @@ impl Blobs {
 
 #[async_trait]
 impl BlobStore for Blobs {
+    fn digest(&self, bytes: &[u8]) -> Result<BlobDigest, StoreError> {
+        in_hex(&digest(&SHA256, bytes))
+    }
+
     async fn begin(&self) -> Result<Box<dyn BlobWriter>, StoreError> {
         let to = match &self.0 {
             Place::Memory(blobs) => Destination::Memory(BytesMut::new(), blobs.clone()),
@@ -73,6 +82,21 @@ impl BlobStore for Blobs {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(error) => Err(failed(error)),
             },
+        }
+    }
+
+    async fn stream(&self, digest: &BlobDigest) -> Result<Option<ByteStream>, StoreError> {
+        let directory = match &self.0 {
+            Place::Memory(blobs) => {
+                let found = lock(blobs).get(digest).cloned();
+                return Ok(found.map(|bytes| stream::iter([Ok(bytes)]).boxed()));
+            }
+            Place::Directory(directory) => directory,
+        };
+        match File::open(directory.path.join(digest.as_str())).await {
+            Ok(file) => Ok(Some(ReaderStream::with_capacity(file, PIECE_BYTES).boxed())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(error)),
         }
     }
 
@@ -258,6 +282,11 @@ mod tests {
         writer.finish().await.unwrap()
     }
 
+    async fn streamed(blobs: &Blobs, digest: &BlobDigest) -> Option<String> {
+        let pieces: Vec<_> = blobs.stream(digest).await.unwrap()?.collect().await;
+        Some(pieces.into_iter().map(|piece| String::from_utf8(piece.unwrap().to_vec()).unwrap()).collect())
+    }
+
     #[tokio::test]
     async fn a_file_is_found_by_the_digest_of_its_bytes() {
         let directory = tempfile::tempdir().unwrap();
@@ -266,9 +295,12 @@ mod tests {
             // Source: FIPS 180-2, appendix B.1.
             assert_eq!(digest.as_str(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
             assert_eq!(put(&blobs, &["abc"]).await, digest);
+            assert_eq!(blobs.digest(b"abc").unwrap(), digest);
             assert_eq!(blobs.read(&digest).await.unwrap().unwrap(), "abc");
+            assert_eq!(streamed(&blobs, &digest).await.unwrap(), "abc");
             let other = "0".repeat(64).parse().unwrap();
             assert_eq!(blobs.read(&other).await.unwrap(), None);
+            assert_eq!(streamed(&blobs, &other).await, None);
             assert_eq!(blobs.remove(&[digest.clone(), other], LATER).await.unwrap(), 1);
             assert_eq!(blobs.read(&digest).await.unwrap(), None);
         }

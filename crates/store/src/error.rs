@@ -43,6 +43,9 @@ pub enum OpenError {
         #[source]
         source: io::Error,
     },
+    /// The snapshot that every migration begins with could not be written. The database is not migrated.
+    #[error("the store is not migrated, because its snapshot could not be written: {0}")]
+    Snapshot(#[source] Box<dyn Error + Send + Sync>),
     /// SQLite rejects the file: it is damaged or is no database.
     #[error("the store cannot be used: {0}")]
     Sqlite(#[source] Box<dyn Error + Send + Sync>),

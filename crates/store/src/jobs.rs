@@ -1,8 +1,8 @@
 //! Jobs: the rules that the store enforces, its errors and its events.
 
 use belay_protocol::{
-    EventKind, JobChange, JobCreated, JobFilter, JobId, JobRecord, JobState, NewEvent, NewJob, StoreError, UnixMillis,
-    job_session,
+    EventKind, JobChange, JobCreated, JobFilter, JobId, JobRecord, JobState, NO_SESSION, NewEvent, NewJob, SessionKey,
+    StoreError, UnixMillis, WorkGrant, job_session,
 };
 
 use crate::limits::PAGE_MAX;
@@ -26,6 +26,7 @@ pub(crate) fn pending(job: NewJob) -> JobRecord {
         plan: job.plan,
         runs_in: job.runs_in,
         budget: job.budget,
+        grants: job.grants,
         session: job_session(job.id),
         creator: job.creator,
         channel: job.channel,
@@ -111,4 +112,11 @@ pub(crate) fn changed(job: &JobRecord, from: Option<JobState>) -> NewEvent {
 /// The error for an unknown job.
 pub(crate) fn no_job(id: JobId) -> StoreError {
     StoreError::NotFound(format!("job {id}"))
+}
+
+/// The event of a revoked grant. Work that was made without a session has none.
+pub(crate) fn revoked(session: &SessionKey, work: String, grant: &WorkGrant, by: &str, at: UnixMillis) -> NewEvent {
+    let kind = EventKind::GrantRevoked { work, grant: grant.to_string(), actor: by.to_owned() };
+    let session = Some(session.clone()).filter(|session| session.as_str() != NO_SESSION);
+    NewEvent { at, session, run_id: None, kind }
 }

@@ -10,7 +10,7 @@
 //! Reading order: `config` → `sqlite/migrations` (the tables) → `sqlite/open` → `sqlite/writer` (the one thread that
 //! writes, and the sharing of commits), `sqlite/inline` (the same in memory) → `sqlite/lane_ports`, `work`, `ports`
 //! (the ports) → `sqlite/lanes`, `threads`, `gates`, `edits`, `outbox`, `ledger` (writes) → `sqlite/prune` (deletions)
-//! → `sqlite/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted secrets) → `blobs` (files of messages).
+//! → `sqlite/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted secrets) → `blobs` (files of messages) → `sqlite/backup`.
 
 mod approvals;
 mod blobs;
@@ -31,5 +31,5 @@ pub use blobs::Blobs;
 pub use config::{StoreConfig, StoreUrl, parse_url};
 pub use error::OpenError;
 pub use inspect::{Held, Inspection, inspect};
-pub use sqlite::{SqliteStore, StoreOptions, StoreStats};
+pub use sqlite::{SqliteStore, StoreOptions, StoreStats, backup};
 pub use vault::{KEY_BYTES, KeyError, SealedSecrets, SealedVault, VaultKey};

@@ -22,6 +22,13 @@ const HITS_DEFAULT: u32 = 20;
 /// of any number of calls far from overflow.
 pub(crate) const AMOUNT_MAX_MICRO_USD: u64 = 1_000_000_000_000_000;
 
+/// The maximum number of tokens that one call adds to a sum: a thousand million. It keeps the sums from overflow.
+pub(crate) const TOKENS_MAX: u64 = 1_000_000_000;
+
+/// The number of newest runs that a query of costs reads for the usage of models that cost nothing. 100,000: some
+/// hundred milliseconds of a reader.
+pub(crate) const FREE_RUNS: u32 = 100_000;
+
 /// The number of newest runs that a query of presence reads, however old `since` is. There is no index by conversation,
 /// so each heartbeat of a silent conversation reads all of them.
 pub(crate) const PRESENCE_RUNS: u32 = 100_000;

@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use belay_protocol::{Note, StoreError};
+use belay_protocol::{Note, SearchQuery, StoreError};
 
-/// The maximum number of notes of one session.
+/// The maximum number of notes of one owner.
 pub(crate) const NOTES_MAX: usize = 1000;
 
 /// The maximum length of a note, in bytes.
@@ -24,26 +24,25 @@ pub(crate) fn check_size(key: &str, text: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The error for a note beyond the limit of the session.
+/// The error for a note beyond the limit of the owner.
 pub(crate) fn too_many() -> StoreError {
-    StoreError::TooMuch(format!("a session keeps at most {NOTES_MAX} notes"))
+    StoreError::TooMuch(format!("there are {NOTES_MAX} notes, and more are not kept: forget old ones first"))
 }
 
 /// The notes that contain any word of the query in key or text, case-insensitive: most matching words first, then
-/// newest, then by key. All notes for a query without words.
+/// newest. All notes for a query without words.
 pub(crate) fn rank(notes: Vec<Note>, query: &str, limit: u32) -> Vec<Note> {
-    let query = query.to_lowercase();
-    let words: Vec<&str> = query.split_whitespace().collect();
+    let words = SearchQuery { words: query.to_owned(), ..SearchQuery::default() }.terms();
     let mut found: Vec<(usize, Note)> = notes
         .into_iter()
         .filter_map(|note| {
-            let haystack = format!("{}\n{}", note.key, note.text).to_lowercase();
-            let hits = words.iter().filter(|word| haystack.contains(**word)).count();
+            let haystack = format!("{}\n{}", note.key.as_deref().unwrap_or_default(), note.text).to_lowercase();
+            let hits = words.iter().filter(|word| haystack.contains(word.as_str())).count();
             (hits > 0 || words.is_empty()).then_some((hits, note))
         })
         .collect();
     found.sort_by(|(a_hits, a), (b_hits, b)| {
-        (Reverse(a_hits), Reverse(a.at), &a.key).cmp(&(Reverse(b_hits), Reverse(b.at), &b.key))
+        (Reverse(a_hits), Reverse(a.at), Reverse(a.id)).cmp(&(Reverse(b_hits), Reverse(b.at), Reverse(b.id)))
     });
     found.into_iter().take(limit as usize).map(|(_, note)| note).collect()
 }

@@ -5,21 +5,23 @@ mod plan;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::store::{QueuedInput, UnfinishedRun};
+use belay_protocol::store::{LastTurn, QueuedInput, UnfinishedRun};
 use belay_protocol::{
     Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, BootId,
-    Checkpoint, Claim, CollectedStart, Conversation, ConversationReader, ConversationSummary, Decided, Deferral,
-    DispatcherStore, EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Found, Freeze, FreezeStore,
-    HeldJobs, HistoryEntry, IdPrefix, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged,
-    JobCreated, JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput,
-    KnownPrincipal, LaneStore, Lease, Message, NewEvent, NewInput, NewJob, NewReservation, NewRoutine, NewRoutineRun,
-    Note, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PausedRun, Presence, PutRule,
+    CallCharge, ChannelId, Checkpoint, ChildQuestion, ChildQuestionStore, Claim, CollectedStart, Conversation,
+    ConversationReader, ConversationSummary, Decided, Deferral, DispatcherStore, EditOutcome, EditedMessage, Event,
+    EventLog, EventQuery, FinishedRun, Forgotten, Found, Freeze, FreezeStore, HeldJobs, HistoryEntry, IdPrefix,
+    IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers,
+    JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal, LaneStore, Lease,
+    MemoryOwner, Message, NewEvent, NewInput, NewJob, NewNote, NewReservation, NewRoutine, NewRoutineRun, Note,
+    NoteArchive, NoteFilter, NoteSelection, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState,
+    PairedPerson, PausedRun, PendingPairing, PeopleStore, Presence, PromptNotes, Provenance, PutRule, Remembered,
     Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd,
     RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId,
-    RunOptions, RunReader, RunRecord, RunStore, RunsIn, SearchQuery, Secret, SecretVault, SentMessage, Seq,
-    SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled, SpendLedger, Spent, StoreError,
-    StoreHealth, ThreadEdit, ThreadId, ThreadSummary, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction,
-    UnixMillis,
+    RunOptions, RunReader, RunRecord, RunStore, RunsIn, SaidQuery, SearchQuery, SecondYes, Secret, SecretVault,
+    SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled,
+    SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId, ThreadSummary,
+    TitleStore, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis, Untitled,
 };
 use tokio::sync::watch;
 
@@ -61,6 +63,7 @@ macro_rules! faulty {
     ($($port:ident {
         $($op:ident => $name:ident($($arg:ident: $kind:ty),*) -> $answer:ty;)*
         $(@watch $follow:ident -> $seen:ty;)?
+        $(@now $quick:ident($quick_arg:ident: $quick_kind:ty) -> $quick_answer:ty;)?
     })*) => {
         /// The operations of a store, one for each method of its ports.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +80,9 @@ macro_rules! faulty {
             $(fn $follow(&self) -> watch::Receiver<$seen> {
                 self.store.$follow()
             })?
+            $(fn $quick(&self, $quick_arg: $quick_kind) -> $quick_answer {
+                self.store.$quick($quick_arg)
+            })?
         }
     )*};
 }
@@ -85,7 +91,7 @@ faulty! {
     LaneStore {
         OpenLane => open_lane(session: &SessionKey, lifetime: SessionLifetime, owner: BootId, at: UnixMillis) -> OpenedLane;
         Accept => accept(lease: &Lease, input: NewInput) -> Acceptance;
-        ReplaceMessage => replace_message(lease: &Lease, edited: EditedMessage) -> ();
+        ReplaceMessage => replace_message(lease: &Lease, edited: EditedMessage) -> Option<Arc<Provenance>>;
         SentMessage => sent_message(session: &SessionKey, message_id: &str) -> Option<SentMessage>;
         EditThread => edit_thread(lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> EditOutcome;
         SetOptions => set_options(lease: &Lease, options: RunOptions) -> ();
@@ -105,6 +111,7 @@ faulty! {
     InputReader {
         Find => find(key: &IdempotencyKey) -> Option<KnownInput>;
         QueuedInputs => queued_inputs(runs: &[RunId]) -> Vec<QueuedInput>;
+        LastTurn => last_turn(session: &SessionKey) -> Option<LastTurn>;
     }
     DispatcherStore {
         NoteActedOn => note_acted_on(acted_on: &ActedOn, at: UnixMillis) -> ();
@@ -114,11 +121,17 @@ faulty! {
     }
     ApprovalStore {
         Decide => decide(id: ApprovalId, state: ApprovalState, always: bool, by: &str, at: UnixMillis) -> Decided;
+        FirstYes => first_yes(id: ApprovalId, second: SecondYes, expires_at: UnixMillis, question: Option<Outbound>) -> Decided;
+        Remind => remind(id: ApprovalId, reminder: Outbound, at: UnixMillis) -> bool;
         ApprovalRequest => approval(id: ApprovalId) -> Option<ApprovalRequest>;
         Approvals => approvals(filter: ApprovalFilter) -> Vec<ApprovalRequest>;
         ApprovalsOf => approvals_of(run: RunId) -> Vec<ApprovalRequest>;
         Granted => granted(session: &SessionKey, tool: &str, covers: &str) -> bool;
         ForgetGrants => forget_grants(session: &SessionKey) -> u32;
+    }
+    ChildQuestionStore {
+        AskInPlace => ask_in_place(lease: &Lease, question: ChildQuestion) -> ();
+        Withdraw => withdraw(id: ApprovalId, at: UnixMillis) -> bool;
     }
     SecretVault {
         KeepSecret => keep(session: &SessionKey, name: &str, secret: &Secret, at: UnixMillis) -> ();
@@ -162,21 +175,33 @@ faulty! {
     }
     Outbox {
         Enqueue => enqueue(message: Outbound) -> ();
-        Due => due(now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Vec<OutboxRow>;
+        Due => due(now: UnixMillis, busy: &[ReplyRoute], limit: u32, callbacks: u32) -> Vec<OutboxRow>;
         NextDue => next_due() -> Option<UnixMillis>;
         Mark => mark(id: OutboxId, state: OutboxState) -> ();
+        PutChecked => put_checked(message: &Outbound) -> ();
         SettleInterrupted => settle_interrupted() -> Vec<OutboxRow>;
         @watch committed -> u64;
     }
     NoteStore {
-        Remember => remember(session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> ();
-        Recall => recall(session: &SessionKey, query: &str, limit: u32) -> Vec<Note>;
+        Remember => remember(note: NewNote) -> Remembered;
+        Recall => recall(owner: &MemoryOwner, query: &str, limit: u32) -> Vec<Note>;
+        Said => said(query: SaidQuery) -> Vec<Found>;
+        ForgetNote => forget_note(owner: &MemoryOwner, id: u64, untrusted: bool) -> Forgotten;
+    }
+    NoteArchive {
+        Notes => notes(filter: NoteFilter) -> Vec<Note>;
+        EditNote => edit_note(id: u64, text: &str, at: UnixMillis) -> bool;
+        DeleteNotes => delete_notes(which: NoteSelection) -> u64;
+    }
+    PromptNotes {
+        PromptNotes => prompt_notes(owner: &MemoryOwner, max_chars: u32) -> Vec<Note>;
+        @now may_have_notes(owner: &MemoryOwner) -> bool;
     }
     SpendLedger {
         Spent => spent(utc_day: i64) -> Spent;
         SessionSpent => session_spent(session: &SessionKey) -> u64;
         Reserve => reserve(reservation: NewReservation) -> u64;
-        Settle => settle(reservation: u64, model: Option<&str>, micro_usd: u64) -> ();
+        Settle => settle(reservation: u64, charge: CallCharge) -> ();
     }
     JobReader {
         ReadJob => job(id: JobId) -> Option<JobRecord>;
@@ -187,6 +212,7 @@ faulty! {
     JobStore {
         CreateJob => create(job: NewJob, caps: JobCaps) -> JobCreated;
         ChangeJob => change(change: JobChange) -> JobChanged;
+        RevokeGrant => revoke(job: JobId, grant: usize, by: &str, at: UnixMillis) -> JobChanged;
     }
     JobAttempts {
         BeginJob => begin_next(caps: JobCaps, held: HeldJobs, at: UnixMillis) -> Option<JobRecord>;
@@ -207,6 +233,7 @@ faulty! {
     RoutineStore {
         PutRoutine => put(routine: NewRoutine, rule: PutRule) -> RoutinePut;
         EnableRoutine => enable(routine: RoutineId, on: bool, why: &str, next_at: Option<UnixMillis>, at: UnixMillis) -> Option<RoutineRecord>;
+        RevokeRoutine => revoke_grant(routine: RoutineId, grant: usize, by: &str, at: UnixMillis) -> Option<RoutineRecord>;
         DeleteRoutine => delete(name: &str, id: Option<RoutineId>) -> bool;
     }
     RoutineSchedule {
@@ -226,6 +253,22 @@ faulty! {
         ReadFreezes => freezes() -> Vec<Freeze>;
         WriteFreeze => put_freeze(freeze: Freeze) -> ();
         EndFreeze => thaw(freeze: Freeze, at: UnixMillis) -> ();
+    }
+    PeopleStore {
+        ReadPeople => paired() -> Vec<PairedPerson>;
+        ReadPairings => pending_pairings(now: UnixMillis) -> Vec<PendingPairing>;
+        WritePairing => put_pairing(pairing: PendingPairing, now: UnixMillis) -> ();
+        DropPairing => drop_pairing(channel: ChannelId, id: String) -> ();
+        AdmitPerson => admit_person(person: PairedPerson) -> ();
+        RemovePerson => remove_person(channel: ChannelId, id: String) -> bool;
+    }
+    SkillStore {
+        KeepSkills => keep_skills(session: &SessionKey, skills: SkillSnapshot) -> ();
+        ReadSkills => kept_skills(session: &SessionKey) -> Option<String>;
+    }
+    TitleStore {
+        ReadUntitled => untitled(session: &SessionKey, limit: u32) -> Vec<Untitled>;
+        KeepTitle => keep_title(untitled: &Untitled, title: Option<String>) -> ();
     }
     ToolSwitches {
         ReadSwitches => switches() -> Vec<ToolSwitch>;

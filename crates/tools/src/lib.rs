@@ -10,7 +10,8 @@
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
 //! (confines the file tools to one directory) → `files` → `notes` → `outputs` → [`sandbox`] → `commands` → [`web`]
-//! (blocks internal addresses) → [`mcp`] → [`worker`] → [`context`] → [`attachments`].
+//! (blocks internal addresses) → [`mcp`] → [`worker`] → [`context`] → [`attachments`] →
+//! [`outgoing`].
 
 mod arguments;
 pub mod attachments;
@@ -24,6 +25,7 @@ mod error;
 mod files;
 pub mod mcp;
 mod notes;
+pub mod outgoing;
 mod outputs;
 mod picture;
 pub mod sandbox;
@@ -40,6 +42,7 @@ use belay_protocol::{Clock, NoteStore, RunReader, Tool};
 
 pub use crate::config::ToolsConfig;
 pub use crate::error::ToolsError;
+pub use crate::notes::Meaning;
 pub use crate::outputs::KeptOutputs;
 use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
@@ -49,6 +52,8 @@ pub use crate::workspace::{PathResolution, Refusal, sweep};
 pub struct ToolsParts {
     /// The store of notes.
     pub notes: Arc<dyn NoteStore>,
+    /// The search for notes by meaning; `None`: by words alone.
+    pub meaning: Option<Meaning>,
     /// The current time.
     pub clock: Arc<dyn Clock>,
     /// The stored long outputs. The effect gate uses a clone as its output keeper.
@@ -69,7 +74,7 @@ pub struct ToolsParts {
 /// or opened; [`ToolsError::ProgramsInWorkspace`], [`ToolsError::Globs`] and [`ToolsError::Web`] for settings of
 /// commands and of the web.
 pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
-    let ToolsParts { notes, clock, outputs, runs, processes, sandbox } = parts;
+    let ToolsParts { notes, meaning, clock, outputs, runs, processes, sandbox } = parts;
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
     let workspace = Arc::new(Workspace::open(path)?);
     if let PathResolution::Stepwise(why) = workspace.resolution() {
@@ -87,7 +92,8 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
         Arc::new(files::WriteFile::new(workspace.clone(), config)),
         Arc::new(files::EditFile::new(workspace, config)),
         Arc::new(notes::Remember::new(notes.clone(), clock)),
-        Arc::new(notes::Recall::new(notes)),
+        Arc::new(notes::Recall::new(notes.clone(), meaning)),
+        Arc::new(notes::Forget::new(notes)),
         Arc::new(outputs::ReadOutput::new(outputs, runs)),
     ];
     tools.extend(commands);
@@ -127,11 +133,12 @@ pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
 }
 
 /// The names of all built-in tools in alphabetical order, including the tools that the settings disable.
-pub const BUILTIN: [&str; 14] = [
+pub const BUILTIN: [&str; 15] = [
     "calculate",
     "clock",
     "edit_file",
     "fetch_url",
+    "forget",
     "list_files",
     "read_file",
     "read_output",
@@ -160,6 +167,7 @@ mod tests {
     fn parts(dir: &std::path::Path) -> ToolsParts {
         ToolsParts {
             notes: Arc::new(MemoryNotes::default()),
+            meaning: None,
             clock: Arc::new(FixedClock(0)),
             outputs: KeptOutputs::open(&dir.join("outputs"), &ToolsConfig::default().outputs).unwrap(),
             runs: Arc::new(RunsOf("s".into())),
@@ -231,11 +239,12 @@ mod tests {
                 row("clock", "timezone", Value::Null, Effect::None),
                 row("edit_file", "all new old path", json!(["path", "old", "new"]), Effect::Write),
                 row("fetch_url", "url", json!(["url"]), Effect::External),
+                row("forget", "id", json!(["id"]), Effect::Write),
                 row("list_files", "path", json!(["path"]), Effect::Read),
                 row("read_file", "limit offset path", json!(["path"]), Effect::Read),
                 row("read_output", "limit name offset", json!(["name"]), Effect::Read),
-                row("recall", "query", json!(["query"]), Effect::Read),
-                row("remember", "key text", json!(["key", "text"]), Effect::Write),
+                row("recall", "conversations query", json!(["query"]), Effect::Read),
+                row("remember", "key text", json!(["text"]), Effect::Write),
                 row("run_command", "argv directory stdin timeout_s", json!(["argv"]), Effect::External),
                 row("run_shell", "directory script timeout_s", json!(["script"]), Effect::External),
                 row("search_files", "context glob max path pattern", json!(["pattern"]), Effect::Read),

@@ -1,6 +1,8 @@
 //! Prepares pictures for a model: decodes them within limits, scales them down, and encodes them again, so that only
 //! the pixels remain.
 
+mod scale;
+
 use std::fmt;
 use std::io::Cursor;
 use std::sync::Arc;
@@ -124,7 +126,7 @@ fn clean(bytes: &[u8]) -> Result<Cleaned, String> {
     let orientation = decoder.orientation().unwrap_or(image::metadata::Orientation::NoTransforms);
     let mut image = DynamicImage::from_decoder(decoder).map_err(|error| broken(&error))?;
     if image.width().max(image.height()) > MAX_EDGE {
-        image = image.thumbnail(MAX_EDGE, MAX_EDGE);
+        image = scale::scaled_down(image, MAX_EDGE);
     }
     image.apply_orientation(orientation);
     let (media_type, encoded, is) = encode(image, format)?;

@@ -1,14 +1,18 @@
 //! Test doubles and functions that the tests of this crate share.
 #![allow(clippy::unwrap_used)]
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Clock, Generation, Message, Note, NoteStore, RunFilter, RunId, RunReader, RunRecord, RunStatus, RunUsage,
-    SessionKey, StoreError, Tool, ToolContext, ToolFailure, UnixMillis,
+    BlobDigest, BlobStore, BlobWriter, Clock, Forgotten, Found, Generation, MemoryOwner, Message, NewNote, Note,
+    NoteStore, Remembered, RunFilter, RunId, RunReader, RunRecord, RunStatus, RunUsage, SaidQuery, SessionKey,
+    StoreError, Tool, ToolContext, ToolFailure, UnixMillis,
 };
+use bytes::Bytes;
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 /// A clock with a fixed time.
@@ -20,37 +24,120 @@ impl Clock for FixedClock {
     }
 }
 
+/// Blobs in memory.
+#[derive(Clone, Default)]
+pub(crate) struct MemoryBlobs(Arc<Mutex<HashMap<BlobDigest, Bytes>>>);
+
+impl MemoryBlobs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap().is_empty()
+    }
+}
+
+/// A blob that is being written.
+struct MemoryWriter(Vec<u8>, MemoryBlobs);
+
+#[async_trait]
+impl BlobWriter for MemoryWriter {
+    async fn write(&mut self, piece: &Bytes) -> Result<(), StoreError> {
+        self.0.extend_from_slice(piece);
+        Ok(())
+    }
+
+    async fn finish(self: Box<Self>) -> Result<BlobDigest, StoreError> {
+        let digest = self.1.digest(&self.0)?;
+        self.1.0.lock().unwrap().insert(digest.clone(), self.0.into());
+        Ok(digest)
+    }
+}
+
+#[async_trait]
+impl BlobStore for MemoryBlobs {
+    fn digest(&self, bytes: &[u8]) -> Result<BlobDigest, StoreError> {
+        let hex: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(hex.parse().unwrap())
+    }
+
+    async fn begin(&self) -> Result<Box<dyn BlobWriter>, StoreError> {
+        Ok(Box::new(MemoryWriter(Vec::new(), self.clone())))
+    }
+
+    async fn read(&self, digest: &BlobDigest) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.0.lock().unwrap().get(digest).cloned())
+    }
+
+    async fn older_than(&self, _before: UnixMillis) -> Result<Vec<BlobDigest>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn remove(&self, _digests: &[BlobDigest], _before: UnixMillis) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+}
+
 /// Notes in memory; `broken` makes every operation fail.
 #[derive(Default)]
 pub(crate) struct MemoryNotes {
-    pub(crate) notes: Mutex<Vec<(SessionKey, Note)>>,
+    pub(crate) notes: Mutex<Vec<Note>>,
     pub(crate) broken: bool,
+}
+
+impl MemoryNotes {
+    fn check(&self) -> Result<(), StoreError> {
+        match self.broken {
+            true => Err(StoreError::Unavailable("disk full at /secret/path".into())),
+            false => Ok(()),
+        }
+    }
 }
 
 #[async_trait]
 impl NoteStore for MemoryNotes {
-    async fn remember(&self, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Result<(), StoreError> {
-        if self.broken {
-            return Err(StoreError::Unavailable("disk full at /secret/path".into()));
-        }
+    async fn remember(&self, new: NewNote) -> Result<Remembered, StoreError> {
+        self.check()?;
         let mut notes = self.notes.lock().unwrap();
-        notes.retain(|(owner, note)| owner != session || note.key != key);
-        notes.push((session.clone(), Note { key: key.into(), text: text.into(), at }));
-        Ok(())
+        let known = notes.iter().position(|note| note.owner == new.owner && note.key == new.key && note.key.is_some());
+        let id = match known.map(|at| notes.remove(at)) {
+            Some(known) if new.untrusted && !known.untrusted => {
+                let id = known.id;
+                notes.push(known);
+                return Ok(Remembered::Protected(id));
+            }
+            Some(known) => known.id,
+            None => notes.iter().map(|note| note.id).max().unwrap_or(0) + 1,
+        };
+        let NewNote { owner, key, text, at, session, untrusted } = new;
+        notes.push(Note { id, owner, key, text, at, session, untrusted });
+        Ok(Remembered::Stored(id))
     }
 
-    async fn recall(&self, session: &SessionKey, query: &str, limit: u32) -> Result<Vec<Note>, StoreError> {
-        if self.broken {
-            return Err(StoreError::Unavailable("disk full at /secret/path".into()));
-        }
+    async fn recall(&self, owner: &MemoryOwner, query: &str, limit: u32) -> Result<Vec<Note>, StoreError> {
+        self.check()?;
         let words: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
         let hit = |note: &Note| {
-            let text = format!("{} {}", note.key, note.text).to_lowercase();
+            let text = format!("{:?} {}", note.key, note.text).to_lowercase();
             words.is_empty() || words.iter().any(|word| text.contains(word))
         };
         let notes = self.notes.lock().unwrap();
-        let found = notes.iter().rev().filter(|(owner, note)| owner == session && hit(note));
-        Ok(found.map(|(_, note)| note.clone()).take(limit as usize).collect())
+        let found = notes.iter().rev().filter(|note| note.owner == *owner && hit(note));
+        Ok(found.take(limit as usize).cloned().collect())
+    }
+
+    async fn said(&self, _query: SaidQuery) -> Result<Vec<Found>, StoreError> {
+        self.check().map(|()| Vec::new())
+    }
+
+    async fn forget_note(&self, owner: &MemoryOwner, id: u64, untrusted: bool) -> Result<Forgotten, StoreError> {
+        self.check()?;
+        let mut notes = self.notes.lock().unwrap();
+        let Some(at) = notes.iter().position(|note| note.id == id && note.owner == *owner) else {
+            return Ok(Forgotten::Missing);
+        };
+        if untrusted && !notes[at].untrusted {
+            return Ok(Forgotten::Protected);
+        }
+        notes.remove(at);
+        Ok(Forgotten::Deleted)
     }
 }
 
@@ -74,6 +161,7 @@ impl RunReader for RunsOf {
             started_at: None,
             ended_at: None,
             waiting_for: None,
+            files: Vec::new(),
         }))
     }
 
@@ -98,6 +186,8 @@ pub(crate) fn context(session: &str) -> ToolContext {
         progress: belay_protocol::Progress::default(),
         variables: std::sync::Arc::default(),
         approved: None,
+        memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
+        untrusted: false,
     }
 }
 

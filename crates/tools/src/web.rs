@@ -2,11 +2,13 @@
 //!
 //! Reading order: [`config`] → `net`, `address` (public and private IP addresses) → `allow_private`, `url` (the URLs
 //! that may be fetched) → `resolve`, `page_client` (sending a request safely) → `body`, `readable` (reading the
-//! response) → `fetch` → `search`.
+//! response) → `fetch` → `search`; `callback` posts by the
+//! same rules.
 
 mod address;
 mod allow_private;
 mod body;
+mod callback;
 pub mod config;
 mod fetch;
 mod net;
@@ -18,6 +20,7 @@ mod search;
 mod tests;
 mod url;
 
+pub use callback::CallbackPoster;
 pub(crate) use fetch::FetchUrl;
 pub(crate) use resolve::SystemResolver;
 pub(crate) use search::WebSearch;

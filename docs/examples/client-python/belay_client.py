@@ -14,12 +14,80 @@ import sys
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from websockets.asyncio.client import ClientConnection, connect
 
 Json = dict[str, Any]
 REQUEST_LIMIT_S = 30.0
+
+
+# Types of docs/reference/openapi.json, by their names there. A test compares them with it. Optional fields are in the second class of two.
+class ReplyPayload(TypedDict):
+    text: str
+
+
+class RunMeta(TypedDict):
+    durationMs: int
+    agentMeta: Json
+    stopReason: str
+
+
+class FullRunMeta(RunMeta, total=False):
+    aborted: bool
+    joinedRunId: str | None
+
+
+class RunResult(TypedDict):
+    payloads: list[ReplyPayload]
+    meta: FullRunMeta
+
+
+class EndedRun(TypedDict):
+    """How a run has ended."""
+
+    runId: str
+    status: str
+    summary: str
+    reason: str
+    startedAt: int | None
+    endedAt: int | None
+    result: RunResult
+
+
+class FullEndedRun(EndedRun, total=False):
+    error: str | None
+
+
+class WaitedRun(TypedDict):
+    """A run, ended or not."""
+
+    runId: str
+    status: str
+    reason: str
+    runStatus: str
+    startedAt: int | None
+    endedAt: int | None
+
+
+class FullWaitedRun(WaitedRun, total=False):
+    error: str | None
+    files: list[Json]
+
+
+class AgentEvent(TypedDict):
+    """An event of a run."""
+
+    seq: int
+    stream: str
+    ts: int
+    data: Any
+    sessionKey: str
+
+
+class FullAgentEvent(AgentEvent, total=False):
+    runId: str | None
+    cursor: int | None
 
 
 class BelayError(Exception):
@@ -41,10 +109,10 @@ class Run:
     """A run that was accepted: its events as they come, and how it ended."""
 
     id: str
-    events: asyncio.Queue[Json | None]
+    events: asyncio.Queue[FullAgentEvent | None]
     ended: asyncio.Future[Json]
 
-    async def stream(self) -> AsyncIterator[Json]:
+    async def stream(self) -> AsyncIterator[FullAgentEvent]:
         """The events of the run, to its end."""
         while (event := await self.events.get()) is not None:
             yield event
@@ -63,7 +131,7 @@ class Belay:
     _numbers: int = 0
     _answers: dict[str, asyncio.Future[Json]] = field(default_factory=dict)
     _finals: dict[str, asyncio.Future[Json]] = field(default_factory=dict)
-    _streams: dict[str, asyncio.Queue[Json | None]] = field(default_factory=dict)
+    _streams: dict[str, asyncio.Queue[FullAgentEvent | None]] = field(default_factory=dict)
     _reader: asyncio.Task[None] | None = None
 
     @classmethod
@@ -118,9 +186,10 @@ class Belay:
             ended.set_result(answer)
         return Run(run, events, ended)
 
-    async def wait(self, run: str, timeout_ms: int = 20_000) -> Json:
+    async def wait(self, run: str, timeout_ms: int = 20_000) -> FullWaitedRun:
         """How a run has ended, or `status` `timeout` and `reason` `wait_expired`."""
-        return await self.call("agent.wait", {"runId": run, "timeoutMs": timeout_ms})
+        waited: Any = await self.call("agent.wait", {"runId": run, "timeoutMs": timeout_ms})
+        return waited
 
     async def abort(self, session: str, run: str | None = None) -> Json:
         """Stops a run, or everything of a session."""
@@ -165,7 +234,7 @@ class Belay:
         else:
             waiting.set_exception(BelayError(frame["error"]))
 
-    def _event(self, event: Json) -> None:
+    def _event(self, event: FullAgentEvent) -> None:
         events = self._streams.setdefault(event["runId"], asyncio.Queue())
         events.put_nowait(event)
         if event["stream"] == "lifecycle" and event["data"]["phase"] in ("end", "error"):

@@ -1,5 +1,6 @@
 // A client of Belay's WebSocket RPC: connect, send, stream, wait, abort.
 //
+//     curl -O http://127.0.0.1:8787/openapi.json
 //     npm install && npm run build && node client.js ws://127.0.0.1:8787/ws "calculate 17*23"
 //
 // Needs Node 20. The protocol is described in docs/reference/websocket.md.
@@ -7,31 +8,16 @@
 import { randomUUID } from "node:crypto";
 import { pathToFileURL } from "node:url";
 import WebSocket from "ws";
+import type { components } from "./belay-api.js";
 
-export interface AgentEvent {
-  runId: string;
-  seq: number;
-  stream: string;
-  ts: number;
-  data: Record<string, unknown>;
-  sessionKey: string;
-  cursor?: number;
-}
-
-export interface Terminal {
-  runId: string;
-  status: "ok" | "error" | "timeout";
-  summary: string;
-  error?: string;
-  result: { payloads: { text: string }[]; meta?: Record<string, unknown> };
-}
-
-export interface Waited {
-  runId: string;
-  status: "ok" | "error" | "timeout";
-  reason: string;
-  runStatus: string;
-}
+/** The types of the API, generated from its description. */
+type Schemas = components["schemas"];
+export type AgentEvent = Omit<Schemas["AgentEvent"], "data"> & { data: Record<string, unknown> };
+/** How a run has ended, or the reply to a command. */
+export type End = Schemas["EndedRun"] | Schemas["CommandAnswer"];
+export type Waited = Schemas["WaitedRun"];
+/** What a message may say beside its text, its session and its key. */
+export type Options = Omit<Partial<Schemas["AgentParams"]>, "sessionKey" | "message" | "idempotencyKey">;
 
 interface Failure {
   code: string;
@@ -66,7 +52,7 @@ interface Pending {
 /** A run that was accepted: how it ends. */
 export interface Run {
   id: string;
-  ended: Promise<Terminal>;
+  ended: Promise<End>;
 }
 
 export class Belay {
@@ -110,24 +96,24 @@ export class Belay {
   }
 
   /** Sends a message. The same key again gives the same run, also after a lost connection or a restart. */
-  send(session: string, message: string, key: string = randomUUID(), options: object = {}): Promise<Run> {
-    const params = { sessionKey: session, message, idempotencyKey: key, ...options };
+  send(session: string, message: string, key: string = randomUUID(), options: Options = {}): Promise<Run> {
+    const params: Schemas["AgentParams"] = { sessionKey: session, message, idempotencyKey: key, ...options };
     return new Promise<Run>((accepted, fail) => {
-      let ends: (end: Terminal) => void = () => undefined;
+      let ends: (end: End) => void = () => undefined;
       let breaks: (why: Error) => void = fail;
-      const ended = new Promise<Terminal>((end, broken) => {
+      const ended = new Promise<End>((end, broken) => {
         ends = end;
         breaks = broken;
       });
       ended.catch(() => undefined); // nobody has to wait for it
       const first = (payload: unknown): void => {
-        const answer = payload as { runId?: string; status: string };
+        const answer = payload as Schemas["AcceptedAnswer"] | End;
         // Anything else is a command, or a message that was answered before.
-        if (answer.status !== "accepted") ends(payload as Terminal);
-        accepted({ id: answer.runId ?? "", ended });
+        if (answer.status !== "accepted") ends(payload as End);
+        accepted({ id: "runId" in answer ? answer.runId : "", ended });
       };
       const failed = (why: Error): void => (breaks(why), fail(why));
-      this.ask("agent", params, { answered: false, first, last: (payload) => ends(payload as Terminal), fail: failed });
+      this.ask("agent", params, { answered: false, first, last: (payload) => ends(payload as End), fail: failed });
     });
   }
 

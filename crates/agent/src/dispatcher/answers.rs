@@ -2,19 +2,27 @@
 //! the paused run. If no lane knows the question, it is looked up in the store, so that a late answer gets the correct
 //! reply.
 
+use std::sync::Arc;
+
 use belay_protocol::{
-    Ack, AckSender, ActedOn, ApprovalId, ApprovalState, Authority, CommandReply, Decision, Inbound, Refusal,
-    ReplyRoute, Secret, Sent, SessionKey, SessionLifetime,
+    Ack, AckSender, ActedOn, ApprovalId, ApprovalState, Authority, ChannelId, CommandReply, Decision, Inbound,
+    Principal, Refusal, RunId, Secret, Sent, SessionKey, SessionLifetime,
 };
+
+use tokio::sync::mpsc;
 
 use super::Dispatcher;
 use super::guards::{ANSWERED, Arrival, Guarded};
 use super::named::{Named, several};
 use crate::agent_services::AgentServices;
+use crate::answering::{Stored, may_answer, store_answer};
+use crate::lane::used_before;
 use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, PendingQuestion};
 use crate::queue::BUSY_RETRY;
 use crate::submission::{Submission, word_of as word_of_text};
 use belay_run::approvals::parse_answer;
+use belay_run::live::LiveRun;
+use belay_run::retry::until_stored;
 
 impl Dispatcher {
     /// Handles a message that answers the question of its conversation.
@@ -26,7 +34,20 @@ impl Dispatcher {
         if self.questions.is_empty() || inbound.relayed || !matches!(message.submission, Submission::Input) {
             return Guarded::Continue(message);
         }
-        let Some(waits) = self.question_in(&inbound.session) else { return Guarded::Continue(message) };
+        let decision = parse_answer(text);
+        let work = decision.and_then(|_| self.work_question_in(inbound));
+        let Some(waits) = self.question_in(&inbound.session) else {
+            return match (work, decision) {
+                (Some(work), Some(decision)) => self.take_plain_answer(work, decision, message),
+                _ => {
+                    let holds = |waits: &PendingQuestion| waits.of_second && !waits.in_place;
+                    if self.questions.values().any(|waits| holds(waits) && waits.session == inbound.session) {
+                        self.notifier.notify(inbound.reply_to.clone(), SECOND_WAITS.to_owned());
+                    }
+                    Guarded::Continue(message)
+                }
+            };
+        };
         let asked = *inbound.principal.id == *waits.asker.principal
             && Authority::from(inbound.principal.role) == waits.asker.authority;
         if !asked {
@@ -34,14 +55,26 @@ impl Dispatcher {
         }
         if inbound.is_forwarded() {
             let reminder = format!("A forwarded message cannot answer a question. {}", still_needed(waits));
-            self.notifier.say(inbound.reply_to.clone(), reminder);
+            self.notifier.notify(inbound.reply_to.clone(), reminder);
             return Guarded::Continue(message);
         }
         let approval = waits.approval;
-        let (reply, word) = match (waits.decidable, parse_answer(text)) {
+        if work.is_some() && waits.decidable {
+            let reply = format!("{MORE_THAN_ONE} This conversation: /approve {approval} or /deny {approval}.");
+            let Arrival { inbound, ack, sent, .. } = message;
+            self.refuse_decision(reply, "/approve".to_owned(), sent, inbound, ack);
+            return ANSWERED;
+        }
+        let has_files = inbound.provenance.as_ref().is_some_and(|facts| facts.has_files());
+        if !waits.decidable && has_files && decision != Some(Decision::Deny) {
+            // A file is no secret, and its words are those of Belay or of a transcript.
+            self.notifier.notify(inbound.reply_to.clone(), still_needed(waits));
+            return Guarded::Continue(message);
+        }
+        let (reply, word) = match (waits.decidable, decision) {
             (true, Some(decision)) => (LaneReply::Decision(decision), word_of(decision)),
             (true, None) => {
-                self.notifier.say(inbound.reply_to.clone(), still_needed(waits));
+                self.notifier.notify(inbound.reply_to.clone(), still_needed(waits));
                 return Guarded::Continue(message);
             }
             (false, Some(Decision::Deny)) => (LaneReply::Decision(Decision::Deny), "/deny"),
@@ -58,7 +91,63 @@ impl Dispatcher {
 
     /// The question that a conversation waits for. There is at most one.
     fn question_in(&self, session: &SessionKey) -> Option<&PendingQuestion> {
-        self.questions.values().find(|waits| waits.session == *session)
+        self.questions.values().find(|waits| !waits.of_work && waits.session == *session)
+    }
+
+    /// The questions that autonomous work asks the sender in this conversation.
+    fn work_question_in(&self, inbound: &Inbound) -> Option<WorkQuestion> {
+        let authority = Authority::from(inbound.principal.role);
+        let asked = |waits: &&PendingQuestion| {
+            waits.of_work
+                && waits.asked_in == inbound.session
+                && *waits.asker.principal == *inbound.principal.id
+                && waits.asker.authority == authority
+        };
+        let mut asked = self.questions.values().filter(asked).map(|waits| waits.approval);
+        let first = asked.next()?;
+        Some(if asked.next().is_some() { WorkQuestion::Several } else { WorkQuestion::One(first) })
+    }
+
+    /// Handles a plain yes or no while autonomous work waits for an answer in this conversation. It is the answer only
+    /// if the question is the newest message of the conversation, no other run of the conversation works, and no other
+    /// question waits. Otherwise the message goes to the model, and the person learns how to answer.
+    fn take_plain_answer(&mut self, work: WorkQuestion, decision: Decision, message: Arrival) -> Guarded {
+        let inbound = &message.inbound;
+        let waits_here = |approval| self.questions.get(&approval).filter(|waits| waits.in_place).map(|waits| waits.run);
+        let waiting = match work {
+            WorkQuestion::One(approval) => waits_here(approval),
+            WorkQuestion::Several => None,
+        };
+        // The run of a turn may work on while a run that it has started asks.
+        let is_quiet =
+            self.lanes.get(&inbound.session).is_none_or(|lane| lane.runs.iter().all(|run| Some(run.id) == waiting));
+        match work {
+            WorkQuestion::One(approval)
+                if is_quiet && !inbound.is_forwarded() && self.services.work_questions.is_newest(approval) =>
+            {
+                let reply = LaneReply::Decision(decision);
+                let Arrival { inbound, ack, sent, .. } = message;
+                let ack = match &sent {
+                    Some(sent) => self.keys.act_on(reply.acted_on(sent.clone()), ack),
+                    None => ack,
+                };
+                self.decide(approval, reply, word_of(decision).to_owned(), sent, inbound, ack);
+                ANSWERED
+            }
+            WorkQuestion::One(approval) => {
+                let reminder = format!(
+                    "A question waits for an answer too. Your message did not answer it: /approve {approval} or /deny {approval} does."
+                );
+                self.notifier.notify(inbound.reply_to.clone(), reminder);
+                Guarded::Continue(message)
+            }
+            WorkQuestion::Several => {
+                let reminder = "Several questions wait for an answer. Your message answered none of them: use /approve ID or \
+                                /deny ID with the id of the question.";
+                self.notifier.notify(inbound.reply_to.clone(), reminder.to_owned());
+                Guarded::Continue(message)
+            }
+        }
     }
 
     /// Handles `/approve`, `/always` and `/deny`.
@@ -76,7 +165,16 @@ impl Dispatcher {
             return self.refuse_decision(reply, word, sent, inbound, ack);
         }
         let approval = match named {
-            None => self.question_in(&inbound.session).map(|waits| waits.approval),
+            None => {
+                match (self.question_in(&inbound.session).map(|waits| waits.approval), self.work_question_in(&inbound))
+                {
+                    (asked, None) => asked,
+                    (None, Some(WorkQuestion::One(approval))) => Some(approval),
+                    (Some(_), Some(_)) | (None, Some(WorkQuestion::Several)) => {
+                        return self.refuse_decision(MORE_THAN_ONE.to_owned(), word, sent, inbound, ack);
+                    }
+                }
+            }
             Some(named) => match self.question_named(&named, &inbound) {
                 Named::One(approval) => Some(approval),
                 Named::Several => {
@@ -121,12 +219,11 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) {
-        let Inbound { principal, session: from, reply_to, key, .. } = inbound;
-        let Some(session) = self.questions.get(&approval).map(|waits| waits.session.clone()) else {
-            return self.explain(approval, reply_to, sent.map(|sent| reply.acted_on(sent)), ack);
-        };
+        let Inbound { principal, session: from, channel: through, reply_to, key, .. } = inbound;
+        let answer = LaneAnswer { approval, reply, who: principal, from, through, word, reply_to, sent, ack };
+        let paused = self.questions.get(&approval).filter(|waits| !waits.in_place);
+        let Some(session) = paused.map(|waits| waits.session.clone()) else { return self.answer_in_store(answer) };
         let lane = self.lane(&session, SessionLifetime::Lasting);
-        let answer = LaneAnswer { approval, reply, who: principal, from, word, reply_to, sent, ack };
         match lane.post(LaneMail::Answer(Box::new(answer))) {
             Ok(()) => lane.commands += 1,
             Err(mail) => {
@@ -138,25 +235,35 @@ impl Dispatcher {
         }
     }
 
-    /// Reports the state of a question that no longer waits, or never existed.
-    fn explain(
-        &mut self,
-        approval: ApprovalId,
-        reply_to: Option<ReplyRoute>,
-        acted_on: Option<ActedOn>,
-        ack: AckSender,
-    ) {
+    /// Answers a question that no lane waits for: a run that another run has started asks, and the store takes the answer.
+    /// Otherwise reports the state of the question, which no longer waits or never existed.
+    fn answer_in_store(&mut self, answer: LaneAnswer) {
         let (services, notifier, notes) = (self.services.clone(), self.notifier.clone(), self.notes.clone());
         self.background(async move {
-            let refusal = match services.store.approvals.approval(approval).await {
-                // It waits, but its lane has not reported it yet: the daemon has just started.
-                Ok(Some(approval)) if approval.state == ApprovalState::Waiting => Refusal::Busy {
-                    what: "the conversation of this question is being opened".into(),
-                    retry_after: BUSY_RETRY,
-                },
-                Ok(Some(approval)) => Refusal::Decided(format!("This question {}.", approval.state.told())),
-                Ok(None) => Refusal::Unknown(format!("There is no question {approval}.")),
-                Err(error) => Refusal::Store(error.to_string()),
+            let LaneAnswer { approval, reply, who, from, through, word, reply_to, sent, ack } = answer;
+            if let Some(instead) = used_before(&services, sent.as_ref()).await {
+                if let Some(Sent { key, .. }) = sent {
+                    let _ = notes.send(LaneNote::NotActedOn { key }).await; // fails only when the dispatcher ends
+                }
+                ack.send(instead);
+                return;
+            }
+            let acted_on = sent.map(|sent| reply.acted_on(sent));
+            let refusal = match decide_in_place(&services, &notes, approval, reply, (&who, &through), &from).await {
+                Ok((resumes, text)) => {
+                    if resumes.is_some() {
+                        // Also if no run waits for it, as after a restart. Fails only when the dispatcher ends.
+                        let _ = notes.send(LaneNote::Unasked { approval, withdraw: false }).await;
+                    }
+                    if let Some(acted_on) = acted_on {
+                        keep(&services, acted_on).await;
+                    }
+                    let said = CommandReply { command: word, reply: text.clone(), resumes, refused: false };
+                    ack.send(Ack::Command(said));
+                    notifier.say(reply_to, text);
+                    return services.asker.answered(approval);
+                }
+                Err(refusal) => refusal,
             };
             match (&refusal, acted_on) {
                 (_, None) => {}
@@ -172,7 +279,79 @@ impl Dispatcher {
             notifier.say(reply_to, text);
         });
     }
+
+    /// Forgets a question that no run waits for in its place any more. `withdraw`: nobody has answered it, and its run
+    /// tree goes on.
+    pub(super) fn unasked(&mut self, approval: ApprovalId, withdraw: bool) {
+        self.services.work_questions.ended(approval);
+        self.questions.remove(&approval);
+        if withdraw {
+            let services = self.services.clone();
+            self.background(async move {
+                let questions = &services.store.child_questions;
+                let withdrawn =
+                    until_stored(&services.draining, || questions.withdraw(approval, services.clock.now())).await;
+                if withdrawn == Some(true) {
+                    tracing::info!(%approval, "a question is withdrawn: its call has ended");
+                }
+            });
+        }
+    }
+
+    /// The runs that do nothing but wait in their place for a person, or whose parts do.
+    pub(super) fn waiting_in_place(&self) -> Vec<Arc<LiveRun>> {
+        let mut runs: Vec<RunId> =
+            self.questions.values().filter(|waits| waits.in_place).map(|waits| waits.run).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        runs.into_iter().filter_map(|run| self.find(run)).collect()
+    }
 }
+
+/// Stores the answer to a question of a run that another run has started. Returns the run tree if the call is decided,
+/// and the text for the sender.
+async fn decide_in_place(
+    services: &AgentServices,
+    notes: &mpsc::Sender<LaneNote>,
+    approval: ApprovalId,
+    reply: LaneReply,
+    who: (&Principal, &ChannelId),
+    from: &SessionKey,
+) -> Result<(Option<RunId>, String), Refusal> {
+    let asked = services.store.approvals.approval(approval).await;
+    let Some(asked) = asked.map_err(|error| Refusal::Store(error.to_string()))? else {
+        return Err(Refusal::Unknown(format!("There is no question {approval}.")));
+    };
+    match asked.state_at(services.clock.now()) {
+        ApprovalState::Waiting if !asked.is_in_place() => Err(Refusal::Busy {
+            // It waits, but its lane has not reported it yet: the daemon has just started.
+            what: "the conversation of this question is being opened".into(),
+            retry_after: BUSY_RETRY,
+        }),
+        ApprovalState::Waiting => {
+            may_answer(services, &asked, &reply, who, from)?;
+            Ok(match store_answer(services, notes, &asked, reply, who).await? {
+                Stored::Decided(text) => (Some(asked.run_id), text),
+                Stored::FirstYes(_, text) => (None, text),
+            })
+        }
+        state => Err(Refusal::Decided(format!("This question {}.", state.told()))),
+    }
+}
+
+/// The questions of autonomous work for one person in one conversation.
+#[derive(Clone, Copy)]
+enum WorkQuestion {
+    One(ApprovalId),
+    Several,
+}
+
+/// The reminder while a second person is asked.
+const SECOND_WAITS: &str = "Your message is queued: a call of this conversation still waits for the approval of a second person. /stop ends it.";
+
+/// The reply to an answer that could mean several questions.
+const MORE_THAN_ONE: &str =
+    "More than one question waits here, so an answer needs the id of its question: /approve ID or /deny ID.";
 
 /// The reminder for a person whose message is not an answer.
 fn still_needed(waits: &PendingQuestion) -> String {
@@ -183,7 +362,11 @@ fn still_needed(waits: &PendingQuestion) -> String {
 
 /// Stores the key of a finally refused answer, before its sender learns about the refusal.
 async fn keep_refused(services: &AgentServices, acted_on: ActedOn) {
-    let acted_on = ActedOn { refused: true, ..acted_on };
+    keep(services, ActedOn { refused: true, ..acted_on }).await;
+}
+
+/// Stores the key of an answer, before its sender learns the result.
+async fn keep(services: &AgentServices, acted_on: ActedOn) {
     if let Err(error) = services.store.dispatcher.note_acted_on(&acted_on, services.clock.now()).await {
         tracing::warn!(%error, "an answer that came again after a restart would not be recognised");
     }

@@ -52,6 +52,7 @@ impl Dispatcher {
                 return Flow::Continue;
             }
             Command::Status => Ok(self.status_text(&inbound)),
+            Command::Start => Ok(self.greeting(&inbound)),
             Command::Help => Ok(help_text(&self.services.context.known_skills())),
             Command::Version => Ok(format!("Belay {}", self.services.version)),
             Command::Ping => Ok("pong".into()),
@@ -69,6 +70,14 @@ impl Dispatcher {
             }
             Command::Routine(command) => {
                 self.routine_command(command, word, sent, inbound, ack);
+                return Flow::Continue;
+            }
+            Command::Memory(command) => {
+                self.memory_command(command, word, sent, inbound, ack);
+                return Flow::Continue;
+            }
+            Command::People(request) => {
+                self.people_command(request, word, sent, inbound, ack);
                 return Flow::Continue;
             }
             Command::Usage(usage) => Err(usage.into()),
@@ -103,6 +112,7 @@ impl Dispatcher {
                 Named::Nothing => StopTarget::Session(SessionKey::new(name)),
             },
         };
+        self.services.titles.iter().for_each(|titles| titles.stop(&target));
         let runs = self.targets(&target);
         self.stop_in_conversation(runs, word, inbound, ack)
     }
@@ -148,6 +158,12 @@ impl Dispatcher {
             }
         }
         Flow::Continue
+    }
+
+    /// The greeting of the channel; without one, the commands.
+    fn greeting(&self, inbound: &Inbound) -> String {
+        let greeting = self.services.pairing.as_ref().and_then(|pairing| pairing.greeting(&inbound.channel));
+        greeting.unwrap_or_else(|| help_text(&self.services.context.known_skills()))
     }
 
     fn model_text(&self) -> String {

@@ -45,8 +45,9 @@ impl Dispatcher {
             }
             Control::Context { session, full } => {
                 let services = self.services.clone();
+                let (reader, from) = (inbound.principal.clone(), inbound.channel.clone());
                 self.background(async move {
-                    ack.send(match context_report::of(&services, &session, full).await {
+                    ack.send(match context_report::of(&services, &session, full, (&reader, &from)).await {
                         Ok(report) => Ack::Context(Box::new(report)),
                         Err(refusal) => Ack::Refused(refusal),
                     });
@@ -72,6 +73,7 @@ impl Dispatcher {
                     StopTarget::RunOfGoneClient(_) => |_: &LiveRun, _: &Inbound| StopReason::ClientGone,
                     _ => reason_of,
                 };
+                self.services.titles.iter().for_each(|titles| titles.stop(&target));
                 let report = self.stop_for(self.targets(&target), inbound, reason);
                 self.background(async move { ack.send(Ack::Stopped(report.await)) });
             }
@@ -102,6 +104,7 @@ impl Dispatcher {
             Control::Routine(request) => self.routine_request(*request, inbound, ack),
             Control::Tools(request) => self.tools_request(request, inbound.clone(), ack),
             Control::Freeze(request) => self.freeze_request(request, inbound, ack),
+            Control::People(request) => self.people_request(request, inbound, ack),
             Control::Decide { approval, decision } => {
                 self.decide(approval, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
             }
@@ -190,6 +193,7 @@ impl Dispatcher {
             })
             .collect();
         running.sort_by_key(|run| std::cmp::Reverse(run.for_ms));
+        let paused = self.questions.values().filter(|waits| !waits.in_place).count();
         let mut channels: Vec<_> = self.services.channels.keys().cloned().collect();
         channels.sort();
         let (spent, limits) = (self.services.run.cost.spent_today(), self.services.run.cost.limits());
@@ -200,7 +204,7 @@ impl Dispatcher {
             draining: self.services.draining.is_cancelled(),
             model: self.services.run.model.info().clone(),
             sessions_awake: self.lanes.values().filter(|lane| !lane.is_parked()).count(),
-            queued: self.sessions.len().saturating_sub(running.len() + self.questions.len()),
+            queued: self.sessions.len().saturating_sub(running.len() + paused),
             paused: self.questions.len(),
             running,
             channels,
@@ -208,6 +212,7 @@ impl Dispatcher {
             spent_today_for: spent,
             limit_today_micro_usd: limits.all,
             limit_today_for: limits.of.clone(),
+            open_reservations: self.services.run.cost.open_reservations(),
             model_trouble: self.services.run.trouble(),
             candidates: self.candidates(),
             tools: self.services.run.health.troubled(),

@@ -133,7 +133,7 @@ impl Dispatcher {
             let line = format!(
                 "An operator has frozen Belay{why}. Your message is kept, and it is answered after the freeze."
             );
-            self.notifier.say(Some(route), line);
+            self.notifier.notify(Some(route), line);
         }
     }
 

@@ -4,10 +4,13 @@
 use std::ops::ControlFlow;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::{AckSender, ActedOn, Body, Envelope, Inbound, Refusal, Sent, SessionOwner};
+use belay_protocol::{
+    Ack, AckSender, ActedOn, Body, Envelope, HookPoint, Inbound, PrincipalRole, Refusal, RunOptions, Sent, SessionOwner,
+};
 
 use super::{Dispatcher, Flow};
 use crate::model_choice;
+use crate::own_texts;
 use crate::queue::MAX_TEXT_BYTES;
 use crate::submission::{self, Change, Command, SettingCommand, Submission};
 use belay_delegates::subagent::Declared;
@@ -37,12 +40,14 @@ const GUARDS: &[fn(&mut Dispatcher, Arrival) -> Guarded] = &[
     Dispatcher::refuse_unreadable,
     Dispatcher::first_delivery, // before everything that has an effect
     Dispatcher::begin_own_work, // before the text may be an edit, an answer or a command
+    Dispatcher::refuse_revoked,
     Dispatcher::refuse_in_sessions_of_work,
     Dispatcher::take_edit,
     Dispatcher::take_answer,
     Dispatcher::refuse_while_frozen,
     Dispatcher::refuse_while_draining, // after answers, which a paused run may still receive
     Dispatcher::refuse_unknown_model,
+    Dispatcher::refuse_callback,
     Dispatcher::refuse_files_of_commands,
     Dispatcher::carry_out_command,
     Dispatcher::refuse_outputs,
@@ -52,6 +57,7 @@ const GUARDS: &[fn(&mut Dispatcher, Arrival) -> Guarded] = &[
 impl Dispatcher {
     /// Routes one inbound message.
     pub(crate) fn route(&mut self, Envelope { inbound, ack }: Envelope) -> Flow {
+        let ack = self.checked_ack(&inbound, ack);
         let text = match &inbound.body {
             Body::Control(control) => return self.control(control.clone(), &inbound, ack),
             Body::Text(text) | Body::Edit(text) => text.clone(),
@@ -68,11 +74,31 @@ impl Dispatcher {
                 ControlFlow::Break(flow) => return flow,
             }
         }
-        if let Submission::Skill(text) = message.submission {
-            message.inbound.history.push(HistoryLine { role: HistoryRole::System, text });
+        if let Submission::Skill(text) = &message.submission {
+            message.inbound.history.push(HistoryLine { role: HistoryRole::System, text: text.clone() });
         }
-        self.input(message.text, message.sent, message.inbound, message.ack);
+        self.input(message);
         Flow::Continue
+    }
+
+    /// The acknowledgement of a message whose sender reads the answer to a command in it: hooks check that answer. On
+    /// other channels they check the delivery.
+    fn checked_ack(&mut self, inbound: &Inbound, ack: AckSender) -> AckSender {
+        if inbound.reply_to.is_some() || !self.services.hooks.is_bound(HookPoint::MessageSending) {
+            return ack;
+        }
+        let (inner, answer) = AckSender::channel();
+        let (hooks, session, channel) = (self.services.hooks.clone(), inbound.session.clone(), inbound.channel.clone());
+        self.background(async move {
+            match answer.await {
+                Ok(Ack::Command(reply)) => {
+                    ack.send(Ack::Command(own_texts::checked_reply(&hooks, &session, &channel, reply).await));
+                }
+                Ok(other) => ack.send(other),
+                Err(_) => drop(ack), // nothing was accepted
+            }
+        });
+        inner
     }
 
     /// Refuses a message.
@@ -96,8 +122,19 @@ impl Dispatcher {
         if !message.inbound.work.is_autonomous() {
             return Guarded::Continue(message);
         }
-        self.input(message.text, message.sent, message.inbound, message.ack);
+        self.input(message);
         ANSWERED
+    }
+
+    /// Refuses a message of a person whose admission was revoked while the message was on its way, as while its file was
+    /// fetched.
+    fn refuse_revoked(&mut self, message: Arrival) -> Guarded {
+        let Inbound { channel, principal, reply_to, .. } = &message.inbound;
+        let conversation = reply_to.as_ref().map(|route| &*route.conversation);
+        if !self.is_revoked(channel, &principal.id, conversation) {
+            return Guarded::Continue(message);
+        }
+        self.refused(message, Refusal::Forbidden("you have no access here any more".to_owned()))
     }
 
     /// Refuses messages of others in the session of a job or a routine run. Its lane can be stopped and watched like
@@ -127,7 +164,7 @@ impl Dispatcher {
         if message.submission != Submission::Input {
             return self.refused(message, Refusal::Invalid(EDITED_COMMAND.to_owned()));
         }
-        self.input(message.text, message.sent, message.inbound, message.ack);
+        self.input(message);
         ANSWERED
     }
 
@@ -145,15 +182,33 @@ impl Dispatcher {
     /// Refuses a message or a `/model` command that names an unknown model. Otherwise another model would answer
     /// without notice.
     fn refuse_unknown_model(&mut self, message: Arrival) -> Guarded {
-        let options = match &message.submission {
-            Submission::Command(Command::Setting(SettingCommand { change: Change::To(options), .. })) => options,
-            submission if submission.is_input() => &message.inbound.options,
-            _ => return Guarded::Continue(message),
-        };
+        let Some(options) = options_of(&message) else { return Guarded::Continue(message) };
         let model = options.model.as_deref();
         match model.map_or(Ok(()), |model| model_choice::check(model, &*self.services.run.model)) {
             Ok(()) => Guarded::Continue(message),
             Err(what) => self.refused(message, Refusal::Invalid(what)),
+        }
+    }
+
+    /// Refuses an address for callbacks that cannot be used, or that a person on a platform gives: it would post what
+    /// others write in a group.
+    fn refuse_callback(&mut self, message: Arrival) -> Guarded {
+        let Some(url) = options_of(&message).and_then(|options| options.callback_url.as_deref()) else {
+            return Guarded::Continue(message);
+        };
+        if message.inbound.principal.role == PrincipalRole::User {
+            let what = "callback_url: only a program with an API token may give one".to_owned();
+            return self.refused(message, Refusal::Forbidden(what));
+        }
+        let checked = match &self.services.callbacks {
+            Some(callbacks) => callbacks.check(url),
+            None => Err("callbacks are signed with the secret of the webhook, and none is set; see \
+                         gateway.webhook_secret_env"
+                .to_owned()),
+        };
+        match checked {
+            Ok(()) => Guarded::Continue(message),
+            Err(why) => self.refused(message, Refusal::Invalid(format!("callback_url: {why}"))),
         }
     }
 
@@ -181,7 +236,7 @@ impl Dispatcher {
                 self.answer(&inbound, ack, &word, Err(reply));
                 return ANSWERED;
             }
-            submission @ (Submission::Input | Submission::Plan(_) | Submission::Skill(_)) => {
+            submission @ (Submission::Input | Submission::Plan(_) | Submission::Skill(_) | Submission::Repeat(_)) => {
                 return Guarded::Continue(Arrival { inbound, ack, text, sent, submission });
             }
         };
@@ -195,6 +250,8 @@ impl Dispatcher {
                 | Command::Job(_)
                 | Command::Routine(_)
                 | Command::Tools(_)
+                | Command::Memory(_)
+                | Command::People(_)
         );
         let acted_on = sent.clone().filter(|_| kept).map(ActedOn::from);
         let flow = self.command(command, &text, sent, inbound, ack);
@@ -227,6 +284,15 @@ impl Dispatcher {
                 tracing::warn!(%error, "a command that came again after a restart would not be recognised");
             }
         });
+    }
+}
+
+/// The options that a message sets for its run or its session.
+fn options_of(message: &Arrival) -> Option<&RunOptions> {
+    match &message.submission {
+        Submission::Command(Command::Setting(SettingCommand { change: Change::To(options), .. })) => Some(options),
+        submission if submission.is_input() => Some(&message.inbound.options),
+        _ => None,
     }
 }
 

@@ -3,14 +3,21 @@
 use belay_protocol::{Ack, AckSender, Inbound, Refusal, RunId, Sent};
 
 use super::admission::{Sender, bytes_of};
+use super::guards::Arrival;
 use super::{Dispatcher, worth_saying};
 use crate::mail::{LaneInput, LaneMail};
 use crate::queue::BUSY_RETRY;
+use crate::submission::Submission;
 use belay_run::live::{LiveRun, RunOrigin};
 
 impl Dispatcher {
-    /// Sends a message to its lane. `text`: the text for the model. `sent`: identifies a redelivery.
-    pub(super) fn input(&mut self, text: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
+    /// Sends a message to its lane.
+    pub(super) fn input(&mut self, message: Arrival) {
+        let Arrival { inbound, ack, text, sent, submission } = message;
+        let repeat = match submission {
+            Submission::Repeat(repeat) => Some(repeat),
+            _ => None,
+        };
         let (sender, bytes) = (Sender::of(&inbound), bytes_of(&text, &inbound));
         if let Some(refusal) = sender.as_ref().and_then(|sender| self.admission.refusal(sender, bytes)) {
             return self.busy(inbound, sent, ack, refusal);
@@ -18,7 +25,7 @@ impl Dispatcher {
         let lane = self.lane(&inbound.session, inbound.lifetime);
         let run = LiveRun::new(RunId::new(), inbound.session.clone(), RunOrigin::of(&inbound), inbound.want_deltas);
         let session = inbound.session.clone();
-        let input = LaneInput { run: run.clone(), inbound, text, sent: sent.clone(), ack };
+        let input = LaneInput { run: run.clone(), inbound, text, sent: sent.clone(), repeat, ack };
         let mail = LaneMail::Input(Box::new(input));
         if let Err(mail) = lane.post(mail) {
             if let LaneMail::Input(input) = mail {

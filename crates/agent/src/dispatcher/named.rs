@@ -41,7 +41,7 @@ impl Dispatcher {
         let begin_so = || self.questions.values().filter(|waits| prefix.begins(waits.approval.as_uuid()));
         let (who, authority) = (&*inbound.principal.id, Authority::from(inbound.principal.role));
         let own = begin_so().filter(|waits| {
-            waits.session == inbound.session || (*waits.asker.principal == *who && waits.asker.authority == authority)
+            waits.asked_in == inbound.session || (*waits.asker.principal == *who && waits.asker.authority == authority)
         });
         Named::among(own.map(|waits| waits.approval))
             .or_for_operators(inbound, || Named::among(begin_so().map(|waits| waits.approval)))

@@ -1,10 +1,11 @@
 //! Handles the notes from lanes.
 
-use belay_protocol::{Ack, IdempotencyKey, Refusal, RunId};
+use belay_protocol::{Ack, IdempotencyKey, Refusal, RunId, SessionOwner, StopReason};
 use tokio::time::Instant;
 
 use super::Dispatcher;
 use crate::mail::{LaneNote, Settled};
+use belay_run::live::StopCause;
 
 impl Dispatcher {
     pub(crate) fn note(&mut self, note: LaneNote) {
@@ -25,16 +26,33 @@ impl Dispatcher {
             }
             LaneNote::WantsParking { session, runs, go_on } => self.park(&session, runs, go_on),
             LaneNote::Paused(waits) => {
-                self.admission.pause(waits.run, true);
+                match waits.in_place {
+                    false => {
+                        self.admission.pause(waits.run, true);
+                        if let Some(SessionOwner::RoutineRun(_)) = SessionOwner::of(&waits.session) {
+                            self.services.asker.paused(waits.run);
+                        }
+                    }
+                    // As at the beginning of the drain.
+                    true if self.services.draining.is_cancelled() => {
+                        let run: Vec<_> = self.find(waits.run).into_iter().collect();
+                        self.stop(&run, |_| StopCause::of(StopReason::Shutdown));
+                    }
+                    true => {}
+                }
                 self.questions.insert(waits.approval, *waits);
             }
             LaneNote::Resumed { approval } => {
+                self.services.work_questions.ended(approval);
                 if let Some(waits) = self.questions.remove(&approval) {
                     self.admission.pause(waits.run, false);
+                    self.services.asker.goes_on(waits.run);
                 }
             }
+            LaneNote::Unasked { approval, withdraw } => self.unasked(approval, withdraw),
             LaneNote::Stop { run, cause } => self.stop(&[run], |_| cause),
             LaneNote::Thawed => self.thawed(),
+            LaneNote::Removed { channel, id } => self.stop_removed(channel, id),
             LaneNote::NotActedOn { key } => self.keys.not_acted_on(&key),
             LaneNote::Lost { run } => {
                 let refusal = Refusal::Store("it was not accepted".into());
@@ -80,7 +98,10 @@ impl Dispatcher {
     pub(super) fn forget(&mut self, run: RunId) {
         self.keys.ended(run);
         self.admission.remove(run);
-        self.questions.retain(|_, waits| waits.run != run);
+        self.services.asker.goes_on(run);
+        for (approval, _) in self.questions.extract_if(|_, waits| waits.run == run) {
+            self.services.work_questions.ended(approval);
+        }
         let Some(session) = self.sessions.remove(&run) else { return };
         if let Some(lane) = self.lanes.get_mut(&session) {
             lane.runs.iter().filter(|live| live.id == run).for_each(|live| live.gone.cancel());

@@ -117,6 +117,7 @@ impl Dispatcher {
         }
         self.seek_seat();
         self.stop_if_frozen(&cut_off);
+        self.stop_revoked();
         Ok(())
     }
 

@@ -21,12 +21,17 @@ use belay_run::live::StopCause;
 impl Lane {
     /// Commits a message and acknowledges it. If no other message is before it and a permit is free, the same commit
     /// starts its run.
-    pub(super) async fn accept(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
+    pub(super) async fn accept(&mut self, mut input: LaneInput) -> Result<(), LeaseLost> {
         if matches!(input.inbound.body, Body::Edit(_)) {
             return Box::pin(self.replace(input)).await;
         }
-        Box::pin(self.begin_anew(&input)).await?;
+        if input.repeat.is_none() {
+            Box::pin(self.begin_anew(&input)).await?;
+        }
         let spoken = self.services.is_spoken(&input.inbound);
+        // Stored with the run: a later change of the session is for later messages.
+        let callback_url = &mut input.inbound.options.callback_url;
+        *callback_url = callback_url.take().or_else(|| self.options.callback_url.clone());
         let rules = self.rules_of(&input.inbound.options, &input.inbound.channel);
         let history = self.fresh_history(&input.inbound.history);
         let at = self.services.clock.now();
@@ -40,6 +45,8 @@ impl Lane {
         let new = self.new_input(&input, &waiting, permit.is_some());
         let outcome = match self.services.store.lanes.accept(&self.lease, new).await {
             Ok(Acceptance::New) => {
+                // The conversation without the replaced turn is read before the next turn starts.
+                self.stale |= input.repeat.is_some();
                 let LaneInput { run, inbound, ack, .. } = input;
                 ack.send(Ack::Accepted(Accepted {
                     run_id: run.id,
@@ -134,6 +141,7 @@ impl Lane {
             state: outputs.then(|| serde_json::to_value(&waiting.progress.state).ok()).flatten(),
             at: request.accepted_at,
             start,
+            replaces_turn: input.repeat.is_some(),
             spoken: self.services.is_spoken(&input.inbound),
         }
     }

@@ -1,6 +1,6 @@
-//! `/compact`: shortens the conversation between turns. It may take a model call, so it runs in a task of its own while
-//! the lane takes mail. Messages wait for its end, and a stop ends it. The dispatcher treats it as a live run, so that
-//! `/stop` finds it. The store does not know it as a run.
+//! `/compact` shortens the conversation between turns. `/summarize` shows a summary of it and changes nothing. Each may
+//! take a model call, so it runs in a task of its own while the lane takes mail. Messages wait for its end, and a stop
+//! ends it. The dispatcher treats it as a live run, so that `/stop` finds it. The store does not know it as a run.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::state::LaneState;
 use super::{CommandResult, Lane, LeaseLost, Undone, unchanged};
 use crate::mail::{LaneCommand, LaneNote};
 use belay_run::compaction::cut::Compacted;
-use belay_run::compaction::{Cut, How, Shortened, context_of, shorten};
+use belay_run::compaction::{Cut, How, Shortened, context_of, shorten, summarize};
 use belay_run::core::{RunCore, RunStart};
 use belay_run::freeze;
 use belay_run::live::LiveRun;
@@ -48,8 +48,23 @@ impl Compacting {
     }
 }
 
+/// The request of a person about the conversation.
+pub(super) enum Compaction {
+    /// The older part is replaced by a summary, which follows the person's request.
+    Shorten(Option<String>),
+    /// A summary of the whole is shown.
+    Show,
+}
+
+/// The result of a finished request.
+pub(super) enum CompactionResult {
+    Shorter(Shortened),
+    /// The summary for the person; `None`: no model gave a usable one.
+    Summary(Option<String>),
+}
+
 /// The result of a compaction; `None`: it was told to stop.
-type Made = Option<Shortened>;
+pub(super) type Made = Option<CompactionResult>;
 
 /// Waits for the result of the compaction in progress; `None` if there is none.
 ///
@@ -61,22 +76,38 @@ pub(super) async fn compacted(state: &mut LaneState) -> Option<Result<Made, Join
 
 impl Lane {
     /// Starts a compaction. If nothing can be shortened, answers at once.
-    pub(super) async fn begin_compaction(&mut self, command: LaneCommand, wish: Option<String>) {
+    pub(super) async fn begin_compaction(&mut self, command: LaneCommand, work: Compaction) {
         let context = LoopContext::new(context_of(self.summary.as_deref(), self.messages.clone()));
         let keep = self.services.run.compaction.keep(self.services.run.model.info().context_tokens);
-        let Some(cut) = Cut::of(&context.messages, context.messages.len(), self.calibration.estimated(keep)) else {
-            return self.say(command, Ok("There is nothing to compact.".into())).await;
+        let cut = match &work {
+            Compaction::Shorten(_) => {
+                Cut::of(&context.messages, context.messages.len(), self.calibration.estimated(keep))
+            }
+            Compaction::Show => (!context.messages.is_empty()).then(|| Cut::whole(&context.messages)),
+        };
+        let Some(cut) = cut else {
+            let nothing = match work {
+                Compaction::Shorten(_) => "There is nothing to compact.",
+                Compaction::Show => "There is nothing to summarize.",
+            };
+            return self.say(command, Ok(nothing.into())).await;
         };
         let run = LiveRun::new(RunId::new(), self.lease.session.clone(), command.origin.clone(), false);
         note(&self.port.notes, LaneNote::Recovered { run: run.clone() }).await;
         if let Some(freeze) = self.services.run.freezer.holds_begun(&run.origin) {
             run.control.stop(freeze::cause(freeze.id));
         }
-        self.services.hooks.before_compaction(&self.lease.session, None, context.messages.len());
+        if matches!(work, Compaction::Shorten(_)) {
+            let session = &self.lease.session;
+            self.services.hooks.before_compaction(session, None, cut.messages().len(), cut.leaving());
+        }
         let core = self.core_of_no_run(run.clone());
+        if context.messages.iter().any(|message| message.untrusted) {
+            core.tally.note_untrusted(); // marks the notes that the model may save
+        }
         let calibration = self.calibration;
         let permits = self.services.permits.clone();
-        let work = async move {
+        let make = async move {
             let cancel = core.cancel.clone();
             let _permit = tokio::select! {
                 biased; // it was told to stop while it waited for a permit
@@ -85,13 +116,18 @@ impl Lane {
                 permit = permits.acquire_owned() => permit.ok(),
             };
             core.live.activity.begin(); // the silence of a run that waits for a permit is not watched
-            let how = How { calibration, by_model: true, notes: true, wish: wish.as_deref() };
-            let made = shorten(&core, &context, &cut, how).await;
+            let made = match work {
+                Compaction::Shorten(wish) => {
+                    let how = How { calibration, by_model: true, notes: true, wish: wish.as_deref() };
+                    CompactionResult::Shorter(shorten(&core, &context, &cut, how).await)
+                }
+                Compaction::Show => CompactionResult::Summary(summarize(&core, &context, &cut, calibration).await),
+            };
             core.stopped().is_none().then_some(made)
         };
         let mut task = JoinSet::new();
         let span = tracing::info_span!("compact", session = %self.lease.session);
-        task.spawn(work.instrument(span));
+        task.spawn(make.instrument(span));
         let begun_at = self.services.clock.now();
         self.state = LaneState::Compacting(Box::new(Compacting { command, run, begun_at, task }));
     }
@@ -105,7 +141,14 @@ impl Lane {
             made => made,
         };
         let (reason, said) = match made {
-            Ok(Some(shorter)) => (StopReason::FinalText, self.store_compaction(shorter).await?),
+            Ok(Some(CompactionResult::Shorter(shorter))) => {
+                (StopReason::FinalText, self.store_compaction(shorter).await?)
+            }
+            Ok(Some(CompactionResult::Summary(Some(text)))) => (StopReason::FinalText, Ok(text)),
+            Ok(Some(CompactionResult::Summary(None))) => (
+                StopReason::ProviderError,
+                Err(Undone::Refused("The model gave no usable summary. The conversation is unchanged.".to_owned())),
+            ),
             Ok(None) => (
                 run.control.stopped_by().map_or(StopReason::UserStop, |cause| cause.reason),
                 Err(Undone::Refused("Stopped: the conversation is unchanged.".to_owned())),
@@ -142,7 +185,7 @@ impl Lane {
         if let Err(error) = self.services.store.journal.compact(&self.lease, keep, summary.clone(), events).await {
             return unchanged(&error);
         }
-        self.services.hooks.after_compaction(session, None, messages.len(), dropped);
+        self.services.hooks.after_compaction(session, None, messages.len(), dropped, Some(&summary));
         tracing::info!(%session, dropped, before, after, by = by.word(), "conversation shortened on request");
         self.messages = messages.into_iter().skip(1).collect();
         self.summary = Some(summary);
@@ -170,6 +213,7 @@ impl Lane {
             started_at: Some(begun_at),
             ended_at: Some(self.services.clock.now()),
             waiting_for: None,
+            files: Vec::new(),
         }));
         note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
     }

@@ -2,7 +2,7 @@
 //! the edit came too late. If the message was never accepted, the answer says that there is nothing to replace.
 
 use belay_protocol::store::{EditedMessage, KnownInput, input_digest};
-use belay_protocol::{Message, QueueMode, Refusal, RunId, StoreError};
+use belay_protocol::{Message, QueueMode, Refusal, RunId, StoreError, with_spoken};
 
 use super::port::refuse;
 use super::{Lane, LeaseLost};
@@ -29,17 +29,17 @@ impl Lane {
         let Some(run) = self.queue.get(at).map(|waiting| waiting.run.id) else { return Ok(()) };
         let provenance = input.inbound.provenance.clone();
         let digest = digest_of(&input);
-        let edited =
-            EditedMessage { run, text: input.text.clone(), provenance: provenance.clone(), digest: digest.clone() };
+        let edited = EditedMessage { run, text: input.text.clone(), provenance, digest: digest.clone() };
         let stored = self.services.store.lanes.replace_message(&self.lease, edited).await;
-        if stored.is_ok()
+        if let Ok(provenance) = &stored
             && let Some(waiting) = self.queue.get_mut(at)
         {
-            waiting.edit(Message::sent(&input.text, provenance));
+            let attachments = provenance.as_deref().map_or(&[][..], |known| &known.attachments);
+            waiting.edit(Message::sent(with_spoken(&input.text, attachments), provenance.clone()));
         }
         self.offer_again(at);
         match stored {
-            Ok(()) => {
+            Ok(_) => {
                 let (session, accepted_at) = (self.lease.session.clone(), self.accepted_at(run));
                 self.known(input, KnownInput { run_id: run, session, accepted_at, digest }).await;
                 Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_protocol::store::joined_end;
 use belay_protocol::{
-    HookPoint, JoinedRun, Message, MessageBody, RunEnd, RunId, RunRecord, SessionLifetime, StopReason,
+    HookPoint, JoinedRun, Message, MessageBody, RunEnd, RunId, RunRecord, RunUsage, SessionLifetime, StopReason,
 };
 use tokio::task::JoinError;
 
@@ -209,13 +209,19 @@ impl Lane {
 
     /// Publishes an end that is committed.
     async fn publish(&self, run: &Arc<LiveRun>, record: Arc<RunRecord>) {
-        let reason = record.reason.map_or("", StopReason::word);
-        tracing::info!(
-            run = %run.id, session = %run.session, status = record.status.word(), reason,
-            model_calls = record.usage.model_calls, tool_calls = record.usage.tool_calls, "run ended"
-        );
+        log_end(&record);
         metrics::run_ended(&record);
-        self.services.hooks.agent_end(&record);
+        if let (Some(reason), Some(took)) = (record.reason, run.control.since_stop()) {
+            metrics::stop_acknowledged(reason, took);
+        }
+        let hooks = &self.services.hooks;
+        if hooks.is_bound(HookPoint::AgentEnd) {
+            let messages = self.services.store.runs.run_messages(run.id).await;
+            if let Err(error) = &messages {
+                tracing::warn!(run = %run.id, %error, "hooks at the end of the run get no messages");
+            }
+            hooks.agent_end(&record, &messages.unwrap_or_default());
+        }
         run.activity.finish(record);
         note(&self.port.notes, LaneNote::Ended { run: run.id }).await;
     }
@@ -230,4 +236,16 @@ impl Lane {
         self.show(opened.thread);
         Ok(opened.unfinished.into_iter().map(|pending| pending.run_id).collect())
     }
+}
+
+/// The log line of an ended run.
+fn log_end(record: &RunRecord) {
+    let reason = record.reason.map_or("", StopReason::word);
+    let ended_at = record.ended_at.unwrap_or(record.accepted_at);
+    let duration_ms = ended_at.0.saturating_sub(record.accepted_at.0).max(0);
+    let RunUsage { input, output, model_calls, tool_calls, .. } = record.usage;
+    tracing::info!(
+        run = %record.run_id, session = %record.session, status = record.status.word(), reason, duration_ms, model_calls,
+        tool_calls, input_tokens = input, output_tokens = output, cost_micro_usd = record.cost_micro_usd, "run ended"
+    );
 }

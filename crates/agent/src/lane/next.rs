@@ -19,6 +19,7 @@ use crate::queue::fits_in;
 use crate::turn::{COLLECT, Conversation, Gathered, MergedMessage, SUMMARIZE, TurnJob, TurnSlot, run_turn};
 use belay_run::compaction::context_of;
 use belay_run::joining::Joining;
+use belay_run::prompt::SkillsOrigin;
 
 /// Maximum time to wait for more collected messages, in debounce intervals.
 const MOST_DEBOUNCES: u32 = 5;
@@ -63,6 +64,7 @@ impl Lane {
             self.port.wake.clone(),
             gathered.iter().flat_map(|gathered| &gathered.others).map(|other| other.run.id).collect(),
         );
+        let skills = SkillsOrigin::of(self.summary.as_deref(), &self.messages, self.has_skills);
         self.brought = next.history.len();
         let mut history = context_of(self.summary.as_deref(), std::mem::take(&mut self.messages));
         history.append(&mut next.history);
@@ -78,6 +80,7 @@ impl Lane {
             lease: self.lease.clone(),
             progress: next.progress.lend(),
             conversation: Conversation { history, own, calibration: self.calibration },
+            skills,
             slot: TurnSlot { permit: next.queueing.permit.take().or(slot.permit), ..slot },
             gathered,
             joining: joining.clone(),

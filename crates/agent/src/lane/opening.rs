@@ -77,6 +77,7 @@ pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut
         state: LaneState::Idle,
         receiving: None,
         calibration: Calibration::default(),
+        has_skills: false,
         fresh,
         instructions: Vec::new(),
         brought: 0,
@@ -116,6 +117,7 @@ impl Lane {
     /// result has the scope of a run, because it is not in the store.
     pub(super) fn show(&mut self, thread: ThreadSnapshot) {
         self.summary = thread.summary;
+        self.has_skills = thread.has_skills;
         let mut context = LoopContext::new(thread.messages.into_iter().map(|(_, message)| message).collect());
         context.answer_open_calls(ToolStatus::OutcomeUnknown, UNKNOWN, MessageScope::Run);
         self.messages = context.messages;

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, ActedOn, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Checkpoint, CommandReply, Decided,
-    Decision, Durability, Message, Outbound, PausedRun, Question, Refusal, StoreError, ToolResult, ToolStatus,
-    UnixMillis,
+    ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Checkpoint, Durability, Message, Outbound, PausedRun,
+    Question, Refusal, StoreError, TextKind, ToolResult, ToolStatus, UnixMillis,
 };
 use tokio::time::Instant;
 
-use super::port::{not_acted_on, note, refuse_for};
+use super::port::{note, refuse_for};
 use super::state::LaneState;
 use super::{Lane, LeaseLost};
-use crate::mail::{LaneAnswer, LaneNote, LaneReply, PendingQuestion};
+use crate::answering::{after, announce};
+use crate::mail::LaneNote;
 use crate::queued_run::{QueuedRun, RunEnding};
 use crate::turn::Conversation;
-use belay_run::approvals::question_text;
+use belay_run::approvals::{question_text, reminder_text};
 use belay_run::effect_gate::{Asking, open_calls};
 use belay_run::journal::Remainder;
 use belay_run::retry::STORE;
@@ -53,9 +53,13 @@ impl Lane {
             offers_always: approval.covers.is_some(),
             decidable: approval.kind == ApprovalKind::Approval,
         };
-        let outbound = current.request.reply_to.clone().map(|route| Outbound {
+        let route = match &approval.place {
+            Some(place) => place.route.clone(),
+            None => current.request.reply_to.clone(),
+        };
+        let outbound = route.map(|route| Outbound {
             question: Some(question),
-            ..Outbound::new(Some(approval.run_id), route, text.clone())
+            ..Outbound::new(Some(approval.run_id), route, text.clone()).checked()
         });
         let Remainder { messages: new, events, said } = unstored;
         let checkpoint = Checkpoint {
@@ -70,7 +74,8 @@ impl Lane {
             outbound: said.clone(),
             durability: Durability::Committed,
         };
-        let paused = PausedRun { checkpoint, approval: approval.clone(), outbound };
+        let callback = current.callback(&current.record_while_paused(&approval, text.clone()));
+        let paused = PausedRun { checkpoint, approval: approval.clone(), outbound, callback };
         self.keep(conversation.history);
         current.own = conversation.own;
         self.announce(&approval).await;
@@ -113,20 +118,12 @@ impl Lane {
 
     /// Informs the dispatcher of an approval request. This comes before anything that makes the request visible, so
     /// that the dispatcher knows it when the answer arrives.
-    async fn announce(&self, approval: &ApprovalRequest) {
-        let waits = PendingQuestion {
-            approval: approval.id,
-            run: approval.run_id,
-            session: approval.session.clone(),
-            asker: approval.asker.clone(),
-            decidable: approval.kind == ApprovalKind::Approval,
-            summary: approval.summary.clone(),
-        };
-        note(&self.port.notes, LaneNote::Paused(Box::new(waits))).await;
+    pub(super) async fn announce(&self, approval: &ApprovalRequest) {
+        announce(&self.services, &self.port.notes, approval).await;
     }
 
     fn await_answer(&mut self, waiting: QueuedRun, approval: ApprovalRequest) {
-        let until = self.instant_of(approval.expires_at);
+        let until = self.next_look(&approval);
         if waiting.run.control.cancel.is_cancelled() {
             self.port.wake.notify_one(); // it was told to stop while the request was being stored
         }
@@ -136,6 +133,7 @@ impl Lane {
     fn approval_of(&self, current: &QueuedRun, asking: Asking, now: UnixMillis) -> ApprovalRequest {
         let Asking { call, wanted, .. } = asking;
         let time = match wanted.kind {
+            ApprovalKind::Approval if wanted.place.is_some() => self.services.approvals.load().autonomous_expires(),
             ApprovalKind::Approval => self.services.approvals.load().expires(),
             ApprovalKind::Credential { .. } => self.services.approvals.load().credential_expires(),
         };
@@ -151,14 +149,23 @@ impl Lane {
             detail: wanted.why,
             bound: wanted.bound,
             digest: wanted.digest,
-            covers: wanted.covers,
+            covers: wanted.covers.filter(|_| wanted.place.is_none()), // autonomous work gets no permanent approvals
+            added: wanted.added,
             asker: current.request.asker.clone(),
+            place: wanted.place,
+            second: wanted.second.then(Box::default),
+            reminded_at: None,
             asked_at: now,
-            expires_at: UnixMillis(now.0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))),
+            expires_at: after(now, time),
             state: ApprovalState::Waiting,
             decided_by: None,
             decided_at: None,
         }
+    }
+
+    /// When the reminder of a request is due, or else when it expires.
+    pub(super) fn next_look(&self, approval: &ApprovalRequest) -> Instant {
+        self.instant_of(approval.remind_at().unwrap_or(approval.expires_at))
     }
 
     fn instant_of(&self, at: UnixMillis) -> Instant {
@@ -166,117 +173,15 @@ impl Lane {
         Instant::now() + Duration::from_millis(left).min(LONGEST_WAIT)
     }
 
-    /// Handles a person's answer.
-    pub(super) async fn answer(&mut self, answer: LaneAnswer) -> Result<(), LeaseLost> {
-        let Some(answer) = self.first_answer(answer).await else { return Ok(()) };
-        let LaneAnswer { approval, reply, who, from, word, reply_to, sent, ack } = answer;
-        let acted_on = sent.map(|sent| reply.acted_on(sent));
-        if self.state.paused().is_some_and(|paused| self.services.clock.now().0 >= paused.approval.expires_at.0) {
-            self.expire().await?; // the request had expired before the answer
-        }
-        let now = self.services.clock.now();
-        let outcome = match self.state.paused().filter(|paused| paused.approval.id == approval) {
-            // The request has expired, but the store does not have that yet. An approval is too late all the same.
-            Some(paused) if now.0 >= paused.approval.expires_at.0 => {
-                Err(Refusal::Store("the end of this question could not be stored yet".into()))
-            }
-            Some(paused) if !paused.approval.asker.may_be_decided_by(&paused.approval.session, &who, &from) => Err(
-                Refusal::Forbidden("This question is for the person who started the run, or for an operator.".into()),
-            ),
-            Some(paused) => self.store_answer(&paused.approval, reply, &who.id).await,
-            None => Err(self.told(approval).await),
-        };
-        let say = match outcome {
-            Ok(text) => {
-                self.remember(acted_on).await;
-                let resumes = self.state.paused().map(|paused| {
-                    paused.waiting.run.activity.resume();
-                    paused.approval.run_id
-                });
-                // The answer is stored. Its sender is informed now, because reading it back may take a while.
-                let reply = text.clone();
-                ack.send(Ack::Command(CommandReply { command: word, reply, resumes, refused: false }));
-                self.resume().await?;
-                text
-            }
-            Err(refusal) => {
-                match matches!(refusal, Refusal::Store(_)) {
-                    true => not_acted_on(&self.port.notes, acted_on.map(|acted_on| acted_on.key)).await,
-                    // An answer that was refused for good must not answer a later request either.
-                    false => self.remember(acted_on.map(|acted_on| ActedOn { refused: true, ..acted_on })).await,
-                }
-                let text = refusal.to_string();
-                ack.send(Ack::Refused(refusal));
-                text
-            }
-        };
-        let say = reply_to.map(|route| (route, say));
-        note(&self.port.notes, LaneNote::Commanded { session: self.lease.session.clone(), say }).await;
-        Ok(())
-    }
-
-    /// Stores that an answer or a command was acted on, or refused for good, before its sender is informed. If it is
-    /// delivered again, even after a restart, it must not answer another request or act a second time.
-    pub(super) async fn remember(&self, acted_on: Option<ActedOn>) {
-        let Some(acted_on) = acted_on else { return };
-        if let Err(error) = self.services.store.dispatcher.note_acted_on(&acted_on, self.services.clock.now()).await {
-            tracing::warn!(%error, "what came again after a restart would not be recognised");
-        }
-    }
-
-    /// The refusal of an answer to a request that does not wait any more.
-    async fn told(&self, approval: ApprovalId) -> Refusal {
-        match self.services.store.approvals.approval(approval).await {
-            Ok(Some(approval)) => Refusal::Decided(format!("This question {}.", approval.state.told())),
-            Ok(None) => Refusal::Unknown(format!("There is no question {approval}.")),
-            Err(error) => Refusal::Store(error.to_string()),
-        }
-    }
-
-    /// Commits an answer. Returns the text for its sender.
-    async fn store_answer(&self, approval: &ApprovalRequest, reply: LaneReply, by: &str) -> Result<String, Refusal> {
-        let at = self.services.clock.now();
-        let unstored = |error: StoreError| Refusal::Store(error.to_string());
-        let (state, always, text) = match (reply, &approval.kind) {
-            (LaneReply::Decision(Decision::Deny), _) => (ApprovalState::Denied, false, "Denied.".to_owned()),
-            (LaneReply::Decision(_), ApprovalKind::Credential { name }) => {
-                return Err(Refusal::Invalid(format!("Send only the secret {name} as your next message, or /deny.")));
-            }
-            (LaneReply::Decision(Decision::Always), ApprovalKind::Approval) => match &approval.covers {
-                Some(covers) => {
-                    (ApprovalState::Approved, true, format!("Approved from now on in this conversation: {covers}."))
-                }
-                None => return Err(Refusal::Invalid("This is asked each time: answer yes or no.".into())),
-            },
-            (LaneReply::Decision(Decision::Approve), ApprovalKind::Approval) => {
-                (ApprovalState::Approved, false, "Approved.".to_owned())
-            }
-            (LaneReply::Secret(secret), ApprovalKind::Credential { name }) => {
-                self.services.store.vault.keep(&approval.session, name, &secret, at).await.map_err(unstored)?;
-                (
-                    ApprovalState::Approved,
-                    false,
-                    format!("{name} is stored, encrypted; it is not part of the conversation."),
-                )
-            }
-            (LaneReply::Secret(_), ApprovalKind::Approval) => {
-                return Err(Refusal::Invalid("The question needs yes or no, not a secret.".into()));
-            }
-        };
-        match self.services.store.approvals.decide(approval.id, state, always, by, at).await.map_err(unstored)? {
-            Decided::Now(_) => Ok(text),
-            Decided::Before(approval) => Err(Refusal::Decided(format!("This question {}.", approval.state.told()))),
-            Decided::Unknown => Err(Refusal::Unknown("There is no such question.".into())),
-        }
-    }
-
     /// Checks the expiry of the approval request. An expired request counts as a denial, and the run continues with it.
     pub(super) async fn expire(&mut self) -> Result<(), LeaseLost> {
         let Some(paused) = self.state.paused() else { return Ok(()) };
         let now = self.services.clock.now();
         if now.0 < paused.approval.expires_at.0 {
-            let until = paused.approval.expires_at;
-            let until = self.instant_of(until);
+            let until = match paused.approval.remind_at().filter(|due| now.0 >= due.0) {
+                Some(_) => self.remind(now).await,
+                None => self.next_look(&paused.approval),
+            };
             if let Some(paused) = self.state.paused_mut() {
                 paused.until = until;
             }
@@ -298,8 +203,30 @@ impl Lane {
         }
     }
 
+    /// Reminds the conversation of the question of autonomous work, once. Returns the time of the next look.
+    async fn remind(&mut self, now: UnixMillis) -> Instant {
+        let Some(PausedTurn { approval, .. }) = self.state.paused_mut() else { return Instant::now() };
+        let Some(route) = approval.present_place().and_then(|place| place.route.clone()) else { return Instant::now() };
+        let question = Question { approval: approval.id, offers_always: false, decidable: true };
+        let reminder = Outbound {
+            question: Some(question),
+            ..Outbound::new(Some(approval.run_id), route, reminder_text(approval, now)).of_kind(TextKind::Reminder)
+        };
+        match self.services.store.approvals.remind(approval.id, reminder, now).await {
+            Ok(_) => {
+                approval.reminded_at = Some(now);
+                let expires_at = approval.expires_at;
+                self.instant_of(expires_at)
+            }
+            Err(error) => {
+                tracing::error!(%error, approval = %approval.id, "a reminder could not be stored; trying again");
+                Instant::now() + STORE.longest
+            }
+        }
+    }
+
     /// Resumes the paused run, before all other messages.
-    async fn resume(&mut self) -> Result<(), LeaseLost> {
+    pub(super) async fn resume(&mut self) -> Result<(), LeaseLost> {
         let Some(PausedTurn { mut waiting, approval, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
         waiting.resume(self.answers_of(approval.run_id).await?);
         self.queue.push_front(waiting);

@@ -32,6 +32,7 @@ pub(super) async fn looked_at(receiving: &mut Option<Receiving>) -> Option<Resul
 impl Lane {
     /// Receives a message: runs the hooks, if there are any, and then accepts it.
     pub(super) async fn receive(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
+        let Some(input) = Box::pin(self.resolve_repeat(input)).await else { return Ok(()) };
         if !self.services.hooks.is_bound(HookPoint::MessageReceived) {
             return self.accept(input).await;
         }

@@ -53,6 +53,10 @@ impl Lane {
                 format!("Verbose: {}.", or_default(word))
             }
             Setting::Model => self.model_shown(),
+            Setting::Callback => match options.callback_url.as_deref().map(belay_protocol::callback::origin_of) {
+                Some(origin) => format!("Callback: {origin}."),
+                None => "Callback: none.".to_owned(),
+            },
         }
     }
 

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
+use crate::titles::TitlesConfig;
+
 /// Values of `[sessions]`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -21,6 +23,8 @@ pub struct SessionsConfig {
     pub announce_reset: bool,
     /// Exceptions for single channels, by name.
     pub by_channel: BTreeMap<String, ChannelReset>,
+    /// Titles of conversations.
+    pub titles: TitlesConfig,
     /// Days that conversations are kept after their last use, with all their data, and jobs and routine runs after
     /// their end. 0: forever.
     pub keep_days: u32,
@@ -39,6 +43,7 @@ impl Default for SessionsConfig {
             idle_minutes: 240,
             announce_reset: true,
             by_channel: BTreeMap::new(),
+            titles: TitlesConfig::default(),
             keep_days: 0,
             keep_events_days: 0,
             keep_outputs_days: 0,
@@ -84,7 +89,7 @@ const MAX_IDLE_MINUTES: u32 = 525_600;
 impl SessionsConfig {
     /// All problems at once, each starting with its key.
     pub fn validate(&self) -> Vec<String> {
-        let mut problems = Vec::new();
+        let mut problems = self.titles.validate();
         check(&mut problems, "", Some(&self.daily_at), Some(&self.zone), Some(self.idle_minutes));
         for (channel, reset) in &self.by_channel {
             let key = format!("by_channel.{channel}.");

@@ -81,7 +81,8 @@ impl BlockSender {
         let known = self.run.output.blocks().is_some_and(|mut blocks| blocks.was_sent(&digest));
         if !known {
             self.journal.note(EventKind::MessageEmitted { digest });
-            self.journal.say(Outbound::new(Some(self.run.id), self.route.clone(), next.text));
+            // Pieces are sent only if no hook checks texts.
+            self.journal.say(Outbound::new(Some(self.run.id), self.route.clone(), next.text).checked());
             self.journal.write(&LoopContext::default(), Durability::Committed).await?;
         }
         if let Some(mut blocks) = self.run.output.blocks() {

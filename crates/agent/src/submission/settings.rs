@@ -1,4 +1,4 @@
-//! Settings of a conversation for all its runs: `/queue`, `/think`, `/reasoning`, `/verbose` and `/model`. Pure.
+//! Settings of a conversation for all its runs: `/queue`, `/think`, `/reasoning`, `/verbose`, `/model` and `/callback`. Pure.
 
 use belay_protocol::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Thinking};
 
@@ -26,6 +26,8 @@ pub enum Setting {
     Verbose,
     /// `/model`: the model.
     Model,
+    /// `/callback`: the address to which ends of runs and notices are posted. For programs.
+    Callback,
 }
 
 /// A change of a setting.
@@ -48,6 +50,7 @@ impl Setting {
             "/reasoning" => Self::Reasoning,
             "/verbose" => Self::Verbose,
             "/model" => Self::Model,
+            "/callback" => Self::Callback,
             _ => return None,
         })
     }
@@ -62,6 +65,9 @@ impl Setting {
             Self::Thinking => "/think off|low|medium|high, or /think default.",
             Self::Reasoning => "/reasoning off|on|stream, or /reasoning default.",
             Self::Verbose => "/verbose on|off, or /verbose default.",
+            Self::Callback => {
+                "/callback URL posts the end of each run here, and each notice, to URL; /callback default ends it."
+            }
             Self::Model => "/model NAME chooses a model for this conversation, /model default the configured one.",
         }
     }
@@ -84,6 +90,7 @@ impl Setting {
             Self::Reasoning => RunOptions { reasoning: Some(ReasoningShown::from_word(argument)?), ..nothing },
             Self::Verbose => RunOptions { verbose: Some(on_or_off(argument)?), ..nothing },
             Self::Model => RunOptions { model: Some(argument.to_owned()), ..nothing },
+            Self::Callback => RunOptions { callback_url: Some(argument.to_owned()), ..nothing },
         })
     }
 }
@@ -104,6 +111,7 @@ impl SettingCommand {
             Setting::Reasoning => options.reasoning = new.reasoning,
             Setting::Verbose => options.verbose = new.verbose,
             Setting::Model => options.model.clone_from(&new.model),
+            Setting::Callback => options.callback_url.clone_from(&new.callback_url),
         }
         options
     }

@@ -2,7 +2,7 @@
 
 use belay_agent_loop::{Forced, LoopContext, LoopError, LoopOutcome};
 use belay_protocol::{
-    Authority, HookPoint, Message, MessageScope, RunEnd, RunId, RunStatus, StopLayer, StopReason, StoreError,
+    AskedIn, Authority, HookPoint, Message, MessageScope, RunEnd, RunId, RunStatus, StopLayer, StopReason, StoreError,
     ToolStatus,
 };
 
@@ -64,7 +64,10 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
         false => compose::told(&delegate, &context, &end, reply.clone()),
     };
     let delivery = compose::deliver(run, screen, told).await;
-    let asking = delegate.asking.take().map(Box::new);
+    let asking = delegate.asking.take().map(Box::new).map(|mut asking| {
+        asking.wanted.place = delegate.core.asks_in.take().map(|place| Box::new(AskedIn::clone(&place)));
+        asking
+    });
     progress.state = asking.is_some().then(|| Box::new(context.state));
     if asking.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(services, run.id).await;

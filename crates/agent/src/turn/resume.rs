@@ -1,10 +1,8 @@
 //! Resumes a turn after an earlier attempt: completes its open calls.
 
-use belay_agent_loop::{AdmittedCall, AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome};
+use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopDelegate, LoopError, LoopOutcome};
 
 use belay_delegates::chat::ChatDelegate;
-use belay_run::approvals::ApprovalAnswer;
-use belay_run::effect_gate::open_calls;
 use belay_run::terminate;
 
 /// Gives each call of the earlier attempt that has no result its result, before the model is called. If a call needs a
@@ -14,19 +12,9 @@ pub(super) async fn resume(
     context: &mut LoopContext,
 ) -> Result<Option<LoopOutcome>, LoopError> {
     let start = delegate.turn_start.min(context.messages.len());
-    let open = open_calls(&context.messages[start..]);
-    if !open.is_empty() {
-        let services = delegate.core.services.clone();
-        let tools = delegate.reasoning.tools().clone();
-        // If a person has answered for the first call, none of the calls had begun, so all of them are executed
-        // normally.
-        let answer = open.first().and_then(|call| delegate.core.answers.get(&call.id));
-        let answered = answer.is_some_and(ApprovalAnswer::is_open);
-        let admit = |call| match answered {
-            true => AdmittedCall { call, refused: None },
-            false => services.gate.after_restart(&tools, call),
-        };
-        let calls = open.into_iter().map(admit).collect();
+    let tools = delegate.reasoning.tools().clone();
+    let calls = delegate.open_calls(context, &tools);
+    if !calls.is_empty() {
         if let Some(outcome) = delegate.execute_tool_calls(calls, context).await? {
             return Ok(Some(outcome));
         }

@@ -7,9 +7,9 @@ use belay_agent_loop::policies::{Observation, StopRules};
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
 use belay_protocol::{Audience, Authority, Message, RunEnd, StopReason, Work};
 
-use super::TurnJob;
 use super::ending::iterations_used;
 use super::resume::resume;
+use super::{TurnJob, asks};
 use crate::submission::{self, Submission};
 use belay_automation::jobs::{self, Begun, JobContext};
 use belay_automation::routines;
@@ -20,6 +20,7 @@ use belay_delegates::{job as job_delegate, lightweight};
 use belay_run::bootstrap::{self, Beginning};
 use belay_run::closing::{self, closing_turn};
 use belay_run::prompt::{About, Briefing};
+use belay_run::rights;
 
 /// Runs a turn that has begun to its outcome. Meanwhile the channel shows that Belay is working.
 ///
@@ -33,7 +34,10 @@ pub(super) async fn work(
     let background = match job.request.work {
         Work::Job { job: id, attempt } => {
             match Box::pin(jobs::begin(&mut delegate.core, &job.services.jobs, id, attempt)).await? {
-                Begun::Active(background) => Some(background),
+                Begun::Active(background) => {
+                    Box::pin(asks::for_job(&mut delegate.core, &job.services, &background)).await?;
+                    Some(background)
+                }
                 Begun::Over(end) => return Ok(LoopOutcome::Stopped(end)),
             }
         }
@@ -118,7 +122,12 @@ async fn carry_out(
     }
     if let Work::RoutineRun { id } | Work::Heartbeat { id } = job.request.work {
         return match routines::lightweight_task(&job.services.routines, id).await? {
-            Ok(task) => lightweight::run(delegate, context, task).await,
+            Ok(task) => {
+                if task.with_tools {
+                    asks::for_routine_run(&mut delegate.core, &job.services, &task.routine, id);
+                }
+                lightweight::run(delegate, context, task).await
+            }
             Err(end) => Ok(LoopOutcome::Stopped(end)),
         };
     }
@@ -173,11 +182,16 @@ async fn carry_out(
 
 /// The briefing of a turn. A turn that is stopped meanwhile gets an empty one, because it makes no model call.
 async fn briefing_of(job: &TurnJob) -> Briefing {
+    let memory = job.services.run.memory.owner(&job.run.origin, &job.request);
+    let settings = rights::settings_of(&job.services.jobs.access, &job.run.origin, &job.run.session);
     let about = About {
         session: &job.run.session,
         channel: job.request.reply_to.as_ref().map(|route| &route.channel),
         group: job.request.audience == Audience::Group && job.request.work == Work::Chat,
         options: &job.request.options,
+        memory: &memory,
+        settings: settings.as_deref(),
+        skills: job.skills,
     };
     tokio::select! {
         biased; // a stop does not wait for the disk

@@ -113,6 +113,63 @@ async fn a_conversation_is_told_of_files_as_they_are_and_keeps_the_skills_that_i
     agent.shut_down().await;
 }
 
+/// The prompts of all requests.
+fn prompts(setup: &Setup) -> Vec<String> {
+    setup.model.seen().into_iter().map(|request| request.prompt).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_keeps_its_skills_over_a_restart_and_a_new_one_has_the_present_ones() {
+    let world = World::new();
+    let first = setup(&world, ["1"].map(Scripted::text));
+    let mut agent = first.start().await;
+    agent.one.ask("alice", "hello").await;
+    agent.crash().await;
+    world.learn(&["taxes"]);
+
+    let next = first.next_boot(ScriptedModel::new(["2", "3", "4", "5", "6"].map(Scripted::text)));
+    let mut agent = next.start().await;
+    agent.one.ask("alice", "again").await;
+    agent.one.ask("bob", "hello").await;
+    agent.one.command("alice", "/new").await;
+    agent.one.ask("alice", "anew").await;
+    let list = agent.one.command("alice", "/sessions").await;
+    let earlier = list.lines().nth(1).and_then(|line| line.split('`').nth(1)).expect("an id").to_owned();
+    agent.one.command("alice", &format!("/resume {earlier}")).await;
+    agent.one.ask("alice", "back again").await;
+    agent.one.command("alice", "/clear").await;
+    agent.one.ask("alice", "from nothing").await;
+    let (before, after) = (prompts(&first), prompts(&next));
+    assert_eq!(before[0], after[0], "the same to the byte");
+    assert!(after[1].contains("- taxes") && !after[1].contains("- weather"), "{}", after[1]);
+    assert!(after[2].contains("- taxes"), "a new conversation has the present skills");
+    assert_eq!(after[3], before[0], "an earlier conversation has its own again");
+    assert!(after[4].contains("- taxes"), "a cleared conversation begins anew");
+    let report = context(&agent, "alice", false).await.expect("a report");
+    assert_eq!(report.skills.iter().map(|skill| &*skill.name).collect::<Vec<_>>(), ["taxes"]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conversation_that_began_without_skills_has_none_after_a_restart() {
+    let world = World::new();
+    world.learn(&[]);
+    let first = setup(&world, ["1"].map(Scripted::text));
+    let mut agent = first.start().await;
+    agent.one.ask("alice", "hello").await;
+    agent.crash().await;
+    world.learn(&["taxes"]);
+
+    let next = first.next_boot(ScriptedModel::new(["2", "3"].map(Scripted::text)));
+    let mut agent = next.start().await;
+    agent.one.ask("alice", "again").await;
+    agent.one.ask("bob", "hello").await;
+    let after = prompts(&next);
+    assert_eq!(prompts(&first)[0], after[0]);
+    assert!(after[1].contains("- taxes"));
+    agent.shut_down().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_words_that_a_message_adds_are_the_last_of_its_own_prompt() {
     let world = World::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{EventKind, EventQuery, MessageBody, RunId, RunRecord, RunStatus, Tool, ToolStatus};
+use belay_protocol::{Ack, EventKind, EventQuery, MessageBody, RunId, RunRecord, RunStatus, Tool, ToolStatus};
 use belay_run::ApprovalRule;
 use belay_run::ApprovalsConfig;
 use belay_run::approvals::RuleAsk;
@@ -62,6 +62,7 @@ fn setup(script: impl IntoIterator<Item = Scripted>) -> Setup {
         arguments: [("text".to_owned(), "never".to_owned())].into(),
         ask: RuleAsk::Refuse,
         allow_untrusted: false,
+        second: false,
     };
     let setup = Setup::new(ScriptedModel::new(script))
         .tool(TestTool::named("echo").called("ring").asking())
@@ -204,7 +205,7 @@ async fn a_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_nobody_to_ask_is_denied_what_a_person_would_be_asked() {
+async fn a_part_of_a_run_whose_message_was_relayed_has_nobody_to_ask() {
     let ring = || Scripted::call("ring", json!({"text": "please"}));
     let plan = Scripted::call("planning", json!({"command": "create", "title": "It", "steps": ["ring"]}));
     let done = || Scripted::call("terminate", json!({"status": "success", "summary": "done"}));
@@ -214,11 +215,14 @@ async fn who_has_nobody_to_ask_is_denied_what_a_person_would_be_asked() {
         ("/plan ring", vec![plan, ring(), done(), Scripted::text("no bell")]),
     ] {
         let setup = setup(script);
-        let record = completed(&setup, text, false).await;
+        let agent = setup.start().await;
+        let Ack::Accepted(accepted) = agent.one.relayed("alice", text).await else { panic!("accepted") };
+        let record = end_of(accepted).await;
+        agent.shut_down().await;
         let last = setup.model.seen()[2].messages.last().cloned().expect("a message");
         let MessageBody::Tool(result) = &last.body else { panic!("{last:?}") };
         assert_eq!(result.status, ToolStatus::Denied, "{text}");
-        assert!(result.text.contains("a run started by another run cannot ask anybody"), "{}", result.text);
+        assert!(result.text.contains("relayed by another bot, so nobody can be asked"), "{}", result.text);
         assert!(setup.store.approvals.approvals_of(record.run_id).await.expect("read").is_empty());
     }
 }

@@ -100,7 +100,7 @@ fn beating(model: ScriptedModel) -> Setup {
 }
 
 /// One for whom nobody need have spoken.
-fn untiring(model: ScriptedModel) -> Setup {
+pub(crate) fn untiring(model: ScriptedModel) -> Setup {
     let setup = beating(model);
     Setup { heartbeat: HeartbeatConfig { idle_after_s: 0, ..every_half_hour() }, ..setup }
 }

@@ -197,20 +197,20 @@ async fn each_point_is_reached_once_on_each_path() {
             "an approved call", // the question, the answer to the yes, and the reply are sent
             vec![Scripted::call("ring", json!({"text": "a"})), text("done")],
             vec![Do::Say("ring"), Do::Command("yes"), Do::Take],
-            format!("{run} {call} session_start message_sent*3"),
+            format!("{run} {call} session_start message_sent*3 message_sending*3"),
         ),
         (
             "a denied call",
             vec![Scripted::call("ring", json!({"text": "a"})), text("done")],
             vec![Do::Say("ring"), Do::Command("no"), Do::Take],
-            format!("{run} {call} session_start message_sent*3"),
+            format!("{run} {call} session_start message_sent*3 message_sending*3"),
         ),
         (
             "an approved call after a restart",
             vec![Scripted::call("ring", json!({"text": "a"}))],
             vec![Do::Say("ring"), Do::Crash(vec![text("done")]), Do::Command("yes"), Do::Take],
             // A crash is no stop, and what was being told is lost with it.
-            format!("{run} {call} session_start message_sent*3 gateway_start*2"),
+            format!("{run} {call} session_start message_sent*3 message_sending*3 gateway_start*2"),
         ),
         (
             "a subagent", // the call that starts it, and its own
@@ -232,14 +232,15 @@ async fn each_point_is_reached_once_on_each_path() {
             "a stop",
             vec![Scripted::hang()],
             vec![Do::Begin("hello", 1), Do::Command("/stop")],
-            "message_received agent:bootstrap before_agent_start agent_end session_start command command:stop message_sent"
+            "message_received agent:bootstrap before_agent_start agent_end session_start command command:stop message_sending \
+             message_sent"
                 .into(),
         ),
         (
             "a new conversation",
             vec![text("hi"), text("hi again")],
             vec![Do::Say("hello"), Do::Command("/new"), Do::Say("hello"), Do::Command("/help")],
-            "message_received*2 agent:bootstrap*2 before_agent_start*2 message_sending*2 agent_end*2 message_sent*4 \
+            "message_received*2 agent:bootstrap*2 before_agent_start*2 message_sending*4 agent_end*2 message_sent*4 \
              session_start*2 session_end command*2 command:new"
                 .into(),
         ),
@@ -247,7 +248,7 @@ async fn each_point_is_reached_once_on_each_path() {
             "a reset, and another of what is empty already",
             vec![text("hi")],
             vec![Do::Say("hello"), Do::Command("/reset"), Do::Command("/reset")],
-            format!("{run} session_start session_end command*2 command:reset*2 message_sent*3"),
+            format!("{run} session_start session_end command*2 command:reset*2 message_sent*3 message_sending*3"),
         ),
         (
             "a crash in the middle of a run",
@@ -259,7 +260,7 @@ async fn each_point_is_reached_once_on_each_path() {
             "a shortened conversation",
             vec![text(&"x".repeat(400)), text(&"y".repeat(400)), text("z")],
             vec![Do::Say("1"), Do::Say("2"), Do::Say("3"), Do::Command("/compact")],
-            "message_received*3 agent:bootstrap*3 before_agent_start*3 message_sending*3 agent_end*3 message_sent*4 \
+            "message_received*3 agent:bootstrap*3 before_agent_start*3 message_sending*4 agent_end*3 message_sent*4 \
              session_start command before_compaction after_compaction"
                 .into(),
         ),
@@ -569,8 +570,9 @@ async fn a_stop_waits_for_no_hook() {
             sleep(Duration::from_millis(10)).await;
         }
         let begun = tokio::time::Instant::now();
-        agent.one.command("alice", "/stop").await;
+        agent.one.text("alice", "/stop").await;
         assert!(begun.elapsed() < Duration::from_secs(1), "{point:?}");
+        assert_eq!(agent.one.next().await, "Interrupted.", "{point:?}");
         let end = end_of(accepted).await;
         assert_eq!(end.reason, Some(StopReason::UserStop), "{point:?}");
         assert_eq!(end.reply.as_deref(), Some("Interrupted."), "{point:?}: nothing that a hook has not seen");

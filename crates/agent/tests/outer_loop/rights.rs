@@ -162,6 +162,7 @@ async fn who_was_an_operator_has_the_rights_of_what_they_are_now_in_the_run_at_w
                 arguments: BTreeMap::new(),
                 ask: RuleAsk::Never,
                 allow_untrusted: true,
+                second: false,
             });
             let mut agent = setup.start().await;
             agent.one.ask("one:bob", "I am here").await;
@@ -318,7 +319,13 @@ async fn a_tool_that_is_refused_by_now_is_refused_to_the_work_that_was_made_when
         let tool = TestTool::named("echo").called("ring").asking();
         let calls = tool.calls.clone();
         let mut setup = setup_of(hanging(), &people).tool(tool);
-        let allow = |ask| ApprovalRule { tool: "ring".into(), arguments: BTreeMap::new(), ask, allow_untrusted: true };
+        let allow = |ask| ApprovalRule {
+            tool: "ring".into(),
+            arguments: BTreeMap::new(),
+            ask,
+            allow_untrusted: true,
+            second: false,
+        };
         setup.approvals.rules = vec![allow(RuleAsk::Never)];
         let mut agent = setup.start().await;
         let id = job_of(&mut agent, PrincipalRole::Operator, "ring").await;

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    EventKind, EventQuery, ModelErrorKind, NewReservation, Price, SessionKey, SpendLedger, Spent, StopReason,
-    StoreError, Thinking,
+    CallCharge, EventKind, EventQuery, ModelErrorKind, NewReservation, Price, SessionKey, SpendLedger, Spent,
+    StopReason, StoreError, Thinking,
 };
 use belay_run::AgentConfig;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
@@ -43,9 +43,10 @@ impl SpendLedger for Books {
         self.ledger.reserve(reservation).await
     }
 
-    async fn settle(&self, reservation: u64, model: Option<&str>, micro_usd: u64) -> Result<(), StoreError> {
-        self.entries.lock().expect("no panic").push(format!("settle {} {micro_usd}", model.unwrap_or("-")));
-        self.ledger.settle(reservation, model, micro_usd).await
+    async fn settle(&self, reservation: u64, charge: CallCharge) -> Result<(), StoreError> {
+        let model = charge.model.as_deref().unwrap_or("-");
+        self.entries.lock().expect("no panic").push(format!("settle {model} {}", charge.micro_usd));
+        self.ledger.settle(reservation, charge).await
     }
 }
 

@@ -51,13 +51,19 @@ fn read(model: &ScriptedModel, n: usize) -> (Value, String) {
 }
 
 /// Starts an agent whose model plays this, sends one message, and waits for the end of its run.
-async fn play(script: impl IntoIterator<Item = Scripted>, change: impl FnOnce(&mut Setup)) -> (Setup, Running, RunId) {
+fn play(
+    script: impl IntoIterator<Item = Scripted>,
+    change: impl FnOnce(&mut Setup),
+) -> impl Future<Output = (Setup, Running, RunId)> {
+    // Made here, so that the future does not hold the whole script.
     let mut setup = Setup::new(ScriptedModel::new(script));
     change(&mut setup);
-    let agent = setup.start().await;
-    let record = end_of(agent.one.accepted("alice", "go").await).await;
-    assert_eq!(record.status, RunStatus::Completed, "{record:?}");
-    (setup, agent, record.run_id)
+    async move {
+        let agent = Box::pin(setup.start()).await;
+        let record = end_of(agent.one.accepted("alice", "go").await).await;
+        assert_eq!(record.status, RunStatus::Completed, "{record:?}");
+        (setup, agent, record.run_id)
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,7 +83,7 @@ async fn a_task_with_outputs_ends_with_its_goal_and_the_parent_reads_them() {
         ]),
         answer("two boats: Ada and Bo"),
     ];
-    let (setup, agent, run) = play(script, |_| {}).await;
+    let (setup, agent, run) = Box::pin(play(script, |_| {})).await;
     let facts = json!({
         "termination": "GOAL", "reason": "goal", "turns": 6, "outputs": {"boats": 2, "names": ["Ada", "Bo"]},
     });
@@ -131,7 +137,7 @@ async fn without_outputs_a_text_or_a_completion_is_the_goal() {
         ),
     ] {
         let script = [spawn(json!({"task": "add"})), reply, answer("four")];
-        let (_, agent, _) = play(script, |_| {}).await;
+        let (_, agent, _) = Box::pin(play(script, |_| {})).await;
         let facts = json!({"termination": "GOAL", "reason": reason, "turns": 1, "result": result});
         assert_eq!(read(&agent.model, 3).0, facts);
         let tools = agent.model.seen()[1].tools.clone().expect("tools");
@@ -144,7 +150,7 @@ async fn without_outputs_a_text_or_a_completion_is_the_goal() {
         answer("ok"),
         answer("ok"),
     ];
-    let (_, agent, _) = play(script, |_| {}).await;
+    let (_, agent, _) = Box::pin(play(script, |_| {})).await;
     assert!(saw(&agent.model, 3)[2].contains("not blank"), "{:?}", saw(&agent.model, 3));
     agent.shut_down().await;
 }
@@ -170,7 +176,7 @@ async fn two_reminders_name_what_is_missing_then_one_last_chance_then_it_is_an_e
             last,
             answer("hm"),
         ];
-        let (_, agent, _) = play(script, |_| {}).await;
+        let (_, agent, _) = Box::pin(play(script, |_| {})).await;
         let seen = agent.model.seen();
         for n in [4, 5] {
             let reminder = saw(&agent.model, n).pop().expect("a reminder");
@@ -205,7 +211,7 @@ async fn a_batch_between_two_texts_begins_the_reminders_anew() {
         Scripted::call("emit_value", json!({"name": "a", "value": 1})),
         answer("fine"),
     ];
-    let (_, agent, _) = play(script, |_| {}).await;
+    let (_, agent, _) = Box::pin(play(script, |_| {})).await;
     assert_eq!(read(&agent.model, 8).0["termination"], "GOAL");
     agent.shut_down().await;
 }
@@ -219,7 +225,7 @@ async fn used_up_steps_end_in_a_closing_turn_that_may_still_reach_the_goal() {
         (Scripted::error(belay_protocol::ModelErrorKind::Network), "MAX_TURNS", 5),
     ] {
         let script = [spawn(json!({"task": "x", "max_turns": 2})), echo(1), echo(2), last, answer("ok")];
-        let (setup, agent, run) = play(script, |_| {}).await;
+        let (setup, agent, run) = Box::pin(play(script, |_| {})).await;
         let (facts, line) = read(&agent.model, calls);
         assert_eq!((facts["termination"].as_str(), facts["turns"].as_u64()), (Some(termination), Some(2)));
         if termination == "GOAL" {
@@ -258,7 +264,7 @@ async fn its_time_ends_it_during_a_model_call_and_during_a_tool() {
 async fn the_closing_turn_has_a_minute_and_never_more_than_the_parent_has_left() {
     let script = [spawn(json!({"task": "x", "max_time_s": 20})), Scripted::hang(), Scripted::hang(), answer("ok")];
     let begun = Instant::now();
-    let (_, agent, _) = play(script, |_| {}).await;
+    let (_, agent, _) = Box::pin(play(script, |_| {})).await;
     assert_eq!((begun.elapsed().as_secs(), agent.model.dropped_count()), (80, 2));
     agent.shut_down().await;
 
@@ -272,7 +278,7 @@ async fn the_closing_turn_has_a_minute_and_never_more_than_the_parent_has_left()
         answer("ok"),
     ];
     let begun = Instant::now();
-    let (setup, agent, run) = play(script, |_| {}).await;
+    let (setup, agent, run) = Box::pin(play(script, |_| {})).await;
     assert_eq!(begun.elapsed().as_secs(), 30);
     let timeouts: Vec<_> = endings(&setup, run).await.into_iter().map(|(termination, ..)| termination).collect();
     assert_eq!(timeouts, [Termination::Timeout, Termination::Timeout]);
@@ -292,7 +298,7 @@ async fn what_a_subagent_cannot_overcome_is_an_error_that_the_parent_reads() {
         ),
     ] {
         let script = [spawn(json!({"task": "x"})), reply, answer("it did not work")];
-        let (_, agent, _) = play(script, |_| {}).await;
+        let (_, agent, _) = Box::pin(play(script, |_| {})).await;
         let (facts, line) = read(&agent.model, 3);
         assert_eq!((facts["termination"].as_str(), facts["reason"].as_str()), (Some("ERROR"), Some(reason)));
         assert_eq!(facts["result"].as_str(), result);
@@ -309,7 +315,7 @@ async fn success_in_words_with_outputs_missing_is_none() {
         answer("done"),
         answer("ok"),
     ];
-    let (_, agent, _) = play(script, |_| {}).await;
+    let (_, agent, _) = Box::pin(play(script, |_| {})).await;
     assert_eq!(read(&agent.model, 4).0["reason"], "missing_outputs");
     agent.shut_down().await;
 }
@@ -322,7 +328,7 @@ async fn a_subagent_has_a_part_of_its_parents_tools_and_no_others() {
         answer("could not"),
         answer("ok"),
     ];
-    let (_, agent, _) = play(script, |_| {}).await;
+    let (_, agent, _) = Box::pin(play(script, |_| {})).await;
     assert_eq!(agent.model.seen()[1].tools.as_deref().expect("tools"), ["complete_task", "echo", "terminate"]);
     let refused = saw(&agent.model, 3)[2].clone();
     assert!(refused.contains("no tool named fail") && refused.contains("echo"), "{refused}");
@@ -338,7 +344,7 @@ async fn a_subagent_has_a_part_of_its_parents_tools_and_no_others() {
         answer("no"),
         answer("ok"),
     ];
-    let (setup, agent, run) = play(script, |_| {}).await;
+    let (setup, agent, run) = Box::pin(play(script, |_| {})).await;
     let refusals = saw(&agent.model, 6);
     for needle in [
         "invalid arguments: tools: fail: you do not have these tools; you can pass: echo",
@@ -399,7 +405,7 @@ async fn subagents_of_one_batch_work_side_by_side() {
         answer("all"),
     ];
     let begun = Instant::now();
-    let (setup, agent, run) = play(script, |_| {}).await;
+    let (setup, agent, run) = Box::pin(play(script, |_| {})).await;
     assert_eq!(begun.elapsed().as_secs(), 5, "three take the time of one");
     assert_eq!(endings(&setup, run).await, [(Termination::Goal, StopReason::FinalText, 1); 3]);
     agent.shut_down().await;

@@ -1,8 +1,9 @@
 //! What the model sees of a conversation after its commands.
 
+use belay_protocol::{Ack, Body, Principal, PrincipalRole, Refusal};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 
-use crate::support::{Setup, by_rule, saw};
+use crate::support::{Setup, by_rule, end_of, saw};
 
 #[tokio::test(start_paused = true)]
 async fn undo_and_redo_take_turns_away_and_bring_them_back() {
@@ -75,5 +76,34 @@ async fn compact_shortens_and_the_account_stays_in_sight_also_after_a_restart() 
     let mut expected = before;
     expected.extend(["ok".to_owned(), "after".to_owned()]);
     assert_eq!(saw(&agent.model, 1), expected);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_its_sender_replaces_the_last_message_and_not_while_it_is_answered() {
+    let setup = Setup::new(ScriptedModel::new([Scripted::text("one"), Scripted::text("two"), Scripted::hang()]));
+    let agent = setup.start().await;
+    let say = async |id: &str, text: &str| {
+        let who = Principal { id: id.into(), role: PrincipalRole::User };
+        agent.one.said_by(who, "room", Body::Text(text.into())).await
+    };
+    let accepted = |ack: Ack| match ack {
+        Ack::Accepted(run) => run,
+        other => panic!("{other:?}"),
+    };
+    let refused = |ack: Ack| match ack {
+        Ack::Refused(Refusal::Decided(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    end_of(accepted(say("ann", "question").await)).await;
+    for text in ["/retry", "/edit mine"] {
+        assert!(refused(say("bob", text).await).contains("from somebody else"), "{text}");
+    }
+    end_of(accepted(say("ann", "/edit other question").await)).await;
+    assert_eq!(saw(&agent.model, 2), ["other question"]);
+    accepted(say("ann", "/retry").await);
+    agent.asked(3).await;
+    assert_eq!(saw(&agent.model, 3), ["other question"]);
+    assert!(refused(say("ann", "/retry").await).contains("/stop first"));
     agent.shut_down().await;
 }

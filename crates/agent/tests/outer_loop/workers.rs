@@ -337,23 +337,6 @@ async fn each_end_has_its_word() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_needs_an_approval_is_denied_before_it_reaches_the_worker() {
-    let script = vec![
-        hand_over(json!({"task": "look"})),
-        Scripted::call("read_file", json!({"text": "mine"})),
-        Scripted::text("I may not."),
-        Scripted::text("done"),
-    ];
-    let played = play(Deed::Work, script, |setup, _| {
-        setup.tools = vec![Arc::new(TestTool::named("deaf").called("read_file").asking())];
-    })
-    .await;
-    let result = saw(&played.setup.model, 3)[2].clone();
-    assert!(result.contains("cannot ask anybody"), "{result}");
-    played.agent.shut_down().await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_worker_whose_tool_takes_too_long_is_told_to_give_it_up_and_goes_on() {
     let script = vec![
         hand_over(json!({"task": "look"})),

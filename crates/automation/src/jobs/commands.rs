@@ -2,13 +2,14 @@
 
 use belay_protocol::{
     Ack, Body, IdPrefix, IdempotencyKey, Inbound, JobFilter, JobId, JobOrder, JobProgress, JobRecord, JobState,
-    Purpose, Refusal, RunRecord, RunWatch, RunsIn, StopReason,
+    Purpose, Refusal, RunRecord, RunWatch, RunsIn, StopReason, WorkGrant,
 };
 use uuid::Builder;
 
-use super::requests::{JobRequester, cancel, create, find, is_theirs, unstored};
+use super::requests::{JobRequester, cancel, create, find, is_theirs, revoke, unstored};
 use super::service::JobService;
 use super::{supervisor, text};
+use crate::grants;
 
 /// Most jobs that `/jobs` lists.
 const LISTED: u32 = 20;
@@ -18,6 +19,22 @@ const LISTED: u32 = 20;
 pub enum JobCommand {
     /// `/job TASK`: creates a job.
     Create(String),
+    /// `/job --allow "GRANT" TASK`: shows the grants of a job before they are given.
+    ShowGrants {
+        /// The grants.
+        allow: Vec<WorkGrant>,
+        /// The text after `/job`.
+        argument: String,
+    },
+    /// `/job --yes --allow "GRANT" TASK`: creates a job with grants.
+    CreateAllowed {
+        /// The grants.
+        allow: Vec<WorkGrant>,
+        /// The task.
+        task: String,
+    },
+    /// `/job revoke ID N`: revokes the grant with the number N.
+    Revoke(IdPrefix, usize),
     /// `/job ID`, or the first characters of an id: shows a job.
     Show(IdPrefix),
     /// `/job ID TEXT`: sends a message to a running job.
@@ -63,17 +80,23 @@ impl From<String> for JobReply {
 /// Why the command was not executed.
 pub async fn command(service: &JobService, command: JobCommand, by: &Inbound) -> Result<JobReply, Refusal> {
     match command {
-        JobCommand::Create(task) => make(service, task, by).await,
+        JobCommand::Create(task) => make(service, task, Vec::new(), by).await,
+        JobCommand::CreateAllowed { allow, task } => make(service, task, allow, by).await,
+        JobCommand::ShowGrants { allow, argument } => Ok(grants::shown(&allow, "/job", &argument).into()),
+        JobCommand::Revoke(id, grant) => {
+            let job = revoke(service, meant(service, &id, by).await?, grant, by).await?;
+            Ok(format!("Revoked.{}", text::grants(&job)).into())
+        }
         JobCommand::Show(id) => {
             let id = meant(service, &id, by).await?;
             let job = find(service, id, by).await?;
             let at_work = at_work(service, &job).await?;
             let result = job.result.as_ref().map(|result| format!("\n\n{result}")).unwrap_or_default();
-            Ok((text::line(&job, at_work.as_ref()) + &result).into())
+            Ok((text::line(&job, at_work.as_ref()) + &text::grants(&job) + &result).into())
         }
         JobCommand::Message(id, said) => pass_on(service, meant(service, &id, by).await?, said, by).await,
         JobCommand::MessageOrCreate { id, text, task } => match beginning_so(service, &id, by).await? {
-            Beginning::Nothing => make(service, task, by).await,
+            Beginning::Nothing => make(service, task, Vec::new(), by).await,
             Beginning::One(job) => pass_on(service, job, text, by).await,
             Beginning::Several => Err(several(&id)),
         },
@@ -87,9 +110,9 @@ pub async fn command(service: &JobService, command: JobCommand, by: &Inbound) ->
 }
 
 /// Creates a job. A redelivery of the same message finds the same job.
-async fn make(service: &JobService, task: String, by: &Inbound) -> Result<JobReply, Refusal> {
+async fn make(service: &JobService, task: String, allow: Vec<WorkGrant>, by: &Inbound) -> Result<JobReply, Refusal> {
     let job_id = by.key.as_ref().map(|key| id_of(&[key.channel.as_str(), &key.account, &key.message_id]));
-    let order = JobOrder { job_id, task, ..JobOrder::default() };
+    let order = JobOrder { job_id, task, allow, ..JobOrder::default() };
     let job = create(service, order, JobRequester::of(by)).await?;
     Ok(text::made(&job).into())
 }

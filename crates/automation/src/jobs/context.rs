@@ -6,11 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use belay_agent_loop::LoopContext;
-use belay_protocol::{JobAttempts, JobBudget, JobReader, JobRecord, RunEnd, RunId, StopReason, StoreError};
+use belay_protocol::{
+    JobAttempts, JobBudget, JobReader, JobRecord, RoutineReader, RunEnd, RunId, StopReason, StoreError, WorkGrant,
+};
 
 use super::service::JobService;
 use super::text;
+use crate::routine_grants::of_routine_run;
 use belay_run::core::WorkItem;
+use belay_run::grants::WorkGrants;
 use belay_run::unattended::last_words;
 
 /// A running job.
@@ -26,6 +30,7 @@ pub struct JobContext {
     progressed: AtomicBool,
     jobs: Arc<dyn JobReader>,
     attempts: Arc<dyn JobAttempts>,
+    routines: Arc<dyn RoutineReader>,
 }
 
 impl std::fmt::Debug for JobContext {
@@ -47,7 +52,8 @@ impl JobContext {
         };
         let progressed = AtomicBool::new(job.crashes == 0); // without a crash there is no count to reset
         let (jobs, attempts) = (service.jobs.clone(), service.attempts.clone());
-        Ok(Self { job, budget, reached, progressed, jobs, attempts })
+        let routines = service.routines.clone();
+        Ok(Self { job, budget, reached, progressed, jobs, attempts, routines })
     }
 
     /// Steps that the current piece of work had made when the daemon last crashed, as far as the store knows. `None`:
@@ -62,6 +68,21 @@ impl JobContext {
     pub fn request(&self, context: &LoopContext, start: usize) -> String {
         let before = LoopContext::new(context.messages.get(..start).unwrap_or_default().to_vec());
         text::request(&self.job, last_words(&before, 0).as_deref())
+    }
+}
+
+#[async_trait]
+impl WorkGrants for JobContext {
+    async fn grants(&self) -> Result<Vec<WorkGrant>, StoreError> {
+        if let Some(routine_run) = self.job.routine_run {
+            return of_routine_run(&*self.routines, routine_run).await;
+        }
+        if self.job.grants.is_empty() {
+            return Ok(Vec::new()); // grants are only given at the creation
+        }
+        let now = self.jobs.job(self.job.job_id).await?;
+        let grants = now.map(|job| job.grants).unwrap_or_default();
+        Ok(grants.into_iter().filter(|grant| !grant.revoked).collect())
     }
 }
 

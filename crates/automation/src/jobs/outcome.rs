@@ -89,6 +89,7 @@ mod tests {
             started_at: None,
             ended_at: None,
             waiting_for: None,
+            files: Vec::new(),
         }
     }
 

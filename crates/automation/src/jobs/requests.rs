@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use belay_protocol::grant::GRANTS_MAX;
 use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
 use belay_protocol::{
     Asker, Body, ChannelId, Control, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder, JobRecord,
     JobRequest, JobState, NewJob, Outbound, Refusal, ReplyRoute, RoutineRunId, RunId, RunsIn, SessionKey, StopTarget,
-    StoreError,
+    StoreError, WorkGrant,
 };
 
 use super::service::JobService;
@@ -69,6 +70,7 @@ pub async fn request(service: &JobService, request: JobRequest, by: &Inbound) ->
         JobRequest::Create(order) => create(service, order, JobRequester::of(by)).await,
         JobRequest::Cancel(id) => cancel(service, id, by).await,
         JobRequest::Accept(id) => accept(service, id, by).await,
+        JobRequest::Revoke(id, grant) => revoke(service, id, grant, by).await,
     }
 }
 
@@ -76,7 +78,7 @@ pub async fn request(service: &JobService, request: JobRequest, by: &Inbound) ->
 ///
 /// # Errors
 /// The job is invalid or not allowed, or there are too many jobs.
-pub async fn create(service: &JobService, order: JobOrder, client: JobRequester) -> Result<JobRecord, Refusal> {
+pub async fn create(service: &JobService, mut order: JobOrder, client: JobRequester) -> Result<JobRecord, Refusal> {
     let config = &service.config;
     if !config.enabled {
         return Err(Refusal::Forbidden("Jobs are disabled here (jobs.enabled).".into()));
@@ -96,7 +98,9 @@ pub async fn create(service: &JobService, order: JobOrder, client: JobRequester)
     if room == RunsIn::Worker && order.plan {
         return Err(Refusal::Invalid(text::NO_PLAN_THERE.into()));
     }
+    let grants = grants_of(std::mem::take(&mut order.allow), &client)?;
     let new = NewJob {
+        grants,
         id: order.job_id.unwrap_or_default(),
         title: text::title(&order, JOB_TITLE_MAX_CHARS),
         plan: order.plan || (config.plan && room == RunsIn::Local),
@@ -122,6 +126,39 @@ pub async fn create(service: &JobService, order: JobOrder, client: JobRequester)
         JobCreated::Known(job) if job.creator.principal == creator && job.channel == channel => Ok(*job),
         JobCreated::Known(_) => Err(Refusal::Invalid("job_id: it is the id of another job; choose a new one".into())),
         JobCreated::TooMany(what) => Err(Refusal::Busy { what, retry_after: TOO_MANY_RETRY }),
+    }
+}
+
+/// Checks the grants of a new job. Only a person or a program that could answer its questions may grant.
+fn grants_of(allow: Vec<WorkGrant>, client: &JobRequester) -> Result<Vec<WorkGrant>, Refusal> {
+    if allow.is_empty() {
+        return Ok(allow);
+    }
+    if client.asker.relayed || client.parent.is_some() {
+        return Err(Refusal::Forbidden("allow: a relayed message cannot grant anything; send it yourself.".into()));
+    }
+    if allow.len() > GRANTS_MAX {
+        return Err(Refusal::Invalid(format!("allow: must be at most {GRANTS_MAX} grants")));
+    }
+    let checked = allow.into_iter().map(|grant| grant.check().map(|()| WorkGrant { revoked: false, ..grant }));
+    checked.collect::<Result<_, _>>().map_err(Refusal::Invalid)
+}
+
+/// Revokes a grant of a job. The next call asks.
+///
+/// # Errors
+/// The client has no such job, or the job has no such grant.
+pub(super) async fn revoke(service: &JobService, id: JobId, grant: usize, by: &Inbound) -> Result<JobRecord, Refusal> {
+    find(service, id, by).await?;
+    match service.job_store.revoke(id, grant, &by.principal.id, service.clock.now()).await.map_err(unstored)? {
+        JobChanged::Now(job) => {
+            tracing::info!(job = %id, grant, actor = %by.principal.id, "a grant of a job was revoked");
+            Ok(*job)
+        }
+        JobChanged::Not(job) => {
+            Err(Refusal::Unknown(format!("The job “{}” has no grant {grant}; /job {id} lists them.", job.title)))
+        }
+        JobChanged::Unknown => Err(no_such(id)),
     }
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use belay_protocol::{
     Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
-    Outbound, Purpose, QueueMode, RunId, RunOptions, RunRecord, RunWatch, SessionNotice, StopTarget, Work, WorkSource,
+    Outbound, Purpose, QueueMode, RoutineRunRecord, RunId, RunOptions, RunRecord, RunWatch, SessionKey, SessionNotice,
+    StopTarget, Work, WorkSource,
 };
 
 use super::outcome::AttemptOutcome;
@@ -147,11 +148,21 @@ async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attemp
     Attempt::LaidAside
 }
 
-/// The name of the routine that a job belongs to, if any. Returns `None` when the daemon ends first.
-async fn routine_of(service: &JobService, job: &JobRecord) -> Option<Option<String>> {
+/// The routine that a job belongs to.
+struct JobRoutine {
+    name: String,
+    /// The session in which it was created; `None`: it was deleted meanwhile.
+    made_in: Option<SessionKey>,
+}
+
+/// The routine that a job belongs to, if any. Returns `None` when the daemon ends first.
+async fn routine_of(service: &JobService, job: &JobRecord) -> Option<Option<JobRoutine>> {
     let Some(id) = job.routine_run else { return Some(None) };
     let routine_run = until_stored(&service.draining, || service.routines.routine_run(id)).await?;
-    Some(routine_run.map(|routine_run| routine_run.routine))
+    let Some(RoutineRunRecord { routine: name, routine_id, .. }) = routine_run else { return Some(None) };
+    let routine = until_stored(&service.draining, || service.routines.routine(&name)).await?;
+    let made_in = routine.filter(|routine| routine.routine_id == routine_id).map(|routine| routine.made_in);
+    Some(Some(JobRoutine { name, made_in }))
 }
 
 /// Waits for the end of a run. Returns `None` when the run is no longer live and has not ended.
@@ -170,18 +181,24 @@ async fn end_of(service: &JobService, run: RunId, watch: Option<RunWatch>) -> Op
 pub(super) fn message(job: &JobRecord, asker: &Asker, body: Body) -> Inbound {
     Inbound {
         work: Work::Job { job: job.job_id, attempt: None },
-        source: Some(Arc::new(WorkSource { channel: job.channel.clone(), routine: None })),
+        source: Some(Arc::new(WorkSource {
+            channel: job.channel.clone(),
+            routine: None,
+            asked_in: job.asked_in.clone(),
+        })),
         options: RunOptions { queue: Some(QueueMode::Steer), ..RunOptions::default() },
         ..Inbound::new(Purpose::Job.channel(), job.session.clone(), rights::principal(asker), body)
     }
 }
 
 /// The message that is the current attempt.
-fn attempt_message(job: &JobRecord, asker: &Asker, routine: Option<String>) -> Inbound {
+fn attempt_message(job: &JobRecord, asker: &Asker, routine: Option<JobRoutine>) -> Inbound {
+    let asked_in = routine.as_ref().and_then(|routine| routine.made_in.clone()).unwrap_or_else(|| job.asked_in.clone());
+    let routine = routine.map(|routine| routine.name);
     Inbound {
         key: Some(key_of(job)),
         work: Work::Job { job: job.job_id, attempt: Some(job.attempt) },
-        source: Some(Arc::new(WorkSource { channel: job.channel.clone(), routine })),
+        source: Some(Arc::new(WorkSource { channel: job.channel.clone(), routine, asked_in })),
         ..message(job, asker, Body::Text(text::attempt(job)))
     }
 }

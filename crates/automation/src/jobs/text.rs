@@ -97,7 +97,21 @@ pub(super) fn made(job: &JobRecord) -> String {
             job.job_id
         ),
     };
-    format!("Job “{}” is created: `{}`. {result} /jobs lists jobs; /cancel ID cancels one.", job.title, job.job_id)
+    let (title, id, grants) = (&job.title, job.job_id, grants(job));
+    format!("Job “{title}” is created: `{id}`. {result} /jobs lists jobs; /cancel ID cancels one.{grants}")
+}
+
+/// The grants of a job with their numbers, as lines after another text. Empty if there are none.
+pub(super) fn grants(job: &JobRecord) -> String {
+    if job.grants.is_empty() {
+        return String::new();
+    }
+    let lines = job.grants.iter().enumerate().map(|(at, grant)| grant.line(at + 1));
+    format!(
+        "\n\nWithout a question it may call:{}\n\n/job revoke {} N revokes one.",
+        lines.collect::<String>(),
+        job.job_id
+    )
 }
 
 /// Confirms a new job to the model that created it: where the result will appear.

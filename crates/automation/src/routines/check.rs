@@ -1,6 +1,7 @@
 //! Validates a routine before it is stored: reports all problems at once, and writes its schedule in a form that does
 //! not depend on the time of reading.
 
+use belay_protocol::grant::GRANTS_MAX;
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::routine::{ROUTINE_NAME_MAX_BYTES, ROUTINE_TEXT_MAX_BYTES};
 use belay_protocol::{Guardrails, HEARTBEAT, Misfire, RoutineAction, RoutineRecord, RoutineSpec, Trigger, UnixMillis};
@@ -47,6 +48,13 @@ pub fn problems(spec: &RoutineSpec) -> Vec<String> {
     of_trigger(&spec.trigger, &mut problems);
     of_action(&spec.action, &mut problems);
     of_guard(&spec.guard, &mut problems);
+    if spec.allow.len() > GRANTS_MAX {
+        problems.push(format!("allow: must be at most {GRANTS_MAX} grants"));
+    }
+    problems.extend(spec.allow.iter().filter_map(|grant| grant.check().err()));
+    if matches!(&spec.action, RoutineAction::Lightweight { use_tools: false, .. }) && !spec.allow.is_empty() {
+        problems.push("allow: this routine calls no tools; set action.use_tools".into());
+    }
     problems
 }
 

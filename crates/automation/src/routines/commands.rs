@@ -1,18 +1,20 @@
 //! The chat command `/routine`: its parser, its requests and its answers.
 
 use belay_protocol::{
-    Guardrails, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineRunFilter,
-    RoutineSpec, StoreError, Trigger, UnixMillis,
+    GrantOptions, Guardrails, Notify, Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest,
+    RoutineRunFilter, RoutineSpec, StoreError, Trigger, UnixMillis, WorkGrant,
 };
 
 use super::requests::{RoutineRequester, find, request};
 use super::service::RoutineService;
 use super::{check, preview};
+use crate::grants;
 
 /// Help text of the command.
 pub const USAGE: &str = "/routine lists your routines; /routine show NAME, on NAME, off NAME, next NAME, \
 delete NAME, and fire NAME [TEXT] are about one. /routine create NAME SCHEDULE [ZONE] | TEXT makes one, for example: \
-/routine create morning 0 9 * * MON-FRI Europe/Berlin | What is new in the inbox?";
+/routine create morning 0 9 * * MON-FRI Europe/Berlin | What is new in the inbox? With --allow \"run_command: git fetch\" \
+after create it calls tools, and that call without a question: the answer shows the grant, and --yes gives it; /routine revoke NAME N takes the grant back.";
 
 /// Most routines in a list.
 const LISTED: usize = 50;
@@ -38,8 +40,19 @@ pub enum RoutineCommand {
     Fire(String, Option<String>),
     /// Deletes a routine.
     Delete(String),
-    /// Creates a lightweight routine with a schedule and without tools.
+    /// Revokes the grant with this number, from 1.
+    Revoke(String, usize),
+    /// Shows the grants of a new routine before they are given.
+    ShowGrants {
+        /// The grants.
+        allow: Vec<WorkGrant>,
+        /// The text after `create`.
+        argument: String,
+    },
+    /// Creates a lightweight routine with a schedule. It calls tools if it has grants.
     Create {
+        /// The grants.
+        allow: Vec<WorkGrant>,
         /// The name of the routine.
         name: String,
         /// The schedule.
@@ -63,11 +76,13 @@ impl RoutineCommand {
         if word == "list" {
             return Some(Self::List).filter(|_| rest.is_empty());
         }
-        let (name, more) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        let (name, more) = (Some(name.to_owned()).filter(|name| !name.is_empty())?, more.trim());
+        if word == "create" {
+            return Self::parse_create(rest);
+        }
+        let (name, more) = named(rest)?;
         match word.as_str() {
             "fire" => return Some(Self::Fire(name, Some(more.to_owned()).filter(|more| !more.is_empty()))),
-            "create" => return Self::parse_create(name, more),
+            "revoke" => return Some(Self::Revoke(name, more.parse().ok()?)),
             _ if !more.is_empty() => return None,
             _ => {}
         }
@@ -81,18 +96,30 @@ impl RoutineCommand {
         })
     }
 
-    fn parse_create(name: String, more: &str) -> Option<Self> {
+    fn parse_create(argument: &str) -> Option<Self> {
+        let GrantOptions { allow, is_confirmed, rest } = GrantOptions::parse(argument)?;
+        let (name, more) = named(rest)?;
         let (when, prompt) = more.split_once('|')?;
         let (when, prompt) = (when.trim(), prompt.trim());
         if when.is_empty() || prompt.is_empty() {
             return None;
         }
+        if !allow.is_empty() && !is_confirmed {
+            return Some(Self::ShowGrants { allow, argument: argument.to_owned() });
+        }
         let (when, zone) = match when.rsplit_once(char::is_whitespace) {
             Some((when, last)) if is_zone(last) => (when.trim(), last),
             _ => (when, "UTC"),
         };
-        Some(Self::Create { name, when: when.to_owned(), zone: zone.to_owned(), prompt: prompt.to_owned() })
+        let (when, zone, prompt) = (when.to_owned(), zone.to_owned(), prompt.to_owned());
+        Some(Self::Create { allow, name, when, zone, prompt })
     }
+}
+
+/// The name of a routine and the text after it; `None`: there is no name.
+fn named(text: &str) -> Option<(String, &str)> {
+    let (name, more) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (!name.is_empty()).then(|| (name.to_owned(), more.trim()))
 }
 
 /// Returns whether a word looks like a time zone, and not like a field of a cron line such as `*/5` or `MON/2`.
@@ -117,25 +144,35 @@ pub async fn command(
     let asked = match command {
         RoutineCommand::List => return list(service, by).await,
         RoutineCommand::Show(name) => return show(service, &name, by).await,
+        RoutineCommand::ShowGrants { allow, argument } => {
+            return Ok(grants::shown(&allow, "/routine create", &argument));
+        }
         RoutineCommand::Next(name) => return next(service, &find(service, &name, by).await?),
         RoutineCommand::Switch(name, on) => RoutineRequest::Enable { name, on },
         RoutineCommand::Fire(name, payload) => RoutineRequest::Fire { name, payload },
         RoutineCommand::Delete(name) => RoutineRequest::Delete(name),
-        RoutineCommand::Create { name, when, zone, prompt } => RoutineRequest::Put {
+        RoutineCommand::Revoke(name, grant) => RoutineRequest::Revoke { name, grant },
+        RoutineCommand::Create { allow, name, when, zone, prompt } => RoutineRequest::Put {
             spec: RoutineSpec {
                 name,
                 description: String::new(),
                 trigger: Trigger::Schedule { when, zone, misfire: Default::default() },
-                action: RoutineAction::Lightweight { prompt, files: Vec::new(), use_tools: false, max_tool_rounds: 3 },
+                action: RoutineAction::Lightweight {
+                    prompt,
+                    files: Vec::new(),
+                    use_tools: !allow.is_empty(),
+                    max_tool_rounds: 3,
+                },
                 guard: Guardrails { cooldown_s: 0, ..Guardrails::default() }, // the schedule sets the frequency
                 notify: Notify::default(),
+                allow,
             },
             fresh: true,
         },
     };
     let fires = matches!(asked, RoutineRequest::Fire { .. });
     Ok(match request(service, asked, by).await? {
-        RoutineAnswer::Routine(routine) => line(service, &routine),
+        RoutineAnswer::Routine(routine) => line(service, &routine) + &grants(&routine),
         RoutineAnswer::Deleted(name) => format!("The routine {name} is deleted."),
         RoutineAnswer::Fired(routine_runs) => match routine_runs.first() {
             Some(routine_run) if fires => format!("Routine {} has started.", routine_run.routine),
@@ -201,7 +238,7 @@ async fn show(service: &RoutineService, name: &str, by: &RoutineRequester) -> Re
         RoutineAction::Lightweight { prompt, .. } => shortened(prompt),
         RoutineAction::FullJob { task, .. } => format!("a job: {}", shortened(task)),
     };
-    let mut lines = vec![line(service, &routine), task];
+    let mut lines = vec![line(service, &routine) + &grants(&routine), task];
     lines.push(format!("fired {} times, {} failures in a row", routine.routine_runs, routine.failures));
     for routine_run in routine_runs {
         let summary =
@@ -210,6 +247,15 @@ async fn show(service: &RoutineService, name: &str, by: &RoutineRequester) -> Re
         lines.push(format!("- {} {}{summary}", local(&routine, at), routine_run.status.word()));
     }
     Ok(lines.join("\n"))
+}
+
+/// The grants of a routine, one line each; empty without any.
+fn grants(routine: &RoutineRecord) -> String {
+    if routine.spec.allow.is_empty() {
+        return String::new();
+    }
+    let lines: String = routine.spec.allow.iter().enumerate().map(|(at, grant)| grant.line(at + 1)).collect();
+    format!("\nWithout a question it may call:{lines}\n`/routine revoke {} N` takes one back.", routine.spec.name)
 }
 
 fn next(service: &RoutineService, routine: &RoutineRecord) -> Result<String, Refusal> {
@@ -237,6 +283,7 @@ mod tests {
     #[test]
     fn what_people_write_is_read() {
         let create = |name: &str, when: &str, zone: &str, prompt: &str| RoutineCommand::Create {
+            allow: Vec::new(),
             name: name.into(),
             when: when.into(),
             zone: zone.into(),
@@ -261,6 +308,9 @@ mod tests {
             ),
             ("create a */5 * * * */2 | go", Some(create("a", "*/5 * * * */2", "UTC", "go"))),
             ("create a at 2026-12-01T09:00 utc | go", Some(create("a", "at 2026-12-01T09:00", "utc", "go"))),
+            ("revoke a 2", Some(RoutineCommand::Revoke("a".into(), 2))),
+            ("revoke a", None),
+            ("create --allow \"run_*: ls\" a @daily | tidy", None),
             ("create a @daily tidy", None),
             ("create a | tidy", None),
             ("what", None),
@@ -268,5 +318,9 @@ mod tests {
             assert_eq!(RoutineCommand::parse(Some(text)), expected, "{text:?}");
         }
         assert_eq!(RoutineCommand::parse(None), Some(RoutineCommand::List));
+        let granted = RoutineCommand::parse(Some("create --yes --allow \"run_command: git fetch\" a @daily | tidy"));
+        let Some(RoutineCommand::Create { allow, name, prompt, .. }) = granted else { panic!("{granted:?}") };
+        let shown: Vec<String> = allow.iter().map(ToString::to_string).collect();
+        assert_eq!((shown, &*name, &*prompt), (vec!["run_command: argv=git fetch".to_owned()], "a", "tidy"));
     }
 }

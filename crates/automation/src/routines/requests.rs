@@ -75,6 +75,7 @@ pub async fn request(
         RoutineRequest::Put { spec, fresh } => put(service, spec, fresh, by).await,
         RoutineRequest::Enable { name, on } => enable(service, &name, on, by).await,
         RoutineRequest::Delete(name) => delete(service, &name, by).await,
+        RoutineRequest::Revoke { name, grant } => revoke(service, &name, grant, by).await,
         RoutineRequest::Fire { name, payload } => fire(service, &name, payload, by).await,
         RoutineRequest::Webhook { name, delivery, payload } => webhook(service, &name, delivery, payload, by).await,
         RoutineRequest::Emit { source, event, key, payload } => {
@@ -147,6 +148,9 @@ async fn put(
         let what = "notify.to: only an operator may have a routine write to another conversation; leave it out";
         return Err(Refusal::Forbidden(what.into()));
     }
+    if !spec.allow.is_empty() && by.asker.relayed {
+        return Err(Refusal::Forbidden("allow: a relayed message cannot grant anything; send it yourself.".into()));
+    }
     let (spec, schedule) = check::written_out(spec, old.as_ref(), now)
         .map_err(|error| Refusal::Invalid(format!("trigger.when: {error}")))?;
     let next_at = schedule.as_ref().and_then(|schedule| schedule.next_after(now));
@@ -201,6 +205,28 @@ async fn enable(
             Ok(RoutineAnswer::Routine(Box::new(routine)))
         }
         None => Err(Refusal::Unknown(format!("There is no routine named {name}."))),
+    }
+}
+
+/// Revokes a grant. It also ends for a job of the routine that works at this moment.
+async fn revoke(
+    service: &RoutineService,
+    name: &str,
+    grant: usize,
+    by: &RoutineRequester,
+) -> Result<RoutineAnswer, Refusal> {
+    let routine = find(service, name, by).await?;
+    not_of_config(&routine)?;
+    let (store, by, now) = (&service.routine_store, &by.asker.principal, service.clock.now());
+    match store.revoke_grant(routine.routine_id, grant, by, now).await.map_err(unstored)? {
+        Some(routine) => {
+            tracing::info!(routine = name, grant, actor = by, "a grant of a routine was revoked");
+            service.registry.put(&routine);
+            Ok(RoutineAnswer::Routine(Box::new(routine)))
+        }
+        None => {
+            Err(Refusal::Unknown(format!("The routine {name} has no grant {grant}; /routine show {name} lists them.")))
+        }
     }
 }
 

@@ -175,6 +175,7 @@ async fn begin(
         source: Some(Arc::new(WorkSource {
             channel: routine.channel.clone(),
             routine: Some(routine.spec.name.clone()),
+            asked_in: routine.made_in.clone(),
         })),
         options,
         ..Inbound::new(work.purpose().channel(), session, principal, body)
@@ -277,6 +278,7 @@ async fn order(
         plan: *plan,
         runs_in: *room,
         budget: *budget,
+        allow: Vec::new(),
     };
     let client = JobRequester {
         asker: routine.creator.clone(),

@@ -35,6 +35,7 @@ fn spec(trigger: Trigger) -> RoutineSpec {
         },
         guard: Guardrails::default(),
         notify: Notify::default(),
+        allow: Vec::new(),
     }
 }
 

@@ -27,6 +27,8 @@ pub struct LightweightTask {
     pub max_tokens: u32,
     /// How the model reports nothing.
     pub nothing: NothingToReport,
+    /// The routine, with the present rights of its creator.
+    pub routine: Box<RoutineRecord>,
 }
 
 /// How a model says that it has nothing to report.
@@ -74,6 +76,7 @@ pub async fn lightweight_task(
         },
         max_tokens: config.max_tokens,
         nothing: NothingToReport { word: ROUTINE_OK, is_said: |answer| answer == ROUTINE_OK },
+        routine: Box::new(routine.clone()),
     };
     Ok(Ok(if beats { heartbeat::task(service, &routine_run, &routine, task).await } else { task }))
 }

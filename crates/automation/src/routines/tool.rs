@@ -184,6 +184,7 @@ fn spec_of(arguments: &Map<String, Value>) -> Result<RoutineSpec, String> {
         action,
         guard: Guardrails { cooldown_s, ..Guardrails::default() },
         notify: Notify::default(),
+        allow: Vec::new(),
     })
 }
 

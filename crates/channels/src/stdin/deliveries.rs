@@ -1,7 +1,7 @@
 //! Records which replies and approval requests of runs have been shown.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use belay_protocol::{ApprovalId, RunId};
 use tokio::sync::watch;
@@ -15,12 +15,15 @@ pub(super) type Shown = (RunId, Option<ApprovalId>);
 /// Remembers the last deliveries, because a reply may be shown before anyone waits for it.
 pub(super) struct Deliveries {
     recent: Mutex<VecDeque<Shown>>,
+    /// Approval requests that no line has answered. The reply of their run removes them.
+    asked: Mutex<VecDeque<Shown>>,
     changed: watch::Sender<()>,
 }
 
 impl Deliveries {
     pub(super) fn new() -> Self {
-        Self { recent: Mutex::new(VecDeque::with_capacity(REMEMBERED)), changed: watch::Sender::new(()) }
+        let recent = Mutex::new(VecDeque::with_capacity(REMEMBERED));
+        Self { recent, asked: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
     /// Records that a reply or an approval request has been shown, or can never be shown.
@@ -31,7 +34,33 @@ impl Deliveries {
         }
         recent.push_back(shown);
         drop(recent);
+        let mut asked = self.asked();
+        match shown {
+            (_, Some(_)) if asked.len() < REMEMBERED && !asked.contains(&shown) => asked.push_back(shown),
+            (_, Some(_)) => {} // a reminder
+            (run, None) => asked.retain(|(asking, _)| *asking != run),
+        }
+        drop(asked);
         self.changed.send_replace(());
+    }
+
+    /// Whether an approval request has been shown that no line has answered.
+    pub(super) fn has_question(&self) -> bool {
+        !self.asked().is_empty()
+    }
+
+    /// Records that a line answers the oldest of them.
+    pub(super) fn answered(&self) {
+        self.asked().pop_front();
+    }
+
+    /// Follows the deliveries from now on.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    fn asked(&self) -> MutexGuard<'_, VecDeque<Shown>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until [`note`](Self::note) has recorded this delivery.
@@ -63,5 +92,22 @@ mod tests {
         });
         let reply = tokio::time::timeout(std::time::Duration::from_secs(1), deliveries.wait_for((early, None)));
         assert!(reply.await.is_err(), "its question is not its reply");
+    }
+
+    #[test]
+    fn a_question_waits_for_a_line_until_one_answers_it_or_its_run_replies() {
+        let deliveries = Deliveries::new();
+        let (one, other) = (RunId::new(), RunId::new());
+        let question = |run| (run, Some(ApprovalId::new()));
+        let first = question(one);
+        deliveries.note(first);
+        deliveries.note(first); // a reminder
+        deliveries.note(question(other));
+        deliveries.answered();
+        assert!(deliveries.has_question(), "that of the other run");
+        deliveries.note((one, None));
+        assert!(deliveries.has_question());
+        deliveries.note((other, None));
+        assert!(!deliveries.has_question());
     }
 }

@@ -219,7 +219,8 @@ impl Channel for StdinChannel {
                 "Answers are read in a terminal: write plain text with as little markup as possible, and lines that are not long."
             }
         };
-        ChannelProfile { queue_mode, hints: Some(hints), ..ChannelProfile::default() }
+        // A file stays where it is: its path is shown.
+        ChannelProfile { queue_mode, max_file_bytes: u64::MAX, hints: Some(hints), ..ChannelProfile::default() }
     }
 
     fn streaming(&self) -> Streaming<'_> {
@@ -235,6 +236,10 @@ impl Channel for StdinChannel {
         let kind = if question.is_some() { Kind::Question } else { Kind::Message };
         let shown = Shown { text: message.text.clone(), kind, run: message.run_id };
         let shown = if message.text.is_empty() { Ok(()) } else { self.printer.show(shown).await };
+        let shown = match &message.file {
+            Some(file) if shown.is_ok() => self.printer.notify(&file.line()).await,
+            _ => shown,
+        };
         if question.is_some_and(|question| !question.decidable) && self.has_prompt() {
             let _ = self.printer.notify(SECRET_HINT).await; // may fail: the question itself says what is needed
         }

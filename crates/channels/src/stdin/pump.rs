@@ -4,7 +4,8 @@
 //! [`OUTSTANDING_MAX`] runs are unfinished. A line that begins with a slash is sent at once. If the input is piped,
 //! three things wait until everything before them has been answered: `/quit`, the end of input, and an answer to an
 //! approval request. A script's `yes` answers the request of the line before it, which may not exist yet. A run that
-//! waits for approval counts as answered, because it does not continue by itself.
+//! waits for approval counts as answered, because it does not continue by itself. So does one whose subagent waits: it is
+//! not paused, but its request has been shown.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +19,7 @@ use belay_protocol::{
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -40,6 +41,10 @@ const DELIVERY_GRACE: Duration = Duration::from_secs(5);
 /// Longest wait before a line that was refused as busy is sent again, whatever delay the refusal names.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// Pause after something was shown, before a line that has waited for it is sent. A plain "yes" counts only once the daemon
+/// knows that the question was shown, which is right after the delivery.
+const SETTLED: Duration = Duration::from_millis(50);
+
 /// Longest time between two Ctrl-C that together mean "leave".
 const TWICE: Duration = Duration::from_secs(2);
 
@@ -60,6 +65,8 @@ pub(super) struct Pump {
     pub(super) deliveries: Arc<Deliveries>,
     pub(super) ending: Ending,
     pub(super) intake: CancellationToken,
+    /// Changes when something was shown.
+    shown: watch::Receiver<()>,
     state: State,
 }
 
@@ -121,7 +128,8 @@ impl Pump {
         ending: Ending,
         intake: CancellationToken,
     ) -> Self {
-        Self { lines, interrupts, printer, deliveries, ending, intake, state: State::default() }
+        let shown = deliveries.changes();
+        Self { lines, interrupts, printer, deliveries, ending, intake, shown, state: State::default() }
     }
 
     /// Returns the next message, or `None` when intake has ended or there is no more input.
@@ -150,6 +158,7 @@ impl Pump {
                     let deliveries = Arc::clone(&self.deliveries);
                     self.state.open.push(Box::pin(answered(paused_run.watch, Some(paused_run.record), deliveries)));
                 }
+                Ok(()) = self.shown.changed(), if self.state.head.is_some() => sleep(SETTLED).await,
                 line = self.lines.recv(), if self.state.head.is_none() => self.take(line).await,
             }
         }
@@ -166,7 +175,7 @@ impl Pump {
     }
 
     fn may_end(&self) -> bool {
-        self.ending == Ending::AtOnce || self.is_quiet()
+        self.ending == Ending::AtOnce || self.is_quiet() || self.deliveries.has_question()
     }
 
     /// Whether everything that was sent has its answer.
@@ -175,7 +184,8 @@ impl Pump {
     }
 
     fn may_go(&self, text: &str) -> bool {
-        if self.ending == Ending::AfterAnswers && answers_a_question(text) && !self.is_quiet() {
+        let waits_for_nothing = self.is_quiet() || self.deliveries.has_question();
+        if self.ending == Ending::AfterAnswers && answers_a_question(text) && !waits_for_nothing {
             return false;
         }
         match kind(text) {
@@ -187,6 +197,9 @@ impl Pump {
 
     fn first_send(&mut self, text: String) -> Envelope {
         self.state.unaccepted += usize::from(kind(&text) == Kind::Text);
+        if answers_a_question(&text) {
+            self.deliveries.answered();
+        }
         self.send(text)
     }
 

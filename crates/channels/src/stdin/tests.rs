@@ -106,6 +106,7 @@ impl Run {
             started_at: None,
             ended_at: None,
             waiting_for: None,
+            files: Vec::new(),
         }
     }
 
@@ -117,7 +118,18 @@ impl Run {
 
 fn outbound(run_id: Option<RunId>, text: &str) -> Outbound {
     let route = ReplyRoute { channel: ChannelId::new("stdin"), conversation: "stdin".into(), reply_to: None };
-    Outbound { id: OutboxId::new(), run_id, route, text: text.into(), pieces_sent: 0, question: None, preview: None }
+    Outbound {
+        id: OutboxId::new(),
+        run_id,
+        route,
+        text: text.into(),
+        pieces_sent: 0,
+        question: None,
+        preview: None,
+        callback: None,
+        unchecked: None,
+        file: None,
+    }
 }
 
 fn command(ack: AckSender, word: &str) {

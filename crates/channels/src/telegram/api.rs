@@ -1,14 +1,22 @@
-//! Calls of the Bot API: one request each, with a deadline; no retry.
+//! Calls of the Bot API and downloads of its files: one request each; no retry.
 
 use std::time::Duration;
 
-use reqwest::{Response, StatusCode};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use reqwest::redirect::{Action, Attempt, Policy};
+use reqwest::{ClientBuilder, RequestBuilder, Response, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::multipart::FormBody;
 
 /// Largest answer that is read. 16 MiB: far more than a batch of 100 updates.
 const ANSWER_MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Redirects of one request that are followed, all on the same host.
+const REDIRECTS_MAX: usize = 3;
 
 /// The delay assumed for a 429 without one.
 const DEFAULT_FLOOD_WAIT: Duration = Duration::from_secs(5);
@@ -75,6 +83,12 @@ impl ApiError {
             if description.to_ascii_lowercase().contains("message is not modified"))
     }
 
+    /// Whether Telegram takes the file, but not as a photo.
+    pub(super) fn is_bad_photo(&self) -> bool {
+        matches!(self, Self::Refused { code: 400, description, .. }
+            if description.contains("PHOTO_") || description.contains("IMAGE_PROCESS"))
+    }
+
     /// Whether Telegram could not parse the HTML.
     pub(super) fn is_parse_error(&self) -> bool {
         matches!(self, Self::Refused { code: 400, description, .. }
@@ -117,18 +131,95 @@ impl BotApi {
         P: Serialize + Sync,
         R: DeserializeOwned,
     {
-        // Bot API: https://api.telegram.org/bot<token>/METHOD_NAME
-        let url = format!("{}/bot{}/{method}", self.base, self.token.expose_secret());
-        let request = self.http.post(url).timeout(deadline).json(parameters);
-        let response = request.send().await.map_err(unsent)?;
-        let status = response.status();
-        let retry_after = retry_after(&response);
-        match read(response).await {
-            Ok(body) => judge(status, retry_after, &body),
-            Err(detail) if status.is_success() => Err(ApiError::NoAnswer(detail)),
-            Err(_) => judge(status, retry_after, b""), // the status alone is enough
-        }
+        finished(self.http.post(self.url(method)).timeout(deadline).json(parameters)).await
     }
+
+    /// Calls a method with a form that has a file.
+    ///
+    /// # Errors
+    /// As those of [`call`](Self::call). If the bytes of the file cannot be read, the error is [`ApiError::NoAnswer`].
+    ///
+    /// # Cancel safety
+    /// As [`call`](Self::call).
+    pub(super) async fn upload<R: DeserializeOwned>(
+        &self,
+        method: &str,
+        form: FormBody,
+        deadline: Duration,
+    ) -> Result<R, ApiError> {
+        let request = self.http.post(self.url(method)).timeout(deadline);
+        let request = request.header(CONTENT_TYPE, form.content_type).header(CONTENT_LENGTH, form.length);
+        finished(request.body(form.body)).await
+    }
+
+    /// Asks for the file at this path, which `getFile` has returned. The caller sets the deadline and reads the body.
+    ///
+    /// # Errors
+    /// See [`ApiError`]. None of them contains the token.
+    pub(super) async fn download(&self, path: &str) -> Result<Response, ApiError> {
+        let url = file_url(&self.base, self.token.expose_secret(), path)?;
+        let response = self.http.get(url).send().await.map_err(unsent)?;
+        let status = response.status();
+        if status == StatusCode::OK {
+            return Ok(response);
+        }
+        let description = format!("HTTP {status} for the download");
+        Err(refusal(status.as_u16(), retry_after(&response), description, Parameters::default()))
+    }
+
+    /// The address of a method. It contains the token.
+    fn url(&self, method: &str) -> String {
+        // Bot API: https://api.telegram.org/bot<token>/METHOD_NAME
+        format!("{}/bot{}/{method}", self.base, self.token.expose_secret())
+    }
+}
+
+/// Sends a request and waits for its result.
+async fn finished<R: DeserializeOwned>(request: RequestBuilder) -> Result<R, ApiError> {
+    let response = request.send().await.map_err(unsent)?;
+    let status = response.status();
+    let retry_after = retry_after(&response);
+    match read(response).await {
+        Ok(body) => judge(status, retry_after, &body),
+        Err(detail) if status.is_success() => Err(ApiError::NoAnswer(detail)),
+        Err(_) => judge(status, retry_after, b""), // the status alone is enough
+    }
+}
+
+/// A client for the Bot API. The caller sets the time to connect. It follows no redirect to another host, and tells no
+/// server the address that it came from, because the address contains the token.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub fn bot_api_client(builder: ClientBuilder) -> Result<reqwest::Client, reqwest::Error> {
+    builder.referer(false).redirect(Policy::custom(stay_on_host)).build()
+}
+
+fn stay_on_host(attempt: Attempt<'_>) -> Action {
+    let same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+    if same && attempt.previous().len() <= REDIRECTS_MAX { attempt.follow() } else { attempt.stop() }
+}
+
+/// The address of a file. Bot API: `https://api.telegram.org/file/bot<token>/<file_path>`.
+///
+/// # Errors
+/// The path is that of a file on the server's own disk, or it leads out of the files of the bot.
+fn file_url(base: &str, token: &str, path: &str) -> Result<Url, ApiError> {
+    if path.starts_with('/') {
+        // Telegram Bot API server, option `--local`.
+        return Err(ApiError::refused("the Bot API server runs in local mode and offers no downloads".to_owned()));
+    }
+    let parts: Vec<&str> = path.split('/').collect();
+    if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
+        return Err(ApiError::refused("the path of the file is not one of the Bot API".to_owned()));
+    }
+    let mut url = Url::parse(base).map_err(|error| ApiError::NotSent(error.to_string()))?;
+    url.path_segments_mut()
+        .map_err(|()| ApiError::NotSent("the address of the Bot API has no path".to_owned()))?
+        .pop_if_empty()
+        .extend(["file", &format!("bot{token}")])
+        .extend(parts);
+    Ok(url)
 }
 
 /// Converts a response to a result or an error.
@@ -181,7 +272,7 @@ fn unsent(error: reqwest::Error) -> ApiError {
 }
 
 /// The message of an error with its causes. The URL is left out, because it contains the token.
-fn words(error: reqwest::Error) -> String {
+pub(super) fn words(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut words = error.to_string();
     let mut cause = std::error::Error::source(&error);
@@ -204,6 +295,20 @@ mod tests {
             Err(error) => format!("{error:?}"),
         };
         assert_eq!(answer, expected, "{status} {body}");
+    }
+
+    #[test]
+    fn the_address_of_a_file_stays_below_the_bot() {
+        for (base, path, expected) in [
+            ("https://api.example", "photos/file_1.jpg", "https://api.example/file/bot7:x/photos/file_1.jpg"),
+            ("http://127.0.0.1:81/a", "a b/ü?#%.ogg", "http://127.0.0.1:81/a/file/bot7:x/a%20b/%C3%BC%3F%23%25.ogg"),
+        ] {
+            assert_eq!(file_url(base, "7:x", path).expect("an address").as_str(), expected);
+        }
+        for path in ["/var/lib/a.jpg", "../../getMe", "a/../b", "a//b", "", "./a"] {
+            let error = file_url("https://api.example", "7:x", path).expect_err("no address");
+            assert!(!error.to_string().contains("7:x"), "{error}");
+        }
     }
 
     #[test]

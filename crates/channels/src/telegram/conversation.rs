@@ -16,6 +16,13 @@ pub(super) struct Conversation {
     pub(super) topic: Option<i32>,
 }
 
+impl Conversation {
+    /// The chat without the topic.
+    pub(super) fn whole_chat(self) -> Self {
+        Self { topic: None, ..self }
+    }
+}
+
 impl fmt::Display for Conversation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.topic {
@@ -28,6 +35,17 @@ impl fmt::Display for Conversation {
 /// The session of the messages of a conversation.
 pub(super) fn session(conversation: Conversation) -> SessionKey {
     SessionKey::from(format!("{NAME}:{conversation}"))
+}
+
+/// The conversation of a session; `None`: the session is not one of this channel.
+pub(super) fn of_session(session: &SessionKey) -> Option<Conversation> {
+    let chat = session.as_str().strip_prefix(NAME).and_then(|rest| rest.strip_prefix(':'));
+    chat.and_then(|chat| chat.parse().ok())
+}
+
+/// Whether the session is that of a group.
+pub(super) fn is_group(session: &SessionKey) -> bool {
+    of_session(session).is_some_and(|conversation| conversation.chat < 0)
 }
 
 impl FromStr for Conversation {
@@ -45,6 +63,15 @@ impl FromStr for Conversation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sessions_of_groups_are_told_from_those_of_persons() {
+        for (session, group) in
+            [("telegram:42", false), ("telegram:-100123", true), ("telegram:-100123:7", true), ("-100123", false)]
+        {
+            assert_eq!(is_group(&session.into()), group, "{session}");
+        }
+    }
 
     #[test]
     fn conversations_round_trip_as_text() {

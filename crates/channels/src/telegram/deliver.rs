@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use belay_protocol::{DeliverError, Outbound, ReplyRoute};
+use belay_protocol::{BlobStore, DeliverError, Outbound, ReplyRoute};
 use frankenstein::ParseMode;
 use frankenstein::methods::{SendChatActionParams, SendMessageParams};
 use frankenstein::types::{ChatAction, InlineKeyboardMarkup, LinkPreviewOptions, ReplyMarkup, ReplyParameters};
@@ -14,8 +14,8 @@ use tracing::{debug, info};
 
 use super::api::{ApiError, BotApi};
 use super::conversation::Conversation;
-use super::split::{Piece, pieces};
-use super::{callback_buttons, preview};
+use super::split::{Piece, pieces, with_caption};
+use super::{callback_buttons, files, preview};
 
 /// Deadline of a message. Telegram answers within a second; a slow connection needs longer.
 const SEND_DEADLINE: Duration = Duration::from_secs(30);
@@ -28,13 +28,30 @@ const TYPING_EVERY: Duration = Duration::from_secs(4);
 
 /// Sends a reply, piece by piece, beginning with the first piece that Telegram has not accepted. The first piece
 /// replaces the text of the preview message. If Telegram refuses that, the piece is sent as a new message and the
-/// preview is deleted. The last piece of an approval request has its buttons.
-pub(super) async fn deliver(api: &BotApi, message: &Outbound) -> Result<(), DeliverError> {
+/// preview is deleted. The last piece of an approval request has its buttons. A file is sent with the first piece as
+/// its caption.
+pub(super) async fn deliver(
+    api: &BotApi,
+    blobs: Option<&dyn BlobStore>,
+    message: &Outbound,
+) -> Result<(), DeliverError> {
     let to = conversation(&message.route)?;
-    let answered = message.route.reply_to.as_deref().and_then(|id| id.parse().ok());
-    let pieces = pieces(&message.text);
+    let answered = answered(message);
+    let pieces = match &message.file {
+        None => pieces(&message.text),
+        Some(file) => {
+            let pieces = with_caption(&message.text);
+            if message.pieces_sent == 0 {
+                let blobs = blobs.ok_or_else(|| DeliverError::Refused { detail: "this bot sends no files".into() })?;
+                files::send(api, blobs, to, message, file, pieces.first()).await?;
+            }
+            pieces
+        }
+    };
+    // The first message has a file, and its caption with it.
+    let sent = message.pieces_sent.max(u32::from(message.file.is_some()));
     let mut keyboard = message.question.as_ref().and_then(callback_buttons::keyboard);
-    for (number, piece) in (0..).zip(&pieces).skip(message.pieces_sent as usize) {
+    for (number, piece) in (0..).zip(&pieces).skip(sent as usize) {
         let preview = message.preview.as_deref().filter(|_| number == 0);
         if let Some(preview) = preview
             && replace(api, to, preview, piece).await?
@@ -51,6 +68,16 @@ pub(super) async fn deliver(api: &BotApi, message: &Outbound) -> Result<(), Deli
         }
     }
     Ok(())
+}
+
+/// The message on the platform that a message answers.
+fn answered(message: &Outbound) -> Option<i32> {
+    message.route.reply_to.as_deref().and_then(|id| id.parse().ok())
+}
+
+/// The `reply_parameters` of a message.
+pub(super) fn reply_parameters(message: &Outbound) -> Option<ReplyParameters> {
+    answered(message).map(|id| ReplyParameters::builder().message_id(id).allow_sending_without_reply(true).build())
 }
 
 /// Replaces the text of a message by a piece. Returns `false` if that is impossible.
@@ -138,7 +165,7 @@ fn parameters(
 }
 
 /// The General topic has the number 1 and must not be named when sending.
-fn thread(conversation: Conversation) -> Option<i32> {
+pub(super) fn thread(conversation: Conversation) -> Option<i32> {
     conversation.topic.filter(|topic| *topic != 1)
 }
 

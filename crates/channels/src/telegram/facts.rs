@@ -1,12 +1,20 @@
-//! Reads the metadata of a Telegram message: sender, replied-to message, forward origin, targets of links, and
-//! attachments that Belay does not read. Pure.
+//! Reads the metadata of a Telegram message: sender, replied-to message, forward origin and targets of links. Pure.
 
-use belay_protocol::provenance::{Audience, Author, Link, Person, Provenance, Quote, Unread};
+use belay_protocol::provenance::{Audience, Author, Link, Person, Provenance, Quote};
+use belay_protocol::{ChannelId, EarlierMessage, Stranger, UnixMillis, plain_line};
 use frankenstein::types::{Chat, Message, MessageEntityType, MessageOrigin, User};
 
+use super::NAME;
 use super::intake::{Words, bytes_of};
 
-/// The provenance of a message. In a private chat the sender is left out: the conversation has only one person.
+/// Longest name of a stranger, in characters. 129: Telegram's first and last name have 64 each.
+const NAME_MAX_CHARS: usize = 129;
+
+/// Longest text of a message that is not for the bot, in characters. The rest of it is not kept.
+const EARLIER_MAX_CHARS: usize = 500;
+
+/// The provenance of a message, without its attachments. In a private chat the sender is left out: the conversation has
+/// only one person.
 pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Provenance {
     let sender = message.from.as_deref().filter(|_| !is_private).map(person);
     Provenance {
@@ -15,15 +23,34 @@ pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Pr
         forwarded_from: message.forward_origin.as_deref().map(origin_name),
         reply_to: quote(message, bot_id),
         links: links(&Words::of(message)),
-        not_read: not_read(message),
         message_id: Some(message.message_id.to_string()),
         ..Provenance::default()
     }
     .cleaned()
 }
 
+/// A message that is not for the bot; `None`: it has no text.
+pub(super) fn earlier(message: &Message, words: &Words<'_>) -> Option<EarlierMessage> {
+    let text: String = visible(words.text).trim().chars().take(EARLIER_MAX_CHARS).collect();
+    let seconds = i64::try_from(message.date).unwrap_or_default();
+    let at = UnixMillis(seconds.saturating_mul(1_000)).to_rfc3339();
+    let sender = message.from.as_deref().map(person)?;
+    (!text.is_empty()).then_some(EarlierMessage { sender, at, text })
+}
+
+/// The person of a private message.
+pub(super) fn stranger(message: &Message, id: u64) -> Stranger {
+    let name = message.from.as_deref().map(full_name).unwrap_or_default();
+    Stranger {
+        channel: ChannelId::new(NAME),
+        id: id.to_string(),
+        name: plain_line(&name, NAME_MAX_CHARS),
+        conversation: message.chat.id.to_string(),
+    }
+}
+
 /// Removes hidden characters.
-fn visible(text: &str) -> String {
+pub(super) fn visible(text: &str) -> String {
     belay_text::removed(text).into_owned()
 }
 
@@ -82,80 +109,6 @@ fn links(words: &Words<'_>) -> Vec<Link> {
         entity.url.as_ref().map(|url| Link { text, url: visible(&url.to_string()) })
     };
     hidden.filter_map(link).collect()
-}
-
-/// The attachments of a message that Belay does not read.
-pub(super) fn not_read(message: &Message) -> Vec<Unread> {
-    let m = message;
-    let named = |kind: &str, file_name: Option<&String>, bytes: Option<u64>| {
-        vec![Unread {
-            kind: kind.to_owned(),
-            file_name: file_name.map(|name| visible(name)),
-            bytes,
-            album: m.media_group_id.is_some(),
-        }]
-    };
-    let sized = |kind: &str, bytes: Option<u64>| named(kind, None, bytes);
-    // Only the first match counts: an animation comes with its document, a venue with its location.
-    if let Some(it) = &m.animation {
-        named("animation", it.file_name.as_ref(), it.file_size)
-    } else if let Some(it) = &m.document {
-        named("document", it.file_name.as_ref(), it.file_size)
-    } else if let Some(sizes) = &m.photo {
-        sized("photo", sizes.iter().filter_map(|size| size.file_size).max())
-    } else if let Some(it) = &m.live_photo {
-        sized("live photo", it.file_size)
-    } else if let Some(it) = &m.voice {
-        sized("voice message", it.file_size)
-    } else if let Some(it) = &m.audio {
-        named("audio file", it.file_name.as_ref(), it.file_size)
-    } else if let Some(it) = &m.video {
-        named("video", it.file_name.as_ref(), it.file_size)
-    } else if let Some(it) = &m.video_note {
-        sized("video message", it.file_size)
-    } else {
-        let kinds = [
-            (m.sticker.is_some(), "sticker"),
-            (m.venue.is_some(), "venue"),
-            (m.location.is_some() && m.venue.is_none(), "location"),
-            (m.contact.is_some(), "contact"),
-            (m.poll.is_some(), "poll"),
-            (m.dice.is_some(), "dice"),
-            (m.paid_media.is_some(), "paid media"),
-            (m.story.is_some(), "story"),
-            (m.game.is_some(), "game"),
-            (m.checklist.is_some(), "checklist"),
-            (m.invoice.is_some(), "invoice"),
-        ];
-        kinds.into_iter().filter(|(is_there, _)| *is_there).flat_map(|(_, kind)| sized(kind, None)).collect()
-    }
-}
-
-/// The notice to the person about attachments that are not read; `None` if there are none. `has_text`: whether the
-/// message has text that is read.
-pub(super) fn line(not_read: &[Unread], has_text: bool) -> Option<String> {
-    let first = not_read.first()?;
-    let what: Vec<String> = not_read.iter().map(described).collect();
-    let mut line = format!("I can only read text so far, and have not seen what you sent: {}.", what.join(", "));
-    if first.album {
-        line.push_str(" The same goes for the rest of the album.");
-    }
-    line.push_str(if has_text { " I answer the text alone." } else { " Please write it out." });
-    Some(line)
-}
-
-fn described(unread: &Unread) -> String {
-    let size = unread.bytes.map(size);
-    let more: Vec<String> = unread.file_name.iter().cloned().chain(size).collect();
-    if more.is_empty() { unread.kind.clone() } else { format!("{} ({})", unread.kind, more.join(", ")) }
-}
-
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
-        _ => format!("{:.1} MB", bytes as f64 / 1e6),
-    }
 }
 
 #[cfg(test)]
@@ -261,56 +214,5 @@ mod tests {
         )
         .links;
         assert_eq!(links, [Link { text: "here".into(), url: "https://b.example/x?y=1".into() }]);
-    }
-
-    #[test]
-    fn person_and_model_learn_which_attachments_are_not_read() {
-        let file = |more: Value| {
-            let mut file =
-                json!({"file_id": "f", "file_unique_id": "u", "duration": 1, "width": 1, "height": 1, "length": 1});
-            file.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            file
-        };
-        let sized = file(json!({"file_size": 1200}));
-        let photo = json!([file(json!({"file_size": 90})), file(json!({"file_size": 120_000}))]);
-        let user = json!({"id": 1, "is_bot": false, "first_name": "x"});
-        let location = json!({"longitude": 1.0, "latitude": 1.0});
-        for (fields, expected) in [
-            (json!({"photo": photo}), "photo (120 kB)"),
-            (
-                json!({"document": file(json!({"file_name": "a.pdf", "file_size": 2_500_000}))}),
-                "document (a.pdf, 2.5 MB)",
-            ),
-            (json!({"voice": sized}), "voice message (2 kB)"),
-            (json!({"audio": file(json!({"file_name": "a.mp3", "file_size": 7}))}), "audio file (a.mp3, 7 bytes)"),
-            (json!({"video": sized}), "video (2 kB)"),
-            (json!({"video_note": sized}), "video message (2 kB)"),
-            (json!({"animation": sized, "document": sized}), "animation (2 kB)"),
-            (json!({"location": location}), "location"),
-            (json!({"venue": {"location": location, "title": "t", "address": "a"}, "location": location}), "venue"),
-            (json!({"contact": {"phone_number": "1", "first_name": "x"}}), "contact"),
-            (json!({"dice": {"emoji": "🎲", "value": 1}}), "dice"),
-            (json!({"new_chat_members": [user]}), ""),
-            (json!({}), ""),
-        ] {
-            let unread = not_read(&message(fields.clone()));
-            assert_eq!(unread.iter().map(described).collect::<Vec<_>>().join("; "), expected, "{fields}");
-        }
-        let of = |fields: Value| not_read(&message(fields));
-        assert_eq!(
-            line(&of(json!({"voice": sized})), false).unwrap(),
-            "I can only read text so far, and have not seen what you sent: voice message (2 kB). Please write it out."
-        );
-        assert_eq!(
-            line(&of(json!({"photo": photo, "media_group_id": "a"})), true).unwrap(),
-            "I can only read text so far, and have not seen what you sent: photo (120 kB). The same goes for the rest of the \
-             album. I answer the text alone."
-        );
-        assert_eq!(line(&[], true), None);
-        let told = shown(json!({"text": "what is this?", "photo": photo}), true);
-        assert!(
-            told.starts_with(r#"<message_info>{"not_read":[{"kind":"photo","bytes":120000}]}</message_info>"#),
-            "{told}"
-        );
     }
 }

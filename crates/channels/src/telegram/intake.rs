@@ -4,17 +4,24 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use belay_protocol::{Body, ChannelId, Control, IdempotencyKey, Inbound, Principal, ReplyRoute, Unread};
-use frankenstein::types::{CallbackQuery, ChatType, Message, MessageEntity, MessageEntityType};
+use belay_protocol::{
+    Body, ChannelId, ChannelPeople, Control, IdempotencyKey, Inbound, NO_TEXT, Principal, Provenance, ReplyRoute,
+    Stranger, Unread,
+};
+use frankenstein::types::{
+    CallbackQuery, ChatMember, ChatMemberUpdated, ChatType, Message, MessageEntity, MessageEntityType,
+};
 use frankenstein::updates::{Update, UpdateContent};
 
 use super::NAME;
+use super::attached::{self, RemoteFile};
 use super::callback_buttons::{self, ButtonPress};
 use super::conversation::{Conversation, session};
 use super::facts;
 use super::groups::{Addressed, Relevance};
 use super::people::AllowLists;
-use crate::commands::ends_the_daemon;
+use super::unaddressed::UnaddressedMessages;
+use crate::commands::{acts_at_once, ends_the_daemon};
 
 /// Answer to a tap by a person who may not talk to the bot.
 const NOT_YOURS: &str = "This question is not yours to answer.";
@@ -25,31 +32,52 @@ const OUT_OF_USE: &str = "This button is out of use. Write /approve or /deny ins
 /// Answer to a tap in a group that the bot no longer serves.
 const NOT_HERE: &str = "Belay is not served in this group any more.";
 
+/// The reason why a file is not read that comes with `/stop` or the like.
+const COMMANDS_TAKE_NONE: &str = "a command takes no files";
+
 /// Number of group messages that are remembered. 256: only the newest messages, which are few, can still wait for their
 /// turn.
 const ACCEPTED_MAX: usize = 256;
 
 /// The newest group messages that were for the bot. An edit of one is for the bot too, even if it no longer addresses
-/// the bot. Not stored: a restart forgets them. The lock is held for a few instructions and never across an await.
+/// the bot, and so are later parts of its album. Not stored: a restart forgets them. The lock is held for a few
+/// instructions and never across an await.
 #[derive(Debug, Default)]
-pub(super) struct AcceptedGroupMessages(Mutex<VecDeque<(i64, i32)>>);
+pub(super) struct AcceptedGroupMessages(Mutex<VecDeque<AcceptedMessage>>);
+
+/// A group message that was for the bot.
+#[derive(Debug, PartialEq, Eq)]
+struct AcceptedMessage {
+    chat: i64,
+    id: i32,
+    /// Its sender and the album that it belongs to.
+    album: Option<(u64, String)>,
+}
 
 impl AcceptedGroupMessages {
     fn note(&self, message: &Message) {
-        let id = (message.chat.id, message.message_id);
+        let new = AcceptedMessage { chat: message.chat.id, id: message.message_id, album: album(message) };
         let mut accepted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if accepted.contains(&id) {
+        if accepted.contains(&new) {
             return;
         }
         if accepted.len() >= ACCEPTED_MAX {
             accepted.pop_front();
         }
-        accepted.push_back(id);
+        accepted.push_back(new);
     }
 
-    fn has(&self, message: &Message) -> bool {
+    /// Whether an edit, or a part of an album, is for the bot because of an earlier message.
+    fn has(&self, message: &Message, is_edit: bool) -> bool {
+        let album = if is_edit { None } else { album(message) };
+        if !is_edit && album.is_none() {
+            return false;
+        }
         let accepted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        accepted.contains(&(message.chat.id, message.message_id))
+        accepted.iter().filter(|known| known.chat == message.chat.id).any(|known| match &album {
+            None => known.id == message.message_id,
+            album => known.album == *album,
+        })
     }
 }
 
@@ -65,6 +93,9 @@ pub(super) struct Rules {
     /// Start of this daemon, in seconds since 1970. An older `/quit` was meant for an earlier daemon.
     pub(super) since: u64,
     pub(super) accepted: AcceptedGroupMessages,
+    pub(super) unaddressed: UnaddressedMessages,
+    /// Whether the files of messages are fetched.
+    pub(super) takes_files: bool,
 }
 
 /// How an update is to be handled.
@@ -72,6 +103,8 @@ pub(super) struct Rules {
 pub(super) enum Verdict {
     /// A message for the bot.
     Message(Box<Inbound>),
+    /// A message for the bot with a file that is to be fetched first.
+    WithFile(Box<Inbound>, RemoteFile),
     /// An answer to an approval request, by a button.
     Tapped(Box<Inbound>, ButtonPress),
     /// A tap that answers no request.
@@ -83,7 +116,7 @@ pub(super) enum Verdict {
         /// The id of the person, if that person may not talk to the bot.
         stranger: Option<u64>,
     },
-    /// A message for the bot that has no text, so Belay cannot read it.
+    /// A message for the bot that has neither a text nor a file that Belay reads.
     NoText {
         /// Its conversation.
         conversation: Conversation,
@@ -98,6 +131,10 @@ pub(super) enum Verdict {
     TooOld(Conversation),
     /// From a person who may not talk to the bot.
     Stranger(u64),
+    /// In private from a person who may not talk to the bot, and who may get a pairing code.
+    Pairable(Box<Stranger>),
+    /// The bot was added to a group that it serves: the group and the greeting.
+    Added(Conversation, String),
     /// From a group that the bot does not serve.
     UnlistedGroup(i64),
     /// It names somebody; whether it is the bot is unknown until the bot's user name is known.
@@ -114,21 +151,26 @@ impl Rules {
             // Without the date, the sender did not edit it: for example, Telegram has only added a link preview.
             UpdateContent::EditedMessage(message) if message.edit_date.is_some() => (message, true),
             UpdateContent::CallbackQuery(query) => return self.judge_tap(&query),
+            UpdateContent::MyChatMember(change) => return self.judge_membership(&change),
             _ => return Verdict::NotForUs("no new message"),
         };
         let Some(sender) = person(&message) else {
             return Verdict::NotForUs("not from a person");
         };
-        let words = Words::of(&message);
+        let (words, conversation) = (Words::of(&message), conversation(&message));
         let is_private = match message.chat.type_field {
             ChatType::Private => true,
             ChatType::Group | ChatType::Supergroup => {
-                let addressed = match is_edit && self.accepted.has(&message) {
-                    true => Addressed::Bot, // the original message was for the bot
+                let addressed = match self.accepted.has(&message, is_edit) {
+                    true => Addressed::Bot, // the original message, or another part of its album, was for the bot
                     false => self.addressed(&message, &words),
                 };
-                match self.people.relevance(message.chat.id, addressed) {
+                match self.people.relevance(conversation, addressed) {
                     Relevance::Yes => false,
+                    Relevance::NotAddressed => {
+                        self.note_unaddressed(&message, &words, conversation, is_edit);
+                        return Verdict::NotForUs("does not address the bot");
+                    }
                     Relevance::No(why) => return Verdict::NotForUs(why),
                     Relevance::Undecided => return Verdict::Undecided,
                     Relevance::Unlisted => return Verdict::UnlistedGroup(message.chat.id),
@@ -136,13 +178,21 @@ impl Rules {
             }
             ChatType::Channel => return Verdict::NotForUs("a channel post"),
         };
-        let Some(role) = self.people.role(sender) else { return Verdict::Stranger(sender) };
-        let conversation = conversation(&message);
+        let Some(role) = self.people.role(sender, is_private) else {
+            if is_private && !is_edit && self.people.has_pairing() {
+                return Verdict::Pairable(Box::new(facts::stranger(&message, sender)));
+            }
+            return Verdict::Stranger(sender);
+        };
         if self.is_too_old(message.edit_date.filter(|_| is_edit).unwrap_or(message.date)) {
             return Verdict::TooOld(conversation);
         }
-        let provenance = facts::provenance(&message, self.bot_id, is_private);
-        let text = self.text(&words, is_private, provenance.is_forwarded());
+        let mut provenance = facts::provenance(&message, self.bot_id, is_private);
+        let mut text = self.text(&words, is_private, provenance.is_forwarded());
+        let file = self.file(&message, &text, &mut provenance);
+        if text.is_empty() && file.is_some() && !is_edit {
+            text = NO_TEXT.to_owned();
+        }
         if text.is_empty() {
             // The removal of a caption changes nothing in a waiting message.
             if provenance.not_read.is_empty() || is_edit {
@@ -155,11 +205,19 @@ impl Rules {
         if ends_the_daemon(&text) && !provenance.is_forwarded() && message.date < self.since {
             return Verdict::NotForUs("an end of the daemon from before its start");
         }
+        if !is_private {
+            let limit = self.people.context_messages(conversation);
+            provenance.earlier = self.unaddressed.before(conversation, message.message_id, limit);
+            if !provenance.earlier.is_empty() {
+                // At once: the next message of the same batch must not bring them again.
+                self.unaddressed.used(conversation, message.message_id);
+            }
+        }
         if !is_private && !is_edit {
             self.accepted.note(&message);
         }
         let channel = ChannelId::new(NAME);
-        Verdict::Message(Box::new(Inbound {
+        let inbound = Box::new(Inbound {
             key: Some(IdempotencyKey {
                 channel: channel.clone(),
                 account: self.bot_id.to_string().into(),
@@ -179,7 +237,37 @@ impl Rules {
                 Principal { id: sender.to_string().into(), role },
                 if is_edit { Body::Edit(text) } else { Body::Text(text) },
             )
-        }))
+        });
+        match file.filter(|_| !is_edit) {
+            Some(file) => Verdict::WithFile(inbound, file),
+            None => Verdict::Message(inbound), // an edit changes the text alone: the message keeps its files
+        }
+    }
+
+    /// The file of a message that is to be fetched. Otherwise the attachments are named in the provenance.
+    fn file(&self, message: &Message, text: &str, provenance: &mut Provenance) -> Option<RemoteFile> {
+        let not_read = match attached::file(message).filter(|_| self.takes_files) {
+            Some(file) if acts_at_once(text) && !provenance.is_forwarded() => {
+                vec![file.unread(COMMANDS_TAKE_NONE.to_owned())]
+            }
+            Some(file) => return Some(file),
+            None => attached::not_read(message),
+        };
+        if !not_read.is_empty() {
+            *provenance = Provenance { not_read, ..std::mem::take(provenance) }.cleaned();
+        }
+        None
+    }
+
+    /// Keeps a message that is not for the bot, where the settings ask for that.
+    fn note_unaddressed(&self, message: &Message, words: &Words<'_>, conversation: Conversation, is_edit: bool) {
+        let limit = self.people.context_messages(conversation);
+        if limit > 0
+            && !self.is_too_old(message.date)
+            && let Some(earlier) = facts::earlier(message, words)
+        {
+            self.unaddressed.note(conversation, message.message_id, earlier, is_edit, limit);
+        }
     }
 
     /// Whether a message of that date is too old to be answered.
@@ -187,18 +275,34 @@ impl Rules {
         self.max_age_s > 0 && date.saturating_add(self.max_age_s) < self.since
     }
 
+    /// Decides how to handle a change of the bot's own membership in a chat.
+    fn judge_membership(&self, change: &ChatMemberUpdated) -> Verdict {
+        let (chat, is_group) = (change.chat.id, change.chat.type_field != ChatType::Private);
+        let was_added = !is_member(&change.old_chat_member) && is_member(&change.new_chat_member);
+        if !is_group || !was_added || self.is_too_old(change.date) {
+            return Verdict::NotForUs("no addition to a group");
+        }
+        match self.people.greeting().filter(|_| self.people.serves_group(chat)) {
+            Some(greeting) => Verdict::Added(Conversation { chat, topic: None }, greeting),
+            None if self.people.serves_group(chat) => Verdict::NotForUs("no greeting"),
+            None => Verdict::UnlistedGroup(chat),
+        }
+    }
+
     /// Decides how to handle a tap on a button. The agent checks whether this person may answer the request.
     fn judge_tap(&self, query: &CallbackQuery) -> Verdict {
         let tap = ButtonPress::of(query);
         let sender = query.from.id;
-        let Some(role) = self.people.role(sender) else {
+        let message = callback_buttons::message_of(query);
+        let is_private = message.is_none_or(|message| message.chat.type_field == ChatType::Private);
+        let Some(role) = self.people.role(sender, is_private) else {
             return Verdict::InvalidTap { tap, words: NOT_YOURS, stranger: Some(sender) };
         };
         let answer = query.data.as_deref().and_then(callback_buttons::parse);
-        let (Some((approval, decision)), Some(message)) = (answer, callback_buttons::message_of(query)) else {
+        let (Some((approval, decision)), Some(message)) = (answer, message) else {
             return Verdict::InvalidTap { tap, words: OUT_OF_USE, stranger: None };
         };
-        if message.chat.type_field != ChatType::Private && !self.people.serves_group(message.chat.id) {
+        if !is_private && !self.people.serves_group(message.chat.id) {
             return Verdict::InvalidTap { tap, words: NOT_HERE, stranger: None };
         }
         // No idempotency key: the request accepts one answer. No reply route: the tap itself is answered.
@@ -273,11 +377,7 @@ impl Rules {
         let kept = without(text, &names);
         let kept = kept.trim();
         let kept = if is_private { kept } else { kept.trim_start_matches([',', ':']).trim_start() };
-        // Every Telegram client sends `/start` when a bot is opened for the first time.
-        match kept.split_whitespace().next() {
-            Some("/start") => "/help".into(),
-            _ => kept.to_owned(),
-        }
+        kept.to_owned()
     }
 }
 
@@ -320,10 +420,20 @@ impl<'a> Words<'a> {
     }
 }
 
+/// The sender of a part of an album, and the album.
+fn album(message: &Message) -> Option<(u64, String)> {
+    Some((person(message)?, message.media_group_id.clone()?))
+}
+
 /// The conversation that a message is in.
 fn conversation(message: &Message) -> Conversation {
     let topic = message.message_thread_id.filter(|_| message.is_topic_message == Some(true));
     Conversation { chat: message.chat.id, topic }
+}
+
+/// Whether this state means that the bot is in the chat.
+fn is_member(member: &ChatMember) -> bool {
+    !matches!(member, ChatMember::Left(_) | ChatMember::Kicked(_))
 }
 
 /// The id of the person who sent a message; `None` for bots, anonymous administrators and automatic forwards.

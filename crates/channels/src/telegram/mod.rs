@@ -5,27 +5,37 @@
 //! its `update_id`, so a repeated delivery changes nothing. A second tap on a button is answered with the result of the
 //! first.
 //!
-//! Reading order: `groups`, `people`, `facts` (metadata of a message), `intake` (which updates are messages) →
-//! `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is written) → `deliver` (how it is
-//! sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under an approval request) → `api`.
-//! `first_contact` checks a token and finds a person's id, for the set-up, without a channel.
+//! Reading order: `groups`, `people`, `facts` and `attached` (metadata and attachments of a message), `unaddressed`
+//! (messages that are not for the bot), `intake` (which updates are messages) → `fetch`, `repeated`, `arrivals` (their
+//! files) → `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is written) → `deliver`,
+//! `files`, `multipart` (how it is sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under an
+//! approval request) → `api`. `menu` registers the commands with Telegram. `first_contact` checks a token and finds a
+//! person's id, for the set-up, without a channel.
 
 mod api;
+mod arrivals;
+mod attached;
 mod callback_buttons;
 mod conversation;
 mod deliver;
 mod facts;
+mod fetch;
+mod files;
 mod first_contact;
 mod format;
 mod groups;
 mod intake;
+mod menu;
+mod multipart;
 mod people;
 mod polling;
 mod preview;
+mod repeated;
 mod router;
 mod setup;
 mod split;
 mod styled;
+mod unaddressed;
 mod webhook;
 
 use std::future::Future;
@@ -36,24 +46,30 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope, InboundStream, Outbound,
-    ReplyRoute, Streaming, provenance,
+    AckSender, AttachmentIntake, BlobStore, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile,
+    CommandInfo, DeliverError, Envelope, InboundStream, Outbound, PairingCodes, ReplyRoute, SessionKey, Streaming,
+    TextChecker, provenance,
 };
-use futures_util::{future::OptionFuture, stream};
+use futures_util::future::{OptionFuture, ready};
+use futures_util::{Stream, StreamExt, stream};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::api::BotApi;
+pub use self::api::bot_api_client;
+use self::arrivals::{Arrival, Arrivals};
 use self::conversation::Conversation;
+use self::fetch::Fetcher;
 pub use self::first_contact::{FirstContact, FirstContactError, Sender};
 use self::intake::{AcceptedGroupMessages, Rules};
 pub use self::people::AllowLists;
 use self::polling::Poller;
 use self::router::UpdateRouter;
+use self::unaddressed::UnaddressedMessages;
 use self::webhook::Webhook;
-use crate::config::{Stream, TelegramConfig, TelegramMode};
+use crate::config::{Stream as Shown, TelegramConfig, TelegramMode};
 
 /// The channel's id, and the prefix of its session keys.
 const NAME: &str = "telegram";
@@ -73,11 +89,15 @@ const START_DEADLINE: Duration = Duration::from_secs(3);
 pub struct Telegram {
     id: ChannelId,
     config: TelegramConfig,
+    /// The commands for the menu. Empty: Telegram keeps the menu that it has.
+    commands: Vec<CommandInfo>,
     router: Arc<UpdateRouter>,
     /// `None` in polling mode.
     webhook: Option<Arc<Webhook>>,
     /// Messages from the webhook; taken by `start`.
-    inbox: Mutex<Option<mpsc::Receiver<Envelope>>>,
+    inbox: Mutex<Option<mpsc::Receiver<Arrival>>>,
+    /// The stored files that are sent; `None`: the bot sends no files.
+    files: Option<Arc<dyn BlobStore>>,
 }
 
 /// Secrets, which must not be in a configuration file.
@@ -88,18 +108,38 @@ pub struct TelegramSecrets {
     pub webhook_secret: Option<SecretString>,
 }
 
+/// The parts of a bot that the daemon makes.
+pub struct TelegramParts {
+    /// The people who may talk to the bot. The daemon may replace them while the bot runs.
+    pub lists: AllowLists,
+    /// Issues pairing codes to strangers; `None`: strangers get none.
+    pub codes: Option<Arc<dyn PairingCodes>>,
+    /// The commands for the menu.
+    pub commands: Vec<CommandInfo>,
+    /// Takes the files of messages.
+    pub attachments: Arc<dyn AttachmentIntake>,
+    /// Lets hooks check the channel's own lines.
+    pub texts: Arc<dyn TextChecker>,
+}
+
 impl Telegram {
     /// Whether a text is a conversation in the form of this channel's messages: `42`, `-1001234567890:7`.
     pub fn is_conversation(text: &str) -> bool {
         text.parse::<Conversation>().is_ok_and(|conversation| conversation.to_string() == text)
     }
 
-    /// Creates a bot without calling Telegram. `http` needs a connect timeout, and no idle timeout below 40 s, because
-    /// polling waits that long. All other limits are set here, per call.
+    /// Creates a bot without calling Telegram. `http` is a [`bot_api_client`] with a connect timeout, and without an idle
+    /// timeout below 40 s, because polling waits that long. All other limits are set here, per call. `intake` takes the
+    /// files of messages.
     ///
     /// # Errors
     /// The token does not have the form of a token; or the webhook has no secret, or one that Telegram would refuse.
-    pub fn new(config: TelegramConfig, secrets: TelegramSecrets, http: reqwest::Client) -> Result<Self, ChannelError> {
+    pub fn new(
+        config: TelegramConfig,
+        secrets: TelegramSecrets,
+        http: reqwest::Client,
+        parts: TelegramParts,
+    ) -> Result<Self, ChannelError> {
         let bot_id = bot_id(secrets.token.expose_secret()).map_err(cannot)?;
         let username = OnceLock::new();
         if let Some(name) = &config.bot_username {
@@ -108,12 +148,16 @@ impl Telegram {
         let rules = Rules {
             bot_id,
             username,
-            people: AllowLists::of(&config),
+            people: parts.lists,
             max_age_s: config.max_age_s,
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             accepted: AcceptedGroupMessages::default(),
+            unaddressed: UnaddressedMessages::default(),
+            takes_files: parts.attachments.max_count() > 0,
         };
-        let router = Arc::new(UpdateRouter::new(BotApi::new(http, &config.api_base, secrets.token), rules));
+        let api = BotApi::new(http, &config.api_base, secrets.token);
+        let fetcher = Fetcher::new(parts.attachments);
+        let router = Arc::new(UpdateRouter::new(api, rules, fetcher, parts.codes, parts.texts));
         let (sender, inbox) = mpsc::channel(INBOX);
         let webhook = match config.mode {
             TelegramMode::Polling => None,
@@ -122,7 +166,15 @@ impl Telegram {
                 Some(Arc::new(Webhook { router: Arc::clone(&router), secret, inbox: sender }))
             }
         };
-        Ok(Self { id: ChannelId::new(NAME), config, router, webhook, inbox: Mutex::new(Some(inbox)) })
+        let commands = if config.register_commands { parts.commands } else { Vec::new() };
+        let (id, inbox) = (ChannelId::new(NAME), Mutex::new(Some(inbox)));
+        Ok(Self { id, config, commands, router, webhook, inbox, files: None })
+    }
+
+    /// The same bot, which also sends the files of messages.
+    #[must_use]
+    pub fn with_files(self, files: Arc<dyn BlobStore>) -> Self {
+        Self { files: Some(files), ..self }
     }
 
     /// The webhook's route at `webhook_path`, for the owner of the listener; `None` in polling mode.
@@ -130,9 +182,15 @@ impl Telegram {
         self.webhook.as_ref().map(|webhook| webhook::router(&self.config.webhook_path, Arc::clone(webhook)))
     }
 
-    /// The lists of allowed people and groups. The daemon may replace them while the bot runs.
-    pub fn allow_lists(&self) -> AllowLists {
-        self.router.rules.people.clone()
+    /// Registers the menu of commands beside the messages, until intake ends. A stream without messages.
+    fn menu(&self, intake: CancellationToken) -> impl Stream<Item = Envelope> + Send + use<> {
+        let (router, commands) = (Arc::clone(&self.router), self.commands.clone());
+        let work = async move {
+            if !commands.is_empty() {
+                intake.run_until_cancelled(menu::register(&router.api, &router.rules.people, &commands)).await;
+            }
+        };
+        stream::once(work).filter_map(|()| ready(None))
     }
 
     /// Asks Telegram for the bot's identity. Returns `false` if Telegram cannot be reached; a wrong token is an error.
@@ -157,32 +215,44 @@ impl Channel for Telegram {
         &self.id
     }
 
+    fn is_group(&self, session: &SessionKey) -> bool {
+        conversation::is_group(session)
+    }
+
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
         let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
         let inbox = inbox.ok_or_else(|| cannot("it was started before"))?;
-        if self.config.allow.is_empty() && self.config.operators.is_empty() {
+        if !self.router.rules.people.has_anybody() {
             warn!("channels.telegram.allow and operators are empty: the bot answers nobody");
         }
         let is_introduced = self.introduce().await?;
         info!(mode = ?self.config.mode, "telegram intake begins");
+        let menu = self.menu(intake.clone());
         let Some(webhook) = &self.webhook else {
             let poller = Poller::new(Arc::clone(&self.router), is_introduced, intake);
-            return Ok(Box::pin(stream::unfold(poller, |mut poller| async move {
-                poller.next().await.map(|envelope| (envelope, poller))
-            })));
+            let messages =
+                stream::unfold(
+                    poller,
+                    |mut poller| async move { poller.next().await.map(|envelope| (envelope, poller)) },
+                );
+            return Ok(Box::pin(stream::select(messages, menu)));
         };
         let (webhook, url) = (Arc::clone(webhook), self.config.webhook_url.clone());
         let setup = Box::pin(async move {
             let registration = url.as_deref().map(|url| (url, &webhook.secret));
             setup::until_reachable(&webhook.router, is_introduced, registration).await;
         });
-        let open = Open { inbox, setup: Some(setup), intake };
-        Ok(Box::pin(stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) })))
+        let arrivals = Arrivals::new(Arc::clone(&self.router));
+        let open = Open { inbox, arrivals, setup: Some(setup), intake };
+        let messages =
+            stream::unfold(open, |mut open| async move { open.next().await.map(|envelope| (envelope, open)) });
+        Ok(Box::pin(stream::select(messages, menu)))
     }
 
     fn profile(&self) -> ChannelProfile<'_> {
         static HINTS: LazyLock<String> = LazyLock::new(|| format!("{STYLE}\n\n{}", provenance::HINT));
-        ChannelProfile { hints: Some(HINTS.as_str()), ..ChannelProfile::default() }
+        let max_file_bytes = if self.files.is_some() { files::FILE_MAX_BYTES } else { 0 };
+        ChannelProfile { max_file_bytes, hints: Some(HINTS.as_str()), ..ChannelProfile::default() }
     }
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
@@ -190,14 +260,14 @@ impl Channel for Telegram {
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
-        deliver::deliver(&self.router.api, message).await
+        deliver::deliver(&self.router.api, self.files.as_deref(), message).await
     }
 
     fn streaming(&self) -> Streaming<'_> {
         match self.config.stream {
-            Stream::Off => Streaming::Off,
-            Stream::Preview => Streaming::Preview(&*self.router),
-            Stream::Blocks => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
+            Shown::Off => Streaming::Off,
+            Shown::Preview => Streaming::Preview(&*self.router),
+            Shown::Blocks => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
         }
     }
 
@@ -210,7 +280,9 @@ impl Channel for Telegram {
 
 /// The intake of a started webhook.
 struct Open {
-    inbox: mpsc::Receiver<Envelope>,
+    inbox: mpsc::Receiver<Arrival>,
+    /// Messages whose files are being fetched, and those behind them.
+    arrivals: Arrivals,
     /// Runs beside the messages until the bot is introduced and the webhook registered.
     setup: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     intake: CancellationToken,
@@ -221,14 +293,27 @@ impl Open {
         loop {
             tokio::select! {
                 biased; // the end of intake first: remaining messages are answered 503 and come again
-                () = self.intake.cancelled() => return None,
-                envelope = self.inbox.recv() => return envelope,
+                () = self.intake.cancelled() => {
+                    self.arrivals.close().await;
+                    return None;
+                }
+                arrival = self.inbox.recv() => {
+                    if let Some(arrival) = self.arrivals.admit(arrival?) {
+                        return Some(envelope(arrival));
+                    }
+                }
+                arrival = self.arrivals.next() => return Some(envelope(arrival)),
                 Some(()) = OptionFuture::from(self.setup.as_mut()) => {
                     self.setup = None;
                 }
             }
         }
     }
+}
+
+fn envelope(mut arrival: Arrival) -> Envelope {
+    let ack = arrival.acks.pop().unwrap_or_else(AckSender::nobody); // always present: each call has one
+    Envelope { inbound: arrival.message.inbound, ack }
 }
 
 fn cannot(detail: impl Into<String>) -> ChannelError {
@@ -276,6 +361,8 @@ fn unreachable_router() -> UpdateRouter {
         max_age_s: 0,
         since: 0,
         accepted: AcceptedGroupMessages::default(),
+        unaddressed: UnaddressedMessages::default(),
+        takes_files: false,
     };
     UpdateRouter::new(
         BotApi::new(
@@ -284,6 +371,9 @@ fn unreachable_router() -> UpdateRouter {
             SecretString::from("777:x"),
         ),
         rules,
+        Fetcher::new(Arc::new(belay_protocol::NoAttachments)),
+        None,
+        Arc::new(belay_protocol::UncheckedTexts),
     )
 }
 

@@ -1,21 +1,26 @@
 //! Who may talk to the bot, and from which conversations. Messages, taps and autonomous work are all checked here.
+//!
+//! The settings name people and groups. Pairing admits further people, each to the private chat alone.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use belay_protocol::principal::Role;
-use belay_protocol::{AccessDecision, ChannelAccess, SessionKey};
+use belay_protocol::{AccessDecision, ChannelAccess, ChannelPeople, ConversationSettings, PairedPerson, SessionKey};
 
-use super::conversation::Conversation;
+use super::conversation::{self, Conversation};
 use super::groups::{Addressed, Groups, Relevance};
 use crate::config::TelegramConfig;
 
-/// Allowed people by their numeric ids, and the groups that the bot serves.
+/// Allowed people by their numeric ids, and the groups that the bot serves: as the settings have them.
 pub(super) struct People {
     pub(super) allow: HashSet<u64>,
     pub(super) operators: HashSet<u64>,
     pub(super) groups: Groups,
+    /// Whether strangers get a code.
+    pairing: bool,
+    greeting: String,
 }
 
 impl People {
@@ -24,11 +29,13 @@ impl People {
             allow: config.allow.iter().copied().collect(),
             operators: config.operators.iter().copied().collect(),
             groups: Groups::new(&config.groups),
+            pairing: config.pairing,
+            greeting: config.greeting.trim().to_owned(),
         }
     }
 
     /// The role of a person on the lists; `None` if the person is on no list.
-    pub(super) fn role(&self, id: u64) -> Option<Role> {
+    fn role(&self, id: u64) -> Option<Role> {
         match id {
             id if self.operators.contains(&id) => Some(Role::Operator),
             id if self.allow.contains(&id) => Some(Role::User),
@@ -37,15 +44,89 @@ impl People {
     }
 }
 
-impl ChannelAccess for People {
+/// The people of the settings and of pairing, each as a snapshot that is swapped as a whole. Clones share them. Each
+/// message, tap and access check uses the people of its moment.
+#[derive(Clone)]
+pub struct AllowLists {
+    /// A reload of the settings swaps it.
+    settings: Arc<ArcSwap<People>>,
+    /// An operator who admits or removes a person swaps it.
+    paired: Arc<ArcSwap<HashSet<u64>>>,
+}
+
+impl AllowLists {
+    /// The lists of these settings, without people of pairing.
+    pub fn of(config: &TelegramConfig) -> Self {
+        Self { settings: Arc::new(ArcSwap::from_pointee(People::of(config))), paired: Arc::default() }
+    }
+
+    /// Replaces everything that comes from the settings: people, groups, pairing and the greeting. Ignores all other
+    /// settings, and keeps the people of pairing.
+    pub fn replace(&self, config: &TelegramConfig) {
+        self.settings.store(Arc::new(People::of(config)));
+    }
+
+    /// The role of a person in a private chat or in a group; `None` if the person may not talk to the bot there.
+    pub(super) fn role(&self, id: u64, is_private: bool) -> Option<Role> {
+        let listed = self.settings.load().role(id);
+        listed.or_else(|| (is_private && self.paired.load().contains(&id)).then_some(Role::User))
+    }
+
+    /// The operators, by their ids.
+    pub(super) fn operators(&self) -> Vec<u64> {
+        let mut ids: Vec<u64> = self.settings.load().operators.iter().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Whether strangers get a code.
+    pub(super) fn has_pairing(&self) -> bool {
+        self.settings.load().pairing
+    }
+
+    /// Whether anybody may talk to the bot, or could be admitted.
+    pub(super) fn has_anybody(&self) -> bool {
+        let settings = self.settings.load();
+        let listed = !settings.allow.is_empty() || !settings.operators.is_empty();
+        listed || settings.pairing || !self.paired.load().is_empty()
+    }
+
+    /// Whether the bot serves this group.
+    pub(super) fn serves_group(&self, chat: i64) -> bool {
+        self.settings.load().groups.serves_group(chat)
+    }
+
+    /// Decides whether a message of a group is for the bot.
+    pub(super) fn relevance(&self, conversation: Conversation, addressed: Addressed) -> Relevance {
+        self.settings.load().groups.relevance(conversation, addressed)
+    }
+
+    /// The number of messages that are not for the bot and that the model reads with the next one that is.
+    pub(super) fn context_messages(&self, conversation: Conversation) -> usize {
+        self.settings.load().groups.context_messages(conversation)
+    }
+}
+
+impl ChannelAccess for AllowLists {
+    fn tells_persons_apart(&self) -> bool {
+        true
+    }
+
     fn standing_of(&self, principal: &str, conversation: Option<&str>) -> AccessDecision {
-        let Some(role) = principal.parse().ok().and_then(|id| self.role(id)) else {
-            let why =
-                format!("{principal} is neither on the list channels.telegram.allow nor on that of the operators");
+        let group = conversation.and_then(group_of);
+        let id = principal.parse::<u64>().ok();
+        let Some(role) = id.and_then(|id| self.role(id, group.is_none())) else {
+            let is_paired = id.is_some_and(|id| self.paired.load().contains(&id));
+            let why = match is_paired {
+                true => format!("pairing has admitted {principal} to the private chat alone"),
+                false => format!(
+                    "{principal} is neither on the list channels.telegram.allow nor on that of the operators, and \
+                     pairing has not admitted the person"
+                ),
+            };
             return AccessDecision::NotAllowed(why);
         };
-        let group = conversation.and_then(group_of);
-        match group.filter(|group| !self.groups.serves_group(*group)) {
+        match group.filter(|group| !self.serves_group(*group)) {
             Some(group) => {
                 AccessDecision::NotAllowed(format!("{group} is not on the list channels.telegram.groups.allow"))
             }
@@ -57,65 +138,39 @@ impl ChannelAccess for People {
         let Ok(Conversation { chat, .. }) = conversation.parse() else { return false };
         // A private chat has the id of its person (Bot API, Chat, `id`).
         match u64::try_from(chat) {
-            Ok(person) => self.role(person).is_some(),
-            Err(_) => self.groups.serves_group(chat),
+            Ok(person) => self.role(person, true).is_some(),
+            Err(_) => self.serves_group(chat),
         }
     }
 
     fn session_of(&self, conversation: &str) -> Option<SessionKey> {
-        conversation.parse().ok().map(super::conversation::session)
+        conversation.parse().ok().map(conversation::session)
+    }
+
+    fn settings_of(&self, session: &SessionKey) -> Option<Arc<ConversationSettings>> {
+        let settings = self.settings.load();
+        if !settings.groups.has_own() {
+            return None;
+        }
+        settings.groups.settings(conversation::of_session(session)?)
     }
 }
 
-/// The current lists, as a snapshot that a reload of the settings swaps as a whole. Clones share it. Each message, tap
-/// and access check uses the lists of its moment.
-#[derive(Clone)]
-pub struct AllowLists(Arc<ArcSwap<People>>);
-
-impl AllowLists {
-    /// The lists of these settings.
-    pub fn of(config: &TelegramConfig) -> Self {
-        People::of(config).into()
+impl ChannelPeople for AllowLists {
+    fn replace_paired(&self, paired: &[PairedPerson]) {
+        let ids = paired.iter().filter_map(|paired| paired.person.id.parse().ok());
+        self.paired.store(Arc::new(ids.collect()));
     }
 
-    /// Replaces the lists of people and groups, and the rule for group messages. Ignores all other settings.
-    pub fn replace(&self, config: &TelegramConfig) {
-        self.0.store(Arc::new(People::of(config)));
+    fn listed(&self) -> Vec<(String, Role)> {
+        let settings = self.settings.load();
+        let mut ids: Vec<u64> = settings.operators.union(&settings.allow).copied().collect();
+        ids.sort_unstable();
+        ids.into_iter().filter_map(|id| Some((id.to_string(), settings.role(id)?))).collect()
     }
 
-    /// The role of a person on the lists; `None` if the person is on no list.
-    pub(super) fn role(&self, id: u64) -> Option<Role> {
-        self.0.load().role(id)
-    }
-
-    /// Whether the bot serves this group.
-    pub(super) fn serves_group(&self, chat: i64) -> bool {
-        self.0.load().groups.serves_group(chat)
-    }
-
-    /// Decides whether a message of a group is for the bot.
-    pub(super) fn relevance(&self, chat: i64, addressed: Addressed) -> Relevance {
-        self.0.load().groups.relevance(chat, addressed)
-    }
-}
-
-impl From<People> for AllowLists {
-    fn from(people: People) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(people)))
-    }
-}
-
-impl ChannelAccess for AllowLists {
-    fn standing_of(&self, principal: &str, conversation: Option<&str>) -> AccessDecision {
-        self.0.load().standing_of(principal, conversation)
-    }
-
-    fn serves(&self, conversation: &str) -> bool {
-        self.0.load().serves(conversation)
-    }
-
-    fn session_of(&self, conversation: &str) -> Option<SessionKey> {
-        self.0.load().session_of(conversation)
+    fn greeting(&self) -> Option<String> {
+        Some(self.settings.load().greeting.clone()).filter(|text| !text.is_empty())
     }
 }
 
@@ -126,7 +181,7 @@ fn group_of(conversation: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::Authority;
+    use belay_protocol::{Authority, Stranger, UnixMillis};
 
     use super::*;
     use crate::config::GroupsConfig;
@@ -135,7 +190,7 @@ mod tests {
     fn the_lists_decide_access_and_possible_deliveries() {
         let groups = GroupsConfig { allow: vec![-100], ..GroupsConfig::default() };
         let config = TelegramConfig { allow: vec![42, 7], operators: vec![7], groups, ..TelegramConfig::default() };
-        let people = People::of(&config);
+        let people = AllowLists::of(&config);
         let (user, operator) = (Some(Authority::Conversation), Some(Authority::Operator));
         for (principal, conversation, may, served) in [
             ("42", Some("42"), user, true),
@@ -174,11 +229,40 @@ mod tests {
         };
         let lists = AllowLists::of(&config(&[42], &[-1]));
         let shared = lists.clone();
-        assert!(shared.role(42).is_some() && shared.serves_group(-1) && shared.role(7).is_none());
+        assert!(shared.role(42, true).is_some() && shared.serves_group(-1) && shared.role(7, true).is_none());
         lists.replace(&config(&[7], &[-2]));
-        assert!(shared.role(42).is_none() && !shared.serves_group(-1) && shared.serves_group(-2));
+        assert!(shared.role(42, true).is_none() && !shared.serves_group(-1) && shared.serves_group(-2));
         assert_eq!(shared.standing_of("7", None), AccessDecision::May(Authority::Conversation));
         assert!(matches!(shared.standing_of("42", None), AccessDecision::NotAllowed(_)));
         assert!(shared.serves("7") && !shared.serves("42"));
+    }
+
+    fn paired(id: &str) -> PairedPerson {
+        let (id, name, conversation) = (id.to_owned(), "Ann".to_owned(), id.to_owned());
+        PairedPerson {
+            person: Stranger { channel: "telegram".into(), id, name, conversation },
+            admitted_by: "7".to_owned(),
+            admitted_through: "telegram".into(),
+            admitted_at: UnixMillis(1),
+        }
+    }
+
+    #[test]
+    fn pairing_admits_to_the_private_chat_alone_and_a_reload_keeps_it() {
+        let groups = GroupsConfig { allow: vec![-100], ..GroupsConfig::default() };
+        let config = TelegramConfig { operators: vec![7], groups, ..TelegramConfig::default() };
+        let lists = AllowLists::of(&config);
+        lists.replace_paired(&[paired("42"), paired("not a number")]);
+        lists.replace(&config);
+        let user = AccessDecision::May(Authority::Conversation);
+        for conversation in [Some("42"), None] {
+            assert_eq!(lists.standing_of("42", conversation), user, "{conversation:?}");
+        }
+        let AccessDecision::NotAllowed(why) = lists.standing_of("42", Some("-100")) else { panic!("not in groups") };
+        assert!(why.contains("private chat alone"), "{why}");
+        assert!(lists.serves("42") && lists.role(42, false).is_none());
+        assert_eq!(lists.listed(), [("7".to_owned(), Role::Operator)]);
+        lists.replace_paired(&[]);
+        assert!(!lists.serves("42") && matches!(lists.standing_of("42", Some("42")), AccessDecision::NotAllowed(_)));
     }
 }

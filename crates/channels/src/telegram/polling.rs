@@ -5,7 +5,7 @@
 //! that it has. At the end of intake, the settled updates are confirmed once more: the store knows messages but not
 //! commands, and a repeated `/stop` would be carried out again.
 //!
-//! While a message waits for its acknowledgement, polling continues from that message on, so that a later `/stop`
+//! While a message waits for its files or its acknowledgement, polling continues from that message on, so that a later `/stop`
 //! arrives. Such an answer repeats updates; they are recognised by their numbers and skipped.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -25,7 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::api::ApiError;
-use super::router::{AgentMessage, Settled, Sorted, UpdateRouter, update_id};
+use super::arrivals::{Arrival, Arrivals};
+use super::router::{Settled, Sorted, UpdateRouter, update_id};
 use super::setup::{self, ALLOWED, Pauses};
 
 /// How long Telegram holds the request before it returns an empty answer. 25 s: below the idle limits of common
@@ -80,6 +81,8 @@ pub(super) struct Poller {
     /// All updates before this number are confirmed.
     confirmed: Option<i64>,
     batch: VecDeque<Box<RawValue>>,
+    /// Messages whose files are being fetched, and those behind them.
+    arrivals: Arrivals,
     /// Messages that were offered and are not yet acknowledged.
     open: FuturesUnordered<Pin<Box<dyn Future<Output = Progress> + Send>>>,
     /// The numbers of the unsettled updates.
@@ -94,16 +97,15 @@ type Request = Pin<Box<dyn Future<Output = Result<Batch, ApiError>> + Send>>;
 
 /// The result of an offered message.
 enum Progress {
-    /// The update with this number is settled.
-    Settled(i64),
+    /// The message is settled: its update, and those of further parts of its album.
+    Settled(i64, Vec<i64>),
     /// The message is to be offered again.
     Again(Box<Offer>),
 }
 
 /// A message that is offered to the agent.
 struct Offer {
-    update_id: i64,
-    message: AgentMessage,
+    arrival: Arrival,
     /// Time of the first offer.
     since: Instant,
 }
@@ -111,6 +113,7 @@ struct Offer {
 impl Poller {
     pub(super) fn new(router: Arc<UpdateRouter>, is_introduced: bool, intake: CancellationToken) -> Self {
         Self {
+            arrivals: Arrivals::new(Arc::clone(&router)),
             router,
             intake,
             is_introduced,
@@ -135,6 +138,7 @@ impl Poller {
         let intake = self.intake.clone();
         let message = intake.run_until_cancelled(self.next_message()).await;
         if message.is_none() {
+            self.arrivals.close().await;
             self.confirm_settled().await;
         }
         message
@@ -150,7 +154,12 @@ impl Poller {
                 match sorted {
                     Sorted::Message(message) => {
                         let update_id = update_id.unwrap_or_default(); // always present: the update was parsed
-                        return self.offer(Offer { update_id, message: *message, since: Instant::now() });
+                        self.unsettled.insert(update_id);
+                        let (message, more_updates, acks) = (*message, Vec::new(), Vec::new());
+                        let arrival = Arrival { update_id, more_updates, message, acks };
+                        if let Some(arrival) = self.arrivals.admit(arrival) {
+                            return self.offer(Offer { arrival, since: Instant::now() });
+                        }
                     }
                     // `Later` cannot occur: the bot's name is known before the first request.
                     Sorted::Done | Sorted::Later => {}
@@ -164,9 +173,10 @@ impl Poller {
             tokio::select! {
                 biased; // settled updates first: they decide the next request
                 Some(progress) = self.open.next() => match progress {
-                    Progress::Settled(update_id) => _ = self.unsettled.remove(&update_id),
+                    Progress::Settled(update_id, more) => self.settled(update_id, &more),
                     Progress::Again(offer) => return self.offer(*offer),
                 },
+                arrival = self.arrivals.next() => return self.offer(Offer { arrival, since: Instant::now() }),
                 Some(answer) = OptionFuture::from(self.request.as_mut()) => {
                     self.request = None;
                     self.receive(answer);
@@ -179,16 +189,16 @@ impl Poller {
     fn offer(&mut self, offer: Offer) -> Envelope {
         let (ack, answer) = AckSender::channel();
         let router = Arc::clone(&self.router);
-        let inbound = offer.message.inbound.clone();
-        self.unsettled.insert(offer.update_id);
+        let inbound = offer.arrival.message.inbound.clone();
         self.open.push(Box::pin(async move {
             let ack = timeout(ACK_DEADLINE, answer).await.ok().and_then(Result::ok);
-            match router.settle(&offer.message.after, ack).await {
-                Settled::Done => Progress::Settled(offer.update_id),
+            let message = &offer.arrival.message;
+            match router.settle(&message.after, ack).await {
+                Settled::Done => Progress::Settled(offer.arrival.update_id, offer.arrival.more_updates),
                 Settled::Later { is_busy: true, .. } if offer.since.elapsed() >= BUSY_MAX => {
-                    warn!(session = %offer.message.inbound.session, "a message was given up: its conversation stays full");
-                    router.notify_not_accepted(&offer.message).await;
-                    Progress::Settled(offer.update_id)
+                    warn!(session = %message.inbound.session, "a message was given up: its conversation stays full");
+                    router.notify_not_accepted(message).await;
+                    Progress::Settled(offer.arrival.update_id, offer.arrival.more_updates)
                 }
                 Settled::Later { after, .. } => {
                     sleep(after).await;
@@ -197,6 +207,11 @@ impl Poller {
             }
         }));
         Envelope { inbound, ack }
+    }
+
+    fn settled(&mut self, update_id: i64, more: &[i64]) {
+        self.unsettled.remove(&update_id);
+        more.iter().for_each(|part| _ = self.unsettled.remove(part));
     }
 
     async fn set_up(&mut self) {
@@ -263,8 +278,8 @@ impl Poller {
     async fn confirm_settled(&mut self) {
         self.request = None; // Telegram answers one request at a time
         while let Some(Some(progress)) = self.open.next().now_or_never() {
-            if let Progress::Settled(update_id) = progress {
-                self.unsettled.remove(&update_id);
+            if let Progress::Settled(update_id, more) = progress {
+                self.settled(update_id, &more);
             }
         }
         let waiting = self.batch.iter().filter_map(|update| update_id(update)).min();

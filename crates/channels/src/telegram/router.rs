@@ -1,21 +1,29 @@
-//! Sorts updates for the webhook and for polling. Logs updates that are not for the bot, and answers messages without
-//! text.
+//! Sorts updates for the webhook and for polling. Logs updates that are not for the bot, and answers messages that have
+//! neither a text nor a file that Belay reads.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use belay_protocol::{Accepted, Ack, Body, Inbound, Refusal};
+use belay_protocol::{
+    Accepted, Ack, AttachmentContent, Body, ChannelId, Inbound, NO_TEXT, PairingCode, PairingCodes, Refusal, Stranger,
+    TextChecker, Unread,
+};
 use frankenstein::updates::{Update, UpdateContent};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 use tracing::{debug, info, trace, warn};
 
+use super::NAME;
 use super::api::{ApiError, BotApi};
+use super::attached::{self, RemoteFile, Rest};
 use super::callback_buttons::{self, ButtonPress};
 use super::conversation::Conversation;
+use super::deliver;
+use super::fetch::Fetcher;
 use super::intake::{Rules, Verdict};
-use super::{deliver, facts};
 
 /// Number of strangers, and of groups, that are logged once at a higher level. Further ones are logged at debug level
 /// only, so that nobody can flood the log by opening accounts.
@@ -33,6 +41,9 @@ const ALBUMS_MAX: usize = 256;
 /// Deadline of a notice. Short: the webhook's answer waits for it.
 const NOTICE_DEADLINE: Duration = Duration::from_secs(5);
 
+/// Time without codes for strangers after one could not be sent.
+const PAIRING_PAUSE: Duration = Duration::from_secs(60);
+
 const NOT_TAKEN: &str =
     "Too many messages are waiting in this conversation; this one was not taken. Please send it again later.";
 
@@ -42,6 +53,13 @@ const TOO_OLD: &str = "I was offline for long. What was written here in the mean
 pub(super) struct UpdateRouter {
     pub(super) api: BotApi,
     pub(super) rules: Rules,
+    pub(super) fetcher: Fetcher,
+    /// Issues pairing codes; `None`: there is no pairing.
+    codes: Option<Arc<dyn PairingCodes>>,
+    /// Lets hooks check the channel's own lines.
+    texts: Arc<dyn TextChecker>,
+    /// After a code that could not be sent, strangers get none until then.
+    no_codes_until: Mutex<Option<Instant>>,
     strangers: Mutex<HashSet<u64>>,
     /// Unlisted groups that were logged. Anybody may add the bot to a group.
     groups: Mutex<HashSet<i64>>,
@@ -55,7 +73,11 @@ pub(super) struct UpdateRouter {
 pub(super) struct AgentMessage {
     pub(super) inbound: Inbound,
     /// What to do after its acknowledgement.
-    pub(super) after: AfterAck,
+    pub(super) after: Arc<AfterAck>,
+    /// The file to fetch before the agent gets the message.
+    pub(super) file: Option<RemoteFile>,
+    /// The album that the message belongs to.
+    pub(super) album: Option<String>,
 }
 
 /// What to tell the person after the agent's acknowledgement.
@@ -63,8 +85,34 @@ pub(super) struct AgentMessage {
 pub(super) struct AfterAck {
     /// The tap to answer.
     tap: Option<ButtonPress>,
-    /// The notice about attachments that are not read.
-    not_read: Option<NotRead>,
+    /// The notice about attachments that are not read. Set when the files of the message have been fetched.
+    not_read: OnceLock<NotRead>,
+    /// For a repeated delivery of an update: that of the first one, whose call may not have waited for the files.
+    first: OnceLock<Arc<AfterAck>>,
+    /// Whether the notice about attachments was due once. It is not sent again.
+    was_due: AtomicBool,
+}
+
+impl AfterAck {
+    /// Makes it that of a repeated delivery. Without effect for the first delivery itself.
+    pub(super) fn repeats(self: &Arc<Self>, first: &Arc<Self>) {
+        if !Arc::ptr_eq(self, first) {
+            let _ = self.first.set(Arc::clone(first)); // set once for each call
+        }
+    }
+
+    /// The notice about attachments that follows this acknowledgement, if it was not due before.
+    fn due(&self, ack: Option<&Ack>) -> Option<&NotRead> {
+        let first = self.first.get();
+        let is_due = match ack {
+            Some(Ack::Accepted(Accepted { duplicate, .. })) => !duplicate || first.is_some(),
+            Some(Ack::Command(_)) => true,
+            _ => false,
+        };
+        let of = first.map_or(self, |first| first);
+        let not_read = of.not_read.get().filter(|_| is_due)?;
+        (!of.was_due.swap(true, Ordering::Relaxed)).then_some(not_read)
+    }
 }
 
 /// A notice about attachments that are not read, and its target.
@@ -104,10 +152,20 @@ pub(super) enum Settled {
 const LATER: Duration = Duration::from_secs(2);
 
 impl UpdateRouter {
-    pub(super) fn new(api: BotApi, rules: Rules) -> Self {
+    pub(super) fn new(
+        api: BotApi,
+        rules: Rules,
+        fetcher: Fetcher,
+        codes: Option<Arc<dyn PairingCodes>>,
+        texts: Arc<dyn TextChecker>,
+    ) -> Self {
         Self {
             api,
             rules,
+            fetcher,
+            codes,
+            texts,
+            no_codes_until: Mutex::default(),
             strangers: Mutex::default(),
             groups: Mutex::default(),
             too_old_notified: Mutex::default(),
@@ -129,12 +187,19 @@ impl UpdateRouter {
         let (update_id, album) = (update.update_id, album_of(&update));
         match self.rules.judge(update) {
             Verdict::Message(inbound) => {
-                let after = AfterAck { not_read: not_read(&inbound, album), tap: None };
-                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after }));
+                let message = AgentMessage { inbound: *inbound, after: Arc::default(), file: None, album };
+                if message.album.is_none() || !self.rules.takes_files {
+                    message.set_notice(); // the notice of an album is set when all of its parts are there
+                }
+                return Sorted::Message(Box::new(message));
+            }
+            Verdict::WithFile(inbound, file) => {
+                let after = Arc::default();
+                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after, file: Some(file), album }));
             }
             Verdict::Tapped(inbound, tap) => {
-                let after = AfterAck { tap: Some(tap), not_read: None };
-                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after }));
+                let after = Arc::new(AfterAck { tap: Some(tap), ..AfterAck::default() });
+                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after, file: None, album: None }));
             }
             Verdict::InvalidTap { tap, words, stranger } => {
                 stranger.into_iter().for_each(|id| self.log_stranger(id));
@@ -146,7 +211,7 @@ impl UpdateRouter {
             }
             Verdict::NoText { conversation, message_id, not_read, album } => {
                 if self.is_new_album(conversation, album)
-                    && let Some(line) = facts::line(&not_read, false)
+                    && let Some(line) = attached::line(&not_read, Rest::Nothing)
                 {
                     self.send_notice(conversation, Some(message_id), &line).await; // best effort
                 }
@@ -156,6 +221,8 @@ impl UpdateRouter {
                 self.notify_too_old(conversation).await;
             }
             Verdict::Stranger(id) => self.log_stranger(id),
+            Verdict::Pairable(stranger) => self.offer_pairing(&stranger).await,
+            Verdict::Added(group, greeting) => _ = self.send_notice(group, None, &greeting).await, // best effort
             Verdict::UnlistedGroup(id) => self.log_group(id),
             Verdict::NotForUs(why) => trace!(update_id, why, "update skipped"),
         }
@@ -199,16 +266,14 @@ impl UpdateRouter {
     }
 
     /// Interprets the agent's acknowledgement of a message; `None`: the agent dropped it or was too late. Answers a
-    /// settled tap. Sends the notice about attachments after the first acceptance.
+    /// settled tap. Sends the notice about attachments once, after the acceptance.
     pub(super) async fn settle(&self, after: &AfterAck, ack: Option<Ack>) -> Settled {
         let settled = settled(ack.as_ref());
         if let Some(tap) = after.tap.as_ref().filter(|_| settled == Settled::Done) {
             callback_buttons::answer(&self.api, tap, ack.as_ref()).await;
         }
-        if let Some(NotRead { conversation, message_id, line, album }) = &after.not_read
-            && matches!(ack, Some(Ack::Accepted(Accepted { duplicate: false, .. }) | Ack::Command(_)))
-            && self.is_new_album(*conversation, album.clone())
-        {
+        if let Some(NotRead { conversation, message_id, line, album }) = after.due(ack.as_ref()) {
+            self.is_new_album(*conversation, album.clone()); // no further notice for its parts
             self.send_notice(*conversation, *message_id, line).await; // best effort: the model is told as well
         }
         settled
@@ -226,8 +291,15 @@ impl UpdateRouter {
         self.send_notice(conversation, message_id, NOT_TAKEN).await; // best effort
     }
 
-    /// Sends a notice. Returns whether a retry is pointless: it was sent, or Telegram refuses it. Best effort.
+    /// Sends a notice as hooks agree to it. Returns whether a retry is pointless: it was sent, or Telegram refuses it. Best
+    /// effort.
     async fn send_notice(&self, conversation: Conversation, message_id: Option<i32>, line: &str) -> bool {
+        let line = self.texts.checked(&ChannelId::new(NAME), line.to_owned()).await;
+        self.send_line(conversation, message_id, &line).await
+    }
+
+    /// Sends a line that no hook sees. Returns what [`send_notice`](Self::send_notice) returns.
+    async fn send_line(&self, conversation: Conversation, message_id: Option<i32>, line: &str) -> bool {
         match deliver::notice(&self.api, conversation, message_id, line, NOTICE_DEADLINE).await {
             Ok(()) => true,
             Err(error) => {
@@ -235,6 +307,31 @@ impl UpdateRouter {
                 matches!(error, ApiError::Refused { .. })
             }
         }
+    }
+
+    /// Sends a stranger a pairing code, unless the stranger has one or too many strangers have one.
+    async fn offer_pairing(&self, stranger: &Stranger) {
+        stranger.id.parse().into_iter().for_each(|id| self.log_stranger(id));
+        let (Some(codes), Ok(conversation)) = (&self.codes, stranger.conversation.parse()) else { return };
+        if self.no_codes_until().is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        match codes.issue(stranger.clone()).await {
+            Ok(Some(code)) => {
+                // A code is a secret, so no hook sees it.
+                if !self.send_line(conversation, None, &pairing_line(&code)).await {
+                    codes.withdraw(stranger).await; // a later message gets another code
+                    // The next messages of strangers must not hold up those of others.
+                    *self.no_codes_until() = Some(Instant::now() + PAIRING_PAUSE);
+                }
+            }
+            Ok(None) => debug!(telegram_user = stranger.id, "a stranger gets no pairing code now"),
+            Err(error) => warn!(%error, "a stranger gets no pairing code: the store does not answer"),
+        }
+    }
+
+    fn no_codes_until(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.no_codes_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn log_group(&self, id: i64) {
@@ -252,10 +349,38 @@ impl UpdateRouter {
     }
 }
 
+/// The one message to a stranger.
+fn pairing_line(code: &PairingCode) -> String {
+    format!(
+        "I do not know you yet. Give this code to the person who runs me, who can admit you with it: {}. It is valid for \
+         one hour. Your message was not read.",
+        code.expose()
+    )
+}
+
+impl AgentMessage {
+    /// Sets the notice about its attachments that are not read, if there are any.
+    pub(super) fn set_notice(&self) {
+        if let Some(notice) = not_read(&self.inbound, &self.album) {
+            let _ = self.after.not_read.set(notice); // set once for each message
+        }
+    }
+}
+
 /// The notice about the attachments of a message that are not read.
-fn not_read(inbound: &Inbound, album: Option<String>) -> Option<NotRead> {
-    let provenance = inbound.provenance.as_ref().filter(|_| matches!(inbound.body, Body::Text(_)))?;
-    let line = facts::line(&provenance.not_read, true)?;
+fn not_read(inbound: &Inbound, album: &Option<String>) -> Option<NotRead> {
+    let Body::Text(text) = &inbound.body else { return None };
+    let provenance = inbound.provenance.as_ref()?;
+    let is_read = |content: &AttachmentContent| !matches!(content, AttachmentContent::Named { .. });
+    let rest = match text.as_str() {
+        _ if provenance.attachments.iter().any(|file| is_read(&file.content)) => Rest::Files,
+        NO_TEXT => Rest::Nothing,
+        _ => Rest::Text,
+    };
+    let named = attached::named_only(&provenance.attachments);
+    let not_read: Vec<Unread> = provenance.not_read.iter().cloned().chain(named).collect();
+    let line = attached::line(&not_read, rest)?;
+    let album = album.clone();
     let conversation = inbound.reply_to.as_ref()?.conversation.parse().ok()?;
     let message_id = provenance.message_id.as_deref().and_then(|id| id.parse().ok());
     Some(NotRead { conversation, message_id, line, album })

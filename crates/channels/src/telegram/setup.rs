@@ -21,8 +21,12 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The kinds of update that the bot requests.
-pub(super) const ALLOWED: [AllowedUpdate; 3] =
-    [AllowedUpdate::Message, AllowedUpdate::EditedMessage, AllowedUpdate::CallbackQuery];
+pub(super) const ALLOWED: [AllowedUpdate; 4] = [
+    AllowedUpdate::Message,
+    AllowedUpdate::EditedMessage,
+    AllowedUpdate::CallbackQuery,
+    AllowedUpdate::MyChatMember, // the bot is added to a group
+];
 
 #[derive(Deserialize)]
 struct Me {

@@ -14,6 +14,9 @@ use super::styled::Styled;
 /// UTF-16 code units (Bot API, MessageEntity).
 pub(super) const PIECE_MAX_UNITS: usize = 4096;
 
+/// Longest caption. Telegram: sendPhoto, `caption`: "0-1024 characters after entities parsing".
+const CAPTION_MAX_UNITS: usize = 1024;
+
 /// Longest grapheme that is kept whole, in bytes. Longer ones are not readable anyway.
 const GRAPHEME_MAX_BYTES: usize = 256;
 
@@ -29,18 +32,28 @@ pub(super) struct Piece {
 /// Splits an answer into messages, in order; an empty answer has none. The same text always gives the same pieces, so a
 /// delivery can continue after the pieces of an earlier attempt.
 pub(super) fn pieces(markdown: &str) -> Vec<Piece> {
+    limited(markdown, PIECE_MAX_UNITS)
+}
+
+/// The same for a text whose first piece is the caption of a file.
+pub(super) fn with_caption(markdown: &str) -> Vec<Piece> {
+    limited(markdown, CAPTION_MAX_UNITS)
+}
+
+fn limited(markdown: &str, first_max_units: usize) -> Vec<Piece> {
     let styled = styled(markdown);
-    cut(&styled, PIECE_MAX_UNITS)
+    cut(&styled, first_max_units, PIECE_MAX_UNITS)
         .into_iter()
         .map(|range| Piece { html: styled.html(range.clone()), plain: styled.text()[range].to_owned() })
         .collect()
 }
 
-fn cut(styled: &Styled, max_units: usize) -> Vec<Range<usize>> {
+fn cut(styled: &Styled, first_max_units: usize, rest_max_units: usize) -> Vec<Range<usize>> {
     let text = styled.text();
     let mut ranges = Vec::new();
     let mut start = skip_space(styled, 0);
     while start < text.len() {
+        let max_units = if ranges.is_empty() { first_max_units } else { rest_max_units };
         let reach = start + prefix(&text[start..], max_units);
         let end = if reach == text.len() { reach } else { best_cut(styled, start..reach, max_units) };
         let used = start + text[start..end].trim_end().len();

@@ -13,7 +13,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::routing::post;
-use belay_protocol::{AckSender, Envelope};
+use belay_protocol::AckSender;
 use futures_util::StreamExt;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
@@ -22,7 +22,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use super::router::{AgentMessage, Settled, Sorted, UpdateRouter};
+use super::arrivals::Arrival;
+use super::router::{AgentMessage, Settled, Sorted, UpdateRouter, update_id};
 
 /// Bot API, setWebhook, `secret_token`.
 const SECRET_HEADER: &str = "X-Telegram-Bot-Api-Secret-Token";
@@ -36,11 +37,15 @@ const BODY_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest wait for the acknowledgement. Telegram gives up after about a minute and delivers again in both cases.
 const ACK_DEADLINE: Duration = Duration::from_secs(10);
 
+/// The same for a message whose file is fetched first. If the file takes longer, it is fetched all the same, and the
+/// store recognises the second delivery.
+const FILE_ACK_DEADLINE: Duration = Duration::from_secs(50);
+
 /// The state of the route.
 pub(super) struct Webhook {
     pub(super) router: Arc<UpdateRouter>,
     pub(super) secret: SecretString,
-    pub(super) inbox: mpsc::Sender<Envelope>,
+    pub(super) inbox: mpsc::Sender<Arrival>,
 }
 
 /// Makes the route.
@@ -65,21 +70,26 @@ async fn receive(State(webhook): State<Arc<Webhook>>, request: Request) -> Statu
         return StatusCode::BAD_REQUEST;
     };
     match webhook.router.sort(&update).await {
-        Sorted::Message(message) => webhook.hand_over(*message).await,
+        Sorted::Message(message) => {
+            webhook.hand_over(update_id(&update).unwrap_or_default(), *message).await // it was parsed
+        }
         Sorted::Done => StatusCode::OK,
         Sorted::Later => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
 impl Webhook {
-    async fn hand_over(&self, message: AgentMessage) -> StatusCode {
-        let AgentMessage { inbound, after } = message;
+    async fn hand_over(&self, update_id: i64, message: AgentMessage) -> StatusCode {
+        let has_file = message.file.is_some() || message.album.is_some();
+        let deadline = if has_file { FILE_ACK_DEADLINE } else { ACK_DEADLINE };
+        let after = Arc::clone(&message.after);
         let (ack, answer) = AckSender::channel();
         let handed = async {
-            self.inbox.send(Envelope { inbound, ack }).await.ok()?; // closed: intake has ended
+            let arrival = Arrival { update_id, more_updates: Vec::new(), message, acks: vec![ack] };
+            self.inbox.send(arrival).await.ok()?; // closed: intake has ended
             answer.await.ok()
         };
-        let ack = timeout(ACK_DEADLINE, handed).await.ok().flatten();
+        let ack = timeout(deadline, handed).await.ok().flatten();
         match self.router.settle(&after, ack).await {
             Settled::Done => StatusCode::OK,
             Settled::Later { .. } => StatusCode::SERVICE_UNAVAILABLE,

@@ -24,6 +24,9 @@ pub(crate) fn reply(text: &str) -> Outbound {
         pieces_sent: 0,
         question: None,
         preview: None,
+        callback: None,
+        unchecked: None,
+        file: None,
     }
 }
 

@@ -8,7 +8,8 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::response::Response;
-use axum::routing::post;
+use axum::routing::{get, post};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -25,6 +26,21 @@ pub(crate) enum Trouble {
     Silence,
 }
 
+/// The answer of the double to a download.
+#[derive(Clone)]
+pub(crate) enum Download {
+    /// A whole file.
+    File(Vec<u8>),
+    /// The head, the first bytes, and then nothing, for ever.
+    Hang(Vec<u8>),
+    /// The first bytes, and then the end of the connection.
+    BreakOff(Vec<u8>),
+    /// A status without a file.
+    Status(u16),
+    /// A redirect to this address.
+    Redirect(String),
+}
+
 pub(crate) struct Double {
     pub(crate) base: String,
     state: Arc<Inner>,
@@ -37,13 +53,19 @@ struct Inner {
     trouble: Mutex<HashMap<String, VecDeque<Trouble>>>,
     violations: Mutex<Vec<String>>,
     updates: Mutex<Vec<Value>>,
+    /// The answers to the downloads of each path, one after another; the last one stays.
+    files: Mutex<HashMap<String, VecDeque<Download>>>,
+    downloads: Mutex<Vec<String>>,
     changed: watch::Sender<u64>,
 }
 
 impl Double {
     pub(crate) async fn start() -> Self {
         let state = Arc::new(Inner::default());
-        let app = Router::new().route("/{bot}/{method}", post(handle)).with_state(Arc::clone(&state));
+        let app = Router::new()
+            .route("/{bot}/{method}", post(handle))
+            .route("/file/{bot}/{*path}", get(download))
+            .with_state(Arc::clone(&state));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
@@ -53,6 +75,16 @@ impl Double {
     /// The next call of the method goes wrong. Several troubles follow each other.
     pub(crate) fn trouble(&self, method: &str, trouble: Trouble) {
         self.state.trouble.lock().unwrap().entry(method.into()).or_default().push_back(trouble);
+    }
+
+    /// Answers the downloads of the file with this id: `files/<id>` is its path.
+    pub(crate) fn file(&self, id: &str, downloads: Vec<Download>) {
+        self.state.files.lock().unwrap().insert(format!("files/{id}"), downloads.into());
+    }
+
+    /// The paths of all downloads so far.
+    pub(crate) fn downloads(&self) -> Vec<String> {
+        self.state.downloads.lock().unwrap().clone()
     }
 
     /// What getUpdates hands out, as long as it is not confirmed.
@@ -124,10 +156,40 @@ async fn handle(
     let result = match method.as_str() {
         "getMe" => json!({"id": 777, "is_bot": true, "first_name": "Belay", "username": "belay_bot"}),
         "getUpdates" => updates(&state, &parameters).await,
+        "getFile" => {
+            let id = parameters["file_id"].as_str().unwrap();
+            json!({"file_id": id, "file_unique_id": "u", "file_size": 17, "file_path": format!("files/{id}")})
+        }
         "sendMessage" => json!({"message_id": 99, "date": 1, "chat": {"id": 42, "type": "private"}}),
         _ => json!(true),
     };
     answer(200, json!({"ok": true, "result": result}))
+}
+
+async fn download(State(state): State<Arc<Inner>>, Path((bot, path)): Path<(String, String)>) -> Response<Body> {
+    state.downloads.lock().unwrap().push(path.clone());
+    state.changed.send_modify(|n| *n += 1);
+    if bot.strip_prefix("bot") != Some(TOKEN) {
+        state.violations.lock().unwrap().push(format!("download of {path}: wrong token"));
+    }
+    let answer = {
+        let mut files = state.files.lock().unwrap();
+        let answers = files.entry(path).or_default();
+        if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
+    };
+    let stream = |first: Vec<u8>, then: futures_util::stream::BoxStream<'static, std::io::Result<Bytes>>| {
+        let first = futures_util::stream::iter([Ok(Bytes::from(first))]);
+        Response::builder().header("content-length", "2000000000").body(Body::from_stream(first.chain(then))).unwrap()
+    };
+    match answer.unwrap_or(Download::Status(404)) {
+        Download::File(bytes) => Response::new(Body::from(bytes)),
+        Download::Hang(first) => stream(first, Box::pin(futures_util::stream::pending())),
+        Download::BreakOff(first) => {
+            stream(first, Box::pin(futures_util::stream::iter([Err(std::io::Error::other("broken off"))])))
+        }
+        Download::Status(status) => Response::builder().status(status).body(Body::empty()).unwrap(),
+        Download::Redirect(to) => Response::builder().status(302).header("location", to).body(Body::empty()).unwrap(),
+    }
 }
 
 /// Forgets what is confirmed, then waits for something, at most two seconds of the time that is asked for.
@@ -157,6 +219,7 @@ fn check(bot: &str, method: &str, parameters: &Value) -> Result<(), String> {
     }
     let known: &[&str] = match method {
         "getMe" => &[],
+        "getFile" => &["file_id"],
         "sendMessage" => &[
             "chat_id",
             "message_thread_id",

@@ -3,15 +3,21 @@
 
 mod deliver;
 mod double;
+mod files;
+mod intake;
 mod polling;
 mod preview;
 mod taps;
 mod webhook;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use belay_channels::{Telegram, TelegramConfig, TelegramSecrets};
-use belay_protocol::{Accepted, Ack, AckSender, Envelope, InboundStream, RunId, SessionKey, UnixMillis};
+use belay_channels::{AllowLists, Telegram, TelegramConfig, TelegramParts, TelegramSecrets, bot_api_client};
+use belay_protocol::{
+    Accepted, Ack, AckSender, AttachmentIntake, Envelope, InboundStream, NoAttachments, RunId, SessionKey,
+    UncheckedTexts, UnixMillis,
+};
 use futures_util::StreamExt;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -23,7 +29,7 @@ const SECRET: &str = "the-webhook-secret";
 
 fn http() -> reqwest::Client {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
-    reqwest::Client::builder().no_proxy().build().unwrap()
+    bot_api_client(reqwest::Client::builder().no_proxy()).unwrap()
 }
 
 fn config(api_base: &str) -> TelegramConfig {
@@ -39,8 +45,20 @@ fn config(api_base: &str) -> TelegramConfig {
 }
 
 fn telegram(config: TelegramConfig) -> Telegram {
+    telegram_with(config, Arc::new(NoAttachments))
+}
+
+fn telegram_with(config: TelegramConfig, intake: Arc<dyn AttachmentIntake>) -> Telegram {
     let secrets = TelegramSecrets { token: TOKEN.into(), webhook_secret: Some(SecretString::from(SECRET)) };
-    Telegram::new(config, secrets, http()).unwrap()
+    let lists = AllowLists::of(&config);
+    let parts = TelegramParts {
+        lists,
+        codes: None,
+        commands: Vec::new(),
+        attachments: intake,
+        texts: Arc::new(UncheckedTexts),
+    };
+    Telegram::new(config, secrets, http(), parts).unwrap()
 }
 
 /// An update with a private text of user 42.

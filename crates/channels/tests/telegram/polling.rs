@@ -53,7 +53,7 @@ async fn a_batch_is_confirmed_only_after_all_of_it_is_committed() {
     assert_eq!(double.calls("deleteWebhook").len(), 1);
     assert_eq!(
         double.calls("getUpdates")[0],
-        json!({"timeout": 25, "allowed_updates": ["message", "edited_message", "callback_query"]})
+        json!({"timeout": 25, "allowed_updates": ["message", "edited_message", "callback_query", "my_chat_member"]})
     );
 }
 

@@ -1,7 +1,11 @@
+use std::sync::Arc;
 use std::time::Duration;
 
-use belay_channels::{Telegram, TelegramConfig, TelegramSecrets};
-use belay_protocol::{Accepted, Ack, Body, Channel, CommandReply, Control, InboundStream, Refusal, RunId, UnixMillis};
+use belay_channels::{AllowLists, Telegram, TelegramConfig, TelegramParts, TelegramSecrets};
+use belay_protocol::{
+    Accepted, Ack, Body, Channel, CommandReply, Control, InboundStream, NoAttachments, Refusal, RunId, UncheckedTexts,
+    UnixMillis,
+};
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,7 +39,10 @@ pub(crate) async fn serve() -> Served {
 }
 
 async fn serve_with(double: Double, config: TelegramConfig) -> Served {
-    let channel = telegram(config);
+    serve_channel(double, telegram(config)).await
+}
+
+pub(crate) async fn serve_channel(double: Double, channel: Telegram) -> Served {
     let router = channel.router().unwrap();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -288,7 +295,7 @@ async fn a_caption_is_handed_over_and_its_sender_is_told_once_what_was_not_read(
         assert_eq!(status.await.unwrap(), 200);
     }
     let told: Vec<Value> = served.double.calls("sendMessage").into_iter().map(|call| call["text"].clone()).collect();
-    let line = "I can only read text so far, and have not seen what you sent: photo (120 kB). I answer the text alone.";
+    let line = "I have not read this: photo (120 kB). I answer the text alone.";
     assert_eq!(told, [json!(line)]);
 }
 
@@ -325,7 +332,7 @@ async fn the_webhook_is_registered_where_its_address_is_known_and_tried_again() 
             _ = stream.next() => panic!("nothing was sent"),
         }
     };
-    let expected = json!({"url": "https://e.org/telegram/webhook", "secret_token": SECRET, "allowed_updates": ["message", "edited_message", "callback_query"]});
+    let expected = json!({"url": "https://e.org/telegram/webhook", "secret_token": SECRET, "allowed_updates": ["message", "edited_message", "callback_query", "my_chat_member"]});
     assert_eq!(registered, [expected.clone(), expected]);
 }
 
@@ -354,6 +361,10 @@ async fn without_the_internet_the_channel_starts_and_asks_again_for_groups_it_ca
 #[test]
 fn a_webhook_without_a_secret_is_refused() {
     let secrets = TelegramSecrets { token: "777:x".into(), webhook_secret: None };
-    let Err(error) = Telegram::new(config("http://127.0.0.1:1"), secrets, http()) else { panic!("accepted") };
+    let config = config("http://127.0.0.1:1");
+    let (lists, attachments) = (AllowLists::of(&config), Arc::new(NoAttachments));
+    let parts =
+        TelegramParts { lists, codes: None, commands: Vec::new(), attachments, texts: Arc::new(UncheckedTexts) };
+    let Err(error) = Telegram::new(config, secrets, http(), parts) else { panic!("accepted") };
     assert!(error.to_string().contains("needs a secret token"), "{error}");
 }

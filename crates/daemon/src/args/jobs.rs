@@ -99,6 +99,12 @@ pub(crate) struct CreateJobArgs {
     /// The conversation that creates the job
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
+    /// Let the job make this call without a question: `run_command: cargo test`; repeatable
+    #[arg(long, value_name = "GRANT")]
+    pub(crate) allow: Vec<String>,
+    /// Give the grants without asking at the terminal
+    #[arg(long)]
+    pub(crate) yes: bool,
     /// Watch the job until it ends, and exit with its verdict
     #[arg(long)]
     pub(crate) watch: bool,

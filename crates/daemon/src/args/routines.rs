@@ -27,16 +27,14 @@ pub(crate) enum RoutinesCommand {
     /// Show one routine
     Show(RoutineArgs),
     /// Create a routine from a TOML file
-    Create {
-        /// The daemon.
+    Create(CreateRoutineArgs),
+    /// Revoke a grant of a routine
+    Revoke {
+        /// The routine.
         #[command(flatten)]
-        client: ClientArgs,
-        /// The file
-        #[arg(long, value_name = "FILE")]
-        file: PathBuf,
-        /// Replace the routine of that name, if there is one
-        #[arg(long)]
-        replace: bool,
+        routine: RoutineArgs,
+        /// The number of the grant, from 1
+        grant: usize,
     },
     /// Enable a routine
     Enable(RoutineArgs),
@@ -101,4 +99,24 @@ pub(crate) struct RoutineArgs {
     pub(crate) client: ClientArgs,
     /// The routine's name
     pub(crate) name: String,
+}
+
+/// Creating a routine.
+#[derive(Debug, Args)]
+pub(crate) struct CreateRoutineArgs {
+    /// The daemon.
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// The file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Replace the routine of that name, if there is one
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Let its runs make this call without a question, besides those of the file: `run_command: git fetch`; repeatable
+    #[arg(long, value_name = "GRANT")]
+    pub(crate) allow: Vec<String>,
+    /// Give the grants without asking at the terminal
+    #[arg(long)]
+    pub(crate) yes: bool,
 }

@@ -112,9 +112,13 @@ fn row(question: &Json, id_chars: usize) -> Vec<Cell> {
 /// The state of a request. For an open one, with the remaining time.
 fn state(question: &Json) -> Cell {
     let state = text(question, "/state");
+    let given = match question.pointer("/second/given").and_then(Json::as_u64) {
+        Some(given) => format!(", {given} of 2"),
+        None => String::new(),
+    };
     match (state, until(text(question, "/expires_at"))) {
-        ("waiting", Some(left)) => Cell::new(format!("waiting, {} left", duration_text(left)), Tone::Warn),
-        ("waiting", None) => Cell::new("waiting", Tone::Warn),
+        ("waiting", Some(left)) => Cell::new(format!("waiting{given}, {} left", duration_text(left)), Tone::Warn),
+        ("waiting", None) => Cell::new(format!("waiting{given}"), Tone::Warn),
         ("approved" | "used", _) => Cell::new(state, Tone::Good),
         ("denied", _) => Cell::new(state, Tone::Bad),
         _ => Cell::new(state, Tone::Dim),
@@ -143,6 +147,9 @@ fn details(question: &Json) -> Vec<Vec<Cell>> {
         row("asked", text(question, "/asked_at").into()),
         row("expires", text(question, "/expires_at").into()),
     ]);
+    if let Some(by) = question.pointer("/second/first_by").and_then(Json::as_str) {
+        rows.push(row("first approval", format!("by {by}, {}", text(question, "/second/first_at")).into()));
+    }
     if let Some(by) = question.pointer("/decided_by").and_then(Json::as_str) {
         rows.push(row("decided", format!("by {by}, {}", text(question, "/decided_at")).into()));
     }

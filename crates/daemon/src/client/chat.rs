@@ -169,6 +169,12 @@ impl<'a> Chat<'a> {
                     }
                 }
                 Step::Message(run, message) => self.deliver(run, &message, None).await,
+                Step::File { line, caption } => {
+                    if !caption.is_empty() {
+                        self.deliver(None, &caption, None).await;
+                    }
+                    let _ = self.terminal.say(&line).await; // as in `deliver`
+                }
                 Step::Asked(run, approval) => self.asked(run, approval).await,
                 Step::Over(run) => drop(self.runs.remove(&run)),
             }
@@ -241,6 +247,7 @@ fn paused(run_id: RunId, session: &str, approval: ApprovalId) -> RunRecord {
         started_at: None,
         ended_at: None,
         waiting_for: Some(waiting_for),
+        files: Vec::new(),
     }
 }
 

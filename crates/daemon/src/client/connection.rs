@@ -144,12 +144,24 @@ impl Client {
 
     /// Sends a DELETE request.
     pub(crate) async fn delete(&self, path: &[&str]) -> Result<Json, Failure> {
-        self.ask(Method::DELETE, self.url(path, &[])?, None, ANSWER_LIMIT).await
+        self.delete_with(path, &[]).await
+    }
+
+    /// Sends a DELETE request with a query.
+    pub(crate) async fn delete_with(&self, path: &[&str], query: &[(&str, &str)]) -> Result<Json, Failure> {
+        self.ask(Method::DELETE, self.url(path, query)?, None, ANSWER_LIMIT).await
     }
 
     /// Opens a stream of events.
     pub(crate) async fn events(&self, path: &[&str]) -> Result<Events, Failure> {
         self.open_events(self.url(path, &[])?).await
+    }
+
+    /// Opens the stream of all stored events: after the one with this number, or from now on.
+    pub(crate) async fn all_events(&self, since: Option<u64>) -> Result<Events, Failure> {
+        let since = since.map(|since| since.to_string());
+        let query: Vec<(&str, &str)> = since.iter().map(|since| ("since", since.as_str())).collect();
+        self.open_events(self.url(&["api", "v1", "events"], &query)?).await
     }
 
     /// Opens the stream of a session's events: after the fact with this number, or from now on.

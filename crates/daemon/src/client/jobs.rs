@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
+use super::grants;
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::watch::watch;
 use super::{Client, dollars, duration_text, number, since, text};
@@ -68,6 +69,8 @@ async fn show(args: &JobArgs, env: &Environment, out: Output<'_>) -> Result<Exit
 
 async fn create(args: &CreateJobArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let task = crate::input::message(&args.task)?;
+    let allow = grants::parsed(&args.allow)?;
+    grants::confirm(&allow, args.yes).await?;
     let client = Client::find(&args.client, env)?;
     let mut order = json!({
         // Made here, so that a repeated request creates no second job.
@@ -75,6 +78,7 @@ async fn create(args: &CreateJobArgs, env: &Environment, out: Output<'_>) -> Res
         "task": task,
         "plan": args.plan,
         "runs_in": if args.worker { "worker" } else { "local" },
+        "allow": allow,
         "budget": {
             "max_steps": args.max_steps,
             "max_tokens": args.max_tokens,

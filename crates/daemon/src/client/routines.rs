@@ -4,11 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use belay_gateway::RoutineTimes;
-use belay_protocol::RoutineSpec;
+use belay_protocol::{RoutineSpec, WorkGrant};
 use serde_json::{Value as Json, json};
 
-use super::{Client, dollars, duration_text, number, since, text, until};
-use crate::args::{ClientArgs, RoutineArgs, RoutinesCommand};
+use super::{Client, dollars, duration_text, grants, number, since, text, until};
+use crate::args::{ClientArgs, CreateRoutineArgs, RoutineArgs, RoutinesCommand};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
@@ -22,7 +22,8 @@ pub(crate) async fn one(command: &RoutinesCommand, env: &Environment, out: Outpu
     match command {
         RoutinesCommand::List(client) => list(client, env, out).await,
         RoutinesCommand::Show(args) => show(args, env, out).await,
-        RoutinesCommand::Create { client, file, replace } => create(client, file, *replace, env, out).await,
+        RoutinesCommand::Create(args) => create(args, env, out).await,
+        RoutinesCommand::Revoke { routine, grant } => revoke(routine, *grant, env, out).await,
         RoutinesCommand::Enable(args) => switch(args, "enable", env, out).await,
         RoutinesCommand::Disable(args) => switch(args, "disable", env, out).await,
         RoutinesCommand::Delete(args) => delete(args, env, out).await,
@@ -32,7 +33,7 @@ pub(crate) async fn one(command: &RoutinesCommand, env: &Environment, out: Outpu
         RoutinesCommand::Test { client, name, file, at } => {
             let tested = match (name, file) {
                 (_, Some(file)) => {
-                    Times.test(&read(file)?, at).map_err(|what| Failure::new(Exit::UnusableInput, what))?
+                    json!(Times.test(&read(file)?, at).map_err(|what| Failure::new(Exit::UnusableInput, what))?)
                 }
                 (name, None) => {
                     let path = ["api", "v1", "routines", name.as_deref().unwrap_or_default(), "test"];
@@ -78,6 +79,7 @@ async fn show(args: &RoutineArgs, env: &Environment, out: Output<'_>) -> Result<
         return Ok(Exit::Fine);
     }
     out.table(&details(&routine));
+    print_grants(&routine, out);
     let said = match text(&routine, "/action/mode") {
         "full_job" => text(&routine, "/action/task"),
         _ => text(&routine, "/action/prompt"),
@@ -86,17 +88,14 @@ async fn show(args: &RoutineArgs, env: &Environment, out: Output<'_>) -> Result<
     Ok(Exit::Fine)
 }
 
-async fn create(
-    args: &ClientArgs,
-    file: &Path,
-    replace: bool,
-    env: &Environment,
-    out: Output<'_>,
-) -> Result<Exit, Failure> {
-    let spec = read(file)?;
+async fn create(args: &CreateRoutineArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let CreateRoutineArgs { client: args, file, replace, allow, yes } = args;
+    let mut spec = read(file)?;
+    spec.allow.extend(grants::parsed(allow)?);
+    grants::confirm(&spec.allow, *yes).await?;
     let body = json!(spec);
     let client = Client::find(args, env)?;
-    let routine = if replace {
+    let routine = if *replace {
         client.put(&["api", "v1", "routines", &spec.name], &body).await?
     } else {
         client.post(&["api", "v1", "routines"], Some(&body), Duration::ZERO).await?
@@ -108,6 +107,27 @@ async fn create(
         if let Some(next) = routine.pointer("/next_at").and_then(Json::as_str) {
             out.line(&format!("fires next at {next}"));
         }
+        print_grants(&routine, out);
+    }
+    Ok(Exit::Fine)
+}
+
+/// Prints the calls that a routine may make without a question.
+fn print_grants(routine: &Json, out: Output<'_>) {
+    let grants: Vec<WorkGrant> =
+        routine.pointer("/allow").and_then(|allow| serde_json::from_value(allow.clone()).ok()).unwrap_or_default();
+    if !grants.is_empty() {
+        out.line(&format!("without a question it may call:{}", grants::lines(&grants)));
+    }
+}
+
+async fn revoke(args: &RoutineArgs, grant: usize, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let path = ["api", "v1", "routines", &args.name, "revoke"];
+    let body = json!({ "grant": grant });
+    let routine = Client::find(&args.client, env)?.post(&path, Some(&body), Duration::ZERO).await?;
+    match args.client.json {
+        true => out.json(&routine),
+        false => print_grants(&routine, out),
     }
     Ok(Exit::Fine)
 }

@@ -1,5 +1,7 @@
 //! `belay runs`: recent runs, or one of them.
 
+mod follow;
+
 use serde_json::Value as Json;
 
 use super::approvals::waits_for;
@@ -15,8 +17,15 @@ pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) ->
     let limit = args.limit.to_string();
     let mut query = vec![("limit", limit.as_str())];
     query.extend(args.session.as_deref().map(|session| ("session", session)));
-    query.extend(args.status.as_deref().map(|status| ("status", status)));
+    for (name, value) in
+        [("status", &args.status), ("reason", &args.reason), ("since", &args.since), ("until", &args.until)]
+    {
+        query.extend(value.as_deref().map(|value| (name, value)));
+    }
     let client = Client::find(&args.client, env)?;
+    if args.follow {
+        return follow::follow(&client, args, &query, out).await;
+    }
     let answer = client.get(&["api", "v1", "runs"], &query).await?;
     if args.client.json {
         out.json(&answer);

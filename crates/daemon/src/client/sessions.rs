@@ -113,7 +113,7 @@ async fn export(args: &ExportArgs, env: &Environment, out: Output<'_>) -> Result
     Ok(Exit::Fine)
 }
 
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
+pub(super) fn write(file: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(file, text).map_err(|error| {
         Failure::new(Exit::Failed, format!("{} cannot be written: {error}", file.display()))
             .next("name another file with -o, or leave it out")
@@ -124,6 +124,9 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 async fn delete(args: &SessionArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let answer = Client::find(&args.client, env)?.delete(&["api", "v1", "sessions", &args.key]).await?;
     print_removed(&answer, "Deleted", &args.client, out);
+    if !args.client.json {
+        out.line("Notes of persons stay; `belay memory` lists and deletes them.");
+    }
     Ok(Exit::Fine)
 }
 

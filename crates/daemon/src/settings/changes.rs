@@ -14,6 +14,8 @@ const RELOADABLE: &[&str] = &[
     "channels.telegram.allow",
     "channels.telegram.operators",
     "channels.telegram.groups",
+    "channels.telegram.pairing",
+    "channels.telegram.greeting",
     "llm.price",
 ];
 

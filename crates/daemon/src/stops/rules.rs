@@ -34,6 +34,15 @@ pub(super) fn of_file(path: Option<&Path>) -> Result<StopRules, Failure> {
     Ok(StopRules::compile(&file.stops, &file.run_limits()))
 }
 
+/// Compiles the rules of a text with the content of a rules file.
+///
+/// # Errors
+/// All problems at once, one a line.
+pub(crate) fn of_text(text: &str) -> Result<StopRules, String> {
+    let file = parsed(text)?;
+    Ok(StopRules::compile(&file.stops, &file.run_limits()))
+}
+
 /// Reads a rules file.
 ///
 /// # Errors
@@ -41,16 +50,21 @@ pub(super) fn of_file(path: Option<&Path>) -> Result<StopRules, Failure> {
 fn read(path: &Path) -> Result<RulesFile, Failure> {
     let refuse = |what: String| Failure::new(Exit::Refused, format!("{}: {what}", path.display())).next(WHAT_IT_HOLDS);
     let text = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    let given: toml::Table = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    parsed(&text).map_err(refuse)
+}
+
+/// Parses and checks the text of a rules file.
+fn parsed(text: &str) -> Result<RulesFile, String> {
+    let given: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
     let unusable = [unknown_keys(&given), unusable_values(given)].concat();
     if !unusable.is_empty() {
-        return Err(refuse(unusable.join("\n  ")));
+        return Err(unusable.join("\n  "));
     }
-    let file: RulesFile = toml::from_str(&text).map_err(|error| refuse(error.to_string()))?;
+    let file: RulesFile = toml::from_str(text).map_err(|error| error.to_string())?;
     let mut problems = file.stops.validate();
     problems.extend(file.run_limits().validate());
     problems.extend(file.stops.problems(&file.run_limits(), None));
-    if problems.is_empty() { Ok(file) } else { Err(refuse(problems.join("\n  "))) }
+    if problems.is_empty() { Ok(file) } else { Err(problems.join("\n  ")) }
 }
 
 /// The numbers that are not finite; if there are none, the rules that cannot be read.

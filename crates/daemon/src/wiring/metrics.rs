@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_gateway::Metrics;
-use belay_run::metrics::{LATENESS_BUCKETS, ROUTINE_LATENESS, RUN_BUCKETS, RUN_DURATION};
+use belay_run::metrics::{
+    LATENESS_BUCKETS, ROUTINE_LATENESS, RUN_BUCKETS, RUN_DURATION, STEP_BUCKETS, STEP_HISTOGRAMS, STOP_BUCKETS,
+    STOP_TIME,
+};
 use belay_store::StoreStats;
-use metrics::{counter, describe_counter};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +23,17 @@ const UPKEEP: Duration = Duration::from_secs(10);
 const STORE_STATEMENTS: &str = "belay_store_statements_total";
 /// Committed transactions of the store.
 const STORE_COMMITS: &str = "belay_store_commits_total";
+/// Seconds that commits took until they were on the disk. A histogram.
+const COMMIT_DURATION: &str = "belay_store_commit_duration_seconds";
+/// Upper bounds of the buckets of [`COMMIT_DURATION`], in seconds: from a fast disk to one that hangs.
+const COMMIT_BUCKETS: [f64; 8] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 5.0];
+/// Always 1, with the version as a label.
+const BUILD_INFO: &str = "belay_build_info";
+
+/// Records a commit of the store.
+pub(super) fn committed(took: Duration) {
+    histogram!(COMMIT_DURATION).record(took);
+}
 
 /// The recorder of this process.
 #[derive(Clone)]
@@ -32,17 +46,29 @@ impl Recorder {
     /// The process has a recorder already.
     pub(super) fn install() -> Result<Self, Failure> {
         let histogram = |name: &str| Matcher::Full(name.to_owned());
-        let handle = PrometheusBuilder::new()
-            .set_buckets_for_metric(histogram(RUN_DURATION), &RUN_BUCKETS)
-            .and_then(|builder| builder.set_buckets_for_metric(histogram(ROUTINE_LATENESS), &LATENESS_BUCKETS))
+        let special: [(&str, &[f64]); 4] = [
+            (RUN_DURATION, &RUN_BUCKETS),
+            (ROUTINE_LATENESS, &LATENESS_BUCKETS),
+            (STOP_TIME, &STOP_BUCKETS),
+            (COMMIT_DURATION, &COMMIT_BUCKETS),
+        ];
+        let handle = (STEP_HISTOGRAMS.into_iter().map(|name| (name, &STEP_BUCKETS[..])))
+            .chain(special)
+            .try_fold(PrometheusBuilder::new(), |builder, (name, bounds)| {
+                builder.set_buckets_for_metric(histogram(name), bounds)
+            })
             .and_then(PrometheusBuilder::install_recorder)
             .map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
         belay_run::metrics::describe();
+        super::services::describe();
         describe_counter!(
             STORE_STATEMENTS,
             "SQL statements of committed transactions, of the indexing behind replies, and of reads"
         );
         describe_counter!(STORE_COMMITS, "Committed transactions of the store");
+        describe_histogram!(COMMIT_DURATION, Unit::Seconds, "Time of commits of the store, until they are on the disk");
+        describe_gauge!(BUILD_INFO, "The version that runs; always 1");
+        gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1);
         Ok(Self(handle))
     }
 

@@ -1,18 +1,20 @@
 //! Everything that tools use to act: processes, the sandbox, kept outputs, MCP servers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belay_exec::Processes;
 use belay_protocol::{
-    AttachmentIntake, Clock, ContextSource, NoteStore, OutputKeeper, RunProcesses, RunReader, Tool, WorkerHost,
+    AttachmentIntake, Clock, ContextSource, NoteStore, OutgoingFiles, OutputKeeper, RunProcesses, RunReader, Tool,
+    Transcriber, WorkerHost,
 };
 use belay_tools::attachments::{Attachments, AttachmentsParts};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{KnownServers, Mcp, McpSessions, RunEnds};
+use belay_tools::outgoing::WorkspaceFiles;
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
-use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, sweep};
+use belay_tools::{KeptOutputs, Meaning, ToolsConfig, ToolsParts, sweep};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +36,8 @@ const SANDBOX_PROBE: &str = "sandbox-probe";
 pub(crate) struct Programs {
     /// The tools that the model is offered.
     pub(crate) tools: Vec<Arc<dyn Tool>>,
+    /// The directory of the file tools.
+    workspace: PathBuf,
     outputs: KeptOutputs,
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
@@ -47,6 +51,8 @@ pub(crate) struct Programs {
 /// Further ports that tools need from the daemon.
 pub(crate) struct ToolPorts {
     pub(crate) notes: Arc<dyn NoteStore>,
+    /// The search for notes by meaning.
+    pub(crate) meaning: Option<Meaning>,
     pub(crate) runs: Arc<dyn RunReader>,
     pub(crate) clock: Arc<dyn Clock>,
 }
@@ -80,9 +86,10 @@ impl Programs {
         let needs = McpNeeds::find(settings, env, paths)?.remembering(paths.data.join(SANDBOX_PROBE));
         let mcp = needs.servers(settings, env, paths)?;
         let context = surroundings(settings, env, &workspace)?;
-        let config = ToolsConfig { workspace: Some(workspace), ..settings.tools.clone() };
+        let config = ToolsConfig { workspace: Some(workspace.clone()), ..settings.tools.clone() };
         let parts = ToolsParts {
             notes: ports.notes,
+            meaning: ports.meaning,
             clock: ports.clock,
             outputs: outputs.clone(),
             runs: ports.runs,
@@ -104,6 +111,7 @@ impl Programs {
         Ok(Self {
             context: Arc::new(context),
             tools,
+            workspace,
             outputs,
             processes: needs.processes,
             sessions,
@@ -144,6 +152,7 @@ impl Programs {
         settings: &Settings,
         store: &Store,
         clock: Arc<dyn Clock>,
+        transcriber: Option<Arc<dyn Transcriber>>,
     ) -> Result<Arc<dyn AttachmentIntake>, Failure> {
         let parts = AttachmentsParts {
             blobs: store.ports().blobs,
@@ -151,8 +160,26 @@ impl Programs {
             clock,
             processes: self.processes.clone(),
             program: std::env::current_exe().map_err(|error| Failure::new(Exit::Internal, error))?,
+            transcriber,
         };
         Ok(Arc::new(Attachments::new(settings.attachments.clone(), parts)))
+    }
+
+    /// Reads the files of the workspace that runs send; `None`: they send none.
+    ///
+    /// # Errors
+    /// The workspace cannot be opened.
+    pub(crate) fn outgoing(
+        &self,
+        settings: &Settings,
+        store: &Store,
+    ) -> Result<Option<Arc<dyn OutgoingFiles>>, Failure> {
+        if !settings.agent.send_file {
+            return Ok(None);
+        }
+        let opened = WorkspaceFiles::open(&self.workspace, store.ports().blobs, settings.attachments.max_bytes);
+        let files = opened.map_err(|error| Failure::new(Exit::Refused, words(&error)))?;
+        Ok(Some(Arc::new(files)))
     }
 
     /// The kept outputs, for the janitor.

@@ -1,13 +1,15 @@
 //! Opens the store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belay_agent::StorePorts;
-use belay_protocol::{SecretVault, UploadStore};
+use belay_gateway::{LINK_KEY_BYTES, SignedLinks};
+use belay_protocol::{Clock, EndReader, NoteVectors, SecretVault, SpendReader, UploadStore};
 use belay_store::{
     Blobs, KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreStats, StoreUrl, VaultKey, parse_url,
 };
+use secrecy::{ExposeSecret, SecretBox};
 use zeroize::Zeroizing;
 
 use super::words;
@@ -27,6 +29,7 @@ pub(crate) struct Store {
     kept: SqliteStore,
     vault: Arc<dyn SecretVault>,
     blobs: Blobs,
+    link_key: SecretBox<[u8; LINK_KEY_BYTES]>,
 }
 
 impl Store {
@@ -40,6 +43,11 @@ impl Store {
         }
     }
 
+    /// The directory of the files of messages of this database.
+    pub(crate) fn files(database: &Path) -> PathBuf {
+        database.parent().map_or_else(|| PathBuf::from(FILES), |beside| beside.join(FILES))
+    }
+
     /// Opens the store.
     ///
     /// # Errors
@@ -48,13 +56,10 @@ impl Store {
         match Self::place(settings, paths, env)? {
             StoreUrl::Memory => Self::memory(),
             StoreUrl::Sqlite(path) => {
-                let files = path.parent().map_or_else(|| PathBuf::from(FILES), |beside| beside.join(FILES));
+                let files = Self::files(&path);
                 let store = open_file(path).await?;
                 match vault_key(paths, env).await {
-                    Ok(key) => {
-                        let vault = Arc::new(SealedVault::new(Arc::new(store.clone()), key));
-                        Ok(Self { kept: store, vault, blobs: Blobs::in_directory(files) })
-                    }
+                    Ok(key) => Ok(Self::of(store, key, Blobs::in_directory(files))),
                     Err(failure) => {
                         store.close().await;
                         Err(failure)
@@ -71,12 +76,37 @@ impl Store {
     pub(crate) fn memory() -> Result<Self, Failure> {
         let store = SqliteStore::in_memory().map_err(|error| refuse_store(&error))?;
         let key = VaultKey::generate().map_err(|error| refuse_key(&error))?;
-        let vault = Arc::new(SealedVault::new(Arc::new(store.clone()), key));
-        Ok(Self { kept: store, vault, blobs: Blobs::in_memory() })
+        Ok(Self::of(store, key, Blobs::in_memory()))
+    }
+
+    fn of(kept: SqliteStore, key: VaultKey, blobs: Blobs) -> Self {
+        let link_key = SecretBox::new(Box::new(*key.for_links()));
+        let vault = Arc::new(SealedVault::new(Arc::new(kept.clone()), key));
+        Self { kept, vault, blobs, link_key }
+    }
+
+    /// Makes and checks links to sent files. The links stay valid over restarts.
+    pub(crate) fn links(&self, hours: u32, clock: Arc<dyn Clock>) -> SignedLinks {
+        SignedLinks::new(SecretBox::new(Box::new(*self.link_key.expose_secret())), hours, clock)
     }
 
     /// The rows of uploaded files.
     pub(crate) fn uploads(&self) -> Arc<dyn UploadStore> {
+        Arc::new(self.kept.clone())
+    }
+
+    /// What model calls have cost.
+    pub(crate) fn spending(&self) -> Arc<dyn SpendReader> {
+        Arc::new(self.kept.clone())
+    }
+
+    /// The counts of ended runs.
+    pub(crate) fn ends(&self) -> Arc<dyn EndReader> {
+        Arc::new(self.kept.clone())
+    }
+
+    /// The vectors of notes.
+    pub(crate) fn note_vectors(&self) -> Arc<dyn NoteVectors> {
         Arc::new(self.kept.clone())
     }
 
@@ -125,7 +155,8 @@ fn refuse_key(error: &KeyError) -> Failure {
 }
 
 async fn open_file(path: PathBuf) -> Result<SqliteStore, Failure> {
-    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path, StoreOptions::default())).await;
+    let options = StoreOptions { on_commit: Some(super::metrics::committed), ..StoreOptions::default() };
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path, options)).await;
     match opened {
         Ok(Ok(store)) => Ok(store),
         Ok(Err(error)) => Err(refuse_store(&error)),
@@ -138,7 +169,7 @@ pub(crate) fn refuse_store(error: &OpenError) -> Failure {
     let exit = match error {
         OpenError::Locked { .. } => Exit::Busy,
         OpenError::Newer { .. } | OpenError::Unreleased => Exit::Refused,
-        OpenError::Io { .. } | OpenError::Sqlite(_) => Exit::OutOfReach,
+        OpenError::Io { .. } | OpenError::Sqlite(_) | OpenError::Snapshot(_) => Exit::OutOfReach,
     };
     Failure::new(exit, words(error))
 }

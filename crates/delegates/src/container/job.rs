@@ -1,13 +1,14 @@
-//! One worker job, from the start of the worker to its removal. One timeout covers all of it, and nothing of the
-//! worker remains.
+//! One worker job, from the start of the worker to its removal. One timeout covers all of it but the waits for people,
+//! and nothing of the worker remains.
 
 use std::time::Duration;
 
 use belay_protocol::{StopReason, WorkerEnd, WorkerHost, WorkerStart};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::job_host::JobHost;
+use belay_run::deadlines::Deadline;
 
 /// Time within which the job host must end after it was cancelled. 5 s: the gate returns within a fraction of a
 /// second; the rest is for a slow disk.
@@ -48,7 +49,7 @@ pub(super) async fn run(
     start: WorkerStart,
     job_host: &mut JobHost,
     stop: &CancellationToken,
-    deadline: Instant,
+    deadline: &Deadline,
 ) -> Ended {
     let began = Instant::now();
     let end = carry_out(host, start, job_host, stop, deadline).await;
@@ -67,7 +68,7 @@ async fn carry_out(
     start: WorkerStart,
     job_host: &mut JobHost,
     stop: &CancellationToken,
-    deadline: Instant,
+    deadline: &Deadline,
 ) -> WorkerEnd {
     let starting = host.start(start);
     tokio::pin!(starting);
@@ -75,7 +76,7 @@ async fn carry_out(
         tokio::select! {
             biased;
             () = stop.cancelled() => return WorkerEnd::Stopped,
-            () = sleep_until(deadline) => return WorkerEnd::TimedOut,
+            () = deadline.passed() => return WorkerEnd::TimedOut,
             started = &mut starting => break started,
             () = sleep(SIGN_OF_LIFE) => job_host.core.live.activity.touch(),
         }
@@ -92,7 +93,7 @@ async fn carry_out(
             biased; // an end that the worker has reported comes before the end of its process, and before a stop or the timeout
             end = &mut serving => Cut::Served(end),
             () = stop.cancelled() => Cut::Stopped,
-            () = sleep_until(deadline) => Cut::TimedOut,
+            () = deadline.passed() => Cut::TimedOut,
             how = process.ended() => Cut::Died(how),
         };
         match cut {

@@ -1,5 +1,6 @@
 //! The job host answers the requests of a worker with the run's own model calls and effect gate.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use belay_agent_loop::{AdmittedCall, LlmTurn, LoopContext, Reasoning};
@@ -118,6 +119,11 @@ impl JobHost {
     async fn batch(&mut self, batch: ToolBatch) -> (Vec<Message>, Option<WorkerEnd>) {
         let calls: Vec<AdmittedCall> =
             batch.calls.into_iter().map(|BatchCall { call, refused }| AdmittedCall { call, refused }).collect();
+        let mut ids = HashSet::new();
+        if !calls.iter().all(|admitted| ids.insert(admitted.call.id.clone())) {
+            let detail = "the worker sent two calls with one id".to_owned();
+            return (Vec::new(), Some(WorkerEnd::Failed { detail }));
+        }
         let asked = calls.iter().map(|admitted| admitted.call.clone()).collect();
         let state = self.talk.context.state.clone();
         let mut context = LoopContext { messages: vec![Arc::new(Message::assistant_calls("", asked))], state };

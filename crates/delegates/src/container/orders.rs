@@ -2,13 +2,12 @@
 //!
 //! Orders are numbered. Each is kept until the worker requests a later one, so that the worker can request a lost
 //! answer again. The lock is held only for operations on the maps.
-//! for again. The lock is held for map operations only.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use belay_protocol::{CallId, DoneOutput, ToolDone, ToolOrder, WorkerCommand};
+use belay_protocol::{Approved, CallId, DoneOutput, ToolDone, ToolOrder, WorkerCommand};
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
@@ -50,11 +49,17 @@ pub(super) struct Placed {
 
 impl Orders {
     /// Hands a call to the worker.
-    pub(super) fn place(self: &Arc<Self>, call: CallId, tool: String, arguments: Map<String, Value>) -> Placed {
+    pub(super) fn place(
+        self: &Arc<Self>,
+        call: CallId,
+        tool: String,
+        arguments: Map<String, Value>,
+        approved: Option<Approved>,
+    ) -> Placed {
         let (answer, output) = oneshot::channel();
         let number = {
             let mut state = self.state();
-            let number = state.push(WorkerCommand::Run { call: call.clone(), tool, arguments });
+            let number = state.push(WorkerCommand::Run { call: call.clone(), tool, arguments, approved });
             state.open.insert(call.clone(), (number, answer));
             number
         };
@@ -134,7 +139,7 @@ mod tests {
     use super::*;
 
     fn place(orders: &Arc<Orders>, call: &str) -> Placed {
-        orders.place(call.into(), "read_file".into(), Map::new())
+        orders.place(call.into(), "read_file".into(), Map::new(), None)
     }
 
     fn call_of(order: &WorkerCommand) -> String {

@@ -31,7 +31,7 @@ impl Tool for Remote {
     /// When the token is cancelled or the future is dropped, the call is given up and the worker gets a cancellation.
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let name = self.declaration.spec().name.clone();
-        let mut placed = self.orders.place(context.call_id.clone(), name, arguments.clone());
+        let mut placed = self.orders.place(context.call_id.clone(), name, arguments.clone(), context.approved.clone());
         tokio::select! {
             biased;
             () = context.cancel.cancelled() => Err(ToolFailure::Cancelled),

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::orders::Orders;
+use belay_run::deadlines::Deadline;
 
 /// Requests that wait for the job host. 4: a worker makes one at a time. When it is full, the sender waits.
 const REQUESTS: usize = 4;
@@ -24,14 +25,14 @@ pub(super) enum Request {
 /// The session of one job with its worker.
 pub(super) struct WorkerSession {
     task: WorkerTask,
-    deadline: Instant,
+    deadline: Deadline,
     requests: mpsc::Sender<Request>,
     orders: Arc<Orders>,
 }
 
 impl WorkerSession {
     /// Makes a session, and the receiver of its requests.
-    pub(super) fn new(task: WorkerTask, deadline: Instant, orders: Arc<Orders>) -> (Self, mpsc::Receiver<Request>) {
+    pub(super) fn new(task: WorkerTask, deadline: Deadline, orders: Arc<Orders>) -> (Self, mpsc::Receiver<Request>) {
         let (requests, incoming) = mpsc::channel(REQUESTS);
         (Self { task, deadline, requests, orders }, incoming)
     }
@@ -46,7 +47,7 @@ impl WorkerSession {
 #[async_trait]
 impl WorkerLink for WorkerSession {
     async fn task(&self) -> Result<WorkerTask, LinkError> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.deadline.instant().saturating_duration_since(Instant::now());
         Ok(WorkerTask { time_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX), ..self.task.clone() })
     }
 

@@ -21,8 +21,9 @@ use super::report::{report, termination};
 use super::session::WorkerSession;
 use crate::child_call::{ChildOrder, MAX_RESULT_BYTES, limit_schema, note_end, note_start};
 use belay_run::core::ChildStart;
+use belay_run::deadlines::Deadline;
 use belay_run::own_tools::manages_work;
-use belay_run::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
+use belay_run::own_tools::{RUN_IN_WORKER, SENDING_TOOLS, SPAWN_SUBAGENT, TERMINATE};
 use belay_run::run_tool::{DeclaredTool, RunTool};
 use belay_run::untrusted::RULE;
 
@@ -88,12 +89,13 @@ impl RunTool for ToolGrant {
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let config = &self.workers.config;
         let order = ChildOrder::read(arguments, config.turns(), config.max_time_s).map_err(ToolFailure::failed)?;
-        let deadline = Instant::now() + order.time;
         let (tree, _slot) = self.seed.tree().enter().map_err(|cap| ToolFailure::failed(format!("refused: {cap}")))?;
         let services = self.seed.services();
         let mut core = self.seed.grow(order.time);
+        let deadline = Deadline::at(Instant::now() + order.time, &core.waits);
         core.cancel = context.cancel.child_token();
         core.tree = tree;
+        core.called = "A worker".into();
         let tools = Arc::new(ToolSet::new(self.lent()));
         let rules = self.seed.briefing().rules();
         let prompt = || Prompt::new(format!("{ROLE}\n\n{RULE}{rules}"));
@@ -105,7 +107,7 @@ impl RunTool for ToolGrant {
             max_turns: order.max_turns,
             time_ms: 0, // the session answers with the remaining time
         };
-        let (session, requests) = WorkerSession::new(task, deadline, orders.clone());
+        let (session, requests) = WorkerSession::new(task, deadline.clone(), orders.clone());
         let link = self.workers.links.open(Arc::new(session)).map_err(ToolFailure::failed)?;
         let start = WorkerStart {
             run: context.run_id,
@@ -126,7 +128,7 @@ impl RunTool for ToolGrant {
             turns: 0,
             reason: None,
         };
-        let ended = job::run(&*self.workers.host, start, &mut job_host, &context.cancel, deadline).await;
+        let ended = job::run(&*self.workers.host, start, &mut job_host, &context.cancel, &deadline).await;
         drop(link); // the token is not valid after this
         let how = (termination(&ended.end), ended.reason, ended.turns);
         tracing::info!(run = %context.run_id, end = how.0.word(), reason = how.1.word(), turns = how.2, "worker ended");
@@ -155,5 +157,5 @@ impl ToolGrant {
 
 /// Returns whether a tool works only for a run in this process.
 fn acts_on_the_run(name: &str) -> bool {
-    manages_work(name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE, SEND_MESSAGE].contains(&name)
+    manages_work(name) || SENDING_TOOLS.contains(&name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE].contains(&name)
 }

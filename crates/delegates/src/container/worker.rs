@@ -11,16 +11,17 @@ use belay_agent_loop::{
     TextAction, run_agentic_loop,
 };
 use belay_protocol::{
-    BatchCall, CallId, DoneOutput, Generation, LentTool, LinkError, Message, ModelAnswer, ModelAsk, Prompt, RunEnd,
-    RunId, SessionKey, StopReason, Tool, ToolBatch, ToolContext, ToolDone, ToolFailure, ToolOutput, ToolSet, ToolSpec,
-    WorkerCommand, WorkerEnd, WorkerLink, WorkerTask,
+    Approved, BatchCall, CallId, DoneOutput, Generation, LentTool, LinkError, Message, ModelAnswer, ModelAsk, Prompt,
+    RunEnd, RunId, SessionKey, StopReason, Tool, ToolBatch, ToolContext, ToolDone, ToolFailure, ToolOutput, ToolSet,
+    ToolSpec, WorkerCommand, WorkerEnd, WorkerLink, WorkerTask,
 };
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::{Map, Value};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use belay_run::deadlines::{Deadline, WaitClock};
 use belay_run::effect_gate::CRASHED;
 use belay_run::reply::{self, Reply};
 
@@ -41,15 +42,19 @@ tools.";
 /// When dropped, running tools are dropped too. The host notices the end of the process.
 pub async fn work(link: Arc<dyn WorkerLink>, own: ToolSet) -> Result<WorkerEnd, LinkError> {
     let task = link.task().await?;
-    let end = match timeout(Duration::from_millis(task.time_ms), carry_out(link.clone(), own, task)).await {
-        Ok(end) => end,
-        Err(_) => WorkerEnd::TimedOut,
+    // The host's timeout is binding. This one ends a worker that its host has forgotten. It does not count the time in
+    // which the worker only waits for the results of a batch, since a person may have to decide on a call.
+    let waits = WaitClock::alone();
+    let deadline = Deadline::at(Instant::now() + Duration::from_millis(task.time_ms), &waits);
+    let end = tokio::select! {
+        end = carry_out(link.clone(), own, task, waits) => end,
+        () = deadline.passed() => WorkerEnd::TimedOut,
     };
     link.finish(end.clone()).await?;
     Ok(end)
 }
 
-async fn carry_out(link: Arc<dyn WorkerLink>, own: ToolSet, task: WorkerTask) -> WorkerEnd {
+async fn carry_out(link: Arc<dyn WorkerLink>, own: ToolSet, task: WorkerTask, waits: WaitClock) -> WorkerEnd {
     let WorkerTask { message, tools, max_turns, .. } = task;
     let tools =
         Arc::new(ToolSet::new(tools.into_iter().map(|tool| Arc::new(Lent::new(tool)) as Arc<dyn Tool>).collect()));
@@ -57,7 +62,7 @@ async fn carry_out(link: Arc<dyn WorkerLink>, own: ToolSet, task: WorkerTask) ->
     let reasoning = Reasoning::new(Prompt::default(), Prompt::default(), tools, 1, 1);
     let mut context = LoopContext::new(vec![Arc::new(Message::user(message))]);
     let config = AgenticLoopConfig { max_iterations: max_turns, ..AgenticLoopConfig::default() };
-    let mut delegate = ContainerDelegate { link, own, run: RunId::new(), over: None, received: 0 };
+    let mut delegate = ContainerDelegate { link, own, run: RunId::new(), over: None, received: 0, waits };
     let outcome = run_agentic_loop(&mut delegate, &reasoning, &mut context, &config).await;
     if let Some(why) = delegate.over {
         return WorkerEnd::Failed { detail: why };
@@ -105,6 +110,8 @@ pub(crate) struct ContainerDelegate {
     over: Option<String>,
     /// The number of the last order received.
     received: u64,
+    /// The times in which it only waits for its host.
+    waits: WaitClock,
 }
 
 impl ContainerDelegate {
@@ -120,16 +127,18 @@ impl ContainerDelegate {
         tokio::pin!(answered);
         let mut running = FuturesUnordered::new();
         let mut tokens: HashMap<CallId, CancellationToken> = HashMap::new();
+        let waits = self.waits.clone();
         let answer = loop {
+            let _wait = running.is_empty().then(|| waits.begin());
             tokio::select! {
                 biased; // with the results, no order is left
                 answer = &mut answered => break answer,
                 Some(()) = running.next() => {}
                 order = self.next_order() => match order {
-                    Some(WorkerCommand::Run { call, tool, arguments }) => {
+                    Some(WorkerCommand::Run { call, tool, arguments, approved }) => {
                         let cancel = CancellationToken::new();
                         tokens.insert(call.clone(), cancel.clone());
-                        running.push(self.carry_out(call, &tool, arguments, cancel));
+                        running.push(self.carry_out(call, &tool, (arguments, approved), cancel));
                     }
                     Some(WorkerCommand::Cancel { call }) => {
                         tokens.get(&call).into_iter().for_each(CancellationToken::cancel);
@@ -171,7 +180,7 @@ impl ContainerDelegate {
         &self,
         call: CallId,
         tool: &str,
-        arguments: Map<String, Value>,
+        (arguments, approved): (Map<String, Value>, Option<Approved>),
         cancel: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
         let tool = self.own.get(tool).cloned().ok_or_else(|| format!("this worker has no tool {tool:?}"));
@@ -185,7 +194,9 @@ impl ContainerDelegate {
             credential: None,
             progress: belay_protocol::Progress::default(),
             variables: std::sync::Arc::default(),
-            approved: None,
+            approved,
+            memory: belay_protocol::MemoryOwner::Group { session: SessionKey::new("worker") },
+            untrusted: true,
         };
         async move {
             let output = match tool {

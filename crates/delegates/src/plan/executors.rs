@@ -11,7 +11,7 @@ use belay_run::config::{AgentConfig, ExecutorConfig};
 use belay_run::error::AgentError;
 use belay_run::own_tools::TERMINATE;
 use belay_run::own_tools::manages_work;
-use belay_run::prompt;
+use belay_run::prompt::{self, Briefing};
 use belay_run::terminate::{TEACHING, Terminate};
 use belay_run::untrusted::RULE;
 use belay_text::near::nearest;
@@ -29,14 +29,26 @@ pub(crate) struct Executor {
     pub max_steps: u32,
 }
 
+impl Executor {
+    /// The tools of this executor that a run with this briefing may use. It can always end its step.
+    pub(super) fn tools_for(&self, briefing: &Briefing) -> Arc<ToolSet> {
+        let (all, allowed) = (self.reasoning.tools(), briefing.allowed(self.reasoning.tools()));
+        let ends = all.get(TERMINATE).filter(|_| allowed.get(TERMINATE).is_none());
+        match ends {
+            None => allowed,
+            Some(terminate) => Arc::new(ToolSet::new(allowed.iter().chain([terminate]).cloned().collect())),
+        }
+    }
+}
+
 /// Prompts and executors that all plans share, built once.
 pub struct PlanKit {
     /// `general` first, the others by name. Never empty.
     executors: Vec<Executor>,
     /// The planner's prompt: how to plan, and the names of the executors.
     planner: Prompt,
-    /// For the summary, and for the closing turn of a plan that ends early.
-    pub summary: Reasoning,
+    /// For the summary, and for the closing turn of a plan that ends early, with the persona of the agent.
+    summary: Arc<Reasoning>,
     /// Lets steps start other runs.
     pub children: Arc<ChildServices>,
     max_tokens: u32,
@@ -77,9 +89,16 @@ impl PlanKit {
                 Ok(Executor { name: name.to_owned(), description: description.clone(), reasoning, max_steps })
             })
             .collect::<Result<Vec<_>, AgentError>>()?;
-        let summary = ask(format!("{}\n\n{}", prompt::persona(config), texts::SUMMARY), Vec::new());
+        let summary = Arc::new(ask(summary_prompt(prompt::persona(config)), Vec::new()));
         let planner = Prompt::new(planner_prompt(&executors));
         Ok(Self { executors, planner, summary, children, max_tokens, max_attempts })
+    }
+
+    /// Prompts for the summary of a run with this briefing.
+    pub(super) fn summary(&self, briefing: &Briefing) -> Arc<Reasoning> {
+        let Some(persona) = &briefing.persona else { return self.summary.clone() };
+        let prompt = || Prompt::new(summary_prompt(persona));
+        Arc::new(Reasoning::new(prompt(), prompt(), Arc::default(), self.max_tokens, self.max_attempts))
     }
 
     /// Prompts and the tool of the planner for one run.
@@ -94,6 +113,10 @@ impl PlanKit {
         let tagged = tags(step).find_map(|tag| self.executors.iter().find(|one| one.name.eq_ignore_ascii_case(tag)));
         tagged.unwrap_or(&self.executors[0])
     }
+}
+
+fn summary_prompt(persona: &str) -> String {
+    format!("{persona}\n\n{}", texts::SUMMARY)
 }
 
 /// Checks that every tool in the settings of an executor exists. `offered`: the names of all tools of runs. The agent

@@ -5,18 +5,24 @@ use std::time::Duration;
 
 use belay_agent_loop::policies::{Observation, Totals};
 use belay_agent_loop::{LoopContext, LoopError, Meter};
-use belay_protocol::{Durability, EventKind, Message, RunEnd, RunStatus, StopLayer, StopReason};
+use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunEnd, RunId, RunStatus, StopLayer, StopReason};
+use tokio::sync::mpsc;
 
 use super::executors::PlanKit;
-use super::inbox::PlanInbox;
+use super::inbox::{InboxRequest, PlanInbox};
 use super::planner::{Planned, make_plan};
 use super::plans::{Plan, StepStatus};
+use super::running::{RunningStep, RunningSteps};
 use super::state::{PlanState, note_of};
 use super::step::{self, ChildEnd, Execution};
 use super::texts;
 use belay_run::closing::{self, closing_turn};
 use belay_run::core::{Asked, RunCore};
 use belay_run::reply::{self, Reply};
+
+/// Most steps that are begun and not ended. A step begins only while all others wait for a person. 4: as many questions
+/// of one plan as a person can keep apart.
+const MAX_RUNNING: usize = 4;
 
 /// The input of a plan.
 pub struct PlanTask<'a> {
@@ -57,7 +63,7 @@ pub async fn run_plan(
     // made return to the budget.
     let made = budget.and_then(|budget| budget.made_at_crash);
     let state = PlanState::read(&context.state.delegate, budget.is_some(), made);
-    let mut flow = PlanFlow { core, context, turn_start, request, kit, budget, state };
+    let mut flow = PlanFlow { core, context, turn_start, request, kit, budget, state, taken: Vec::new() };
     let early = flow.work().await?;
     let (end, text) = match early {
         None => flow.complete().await?,
@@ -77,47 +83,178 @@ struct PlanFlow<'a> {
     kit: &'a Arc<PlanKit>,
     budget: Option<PlanBudget>,
     state: PlanState,
+    /// Messages to the job that are not stored as part of the run yet.
+    taken: Vec<(RunId, Arc<Message>)>,
 }
 
-impl PlanFlow<'_> {
-    /// Executes step after step. Returns `None` when no step is left, and otherwise the reason to end early.
+/// The next action while no step works.
+enum Next {
+    /// This step begins.
+    Begin(usize),
+    /// A step has changed; look again.
+    Again,
+    /// Nothing can begin now.
+    Nothing,
+    /// The run ends.
+    End(RunEnd),
+}
+
+impl<'a> PlanFlow<'a> {
+    /// Makes the plan and executes its steps. Returns `None` when no step is left, and otherwise the reason to end early.
     async fn work(&mut self) -> Result<Option<RunEnd>, LoopError> {
-        let config = self.core.services.config.plan.clone();
         if self.state.plans.active().is_none()
             && let Some(end) = self.make_plan().await?
         {
             return Ok(Some(end));
         }
-        while let Some(index) = self.state.plans.active().and_then(Plan::first_active) {
-            if let Some(end) = self.over() {
-                return Ok(Some(end));
-            }
-            if self.state.attempts(index) >= config.max_attempts {
-                let trouble = self.state.trouble(index).unwrap_or_default().to_owned();
-                self.mark(index, StepStatus::Blocked, &trouble).await?;
-                continue;
-            }
-            if let Some(end) = self.used_up() {
-                return Ok(Some(end));
-            }
-            if self.state.executions >= config.max_executions {
-                return Ok(Some(RunEnd::of(StopReason::PlanLimit).with("max_executions", config.max_executions)));
-            }
-            match self.execute(index).await? {
-                ChildEnd::Done(result) => {
-                    self.state.keep(index, &result);
-                    self.mark(index, StepStatus::Completed, &result).await?;
+        let (inbox, mut requests) = PlanInbox::new();
+        let mut running = RunningSteps::default();
+        let ended = self.steps(&mut running, &inbox, &mut requests).await;
+        // The steps that still run wait for people. They are told to stop, and end within the grace period of their tools.
+        for (index, _, used) in running.stop(&mut requests).await {
+            self.state.made(index, used);
+        }
+        self.state.write(&mut self.context.state.delegate); // also when the run ends here
+        ended
+    }
+
+    /// Executes step after step. While all running steps wait for people, a step that needs none of them begins.
+    async fn steps(
+        &mut self,
+        running: &mut RunningSteps<'a>,
+        inbox: &PlanInbox,
+        requests: &mut mpsc::Receiver<InboxRequest>,
+    ) -> Result<Option<RunEnd>, LoopError> {
+        let waits = self.core.waits.clone();
+        loop {
+            let changed = waits.changed();
+            tokio::pin!(changed);
+            changed.as_mut().enable(); // before the look, so that no change is missed
+            if running.all_wait() {
+                match self.next(running.indexes()).await? {
+                    Next::Begin(index) => {
+                        let step = self.begin(index, inbox).await?;
+                        running.add(step);
+                        continue;
+                    }
+                    Next::Again => continue,
+                    Next::End(end) => return Ok(Some(end)),
+                    Next::Nothing if running.is_empty() => return Ok(None),
+                    Next::Nothing => {}
                 }
-                ChildEnd::GaveUp(why) => {
-                    self.state.fail(index, &why);
-                    self.mark(index, StepStatus::Blocked, &why).await?;
+            }
+            tokio::select! {
+                biased; // the end of a step before the messages for it
+                Some((index, end, used)) = running.ended() => {
+                    if let Some(end) = self.settle(index, end, used).await? {
+                        return Ok(Some(end));
+                    }
                 }
-                // The next pass tries the step again, or marks it as blocked after the last attempt.
-                ChildEnd::Failed(trouble) => self.state.fail(index, &trouble),
-                ChildEnd::Over(end) => return Ok(Some(self.over_or(end))),
+                Some(request) = requests.recv() => self.answer(request).await,
+                () = changed => {}
             }
         }
+    }
+
+    /// Decides what follows while no step works. `running`: the steps that wait.
+    async fn next(&mut self, running: Vec<usize>) -> Result<Next, LoopError> {
+        let config = &self.core.services.config.plan;
+        let (max_attempts, max_executions) = (config.max_attempts, config.max_executions);
+        let plan = self.state.plans.active();
+        let Some(index) = plan.and_then(|plan| plan.next_ready(|at| running.contains(&at))) else {
+            return Ok(Next::Nothing);
+        };
+        let is_full = running.len() >= MAX_RUNNING;
+        // Steps that wait may give back a part of the budget.
+        let is_late = self.used_up().is_some() || self.state.executions >= max_executions;
+        if !running.is_empty() && (is_full || is_late) {
+            return Ok(Next::Nothing);
+        }
+        if let Some(end) = self.over() {
+            return Ok(Next::End(end));
+        }
+        if self.state.attempts(index) >= max_attempts {
+            let trouble = self.state.trouble(index).unwrap_or_default().to_owned();
+            self.mark(index, StepStatus::Blocked, &trouble).await?;
+            return Ok(Next::Again);
+        }
+        if let Some(end) = self.used_up() {
+            return Ok(Next::End(end));
+        }
+        Ok(match self.state.executions >= max_executions {
+            true => Next::End(RunEnd::of(StopReason::PlanLimit).with("max_executions", max_executions)),
+            false => Next::Begin(index),
+        })
+    }
+
+    /// Handles the end of an execution. Returns the end of the run, if the whole plan ends with it.
+    async fn settle(
+        &mut self,
+        index: usize,
+        end: Result<ChildEnd, LoopError>,
+        used: u32,
+    ) -> Result<Option<RunEnd>, LoopError> {
+        self.state.made(index, used);
+        self.state.write(&mut self.context.state.delegate); // also when the run ends here
+        match end? {
+            ChildEnd::Done(result) => {
+                self.state.keep(index, &result);
+                self.mark(index, StepStatus::Completed, &result).await?;
+            }
+            ChildEnd::GaveUp(why) => {
+                self.state.fail(index, &why);
+                self.mark(index, StepStatus::Blocked, &why).await?;
+            }
+            // The step is tried again, or marked as blocked after the last attempt.
+            ChildEnd::Failed(trouble) => self.state.fail(index, &trouble),
+            ChildEnd::Over(end) => return Ok(Some(self.over_or(end))),
+        }
         Ok(None)
+    }
+
+    /// Answers a step that asks for messages to the job.
+    async fn answer(&mut self, request: InboxRequest) {
+        // A failed send means that the step has ended.
+        match request {
+            InboxRequest::Take(answer) => {
+                let taken = self.core.take_offer().await.map(|(run, message)| {
+                    self.taken.push((run, message.clone()));
+                    message
+                });
+                let _ = answer.send(taken);
+            }
+            InboxRequest::Keep(answer) => {
+                let _ = answer.send(self.keep_messages().await);
+            }
+        }
+    }
+
+    /// Stores the messages that were taken as part of the run.
+    async fn keep_messages(&mut self) -> Result<(), LoopError> {
+        let at = self.core.services.clock.now();
+        let (runs, said): (Vec<RunId>, Vec<Arc<Message>>) = std::mem::take(&mut self.taken).into_iter().unzip();
+        if runs.is_empty() {
+            return Ok(()); // another step has stored them
+        }
+        let joined: Vec<JoinedRun> = runs.iter().map(|run| JoinedRun { run: *run, how: "steer", at }).collect();
+        let (messages, before) = (self.context.messages.len(), self.state.clone());
+        for message in said {
+            self.state.hear(&message.for_model());
+            self.context.messages.push(message);
+        }
+        self.state.write(&mut self.context.state.delegate);
+        self.core.journal.note(EventKind::Joined { runs, mode: "steer".into() });
+        self.core.journal.join(&joined);
+        if let Err(error) = self.core.journal.write(self.context, Durability::Committed).await {
+            self.context.messages.truncate(messages);
+            self.state = before;
+            self.state.write(&mut self.context.state.delegate);
+            return Err(error.into());
+        }
+        if let Some(joining) = &self.core.joining {
+            joining.committed(&joined);
+        }
+        Ok(())
     }
 
     /// The end of the run when the steps of its job are used up.
@@ -138,6 +275,7 @@ impl PlanFlow<'_> {
         if let Some(reason) = self.core.stopped() {
             return Some(reason.into());
         }
+        self.core.note_waited(self.context);
         let Meter { clock_ms, totals } = self.core.meter();
         let mut end = clock_ms.and_then(|now| self.observe(Observation::Clock(now)));
         end = end.or_else(|| self.observe_totals(&totals));
@@ -185,28 +323,30 @@ impl PlanFlow<'_> {
         Ok(None)
     }
 
-    /// Makes one attempt at a step.
-    async fn execute(&mut self, index: usize) -> Result<ChildEnd, LoopError> {
+    /// Begins one attempt at a step.
+    async fn begin(&mut self, index: usize, inbox: &PlanInbox) -> Result<RunningStep<'a>, LoopError> {
         let attempt = self.state.begin(index);
         self.context.state.iteration += 1;
         let trouble = self.state.trouble(index).map(note_of).unwrap_or_default();
         let text = self.state.plans.active().and_then(|plan| plan.steps.get(index)).map_or("", |step| &step.text);
-        let executor = self.kit.choose(text);
+        let kit = self.kit;
+        let executor = kit.choose(text);
         let limit = executor.max_steps.min(self.steps_left());
         self.state.book(index, limit);
         // Every later write of the executor includes this one, so that it need not wait for the disk.
         self.note_step(index, StepStatus::InProgress, &trouble, Durability::Relaxed).await?;
-        let Some(plan) = self.state.plans.active() else { return Ok(ChildEnd::Failed("there is no plan".into())) };
-        let task = texts::task(self.request, plan, &self.state, index, attempt);
+        let plan = self.state.plans.active();
+        let task = plan.map(|plan| texts::task(self.request, plan, &self.state, index, attempt)).unwrap_or_default();
         tracing::info!(run = %self.core.live.id, step = index, attempt, executor = executor.name, "plan step");
-        let core = self.core.seed(self.context).grow(Duration::MAX);
-        let inbox = PlanInbox { core: self.core, context: self.context, state: &mut self.state, taken: Vec::new() };
-        let (end, used) =
-            Box::pin(step::execute(Execution { core, children: &self.kit.children, executor, task, limit, inbox }))
-                .await;
-        self.state.made(index, used);
-        self.state.write(&mut self.context.state.delegate); // also when the run ends here
-        end
+        let mut core = self.core.seed(self.context).grow(Duration::MAX);
+        core.called = format!("Step {index} of the plan").into();
+        let (waits, cancel) = (core.waits.clone(), core.cancel.clone());
+        let execution = Execution { core, children: &kit.children, executor, task, limit, inbox: inbox.clone() };
+        let work = Box::pin(async move {
+            let (end, used) = step::execute(execution).await;
+            (index, end, used)
+        });
+        Ok(RunningStep { index, waits, cancel, work })
     }
 
     /// Ends a step with a status.
@@ -249,7 +389,8 @@ impl PlanFlow<'_> {
         let mut context = self.report();
         let allowance = self.core.allowance(self.core.services.max_attempts.max(1));
         let step = self.context.state.iteration + 1;
-        let asked = self.core.ask(&self.kit.summary, &mut context, step, allowance).await;
+        let summary = self.kit.summary(&self.core.briefing);
+        let asked = self.core.ask(&summary, &mut context, step, allowance).await;
         if let Some(reason) = self.core.stopped() {
             return Ok((reason.into(), None));
         }
@@ -279,7 +420,8 @@ impl PlanFlow<'_> {
         }
         let mut context = self.report();
         let text = if closing::deserves_one(&end) {
-            closing_turn(self.core, &self.kit.summary, &mut context, &mut end).await
+            let summary = self.kit.summary(&self.core.briefing);
+            closing_turn(self.core, &summary, &mut context, &mut end).await
         } else {
             None
         };

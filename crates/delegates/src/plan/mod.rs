@@ -1,10 +1,11 @@
-//! Plans: `/plan TEXT` makes the model split the work into steps, then executors work through them one at a time.
+//! Plans: `/plan TEXT` makes the model split the work into steps, then executors work through them one at a time. While a
+//! step waits for a person, a step that does not need it works.
 //!
 //! ```text
 //! /plan TEXT ─► planner (the tool `planning` alone) ─► plan
 //!                  ┌──────────────────────────────────────┘
 //!                  ▼
-//!      first step that is not started or in progress ──none──► summary ─► plan_completed | plan_blocked
+//!      first open step whose needed steps have ended ──none──► summary ─► plan_completed | plan_blocked
 //!                  ▼                        ▲
 //!      executor by its [TAG] ─► child run ──┤ completed
 //!                                           ├ failed: another attempt, then blocked
@@ -15,14 +16,15 @@
 //! run. The run's thread contains the person's text and the summary, and nothing of the child runs. After each change,
 //! the state is stored in `LoopState::delegate`, so that a restart continues at the step in progress.
 //!
-//! Reading order: [`plans`] (the data of a plan) → [`mod@tool`] → [`flow`] (the loop over steps) → [`planner`] →
-//! [`step`] → [`inbox`] (messages to a job meanwhile) → [`executors`] → [`state`] → [`texts`].
+//! Reading order: [`plans`] (the data of a plan) → [`mod@tool`] → [`flow`] (the loop over steps) → [`running`] →
+//! [`planner`] → [`step`] → [`inbox`] (messages to a job meanwhile) → [`executors`] → [`state`] → [`texts`].
 
 mod executors;
 mod flow;
 mod inbox;
 mod planner;
 mod plans;
+mod running;
 mod state;
 mod step;
 mod texts;

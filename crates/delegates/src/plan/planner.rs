@@ -126,7 +126,7 @@ impl LoopDelegate for PlannerDelegate<'_> {
         loop {
             let asked = self.core.ask(reasoning, context, iteration, allowance).await?;
             let Asked::Failed(error) = asked else { return self.core.turn_of(asked, context) };
-            let until = self.core.deadline(context, CallPurpose::Step);
+            let until = self.core.deadlines(context, CallPurpose::Step).earliest();
             if !Box::pin(outage.wait(&self.core, &error, until)).await {
                 return Err(error.into());
             }

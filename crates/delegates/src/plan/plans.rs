@@ -63,6 +63,23 @@ pub(super) struct PlanStep {
     /// A note on the step; may be empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
+    /// The steps that it needs, by their numbers. `None`: all before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Vec<usize>>,
+}
+
+/// A step of a new plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NewStep {
+    pub text: String,
+    /// The steps that it needs, by their numbers. `None`: all before it.
+    pub after: Option<Vec<usize>>,
+}
+
+impl From<&String> for NewStep {
+    fn from(text: &String) -> Self {
+        Self { text: text.clone(), after: None }
+    }
 }
 
 /// A list of steps with a title.
@@ -79,9 +96,17 @@ impl Plan {
         self.steps.iter().filter(|step| step.status == status).count()
     }
 
-    /// The first step that still needs work.
-    pub(crate) fn first_active(&self) -> Option<usize> {
-        self.steps.iter().position(|step| step.status.is_active())
+    /// The first step that still needs work, that is not among the running ones, and whose needed steps have ended.
+    pub(super) fn next_ready(&self, is_running: impl Fn(usize) -> bool) -> Option<usize> {
+        let has_ended = |at: usize| self.steps.get(at).is_none_or(|step| !step.status.is_active());
+        let ready = |(at, step): (usize, &PlanStep)| {
+            let needs_ended = match &step.after {
+                Some(after) => after.iter().copied().all(has_ended),
+                None => (0..at).all(has_ended),
+            };
+            (step.status.is_active() && needs_ended && !is_running(at)).then_some(at)
+        };
+        self.steps.iter().enumerate().find_map(ready)
     }
 
     /// Renders the plan for a model or a person: title, progress, counts, and the steps with their marks and notes.
@@ -96,7 +121,7 @@ impl Plan {
         let mut text = format!(
             "{head}\n{underline}\n\nProgress: {done}/{all} steps completed ({percent:.1}%)\nStatus: {counts}\n\nSteps:"
         );
-        for (at, PlanStep { text: step, status, note }) in self.steps.iter().enumerate() {
+        for (at, PlanStep { text: step, status, note, .. }) in self.steps.iter().enumerate() {
             let _ = write!(text, "\n{at}. [{}] {step}", status.mark()); // a String takes everything
             if !note.is_empty() {
                 let _ = write!(text, "\n   Note: {note}");
@@ -125,6 +150,10 @@ pub(crate) enum PlanError {
     TooManyPlans,
     #[error("there is no step {index}: the steps of this plan are numbered 0 to {last}")]
     NoStep { index: u64, last: usize },
+    #[error("step {step} needs step {needed}: a step can only need steps before it")]
+    NotBefore { step: usize, needed: u64 },
+    #[error("step {0} is neither a text nor an object with a step and the steps that it needs (after)")]
+    NoText(usize),
     #[error("{command} needs {argument}")]
     Missing { command: &'static str, argument: &'static str },
 }
@@ -143,9 +172,19 @@ impl Plans {
         self.active.as_ref().and_then(|id| self.plans.iter().find(|plan| plan.id == *id))
     }
 
+    /// Creates a plan whose steps need all steps before them.
+    pub(super) fn create(&mut self, id: Option<&str>, title: &str, steps: &[String]) -> Result<&Plan, PlanError> {
+        self.create_ordered(id, title, &steps.iter().map(NewStep::from).collect::<Vec<_>>())
+    }
+
     /// Creates a plan and makes it the active one. Without an id, the plan gets the first free one of `plan-1`,
     /// `plan-2`, …
-    pub(super) fn create(&mut self, id: Option<&str>, title: &str, steps: &[String]) -> Result<&Plan, PlanError> {
+    pub(super) fn create_ordered(
+        &mut self,
+        id: Option<&str>,
+        title: &str,
+        steps: &[NewStep],
+    ) -> Result<&Plan, PlanError> {
         if self.plans.len() >= MAX_PLANS {
             return Err(PlanError::TooManyPlans);
         }
@@ -156,7 +195,7 @@ impl Plans {
         if self.plans.iter().any(|plan| plan.id == id) {
             return Err(PlanError::Duplicate(id));
         }
-        let steps = texts(steps)?.into_iter().map(|text| PlanStep { text, ..PlanStep::default() }).collect();
+        let steps = checked(steps)?;
         let plan = Plan { id: id.clone(), title: bounded("the title", title, MAX_CHARS)?, steps };
         self.plans.push(plan);
         self.active = Some(id);
@@ -218,18 +257,24 @@ fn bounded(what: &'static str, text: &str, max: usize) -> Result<String, PlanErr
     if line.is_empty() { Err(PlanError::Empty(what)) } else { Ok(line) }
 }
 
-fn texts(steps: &[String]) -> Result<Vec<String>, PlanError> {
+fn checked(steps: &[NewStep]) -> Result<Vec<PlanStep>, PlanError> {
     if steps.is_empty() {
         return Err(PlanError::Empty("the list of steps"));
     }
     if steps.len() > MAX_STEPS {
         return Err(PlanError::TooManySteps(steps.len()));
     }
-    let text = |(at, text): (usize, &String)| match short(&format!("step {at}"), text, MAX_CHARS)? {
-        text if text.is_empty() => Err(PlanError::Empty("a step")),
-        text => Ok(text),
+    let step = |(at, NewStep { text, after }): (usize, &NewStep)| {
+        let text = short(&format!("step {at}"), text, MAX_CHARS)?;
+        if text.is_empty() {
+            return Err(PlanError::Empty("a step"));
+        }
+        if let Some(needed) = after.iter().flatten().find(|needed| **needed >= at) {
+            return Err(PlanError::NotBefore { step: at, needed: *needed as u64 });
+        }
+        Ok(PlanStep { text, after: after.clone(), ..PlanStep::default() })
     };
-    steps.iter().enumerate().map(text).collect()
+    steps.iter().enumerate().map(step).collect()
 }
 
 #[cfg(test)]

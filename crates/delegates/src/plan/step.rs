@@ -5,7 +5,7 @@ use belay_agent_loop::{
     AdmittedCall, AgenticLoopConfig, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     Reasoning, TextAction, run_agentic_loop,
 };
-use belay_protocol::{Durability, Message, ModelErrorKind, RunEnd, StopLayer, StopReason};
+use belay_protocol::{Durability, Message, ModelErrorKind, RunEnd, StopLayer, StopReason, ToolSet};
 
 use super::executors::Executor;
 use super::inbox::PlanInbox;
@@ -46,7 +46,7 @@ pub(super) struct Execution<'a> {
     /// Most steps.
     pub(super) limit: u32,
     /// Receives the messages to the run.
-    pub(super) inbox: PlanInbox<'a>,
+    pub(super) inbox: PlanInbox,
 }
 
 /// Runs an executor on its task. Returns the end, and the number of steps that began.
@@ -58,11 +58,12 @@ pub(super) async fn execute(execution: Execution<'_>) -> (Result<ChildEnd, LoopE
     let rules = core.rules.clone();
     let mut context = LoopContext::new(vec![Message::user(&task).into()]);
     let config = AgenticLoopConfig { max_iterations: limit, ..AgenticLoopConfig::with_rules(rules) };
-    let reasoning = executor.reasoning.with_words(&core.briefing.rules());
+    let tools = executor.tools_for(&core.briefing);
+    let reasoning = executor.reasoning.with_words(&core.briefing.rules()).with_tools(tools.clone());
     let mut delegate = StepDelegate {
         core,
         children,
-        executor,
+        tools,
         task,
         inbox,
         shortener: Shortener::default(),
@@ -138,9 +139,10 @@ pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<Ch
 struct StepDelegate<'a> {
     core: RunCore,
     children: &'a Arc<ChildServices>,
-    executor: &'a Executor,
+    /// The tools of the executor that the run may use.
+    tools: Arc<ToolSet>,
     task: String,
-    inbox: PlanInbox<'a>,
+    inbox: PlanInbox,
     shortener: Shortener,
     /// The index of the task in the context.
     start: usize,
@@ -199,9 +201,8 @@ impl LoopDelegate for StepDelegate<'_> {
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
         self.texts.forget();
-        let tools = self.executor.reasoning.tools();
-        let bind = binder(self.children, &self.core, context, tools);
-        let ended = self.core.execute(calls, context, tools, &bind).await?.ended;
+        let bind = binder(self.children, &self.core, context, &self.tools);
+        let ended = self.core.execute(calls, context, &self.tools, &bind).await?.ended;
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));
         }

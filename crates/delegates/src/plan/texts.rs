@@ -14,7 +14,8 @@ pub(crate) const REPORT_HEAD: &str = "This is the outcome of a plan.";
 pub(super) const PLANNER: &str = "You make plans. Split the request into a concise plan of a few clear milestones, in \
 the order of execution, and no more of them than the work needs: a simple request may need only one or two. Each step \
 states what to achieve, and can be carried out on its own by somebody who sees the request, the plan and the results \
-of the earlier steps, but not the conversation. Write in the language of the request. Call the tool `planning` with \
+of the earlier steps, but not the conversation. A step needs all steps before it, unless you say which of them it needs. \
+Write in the language of the request. Call the tool `planning` with \
 the command create, a short title and the steps; answer with nothing else. Do not carry out any step yourself.";
 
 pub(super) const EXECUTOR: &str = "You carry out single steps of plans autonomously: nobody reads along, and nobody \

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use belay_protocol::{Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use serde_json::{Map, Value, json};
 
-use super::plans::{MAX_CHARS, MAX_STEPS, PlanError, Plans};
+use super::plans::{MAX_CHARS, MAX_STEPS, NewStep, PlanError, Plans};
 
 use belay_run::own_tools::PLANNING;
 
@@ -23,7 +23,18 @@ pub(crate) struct Planning {
 
 impl Planning {
     pub(super) fn over(plans: SharedPlans) -> Self {
-        let text = json!({ "type": "string" });
+        let step = json!({ "anyOf": [
+            { "type": "string" },
+            {
+                "type": "object",
+                "properties": {
+                    "step": { "type": "string" },
+                    "after": { "type": "array", "items": { "type": "integer", "minimum": 0 } },
+                },
+                "required": ["step"],
+                "additionalProperties": false,
+            },
+        ]});
         let spec = ToolSpec {
             idempotent: false,
             timeout: Duration::from_secs(1),
@@ -40,9 +51,11 @@ impl Planning {
                         "title": { "type": "string", "description": "the purpose of the plan" },
                         "steps": {
                             "type": "array",
-                            "items": text,
+                            "items": step,
                             "description": format!(
-                                "the steps in order, at most {MAX_STEPS} of at most {MAX_CHARS} characters"
+                                "the steps in order, at most {MAX_STEPS} of at most {MAX_CHARS} characters; a step that \
+                                 does not need all steps before it is an object, with the numbers of those that it \
+                                 needs (the first step is 0) in `after`"
                             ),
                         },
                     },
@@ -72,13 +85,22 @@ fn run(plans: &mut Plans, arguments: &Map<String, Value>) -> Result<String, Plan
     let text = |key: &str| arguments.get(key).and_then(Value::as_str);
     let needed = |command, argument| text(argument).ok_or(PlanError::Missing { command, argument });
     let id = text("plan_id");
-    let steps: Option<Vec<String>> = arguments
-        .get("steps")
-        .and_then(Value::as_array)
-        .map(|steps| steps.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    let steps = arguments.get("steps").and_then(Value::as_array);
+    let steps = steps.map(|steps| steps.iter().enumerate().map(step_of).collect::<Result<Vec<_>, _>>()).transpose()?;
     let title = needed("create", "title")?;
     let steps = steps.ok_or(PlanError::Missing { command: "create", argument: "steps" })?;
-    plans.create(id, title, &steps).map(|plan| format!("The plan is created.\n\n{}", plan.render()))
+    plans.create_ordered(id, title, &steps).map(|plan| format!("The plan is created.\n\n{}", plan.render()))
+}
+
+/// A step, as a text or as an object with the steps that it needs.
+fn step_of((at, step): (usize, &Value)) -> Result<NewStep, PlanError> {
+    let after = step.get("after").and_then(Value::as_array).map(|after| after.iter().filter_map(Value::as_u64));
+    let text = step.as_str().or_else(|| step.get("step").and_then(Value::as_str)).ok_or(PlanError::NoText(at))?;
+    let number = |needed: u64| {
+        usize::try_from(needed).ok().filter(|number| *number < at).ok_or(PlanError::NotBefore { step: at, needed })
+    };
+    let after = after.map(|after| after.map(number).collect::<Result<Vec<_>, _>>()).transpose()?;
+    Ok(NewStep { text: text.to_owned(), after })
 }
 
 #[cfg(test)]
@@ -98,6 +120,12 @@ mod tests {
             (json!({"command": "create", "title": "t", "steps": []}), Err("must not be empty")),
             (json!({"command": "create", "title": "t", "steps": ["a", "b"], "plan_id": "p"}), Ok("0. [ ] a\n1. [ ] b")),
             (json!({"command": "create", "title": "t", "steps": ["a"], "plan_id": "p"}), Err("already a plan")),
+            (
+                json!({"command": "create", "title": "t", "steps": ["a", {"step": "b", "after": [1]}]}),
+                Err("step 1 needs step 1"),
+            ),
+            (json!({"command": "create", "title": "t", "steps": [{"after": []}]}), Err("step 0 is neither a text")),
+            (json!({"command": "create", "title": "t", "steps": ["a", {"step": "b", "after": []}]}), Ok("1. [ ] b")),
         ] {
             let said = call(&mut plans, arguments.clone());
             match (&said, expected) {

@@ -21,7 +21,7 @@ use crate::container::ToolGrant;
 use belay_run::config::SubagentsConfig;
 use belay_run::core::{ChildStart, RunCore};
 use belay_run::own_tools::manages_work;
-use belay_run::own_tools::{RUN_IN_WORKER, SEND_MESSAGE, SPAWN_SUBAGENT, TERMINATE};
+use belay_run::own_tools::{RUN_IN_WORKER, SENDING_TOOLS, SPAWN_SUBAGENT, TERMINATE};
 use belay_run::run_tool::{DeclaredTool, RunTool, bound};
 use belay_run::terminate::Terminate;
 use belay_run::untrusted::RULE;
@@ -155,6 +155,7 @@ impl RunTool for ChildTools {
         let mut core = self.seed.grow(child.time);
         core.cancel = context.cancel.child_token(); // this call's own token, a child of the parent's
         core.tree = tree;
+        core.called = "A subagent".into();
         let goal = Goal::new(declared);
         tools.extend(goal.tools());
         tools.push(Arc::new(Terminate::new()));
@@ -197,9 +198,9 @@ impl ChildTools {
     /// tools that every subagent has are permitted and ignored.
     fn part(&self, wanted: Option<&[Value]>) -> Result<Vec<Arc<dyn Tool>>, String> {
         let may_spawn = self.seed.tree().children_may_spawn();
-        // Tools that send messages to the conversation, or create work for it, belong to the conversation.
+        // Tools that send messages and files to the conversation, or create work for it, belong to the conversation.
         let given = |name: &str| is_own(name) || name == TERMINATE;
-        let speaks = |name: &str| name == SEND_MESSAGE || manages_work(name);
+        let speaks = |name: &str| SENDING_TOOLS.contains(&name) || manages_work(name);
         let lendable: Vec<_> = self
             .tools
             .iter()

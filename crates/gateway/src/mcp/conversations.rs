@@ -79,7 +79,14 @@ mod tests {
 
     #[test]
     fn the_oldest_are_left_out_and_a_single_long_one_is_cut_between_characters() {
-        let line = |text: String| HistoryEntry { id: 1, role: "user".into(), text, run_id: None, at: UnixMillis(0) };
+        let line = |text: String| HistoryEntry {
+            id: 1,
+            role: "user".into(),
+            text,
+            run_id: None,
+            at: UnixMillis(0),
+            files: Vec::new(),
+        };
         for (lengths, left, gone) in [
             (&[1, 2, 3][..], &[1, 2, 3][..], 0),
             (&[TEXTS_MAX_BYTES, 1, 1], &[1, 1], 1),

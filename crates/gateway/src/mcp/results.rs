@@ -49,7 +49,7 @@ impl CallFailure {
 
 impl From<ApiError> for CallFailure {
     fn from(error: ApiError) -> Self {
-        let next = match error.code {
+        let next = match error.code.word() {
             "busy" | "store" | "unavailable" => Some("Try again in a few seconds."),
             "conflict" => Some("Use a new idempotency_key for another message."),
             "not_found" => Some("list_sessions lists the conversations."),

@@ -6,10 +6,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::Ack;
-use serde_json::Value;
 
 use super::resume::{Resume, as_response};
-use crate::agent_rpc::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
+use crate::agent_rpc::{AcceptedAnswer, CommandAnswer, WaitParams, WaitedRun, finished, wait_for};
 use crate::app::Shared;
 use crate::checks::no_such_run;
 use crate::error::ApiError;
@@ -28,9 +27,9 @@ pub(crate) async fn send(
     match app.ask(params.check(&app, principal, false)?).await? {
         Ack::Accepted(accepted) => match finished(&app, &accepted).await? {
             Some(end) => Ok(Json(end).into_response()),
-            None => Ok((StatusCode::ACCEPTED, Json(accepted_answer(&accepted))).into_response()),
+            None => Ok((StatusCode::ACCEPTED, Json(AcceptedAnswer::from(&accepted))).into_response()),
         },
-        Ack::Command(reply) => Ok(Json(command_answer(&reply)).into_response()),
+        Ack::Command(reply) => Ok(Json(CommandAnswer::from(&reply)).into_response()),
         other => Err(ApiError::unexpected(&other)),
     }
 }
@@ -40,9 +39,9 @@ pub(crate) async fn wait(
     State(app): State<Shared>,
     Caller(principal): Caller,
     JsonBody(params): JsonBody<WaitParams>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<WaitedRun>, ApiError> {
     let record = wait_for(&app, principal, params).await?;
-    Ok(Json(waited(&record)))
+    Ok(Json(WaitedRun::from(&*record)))
 }
 
 /// Streams the agent events of one run, to its end.

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
     Ack, ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Asker, CallId, Control, Decision,
-    Principal, RunId, SessionKey, UnixMillis,
+    FirstYes, Principal, RunId, SessionKey, UnixMillis,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,12 +18,17 @@ use crate::extract::{ApprovalPath, Caller, JsonBody, Params};
 use crate::visibility::VisibleSession;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     session: Option<String>,
     /// Include answered requests.
     #[serde(default)]
     all: bool,
+    /// Include only requests in this state.
+    state: Option<ApprovalState>,
+    /// The length of the list.
+    #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
     /// A prefix of the id.
     id: Option<String>,
@@ -31,6 +36,8 @@ pub(crate) struct ListParams {
 
 /// An answer from a client.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ApprovalAnswer"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
     /// A string, so that an unknown word gives another error than invalid JSON.
@@ -47,12 +54,15 @@ fn decision(word: &str) -> Result<Decision, ApiError> {
 }
 
 #[derive(Serialize)]
-struct ApprovalList<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ApprovalList<'a> {
     approvals: Vec<Approval<'a>>,
 }
 
 #[derive(Serialize)]
-struct DecidedBody<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "DecidedApproval"))]
+pub(crate) struct DecidedBody<'a> {
     approval: Approval<'a>,
     run_id: RunId,
     reply: String,
@@ -60,6 +70,7 @@ struct DecidedBody<'a> {
 
 /// An approval request in the API: all fields except the digest, which is internal.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Approval<'a> {
     id: ApprovalId,
     run_id: RunId,
@@ -74,11 +85,51 @@ pub(crate) struct Approval<'a> {
     bound: &'a [(String, String)],
     covers: Option<&'a str>,
     asker: &'a Asker,
+    /// The work that asks, if it is autonomous.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    work: Option<&'a str>,
+    /// The session of the conversation in which it is asked.
+    asked_in: &'a SessionKey,
+    /// Two persons must approve it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    second: Option<Second<'a>>,
     asked_at: UnixMillis,
     expires_at: UnixMillis,
     state: ApprovalState,
     decided_by: Option<&'a str>,
     decided_at: Option<UnixMillis>,
+}
+
+/// One approval request, with the text that people were shown.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ShownApproval<'a> {
+    #[serde(flatten)]
+    approval: Approval<'a>,
+    /// Markdown, as of the time of the question.
+    question: String,
+}
+
+/// The approvals of a request that two persons must approve.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SecondApproval"))]
+pub(crate) struct Second<'a> {
+    needed: u8,
+    given: u8,
+    first_by: Option<&'a str>,
+    first_at: Option<UnixMillis>,
+}
+
+impl<'a> Second<'a> {
+    fn of(first: Option<&'a FirstYes>) -> Self {
+        Self {
+            needed: 2,
+            given: u8::from(first.is_some()),
+            first_by: first.map(|first| &*first.by),
+            first_at: first.map(|first| first.at),
+        }
+    }
 }
 
 impl<'a> Approval<'a> {
@@ -97,6 +148,9 @@ impl<'a> Approval<'a> {
             bound: &approval.bound,
             covers: approval.covers.as_deref(),
             asker: &approval.asker,
+            work: approval.place.as_ref().map(|place| &*place.work),
+            asked_in: approval.asked_in(),
+            second: approval.second.is_some().then(|| Second::of(approval.first_yes())),
             asked_at: approval.asked_at,
             expires_at: approval.expires_at,
             state: approval.state_at(now),
@@ -113,9 +167,13 @@ pub(crate) async fn list(
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
     let session = app.visibility(&principal).named_session("session", params.session.as_deref()).await?;
+    if params.all && params.state.is_some() {
+        return Err(ApiError::invalid("state: give either all or state"));
+    }
     let filter = ApprovalFilter {
         id: id_prefix(params.id.as_deref())?,
-        waiting: !params.all,
+        waiting: !params.all && params.state.is_none_or(|state| state == ApprovalState::Waiting),
+        state: params.state,
         limit: check_limit(params.limit)?,
         ..ApprovalFilter::default()
     };
@@ -135,7 +193,8 @@ pub(crate) async fn list_approvals(
     let filter = ApprovalFilter { session: session.map(VisibleSession::into_key), ..filter };
     let read = |limit| app.approvals.approvals(ApprovalFilter { limit, ..filter.clone() });
     let approvals = app.visibility(principal).page(filter.limit, read, |approval| &approval.session).await?;
-    let wanted = approvals.iter().filter(|approval| !waiting || approval.state_at(now) == ApprovalState::Waiting);
+    let state = filter.state.or(waiting.then_some(ApprovalState::Waiting));
+    let wanted = approvals.iter().filter(|approval| state.is_none_or(|state| approval.state_at(now) == state));
     shown(&ApprovalList { approvals: wanted.map(|approval| Approval::at(approval, now)).collect() })
 }
 
@@ -145,7 +204,9 @@ pub(crate) async fn show(
     Caller(principal): Caller,
     ApprovalPath(id): ApprovalPath,
 ) -> Result<Response, ApiError> {
-    Ok(Json(Approval::at(&find(&app, &principal, id).await?, app.clock.now())).into_response())
+    let approval = find(&app, &principal, id).await?;
+    let question = (app.question)(&approval, approval.asked_at);
+    Ok(Json(ShownApproval { approval: Approval::at(&approval, app.clock.now()), question }).into_response())
 }
 
 /// Answers an approval request. The agent decides whether the answer counts.

@@ -26,15 +26,19 @@ use crate::visibility::VisibleSession;
 const PAGE: u32 = 200;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SearchParams {
     q: String,
     session: Option<String>,
+    /// The length of the list.
+    #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
 }
 
 #[derive(Serialize)]
-struct FoundList {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct FoundList {
     found: Vec<Found>,
 }
 
@@ -58,7 +62,8 @@ pub(crate) async fn search(
 }
 
 #[derive(Serialize)]
-struct ThreadList {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ThreadList {
     threads: Vec<ThreadSummary>,
 }
 
@@ -73,6 +78,7 @@ async fn threads_of(app: &Shared, key: &SessionKey) -> Result<Vec<ThreadSummary>
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExportParams {
     #[serde(default)]
@@ -82,8 +88,10 @@ pub(crate) struct ExportParams {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ExportedThreads"))]
 #[serde(rename_all = "lowercase")]
-enum Which {
+pub(crate) enum Which {
     #[default]
     Active,
     All,
@@ -151,7 +159,9 @@ impl Writing {
 }
 
 #[derive(Serialize)]
-struct Deleted {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "DeletedSession"))]
+pub(crate) struct Deleted {
     session: SessionKey,
     removed: Removed,
 }
@@ -174,7 +184,9 @@ pub(crate) async fn delete(
 }
 
 #[derive(Serialize)]
-struct Forgotten {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ForgottenSecrets"))]
+pub(crate) struct Forgotten {
     session: SessionKey,
     forgotten: u32,
 }
@@ -205,6 +217,7 @@ pub(crate) async fn forget_secret(
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PruneParams {
     #[serde(default)]
@@ -212,7 +225,8 @@ pub(crate) struct PruneParams {
 }
 
 #[derive(Serialize)]
-struct Pruned {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Pruned {
     dry_run: bool,
     removed: Removed,
 }

@@ -11,6 +11,7 @@ use crate::extract::{Caller, Params};
 use crate::visibility::VisibleSession;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ContextParams {
     /// Include the texts.

@@ -4,9 +4,9 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response, sse};
 use belay_protocol::Seq;
 use futures_util::{StreamExt, stream};
-use serde_json::json;
+use serde::Serialize;
 
-use super::resume::{Resume, as_response};
+use super::resume::{Resume, as_response, json_text};
 use crate::app::Shared;
 use crate::checks::no_such_run;
 use crate::error::ApiError;
@@ -28,12 +28,20 @@ pub(crate) async fn all(
     as_response(reset, stream::iter(begin).chain(events(feed))).into_response()
 }
 
+/// The data of the event `begin`.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Begin {
+    /// The number of the newest fact.
+    after: Seq,
+    message: &'static str,
+}
+
 /// The first event for a reader without a cursor. Its id is the cursor at which the reader continues when it
 /// reconnects.
 fn begin(after: Seq) -> sse::Event {
-    let data =
-        json!({ "after": after, "message": "this begins behind the newest event; ?since=0 begins with the first" });
-    sse::Event::default().id(after.0.to_string()).event("begin").data(data.to_string())
+    let data = Begin { after, message: "this begins behind the newest event; ?since=0 begins with the first" };
+    sse::Event::default().id(after.0.to_string()).event("begin").data(json_text(&data))
 }
 
 /// Streams the facts of one run, to its end, with the deltas of its answer while it is live.

@@ -17,12 +17,15 @@ const NAME_MAX_BYTES: usize = 256;
 
 /// The freezes in force.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FreezeList {
     freezes: Vec<Freeze>,
 }
 
 /// What to freeze or to thaw. Without a part: everything.
 #[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "FreezePart"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Part {
     /// `ID` or `CHANNEL:ID`.

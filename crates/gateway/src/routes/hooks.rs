@@ -9,8 +9,8 @@ use axum::extract::{Request, State};
 use axum::http::HeaderName;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::routine::ROUTINE_TEXT_MAX_BYTES;
-use belay_protocol::{RoutineRequest, Trigger};
-use serde_json::json;
+use belay_protocol::{RoutineRequest, RoutineRunId, RoutineRunRecord, RoutineRunStatus, Trigger};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -19,7 +19,7 @@ use super::webhook::from_hex;
 use crate::app::{App, Shared};
 use crate::checks::check_key;
 use crate::entry::Entry;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::extract::{NamePath, read_body};
 use crate::peer::Peer;
 
@@ -28,6 +28,15 @@ pub(crate) const SECRET_HEADER: HeaderName = HeaderName::from_static("x-webhook-
 
 /// The header with the id of a delivery, so that a repeated delivery is recognised.
 pub(crate) const DELIVERY_HEADER: HeaderName = HeaderName::from_static("x-delivery-id");
+
+/// The routine run that a delivery has triggered.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct TriggeredRoutine<'a> {
+    routine_run_id: RoutineRunId,
+    routine: &'a str,
+    status: RoutineRunStatus,
+}
 
 /// Triggers the routine, once for each delivery: a repeated delivery gets the same routine run. A delivery without an
 /// id is recognised by its body, for a minute.
@@ -50,7 +59,7 @@ pub(crate) async fn receive(
     };
     let body = read_body(request, ROUTINE_TEXT_MAX_BYTES.min(app.config.max_body_bytes)).await?;
     let payload = String::from_utf8(body.into());
-    let payload = payload.map_err(|_| ApiError::bad_request("not_utf8", "the body is not UTF-8"))?;
+    let payload = payload.map_err(|_| ApiError::bad_request(ErrorCode::NotUtf8, "the body is not UTF-8"))?;
     if payload.contains('\0') {
         return Err(ApiError::invalid("the body must not contain NUL"));
     }
@@ -59,8 +68,8 @@ pub(crate) async fn receive(
     // The request names one routine.
     let Some(routine_run) = routine_runs.first() else { return Err(ApiError::internal()) };
     // No more than this: the result belongs to the routine's owner.
-    let answer = json!({ "routine_run_id": routine_run.routine_run_id, "routine": routine_run.routine, "status": routine_run.status });
-    Ok(Json(answer).into_response())
+    let RoutineRunRecord { routine_run_id, routine, status, .. } = routine_run;
+    Ok(Json(TriggeredRoutine { routine_run_id: *routine_run_id, routine, status: *status }).into_response())
 }
 
 /// The routine of this path, if the secret is right; otherwise the error for the caller.

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
     Ack, Body, Control, IdempotencyKey, Inbound, JobBudget, JobFilter, JobId, JobOrder, JobRecord, JobRequest,
-    JobState, Principal, RunsIn, SessionKey,
+    JobState, Principal, RunsIn, SessionKey, WorkGrant,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,12 +22,15 @@ use crate::extract::{Caller, JobPath, JsonBody, OptionalBody, Params};
 use crate::sse::{self, Feed, JobFeed};
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     /// States, separated by commas.
     state: Option<String>,
     /// The session that created the job.
     session: Option<String>,
+    /// The length of the list.
+    #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
     /// A prefix of the id.
     id: Option<String>,
@@ -35,6 +38,7 @@ pub(crate) struct ListParams {
 
 /// The request for a new job.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewJob {
     job_id: Option<JobId>,
@@ -46,12 +50,16 @@ pub(crate) struct NewJob {
     runs_in: RunsIn,
     #[serde(default)]
     budget: JobBudget,
+    /// The calls that it may make without an approval.
+    #[serde(default)]
+    allow: Vec<WorkGrant>,
     /// The session that creates the job. Absent: the job belongs to no session.
     session: Option<String>,
 }
 
 /// A message to a job.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobMessage {
     text: String,
@@ -59,12 +67,15 @@ pub(crate) struct JobMessage {
 }
 
 #[derive(Serialize)]
-struct JobList {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct JobList {
     jobs: Vec<JobView>,
 }
 
 #[derive(Serialize)]
-struct SaidBody {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "JobReply"))]
+pub(crate) struct SaidBody {
     job_id: JobId,
     reply: String,
 }
@@ -123,9 +134,9 @@ pub(crate) async fn create(
     Caller(principal): Caller,
     JsonBody(new): JsonBody<NewJob>,
 ) -> Result<Response, ApiError> {
-    let NewJob { job_id, title, task, plan, runs_in, budget, session: asked_in } = new;
+    let NewJob { job_id, title, task, plan, runs_in, budget, allow, session: asked_in } = new;
     check_text(&task).map_err(|e| ApiError::invalid(format!("task: {e}")))?;
-    let order = JobOrder { job_id, title, task, plan, runs_in, budget };
+    let order = JobOrder { job_id, title, task, plan, runs_in, budget, allow };
     let body = Body::Control(Control::Job(JobRequest::Create(order)));
     let mut inbound = app.without_session(principal, body);
     if let Some(key) = asked_in {
@@ -155,11 +166,30 @@ pub(crate) async fn accept(
     change(&app, principal, id, JobRequest::Accept).await
 }
 
+/// The body of a revocation.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Revocation {
+    /// The number of the grant, from 1.
+    grant: usize,
+}
+
+/// Revokes a grant of a job.
+pub(crate) async fn revoke(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    JobPath(id): JobPath,
+    JsonBody(Revocation { grant }): JsonBody<Revocation>,
+) -> Result<Response, ApiError> {
+    change(&app, principal, id, |id| JobRequest::Revoke(id, grant)).await
+}
+
 async fn change(
     app: &App,
     principal: Principal,
     id: JobId,
-    request: fn(JobId) -> JobRequest,
+    request: impl FnOnce(JobId) -> JobRequest,
 ) -> Result<Response, ApiError> {
     // The agent checks too. An operator skips this check, so that a job can be cancelled while the store does not
     // answer.

@@ -22,6 +22,7 @@ use crate::submit::check_options;
 
 /// A message from a client.
 #[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewMessage {
     session: String,
@@ -39,13 +40,19 @@ pub(crate) struct NewMessage {
     timeout_ms: Option<u64>,
     /// Operators only.
     model: Option<String>,
+    /// Checked by the agent.
+    callback_url: Option<String>,
 }
 
 /// The answer for a committed message.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "AcceptedMessage"))]
 pub(crate) struct AcceptedBody {
     run_id: RunId,
     session: SessionKey,
+    /// `queued`: a freeze keeps its run from beginning.
+    #[cfg_attr(test, schemars(extend("enum" = ["accepted", "queued"])))]
     status: &'static str,
     accepted_at: UnixMillis,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -122,6 +129,7 @@ impl NewMessage {
             verbose: self.verbose,
             model: self.model,
             timeout_ms: self.timeout_ms,
+            callback_url: self.callback_url,
             ..RunOptions::default()
         };
         check_options(&options, &principal)?;

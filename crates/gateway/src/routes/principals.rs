@@ -11,12 +11,16 @@ use crate::error::ApiError;
 use crate::extract::{Operator, Params};
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
+    /// The length of the list.
+    #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PrincipalList {
     principals: Vec<KnownPrincipal>,
 }

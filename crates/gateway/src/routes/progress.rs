@@ -9,6 +9,8 @@ use crate::error::ApiError;
 
 /// A job and its progress.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Job"))]
 pub(crate) struct JobView {
     #[serde(flatten)]
     job: JobRecord,

@@ -7,18 +7,18 @@ use axum::http::request::Parts;
 use axum::response::sse;
 use belay_protocol::Seq;
 use futures_util::{Stream, StreamExt, stream};
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::app::Shared;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::extract::Params;
 use crate::sse::KEEP_ALIVE;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct ResumeParams {
+pub(crate) struct ResumeParams {
     since: Option<String>,
 }
 
@@ -34,9 +34,14 @@ pub(crate) struct Resume {
 /// The reader's cursor is beyond the newest fact, for example after the store was replaced by an older copy. The reader
 /// gets a `reset` event, and the stream continues after the newest fact. An error would end a browser's reconnects for
 /// good, and a replay would repeat events.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Reset {
+    /// The number that the reader gave.
     asked: Seq,
+    /// The number of the newest fact, after which the stream continues.
     newest: Seq,
+    message: &'static str,
 }
 
 impl FromRequestParts<Shared> for Resume {
@@ -51,7 +56,11 @@ impl FromRequestParts<Shared> for Resume {
         let beyond = after.filter(|after| *after > newest);
         let reset = match (beyond, last) {
             (Some(asked), None) => return Err(ApiError::invalid_cursor("since", asked, newest)),
-            (beyond, _) => beyond.map(|asked| Reset { asked, newest }),
+            (beyond, _) => beyond.map(|asked| Reset {
+                asked,
+                newest,
+                message: "there is no such event yet; this goes on behind the newest",
+            }),
         };
         Ok(Self { after: after.map(|after| after.min(newest)), permit: app.stream_permit()?, reset })
     }
@@ -60,18 +69,21 @@ impl FromRequestParts<Shared> for Resume {
 fn number(text: Option<&str>) -> Result<Option<Seq>, ApiError> {
     let text = text.map(str::trim).filter(|text| !text.is_empty());
     let number = text.map(str::parse).transpose();
-    number
-        .map(|number| number.map(Seq))
-        .map_err(|_| ApiError::bad_request("bad_event_id", "Last-Event-ID and since take the number of an event"))
+    number.map(|number| number.map(Seq)).map_err(|_| {
+        ApiError::bad_request(ErrorCode::BadEventId, "Last-Event-ID and since take the number of an event")
+    })
 }
 
 impl Reset {
     /// The `reset` event. Its id is the cursor at which the reader continues when it reconnects.
     fn event(&self) -> sse::Event {
-        let Self { asked, newest } = self;
-        let data = json!({ "asked": asked, "newest": newest, "message": "there is no such event yet; this goes on behind the newest" });
-        sse::Event::default().id(newest.0.to_string()).event("reset").data(data.to_string())
+        sse::Event::default().id(self.newest.0.to_string()).event("reset").data(json_text(self))
     }
+}
+
+/// The JSON of the data of an event.
+pub(crate) fn json_text(data: &impl Serialize) -> String {
+    serde_json::to_string(data).unwrap_or_default() // our own types: all keys are strings
 }
 
 /// Sends events as a response, with comments during silence.

@@ -8,30 +8,38 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{Principal, RoutineRecord, RoutineRequest, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::routines::{find, trigger_runs};
 use crate::app::{App, Shared};
 use crate::checks::{KEY_MAX_BYTES, check_key, check_limit};
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody, NamePath, Operator, Params, RoutineRunPath};
+use crate::parts::RoutineTime;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     routine: Option<String>,
     status: Option<RoutineRunStatus>,
+    /// The length of the list.
+    #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OwnParams {
     status: Option<RoutineRunStatus>,
+    /// The length of the list.
+    #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NextParams {
     /// Only of this routine.
@@ -41,6 +49,7 @@ pub(crate) struct NextParams {
 
 /// An event that another of the operator's systems reports.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReportedEvent {
     source: String,
@@ -52,8 +61,24 @@ pub(crate) struct ReportedEvent {
 }
 
 #[derive(Serialize)]
-struct RoutineRunList {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RoutineRunList {
     routine_runs: Vec<RoutineRunRecord>,
+}
+
+/// A scheduled time of a routine.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct NextRun {
+    routine: String,
+    #[serde(flatten)]
+    time: RoutineTime,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct NextRuns {
+    next: Vec<NextRun>,
 }
 
 /// Lists routine runs, newest first.
@@ -155,16 +180,11 @@ pub(crate) async fn next(
                 continue;
             }
         };
-        for (at, mut time) in next {
-            if let Some(time) = time.as_object_mut() {
-                time.insert("routine".into(), json!(spec.name));
-            }
-            times.push((at, time));
-        }
+        times.extend(next.into_iter().map(|time| NextRun { routine: spec.name.clone(), time }));
     }
-    times.sort_by_key(|(at, _)| *at);
-    let next: Vec<Value> = times.into_iter().take(count).map(|(_, time)| time).collect();
-    Ok(Json(json!({ "next": next })).into_response())
+    times.sort_by_key(|next| next.time.at);
+    times.truncate(count);
+    Ok(Json(NextRuns { next: times }).into_response())
 }
 
 /// Reports an event, and returns the routine runs that it has triggered.

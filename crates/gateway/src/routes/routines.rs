@@ -9,24 +9,28 @@ use belay_protocol::{
     RoutineSpec,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::status::Nothing;
 use crate::app::{App, Shared};
 use crate::checks::{LIST_MAX, check_key, check_limit};
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody, NamePath, OptionalBody, Params};
+use crate::parts::RoutineTest;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     /// A name: lists the routines after it.
     after: Option<String>,
+    /// The length of the list.
+    #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
 }
 
 #[derive(Serialize)]
-struct RoutineList {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RoutineList {
     routines: Vec<RoutineRecord>,
     /// The value of `after` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,6 +39,7 @@ struct RoutineList {
 
 /// The input of a routine run that is started by hand.
 #[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ManualRun {
     payload: Option<String>,
@@ -47,6 +52,8 @@ pub(crate) const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-k
 
 /// A date to test a routine at: with an offset, or in local time of the routine's zone.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "TestDate"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct At {
     at: String,
@@ -54,6 +61,8 @@ pub(crate) struct At {
 
 /// A routine that does not exist yet, and a date to test it at.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RoutineAndDate"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SpecAt {
     spec: RoutineSpec,
@@ -141,15 +150,42 @@ pub(crate) async fn disable(
     changed(&app, principal, RoutineRequest::Enable { name, on: false }).await.map(Json)
 }
 
+/// The grant of a routine that is revoked.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RoutineRevocation {
+    /// The number of the grant, from 1.
+    grant: usize,
+}
+
+/// Revokes a grant of a routine.
+pub(crate) async fn revoke(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    NamePath(name): NamePath,
+    JsonBody(RoutineRevocation { grant }): JsonBody<RoutineRevocation>,
+) -> Result<Json<RoutineRecord>, ApiError> {
+    check_visible(&app, &principal, &name).await?;
+    changed(&app, principal, RoutineRequest::Revoke { name, grant }).await.map(Json)
+}
+
+/// The name of the deleted routine.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RoutineDeleted {
+    deleted: String,
+}
+
 /// Deletes a routine.
 pub(crate) async fn delete(
     State(app): State<Shared>,
     Caller(principal): Caller,
     NamePath(name): NamePath,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<RoutineDeleted>, ApiError> {
     check_visible(&app, &principal, &name).await?;
     match ask_agent(&app, principal, RoutineRequest::Delete(name)).await? {
-        RoutineAnswer::Deleted(name) => Ok(Json(json!({ "deleted": name }))),
+        RoutineAnswer::Deleted(deleted) => Ok(Json(RoutineDeleted { deleted })),
         other => Err(unexpected(&other)),
     }
 }
@@ -187,19 +223,28 @@ fn manual_key<'a>(headers: &'a HeaderMap, in_body: Option<&'a str>) -> Result<Op
     key.map_err(|e| ApiError::invalid(format!("idempotency_key: {e}")))
 }
 
+/// The result of testing a stored routine.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct TestedRoutine {
+    #[serde(flatten)]
+    test: RoutineTest,
+    /// Why it is disabled; absent: it is enabled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disabled_detail: Option<String>,
+}
+
 /// Tests whether a routine would trigger at a date.
 pub(crate) async fn test(
     State(app): State<Shared>,
     Caller(principal): Caller,
     NamePath(name): NamePath,
     JsonBody(At { at }): JsonBody<At>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<TestedRoutine>, ApiError> {
     let routine = find(&app, &principal, &name).await?;
-    let mut tested = tested(&app, &routine.spec, &at)?;
-    if let Some(tested) = tested.as_object_mut().filter(|_| !routine.enabled) {
-        tested.insert("disabled_detail".into(), routine.disabled_detail.into());
-    }
-    Ok(Json(tested))
+    let test = tested(&app, &routine.spec, &at)?;
+    let disabled_detail = (!routine.enabled).then_some(routine.disabled_detail);
+    Ok(Json(TestedRoutine { test, disabled_detail }))
 }
 
 /// Tests a routine that does not exist yet. No other name accepts POST.
@@ -207,14 +252,14 @@ pub(crate) async fn test_new(
     State(app): State<Shared>,
     NamePath(name): NamePath,
     JsonBody(SpecAt { spec, at }): JsonBody<SpecAt>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<RoutineTest>, ApiError> {
     if name != "test" {
         return Err(ApiError::method_not_allowed());
     }
     tested(&app, &spec, &at).map(Json)
 }
 
-fn tested(app: &App, spec: &RoutineSpec, at: &str) -> Result<Value, ApiError> {
+fn tested(app: &App, spec: &RoutineSpec, at: &str) -> Result<RoutineTest, ApiError> {
     app.times.test(spec, at).map_err(ApiError::invalid)
 }
 

@@ -7,11 +7,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{IdPrefix, RunFilter, RunRecord, RunStatus};
+use belay_protocol::{IdPrefix, RunFilter, RunRecord, RunStatus, StopReason};
 use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
 use crate::checks::{check_limit, no_such_run};
+use crate::dates;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params};
 use crate::visibility::{VisibleRun, VisibleSession};
@@ -20,23 +21,33 @@ use crate::visibility::{VisibleRun, VisibleSession};
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     session: Option<String>,
     status: Option<RunStatus>,
+    reason: Option<StopReason>,
+    /// Accepted at this date or later.
+    since: Option<String>,
+    /// Accepted before this date.
+    until: Option<String>,
+    /// The length of the list.
+    #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
     /// A prefix of the id.
     id: Option<String>,
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WaitParams {
     timeout_ms: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct RunList {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct RunList {
     runs: Vec<RunRecord>,
 }
 
@@ -49,7 +60,16 @@ pub(crate) async fn list(
     let session = app.visibility(&principal).named_session("session", params.session.as_deref()).await?;
     let session = session.map(VisibleSession::into_key);
     let id = id_prefix(params.id.as_deref())?;
-    let filter = RunFilter { id, session, status: params.status, limit: check_limit(params.limit)? };
+    let now = app.clock.now();
+    let filter = RunFilter {
+        id,
+        session,
+        status: params.status,
+        reason: params.reason,
+        since: dates::optional("since", params.since.as_deref(), now)?,
+        until: dates::optional("until", params.until.as_deref(), now)?,
+        limit: check_limit(params.limit)?,
+    };
     let read = |limit| app.runs.runs(RunFilter { limit, ..filter.clone() });
     let runs = app.visibility(&principal).page(filter.limit, read, |run| &run.session).await?;
     Ok(Json(RunList { runs }).into_response())

@@ -13,8 +13,11 @@ use crate::extract::{Caller, Params};
 use crate::visibility::VisibleSession;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
+    /// The length of the list.
+    #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
     /// Include ephemeral sessions.
     #[serde(default)]
@@ -22,19 +25,24 @@ pub(crate) struct ListParams {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HistoryParams {
     after: Option<u64>,
+    /// The length of the list.
+    #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
 }
 
 #[derive(Serialize)]
-struct SessionList {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct SessionList {
     sessions: Vec<SessionSummary>,
 }
 
 #[derive(Serialize)]
-struct History {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct History {
     messages: Vec<HistoryEntry>,
     /// The value of `after` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -14,6 +14,7 @@ use crate::extract::{Caller, Operator, OptionalBody};
 
 /// An empty body: absent, or an object without fields.
 #[derive(Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 

@@ -32,6 +32,7 @@ pub(crate) enum Stop {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StopParams {
     wait_ms: Option<u64>,

@@ -11,12 +11,14 @@ use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody, NamePath, Operator, OptionalBody};
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ToolList {
     tools: Vec<ToolHealth>,
 }
 
 /// The reason for disabling a tool.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DisableReason {
     detail: String,

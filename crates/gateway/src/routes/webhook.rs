@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{Ack, Body, IdempotencyKey, Inbound, SessionKey, UnixMillis};
 use hmac::{Hmac, KeyInit, Mac};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use sha2::Sha256;
 
@@ -32,7 +32,9 @@ const SECONDS_MAX: i64 = 100_000_000_000;
 
 /// A message of another program. Unknown fields are ignored.
 #[derive(Deserialize)]
-struct Delivery {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SignedMessage"))]
+pub(crate) struct Delivery {
     session: String,
     text: String,
     delivery_id: String,
@@ -40,8 +42,9 @@ struct Delivery {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
-enum SentAt {
+pub(crate) enum SentAt {
     Number(i64),
     Text(String),
 }
@@ -124,6 +127,17 @@ pub(super) fn from_hex(text: &[u8]) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
+/// The signature of a body, as this route expects it: `sha256=<hex>`.
+pub(crate) fn signature_of(secret: &SecretString, body: &[u8]) -> Option<String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes()).ok()?;
+    mac.update(body);
+    let mut text = String::from("sha256=");
+    for byte in mac.finalize().into_bytes() {
+        text.push_str(&format!("{byte:02x}"));
+    }
+    Some(text)
+}
+
 /// Checks the signature in constant time.
 fn verify(secret: &str, bytes: &[u8], signature: &[u8; 32]) -> Result<(), ApiError> {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).map_err(|_any_length_fits| ApiError::internal())?;
@@ -145,6 +159,8 @@ mod tests {
         assert!(verify(secret, body, &good).is_ok());
         assert!(verify(secret, b"Hello, World?", &good).is_err());
         assert!(verify("another", body, &good).is_err());
+        let signed = signature_of(&secret.into(), body).unwrap();
+        assert_eq!(signed.as_bytes().strip_prefix(b"sha256="), Some(&hex[..]));
         assert_eq!(from_hex(&hex[1..]), None);
         assert_eq!(from_hex(&[b'g'; 64]), None);
     }

@@ -10,13 +10,14 @@ use super::source::News;
 /// An event of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct AgentEvent {
     /// Absent in a notice, which belongs to no run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) run_id: Option<RunId>,
     /// 1, 2, 3 … for each run and reader. A gap: deltas were dropped because the reader was too slow.
     pub(crate) seq: u64,
-    /// `lifecycle`, `assistant`, `reasoning`, `tool`, `compaction`, `queue`, `approval`, `plan` or `subagent`; `notice` belongs to no run.
+    /// `lifecycle`, `assistant`, `reasoning`, `tool`, `compaction`, `queue`, `approval`, `plan`, `subagent` or `file`; `notice` belongs to no run.
     pub(crate) stream: &'static str,
     /// Milliseconds since 1970.
     pub(crate) ts: i64,
@@ -210,6 +211,7 @@ mod tests {
             started_at: None,
             ended_at: None,
             waiting_for: None,
+            files: Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Converts facts to the data of `agent` events. Pure.
 
-use belay_protocol::{Event, EventKind, RunRecord, RunStatus, StopReason, ToolStatus};
+use belay_protocol::{Event, EventKind, RunRecord, RunStatus, SentFile, StopReason, ToolStatus};
 use serde_json::{Value, json};
 
 use super::terminal::Verdict;
@@ -26,7 +26,10 @@ pub(super) fn agent_data(fact: &Event, record: Option<&RunRecord>) -> Option<(&'
         }
         Kind::SubagentStarted { .. } | Kind::SubagentEnded { .. } => ("subagent", subagent(kind)),
         Kind::PlanCreated { .. } | Kind::PlanStep { .. } => ("plan", plan(kind)),
-        Kind::ApprovalRequested { .. } | Kind::ApprovalResolved { .. } => ("approval", approval(kind)),
+        Kind::ApprovalRequested { .. } | Kind::ApprovalFirstYes { .. } | Kind::ApprovalResolved { .. } => {
+            ("approval", approval(kind))
+        }
+        Kind::FileSent { file } => ("file", Some(sent_file(file))),
         // A notice is an event of its session. Changes of a conversation, deliveries, jobs and routines are not part of
         // a run's progress. Hooks, and parts of an answer that were committed early, concern the operator, who reads
         // them in the log.
@@ -34,11 +37,19 @@ pub(super) fn agent_data(fact: &Event, record: Option<&RunRecord>) -> Option<(&'
             return None;
         }
         Kind::JobChanged { .. } | Kind::RoutineRunStarted { .. } | Kind::RoutineRunEnded { .. } => return None,
-        Kind::HeartbeatSkipped { .. } | Kind::Notice { .. } => return None,
+        Kind::HeartbeatSkipped { .. } | Kind::Notice { .. } | Kind::GrantRevoked { .. } => return None,
         // The state of tools concerns all runs.
         Kind::ToolFailing { .. } | Kind::ToolStateChanged { .. } => return None,
     };
     Some((stream, data?))
+}
+
+/// A sent file.
+fn sent_file(file: &SentFile) -> Value {
+    json!({
+        "fileId": file.id, "toolCallId": file.call_id, "name": file.name, "mediaType": file.media_type,
+        "bytes": file.bytes, "sha256": file.sha256, "caption": file.caption, "place": file.place, "url": file.url,
+    })
 }
 
 fn queue(kind: &EventKind) -> Option<Value> {
@@ -84,10 +95,12 @@ fn end(fact: &Event, status: RunStatus, reason: StopReason, record: Option<&RunR
 
 fn tool(kind: &EventKind) -> Option<Value> {
     Some(match kind {
-        EventKind::ToolStarted { call_id, name } => json!({ "phase": "start", "toolCallId": call_id, "name": name }),
-        EventKind::ToolFinished { call_id, name, status, took_ms } => json!({
+        EventKind::ToolStarted { call_id, name, arguments } => {
+            json!({ "phase": "start", "toolCallId": call_id, "name": name, "arguments": arguments })
+        }
+        EventKind::ToolFinished { call_id, name, status, took_ms, result } => json!({
             "phase": "result", "toolCallId": call_id, "name": name, "isError": *status != ToolStatus::Success,
-            "status": status, "tookMs": took_ms,
+            "status": status, "tookMs": took_ms, "result": result,
         }),
         _ => return None,
     })
@@ -140,6 +153,9 @@ fn approval(kind: &EventKind) -> Option<Value> {
             "phase": "requested", "approvalId": approval, "toolCallId": call_id, "name": name, "kind": kind,
             "summary": summary, "detail": detail,
         }),
+        EventKind::ApprovalFirstYes { approval, actor } => {
+            json!({ "phase": "first_yes", "approvalId": approval, "actor": actor })
+        }
         EventKind::ApprovalResolved { approval, state, actor } => {
             json!({ "phase": "resolved", "approvalId": approval, "decision": state, "actor": actor })
         }

@@ -20,6 +20,7 @@ const SILENT: &str = "NO_REPLY";
 /// An event of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ChatEvent {
     /// Absent in a notice, which belongs to no run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,6 +235,7 @@ mod tests {
             started_at: None,
             ended_at: None,
             waiting_for: None,
+            files: Vec::new(),
         }
     }
 

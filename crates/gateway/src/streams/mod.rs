@@ -13,6 +13,8 @@ mod order;
 mod source;
 mod terminal;
 
+#[cfg(test)]
+pub(crate) use agent::AgentEvent;
 pub(crate) use agent::AgentMapper;
 pub(crate) use chat::{ChatEvent, ChatMapper};
 pub(crate) use feed::events;

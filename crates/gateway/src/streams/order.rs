@@ -121,8 +121,14 @@ mod tests {
         let kind = match word {
             "start" => EventKind::RunStarted { attempt: 1 },
             "model" => EventKind::ModelCalled { step: of.parse().unwrap_or(0), attempts: 1, input: None, output: None },
-            "tool" => EventKind::ToolStarted { call_id, name },
-            "result" => EventKind::ToolFinished { call_id, name, status: ToolStatus::Success, took_ms: 0 },
+            "tool" => EventKind::ToolStarted { call_id, name, arguments: String::new() },
+            "result" => EventKind::ToolFinished {
+                call_id,
+                name,
+                status: ToolStatus::Success,
+                took_ms: 0,
+                result: String::new(),
+            },
             "question" => EventKind::ApprovalRequested {
                 approval: belay_protocol::ApprovalId::new(),
                 call_id,

@@ -45,6 +45,8 @@ impl Verdict {
 
 /// The end of a run, in the form for clients.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "EndedRun"))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Terminal {
     run_id: RunId,
@@ -62,17 +64,22 @@ pub(crate) struct Terminal {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RunResult {
     payloads: Vec<Payload>,
     meta: Meta,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ReplyPayload"))]
 struct Payload {
     text: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RunMeta"))]
 #[serde(rename_all = "camelCase")]
 struct Meta {
     duration_ms: i64,
@@ -86,6 +93,7 @@ struct Meta {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct AgentMeta {
     provider: String,

@@ -20,8 +20,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// Longest wait for an answer that needs no work. 60 s: the host holds a request for orders for 20 s.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
-/// Longest wait for the model or for a batch. A day: the job's own timeout, which is never longer, ends it before.
-const WORK_LIMIT: Duration = Duration::from_secs(86_400);
+/// Longest wait for the model or for a batch. 40 days: a call may wait 30 days for a person, and the job's own timeout is
+/// at most a day. They end the wait before.
+const WORK_LIMIT: Duration = Duration::from_secs(40 * 86_400);
 /// Most bytes of an answer. 64 MiB: results with pictures stay far below.
 const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::jobs::{Jobs, Links};
 use crate::control_socket::ControlSocket;
-use crate::error::{ApiError, GatewayError};
+use crate::error::{ApiError, ErrorCode, GatewayError};
 use crate::peer::Peer;
 use crate::server::{ConnectionService, accept_socket, report};
 
@@ -82,7 +82,7 @@ fn router(jobs: Arc<Jobs>) -> Router {
 }
 
 fn no_such_path() -> ApiError {
-    ApiError::bad_request("bad_path", "the path is /worker/JOB/task, model, batch, order, done or finish")
+    ApiError::bad_request(ErrorCode::BadPath, "the path is /worker/JOB/task, model, batch, order, done or finish")
 }
 
 /// One answer for a missing, wrong, foreign or revoked token: a stranger learns nothing from it.
@@ -117,7 +117,7 @@ fn answer<T: IntoResponse>(answer: Result<T, LinkError>) -> Response {
 
 fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, ApiError> {
     serde_json::from_slice(body)
-        .map_err(|error| ApiError::bad_request("bad_body", format!("the body cannot be read: {error}")))
+        .map_err(|error| ApiError::bad_request(ErrorCode::BadBody, format!("the body cannot be read: {error}")))
 }
 
 async fn task(LinkState(link): LinkState) -> Response {

@@ -23,7 +23,7 @@ use super::handshake::{Session, handshake};
 use super::methods::{Begun, Caller, Effect, Method, Outcome, RunEnd, Subscription, call};
 use super::outgoing::{Frame, Outgoing};
 use crate::app::Shared;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::new_socket::SocketArrival;
 use crate::streams::{Source, Target, Terminal};
 
@@ -235,7 +235,7 @@ impl Connection {
     fn begin(&mut self, request: &Request) -> Result<(), RpcError> {
         if self.requests.values().any(|id| *id == request.id) {
             let what = "id: a request of this connection with this id is still pending; choose another";
-            return Err(ApiError::bad_request("id_in_use", what).into());
+            return Err(ApiError::bad_request(ErrorCode::IdInUse, what).into());
         }
         let method = Method::from_name(&request.method).ok_or_else(|| match request.method.as_str() {
             "connect" => RpcError::invalid("this connection is connected already"),

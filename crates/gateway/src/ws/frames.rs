@@ -118,7 +118,7 @@ impl From<ApiError> for RpcError {
         Self {
             code,
             message: error.message,
-            details: Some(Box::new(serde_json::json!({ "reason": error.code }))),
+            details: Some(Box::new(serde_json::json!({ "reason": error.code.word() }))),
             retryable: error.retryable,
             retry_after_ms: error.retry_after.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         }

@@ -25,7 +25,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, RequestExt};
 
 use crate::app::{App, Shared};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::new_socket::{NewSocket, SocketArrival, SocketAuth};
 use crate::peer::Peer;
 
@@ -127,7 +127,10 @@ async fn accept(app: Shared, arrival: SocketArrival, request: Request) -> Respon
     let upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection> = request.extract().await;
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
-        Err(rejection) => return rejection.into_response(),
+        Err(rejection) => {
+            let message = format!("this route takes a WebSocket upgrade: {rejection}");
+            return refusal(ApiError::bad_request(ErrorCode::NoUpgrade, message));
+        }
     };
     let sockets = app.sockets.clone();
     upgrade

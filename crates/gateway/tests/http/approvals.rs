@@ -64,10 +64,13 @@ async fn a_question_is_shown_whole_but_for_its_digest_and_listed_while_it_waits(
         "id": approval, "run_id": run["run_id"], "session": "s", "call_id": "call-1", "tool": "run_command", "kind": "approval",
         "summary": "ls", "arguments": {"argv": ["ls"]}, "detail": "run_command asks before it acts", "bound": [["argv", "ls"]],
         "covers": null, "asker": {"principal": "loopback", "authority": "operator", "relayed": false},
-        "asked_at": "2026-11-20T19:43:00.000Z", "expires_at": "2026-11-20T20:13:00.000Z", "state": "waiting",
+        "asked_in": "s", "asked_at": "2026-11-20T19:43:00.000Z", "expires_at": "2026-11-20T20:13:00.000Z", "state": "waiting",
         "decided_by": null, "decided_at": null,
     });
-    assert_eq!(harness.get(&format!("/api/v1/approvals/{approval}")).await, (200, shown.clone()));
+    let (status, mut found) = harness.get(&format!("/api/v1/approvals/{approval}")).await;
+    let question = found.as_object_mut().and_then(|found| found.remove("question")).expect("the text of the question");
+    assert!(question.as_str().is_some_and(|text| text.contains("ls")), "{question}");
+    assert_eq!((status, found), (200, shown.clone()));
     let ids = async |path: &str| {
         let (status, list) = harness.get(path).await;
         assert_eq!(status, 200, "{path}: {list}");

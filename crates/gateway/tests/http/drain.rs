@@ -155,6 +155,9 @@ async fn the_channel_delivers_nothing_and_starts_once() {
         pieces_sent: 0,
         question: None,
         preview: None,
+        callback: None,
+        unchecked: None,
+        file: None,
     };
     assert!(matches!(channel.deliver(&message).await, Err(DeliverError::Refused { .. })));
 }

@@ -63,8 +63,14 @@ async fn a_job_at_work_shows_what_it_has_used_and_what_it_does() {
     let call_id = CallId::from("c1");
     for kind in [
         EventKind::ModelCalled { step: 1, attempts: 1, input: Some(5), output: Some(2) },
-        EventKind::ToolStarted { call_id: call_id.clone(), name: "list_files".into() },
-        EventKind::ToolFinished { call_id, name: "list_files".into(), status: ToolStatus::Success, took_ms: 3 },
+        EventKind::ToolStarted { call_id: call_id.clone(), name: "list_files".into(), arguments: String::new() },
+        EventKind::ToolFinished {
+            call_id,
+            name: "list_files".into(),
+            status: ToolStatus::Success,
+            took_ms: 3,
+            result: String::new(),
+        },
         EventKind::ModelCalled { step: 2, attempts: 1, input: Some(9), output: Some(1) },
     ] {
         harness.store.fact(&run, kind);
@@ -81,6 +87,18 @@ async fn a_job_at_work_shows_what_it_has_used_and_what_it_does() {
     harness.work.change(id, |job| job.state = JobState::Submitted);
     let (_, list) = harness.get("/api/v1/jobs").await;
     assert_eq!((&list["jobs"][0]["cost_micro_usd"], list["jobs"][0].get("steps")), (&json!(140), None));
+}
+
+#[tokio::test]
+async fn a_grant_is_given_with_the_job_shown_and_revoked_by_its_number() {
+    let harness = Harness::open().await;
+    let grant = json!({"tool": "run_command", "arguments": {"argv": "cargo test"}});
+    let (id, job) = make(&harness, json!({"task": "test", "allow": [grant]})).await;
+    assert_eq!(job["grants"], json!([grant]));
+    let path = format!("/api/v1/jobs/{id}/revoke");
+    assert_eq!(harness.post(&path, json!({"grant": 2})).await.0, 404);
+    let (status, job) = harness.post(&path, json!({"grant": 1})).await;
+    assert_eq!((status, &job["grants"][0]["revoked"]), (200, &json!(true)));
 }
 
 #[tokio::test]

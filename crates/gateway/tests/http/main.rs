@@ -5,15 +5,19 @@
 
 mod approvals;
 mod archive;
+mod cors;
 mod drain;
 mod harness;
 mod hooks;
 mod jobs;
 mod mcp;
+mod memory;
 mod messages;
 mod openai;
+mod reads;
 mod refusals;
 mod routines;
+mod sent_files;
 mod shown;
 mod socket;
 mod streams;

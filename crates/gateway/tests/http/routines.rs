@@ -41,6 +41,20 @@ async fn a_routine_is_made_once_changed_switched_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_grant_is_given_with_the_routine_shown_and_revoked_by_its_number() {
+    let harness = Harness::open().await;
+    let grant = json!({"tool": "run_command", "arguments": {"argv": "git fetch"}});
+    let mut order = hourly("tick");
+    order["allow"] = json!([grant]);
+    let (_, made) = harness.post(ROUTINES, order).await;
+    assert_eq!(made["allow"], json!([grant]));
+    let path = format!("{ROUTINES}/tick/revoke");
+    assert_eq!(harness.post(&path, json!({"grant": 2})).await.0, 404);
+    let (status, routine) = harness.post(&path, json!({"grant": 1})).await;
+    assert_eq!((status, &routine["allow"][0]["revoked"]), (200, &json!(true)));
+}
+
+#[tokio::test]
 async fn the_heartbeat_is_shown_to_operators() {
     let harness = Harness::open().await;
     let (status, report) = harness.get("/api/v1/heartbeat").await;
@@ -103,7 +117,10 @@ async fn a_routine_is_tested_at_a_date_before_and_after_it_is_made() {
     let harness = Harness::open().await;
     let asked = json!({"spec": hourly("tick"), "at": "60"});
     let (status, tested) = harness.post(&format!("{ROUTINES}/test"), asked).await;
-    assert_eq!((status, &tested["routine"], &tested["at"]), (200, &json!("tick"), &json!("1970-01-01T00:01:00.000Z")));
+    assert_eq!(
+        (status, &tested["routine"], &tested["at"]["at"]),
+        (200, &json!("tick"), &json!("1970-01-01T00:01:00.000Z"))
+    );
     harness.post(ROUTINES, hourly("tick")).await;
     harness.post(&format!("{ROUTINES}/tick/disable"), json!({})).await;
     let (status, tested) = harness.post(&format!("{ROUTINES}/tick/test"), json!({"at": "60"})).await;

@@ -21,6 +21,7 @@ struct Names {
     approval: String,
     routine_run: String,
     routine: &'static str,
+    note: &'static str,
 }
 
 impl Names {
@@ -28,7 +29,15 @@ impl Names {
         let job = JobId::new().to_string();
         let session = format!("job:{job}");
         let (run, approval) = (RunId::new().to_string(), ApprovalId::new().to_string());
-        Self { job, session, run, approval, routine_run: RoutineRunId::new().to_string(), routine: "of-nobody" }
+        Self {
+            job,
+            session,
+            run,
+            approval,
+            routine_run: RoutineRunId::new().to_string(),
+            routine: "of-nobody",
+            note: "99",
+        }
     }
 
     async fn of_an_operator(harness: &Harness) -> Self {
@@ -47,7 +56,7 @@ impl Names {
         let asks = json!({ "session": session, "text": "ask secretly", "wait_ms": 30_000 });
         let run = post("/api/v1/messages", asks).await;
         let approval = word(&run["waiting_for"]["approval"]);
-        Self { job, session, run: word(&run["run_id"]), approval, routine_run, routine: "theirs" }
+        Self { job, session, run: word(&run["run_id"]), approval, routine_run, routine: "theirs", note: "2" }
     }
 
     /// An answer without these names.
@@ -69,6 +78,8 @@ impl Names {
         } else if path.starts_with("/api/v1/jobs/{id}") {
             let body = if path.ends_with("/messages") { json!({ "text": "hi" }) } else { json!({}) };
             (fill("{id}", &self.job), body)
+        } else if path == "/api/v1/memory/{id}" {
+            (fill("{id}", self.note), json!({ "text": "x" }))
         } else if path.starts_with("/api/v1/routine-runs/{id}") {
             (fill("{id}", &self.routine_run), json!({}))
         } else if path.starts_with("/api/v1/routines/{name}") {
@@ -76,8 +87,12 @@ impl Names {
             (fill("{name}", self.routine), body)
         } else if path.starts_with("/api/v1/tools/{name}") {
             (path.replace("{name}", "web_search"), json!({ "detail": "so" })) // shown to everybody, changed by operators
+        } else if path == "/api/v1/people/{person}" {
+            (path.replace("{person}", "telegram:42"), json!({})) // for operators alone
         } else if path == "/v1/models/{name}" {
             (path.replace("{name}", "nothing"), json!({})) // shown to everybody
+        } else if path == "/api/v1/files/{token}" {
+            (path.replace("{token}", "AAAA"), json!({})) // the token is the permission
         } else if path == "/hooks/{name}" {
             (path.replace("{name}", "ci"), json!({})) // has a secret of its own
         } else {
@@ -242,6 +257,10 @@ async fn who_may_not_do_a_thing_hears_so_whatever_else_is_wrong_with_the_request
         (Method::POST, "/api/v1/stop?wait_ms=x&nonsense"),
         (Method::POST, "/api/v1/prune?nonsense"),
         (Method::POST, "/api/v1/shutdown"),
+        (Method::GET, "/api/v1/backups"),
+        (Method::POST, "/api/v1/backups"),
+        (Method::POST, "/api/v1/judge"),
+        (Method::GET, "/api/v1/settings"),
         (Method::POST, "/api/v1/tools/web_search/disable"),
         (Method::POST, "/api/v1/tools/web_search/enable"),
         (Method::DELETE, "/api/v1/sessions/alice"),

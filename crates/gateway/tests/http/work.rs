@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_gateway::RoutineTimes;
+use belay_gateway::{RoutineTest, RoutineTime, RoutineTimes};
 use belay_protocol::*;
-use serde_json::{Value, json};
 
 use crate::harness::{FakeStore, NOW};
 
@@ -44,6 +43,13 @@ impl FakeWork {
             }
             JobRequest::Cancel(id) => (id, JobState::Cancelled),
             JobRequest::Accept(id) => (id, JobState::Accepted),
+            JobRequest::Revoke(id, grant) => {
+                let Some(at) = known(&jobs, id).filter(|at| (1..=jobs[*at].grants.len()).contains(&grant)) else {
+                    return Ack::Refused(Refusal::Unknown(format!("There is no grant {grant}.")));
+                };
+                jobs[at].grants[grant - 1].revoked = true;
+                return Ack::Job(Box::new(jobs[at].clone()));
+            }
         };
         let Some(at) = known(&jobs, id) else {
             return Ack::Refused(Refusal::Unknown(format!("There is no job {id}.")));
@@ -83,6 +89,16 @@ impl FakeWork {
                     routines[at].enabled = on;
                     one(&routines[at])
                 }
+                None => unknown(&name),
+            },
+            RoutineRequest::Revoke { name, grant } => match at(&routines, &name) {
+                Some(at) => match grant.checked_sub(1).and_then(|grant| routines[at].spec.allow.get_mut(grant)) {
+                    Some(grant) => {
+                        grant.revoked = true;
+                        one(&routines[at])
+                    }
+                    None => unknown(&name),
+                },
                 None => unknown(&name),
             },
             RoutineRequest::Delete(name) => match at(&routines, &name) {
@@ -170,6 +186,7 @@ fn job_of(id: JobId, order: JobOrder, inbound: &Inbound) -> JobRecord {
         plan: order.plan,
         runs_in: order.runs_in,
         budget: order.budget,
+        grants: order.allow,
         session: job_session(id),
         creator: asker(inbound),
         channel: inbound.channel.clone(),
@@ -296,12 +313,17 @@ impl RoutineReader for FakeWork {
 pub(crate) struct FakeTimes;
 
 impl RoutineTimes for FakeTimes {
-    fn test(&self, spec: &RoutineSpec, at: &str) -> Result<Value, String> {
+    fn test(&self, spec: &RoutineSpec, at: &str) -> Result<RoutineTest, String> {
         let at: i64 = at.parse().map_err(|_| format!("at: {at:?} is not a date"))?;
-        Ok(json!({ "routine": spec.name, "fires": true, "at": UnixMillis(at * 1000) }))
+        let (routine, at) = (spec.name.clone(), fake_time(UnixMillis(at * 1000)));
+        Ok(RoutineTest { routine, schedule: String::new(), fires: true, at, next: None, mode: "lightweight".into() })
     }
-    fn next(&self, _: &RoutineSpec, from: UnixMillis, count: usize) -> Result<Vec<(UnixMillis, Value)>, String> {
+    fn next(&self, _: &RoutineSpec, from: UnixMillis, count: usize) -> Result<Vec<RoutineTime>, String> {
         let times = (1..).map(|n| UnixMillis((from.0 / 1000 + n) * 1000));
-        Ok(times.take(count).map(|at| (at, json!({ "at": at }))).collect())
+        Ok(times.take(count).map(fake_time).collect())
     }
+}
+
+fn fake_time(at: UnixMillis) -> RoutineTime {
+    RoutineTime { at, local: at.to_rfc3339(), zone: "UTC".into() }
 }

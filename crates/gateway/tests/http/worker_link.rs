@@ -35,8 +35,12 @@ fn reply() -> ModelReply {
 }
 
 fn order() -> ToolOrder {
-    let order =
-        WorkerCommand::Run { call: CallId::from("c"), tool: "read_file".into(), arguments: serde_json::Map::new() };
+    let order = WorkerCommand::Run {
+        call: CallId::from("c"),
+        tool: "read_file".into(),
+        arguments: serde_json::Map::new(),
+        approved: None,
+    };
     ToolOrder { number: 8, order }
 }
 

@@ -1,6 +1,6 @@
 //! Answers to plain requests: the calls that they need, and the text when the results have arrived.
 
-use belay_protocol::{ToolResult, ToolStatus};
+use belay_protocol::{Attachment, ToolResult, ToolStatus};
 use serde_json::{Map, Value};
 
 use super::request::Ask;
@@ -19,7 +19,7 @@ I am a rehearsal: not a model, but a fixed set of answers that shows how Belay w
 - what time is it, what time is it in Asia/Tokyo
 - list files, list DIRECTORY, read FILE
 - remember KEY: TEXT, recall WORD
-- what did I say before?
+- what did I say before?, what did the job find?
 - call TOOL {\"argument\": \"value\"}, for any tool there is
 
 Join several with \"and\", or put them on lines of their own. To see a guardrail act:
@@ -44,6 +44,8 @@ pub(super) fn compose(asks: &[Ask], turn: &Turn<'_>) -> String {
             Ask::Call { tool, arguments } => of_call(tool, arguments, results.next(), called),
             Ask::Help => HELP.to_owned(),
             Ask::Earlier => earlier(turn),
+            Ask::Found => found(turn),
+            Ask::Other(_) if alone && !turn.files.is_empty() => files(turn),
             Ask::Other(text) if alone && text.is_empty() => HELP.to_owned(),
             Ask::Other(text) if alone => echo(text),
             Ask::Other(text) => format!("You also said: \"{}\"", shortened(text)),
@@ -91,6 +93,21 @@ fn earlier(turn: &Turn<'_>) -> String {
             format!("Before this you said, oldest first:\n{}", lines.join("\n"))
         }
     }
+}
+
+/// The newest report of background work, without the line that introduces it.
+fn found(turn: &Turn<'_>) -> String {
+    let Some(notice) = turn.newest_notice() else {
+        return "No background work has reported in this conversation.".to_owned();
+    };
+    let (_, report) = notice.split_once('\n').unwrap_or(("", notice));
+    format!("It reported:\n{}", report.trim())
+}
+
+fn files(turn: &Turn<'_>) -> String {
+    let line = |file: &Attachment| format!("- {}: {}", file.name, file.content.detail());
+    let lines: Vec<String> = turn.files.iter().map(line).collect();
+    format!("I am a rehearsal and see nothing, but a model would get this with your message:\n{}", lines.join("\n"))
 }
 
 fn echo(text: &str) -> String {

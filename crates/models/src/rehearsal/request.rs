@@ -19,6 +19,8 @@ pub(super) enum Ask {
     Help,
     /// A question about earlier messages of the conversation.
     Earlier,
+    /// A question about the result of background work.
+    Found,
     /// Anything else, verbatim.
     Other(String),
 }
@@ -68,7 +70,7 @@ fn one(part: &str) -> Option<Ask> {
         return Some(explicit);
     }
     let bare = text.trim_end_matches(['?', '.', '!', ' ']);
-    let readers = [earlier, help, clock, recall, remember, list, file];
+    let readers = [earlier, found, help, clock, recall, remember, list, file];
     readers.iter().find_map(|reader| reader(bare)).or_else(|| arithmetic(text.trim_end_matches(['?', '.', ' '])))
 }
 
@@ -82,6 +84,11 @@ fn explicit_call(text: &str) -> Option<Ask> {
 fn earlier(text: &str) -> Option<Ask> {
     let asked = ["what did i say", "what did i just say", "what have i said", "do you remember what i said"];
     after_any(text, &asked).map(|_| Ask::Earlier)
+}
+
+fn found(text: &str) -> Option<Ask> {
+    let asked = ["what did it find", "what did it find out", "what did the job find", "what did the job find out"];
+    after_any(text, &asked).filter(|rest| rest.is_empty()).map(|_| Ask::Found)
 }
 
 fn help(text: &str) -> Option<Ask> {
@@ -294,6 +301,9 @@ mod tests {
         }
         for text in ["what did I say before?", "What did I just say", "do you remember what I said?"] {
             check(text, &[Ask::Earlier]);
+        }
+        for text in ["what did it find?", "What did the job find out?"] {
+            check(text, &[Ask::Found]);
         }
         for text in [
             "the weather is fine",

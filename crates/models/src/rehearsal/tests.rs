@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Arguments, DeltaSink, FinishReason, Heard, Message, ModelErrorKind, ModelProvider, ModelReply, ModelRequest,
-    NoSink, Prompt, Retry, ToolCall, ToolResult, ToolSet, ToolStatus, Usage,
+    Arguments, Attachment, AttachmentContent, DeltaSink, FinishReason, Heard, Message, ModelErrorKind, ModelProvider,
+    ModelReply, ModelRequest, NoSink, Prompt, Provenance, Retry, ToolCall, ToolResult, ToolSet, ToolStatus, Usage,
 };
 use tokio::time::Instant;
 
@@ -97,6 +97,25 @@ fn render(script: &Script) -> String {
 fn check(rest: Vec<Message>, tools: bool, expected: &str) {
     let messages = after_greeting(rest);
     assert_eq!(render(&plan(&messages, tools)), expected, "{:?}, tools {tools}", messages[2].text());
+}
+
+#[test]
+fn files_are_named_and_the_newest_notice_is_reported() {
+    let content = AttachmentContent::Named { detail: "archives are not unpacked".into() };
+    let (name, media_type) = ("a.zip".to_owned(), "application/zip".to_owned());
+    let digest = "0".repeat(64).parse().unwrap();
+    let file = Attachment { name, media_type, bytes: 1, digest, content };
+    let provenance = Provenance { attachments: vec![file], ..Provenance::default() };
+    let sent = |text: &str| Message::sent(text, Some(Arc::new(provenance.clone())));
+    let named = "I am a rehearsal and see nothing, but a model would get this with your message:\n\
+                 - a.zip: archives are not unpacked";
+    check(vec![sent("look at this")], true, named);
+    check(vec![sent("calculate 1+1")], true, r#"call calculate {"expression":"1+1"}"#);
+
+    check(vec![user("what did it find?")], true, "No background work has reported in this conversation.");
+    let reports = ["old", "new"].map(|text| Message::notice(&format!("A job has ended.\n{text}")));
+    let asked = reports.into_iter().chain([user("what did it find?")]).collect();
+    check(asked, true, "It reported:\nnew");
 }
 
 #[test]

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Message, MessageBody, MessageScope, ToolResult};
+use belay_protocol::{Attachment, Message, MessageBody, MessageScope, ToolResult};
 
 /// All messages from the person's last one on. Messages of guardrails in the role `user` have the scope of the run, so
 /// they do not begin a turn.
 pub(super) struct Turn<'a> {
     /// The person's message; empty if there is none.
     pub(super) asked: &'a str,
+    /// The files that came with it.
+    pub(super) files: &'a [Attachment],
     /// The messages before it.
     pub(super) before: &'a [Arc<Message>],
     after: &'a [Arc<Message>],
@@ -19,9 +21,11 @@ impl<'a> Turn<'a> {
     pub(super) fn of(messages: &'a [Arc<Message>]) -> Self {
         let length = messages.len();
         match messages.iter().rposition(|message| is_from_person(message)) {
-            None => Self { asked: "", before: &[], after: messages, length },
+            None => Self { asked: "", files: &[], before: &[], after: messages, length },
             Some(at) => {
-                Self { asked: messages[at].text(), before: &messages[..at], after: &messages[at + 1..], length }
+                let message = &messages[at];
+                let files = message.provenance.as_ref().map_or(&[][..], |provenance| &provenance.attachments);
+                Self { asked: message.text(), files, before: &messages[..at], after: &messages[at + 1..], length }
             }
         }
     }
@@ -64,6 +68,12 @@ impl<'a> Turn<'a> {
     pub(super) fn system_notice(&self) -> Option<&'a str> {
         let spoken = |m: &&Arc<Message>| m.scope == MessageScope::Run && matches!(m.body, MessageBody::System { .. });
         self.after.iter().rfind(spoken).map(|message| message.text())
+    }
+
+    /// The newest notice in the conversation, such as the result of a job.
+    pub(super) fn newest_notice(&self) -> Option<&'a str> {
+        let mut messages = self.after.iter().rev().chain(self.before.iter().rev());
+        messages.find(|message| message.is_notice()).map(|message| message.text())
     }
 
     /// The person's messages in earlier turns, oldest first.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::idempotency::IdempotencyKey;
-use crate::ids::{RunId, SessionKey};
+use crate::ids::{ChannelId, RunId, SessionKey};
 use crate::message::Message;
 use crate::provenance::Provenance;
 use crate::store_error::StoreError;
@@ -20,6 +20,21 @@ pub trait InputReader: Send + Sync {
 
     /// The inputs of queued runs that have not begun, in no particular order. Unknown runs are left out.
     async fn queued_inputs(&self, runs: &[RunId]) -> Result<Vec<QueuedInput>, StoreError>;
+
+    /// The messages of people in the last visible turn of a session's active thread; `None`: there is none that
+    /// [`ThreadEdit::Undo`](super::ThreadEdit::Undo) could hide.
+    async fn last_turn(&self, session: &SessionKey) -> Result<Option<LastTurn>, StoreError>;
+}
+
+/// The messages of people in the last turn of a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastTurn {
+    /// The channel of the first of them.
+    pub channel: ChannelId,
+    /// The sender of the first of them.
+    pub principal: String,
+    /// Their texts and facts, oldest first; at least one.
+    pub messages: Vec<Message>,
 }
 
 /// A message that was committed earlier.

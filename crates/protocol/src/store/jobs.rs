@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use crate::approval::Asker;
+use crate::grant::WorkGrant;
 use crate::ids::{BootId, ChannelId, IdPrefix, JobId, RoutineRunId, RunId, SessionKey};
 use crate::job::{JobBudget, JobRecord, JobState, RunsIn};
 use crate::outbound::{Outbound, SessionNotice};
@@ -42,6 +43,10 @@ pub trait JobStore: Send + Sync {
     /// Changes the state of a job and stores its notices in the same commit. Not to [`JobState::InProgress`]:
     /// [`JobAttempts`] begins attempts and counts slots.
     async fn change(&self, change: JobChange) -> Result<JobChanged, StoreError>;
+
+    /// Revokes the grant with this number, from 1. [`JobChanged::Not`]: the job has no such grant. A repetition changes
+    /// nothing.
+    async fn revoke(&self, job: JobId, grant: usize, by: &str, at: UnixMillis) -> Result<JobChanged, StoreError>;
 }
 
 /// Begins attempts of jobs, and keeps what a restart has to know about them. Every write is committed before it
@@ -86,6 +91,8 @@ pub struct NewJob {
     pub runs_in: RunsIn,
     /// Its limits.
     pub budget: JobBudget,
+    /// The calls that it may make without an approval.
+    pub grants: Vec<WorkGrant>,
     /// Its creator, with the authority at that time.
     pub creator: Asker,
     /// The channel of the creator.
@@ -192,6 +199,7 @@ pub struct JobFilter {
 
 /// The numbers of open jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobNumbers {
     /// Jobs that wait for a slot.
     pub pending: u64,

@@ -17,6 +17,7 @@ use crate::provenance::Provenance;
 use crate::route::ReplyRoute;
 use crate::run::RunUsage;
 use crate::run_status::RunStatus;
+use crate::sent_file::SentFile;
 use crate::session::SessionLifetime;
 use crate::store_error::StoreError;
 use crate::thread::ThreadState;
@@ -43,11 +44,17 @@ pub trait LaneStore: Send + Sync {
     /// The same commit writes the events `run_accepted` and, with `start`, `run_started`.
     async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError>;
 
-    /// Replaces the message of a queued run that has not begun, after an edit by its sender. Committed.
+    /// Replaces the text and the facts of the message of a queued run that has not begun, after an edit by its sender.
+    /// The message keeps its attachments, and the words of its voice messages follow the new text, see
+    /// [`with_spoken`](crate::attachment::with_spoken). Committed. Returns the facts that it has now.
     ///
     /// # Errors
     /// [`StoreError::NotFound`]: the run has begun, has ended, or does not exist.
-    async fn replace_message(&self, lease: &Lease, edited: EditedMessage) -> Result<(), StoreError>;
+    async fn replace_message(
+        &self,
+        lease: &Lease,
+        edited: EditedMessage,
+    ) -> Result<Option<Arc<Provenance>>, StoreError>;
 
     /// The newest run of a session whose message has this id on its platform; `None`: there is none. For edits of
     /// messages that are no longer queued.
@@ -95,6 +102,8 @@ pub struct ThreadSnapshot {
     /// The visible messages of ended turns, oldest first, each with its position in the thread. Messages of scope
     /// [`crate::message::MessageScope::Run`] are left out.
     pub messages: Vec<(u64, Arc<Message>)>,
+    /// Whether the store has the skills that it began with.
+    pub has_skills: bool,
 }
 
 /// A run that has not ended, as a restart finds it.
@@ -141,6 +150,8 @@ pub struct PendingRun {
     /// including those of run scope, without those that
     /// [`JournalStore::compact_turn`](super::JournalStore::compact_turn) has removed. Empty before the first start.
     pub messages: Vec<(u64, Arc<Message>)>,
+    /// The files that the run has sent.
+    pub files: Vec<SentFile>,
 }
 
 /// A message to commit.
@@ -177,6 +188,9 @@ pub struct NewInput {
     pub at: UnixMillis,
     /// Whether the run begins with this commit.
     pub start: bool,
+    /// Whether the same commit hides the last visible turn, which this message replaces, however many turns are hidden.
+    /// The message is refused with [`StoreError::NotFound`] if there is no such turn.
+    pub replaces_turn: bool,
     /// Whether it comes from a person. Messages of a timer do not keep a conversation alive.
     pub spoken: bool,
 }

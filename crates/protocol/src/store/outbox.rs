@@ -15,14 +15,23 @@ pub trait Outbox: Send + Sync {
     /// Commits a message that is not the reply of a run.
     async fn enqueue(&self, message: Outbound) -> Result<(), StoreError>;
     /// The oldest undelivered row of each conversation that is not in `busy`, oldest first, without rows that are not
-    /// due yet.
-    async fn due(&self, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Result<Vec<OutboxRow>, StoreError>;
+    /// due yet. At most `limit` rows, and at most `callbacks` of them with an [`Outbound::callback`].
+    async fn due(
+        &self,
+        now: UnixMillis,
+        busy: &[ReplyRoute],
+        limit: u32,
+        callbacks: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError>;
     /// The time at which the next row becomes due; `None`: no row waits for a time.
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError>;
     /// Records the start or the end of an attempt. [`OutboxState::Sending`] is committed before the platform is called.
     async fn mark(&self, id: OutboxId, state: OutboxState) -> Result<(), StoreError>;
-    /// Turns the rows in the state `sending` into `ambiguous` and returns them. Called at the start: an earlier daemon
-    /// died during these deliveries.
+    /// Stores the text and the question of an undelivered message as hooks have changed them. The message counts as
+    /// checked. Committed.
+    async fn put_checked(&self, message: &Outbound) -> Result<(), StoreError>;
+    /// Turns the rows in the state `sending` into `ambiguous` and returns them. Callbacks wait again instead: their
+    /// receivers recognise a repetition. Called at the start: an earlier daemon died during these deliveries.
     async fn settle_interrupted(&self) -> Result<Vec<OutboxRow>, StoreError>;
     /// Changes whenever a row is committed.
     fn committed(&self) -> watch::Receiver<u64>;

@@ -54,6 +54,16 @@ pub trait RoutineStore: Send + Sync {
         at: UnixMillis,
     ) -> Result<Option<RoutineRecord>, StoreError>;
 
+    /// Revokes the grant with this number, from 1, of the routine with this id. Its times and its revision stay. `None`:
+    /// there is no such routine or no such grant.
+    async fn revoke_grant(
+        &self,
+        routine: RoutineId,
+        grant: usize,
+        by: &str,
+        at: UnixMillis,
+    ) -> Result<Option<RoutineRecord>, StoreError>;
+
     /// Deletes the routine with this name; with an id, only if the routine has that id. Its routine runs stay. Returns
     /// whether it existed.
     async fn delete(&self, name: &str, id: Option<RoutineId>) -> Result<bool, StoreError>;
@@ -118,6 +128,7 @@ pub trait RoutineRunStore: Send + Sync {
 
 /// The numbers of routines and routine runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoutineNumbers {
     /// Enabled routines.
     pub enabled: u64,

@@ -1,14 +1,17 @@
-//! Runs, read: the port [`RunReader`].
+//! Runs, read: the ports [`RunReader`] and [`EndReader`].
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::{IdPrefix, RunId, SessionKey};
 use crate::message::Message;
 use crate::run::RunRecord;
 use crate::run_status::RunStatus;
+use crate::stop::StopReason;
 use crate::store_error::StoreError;
+use crate::time::UnixMillis;
 
 /// Reads runs. Never blocks a writer.
 #[async_trait]
@@ -33,6 +36,64 @@ pub struct RunFilter {
     pub session: Option<SessionKey>,
     /// Only those with this status.
     pub status: Option<RunStatus>,
+    /// Only those that have ended for this reason.
+    pub reason: Option<StopReason>,
+    /// Only those that were accepted at this date or later.
+    pub since: Option<UnixMillis>,
+    /// Only those that were accepted before this date.
+    pub until: Option<UnixMillis>,
     /// The maximum count; 0 means 50.
     pub limit: u32,
+}
+
+/// Counts ended runs. Never blocks a writer.
+#[async_trait]
+pub trait EndReader: Send + Sync {
+    /// The number of runs that have ended for each reason in each period, oldest period first. Periods and reasons
+    /// without an end are left out. A run that was accepted more than seven days before `query.since` is not counted.
+    async fn ends(&self, query: EndQuery) -> Result<Vec<EndCount>, StoreError>;
+}
+
+/// The length of the periods of [`EndReader::ends`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Period {
+    /// An hour.
+    Hour,
+    /// A UTC day.
+    #[default]
+    Day,
+}
+
+impl Period {
+    /// The length in milliseconds.
+    pub fn millis(self) -> i64 {
+        match self {
+            Self::Hour => 3_600_000,
+            Self::Day => 86_400_000,
+        }
+    }
+}
+
+/// A query of [`EndReader::ends`].
+#[derive(Clone, Copy, Debug)]
+pub struct EndQuery {
+    /// The length of a period.
+    pub by: Period,
+    /// Only runs that have ended at this date or later.
+    pub since: UnixMillis,
+    /// Only runs that have ended before this date.
+    pub until: UnixMillis,
+}
+
+/// The number of ends for a reason in a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct EndCount {
+    /// The start of the period.
+    pub at: UnixMillis,
+    /// The reason.
+    pub reason: StopReason,
+    /// The number of runs.
+    pub count: u64,
 }

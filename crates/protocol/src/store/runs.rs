@@ -64,6 +64,8 @@ pub struct PausedRun {
     pub approval: ApprovalRequest,
     /// The message for the person; `None`: none is sent.
     pub outbound: Option<Outbound>,
+    /// The callback of the pause; `None`: the client gave no address.
+    pub callback: Option<Outbound>,
 }
 
 /// The end of a run.
@@ -87,6 +89,8 @@ pub struct FinishedRun {
     pub said: Vec<Outbound>,
     /// The reply to deliver; `None`: none is sent.
     pub outbound: Option<Outbound>,
+    /// The callback of its end; `None`: its client gave no address.
+    pub callback: Option<Outbound>,
     /// The events to store before `run_ended`.
     pub events: Vec<NewEvent>,
     /// The new state of the thread; `None` keeps it.

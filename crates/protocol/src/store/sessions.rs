@@ -7,6 +7,7 @@ use crate::context::Conversation;
 use crate::ids::{IdPrefix, RunId, SessionKey, ThreadId};
 use crate::principal::KnownPrincipal;
 use crate::route::ReplyRoute;
+use crate::sent_file::SentFile;
 use crate::session::{SessionFilter, SessionLifetime};
 use crate::store_error::StoreError;
 use crate::thread::ThreadState;
@@ -54,6 +55,7 @@ pub trait ConversationReader: Send + Sync {
 
 /// A session in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionSummary {
     /// Its key.
     pub session: SessionKey,
@@ -63,8 +65,8 @@ pub struct SessionSummary {
     pub open_runs: u32,
     /// The time of its last use.
     pub last_active_at: UnixMillis,
-    /// The beginning of the first message of a person in its active thread: one line, at most [`TITLE_MAX_CHARS`]
-    /// characters.
+    /// The title of its active thread: one that a model has written, or else the beginning of the first message of a
+    /// person. One line, at most [`TITLE_MAX_CHARS`] characters.
     pub title: Option<String>,
     /// Its lifetime; the wire form omits the default.
     #[serde(skip_serializing_if = "SessionLifetime::is_lasting")]
@@ -82,7 +84,8 @@ pub struct ConversationSummary {
     pub last_active_at: UnixMillis,
     /// The number of visible messages of people.
     pub messages: u32,
-    /// The beginning of the first of them: one line, at most [`TITLE_MAX_CHARS`] characters.
+    /// Its title: one that a model has written, or else the beginning of the first of them. One line, at most
+    /// [`TITLE_MAX_CHARS`] characters.
     pub title: Option<String>,
 }
 
@@ -91,6 +94,7 @@ pub const TITLE_MAX_CHARS: usize = 80;
 
 /// A line of history.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HistoryEntry {
     /// Its position, for the parameter `after`.
     pub id: u64,
@@ -102,6 +106,9 @@ pub struct HistoryEntry {
     pub run_id: Option<RunId>,
     /// The time at which it was stored.
     pub at: UnixMillis,
+    /// The files that were sent with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<SentFile>,
 }
 
 /// The presence of people in a conversation.

@@ -1,8 +1,10 @@
-//! Money: the port [`SpendLedger`].
+//! Money: the ports [`SpendLedger`] and [`SpendReader`].
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
-use crate::ids::{RunId, SessionKey};
+use crate::ids::{ChannelId, RunId, SessionKey};
+use crate::model::Usage;
 use crate::purpose::{Purpose, Spent};
 use crate::store_error::StoreError;
 
@@ -17,9 +19,85 @@ pub trait SpendLedger: Send + Sync {
     /// sender of the run's message; for the run of a job or a routine, to the creator of the job or the routine.
     /// Committed, so that a crash during the call counts it as spent.
     async fn reserve(&self, reservation: NewReservation) -> Result<u64, StoreError>;
-    /// Replaces a reservation by the cost of the call. `reservation`: the number that [`SpendLedger::reserve`] has
-    /// returned. `model`: the model that answered; `None`: the model of the reservation. Relaxed.
-    async fn settle(&self, reservation: u64, model: Option<&str>, micro_usd: u64) -> Result<(), StoreError>;
+    /// Replaces a reservation by the charge for the call. `reservation`: the number that [`SpendLedger::reserve`] has
+    /// returned. If it is settled again, the new cost replaces the earlier one, and the tokens and requests do not
+    /// count again. Relaxed.
+    async fn settle(&self, reservation: u64, charge: CallCharge) -> Result<(), StoreError>;
+}
+
+/// Reads what model calls have cost. Never blocks a writer.
+#[async_trait]
+pub trait SpendReader: Send + Sync {
+    /// Cost and usage of the days of the query, one row for each key, at most `query.limit` rows: for
+    /// [`CostKey::Day`] the newest day first, else the highest cost first.
+    ///
+    /// Calls of models that cost nothing are not in the ledger. Their tokens are taken from stored runs without any
+    /// cost, at most the newest 100,000 runs of the days, and have the model `""`. They are lost with these runs.
+    async fn costs(&self, query: CostQuery) -> Result<Vec<CostRow>, StoreError>;
+}
+
+/// The charge for one model call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallCharge {
+    /// The model that answered; `None`: the model of the reservation.
+    pub model: Option<String>,
+    /// The cost, in millionths of a US dollar.
+    pub micro_usd: u64,
+    /// The tokens, estimated ones included.
+    pub usage: Usage,
+    /// The requests that were sent.
+    pub requests: u32,
+}
+
+/// The key by which costs are summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum CostKey {
+    /// The UTC day.
+    #[default]
+    Day,
+    /// The person or program that is charged.
+    Person,
+    /// The model that answered.
+    Model,
+    /// The purpose of the run.
+    Purpose,
+}
+
+/// A query of [`SpendReader::costs`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CostQuery {
+    /// The key of the rows.
+    pub by: CostKey,
+    /// The first UTC day, counted from 1970-01-01.
+    pub first_day: i64,
+    /// The last UTC day.
+    pub last_day: i64,
+    /// Only what this person is charged: the channel, and the id within it.
+    pub only: Option<(ChannelId, String)>,
+    /// The maximum count of rows.
+    pub limit: u32,
+}
+
+/// Costs and usage of one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CostRow {
+    /// The day (`2026-11-20`), the person (`CHANNEL:ID`), the model, or the purpose. Empty: a call outside every run
+    /// has no person, and a call that costs nothing has no model.
+    pub key: String,
+    /// The name of a person, as the platform shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The cost, in millionths of a US dollar; open reservations count in full.
+    pub cost_micro_usd: u64,
+    /// Input tokens.
+    pub input_tokens: u64,
+    /// Output tokens.
+    pub output_tokens: u64,
+    /// Requests to models, including failed ones.
+    pub calls: u64,
 }
 
 /// Money to reserve for one model call.

@@ -13,6 +13,13 @@ pub struct ApprovalsConfig {
     /// Time limit for the answer to an approval request, in seconds: 1 to 2 592 000 (30 days). After it, the request
     /// counts as denied.
     pub expires_s: u64,
+    /// Time limit for the answer to an approval request of autonomous work, in seconds: 1 to 2 592 000 (30 days).
+    pub autonomous_expires_s: u64,
+    /// The person who is asked when autonomous work cannot reach its creator. `None`: nobody, and the call is refused.
+    pub fallback: Option<Fallback>,
+    /// The persons who may give the second approval, besides operators. The first one who did not give the first
+    /// approval is asked.
+    pub second: Vec<Fallback>,
     /// Time limit for entering a requested secret, in seconds. 1 to 3600.
     pub credential_expires_s: u64,
     /// How untrusted content in the conversation affects tools with external effects.
@@ -22,11 +29,29 @@ pub struct ApprovalsConfig {
 }
 
 impl Default for ApprovalsConfig {
-    /// 30 minutes for an approval: long enough to come back from a meeting. 5 minutes for a secret: a person who has it
+    /// A day for autonomous work: nobody waits for it, and a person reads the question once a day. 30 minutes for an approval: long enough to come back from a meeting. 5 minutes for a secret: a person who has it
     /// at hand pastes it at once.
     fn default() -> Self {
-        Self { expires_s: 1800, credential_expires_s: 300, untrusted_content: UntrustedContent::Ask, rules: Vec::new() }
+        Self {
+            expires_s: 1800,
+            autonomous_expires_s: 86_400,
+            fallback: None,
+            second: Vec::new(),
+            credential_expires_s: 300,
+            untrusted_content: UntrustedContent::Ask,
+            rules: Vec::new(),
+        }
     }
+}
+
+/// `approvals.fallback` and `approvals.second`: a person in a private conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fallback {
+    /// The channel.
+    pub channel: String,
+    /// The id of the person, which is also the id of the private conversation.
+    pub to: String,
 }
 
 /// How untrusted content affects tools with external effects.
@@ -55,6 +80,9 @@ pub struct ApprovalRule {
     /// a tool with external effects require approval despite the rule.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_untrusted: bool,
+    /// Whether a second person must approve the call after the first one. Nobody can approve it for longer than one call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub second: bool,
 }
 
 /// Decision of a rule.
@@ -71,6 +99,9 @@ pub enum RuleAsk {
     Refuse,
 }
 
+/// Maximum number of persons for second approvals.
+const MAX_SECOND: usize = 16;
+
 /// Maximum number of rules. 500: each call searches them linearly.
 const MAX_RULES: usize = 500;
 
@@ -81,6 +112,18 @@ impl ApprovalsConfig {
         if !(1..=2_592_000).contains(&self.expires_s) {
             problems.push("approvals.expires_s: must be from 1 to 2592000 (30 days)".into());
         }
+        if !(1..=2_592_000).contains(&self.autonomous_expires_s) {
+            problems.push("approvals.autonomous_expires_s: must be from 1 to 2592000 (30 days)".into());
+        }
+        if self.fallback.as_ref().is_some_and(|to| to.channel.is_empty() || to.to.is_empty()) {
+            problems.push("approvals.fallback: must name a channel and a person (to) in it".into());
+        }
+        if self.second.len() > MAX_SECOND {
+            problems.push(format!("approvals.second: must be at most {MAX_SECOND} persons"));
+        }
+        if self.second.iter().any(|to| to.channel.is_empty() || to.to.is_empty()) {
+            problems.push("approvals.second: each must name a channel and a person (to) in it".into());
+        }
         if !(1..=3600).contains(&self.credential_expires_s) {
             problems.push("approvals.credential_expires_s: must be from 1 to 3600".into());
         }
@@ -88,6 +131,7 @@ impl ApprovalsConfig {
             problems.push(format!("approvals.rules: must be at most {MAX_RULES}"));
         }
         for (at, rule) in self.rules.iter().enumerate() {
+            problems.extend(self.second_problem(rule).map(|why| format!("approvals.rules[{at}].second: {why}")));
             let named = rule.arguments.iter().map(|(name, pattern)| (format!("arguments.{name}"), pattern));
             for (key, pattern) in std::iter::once(("tool".to_owned(), &rule.tool)).chain(named) {
                 if pattern.is_empty() {
@@ -98,6 +142,19 @@ impl ApprovalsConfig {
             }
         }
         problems
+    }
+
+    /// Why a rule cannot ask a second person.
+    fn second_problem(&self, rule: &ApprovalRule) -> Option<&'static str> {
+        match rule.ask {
+            _ if !rule.second => None,
+            RuleAsk::Never => Some("a call that needs no approval (ask = \"never\") cannot need a second one"),
+            RuleAsk::Refuse => Some("a call that is refused (ask = \"refuse\") is approved by nobody"),
+            RuleAsk::Always | RuleAsk::UnlessApproved => self.second.is_empty().then_some(
+                "nobody is configured who could be the second person: set approvals.second = \
+                 [{ channel = \"telegram\", to = \"ID\" }]",
+            ),
+        }
     }
 
     /// Indexes of the rules that match none of these tools.
@@ -119,6 +176,11 @@ impl ApprovalsConfig {
     /// Time limit for the answer to an approval request.
     pub fn expires(&self) -> Duration {
         Duration::from_secs(self.expires_s)
+    }
+
+    /// Time limit for the answer to an approval request of autonomous work.
+    pub fn autonomous_expires(&self) -> Duration {
+        Duration::from_secs(self.autonomous_expires_s)
     }
 
     /// Time limit for entering a requested secret.
@@ -163,6 +225,7 @@ mod tests {
             arguments: arguments.iter().map(|(name, pattern)| ((*name).to_owned(), (*pattern).to_owned())).collect(),
             ask: RuleAsk::Never,
             allow_untrusted: false,
+            second: false,
         };
         type Row = (&'static str, &'static [(&'static str, &'static str)]);
         let git: Row = ("run_command", &[("argv", "git *")]);
@@ -195,11 +258,13 @@ mod tests {
             arguments: BTreeMap::from([("path".to_owned(), pattern.to_owned())]),
             ask: RuleAsk::Never,
             allow_untrusted: false,
+            second: false,
         };
+        let two = |ask| ApprovalRule { ask, second: true, ..rule("run_*", "notes/*") };
         let config = ApprovalsConfig {
             expires_s: 0,
             credential_expires_s: 3601,
-            rules: vec![rule("run_*", "notes/*"), rule("", "[a")],
+            rules: vec![rule("run_*", "notes/*"), rule("", "[a"), two(RuleAsk::Never), two(RuleAsk::Always)],
             ..ApprovalsConfig::default()
         };
         let problems = config.validate();
@@ -209,7 +274,13 @@ mod tests {
             "approvals.credential_expires_s",
             "approvals.rules[1].tool",
             "approvals.rules[1].arguments.path",
+            "approvals.rules[2].second",
+            "approvals.rules[3].second",
         ];
         assert_eq!(keys, expected);
+        let person = Fallback { channel: "telegram".into(), to: "43".into() };
+        let fine =
+            ApprovalsConfig { second: vec![person], rules: vec![two(RuleAsk::Always)], ..ApprovalsConfig::default() };
+        assert_eq!(fine.validate(), Vec::<String>::new());
     }
 }

@@ -10,9 +10,10 @@ mod config;
 mod policy;
 mod question;
 
-pub use config::{ApprovalRule, ApprovalsConfig, RuleAsk, UntrustedContent};
+pub use config::{ApprovalRule, ApprovalsConfig, Fallback, RuleAsk, UntrustedContent};
 pub(crate) use policy::Untrusted;
 pub use policy::{Case, Need, Policy};
-pub(crate) use question::Wanted;
-pub use question::question_text;
+pub use question::Wanted;
+pub(crate) use question::question_body;
 pub use question::{Answers, ApprovalAnswer, digest, parse_answer, too_long};
+pub use question::{question_text, reminder_text};

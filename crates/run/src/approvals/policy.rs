@@ -1,6 +1,6 @@
 //! Decides which calls need approval. Pure.
 
-use belay_protocol::{Ask, CallPreview, Effect, ToolSpec};
+use belay_protocol::{Ask, CallPreview, Effect, ToolSpec, WorkGrant};
 use globset::{Glob, GlobMatcher};
 use serde_json::{Map, Value};
 
@@ -18,6 +18,7 @@ struct Rule {
     arguments: Vec<(String, GlobMatcher)>,
     ask: RuleAsk,
     allow_untrusted: bool,
+    second: bool,
 }
 
 /// A call to be checked.
@@ -56,6 +57,8 @@ pub enum Need {
         unless_approved: bool,
         /// The reason, for the person.
         why: String,
+        /// Whether two persons must approve.
+        second: bool,
     },
     /// The call is refused. The text is the reason.
     Refused(String),
@@ -70,10 +73,23 @@ impl Policy {
 
     /// The requirement for this call.
     pub fn need(&self, case: Case<'_>) -> Need {
+        self.need_with(case, &[])
+    }
+
+    /// The requirement for a call of work with these grants. A grant counts as a rule that asks nobody. It overrides
+    /// neither a rule that refuses the call, nor one that needs two persons, nor the effect of untrusted content.
+    pub fn need_with(&self, case: Case<'_>, grants: &[WorkGrant]) -> Need {
         let rule = self.rules.iter().find(|rule| rule.fits(case));
+        let is_strict = rule.is_some_and(|rule| rule.ask == RuleAsk::Refuse || rule.second);
+        let is_granted = !is_strict && grants.iter().any(|grant| Rule::of(grant).is_some_and(|rule| rule.fits(case)));
         let (mut ask, mut why) = match rule.map(|rule| (rule.ask, rule.at)) {
+            _ if is_granted => (Ask::Never, String::new()),
             Some((RuleAsk::Refuse, at)) => {
                 return Need::Refused(format!("approvals.rules[{at}] of the configuration refuses this call"));
+            }
+            Some((_, at)) if rule.is_some_and(|rule| rule.second) => {
+                let why = format!("approvals.rules[{at}] of the configuration wants two persons to approve it");
+                return Need::Yes { unless_approved: false, why, second: true };
             }
             Some((RuleAsk::Never, _)) => (Ask::Never, String::new()),
             Some((RuleAsk::UnlessApproved, at)) => {
@@ -89,7 +105,7 @@ impl Policy {
         let exempt =
             self.untrusted_content == UntrustedContent::Ignore || rule.is_some_and(|rule| rule.allow_untrusted);
         // Configured: by a rule, or by `approval` of an MCP server, which is "never" only if the operator sets it.
-        let chosen = rule.is_some() || case.spec.server.is_some();
+        let chosen = is_granted || rule.is_some() || case.spec.server.is_some();
         let because = match case.untrusted {
             Untrusted::Content => {
                 Some("untrusted content is in this conversation, and this tool has an external effect")
@@ -105,8 +121,8 @@ impl Policy {
         }
         match ask {
             Ask::Never => Need::Nobody,
-            Ask::UnlessApproved => Need::Yes { unless_approved: true, why },
-            Ask::Always => Need::Yes { unless_approved: false, why },
+            Ask::UnlessApproved => Need::Yes { unless_approved: true, why, second: false },
+            Ask::Always => Need::Yes { unless_approved: false, why, second: false },
         }
     }
 }
@@ -116,8 +132,20 @@ impl Rule {
         let matcher = |pattern: &str| Glob::new(pattern).ok().map(|glob| glob.compile_matcher());
         let arguments =
             rule.arguments.iter().map(|(name, pattern)| Some((name.clone(), matcher(pattern)?))).collect::<Option<_>>();
-        let (ask, allow_untrusted) = (rule.ask, rule.allow_untrusted);
-        Some(Self { at, tool: matcher(&rule.tool)?, arguments: arguments?, ask, allow_untrusted })
+        let ApprovalRule { ask, allow_untrusted, second, .. } = *rule;
+        Some(Self { at, tool: matcher(&rule.tool)?, arguments: arguments?, ask, allow_untrusted, second })
+    }
+
+    /// The rule of a grant. Its tool is a name, not a pattern.
+    fn of(grant: &WorkGrant) -> Option<Self> {
+        let rule = ApprovalRule {
+            tool: grant.tool.clone(),
+            arguments: grant.arguments.clone(),
+            ask: RuleAsk::Never,
+            allow_untrusted: false,
+            second: false,
+        };
+        Self::compile(0, &rule)
     }
 
     fn fits(&self, case: Case<'_>) -> bool {
@@ -155,6 +183,7 @@ mod tests {
             arguments: arguments.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>(),
             ask: *ask,
             allow_untrusted: *allow_untrusted,
+            second: false,
         });
         Policy::compile(&ApprovalsConfig { rules: rules.collect(), ..ApprovalsConfig::default() })
     }
@@ -201,6 +230,34 @@ mod tests {
             let untrusted = if untrusted_content { Untrusted::Content } else { Untrusted::Nothing };
             let need = rules.need(Case { spec: &spec, arguments, weight: &weight, untrusted });
             assert_eq!(word(&need), expected, "{} {arguments:?} untrusted={untrusted_content}", spec.name);
+        }
+    }
+
+    #[test]
+    fn a_rule_for_two_persons_is_not_weakened_by_a_grant_and_not_by_an_earlier_refusal() {
+        let rule = |tool: &str, ask, second| ApprovalRule {
+            tool: tool.into(),
+            arguments: BTreeMap::new(),
+            ask,
+            allow_untrusted: true,
+            second,
+        };
+        let rules = vec![
+            rule("delete_all", RuleAsk::Refuse, false),
+            rule("delete_*", RuleAsk::UnlessApproved, true),
+            rule("*", RuleAsk::UnlessApproved, false),
+        ];
+        let policy = Policy::compile(&ApprovalsConfig { rules, ..ApprovalsConfig::default() });
+        let (weight, arguments) = (CallPreview::default(), Map::new());
+        for (tool, expected) in
+            [("delete_all", (false, "refused")), ("delete_one", (true, "always")), ("read_one", (false, "nobody"))]
+        {
+            let spec = ToolSpec::new(tool, "", json!({}));
+            let case = Case { spec: &spec, arguments: &arguments, weight: &weight, untrusted: Untrusted::Nothing };
+            let grant = WorkGrant { tool: tool.into(), arguments: BTreeMap::new(), revoked: false };
+            let need = policy.need_with(case, &[grant]);
+            let second = matches!(need, Need::Yes { second: true, .. });
+            assert_eq!((second, word(&need)), expected, "{tool}");
         }
     }
 

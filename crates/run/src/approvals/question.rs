@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use belay_protocol::{
-    ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, CallId, CallPreview, Decision, UnixMillis, canonical_json,
+    AddedText, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, AskedIn, CallId, CallPreview, Decision,
+    UnixMillis, canonical_json,
 };
 use serde_json::{Map, Value};
 
@@ -31,13 +32,26 @@ pub fn too_long(summary: &str, bound: &[(String, String)]) -> Option<usize> {
 /// An approval request of the effect gate, without its run and its date.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
+    /// The kind of answer.
     pub kind: ApprovalKind,
+    /// The effect of the call.
     pub summary: String,
+    /// The arguments; values of sensitive ones are replaced.
     pub arguments: Value,
+    /// The reason for the question.
     pub why: String,
+    /// The facts that the answer is bound to.
     pub bound: Vec<(String, String)>,
+    /// The digest of the call and of these facts.
     pub digest: String,
+    /// The calls that "always" would cover.
     pub covers: Option<String>,
+    /// The texts that hooks have put before and after the question.
+    pub added: Option<Box<AddedText>>,
+    /// Whether two persons must approve.
+    pub second: bool,
+    /// The conversation in which autonomous work asks. The end of the turn sets it.
+    pub place: Option<Box<AskedIn>>,
 }
 
 /// State of the approval requests for one call.
@@ -71,21 +85,26 @@ impl ApprovalAnswer {
     /// Collects the answers from the gates of a run, which must be in the order of asking.
     pub fn of(approvals: Vec<ApprovalRequest>) -> Answers {
         let mut answers = Answers::new();
-        for approval in approvals {
-            let answer = answers.entry(approval.call_id.clone()).or_default();
-            match (&approval.kind, approval.state) {
-                (ApprovalKind::Approval, ApprovalState::Approved) => {
-                    let before = answer.approved.replace((approval.id, approval.digest));
-                    answer.outdated.extend(before.map(|(earlier, _)| earlier));
-                }
-                (ApprovalKind::Credential { .. }, ApprovalState::Approved) => answer.supplied = Some(approval.id),
-                (kind, state @ (ApprovalState::Denied | ApprovalState::Expired)) => {
-                    answer.denied = Some(denial(kind, state));
-                }
-                (_, ApprovalState::Waiting | ApprovalState::Used | ApprovalState::Withdrawn) => {}
-            }
+        // Runs that this run has started wait for their own answers. Their calls may have the same ids.
+        for approval in approvals.into_iter().filter(|approval| !approval.is_in_place()) {
+            answers.entry(approval.call_id.clone()).or_default().add(approval);
         }
         answers
+    }
+
+    /// Adds the next gate of the same call.
+    pub(crate) fn add(&mut self, approval: ApprovalRequest) {
+        match (&approval.kind, approval.state) {
+            (ApprovalKind::Approval, ApprovalState::Approved) => {
+                let before = self.approved.replace((approval.id, approval.digest));
+                self.outdated.extend(before.map(|(earlier, _)| earlier));
+            }
+            (ApprovalKind::Credential { .. }, ApprovalState::Approved) => self.supplied = Some(approval.id),
+            (kind, state @ (ApprovalState::Denied | ApprovalState::Expired)) => {
+                self.denied = Some(denial(kind, state));
+            }
+            (_, ApprovalState::Waiting | ApprovalState::Used | ApprovalState::Withdrawn) => {}
+        }
     }
 }
 
@@ -127,36 +146,83 @@ pub fn digest(tool: &str, arguments: &Map<String, Value>, weight: &CallPreview) 
     hasher.finalize().to_hex().to_string()
 }
 
+/// The part of a question that nobody can change: the call, the facts that the answer is bound to, and the reason.
+pub(crate) fn question_body(
+    tool: &str,
+    kind: &ApprovalKind,
+    summary: &str,
+    bound: &[(String, String)],
+    detail: &str,
+) -> String {
+    match kind {
+        ApprovalKind::Credential { name } => {
+            format!("`{tool}` needs a secret: **{name}**.\n\n{}", plain(summary))
+        }
+        ApprovalKind::Approval => {
+            let mut text = format!("May I do this? **{tool}**\n\n{}", fence(summary));
+            for (name, value) in shown_of(bound) {
+                let _ = writeln!(text, "- {}: {}", plain(name), plain(value));
+            }
+            let _ = write!(text, "\nWhy I ask: {}.", plain(detail));
+            text
+        }
+    }
+}
+
 /// The question as shown at the time `now`, in Markdown.
 pub fn question_text(approval: &ApprovalRequest, now: UnixMillis) -> String {
-    let waits = span((approval.expires_at.0 - now.0) / 1000);
-    let mut text = match &approval.kind {
-        ApprovalKind::Credential { name } => {
-            let summary = plain(&approval.summary);
-            let mut text = format!("`{}` needs a secret: **{name}**.\n\n{summary}\n\n", approval.tool);
-            let _ = write!(
-                text,
-                "Your next message is taken as the secret: it is not shown to the model and not stored in the \
-                 conversation. /deny continues without it. The request expires after {waits}."
-            );
-            return text;
-        }
-        ApprovalKind::Approval => format!("May I do this? **{}**\n\n", approval.tool),
-    };
-    text.push_str(&fence(&approval.summary));
-    for (name, value) in shown_of(&approval.bound) {
-        let _ = writeln!(text, "- {}: {}", plain(name), plain(value));
+    let mut text = String::new();
+    let ApprovalRequest { tool, kind, summary, bound, detail, added, .. } = approval;
+    if let Some(AddedText { before, .. }) = added.as_deref() {
+        text.push_str(before);
     }
-    let _ = write!(text, "\nWhy I ask: {}.\n\nAnswer **yes** or **no**", plain(&approval.detail));
+    if let Some(first) = approval.first_yes() {
+        let _ = write!(
+            text,
+            "**1 of 2 approvals**: {} has approved this. You are the second person.\n\n",
+            plain(&first.by)
+        );
+    }
+    if let Some(place) = approval.present_place() {
+        let _ = write!(text, "{} asks:\n\n", plain(&place.work));
+    }
+    text.push_str(&question_body(tool, kind, summary, bound, detail));
+    if let Some(AddedText { after, .. }) = added.as_deref() {
+        text.push_str(after);
+    }
+    text.push_str("\n\n");
+    text.push_str(&how_to_answer(approval, now));
+    text
+}
+
+/// The last part of a question: how it is answered, and until when.
+fn how_to_answer(approval: &ApprovalRequest, now: UnixMillis) -> String {
+    let waits = span((approval.expires_at.0 - now.0) / 1000);
+    let id = approval.id;
+    if let ApprovalKind::Credential { .. } = approval.kind {
+        return format!(
+            "Your next message is taken as the secret: it is not shown to the model and not stored in the \
+             conversation. /deny continues without it. The request expires after {waits}."
+        );
+    }
+    let second = if approval.needs_first_yes() { " After you, a second person must approve it." } else { "" };
+    if approval.present_place().is_some() {
+        return format!(
+            "Answer /approve {id} or /deny {id}. A plain **yes** or **no** counts while this is the newest message here. \
+             Without an answer the call is denied after {waits}.{second}"
+        );
+    }
+    let mut text = "Answer **yes** or **no**".to_owned();
     if let Some(covers) = &approval.covers {
         let _ = write!(text, ", or **always** for {} in this conversation", plain(covers));
     }
-    let _ = write!(
-        text,
-        ". Without an answer the call is denied after {waits}. (/approve {id}, /deny {id})",
-        id = approval.id
-    );
+    let _ = write!(text, ". Without an answer the call is denied after {waits}.{second} (/approve {id}, /deny {id})");
     text
+}
+
+/// The reminder of a question of autonomous work that still waits at the time `now`.
+pub fn reminder_text(approval: &ApprovalRequest, now: UnixMillis) -> String {
+    format!("**Reminder:** this question still waits. {}", question_text(approval, now))
 }
 
 /// Puts text of the model into a code block that the text cannot close.
@@ -281,7 +347,11 @@ mod tests {
             bound: Vec::new(),
             digest: String::new(),
             covers: None,
+            added: None,
             asker: Asker::default(),
+            place: None,
+            second: None,
+            reminded_at: None,
             asked_at: UnixMillis(0),
             expires_at: UnixMillis(60_000),
             state: ApprovalState::Waiting,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use belay_protocol::{Message, MessageBody, MessageScope};
 
 use super::account::{Account, is_pinned};
-use crate::own_tools::{EMIT_VALUE, SEND_MESSAGE};
+use crate::own_tools::{EMIT_VALUE, SENDING_TOOLS};
 
 /// The messages to remove from a context, and those that stay.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +55,13 @@ impl Cut {
             leaving.extend(steps_that_leave(messages, turn_start, keep));
         }
         (!leaving.is_empty()).then(|| Self { messages: messages.to_vec(), pinned, turn_start, leaving })
+    }
+
+    /// Selects all messages, for a summary that replaces nothing.
+    pub fn whole(messages: &[Arc<Message>]) -> Self {
+        let pinned = messages.first().is_some_and(|message| is_pinned(message));
+        let leaving = (usize::from(pinned)..messages.len()).collect();
+        Self { messages: messages.to_vec(), pinned, turn_start: messages.len(), leaving }
     }
 
     /// The whole context before the cut.
@@ -147,10 +154,11 @@ fn steps_that_leave(messages: &[Arc<Message>], turn_start: usize, keep: u64) -> 
     leaving
 }
 
-/// Whether a step has emitted a declared output or sent a message. Both are read from the conversation, at the latest
+/// Whether a step has emitted a declared output or sent a message or a file. Both are read from the conversation, at the latest
 /// at the end of the run.
 fn hands_over(message: &Message) -> bool {
-    message.tool_calls().iter().any(|call| [EMIT_VALUE, SEND_MESSAGE].contains(&call.name.as_str()))
+    let hands_over = |name: &str| name == EMIT_VALUE || SENDING_TOOLS.contains(&name);
+    message.tool_calls().iter().any(|call| hands_over(&call.name))
 }
 
 /// Whether this is a message of a user.
@@ -275,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_was_handed_over_or_sent_stays() {
-        for tool in [EMIT_VALUE, SEND_MESSAGE] {
+        for tool in [[EMIT_VALUE].as_slice(), &SENDING_TOOLS].concat() {
             let mut messages = vec![user("do it"), calling("a", tool), result("a")];
             for id in ["b", "c", "d"] {
                 messages.extend([call(id), result(id)]);

@@ -43,7 +43,7 @@ pub(super) async fn notes(
     calibration: Calibration,
     step: u32,
 ) {
-    let remember = core.services.reasoning.tools().get(REMEMBER).cloned();
+    let remember = core.services.tools_of(&core.briefing).get(REMEMBER).cloned();
     let Some(remember) = remember.filter(|_| whole_turns >= FEWEST_TURNS) else { return };
     let context_tokens = core.services.model.info().context_tokens;
     let max_tokens = (context_tokens / 8).min(MAX_TOKENS);

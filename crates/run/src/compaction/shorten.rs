@@ -4,6 +4,7 @@
 use belay_agent_loop::LoopContext;
 use belay_protocol::{Durability, EventKind};
 
+use super::account::Account;
 use super::cut::{Compacted, Cut, tokens};
 use super::{ask, flush};
 use crate::core::RunCore;
@@ -77,6 +78,9 @@ impl Shortened {
     }
 }
 
+/// Why the turn that saves notes before a compaction cannot ask a person.
+const NO_PERSON: &str = "a compaction waits for nobody";
+
 /// Carries out a cut. It always produces a summary: if no model gives a usable one, a rule does.
 ///
 /// # Cancel safety
@@ -84,19 +88,13 @@ impl Shortened {
 pub async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<'_>) -> Shortened {
     let (config, info) = (&core.services.compaction, core.services.model.info());
     let account = if core.child { cut.account().of_child() } else { cut.account() };
-    let step = context.state.iteration;
     if how.by_model && !info.rehearsal {
-        // Child runs: each has its own time limit, and none of their messages enters the conversation.
-        let child = || core.seed(context).grow(config.timeout());
         if how.notes && config.memory_flush {
-            flush::notes(child(), &account, cut.whole_turns(), how.calibration, step).await;
+            let mut noting = core.seed(context).grow(config.timeout());
+            noting.may_ask = Err(NO_PERSON);
+            flush::notes(noting, &account, cut.whole_turns(), how.calibration, context.state.iteration).await;
         }
-        let mut asking = child();
-        let written = ask::account(&mut asking, config, &account, how.calibration, how.wish, step).await;
-        if let Err(error) = asking.journal.write(context, Durability::Relaxed).await {
-            tracing::warn!(run = %core.live.id, %error, "the events of the summary call were not stored");
-        }
-        if let Some(text) = written {
+        if let Some(text) = written(core, context, &account, how).await {
             let shorter = cut.close(account.by_model(&text));
             if shorter.gains(cut) {
                 return Shortened::new(cut, shorter, SummarySource::Model, how.calibration);
@@ -105,4 +103,25 @@ pub async fn shorten(core: &RunCore, context: &LoopContext, cut: &Cut, how: How<
     }
     let most = (info.context_tokens / 2).clamp(RULE_CHARS.0, RULE_CHARS.1);
     Shortened::new(cut, cut.close(account.by_rule(most as usize)), SummarySource::Rule, how.calibration)
+}
+
+/// A summary of the selected messages by a model, for a person. It replaces nothing. `None`: no model gave a usable one.
+///
+/// # Cancel safety
+/// If the future is dropped, nothing has changed.
+pub async fn summarize(core: &RunCore, context: &LoopContext, cut: &Cut, calibration: Calibration) -> Option<String> {
+    let how = How { calibration, by_model: true, notes: false, wish: None };
+    written(core, context, &cut.account(), how).await
+}
+
+/// A summary by a model. `None`: it gave no usable one. It is a child run: it has its own time limit, and none of its
+/// messages enters the conversation.
+async fn written(core: &RunCore, context: &LoopContext, account: &Account<'_>, how: How<'_>) -> Option<String> {
+    let config = &core.services.compaction;
+    let mut asking = core.seed(context).grow(config.timeout());
+    let text = ask::account(&mut asking, config, account, how.calibration, how.wish, context.state.iteration).await;
+    if let Err(error) = asking.journal.write(context, Durability::Relaxed).await {
+        tracing::warn!(run = %core.live.id, %error, "the events of the summary call were not stored");
+    }
+    text
 }

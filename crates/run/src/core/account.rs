@@ -3,7 +3,7 @@
 //! before the call and settled after it.
 
 use belay_agent_loop::LoopError;
-use belay_protocol::{EventKind, ModelError, ModelReply, ModelRequest, Purpose, RunEnd, Usage};
+use belay_protocol::{EventKind, ModelError, ModelReply, ModelRequest, RunEnd, Usage};
 
 use super::call_model::Dropped;
 use super::{Allowance, Asked, CLOSING_MAX_TOKENS, CallPurpose, RunCore};
@@ -37,7 +37,7 @@ impl RunCore {
         };
         let request = ModelRequest { max_attempts: hold.attempts, ..*request };
         let model = request.model.unwrap_or(&self.services.model.info().model);
-        match self.services.cost.reserve(self.live.id, self.purpose(), model, &request).await {
+        match self.services.cost.reserve(self.live.id, self.purpose, model, &request).await {
             Ok(reservation) => match self.stopped() {
                 None => Ok(Ok((hold, reservation))),
                 Some(reason) => {
@@ -79,8 +79,9 @@ impl RunCore {
                 let used = reply.usage.unwrap_or_else(|| meter.answered(bytes_of(&reply), most));
                 let broken = meter.broken(reply.abandoned, most);
                 let answer = Some((&used, reply.price.as_ref()));
+                let model = reply.answered_by.as_deref();
                 let charged =
-                    self.services.cost.settle(reservation, answer, &broken.usage, reply.answered_by.as_deref()).await;
+                    self.services.cost.settle(reservation, answer, &broken.usage, model, reply.attempts).await;
                 let estimated = broken.requests.saturating_add(u32::from(reply.usage.is_none()));
                 let usage = used.plus(&broken.usage);
                 self.charge(hold, Charge { requests: reply.attempts, usage, estimated, micro_usd: charged });
@@ -94,7 +95,7 @@ impl RunCore {
                 self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
                 meter.fail();
                 let Estimate { usage, requests: estimated } = meter.broken(error.abandoned, most);
-                let charged = self.services.cost.settle(reservation, None, &usage, None).await;
+                let charged = self.services.cost.settle(reservation, None, &usage, None, error.attempts).await;
                 self.charge(hold, Charge { requests: error.attempts, usage, estimated, micro_usd: charged });
                 metrics::model_called(error.attempts, Some(&error.kind), None);
                 self.services.model_failed(&error);
@@ -103,13 +104,8 @@ impl RunCore {
         }
     }
 
-    /// The purpose of the run tree.
-    fn purpose(&self) -> Purpose {
-        self.request.work.purpose()
-    }
-
     fn charge(&self, hold: Hold, charge: Charge) {
-        metrics::charged(self.purpose(), charge.micro_usd);
+        metrics::charged(self.purpose, charge.micro_usd);
         self.tally.settle(hold, charge);
         self.live.display.spent(|| {
             let (usage, cost_micro_usd) = self.tally.spent();
@@ -151,7 +147,7 @@ impl RunCore {
         // Requests that failed before an answer began were sent as well. They cost nothing.
         let requests = meter.requests().max(estimated);
         self.journal.note(EventKind::ModelCalled { step, attempts: requests, input: None, output: None });
-        let charged = self.services.cost.settle(reservation, None, &usage, None).await;
+        let charged = self.services.cost.settle(reservation, None, &usage, None, requests).await;
         self.charge(hold, Charge { requests, usage, estimated, micro_usd: charged });
         metrics::model_dropped(dropped.word());
     }

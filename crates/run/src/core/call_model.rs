@@ -7,11 +7,12 @@ use belay_agent_loop::policies::chanting::Chanting;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning, normalise};
 use belay_protocol::{ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Thinking};
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{CLOSING_MAX_BYTES, CLOSING_MAX_TOKENS, RunCore, seen};
 use crate::cost_guard::most_of;
+use crate::metrics;
 use crate::model_stream::sink::{LiveSink, Streamed, Watch};
 use crate::model_stream::thoughts;
 use crate::untrusted;
@@ -121,8 +122,8 @@ impl RunCore {
         step: u32,
         allowance: Allowance,
     ) -> Result<Asked, LoopError> {
-        let deadline = self.deadline(context, allowance.purpose);
-        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+        let deadlines = self.deadlines(context, allowance.purpose);
+        if deadlines.is_past() {
             return Ok(Asked::Ended(self.late(context))); // too late for a call
         }
         // After the day's cost guard has refused one call of the tree, every call is refused, even a cheaper one.
@@ -168,11 +169,12 @@ impl RunCore {
             false => sink.shown(),
         }
         self.live.activity.touch();
+        let begun = Instant::now();
         let result = tokio::select! {
             biased; // a stop wins over a reply that arrives at the same time
             () = self.cancel.cancelled() => Err(Dropped::Stopped),
             () = cut.cancelled() => Err(Dropped::Chanted),
-            () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Err(Dropped::Late),
+            () = deadlines.passed() => Err(Dropped::Late),
             result = self.services.model.call(request, &mut sink) => Ok(result),
         };
         let result = result.map(|answer| {
@@ -181,7 +183,13 @@ impl RunCore {
                 untrusted::forget_markers(ModelReply { text: thoughts::without(&reply.text), ..reply })
             })
         });
-        let Streamed { text: said, bytes, meter } = sink.end();
+        let Streamed { text: said, bytes, meter, first } = sink.end();
+        let outcome = match &result {
+            Ok(Ok(_)) => "ok",
+            Ok(Err(error)) => error.kind.word(),
+            Err(dropped) => dropped.word(),
+        };
+        metrics::model_took(outcome, first.map(|first| first.duration_since(begun)), begun.elapsed());
         self.live.activity.touch();
         context.state.stops.measures.chanting = chanting;
         self.tally.add_output(bytes);

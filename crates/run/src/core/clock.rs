@@ -8,11 +8,14 @@ use belay_protocol::{Finding, RunEnd, StopReason, UnixMillis};
 use tokio::time::Instant;
 
 use super::{CallPurpose, RunCore};
+use crate::deadlines::{Deadline, Deadlines};
 
 /// A time limit that the parent set for a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct OwnTime {
-    pub until: Instant,
+    /// The end of it.
+    pub until: Deadline,
+    /// Its length.
     pub time: Duration,
 }
 
@@ -53,21 +56,34 @@ impl RunCore {
         Meter { clock_ms: Some(self.clock.now_ms()), totals: self.tally.totals() }
     }
 
-    /// The earliest deadline of the run. For a closing turn: the earlier one of its own deadline and the parent's.
-    pub fn deadline(&self, context: &LoopContext, purpose: CallPurpose) -> Option<Instant> {
-        let own = match purpose.closing() {
-            Some(time) => [Some(Instant::now() + time), None],
+    /// The deadlines of the run. For a closing turn: its own deadline and the parent's.
+    pub fn deadlines(&self, context: &LoopContext, purpose: CallPurpose) -> Deadlines {
+        let above = self.above.clone();
+        let at = |at| Deadline::at(at, &self.waits);
+        match purpose.closing() {
+            Some(time) => Deadlines { rules: None, own: Some(at(Instant::now() + time)), above },
             None => {
-                let rules = self.rules.deadline_ms(&context.state.stops).map(|at| self.clock.instant_of(at));
-                [rules, self.own.map(|own| own.until)]
+                let rules = self.rules.deadline_ms(&context.state.stops);
+                let rules = rules.map(|reading| at(self.clock.instant_of(reading)));
+                Deadlines { rules, own: self.own.as_ref().map(|own| own.until.clone()), above }
             }
-        };
-        own.into_iter().chain([self.deadline]).flatten().min()
+        }
+    }
+
+    /// Tells the stop rules how long the run, or a run that it has started, has waited for people since the last call of
+    /// this function.
+    pub fn note_waited(&mut self, context: &mut LoopContext) {
+        let total = self.waits.total();
+        let waited = total.saturating_sub(std::mem::replace(&mut self.noted, total));
+        if !waited.is_zero() {
+            // Waiting is no active time, so no rule can apply because of it.
+            let _ = context.state.stops.observe(&self.rules, Observation::Paused(millis(waited)));
+        }
     }
 
     /// Whether the deadline of the parent has passed.
     pub fn parent_is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+        self.above.as_ref().is_some_and(|above| above.is_past())
     }
 
     /// The end of a run whose deadline passed during a call.
@@ -75,7 +91,7 @@ impl RunCore {
         let verdict = context.state.stops.observe(&self.rules, Observation::Clock(self.clock.now_ms()));
         match verdict.filter(|verdict| verdict.action == Action::Stop) {
             Some(verdict) => verdict.finding.into(),
-            None => match self.own.filter(|own| own.until <= Instant::now() && self.closing.is_none()) {
+            None => match self.own.as_ref().filter(|own| own.until.is_past() && self.closing.is_none()) {
                 Some(OwnTime { time, .. }) => {
                     Finding::new(StopReason::ActiveTime, "max_time", time.as_secs(), time.as_secs())
                         .with("unit", "s")

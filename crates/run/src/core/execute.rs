@@ -5,10 +5,12 @@ use std::sync::Arc;
 use belay_agent_loop::{AdmittedCall, LoopContext, LoopError};
 use belay_protocol::{EventKind, ToolSet};
 use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::RunCore;
+use crate::deadlines::Deadlines;
 use crate::effect_gate::{Asking, Bind, CallContext};
+use crate::grants::WorkGrants;
 use crate::terminate::{self, Terminated};
 
 /// Why a run in its closing turn cannot ask a person.
@@ -54,39 +56,66 @@ impl RunCore {
             });
         }
         let before = context.messages.len();
-        let deadline = self.deadline(context, self.allowance(1).purpose);
+        let deadlines = self.deadlines(context, self.allowance(1).purpose);
         let cancel = self.cancel.child_token();
+        let asking = loop {
+            match self.pass(calls, context, tools, bind, (&deadlines, &cancel)).await? {
+                // A run that another run has started waits for the answer here. Its calls then pass the gate again. Boxed,
+                // because few batches ask.
+                Some(asking) if self.child => {
+                    calls = Box::pin(self.ask_in_place(asking, &cancel)).await?;
+                    terminate::hold_back(&mut calls);
+                }
+                asking => break asking,
+            }
+        };
+        if self.child {
+            self.answers.clear(); // a later call may have the same id
+        }
+        self.note_waited(context);
+        self.live.activity.touch();
+        self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
+        Ok(Executed { ended: terminate::ended(&context.messages[before.saturating_sub(1)..]), asking })
+    }
+
+    /// Passes calls through the effect gate, up to the first one that needs a person's answer. At the deadline, the gate
+    /// is not dropped: its token is cancelled, and it returns soon after.
+    async fn pass(
+        &mut self,
+        calls: Vec<AdmittedCall>,
+        context: &mut LoopContext,
+        tools: &ToolSet,
+        bind: Bind<'_>,
+        (deadlines, cancel): (&Deadlines, &CancellationToken),
+    ) -> Result<Option<Asking>, LoopError> {
         let generation = self.live.control.generation.renewed();
         let caller = CallContext {
             request: &self.request,
             live: &self.live,
             tools,
             bind,
-            cancel: &cancel,
+            cancel,
             generation: &generation,
             answers: &self.answers,
             by_itself: self.child || self.request.work.is_autonomous(),
             may_ask: if self.closing.is_some() { Err(ENDING) } else { self.may_ask },
+            work: self.work.as_deref().map(|work| work as &dyn WorkGrants),
             limits: self.rules.limits(),
             journal: &mut self.journal,
             // A child run has no skills in its prompt, so it does not need their variables.
             variables: if self.child { Arc::default() } else { self.briefing.variables() },
+            memory: self.services.memory.owner(&self.live.origin, &self.request),
             newer: self.joining.as_deref().filter(|_| self.closing.is_none()),
+            waits: &self.waits,
         };
-        let asking = {
-            // At the deadline, the gate is not dropped: its token is cancelled, and it returns soon after.
-            let running = self.services.gate.execute(caller, context, calls);
-            tokio::pin!(running);
-            tokio::select! {
-                asking = &mut running => asking?,
-                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                    cancel.cancel();
-                    running.await?
-                }
+        let running = self.services.gate.execute(caller, context, calls);
+        tokio::pin!(running);
+        tokio::select! {
+            asking = &mut running => Ok(asking?),
+            () = deadlines.passed() => {
+                cancel.cancel();
+                Ok(running.await?)
             }
-        };
-        self.live.activity.touch();
-        self.tally.add_output(context.messages[before..].iter().map(|message| message.text().len()).sum());
-        Ok(Executed { ended: terminate::ended(&context.messages[before.saturating_sub(1)..]), asking })
+        }
     }
 }

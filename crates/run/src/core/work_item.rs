@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use belay_protocol::RunEnd;
 
 use super::RunCore;
+use crate::grants::WorkGrants;
 
 /// Work that a run tree belongs to. The loop of every run of the tree checks before each step whether the work is still
 /// active, and reports the step afterwards.
 #[async_trait]
-pub trait WorkItem: Debug + Send + Sync {
+pub trait WorkItem: WorkGrants + Debug + Send + Sync {
     /// The end of the run, if the work is over; `None` while it is active.
     ///
     /// # Cancel safety

@@ -13,6 +13,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::CallContext;
+use crate::deadlines::Deadline;
 use crate::joining::Joining;
 use crate::own_tools::starts_run;
 use crate::tool_health::Permit;
@@ -157,7 +158,10 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
             }
             caller.live.display.call_begins(&call.id, &call.name, &arguments, &tool.spec().sensitive);
             let context = caller.tool_context(&call, tool.spec(), credential.clone(), approved);
-            let id = running.spawn(call_tool(tool.clone(), arguments, context)).id();
+            // A call that starts another run may last longer while that run waits for a person.
+            let limit =
+                starts_run(&call.name).then(|| Deadline::at(Instant::now() + tool.spec().timeout, caller.waits));
+            let id = running.spawn(call_tool(tool.clone(), arguments, context, limit)).id();
             places.insert(id, RunningCall { at, call, tool, begun: Instant::now(), pass, credential });
             begun += 1;
         }
@@ -213,17 +217,26 @@ fn tell_abandoned(run: RunId, places: &HashMap<Id, RunningCall>) {
     }
 }
 
-/// Calls a tool under its deadline. After the deadline, the tool is told to stop and gets [`STOP_GRACE`] to return. The
-/// result is `None` then.
-async fn call_tool(tool: Arc<dyn Tool>, arguments: Map<String, Value>, context: ToolContext) -> Option<ToolOutput> {
+/// Calls a tool under its deadline: its time limit, or this one. After the deadline, the tool is told to stop and gets
+/// [`STOP_GRACE`] to return. The result is `None` then.
+async fn call_tool(
+    tool: Arc<dyn Tool>,
+    arguments: Map<String, Value>,
+    context: ToolContext,
+    limit: Option<Deadline>,
+) -> Option<ToolOutput> {
     let call = tool.call(&arguments, &context);
     tokio::pin!(call);
-    match timeout(tool.spec().timeout, &mut call).await {
-        Ok(output) => Some(output),
-        Err(_elapsed) => {
-            context.cancel.cancel();
-            let _ = timeout(STOP_GRACE, &mut call).await; // any result is too late now
-            None
-        }
+    let output = match limit {
+        None => timeout(tool.spec().timeout, &mut call).await.ok(),
+        Some(limit) => tokio::select! {
+            output = &mut call => Some(output),
+            () = limit.passed() => None,
+        },
+    };
+    if output.is_none() {
+        context.cancel.cancel();
+        let _ = timeout(STOP_GRACE, &mut call).await; // any result is too late now
     }
+    output
 }

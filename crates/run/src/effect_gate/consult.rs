@@ -3,10 +3,15 @@
 use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
-use belay_protocol::{Arguments, HookPoint, MessageBody, ToolCall, ToolResult, ToolStatus};
+use belay_protocol::{AddedText, Arguments, HookPoint, MessageBody, TextKind, ToolCall, ToolResult, ToolStatus};
 
 use super::{CallContext, EffectGate, Outcome, result_of};
-use crate::hooks::{CallAbout, HookContext};
+use crate::approvals::{Wanted, question_body};
+use crate::hooks::{CallAbout, HookContext, Sending};
+use crate::live::bounded;
+
+/// Characters of a text that hooks put before or after a question.
+const ADDED_CHARS: usize = 1_000;
 
 /// The text of a result that hooks had no time to check.
 const WITHHELD: &str = "withheld: the run ended before the operator's hooks had checked this result";
@@ -50,6 +55,63 @@ impl EffectGate {
         };
         facts.into_iter().for_each(|fact| caller.journal.note(fact));
         result
+    }
+
+    /// Runs the hooks for a question. They may put texts before and after it. The call, the facts and the reason stay as
+    /// they are: a change that leaves them out is ignored.
+    ///
+    /// # Errors
+    /// The result of the call, if the question must not be asked. A question that nobody reads must not be answered, so
+    /// the call is denied.
+    pub(super) async fn check_question(
+        &self,
+        caller: &mut CallContext<'_>,
+        call: &ToolCall,
+        wanted: Wanted,
+    ) -> Result<Wanted, ToolResult> {
+        if !self.hooks.is_bound(HookPoint::MessageSending) {
+            return Ok(wanted);
+        }
+        let body = question_body(&call.name, &wanted.kind, &wanted.summary, &wanted.bound, &wanted.why);
+        let sending = Sending {
+            about: place(caller).into(),
+            channel: caller.request.reply_to.as_ref().map(|route| &route.channel),
+            kind: TextKind::Question,
+            text: body.clone(),
+            limit: None,
+        };
+        let mut facts = Vec::new();
+        let decided = tokio::select! {
+            biased; // a stopped run does not ask hooks
+            () = caller.cancel.cancelled() => None,
+            decided = self.hooks.message_sending(sending, &mut facts) => Some(decided),
+        };
+        facts.into_iter().for_each(|fact| caller.journal.note(fact));
+        match decided {
+            None => Err(result_of(call, ToolStatus::NotExecuted, "not executed: the run was stopped".into())),
+            Some(Err(refusal)) => {
+                let text = format!(
+                    "denied: {} needs a person's approval, and the question was {refusal}. It was not executed.",
+                    call.name
+                );
+                Err(result_of(call, ToolStatus::Denied, text))
+            }
+            Some(Ok(text)) if text == body => Ok(wanted),
+            Some(Ok(text)) => match text.split_once(&body) {
+                Some((before, after)) => {
+                    let part = |text: &str| bounded(text, ADDED_CHARS);
+                    let added = AddedText { before: part(before), after: part(after) };
+                    Ok(Wanted { added: Some(Box::new(added)), ..wanted })
+                }
+                None => {
+                    tracing::warn!(
+                        run = %caller.request.run,
+                        "a hook may add to a question and remove nothing; its change is ignored"
+                    );
+                    Ok(wanted)
+                }
+            },
+        }
     }
 
     /// Runs the hooks for a result. They may change its text, and they are informed of the end of the call.

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use belay_agent_loop::policies::RunLimits;
-use belay_protocol::{Approved, Generation, Progress, Secret, ToolCall, ToolContext, ToolSet, ToolSpec, Variable};
+use belay_protocol::{
+    Approved, Generation, MemoryOwner, Progress, Secret, ToolCall, ToolContext, ToolSet, ToolSpec, Variable,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::Bind;
 use crate::approvals::{Answers, ApprovalAnswer};
+use crate::deadlines::WaitClock;
+use crate::grants::WorkGrants;
 use crate::joining::Joining;
 use crate::journal::RunJournal;
 use crate::live::LiveRun;
@@ -36,12 +40,18 @@ pub struct CallContext<'a> {
     pub(crate) by_itself: bool,
     /// Whether a person can be asked. The error is the reason why not, as the end of a sentence.
     pub may_ask: Result<(), &'static str>,
+    /// The work item of the run, which may have grants.
+    pub(crate) work: Option<&'a dyn WorkGrants>,
     /// Stores intents and results. It holds the account of the run tree.
     pub journal: &'a mut RunJournal,
     /// Variables of the run's skills, for tools that start programs.
     pub variables: Arc<[Variable]>,
     /// Newer messages of the person. Calls that have not begun when one arrives are skipped.
     pub newer: Option<&'a Joining>,
+    /// The owner of the run's notes.
+    pub memory: MemoryOwner,
+    /// The waits of the run for people. They move the deadline of a call that starts another run.
+    pub(crate) waits: &'a WaitClock,
 }
 
 impl CallContext<'_> {
@@ -68,6 +78,8 @@ impl CallContext<'_> {
             progress: Progress::to(self.live.clone()),
             variables: if spec.takes_variables { self.variables.clone() } else { Arc::default() },
             approved,
+            memory: self.memory.clone(),
+            untrusted: self.tally().untrusted(),
         }
     }
 

@@ -144,7 +144,14 @@ impl EffectGate {
             Untrusted::Nothing
         };
         let case = Case { spec, arguments, weight: &weight, untrusted };
-        let (unless_approved, why) = match (self.policy.load().need(case), &answer.approved) {
+        let mut need = self.policy.load().need(case);
+        if let (Need::Yes { .. }, Some(work)) = (&need, caller.work) {
+            let grants = work.grants().await?;
+            if !grants.is_empty() {
+                need = self.policy.load().need_with(case, &grants);
+            }
+        }
+        let (unless_approved, why, second) = match (need, &answer.approved) {
             (Need::Refused(why), _) => {
                 return Err(Rejected(ToolStatus::Denied, format!("denied: {why}. It was not executed.")).into());
             }
@@ -157,14 +164,16 @@ impl EffectGate {
             (Need::Yes { .. }, Some(_)) if !answer.outdated.is_empty() || caller.may_ask.is_err() => {
                 return Err(Rejected(ToolStatus::Denied, CHANGED.into()).into());
             }
-            (Need::Yes { unless_approved, .. }, Some(_)) => {
-                (unless_approved, "what was approved has changed since; this is how it is now".to_owned())
+            (Need::Yes { unless_approved, second, .. }, Some(_)) => {
+                (unless_approved, "what was approved has changed since; this is how it is now".to_owned(), second)
             }
-            (Need::Yes { unless_approved, why }, None) => (unless_approved, why),
+            (Need::Yes { unless_approved, why, second }, None) => (unless_approved, why, second),
         };
+        let is_exact = weight.covers.is_none();
         let covers = weight.covers.unwrap_or_else(|| format!("exactly this call ({})", &digest[..16]));
         if unless_approved && self.approvals.granted(&caller.request.session, &spec.name, &covers).await? {
-            return Ok((answer.yeses(), None));
+            // "Always" for exactly this call is bound to its facts, as one approval is.
+            return Ok((answer.yeses(), is_exact.then_some(Approved(weight.bound))));
         }
         if let Some(unbound) = weight.unbound {
             let text = format!("denied: {} needs a person's approval, and {unbound}. It was not executed.", spec.name);
@@ -198,6 +207,9 @@ impl EffectGate {
             bound: weight.bound,
             digest,
             covers: unless_approved.then_some(covers),
+            added: None,
+            second,
+            place: None,
         })))
     }
 
@@ -212,7 +224,8 @@ impl EffectGate {
         if let Some(secret) = self.vault.find(&caller.request.session, &need.name).await? {
             return Ok(secret);
         }
-        let nobody = caller.may_ask.err().or_else(|| {
+        let alone = caller.by_itself.then_some("autonomous work cannot ask for a secret");
+        let nobody = caller.may_ask.err().or(alone).or_else(|| {
             answer.supplied.map(|_| {
                 "the secret that was provided is not \
                                                                               stored any more"
@@ -230,6 +243,9 @@ impl EffectGate {
             bound: Vec::new(),
             digest: String::new(),
             covers: None,
+            added: None,
+            second: false,
+            place: None,
         })))
     }
 }

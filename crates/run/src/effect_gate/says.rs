@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::batch::End;
 use crate::OWN_TOOLS;
-use crate::own_tools::SEND_MESSAGE;
+use crate::own_tools::SENDING_TOOLS;
 use crate::tool_health::{Fault, ToolSignal};
 
 /// The signal, before the text of the result that people see is known.
@@ -55,7 +55,7 @@ pub(super) fn of(
         }
         End::Ours(..) => return ResultSignal::Nothing,
     };
-    if stopped || OWN_TOOLS.contains(&&*spec.name) || spec.name == SEND_MESSAGE {
+    if stopped || OWN_TOOLS.contains(&&*spec.name) || SENDING_TOOLS.contains(&&*spec.name) {
         return ResultSignal::Nothing;
     }
     ResultSignal::Fails(kind, hidden(spec, call, credential))

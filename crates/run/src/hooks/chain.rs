@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
@@ -118,7 +118,7 @@ impl HookChain {
             let look_on = async move {
                 tokio::select! {
                     biased; // a hook that ended in time is not reported as late
-                    _ = bound.ask(point, &event) => {} // an observing hook changes nothing; `ask` logs a failure
+                    _ = bound.ask(point, &event, bound.hook.timeout) => {} // an observing hook changes nothing; `ask` logs a failure
                     () = over.cancelled() => {
                         tracing::warn!(hook = bound.name(), point = point.word(), "a hook did not finish before shutdown");
                         metrics::hook_called(point, "dropped");
@@ -138,7 +138,7 @@ impl HookChain {
         debug_assert_eq!(point.kind(), HookKind::Change);
         let mut event = self.event(point, about, data);
         for bound in self.asked(point, about.tool) {
-            if let Verdict::Refuse(_) = bound.judge(point, &mut event, facts).await {
+            if let Verdict::Refuse(_) = bound.judge(point, &mut event, None, facts).await {
                 tracing::warn!(hook = bound.name(), point = point.word(), "this point allows no refusal; ignored");
             }
         }
@@ -146,6 +146,7 @@ impl HookChain {
     }
 
     /// Lets the hooks of a point change data or refuse. The first refusal decides. Adds their actions to `facts`.
+    /// `limit`: time limit of all hooks together; `None`: each has its own limit. A late hook counts as failed.
     ///
     /// # Cancel safety
     /// If the future is dropped, the current hook call is dropped, and nothing has been decided.
@@ -154,12 +155,14 @@ impl HookChain {
         point: HookPoint,
         about: About<'_>,
         data: Value,
+        limit: Option<Duration>,
         facts: &mut Vec<EventKind>,
     ) -> HookDecision {
         debug_assert_eq!(point.kind(), HookKind::Decide);
         let mut event = self.event(point, about, data);
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         for bound in self.asked(point, about.tool) {
-            if let Verdict::Refuse(why) = bound.judge(point, &mut event, facts).await {
+            if let Verdict::Refuse(why) = bound.judge(point, &mut event, until, facts).await {
                 facts.push(bound.fact(point, "refused"));
                 tracing::info!(hook = bound.name(), point = point.word(), "a hook refuses");
                 return HookDecision::Refused(HookRefusal { by: bound.name().to_owned(), why });
@@ -216,9 +219,16 @@ impl Bound {
         self.tools.is_empty() || tool.is_some_and(|tool| self.tools.is_match(tool))
     }
 
-    /// Calls the hook and applies its changes.
-    async fn judge(&self, point: HookPoint, event: &mut HookEvent, facts: &mut Vec<EventKind>) -> Verdict {
-        match self.ask(point, event).await {
+    /// Calls the hook and applies its changes. `until`: when it counts as late, if that is before its own limit.
+    async fn judge(
+        &self,
+        point: HookPoint,
+        event: &mut HookEvent,
+        until: Option<Instant>,
+        facts: &mut Vec<EventKind>,
+    ) -> Verdict {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        match self.ask(point, event, left.unwrap_or(self.hook.timeout).min(self.hook.timeout)).await {
             Some(HookAnswer::Continue) => Verdict::Go,
             Some(HookAnswer::Refuse(why)) => Verdict::Refuse(why),
             Some(HookAnswer::Change(fields)) => {
@@ -248,17 +258,17 @@ impl Bound {
         EventKind::Hook { point: point.word().into(), name: self.name().to_owned(), outcome: outcome.into() }
     }
 
-    /// Calls the hook within its time limit. `None`: it failed, timed out or panicked, as the log says.
-    async fn ask(&self, point: HookPoint, event: &HookEvent) -> Option<HookAnswer> {
+    /// Calls the hook within a time limit. `None`: it failed, timed out or panicked, as the log says.
+    async fn ask(&self, point: HookPoint, event: &HookEvent, limit: Duration) -> Option<HookAnswer> {
         let call = AssertUnwindSafe(async { self.hook.hook.call(event).await }).catch_unwind();
-        let (outcome, why) = match timeout(self.hook.timeout, call).await {
+        let (outcome, why) = match timeout(limit, call).await {
             Ok(Ok(Ok(answer))) => {
                 metrics::hook_called(point, word(&answer));
                 return Some(answer);
             }
             Ok(Ok(Err(why))) => ("failed", why),
             Ok(Err(_panic)) => ("crashed", "it panicked".to_owned()),
-            Err(_elapsed) => ("timeout", format!("no answer within {:?}", self.hook.timeout)),
+            Err(_elapsed) => ("timeout", format!("no answer within {limit:?}")),
         };
         tracing::warn!(hook = self.name(), point = point.word(), why, "a hook failed");
         metrics::hook_called(point, outcome);

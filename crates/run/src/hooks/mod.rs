@@ -15,7 +15,7 @@ mod points;
 #[cfg(test)]
 mod tests;
 
-use chain::{About, HookDecision};
-pub use chain::{HookChain, HookRefusal};
+use chain::HookDecision;
+pub use chain::{About, HookChain, HookRefusal};
 pub(crate) use points::CallAbout;
-pub use points::HookContext;
+pub use points::{HookContext, Sending};

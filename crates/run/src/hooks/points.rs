@@ -1,14 +1,27 @@
 //! The data of each hook point. The guide for authors of hooks (`docs/develop/writing-a-hook.md`) describes the same in
 //! words.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use belay_protocol::{
-    Attachment, AttachmentContent, CallId, ChannelId, EventKind, HookPoint, Inbound, NOT_SHOWN, Outbound,
-    PrincipalRole, RunId, RunRecord, SessionKey, ToolResult, ToolSpec,
+    Attachment, AttachmentContent, CallId, ChannelId, EventKind, HookPoint, Inbound, Message, MessageBody, NOT_SHOWN,
+    Outbound, PrincipalRole, RunId, RunRecord, SessionKey, TextKind, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
 use super::{About, HookChain, HookDecision, HookRefusal};
+use crate::live::bounded;
 use crate::request::RunRequest;
+
+/// Characters of a reply or a result.
+const REPLY_CHARS: usize = 16_000;
+
+/// Characters of each message in a list.
+const MESSAGE_CHARS: usize = 2_000;
+
+/// The most messages in a list: with [`MESSAGE_CHARS`], at most 200,000 characters.
+const MESSAGES_MOST: usize = 100;
 
 /// The session and run of an event.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +30,20 @@ pub struct HookContext<'a> {
     pub session: &'a SessionKey,
     /// The run.
     pub run: RunId,
+}
+
+/// A text for people, for the hooks at [`HookPoint::MessageSending`].
+pub struct Sending<'a> {
+    /// Its session and its run.
+    pub about: About<'a>,
+    /// The channel that sends it; `None`: a program reads it.
+    pub channel: Option<&'a ChannelId>,
+    /// Its kind.
+    pub kind: TextKind,
+    /// The text.
+    pub text: String,
+    /// Time limit of all hooks together; `None`: each has its own limit.
+    pub limit: Option<Duration>,
 }
 
 /// The tool call of an event.
@@ -80,7 +107,7 @@ impl HookChain {
         if !files.is_empty() {
             data.insert("attachments".into(), files.iter().map(file).collect());
         }
-        let decision = self.decide(HookPoint::MessageReceived, about, Value::Object(data), facts).await;
+        let decision = self.decide(HookPoint::MessageReceived, about, Value::Object(data), None, facts).await;
         field(decision, "text").map(text_of)
     }
 
@@ -131,12 +158,12 @@ impl HookChain {
         let files = data.get_mut("files").map(Value::take).unwrap_or_default();
         let prompt = text_of(take(data, "prompt"));
         let data = json!({ "prompt": prompt, "message": message });
-        let decision = self.decide(HookPoint::BeforeAgentStart, place.into(), data, facts).await;
+        let decision = self.decide(HookPoint::BeforeAgentStart, place.into(), data, None, facts).await;
         Ok((field(decision, "prompt").map(text_of)?, files))
     }
 
-    /// Notifies hooks that a run has ended.
-    pub fn agent_end(&self, record: &RunRecord) {
+    /// Notifies hooks that a run has ended. `messages`: its own messages.
+    pub fn agent_end(&self, record: &RunRecord, messages: &[Arc<Message>]) {
         let place = HookContext { session: &record.session, run: record.run_id };
         self.observe(HookPoint::AgentEnd, place.into(), || {
             json!({
@@ -146,6 +173,8 @@ impl HookChain {
                 "model_calls": record.usage.model_calls,
                 "tool_calls": record.usage.tool_calls,
                 "cost_micro_usd": record.cost_micro_usd,
+                "reply": record.reply.as_deref().map(|text| bounded(text, REPLY_CHARS)),
+                "messages": contents(messages.iter().map(|message| &**message)),
             })
         });
     }
@@ -166,7 +195,7 @@ impl HookChain {
             return Ok(arguments.clone());
         }
         let data = json!({ "tool": call.tool, "call_id": call.id, "arguments": shown(arguments, spec) });
-        let decision = self.decide(HookPoint::BeforeToolCall, call.into(), data, facts).await;
+        let decision = self.decide(HookPoint::BeforeToolCall, call.into(), data, None, facts).await;
         field(decision, "arguments").map(|changed| put_back(changed, arguments, spec))
     }
 
@@ -187,6 +216,7 @@ impl HookChain {
                 "call_id": call.id,
                 "arguments": arguments,
                 "status": result.status.word(),
+                "text": bounded(&result.text, REPLY_CHARS),
                 "took_ms": took_ms,
             })
         });
@@ -205,35 +235,55 @@ impl HookChain {
         text_of(take(self.change(HookPoint::ToolResultPersist, call.into(), data, facts).await, "text"))
     }
 
-    /// Notifies hooks that a compaction begins, of a context with this many messages.
-    pub fn before_compaction(&self, session: &SessionKey, run: Option<RunId>, messages: usize) {
+    /// Notifies hooks that a compaction begins, of a context with this many messages, which removes `leaving`.
+    pub fn before_compaction<'a>(
+        &self,
+        session: &SessionKey,
+        run: Option<RunId>,
+        messages: usize,
+        leaving: impl DoubleEndedIterator<Item = &'a Message>,
+    ) {
         let about = About { session: Some(session), run, tool: None };
-        self.observe(HookPoint::BeforeCompaction, about, || json!({ "messages": messages }));
+        self.observe(
+            HookPoint::BeforeCompaction,
+            about,
+            || json!({ "messages": messages, "leaving": contents(leaving) }),
+        );
     }
 
     /// Notifies hooks that a compaction has ended. `messages`: number of messages in the context now; `dropped`: number
-    /// of removed messages.
-    pub fn after_compaction(&self, session: &SessionKey, run: Option<RunId>, messages: usize, dropped: u32) {
+    /// of removed messages; `summary`: the summary at the beginning of the context.
+    pub fn after_compaction(
+        &self,
+        session: &SessionKey,
+        run: Option<RunId>,
+        messages: usize,
+        dropped: u32,
+        summary: Option<&str>,
+    ) {
         let about = About { session: Some(session), run, tool: None };
-        self.observe(HookPoint::AfterCompaction, about, || json!({ "messages": messages, "dropped": dropped }));
+        self.observe(
+            HookPoint::AfterCompaction,
+            about,
+            || json!({ "messages": messages, "dropped": dropped, "summary": summary }),
+        );
     }
 
-    /// Lets hooks change or refuse a reply that is about to be stored and sent. Returns its text.
+    /// Lets hooks change or refuse a text for people that is about to be stored or sent. Returns the text.
     ///
     /// # Errors
-    /// A hook refused the reply.
+    /// A hook refused the text.
     pub async fn message_sending(
         &self,
-        place: HookContext<'_>,
-        channel: Option<&ChannelId>,
-        text: String,
+        sending: Sending<'_>,
         facts: &mut Vec<EventKind>,
     ) -> Result<String, HookRefusal> {
+        let Sending { about, channel, kind, text, limit } = sending;
         if !self.is_bound(HookPoint::MessageSending) {
             return Ok(text);
         }
-        let data = json!({ "text": text, "channel": channel });
-        let decision = self.decide(HookPoint::MessageSending, place.into(), data, facts).await;
+        let data = json!({ "text": text, "channel": channel, "kind": kind.word() });
+        let decision = self.decide(HookPoint::MessageSending, about, data, limit, facts).await;
         field(decision, "text").map(text_of)
     }
 
@@ -246,6 +296,30 @@ impl HookChain {
             || json!({ "text": message.text, "channel": message.route.channel, "outcome": outcome }),
         );
     }
+}
+
+/// The messages as objects with role and text: the newest [`MESSAGES_MOST`] of them.
+fn contents<'a>(messages: impl DoubleEndedIterator<Item = &'a Message>) -> Value {
+    let object = |message: &Message| {
+        let role = match &message.body {
+            MessageBody::System { .. } | MessageBody::Data { .. } => "system",
+            MessageBody::User { .. } => "user",
+            MessageBody::Assistant { .. } => "assistant",
+            MessageBody::Tool(_) => "tool",
+        };
+        let calls: Vec<&str> = message.tool_calls().iter().map(|call| call.name.as_str()).collect();
+        let mut object = json!({ "role": role, "text": bounded(&message.for_people(), MESSAGE_CHARS) });
+        if !calls.is_empty() {
+            object["calls"] = json!(calls);
+        }
+        if message.untrusted {
+            object["untrusted"] = true.into();
+        }
+        object
+    };
+    let mut newest: Vec<Value> = messages.rev().take(MESSAGES_MOST).map(object).collect();
+    newest.reverse();
+    Value::Array(newest)
 }
 
 /// The sender of a message and the channel.

@@ -125,7 +125,7 @@ async fn higher_priorities_are_asked_first_and_each_sees_what_the_one_before_has
         .with("a", 9, Act::Sign);
     let decided = table
         .chain()
-        .decide(table.point, About::default(), json!({"text": "hi", "channel": "x"}), &mut Vec::new())
+        .decide(table.point, About::default(), json!({"text": "hi", "channel": "x"}), None, &mut Vec::new())
         .await;
     assert_eq!(decided, HookDecision::Go(json!({"text": "hi a b c d", "channel": "x"})));
     assert_eq!(table.heard(), ["a", "b", "c", "d"]);
@@ -139,7 +139,8 @@ async fn higher_priorities_are_asked_first_and_each_sees_what_the_one_before_has
 async fn a_refusal_is_the_last_word_where_something_can_be_refused() {
     let hooks = |point| Table::at(point).with("a", 2, Act::Sign).with("b", 1, Act::Refuse).with("c", 0, Act::Sign);
     let table = hooks(HookPoint::MessageSending);
-    let decided = table.chain().decide(table.point, About::default(), json!({"text": "hi"}), &mut Vec::new()).await;
+    let decided =
+        table.chain().decide(table.point, About::default(), json!({"text": "hi"}), None, &mut Vec::new()).await;
     assert_eq!(decided, refused("b", "it is night"));
     assert_eq!(table.heard(), ["a", "b"]);
 
@@ -154,7 +155,7 @@ async fn a_change_that_is_not_allowed_is_ignored_and_the_rest_of_it_counts() {
     let table = Table::at(HookPoint::MessageReceived).with("a", 0, Act::Change(fields));
     let decided = table
         .chain()
-        .decide(table.point, About::default(), json!({"text": "hi", "channel": "x"}), &mut Vec::new())
+        .decide(table.point, About::default(), json!({"text": "hi", "channel": "x"}), None, &mut Vec::new())
         .await;
     assert_eq!(decided, HookDecision::Go(json!({"text": "ho", "channel": "x"})));
 }
@@ -167,13 +168,14 @@ async fn a_hook_that_fails_hangs_or_panics_is_passed_or_refuses_as_it_is_configu
 
         let open = hooks(HookPoint::MessageReceived).failing(HookFailure::Open);
         let begun = Instant::now();
-        let decided = open.chain().decide(open.point, About::default(), json!({"text": "hi"}), &mut Vec::new()).await;
+        let decided =
+            open.chain().decide(open.point, About::default(), json!({"text": "hi"}), None, &mut Vec::new()).await;
         assert_eq!(decided, HookDecision::Go(json!({"text": "hi good"})));
         assert!(begun.elapsed() < Duration::from_secs(16), "it has 15 s");
 
         let shut = hooks(HookPoint::MessageReceived).failing(HookFailure::Closed);
         assert_eq!(
-            shut.chain().decide(shut.point, About::default(), json!({"text": "hi"}), &mut Vec::new()).await,
+            shut.chain().decide(shut.point, About::default(), json!({"text": "hi"}), None, &mut Vec::new()).await,
             closed()
         );
 
@@ -204,7 +206,7 @@ async fn hooks_of_tools_are_asked_about_theirs() {
         let mut table = Table::at(HookPoint::BeforeToolCall).with("a", 0, Act::Refuse);
         table.hooks[0].tools = patterns.iter().map(ToString::to_string).collect();
         let about = About { tool: Some(tool), ..About::default() };
-        let decided = table.chain().decide(table.point, about, json!({"arguments": {}}), &mut Vec::new()).await;
+        let decided = table.chain().decide(table.point, about, json!({"arguments": {}}), None, &mut Vec::new()).await;
         assert_eq!(decided == refused("a", "it is night"), asked, "{patterns:?} {tool}");
     }
 }
@@ -266,7 +268,7 @@ async fn what_hooks_do_is_told_as_facts() {
         .with("broken", 2, Act::Fail)
         .with("no", 1, Act::Refuse);
     let mut facts = Vec::new();
-    table.chain().decide(table.point, About::default(), json!({"text": "hi", "channel": "x"}), &mut facts).await;
+    table.chain().decide(table.point, About::default(), json!({"text": "hi", "channel": "x"}), None, &mut facts).await;
     let told: Vec<String> = facts
         .into_iter()
         .map(|fact| match fact {

@@ -2,8 +2,10 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use belay_protocol::{FreezeId, Generation, RunEnd, RunId, StopReason};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Stops a run. The token is the only way to stop it.
@@ -14,6 +16,8 @@ pub struct RunControl {
     /// Ended by a stop: no process of the run starts after it.
     pub generation: Generation,
     cause: OnceLock<StopCause>,
+    /// The time of the first stop.
+    stopped: OnceLock<Instant>,
     /// Loop detection is disabled for the run.
     loops_off: AtomicBool,
 }
@@ -59,6 +63,7 @@ impl RunControl {
     /// Tells the run to stop. If it is stopped several times, the first cause counts.
     pub fn stop(&self, cause: StopCause) {
         let _ = self.cause.set(cause); // a second stop changes nothing
+        self.stopped.get_or_init(Instant::now);
         // The order matters: a reader that takes a generation after its end finds the token cancelled.
         self.cancel.cancel();
         self.generation.end();
@@ -67,6 +72,11 @@ impl RunControl {
     /// Why the run was told to stop; `None` while nobody has stopped it.
     pub fn stopped_by(&self) -> Option<StopCause> {
         self.cancel.is_cancelled().then(|| self.cause.get().copied()).flatten()
+    }
+
+    /// The time since the first stop; `None` while nobody has stopped it.
+    pub fn since_stop(&self) -> Option<Duration> {
+        self.stopped.get().map(Instant::elapsed)
     }
 
     /// Enables or disables loop detection for this run, also while it works.

@@ -75,7 +75,8 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn bounded(line: &str, most: usize) -> String {
+/// The beginning of a text, at most `most` characters, with an ellipsis if something was cut off.
+pub(crate) fn bounded(line: &str, most: usize) -> String {
     match line.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", line[..at].trim_end()),
         None => line.to_owned(),

@@ -3,6 +3,7 @@
 
 use belay_agent_loop::policies::chanting::Chanting;
 use belay_protocol::{DeltaSink, Heard, Usage};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::meter::Meter;
@@ -20,6 +21,8 @@ pub(crate) struct LiveSink<'a> {
     /// Bytes of text from the model, shown or not.
     bytes: usize,
     meter: Meter,
+    /// The time of its first fragment.
+    first: Option<Instant>,
 }
 
 /// Limits on the text of a call.
@@ -40,11 +43,22 @@ pub(crate) struct Streamed {
     pub bytes: usize,
     /// Usage of its requests.
     pub meter: Meter,
+    /// The time of its first fragment; `None`: none came.
+    pub first: Option<Instant>,
 }
 
 impl<'a> LiveSink<'a> {
     pub(crate) fn new(run: &'a LiveRun, step: u32, watch: Option<Watch<'a>>) -> Self {
-        Self { run, step, watch, speech: Speech::default(), unseen: None, bytes: 0, meter: Meter::default() }
+        Self {
+            run,
+            step,
+            watch,
+            speech: Speech::default(),
+            unseen: None,
+            bytes: 0,
+            meter: Meter::default(),
+            first: None,
+        }
     }
 
     /// Shows the call to readers. The text of an earlier call of this step is discarded.
@@ -66,7 +80,14 @@ impl<'a> LiveSink<'a> {
     /// Returns the streamed data.
     pub(crate) fn end(self) -> Streamed {
         let text = self.unseen.unwrap_or_else(|| self.run.output.partial().text.clone());
-        Streamed { text, bytes: self.bytes, meter: self.meter }
+        Streamed { text, bytes: self.bytes, meter: self.meter, first: self.first }
+    }
+
+    /// A fragment has come.
+    fn received(&mut self, bytes: usize) {
+        self.first.get_or_insert_with(Instant::now);
+        self.run.activity.touch();
+        self.meter.piece(bytes);
     }
 
     fn say(&mut self, heard: &speech::Heard) -> Heard {
@@ -86,7 +107,7 @@ impl DeltaSink for LiveSink<'_> {
     }
 
     fn text(&mut self, piece: &str) -> Heard {
-        self.run.activity.touch();
+        self.received(piece.len());
         self.bytes += piece.len();
         if let Some(Watch { chanting, max_bytes, cut }) = &mut self.watch {
             let chants = chanting.as_mut().is_some_and(|chanting| chanting.text(piece));
@@ -94,21 +115,18 @@ impl DeltaSink for LiveSink<'_> {
                 cut.cancel();
             }
         }
-        self.meter.piece(piece.len());
         let heard = self.speech.push(piece);
         self.say(&heard)
     }
 
     fn reasoning(&mut self, piece: &str) -> Heard {
-        self.run.activity.touch();
-        self.meter.piece(piece.len());
+        self.received(piece.len());
         let heard = self.speech.reasoning(piece);
         self.say(&heard)
     }
 
     fn call_bytes(&mut self, bytes: usize) {
-        self.run.activity.touch();
-        self.meter.piece(bytes);
+        self.received(bytes);
     }
 
     fn reported(&mut self, usage: &Usage) {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Bootstrap, BootstrapFile, ChannelId, Clock, ContextSource, RunOptions, SessionKey, Skills, Variable,
+    Bootstrap, BootstrapFile, ChannelId, Clock, ContextSource, ConversationSettings, MemoryOwner, Message, MessageBody,
+    PromptNotes, RunOptions, SessionKey, SkillStore, Skills, ToolNames, ToolSet, Variable,
 };
 use tokio::time::timeout;
 
-use super::Snapshots;
-use super::files;
+use super::{Snapshots, files, notes, stored_skills};
 use crate::rights::Channels;
 
 /// Time limit for reading a briefing. It consists of small local files; a disk that takes longer is broken.
@@ -21,21 +21,31 @@ pub struct BriefingSource {
     pub context: Arc<dyn ContextSource>,
     /// The skills that each conversation began with.
     pub snapshots: Snapshots,
+    /// The same, in the store.
+    pub stored: Arc<dyn SkillStore>,
     /// The configured channels, by name.
     pub channels: Channels,
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// Reads notes.
+    pub notes: Arc<dyn PromptNotes>,
+    /// The maximum length of notes in a prompt, in characters; 0: none.
+    pub note_chars: u32,
 }
 
 /// The parts of a prompt that differ from run to run.
 #[derive(Clone, Debug, Default)]
 pub struct Briefing {
-    /// A persona set by hooks.
+    /// The persona of the conversation or of hooks, in place of that of the agent.
     pub persona: Option<String>,
+    /// The tools that the run may use. `None`: all tools of its kind.
+    pub tools: Option<ToolNames>,
     /// Files of the workspace.
     pub files: Arc<Bootstrap>,
     /// Skills of the workspace.
     pub skills: Arc<Skills>,
+    /// Notes of the owner of the run's memory.
+    pub notes: Option<String>,
     /// Formatting hints for the channel of the answer.
     pub hints: Option<String>,
     /// Whether the run may give no answer.
@@ -44,6 +54,30 @@ pub struct Briefing {
     pub today: Option<String>,
     /// Additional instructions of the message or the session.
     pub extra: Option<String>,
+}
+
+/// Where the skills of a conversation come from, if memory does not have them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SkillsOrigin {
+    /// It begins: it has the present skills.
+    #[default]
+    Present,
+    /// The model has answered in it, and the store had no skills of it: it began without, or after its lane was opened.
+    Unknown,
+    /// The store has the skills that it began with.
+    Stored,
+}
+
+impl SkillsOrigin {
+    /// The origin for a conversation with these messages and this summary. `stored`: whether the store has its skills.
+    pub fn of(summary: Option<&str>, messages: &[Arc<Message>], stored: bool) -> Self {
+        let is_answer = |message: &Arc<Message>| matches!(message.body, MessageBody::Assistant { .. });
+        match stored {
+            true => Self::Stored,
+            false if summary.is_some() || messages.iter().any(is_answer) => Self::Unknown,
+            false => Self::Present,
+        }
+    }
 }
 
 /// Identifies the run of a briefing.
@@ -57,6 +91,12 @@ pub struct About<'a> {
     pub group: bool,
     /// The options of the message.
     pub options: &'a RunOptions,
+    /// The owner of the run's notes.
+    pub memory: &'a MemoryOwner,
+    /// The settings of the conversation that the run belongs to.
+    pub settings: Option<&'a ConversationSettings>,
+    /// The origin of the skills of the conversation.
+    pub skills: SkillsOrigin,
 }
 
 impl Briefing {
@@ -66,17 +106,25 @@ impl Briefing {
     /// If the future is dropped, nothing is lost.
     pub async fn of_run(source: &BriefingSource, about: About<'_>) -> Self {
         let briefing = Self::of(source, about).await;
-        source.snapshots.keep(about.session, &briefing.skills);
+        let skills = &briefing.skills;
+        if source.snapshots.keep(about.session, skills)
+            && about.skills == SkillsOrigin::Present
+            && !skills.list.is_empty()
+            && let Err(error) = source.stored.keep_skills(about.session, stored_skills::snapshot(skills)).await
+        {
+            tracing::warn!(session = %about.session, %error, "the skills of a conversation were not stored");
+        }
         briefing
     }
 
     /// Like [`Self::of_run`], but does not store the skills. For reports.
-    pub async fn of(from: &BriefingSource, About { session, channel, group, options }: About<'_>) -> Self {
-        let source = &from.context;
+    pub async fn of(from: &BriefingSource, about: About<'_>) -> Self {
+        let (About { session, channel, group, options, memory, settings, skills: origin }, source) =
+            (about, &from.context);
         let read = async {
             let skills = match from.snapshots.of(session) {
                 Some(skills) => skills,
-                None => source.skills().await,
+                None => skills_of(from, session, origin).await,
             };
             (skills, source.bootstrap().await)
         };
@@ -86,9 +134,11 @@ impl Briefing {
         });
         let hints = channel.and_then(|channel| from.channels.get(channel)).and_then(|channel| channel.profile().hints);
         Self {
-            persona: None,
+            persona: settings.and_then(|settings| settings.persona.clone()),
+            tools: settings.and_then(|settings| settings.tools.clone()),
             files,
             skills,
+            notes: notes_of(from, memory).await,
             hints: hints.map(str::to_owned),
             may_be_silent: group,
             today: source.today(from.clock.now()),
@@ -111,7 +161,14 @@ impl Briefing {
             Some(files) => Arc::new(Bootstrap { files, skipped: self.files.skipped.clone() }),
             None => self.files,
         };
-        Self { persona, files, ..self }
+        Self { persona: persona.or(self.persona), files, ..self }
+    }
+
+    /// The tools of this set that the run may use.
+    pub fn allowed(&self, tools: &Arc<ToolSet>) -> Arc<ToolSet> {
+        let Some(names) = &self.tools else { return tools.clone() };
+        let allowed = tools.iter().filter(|tool| names.contain(&tool.spec().name));
+        Arc::new(ToolSet::new(allowed.cloned().collect()))
     }
 
     /// The rules of the workspace, which follow the prompts of subagents, steps of plans and workers. Empty: there are
@@ -127,10 +184,49 @@ impl Briefing {
 
     /// Whether both give the same prompts. Files and skills are compared by address, not by content.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let Self { persona, files, skills, hints, may_be_silent, today, extra } = self;
+        let Self { persona, tools, files, skills, notes, hints, may_be_silent, today, extra } = self;
         Arc::ptr_eq(files, &other.files)
             && Arc::ptr_eq(skills, &other.skills)
             && (persona, hints, may_be_silent) == (&other.persona, &other.hints, &other.may_be_silent)
-            && (today, extra) == (&other.today, &other.extra)
+            && (today, extra, notes, tools) == (&other.today, &other.extra, &other.notes, &other.tools)
+    }
+}
+
+/// The skills of a conversation that memory does not know. A workspace without skills costs no query.
+async fn skills_of(from: &BriefingSource, session: &SessionKey, origin: SkillsOrigin) -> Arc<Skills> {
+    let present = from.context.skills().await;
+    match origin {
+        SkillsOrigin::Present => return present,
+        SkillsOrigin::Unknown if present.list.is_empty() => return present,
+        SkillsOrigin::Unknown | SkillsOrigin::Stored => {}
+    }
+    match from.stored.kept_skills(session).await {
+        Ok(Some(text)) => stored_skills::restored(&text, &present).unwrap_or_else(|| {
+            tracing::error!(%session, "the stored skills of a conversation cannot be read");
+            present
+        }),
+        Ok(None) => Arc::new(Skills { list: Vec::new(), ..Skills::clone(&present) }), // it began without
+        Err(error) => {
+            tracing::warn!(%session, %error, "a run begins with the present skills");
+            present
+        }
+    }
+}
+
+/// The part of the prompt with the notes of this owner. An owner without notes costs no query.
+async fn notes_of(from: &BriefingSource, owner: &MemoryOwner) -> Option<String> {
+    if from.note_chars == 0 || !from.notes.may_have_notes(owner) {
+        return None;
+    }
+    match timeout(READ_LIMIT, from.notes.prompt_notes(owner, from.note_chars)).await {
+        Ok(Ok(notes)) => notes::part(owner, &notes),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "a run begins without its notes");
+            None
+        }
+        Err(_elapsed) => {
+            tracing::warn!("a run begins without its notes: the store does not answer");
+            None
+        }
     }
 }

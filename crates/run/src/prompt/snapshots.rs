@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use belay_protocol::{SessionKey, Skills};
 
-/// Maximum number of sessions. Beyond it, the oldest entry is evicted, and that session looks for skills again with its
-/// next run.
+/// Maximum number of sessions. Beyond it, the oldest entry is evicted, and that session reads its skills from the store
+/// with its next run.
 const CAPACITY: usize = 1024;
 
-/// The skills of conversations. Only in memory: after a restart they are read again. The lock is held for a look-up.
+/// The skills of conversations, in memory. The store has them too. The lock is held for a look-up.
 #[derive(Debug, Default)]
 pub struct Snapshots(Mutex<Kept>);
 
@@ -27,11 +27,11 @@ impl Snapshots {
         kept.of.get(session).map(|(_, skills)| skills.clone())
     }
 
-    /// Stores the skills of a conversation, unless it has some already.
-    pub fn keep(&self, session: &SessionKey, skills: &Arc<Skills>) {
+    /// Stores the skills of a conversation, unless it has some already. Returns whether it did.
+    pub fn keep(&self, session: &SessionKey, skills: &Arc<Skills>) -> bool {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.of.contains_key(session) {
-            return;
+            return false;
         }
         if kept.of.len() == CAPACITY
             && let Some(oldest) =
@@ -42,6 +42,7 @@ impl Snapshots {
         let number = kept.next;
         kept.next += 1;
         kept.of.insert(session.clone(), (number, skills.clone()));
+        true
     }
 
     /// Removes the skills of a session whose new conversation begins.

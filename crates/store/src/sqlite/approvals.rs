@@ -4,8 +4,9 @@
 //! may come from any principal; the one writer thread makes sure that the first answer counts.
 
 use belay_protocol::{
-    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Decided, Lease, NewEvent, PausedRun,
-    RunId, RunRecord, RunStatus, SessionKey, ThreadState, UnixMillis, WaitingFor,
+    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ChildQuestion, Decided, Lease, NewEvent,
+    Outbound, PausedRun, RunId, RunRecord, RunStatus, SecondYes, SessionKey, StoreError, ThreadState, UnixMillis,
+    WaitingFor,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
@@ -14,14 +15,15 @@ use super::ledger::append_events;
 use super::tx::{self, Done, Failure, Tx};
 use super::{lanes, outbox, rows, threads};
 use crate::approvals::{
-    approvals_limit, asked, check_answer, check_question, decided, kind_word, not_approved, withdrawn,
+    ENDED_CALL, ENDED_RUN, approvals_limit, asked, check_answer, check_child_question, check_question, decided,
+    kind_word, not_approved, withdrawn,
 };
 
 /// The columns that [`approval_row`] reads.
 macro_rules! columns {
     () => {
         "id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, detail, bound, digest, covers, \
-         principal, authority, relayed, asked_at, expires_at, state, decided_by, decided_at"
+         added, principal, authority, relayed, place, second, asked_at, expires_at, reminded_at, state, decided_by, decided_at"
     };
 }
 
@@ -39,10 +41,10 @@ pub(super) fn pause_run(tx: &mut Tx<'_>, lease: &Lease, paused: &PausedRun) -> D
     let thread = lanes::progress(tx, lease, &paused.checkpoint, RunStatus::Paused)?;
     insert(tx, &paused.approval)?;
     threads::set_thread(tx, thread, Some(ThreadState::AwaitingApproval), paused.approval.asked_at)?;
-    if let Some(outbound) = &paused.outbound {
+    for outbound in paused.outbound.iter().chain(&paused.callback) {
         outbox::insert(tx, outbound)?;
     }
-    append_events(tx, &[asked(&paused.approval)])
+    append_events(tx, &asked(&paused.approval))
 }
 
 fn insert(tx: &mut Tx<'_>, approval: &ApprovalRequest) -> Done<()> {
@@ -52,9 +54,9 @@ fn insert(tx: &mut Tx<'_>, approval: &ApprovalRequest) -> Done<()> {
     };
     tx.exec(
         "INSERT INTO approvals (id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, detail, bound,
-                            digest, covers, principal, authority, relayed, asked_at, expires_at)
+                            digest, covers, added, principal, authority, relayed, place, second, asked_at, expires_at)
          VALUES (:id, :run_id, :session, :call_id, :tool, :kind, :secret_name, :summary, :arguments, :detail, :bound,
-                 :digest, :covers, :principal, :authority, :relayed, :asked_at, :expires_at)",
+                 :digest, :covers, :added, :principal, :authority, :relayed, :place, :second, :asked_at, :expires_at)",
         named_params! {
             ":id": approval.id.as_uuid(),
             ":run_id": approval.run_id.as_uuid(),
@@ -69,9 +71,12 @@ fn insert(tx: &mut Tx<'_>, approval: &ApprovalRequest) -> Done<()> {
             ":bound": rows::to_json(&approval.bound)?,
             ":digest": approval.digest,
             ":covers": approval.covers,
+            ":added": approval.added.as_ref().map(rows::to_json).transpose()?,
             ":principal": approval.asker.principal,
             ":authority": rows::authority_word(approval.asker.authority),
             ":relayed": approval.asker.relayed,
+            ":place": approval.place.as_ref().map(rows::to_json).transpose()?,
+            ":second": approval.second.as_ref().map(rows::to_json).transpose()?,
             ":asked_at": approval.asked_at.0,
             ":expires_at": approval.expires_at.0,
         },
@@ -101,7 +106,40 @@ pub(super) fn withdraw(tx: &mut Tx<'_>, session: &SessionKey, run: RunId, at: Un
         concat!("UPDATE approvals SET state = 'withdrawn' WHERE run_id = ?1 AND ", open!()),
         params![run.as_uuid()],
     )?;
-    Ok(open.into_iter().map(|approval| withdrawn(approval, session, run, at)).collect())
+    Ok(open.into_iter().map(|approval| withdrawn(approval, session, run, ENDED_RUN, at)).collect())
+}
+
+/// Stores an approval request of a running run, which goes on.
+pub(super) fn ask_in_place(tx: &mut Tx<'_>, lease: &Lease, question: &ChildQuestion) -> Done<()> {
+    let approval = &question.approval;
+    check_child_question(lease, approval)?;
+    lanes::lane(tx, lease)?;
+    if tx.row(BY_ID, params![approval.id.as_uuid()], approval_row)?.is_some() {
+        return Ok(()); // the answer to an earlier write of it was lost
+    }
+    let running = tx.row(
+        "SELECT 1 FROM runs WHERE id = ?1 AND session = ?2 AND status = 'running'",
+        params![approval.run_id.as_uuid(), lease.session.as_str()],
+        |_| Ok(()),
+    )?;
+    if running.is_none() {
+        return Err(StoreError::NotFound(format!("running run {}", approval.run_id)).into());
+    }
+    insert(tx, approval)?;
+    question.outbound.iter().try_for_each(|outbound| outbox::insert(tx, outbound))?;
+    append_events(tx, &asked(approval))
+}
+
+/// Withdraws one open approval request, whose run goes on.
+pub(super) fn withdraw_one(tx: &mut Tx<'_>, id: ApprovalId, at: UnixMillis) -> Done<bool> {
+    let withdrew = tx.row(
+        concat!("UPDATE approvals SET state = 'withdrawn' WHERE id = ?1 AND ", open!(), " RETURNING session, run_id"),
+        params![id.as_uuid()],
+        |row| Ok((SessionKey::from(row.get::<_, String>("session")?), rows::id::<RunId>(row, "run_id")?)),
+    )?;
+    let Some((session, run)) = withdrew else { return Ok(false) };
+    append_events(tx, &[withdrawn(id, &session, run, ENDED_CALL, at)])?;
+    Ok(true)
 }
 
 pub(super) fn decide(
@@ -116,6 +154,7 @@ pub(super) fn decide(
     let answered = tx.row(
         concat!(
             "UPDATE approvals SET state = ?2, decided_by = ?3, decided_at = ?4 WHERE id = ?1 AND state = 'waiting'
+               AND (?2 <> 'approved' OR second IS NULL OR second ->> '$.first' IS NOT NULL)
              RETURNING ",
             columns!()
         ),
@@ -134,6 +173,46 @@ pub(super) fn decide(
     }
     append_events(tx, &[decided(&approval, by, at)])?;
     Ok(Decided::Now(Box::new(approval)))
+}
+
+pub(super) fn first_yes(
+    tx: &mut Tx<'_>,
+    id: ApprovalId,
+    second: &SecondYes,
+    expires_at: UnixMillis,
+    question: Option<&Outbound>,
+) -> Done<Decided> {
+    let Some(first) = &second.first else { return Err(Failure::damaged("a first approval without a person")) };
+    let stored = tx.row(
+        concat!(
+            "UPDATE approvals SET second = ?2, expires_at = ?3, reminded_at = NULL
+             WHERE id = ?1 AND state = 'waiting' AND second IS NOT NULL AND second ->> '$.first' IS NULL
+             RETURNING ",
+            columns!()
+        ),
+        params![id.as_uuid(), rows::to_json(second)?, expires_at.0],
+        approval_row,
+    )?;
+    let Some(approval) = stored else {
+        let before = tx.row(BY_ID, params![id.as_uuid()], approval_row)?;
+        return Ok(before.map_or(Decided::Unknown, |approval| Decided::Before(Box::new(approval))));
+    };
+    if let Some(question) = question {
+        outbox::insert(tx, question)?;
+    }
+    append_events(tx, &crate::approvals::first_yes(&approval, first))?;
+    Ok(Decided::Now(Box::new(approval)))
+}
+
+pub(super) fn remind(tx: &mut Tx<'_>, id: ApprovalId, reminder: &Outbound, at: UnixMillis) -> Done<bool> {
+    let noted = tx.exec(
+        "UPDATE approvals SET reminded_at = ?2 WHERE id = ?1 AND state = 'waiting' AND reminded_at IS NULL",
+        params![id.as_uuid(), at.0],
+    )?;
+    if noted > 0 {
+        outbox::insert(tx, reminder)?;
+    }
+    Ok(noted > 0)
 }
 
 pub(super) fn forget_grants(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u32> {
@@ -175,12 +254,23 @@ pub(super) fn approvals(conn: &Connection, filter: &ApprovalFilter) -> Done<Vec<
         table = "approvals INDEXED BY approvals_waiting";
         wanted.push("state = 'waiting'");
     }
+    if let Some(state) = filter.state {
+        wanted.push("state = ?");
+        values.push(state.word().to_owned().into());
+    }
     if let Some(prefix) = &filter.id {
         wanted.push(rows::BEGINS);
         values.extend(rows::span_of(prefix));
     }
     if let Some(session) = &filter.session {
-        wanted.push("session = ?");
+        // Few requests wait, so those that are asked in this conversation for other work are found without an index.
+        if filter.waiting {
+            wanted.push("(session = ? OR place ->> 'session' = ? OR second ->> '$.place.session' = ?)");
+            values.push(session.to_string().into());
+            values.push(session.to_string().into());
+        } else {
+            wanted.push("session = ?");
+        }
         values.push(session.to_string().into());
     }
     if let Some(channel) = &filter.channel {
@@ -223,7 +313,11 @@ fn approval_row(row: &Row<'_>) -> Done<ApprovalRequest> {
         bound: rows::readable(row, run_id, "bound")?.unwrap_or_default(),
         digest: row.get("digest")?,
         covers: row.get("covers")?,
+        added: row.get::<_, Option<String>>("added")?.map(|text| rows::from_json(&text)).transpose()?,
         asker: rows::asker(row)?,
+        place: row.get::<_, Option<String>>("place")?.map(|text| rows::from_json(&text)).transpose()?,
+        second: row.get::<_, Option<String>>("second")?.map(|text| rows::from_json(&text)).transpose()?,
+        reminded_at: rows::optional_date(row, "reminded_at")?,
         asked_at: rows::date(row, "asked_at")?,
         expires_at: rows::date(row, "expires_at")?,
         state: ApprovalState::from_word(&state).ok_or_else(|| Failure::damaged("state of a question"))?,

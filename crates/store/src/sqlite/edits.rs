@@ -2,15 +2,18 @@
 //!
 //! A running turn is never changed: its owner still appends to it, and half a turn would be no valid conversation.
 
+use belay_protocol::store::LastTurn;
 use belay_protocol::{
-    EditOutcome, Lease, NewEvent, SessionKey, SessionLifetime, ThreadEdit, ThreadId, TurnCompaction, UnixMillis,
+    EditOutcome, Lease, Message, NewEvent, SessionKey, SessionLifetime, StoreError, ThreadEdit, ThreadId,
+    TurnCompaction, UnixMillis,
 };
-use rusqlite::params;
+use rusqlite::{Connection, params};
 use uuid::Uuid;
 
 use super::lanes::{Lane, lane};
 use super::ledger::append_events;
 use super::rows;
+use super::skills;
 use super::threads::{insert_thread, snapshot};
 use super::tx::{Done, Failure, Tx};
 use super::uploads;
@@ -115,7 +118,8 @@ fn copy(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey, to: Uuid) -> Done<bo
     )?;
     uploads::refer_copy(tx, lane.thread, to)?;
     tx.exec(
-        "UPDATE threads SET turns = ?3, summary = (SELECT summary FROM threads WHERE id = ?1) WHERE id = ?2",
+        "UPDATE threads SET turns = ?3, (summary, skills) = (SELECT summary, skills FROM threads WHERE id = ?1)
+         WHERE id = ?2",
         params![lane.thread, to, lane.turns],
     )?;
     let has_summary =
@@ -129,21 +133,59 @@ fn lifetime(tx: &mut Tx<'_>, lane: &Lane) -> Done<SessionLifetime> {
     found.ok_or_else(|| Failure::damaged("a session without its thread"))
 }
 
-fn undo(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey) -> Done<bool> {
-    if lane.undone >= UNDO_DEPTH {
-        return Ok(false);
-    }
-    let last = tx.row(
+/// The last turn of a thread (`?1`) of a session (`?2`) that can be hidden.
+macro_rules! last_turn {
+    () => {
         concat!(
             "SELECT MAX(turn) FROM messages WHERE thread = ?1 AND visibility = 'visible'
                AND position > (SELECT summary_upto FROM threads WHERE id = ?1) AND NOT ",
             notice!(),
             " AND turn NOT IN ",
             turns_at_work!()
+        )
+    };
+}
+
+/// The messages of people in the last turn, for readers.
+pub(super) fn last_turn(conn: &Connection, session: &SessionKey) -> Done<Option<LastTurn>> {
+    let thread: Option<Uuid> =
+        super::tx::row(conn, "SELECT thread FROM sessions WHERE session = ?1", [session.as_str()], |row| {
+            Ok(row.get(0)?)
+        })?;
+    let Some(thread) = thread else { return Ok(None) };
+    let found = super::tx::rows(
+        conn,
+        concat!(
+            "SELECT m.body, r.channel, r.principal FROM messages m JOIN runs r ON r.id = m.run_id
+             WHERE m.thread = ?1 AND m.role = 'user' AND m.scope = 'thread' AND m.visibility = 'visible' AND m.turn = (",
+            last_turn!(),
+            ") ORDER BY m.position"
         ),
-        params![lane.thread, session.as_str()],
-        |row| Ok(row.get::<_, Option<u32>>(0)?),
+        params![thread, session.as_str()],
+        |row| {
+            let message: Message = rows::from_json(&row.get::<_, String>(0)?)?;
+            Ok((message, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+        },
     )?;
+    let Some((_, channel, principal)) = found.first() else { return Ok(None) };
+    let (channel, principal) = (channel.as_str().into(), principal.clone());
+    Ok(Some(LastTurn { channel, principal, messages: found.into_iter().map(|(message, ..)| message).collect() }))
+}
+
+/// Hides the turn that a new message replaces.
+pub(super) fn replace_turn(tx: &mut Tx<'_>, lane: &mut Lane, session: &SessionKey, at: UnixMillis) -> Done<()> {
+    if !undo(tx, &Lane { undone: 0, ..*lane }, session)? {
+        return Err(StoreError::NotFound("a turn to replace".into()).into());
+    }
+    lane.undone += 1;
+    append_events(tx, &[edited(session, ThreadEdit::Undo, at)])
+}
+
+fn undo(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey) -> Done<bool> {
+    if lane.undone >= UNDO_DEPTH {
+        return Ok(false);
+    }
+    let last = tx.row(last_turn!(), params![lane.thread, session.as_str()], |row| Ok(row.get::<_, Option<u32>>(0)?))?;
     let Some(turn) = last.flatten() else { return Ok(false) };
     show(tx, lane, turn, "visible", "undone")?;
     tx.exec("UPDATE threads SET undone = undone + 1 WHERE id = ?1", params![lane.thread])?;
@@ -177,7 +219,11 @@ fn clear(tx: &mut Tx<'_>, lane: &Lane, session: &SessionKey) -> Done<bool> {
         concat!("UPDATE messages SET visibility = 'cleared' WHERE thread = ?1 AND turn NOT IN ", turns_at_work!()),
         params![lane.thread, session.as_str()],
     )?;
-    tx.exec("UPDATE threads SET summary = NULL, undone = 0 WHERE id = ?1", params![lane.thread])?;
+    skills::release(tx, lane.thread)?;
+    tx.exec(
+        "UPDATE threads SET summary = NULL, title = NULL, skills = NULL, undone = 0 WHERE id = ?1",
+        params![lane.thread],
+    )?;
     Ok(true)
 }
 

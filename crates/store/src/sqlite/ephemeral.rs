@@ -65,7 +65,7 @@ pub(super) fn oldest(tx: &mut Tx<'_>, before: UnixMillis, at: &mut Progress<'_>)
 /// Deletes a session with the data that is not in its conversations.
 fn end(tx: &mut Tx<'_>, session: &SessionKey, at: &mut Progress<'_>) -> Done<()> {
     let key = params![session.as_str()];
-    at.removed.notes += count(tx.exec("DELETE FROM notes WHERE session = ?1", key)?);
+    at.removed.notes += count(tx.exec("DELETE FROM notes WHERE kind = 'group' AND owner = ?1", key)?);
     at.removed.secrets += count(tx.exec("DELETE FROM secrets WHERE session = ?1", key)?);
     let loose = tx.rows(
         concat!("SELECT id FROM runs WHERE indexed = 1 AND session = ?1 AND ", ended_without_thread!()),

@@ -137,24 +137,36 @@ pub(super) fn search(conn: &Connection, query: &SearchQuery) -> Done<Vec<Found>>
          WHERE message_index MATCH ?1 AND m.visibility = 'visible' AND (?2 IS NULL OR t.session = ?2)
          ORDER BY message_index.rank, m.at DESC, m.position DESC LIMIT ?3",
         params![matching(&terms), query.session.as_ref().map(|key| key.as_str()), search_limit(query)],
-        |row| {
-            let message: Message = rows::from_json(&row.get::<_, String>("body")?)?;
-            Ok(Found {
-                session: row.get::<_, String>("session")?.into(),
-                thread: rows::id(row, "thread")?,
-                id: from_sql_int(row.get("position")?),
-                role: row.get("role")?,
-                snippet: snippet(message.text(), &terms),
-                run_id: rows::optional_id(row, "run_id")?,
-                at: rows::date(row, "at")?,
-            })
-        },
+        |row| found(row, &terms),
     )
+}
+
+/// A found message.
+pub(super) fn found(row: &rusqlite::Row<'_>, terms: &[String]) -> Done<Found> {
+    let message: Message = rows::from_json(&row.get::<_, String>("body")?)?;
+    Ok(Found {
+        session: row.get::<_, String>("session")?.into(),
+        thread: rows::id(row, "thread")?,
+        id: from_sql_int(row.get("position")?),
+        role: row.get("role")?,
+        snippet: snippet(message.text(), terms),
+        run_id: rows::optional_id(row, "run_id")?,
+        at: rows::date(row, "at")?,
+    })
 }
 
 /// The terms in the syntax of FTS5: quoted, so that none is an operator, and each a prefix of a word.
 ///
 /// FTS5, "Full-text Query Syntax": <https://www.sqlite.org/fts5.html>
 fn matching(terms: &[String]) -> String {
-    terms.iter().map(|term| format!("\"{term}\"*")).collect::<Vec<_>>().join(" ")
+    joined(terms, " ")
+}
+
+/// Like [`matching`], but any of the terms is enough.
+pub(super) fn matching_any(terms: &[String]) -> String {
+    joined(terms, " OR ")
+}
+
+fn joined(terms: &[String], by: &str) -> String {
+    terms.iter().map(|term| format!("\"{term}\"*")).collect::<Vec<_>>().join(by)
 }

@@ -10,10 +10,10 @@ use rusqlite::{Connection, Row, named_params, params, params_from_iter};
 use super::ledger::append_events;
 use super::tx::{self, Done, Failure, Tx, from_sql_int};
 use super::{outbox, rows, threads};
-use crate::jobs::{Step, begun, changed, jobs_limit, no_job, pending, step, too_many, too_many_each};
+use crate::jobs::{Step, begun, changed, jobs_limit, no_job, pending, revoked, step, too_many, too_many_each};
 
 /// The columns that [`record`] reads.
-const COLUMNS: &str = "id, session, state, detail, title, task, plan, runs_in, budget, channel, principal, authority, relayed, \
+const COLUMNS: &str = "id, session, state, detail, title, task, plan, runs_in, budget, grants, channel, principal, authority, relayed, \
      requested_in, reply_to, parent_run_id, routine_run_id, attempt, crashes, run_id, result, created_at, \
      started_at, changed_at, ended_at";
 
@@ -82,9 +82,9 @@ fn count(tx: &mut Tx<'_>, sql: &str, params: impl rusqlite::Params) -> Done<u64>
 
 fn insert(tx: &mut Tx<'_>, job: &JobRecord) -> Done<()> {
     tx.exec(
-        "INSERT INTO jobs (id, session, state, detail, title, task, plan, runs_in, budget, channel, principal, creator, authority,
+        "INSERT INTO jobs (id, session, state, detail, title, task, plan, runs_in, budget, grants, channel, principal, creator, authority,
                            relayed, requested_in, reply_to, parent_run_id, routine_run_id, attempt, crashes, created_at, changed_at)
-         VALUES (:id, :session, :state, :detail, :title, :task, :plan, :runs_in, :budget, :channel, :principal,
+         VALUES (:id, :session, :state, :detail, :title, :task, :plan, :runs_in, :budget, :grants, :channel, :principal,
                  json_array(:channel, :principal), :authority, :relayed, :requested_in, :reply_to, :parent_run_id, :routine_run_id,
                  :attempt, :crashes, :created_at, :changed_at)",
         named_params! {
@@ -97,6 +97,7 @@ fn insert(tx: &mut Tx<'_>, job: &JobRecord) -> Done<()> {
             ":plan": job.plan,
             ":runs_in": rows::to_json(&job.runs_in)?,
             ":budget": rows::to_json(&job.budget)?,
+            ":grants": (!job.grants.is_empty()).then(|| rows::to_json(&job.grants)).transpose()?,
             ":channel": job.channel.as_str(),
             ":principal": job.creator.principal,
             ":authority": rows::authority_word(job.creator.authority),
@@ -126,6 +127,11 @@ fn record(row: &Row<'_>) -> Done<JobRecord> {
         plan: row.get("plan")?,
         runs_in: rows::from_json(&json("runs_in")?)?,
         budget: rows::from_json(&json("budget")?)?,
+        grants: row
+            .get::<_, Option<String>>("grants")?
+            .map(|text| rows::from_json(&text))
+            .transpose()?
+            .unwrap_or_default(),
         session: row.get::<_, String>("session")?.into(),
         creator: rows::asker(row)?,
         channel: row.get::<_, String>("channel")?.into(),
@@ -144,21 +150,41 @@ fn record(row: &Row<'_>) -> Done<JobRecord> {
     })
 }
 
+/// Revokes the grant with this number, from 1.
+pub(super) fn revoke(tx: &mut Tx<'_>, id: JobId, number: usize, by: &str, at: UnixMillis) -> Done<JobChanged> {
+    let Some(mut job) = find(tx, id)? else { return Ok(JobChanged::Unknown) };
+    let Some(grant) = number.checked_sub(1).and_then(|at| job.grants.get_mut(at)) else {
+        return Ok(JobChanged::Not(Box::new(job)));
+    };
+    let was_revoked = std::mem::replace(&mut grant.revoked, true);
+    let event = revoked(&job.session, format!("job {id}"), grant, by, at);
+    if !was_revoked {
+        append_events(tx, &[event])?;
+    }
+    tx.exec("UPDATE jobs SET grants = ?2 WHERE id = ?1", params![id.as_uuid(), rows::to_json(&job.grants)?])?;
+    Ok(JobChanged::Now(Box::new(job)))
+}
+
 /// The source of this work.
 pub(super) fn source_of(conn: &Connection, work: Work) -> Done<Option<WorkSource>> {
     let (sql, id) = match work {
         Work::Chat => return Ok(None),
         Work::Job { job, .. } => (
-            "SELECT j.channel, r.routine FROM jobs j LEFT JOIN routine_runs r ON r.id = j.routine_run_id WHERE j.id = ?1",
+            "SELECT j.channel, r.routine, COALESCE(o.created_in, j.requested_in) AS asked_in FROM jobs j
+             LEFT JOIN routine_runs r ON r.id = j.routine_run_id LEFT JOIN routines o ON o.id = r.routine_id WHERE j.id = ?1",
             job.as_uuid(),
         ),
         Work::RoutineRun { id } | Work::Heartbeat { id } => (
-            "SELECT o.channel, r.routine FROM routine_runs r JOIN routines o ON o.id = r.routine_id WHERE r.id = ?1",
+            "SELECT o.channel, r.routine, o.created_in AS asked_in FROM routine_runs r JOIN routines o ON o.id = r.routine_id WHERE r.id = ?1",
             id.as_uuid(),
         ),
     };
     tx::row(conn, sql, params![id], |row| {
-        Ok(WorkSource { channel: row.get::<_, String>("channel")?.into(), routine: row.get("routine")? })
+        Ok(WorkSource {
+            channel: row.get::<_, String>("channel")?.into(),
+            routine: row.get("routine")?,
+            asked_in: row.get::<_, String>("asked_in")?.into(),
+        })
     })
 }
 
@@ -253,7 +279,11 @@ pub(super) fn reclaim(tx: &mut Tx<'_>, boot: BootId) -> Done<Vec<JobRecord>> {
     )?;
     if first > 0 {
         tx.exec(
-            "UPDATE jobs SET crashes = crashes + (parked = 0), parked = 0 WHERE state IN ('in_progress', 'stuck')",
+            // A job whose run waits for a person did nothing that could crash the daemon.
+            "UPDATE jobs SET crashes = crashes + (parked = 0 AND NOT EXISTS
+                 (SELECT 1 FROM runs WHERE runs.id = jobs.run_id AND runs.status = 'paused') AND NOT EXISTS
+                 (SELECT 1 FROM approvals WHERE approvals.run_id = jobs.run_id AND approvals.state = 'waiting')), parked = 0
+             WHERE state IN ('in_progress', 'stuck')",
             [],
         )?;
     }

@@ -1,12 +1,14 @@
 //! The ports of lanes, runs and the dispatcher. Each method is a job for the writer or a query for the readers.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use belay_protocol::store::{QueuedInput, UnfinishedRun, input_digest};
+use belay_protocol::store::{LastTurn, QueuedInput, UnfinishedRun, input_digest};
 use belay_protocol::{
     Acceptance, ActedOn, BootId, Checkpoint, CollectedStart, DispatcherStore, Durability, EditOutcome, EditedMessage,
     FinishedRun, IdempotencyKey, InputReader, JournalStore, KnownInput, LaneStore, Lease, NewEvent, NewInput,
-    OpenedLane, PausedRun, RunId, RunOptions, RunStore, SentMessage, SessionKey, SessionLifetime, StoreError,
-    ThreadEdit, ThreadId, TurnCompaction, UnixMillis,
+    OpenedLane, PausedRun, Provenance, RunId, RunOptions, RunStore, SentMessage, SessionKey, SessionLifetime,
+    StoreError, ThreadEdit, ThreadId, TurnCompaction, UnixMillis,
 };
 
 use super::{SqliteStore, acted_on, approvals, edits, lanes, reads};
@@ -34,7 +36,11 @@ impl LaneStore for SqliteStore {
         self.write(Committed, move |tx| lanes::accept(tx, &lease, &input, digest.as_deref())).await
     }
 
-    async fn replace_message(&self, lease: &Lease, edited: EditedMessage) -> Result<(), StoreError> {
+    async fn replace_message(
+        &self,
+        lease: &Lease,
+        edited: EditedMessage,
+    ) -> Result<Option<Arc<Provenance>>, StoreError> {
         let lease = lease.clone();
         self.write(Committed, move |tx| lanes::replace_message(tx, &lease, &edited)).await
     }
@@ -120,6 +126,11 @@ impl InputReader for SqliteStore {
     async fn queued_inputs(&self, runs: &[RunId]) -> Result<Vec<QueuedInput>, StoreError> {
         let runs = runs.to_vec();
         self.read(move |conn| lanes::queued_inputs(conn, &runs)).await
+    }
+
+    async fn last_turn(&self, session: &SessionKey) -> Result<Option<LastTurn>, StoreError> {
+        let session = session.clone();
+        self.read(move |conn| edits::last_turn(conn, &session)).await
     }
 }
 

@@ -4,21 +4,25 @@
 //! before all checks are done, except when it ends a list of runs or uses approvals; the writer then rolls the whole
 //! job back.
 
+use std::sync::Arc;
+
 use belay_protocol::store::{KnownInput, QueuedInput, RECENT_INPUTS, joined_end};
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, CollectedStart, EditedMessage, EventKind, FinishedRun, IdempotencyKey, JoinedRun,
     Lease, Message, NewEvent, NewInput, OpenedLane, PendingRun, Provenance, RunId, RunOptions, RunStatus, SentMessage,
-    SessionKey, SessionLifetime, StoreError, ThreadId, ThreadState, UnixMillis,
+    SessionKey, SessionLifetime, StoreError, ThreadId, ThreadState, UnixMillis, with_spoken,
 };
 use rusqlite::{Connection, Row, named_params, params};
 use uuid::Uuid;
 
 use super::approvals;
+use super::edits;
 use super::jobs;
 use super::ledger::append_events;
 use super::outbox;
 use super::principals;
 use super::rows;
+use super::sent_files;
 use super::threads::{Place, append_messages, begin_turn, insert_thread, set_thread, snapshot};
 use super::tx::{Done, Failure, Tx, to_sql_int};
 use super::uploads;
@@ -106,7 +110,7 @@ fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     let pending = tx.rows(
         "SELECT id, text, principal, authority, relayed, work, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
                 output_tokens, model_calls, tool_calls, estimated_calls, cost_micro_usd, state, history, thread, options,
-                provenance
+                provenance, files
          FROM runs WHERE indexed = 0 AND session = ?1 AND ended_at IS NULL ORDER BY seq",
         params![session.as_str()],
         |row| Ok((pending_run(row)?, row.get::<_, Option<Uuid>>("thread")?)),
@@ -156,12 +160,13 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
         state,
         history: history.unwrap_or_default(),
         messages: Vec::new(),
+        files: sent_files::of_row(row)?,
     })
 }
 
 /// `digest` is the digest of the received message, if the message can be redelivered or edited.
 pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: Option<&str>) -> Done<Acceptance> {
-    let lane = lane(tx, lease)?;
+    let mut lane = lane(tx, lease)?;
     let turn = lane.turns + 1;
     let start = input.start;
     let reply_to = input.reply_to.as_ref().map(rows::to_json).transpose()?;
@@ -210,6 +215,9 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     )?;
     let Some(last_seen_at) = inserted else { return known(tx, input, digest) };
     principals::note(tx, input, last_seen_at)?;
+    if input.replaces_turn {
+        edits::replace_turn(tx, &mut lane, &lease.session, input.at)?;
+    }
     if let Some(provenance) = &input.provenance {
         uploads::refer(tx, input.run_id.as_uuid(), &provenance.attachments)?;
     }
@@ -321,16 +329,30 @@ pub(super) fn start_together(tx: &mut Tx<'_>, lease: &Lease, together: &Collecte
     join(tx, lease, *run, joined)
 }
 
-pub(super) fn replace_message(tx: &mut Tx<'_>, lease: &Lease, edited: &EditedMessage) -> Done<()> {
+/// Replaces the text and the facts of a waiting message. It keeps its attachments, and the words of its voice messages
+/// follow the new text. Returns the facts that it has now.
+pub(super) fn replace_message(tx: &mut Tx<'_>, lease: &Lease, edited: &EditedMessage) -> Done<Option<Arc<Provenance>>> {
     lane(tx, lease)?;
     let EditedMessage { run, text, provenance, digest } = edited;
-    let provenance = provenance_json(provenance.as_deref())?;
-    let replaced = tx.exec(
-        "UPDATE runs SET text = ?3, provenance = ?4, edited = ?5
-         WHERE id = ?1 AND session = ?2 AND ended_at IS NULL AND thread IS NULL",
-        params![run.as_uuid(), lease.session.as_str(), text, provenance, digest],
+    let waiting = "SELECT provenance FROM runs WHERE id = ?1 AND session = ?2 AND ended_at IS NULL AND thread IS NULL";
+    let of = params![run.as_uuid(), lease.session.as_str()];
+    let known = tx.row(waiting, of, |row| Ok(row.get::<_, Option<String>>(0)?))?;
+    let Some(known) = known else { return Err(not_found("queued run", *run)) };
+    let known: Option<Provenance> = known.as_deref().map(rows::from_json).transpose()?;
+    let provenance = match (provenance.clone(), known) {
+        (Some(new), Some(Provenance { attachments, not_read, .. }))
+            if !attachments.is_empty() || !not_read.is_empty() =>
+        {
+            Some(Arc::new(Provenance { attachments, not_read, ..Provenance::clone(&new) }))
+        }
+        (new, _) => new,
+    };
+    let text = with_spoken(text, provenance.as_deref().map_or(&[], |known| &known.attachments));
+    tx.exec(
+        "UPDATE runs SET text = ?3, provenance = ?4, edited = ?5 WHERE id = ?1 AND session = ?2",
+        params![run.as_uuid(), lease.session.as_str(), text, provenance_json(provenance.as_deref())?, digest],
     )?;
-    if replaced == 0 { Err(not_found("queued run", *run)) } else { Ok(()) }
+    Ok(provenance)
 }
 
 /// The message with this id, for readers.
@@ -408,6 +430,7 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
     let place = Place { thread, turn, run: Some(checkpoint.run), at };
     append_messages(tx, &place, &checkpoint.messages)?;
     append_events(tx, &checkpoint.events)?;
+    sent_files::keep(tx, checkpoint.run, &checkpoint.events)?;
     join(tx, lease, checkpoint.run, &checkpoint.joined)?;
     checkpoint.outbound.iter().try_for_each(|message| outbox::insert(tx, message))?;
     Ok(thread)
@@ -453,9 +476,15 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
         append_messages(tx, &place, &finished.messages)?;
     }
     set_thread(tx, place.0.unwrap_or(lane.thread), finished.thread_state, finished.at)?;
-    finished.said.iter().chain(&finished.outbound).try_for_each(|message| outbox::insert(tx, message))?;
+    finished
+        .said
+        .iter()
+        .chain(&finished.outbound)
+        .chain(&finished.callback)
+        .try_for_each(|message| outbox::insert(tx, message))?;
     let kind = EventKind::RunEnded { status, reason: finished.end.reason, evidence: finished.end.evidence.clone() };
     let ended = NewEvent { at: finished.at, session: Some(lease.session.clone()), run_id: Some(finished.run), kind };
+    sent_files::keep(tx, finished.run, &finished.events)?;
     let mut events = finished.events.clone();
     if asking {
         events.extend(approvals::withdraw(tx, &lease.session, finished.run, finished.at)?);

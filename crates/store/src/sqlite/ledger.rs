@@ -1,4 +1,4 @@
-//! Writes that belong to no lane: events, notes, sealed secrets, and the readiness check.
+//! Writes that belong to no lane: events, sealed secrets, and the readiness check.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use rusqlite::{params, params_from_iter};
 
 use super::rows;
 use super::tx::{Done, Tx, from_sql_int};
-use crate::{notes, vault};
+use crate::vault;
 
 /// The maximum number of events of one statement. A message has two or three events; each number has a prepared
 /// statement.
@@ -36,23 +36,6 @@ static INSERTS: LazyLock<[String; EVENTS_PER_INSERT]> = LazyLock::new(|| {
         format!("INSERT OR FAIL INTO events (at, session, run_id, kind) VALUES {places}")
     })
 });
-
-pub(super) fn remember(tx: &mut Tx<'_>, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Done<()> {
-    notes::check_size(key, text)?;
-    let others =
-        tx.row("SELECT COUNT(*) FROM notes WHERE session = ?1 AND key <> ?2", params![session.as_str(), key], |row| {
-            Ok(from_sql_int(row.get(0)?))
-        })?;
-    if others.unwrap_or(0) >= notes::NOTES_MAX as u64 {
-        return Err(notes::too_many().into());
-    }
-    tx.exec(
-        "INSERT INTO notes (session, key, at, text) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT (session, key) DO UPDATE SET at = excluded.at, text = excluded.text",
-        params![session.as_str(), key, at.0, text],
-    )?;
-    Ok(())
-}
 
 pub(super) fn put_sealed(tx: &mut Tx<'_>, session: &SessionKey, name: &str, sealed: &[u8], at: UnixMillis) -> Done<()> {
     let others = tx.row(

@@ -6,8 +6,10 @@
 mod acted_on;
 mod approvals;
 mod archive;
+pub mod backup;
 mod damaged;
 mod edits;
+mod ends;
 mod ephemeral;
 mod freezes;
 mod index;
@@ -16,8 +18,11 @@ mod jobs;
 mod lane_ports;
 mod lanes;
 mod ledger;
+mod note_vectors;
+mod notes;
 mod open;
 mod outbox;
+mod people;
 #[cfg(test)]
 mod plans;
 mod ports;
@@ -28,23 +33,28 @@ mod reads;
 mod routine_runs;
 mod routines;
 mod rows;
+mod sent_files;
+mod skills;
 mod spending;
 mod switches;
 mod threads;
+mod titles;
 mod tx;
 mod uploads;
 mod work;
 mod writer;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
-use belay_protocol::{Durability, Seq, StoreError};
+use belay_protocol::{Durability, MemoryOwner, Seq, StoreError};
 
 use self::inline::Inline;
-pub(crate) use self::open::{Version, known_schema, lock_path, with_suffix};
+pub(crate) use self::open::{Locks, Version, known_schema, lock_path, lock_store, open_reader, with_suffix};
 use self::readers::{READ_QUEUE, READERS, Read};
 use self::tx::{Done, Tx};
 use self::writer::{Counters, Job, Signals, WRITE_QUEUE, Writer};
@@ -52,11 +62,13 @@ use crate::error::OpenError;
 use crate::queue::{Queue, closed, queue};
 
 /// Options of opening a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct StoreOptions {
     /// The maximum number of pages (of 4096 bytes) of the database. Beyond it, writes fail with
     /// [`StoreError::Unavailable`]. `None`: limited by the disk.
     pub max_pages: Option<u32>,
+    /// Called after each commit of write jobs with the time that it took, on the thread that writes.
+    pub on_commit: Option<fn(Duration)>,
 }
 
 /// A store in a SQLite file, or in memory. Clones share it.
@@ -72,6 +84,8 @@ struct Shared {
     executor: Executor,
     signals: Arc<Signals>,
     counters: Arc<Counters>,
+    /// The owners that may have notes. The lock is held for a look-up or an insertion.
+    owners: Mutex<HashSet<MemoryOwner>>,
 }
 
 /// The executor of the SQL.
@@ -132,8 +146,9 @@ impl SqliteStore {
             limit_pages(&conn, pages)?;
         }
         let last = reads::last_event(&conn).map_err(|failure| OpenError::Sqlite(failure.into()))?;
+        let owners = notes::owners(&conn).map_err(|failure| OpenError::Sqlite(failure.into()))?;
         let signals = Arc::new(Signals::new(Seq(last)));
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(Counters { on_commit: options.on_commit, ..Counters::default() });
 
         let (writes, items) = queue(WRITE_QUEUE, 1);
         let (reads, requests) = queue(READ_QUEUE, READERS);
@@ -154,7 +169,7 @@ impl SqliteStore {
         threads.push(spawn(path, "store-write".into(), move || writer.run())?);
 
         let executor = Executor::Threads(Threads { writes, reads: Arc::new(reads), handles: Mutex::new(threads) });
-        Ok(Self { shared: Arc::new(Shared { executor, signals, counters }) })
+        Ok(Self { shared: Arc::new(Shared { executor, signals, counters, owners: Mutex::new(owners) }) })
     }
 
     /// An empty store in memory. Its data is lost with its last clone. It grows with use.
@@ -167,7 +182,7 @@ impl SqliteStore {
     pub fn in_memory() -> Result<Self, OpenError> {
         let executor = Executor::Inline(Inline::new(open::open_in_memory()?));
         let signals = Arc::new(Signals::new(Seq::default()));
-        Ok(Self { shared: Arc::new(Shared { executor, signals, counters: Arc::default() }) })
+        Ok(Self { shared: Arc::new(Shared { executor, signals, counters: Arc::default(), owners: Mutex::default() }) })
     }
 
     /// Refuses new jobs, commits the accepted ones, moves the log into the database file, and ends the threads. Further
@@ -214,7 +229,7 @@ impl SqliteStore {
         durability: Durability,
         run: impl Fn(&mut Tx<'_>) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let Shared { executor, signals, counters } = &*self.shared;
+        let Shared { executor, signals, counters, .. } = &*self.shared;
         match executor {
             Executor::Inline(inline) => inline.write(signals, counters, run),
             Executor::Threads(threads) => {
@@ -223,6 +238,11 @@ impl SqliteStore {
                 answer.await.unwrap_or_else(|_| Err(closed()))
             }
         }
+    }
+
+    /// The owners that may have notes.
+    fn owners(&self) -> MutexGuard<'_, HashSet<MemoryOwner>> {
+        self.shared.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Passes the query to a reader.

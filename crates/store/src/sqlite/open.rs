@@ -40,7 +40,7 @@ const STATEMENTS_KEPT: usize = 128;
 /// It is dropped after every connection of the store: closing the database file releases all locks that SQLite holds on
 /// it in this process (SQLite, "How To Corrupt An SQLite Database File", 2.2). SQLite's own locks are of another kind
 /// (`fcntl`) and do not conflict with this one (`flock`) on any local file system.
-pub(super) struct Locks {
+pub(crate) struct Locks {
     _beside: File,
     _database: Option<File>,
 }
@@ -60,8 +60,20 @@ pub(super) fn open_writer(path: &Path, exclusive: bool) -> Result<(Connection, O
     conn.busy_timeout(Duration::from_secs(5))?;
     Version::of(&conn)?.check()?;
     configure(&conn)?;
+    let found = Version::of(&conn)?.schema;
+    if (1..known_schema()).contains(&found) {
+        super::backup::snapshot_before_migration(&conn, path, known_schema())
+            .map_err(|error| OpenError::Snapshot(Box::new(error)))?;
+    }
     migrate(&mut conn)?;
     Ok((conn, locks))
+}
+
+/// Locks a store without opening it. There may be no database.
+pub(crate) fn lock_store(path: &Path) -> Result<Locks, OpenError> {
+    let beside = lock(path)?;
+    let exists = path.try_exists().map_err(|source| OpenError::Io { path: path.into(), source })?;
+    Ok(Locks { _beside: beside, _database: if exists { lock_database(path)? } else { None } })
 }
 
 /// Creates a new database beside its final path and moves it there as a whole. That takes one synchronisation instead
@@ -108,7 +120,7 @@ pub(super) fn open_in_memory() -> Result<Connection, OpenError> {
 }
 
 /// A further connection that cannot write.
-pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(Duration::from_secs(5))?;

@@ -1,16 +1,18 @@
 //! The outbox.
 
-use belay_protocol::{Outbound, OutboxId, OutboxRow, OutboxState, ReplyRoute, StoreError, UnixMillis};
+use belay_protocol::{Outbound, OutboxId, OutboxRow, OutboxState, ReplyRoute, StoreError, TextKind, UnixMillis};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
 use super::rows;
 use super::tx::{self, Done, Failure, Tx};
+use super::uploads;
 
 pub(super) fn insert(tx: &mut Tx<'_>, message: &Outbound) -> Done<()> {
     tx.exec(
-        "INSERT INTO outbox (id, run_id, channel, conversation, reply_to, text, pieces_sent, question, preview)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO outbox (id, run_id, channel, conversation, reply_to, text, pieces_sent, question, preview, callback,
+                             unchecked, file)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         params![
             message.id.as_uuid(),
             message.run_id.map(|run| run.as_uuid()),
@@ -20,9 +22,15 @@ pub(super) fn insert(tx: &mut Tx<'_>, message: &Outbound) -> Done<()> {
             message.text,
             message.pieces_sent,
             message.question.as_ref().map(rows::to_json).transpose()?,
-            message.preview
+            message.preview,
+            message.callback,
+            message.unchecked.map(TextKind::word),
+            message.file.as_ref().map(rows::to_json).transpose()?
         ],
     )?;
+    if let Some(file) = &message.file {
+        uploads::refer_to(tx, message.id.as_uuid(), &file.digest)?;
+    }
     tx.effects.outbox = true;
     Ok(())
 }
@@ -50,6 +58,19 @@ pub(super) fn mark(tx: &mut Tx<'_>, id: OutboxId, state: &OutboxState) -> Done<(
     Ok(())
 }
 
+/// Stores a text as hooks have changed it.
+pub(super) fn put_checked(tx: &mut Tx<'_>, message: &Outbound) -> Done<()> {
+    tx.exec(
+        "UPDATE outbox SET text = ?2, question = ?3, unchecked = NULL WHERE id = ?1 AND state IN ('waiting', 'sending')",
+        params![
+            message.id.as_uuid(),
+            message.text,
+            message.question.as_ref().map(rows::to_json).transpose()?
+        ],
+    )?;
+    Ok(())
+}
+
 fn end(tx: &mut Tx<'_>, id: Uuid, state: &str) -> Done<usize> {
     tx.exec("UPDATE outbox SET state = ?2 WHERE id = ?1 AND state IN ('waiting', 'sending')", params![id, state])
 }
@@ -61,20 +82,28 @@ pub(super) fn settle_interrupted(tx: &mut Tx<'_>) -> Done<Vec<OutboxRow>> {
          WHERE state = 'sending' AND state IN ('waiting', 'sending') ORDER BY seq",
         rows::OUTBOX_COLUMNS
     );
-    let found = tx.rows(&sql, [], rows::outbox_row)?;
+    let mut found = tx.rows(&sql, [], rows::outbox_row)?;
     if !found.is_empty() {
         tx.exec(
-            "UPDATE outbox INDEXED BY outbox_open SET state = 'ambiguous'
+            "UPDATE outbox INDEXED BY outbox_open
+             SET state = CASE WHEN callback IS NULL THEN 'ambiguous' ELSE 'waiting' END
              WHERE state = 'sending' AND state IN ('waiting', 'sending')",
             [],
         )?;
     }
+    found.retain(|row| row.message.callback.is_none());
     Ok(found)
 }
 
 /// The oldest rows of the conversations that may be sent now. An oldest row that is being sent or is not due holds back
 /// the later rows.
-pub(super) fn due(conn: &Connection, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Done<Vec<OutboxRow>> {
+pub(super) fn due(
+    conn: &Connection,
+    now: UnixMillis,
+    busy: &[ReplyRoute],
+    limit: u32,
+    callbacks: u32,
+) -> Done<Vec<OutboxRow>> {
     let sql = format!(
         "SELECT {} FROM outbox WHERE seq IN (SELECT MIN(seq) FROM outbox WHERE state IN ('waiting', 'sending')
                                              GROUP BY channel, conversation)
@@ -83,7 +112,15 @@ pub(super) fn due(conn: &Connection, now: UnixMillis, busy: &[ReplyRoute], limit
         rows::OUTBOX_COLUMNS
     );
     let heads = tx::rows(conn, &sql, params![now.0], rows::outbox_row)?;
-    Ok(heads.into_iter().filter(|head| !is_busy(head, busy)).take(limit as usize).collect())
+    let mut left = callbacks;
+    let fits = |head: &OutboxRow| {
+        let counts = u32::from(head.message.callback.is_some());
+        counts <= left && {
+            left -= counts;
+            true
+        }
+    };
+    Ok(heads.into_iter().filter(|head| !is_busy(head, busy)).filter(fits).take(limit as usize).collect())
 }
 
 fn is_busy(row: &OutboxRow, busy: &[ReplyRoute]) -> bool {

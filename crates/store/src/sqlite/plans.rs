@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params_from_iter};
 
-use super::{jobs, open, routine_runs, routines};
+use super::{ends, jobs, notes, open, routine_runs, routines};
 
 /// The query plan of SQLite: <https://www.sqlite.org/eqp.html>.
 fn plan(conn: &Connection, sql: &str) -> Vec<String> {
@@ -32,6 +32,10 @@ fn what_is_asked_at_every_tick_goes_by_an_index() {
             "COVERING INDEX routine_runs_by_content (routine_id=? AND content=? AND claimed_at<?)",
         ),
         (routine_runs::open_sql().as_str(), "routine_runs", "INDEX routine_runs_running"),
+        (notes::prompt_sql().as_str(), "notes", "INDEX notes_of_owner (kind=? AND channel=? AND owner=?)"),
+        (notes::SAID, "m USING", "INDEX messages_by_index_row (index_row=?)"),
+        (notes::SAID, "r USING", "INDEX sqlite_autoindex_runs_1 (id=?)"),
+        (ends::ends_sql().as_str(), "runs USING COVERING INDEX runs_", "INDEX runs_by_reason (reason=? AND seq>?)"),
         (jobs::OPEN, "jobs", "COVERING INDEX jobs_open"),
         (jobs::OPEN_OF, "jobs", "COVERING INDEX jobs_open (creator=?"),
         (jobs::AT_WORK, "jobs", "COVERING INDEX jobs_at_work"),

@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Conversation,
-    ConversationReader, ConversationSummary, Decided, Durability, Event, EventLog, EventQuery, Found, HistoryEntry,
-    IdPrefix, KnownPrincipal, Lease, Message, NewEvent, NewReservation, Note, NoteStore, Outbound, Outbox, OutboxId,
-    OutboxRow, OutboxState, Presence, Removed, ReplyRoute, Retention, RunFilter, RunId, RunReader, RunRecord,
-    SearchQuery, Seq, SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger, Spent, StoreError,
-    StoreHealth, ThreadId, ThreadSummary, TranscriptLine, UnixMillis,
+    ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, CallCharge, ChildQuestion,
+    ChildQuestionStore, Conversation, ConversationReader, ConversationSummary, CostQuery, CostRow, Decided, Durability,
+    EndCount, EndQuery, EndReader, Event, EventLog, EventQuery, Forgotten, Found, HistoryEntry, IdPrefix,
+    KnownPrincipal, Lease, MemoryOwner, Message, NewEvent, NewNote, NewReservation, Note, NoteArchive, NoteFilter,
+    NoteSelection, NoteStore, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Presence, PromptNotes, Remembered,
+    Removed, ReplyRoute, Retention, RunFilter, RunId, RunReader, RunRecord, SaidQuery, SearchQuery, SecondYes, Seq,
+    SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger, SpendReader, Spent, StoreError, StoreHealth,
+    ThreadId, ThreadSummary, TranscriptLine, UnixMillis,
 };
+use rusqlite::Connection;
 use tokio::sync::watch;
 
-use super::{SqliteStore, approvals, archive, index, ledger, outbox, principals, prune, reads, spending};
-use crate::notes;
+use super::{SqliteStore, approvals, archive, ends, index, ledger, notes, outbox, principals, prune, reads, spending};
+use crate::notes as ranking;
 use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
 
@@ -30,6 +33,13 @@ impl RunReader for SqliteStore {
 
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
         self.read(move |conn| reads::run_messages(conn, id)).await
+    }
+}
+
+#[async_trait]
+impl EndReader for SqliteStore {
+    async fn ends(&self, query: EndQuery) -> Result<Vec<EndCount>, StoreError> {
+        self.read(move |conn| ends::ends(conn, &query)).await
     }
 }
 
@@ -90,6 +100,18 @@ impl StoreHealth for SqliteStore {
 }
 
 #[async_trait]
+impl ChildQuestionStore for SqliteStore {
+    async fn ask_in_place(&self, lease: &Lease, question: ChildQuestion) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.write(Committed, move |tx| approvals::ask_in_place(tx, &lease, &question)).await
+    }
+
+    async fn withdraw(&self, id: ApprovalId, at: UnixMillis) -> Result<bool, StoreError> {
+        self.write(Committed, move |tx| approvals::withdraw_one(tx, id, at)).await
+    }
+}
+
+#[async_trait]
 impl ApprovalStore for SqliteStore {
     async fn decide(
         &self,
@@ -101,6 +123,20 @@ impl ApprovalStore for SqliteStore {
     ) -> Result<Decided, StoreError> {
         let by = by.to_owned();
         self.write(Committed, move |tx| approvals::decide(tx, id, state, always, &by, at)).await
+    }
+
+    async fn first_yes(
+        &self,
+        id: ApprovalId,
+        second: SecondYes,
+        expires_at: UnixMillis,
+        question: Option<Outbound>,
+    ) -> Result<Decided, StoreError> {
+        self.write(Committed, move |tx| approvals::first_yes(tx, id, &second, expires_at, question.as_ref())).await
+    }
+
+    async fn remind(&self, id: ApprovalId, reminder: Outbound, at: UnixMillis) -> Result<bool, StoreError> {
+        self.write(Committed, move |tx| approvals::remind(tx, id, &reminder, at)).await
     }
 
     async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalRequest>, StoreError> {
@@ -203,9 +239,15 @@ impl Outbox for SqliteStore {
         self.write(Committed, move |tx| outbox::insert(tx, &message)).await
     }
 
-    async fn due(&self, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
+    async fn due(
+        &self,
+        now: UnixMillis,
+        busy: &[ReplyRoute],
+        limit: u32,
+        callbacks: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
         let busy = busy.to_vec();
-        SqliteStore::read(self, move |conn| outbox::due(conn, now, &busy, limit)).await
+        SqliteStore::read(self, move |conn| outbox::due(conn, now, &busy, limit, callbacks)).await
     }
 
     async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
@@ -215,6 +257,11 @@ impl Outbox for SqliteStore {
     /// Committed for every state: a caller that reads due rows next must see it.
     async fn mark(&self, id: OutboxId, state: OutboxState) -> Result<(), StoreError> {
         self.write(Committed, move |tx| outbox::mark(tx, id, &state)).await
+    }
+
+    async fn put_checked(&self, message: &Outbound) -> Result<(), StoreError> {
+        let message = message.clone();
+        self.write(Committed, move |tx| outbox::put_checked(tx, &message)).await
     }
 
     async fn settle_interrupted(&self) -> Result<Vec<OutboxRow>, StoreError> {
@@ -228,14 +275,56 @@ impl Outbox for SqliteStore {
 
 #[async_trait]
 impl NoteStore for SqliteStore {
-    async fn remember(&self, session: &SessionKey, key: &str, text: &str, at: UnixMillis) -> Result<(), StoreError> {
-        let (session, key, text) = (session.clone(), key.to_owned(), text.to_owned());
-        self.write(Committed, move |tx| ledger::remember(tx, &session, &key, &text, at)).await
+    async fn remember(&self, note: NewNote) -> Result<Remembered, StoreError> {
+        let owner = note.owner.clone();
+        let remembered = self.write(Committed, move |tx| notes::remember(tx, &note)).await?;
+        self.owners().insert(owner);
+        Ok(remembered)
     }
 
-    async fn recall(&self, session: &SessionKey, query: &str, limit: u32) -> Result<Vec<Note>, StoreError> {
-        let (session, query) = (session.clone(), query.to_owned());
-        SqliteStore::read(self, move |conn| Ok(notes::rank(reads::notes(conn, &session)?, &query, limit))).await
+    async fn recall(&self, owner: &MemoryOwner, query: &str, limit: u32) -> Result<Vec<Note>, StoreError> {
+        let (owner, query) = (owner.clone(), query.to_owned());
+        let read = move |conn: &Connection| Ok(ranking::rank(notes::of_owner(conn, &owner)?, &query, limit));
+        SqliteStore::read(self, read).await
+    }
+
+    async fn said(&self, query: SaidQuery) -> Result<Vec<Found>, StoreError> {
+        self.catch_up().await;
+        SqliteStore::read(self, move |conn| notes::said(conn, &query)).await
+    }
+
+    async fn forget_note(&self, owner: &MemoryOwner, id: u64, untrusted: bool) -> Result<Forgotten, StoreError> {
+        let owner = owner.clone();
+        self.write(Committed, move |tx| notes::forget(tx, &owner, id, untrusted)).await
+    }
+}
+
+#[async_trait]
+impl NoteArchive for SqliteStore {
+    async fn notes(&self, filter: NoteFilter) -> Result<Vec<Note>, StoreError> {
+        let read = if filter.words.trim().is_empty() { notes::list } else { notes::search };
+        SqliteStore::read(self, move |conn| read(conn, &filter)).await
+    }
+
+    async fn edit_note(&self, id: u64, text: &str, at: UnixMillis) -> Result<bool, StoreError> {
+        let text = text.to_owned();
+        self.write(Committed, move |tx| notes::edit(tx, id, &text, at)).await
+    }
+
+    async fn delete_notes(&self, which: NoteSelection) -> Result<u64, StoreError> {
+        self.write(Committed, move |tx| notes::delete(tx, &which)).await
+    }
+}
+
+#[async_trait]
+impl PromptNotes for SqliteStore {
+    fn may_have_notes(&self, owner: &MemoryOwner) -> bool {
+        self.owners().contains(owner)
+    }
+
+    async fn prompt_notes(&self, owner: &MemoryOwner, max_chars: u32) -> Result<Vec<Note>, StoreError> {
+        let owner = owner.clone();
+        SqliteStore::read(self, move |conn| notes::for_prompt(conn, &owner, max_chars)).await
     }
 }
 
@@ -255,9 +344,15 @@ impl SpendLedger for SqliteStore {
         self.write(Committed, move |tx| spending::reserve(tx, &reservation)).await
     }
 
-    async fn settle(&self, reservation: u64, model: Option<&str>, micro_usd: u64) -> Result<(), StoreError> {
-        let model = model.map(str::to_owned);
-        self.write(Relaxed, move |tx| spending::settle(tx, reservation, model.as_deref(), micro_usd)).await
+    async fn settle(&self, reservation: u64, charge: CallCharge) -> Result<(), StoreError> {
+        self.write(Relaxed, move |tx| spending::settle(tx, reservation, &charge)).await
+    }
+}
+
+#[async_trait]
+impl SpendReader for SqliteStore {
+    async fn costs(&self, query: CostQuery) -> Result<Vec<CostRow>, StoreError> {
+        SqliteStore::read(self, move |conn| spending::costs(conn, &query)).await
     }
 }
 

@@ -15,6 +15,7 @@ use super::lanes::lane;
 use super::ledger::append_events;
 use super::principals;
 use super::rows;
+use super::skills;
 use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
 use super::uploads;
 use crate::limits::{deleted, id_before};
@@ -83,6 +84,9 @@ pub(super) fn delete_session(tx: &mut Tx<'_>, lease: &Lease, at: UnixMillis) -> 
     )?);
     let threads =
         tx.rows("SELECT id FROM threads WHERE session = ?1", params![session], |row| Ok(row.get::<_, Uuid>("id")?))?;
+    for thread in &threads {
+        uploads::release(tx, *thread)?; // a copy is deleted too, so it keeps no upload
+    }
     for thread in threads {
         let (old, mut whole) = (Old { thread, session: lease.session.clone() }, i64::MAX);
         delete_part(tx, &old, keys_before(at), &mut whole, &mut removed)?;
@@ -95,7 +99,7 @@ pub(super) fn delete_session(tx: &mut Tx<'_>, lease: &Lease, at: UnixMillis) -> 
         delete_run(tx, run, keys_before(at), &mut removed)?;
     }
     removed.events += facts_of_session(tx, &lease.session)?;
-    removed.notes = count(tx.exec("DELETE FROM notes WHERE session = ?1", params![session])?);
+    removed.notes = count(tx.exec("DELETE FROM notes WHERE kind = 'group' AND owner = ?1", params![session])?);
     removed.secrets = count(tx.exec("DELETE FROM secrets WHERE session = ?1", params![session])?);
     end_session(tx, &lease.session)?;
     Ok(removed)
@@ -317,6 +321,7 @@ fn delete_part(tx: &mut Tx<'_>, old: &Old, keys_before: UnixMillis, left: &mut i
     }
     if *left > 0 {
         uploads::release(tx, *thread)?;
+        skills::release(tx, *thread)?;
         removed.threads += count(tx.exec("DELETE FROM threads WHERE id = ?1", params![thread])?);
         *left -= 1;
     }
@@ -344,10 +349,11 @@ pub(super) fn delete_run(tx: &mut Tx<'_>, run: RunId, keys_before: UnixMillis, r
     )?;
     let approvals = tx.exec("DELETE FROM approvals WHERE run_id = ?1", params![id])?;
     let replies = tx.exec(concat!("DELETE FROM outbox WHERE run_id = ?1 AND ", delivered!()), params![id])?;
+    uploads::forget_of_run(tx, id)?;
     uploads::release(tx, id)?;
     let stripped = tx.exec(
         "UPDATE runs SET thread = NULL, turn = NULL, text = '', reply = NULL, evidence = NULL, reply_to = NULL,
-                         options = NULL, provenance = NULL, message_ref = NULL, edited = NULL
+                         options = NULL, provenance = NULL, message_ref = NULL, edited = NULL, files = NULL
          WHERE id = ?1 AND key_message IS NOT NULL AND accepted_at >= ?2",
         params![id, keys_before.0],
     )?;
@@ -418,7 +424,7 @@ pub(super) fn prunable(conn: &Connection, old: &Retention) -> Done<Removed> {
         runs: of_runs("FROM runs WHERE id")?,
         events: of_runs("FROM events WHERE indexed = 1 AND run_id")?.max(by_date),
         replies: of_runs(concat!("FROM outbox WHERE ", delivered!(), " AND run_id"))?,
-        notes: one(&format!("SELECT COUNT(*) FROM notes WHERE session IN {ended_ephemeral}"))?,
+        notes: one(&format!("SELECT COUNT(*) FROM notes WHERE kind = 'group' AND owner IN {ended_ephemeral}"))?,
         secrets: one(&format!("SELECT COUNT(*) FROM secrets WHERE session IN {ended_ephemeral}"))?,
         jobs: over(old_work!(jobs), old.threads_before)?,
         routine_runs: over(old_work!(routine_runs), old.routine_runs_before())?,

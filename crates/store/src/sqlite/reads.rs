@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
-    ChannelId, Conversation, ConversationSummary, Event, EventQuery, HistoryEntry, IdPrefix, Message, Note, Presence,
-    ReplyRoute, RunFilter, RunId, RunRecord, SessionFilter, SessionKey, SessionSummary, UnixMillis,
+    CallId, ChannelId, Conversation, ConversationSummary, Event, EventQuery, HistoryEntry, IdPrefix, Message, Presence,
+    ReplyRoute, RunFilter, RunId, RunRecord, SEND_FILE, SentFile, SessionFilter, SessionKey, SessionSummary,
+    UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
@@ -14,10 +15,11 @@ use uuid::Uuid;
 use super::approvals;
 use super::jobs;
 use super::rows::{self, RUN_COLUMNS};
+use super::sent_files;
 use super::threads::SEEN;
 use super::tx::{Done, from_sql_int, row, rows as all, to_sql_int};
 use crate::excerpt::title;
-use crate::limits::{PAGE_MAX, PRESENCE_RUNS, events_limit, runs_limit};
+use crate::limits::{PAGE_MAX, PRESENCE_RUNS, events_limit, id_before, runs_limit};
 use crate::notices::behind_results;
 
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
@@ -41,12 +43,37 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
         values.push(status.word().to_owned().into());
         wanted.push(format!("status = ?{}", values.len()));
     }
-    // Open runs are few. The runs of a session are in two indexes, each in the order of their numbers.
+    if let Some(reason) = filter.reason {
+        values.push(reason.word().to_owned().into());
+        wanted.push(format!("reason = ?{}", values.len()));
+    }
+    if let Some(since) = filter.since {
+        values.extend([since.0.into(), id_value(since.0.saturating_sub(ID_LEAD_MS))]);
+        let (date, id) = (values.len() - 1, values.len());
+        wanted.push(format!(
+            "accepted_at >= ?{date} AND seq >= (SELECT seq FROM runs WHERE id >= ?{id} ORDER BY id LIMIT 1)"
+        ));
+    }
+    if let Some(until) = filter.until {
+        values.extend([until.0.into(), id_value(until.0.saturating_add(ID_LEAD_MS))]);
+        let (date, id) = (values.len() - 1, values.len());
+        wanted.push(format!(
+            "accepted_at < ?{date} AND seq <= COALESCE((SELECT seq FROM runs WHERE id >= ?{id} ORDER BY id LIMIT 1), {})",
+            i64::MAX
+        ));
+    }
+    // Open runs are few. The runs of a session and those of a reason are in two indexes, each in the order of their
+    // numbers.
     let open = filter.status.is_some_and(|status| !status.is_end());
-    let parts: &[(&str, &str)] = match (open, &filter.session) {
-        (true, _) => &[("runs INDEXED BY runs_unindexed", "indexed = 0 AND ended_at IS NULL")],
-        (false, Some(_)) => &[("runs", "indexed = 0"), ("runs", "indexed = 1")],
-        (false, None) => &[("runs", "TRUE")],
+    let parts: &[(&str, &str)] = match (open, &filter.session, filter.reason) {
+        (true, _, _) => &[("runs INDEXED BY runs_unindexed", "indexed = 0 AND ended_at IS NULL")],
+        (false, Some(_), _) => {
+            &[("runs INDEXED BY runs_unindexed", "indexed = 0"), ("runs INDEXED BY runs_of_session", "indexed = 1")]
+        }
+        (false, None, Some(_)) => {
+            &[("runs INDEXED BY runs_unindexed", "indexed = 0"), ("runs INDEXED BY runs_by_reason", "indexed = 1")]
+        }
+        (false, None, None) => &[("runs", "TRUE")],
     };
     let selects = parts.iter().map(|(table, part)| {
         let conditions: String = wanted.iter().map(|condition| format!(" AND {condition}")).collect();
@@ -55,6 +82,15 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     let sql = format!("{} ORDER BY seq DESC LIMIT ?1", selects.collect::<Vec<_>>().join(" UNION ALL "));
     let found = all(conn, &sql, params_from_iter(values), rows::run_record)?;
     found.into_iter().map(|record| approvals::with_question(conn, record)).collect()
+}
+
+/// The longest time between the creation of a run's id and its commit that a filter by date allows for. A minute: ids
+/// are made when a message arrives, and a commit takes milliseconds.
+const ID_LEAD_MS: i64 = 60_000;
+
+/// A bound of ids by date, see [`id_before`].
+fn id_value(ms: i64) -> Value {
+    Value::Blob(id_before(UnixMillis(ms)).as_bytes().to_vec())
 }
 
 pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: UnixMillis) -> Done<Presence> {
@@ -88,7 +124,7 @@ pub(super) fn presence(conn: &Connection, place: Option<&ReplyRoute>, since: Uni
 /// The sessions with the columns that [`summary`] reads.
 macro_rules! summaries {
     () => {
-        "SELECT s.session, t.state, t.last_active_at, t.ephemeral,
+        "SELECT s.session, t.state, t.last_active_at, t.ephemeral, t.title,
                 (SELECT body FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
                     AND m.visibility = 'visible' ORDER BY m.position LIMIT 1) AS first,
                 (SELECT COUNT(*) FROM runs r WHERE r.indexed = 0 AND r.session = s.session AND r.ended_at IS NULL) AS open_runs
@@ -115,7 +151,7 @@ fn summary(row: &Row<'_>) -> Done<SessionSummary> {
         state: rows::thread_state(row)?,
         open_runs: row.get("open_runs")?,
         last_active_at: rows::date(row, "last_active_at")?,
-        title: rows::readable::<Message>(row, "a message", "first")?.map(|message| title(message.text())),
+        title: title_of(row)?,
         lifetime: rows::lifetime(row)?,
     })
 }
@@ -129,7 +165,7 @@ pub(super) fn conversations(
     let (first, last) = id.map_or((Uuid::nil(), Uuid::max()), |id| id.range().into_inner());
     all(
         conn,
-        "SELECT t.id, t.last_active_at, s.session IS NOT NULL AS active,
+        "SELECT t.id, t.last_active_at, t.title, s.session IS NOT NULL AS active,
                 (SELECT COUNT(*) FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
                     AND m.visibility = 'visible') AS messages,
                 (SELECT body FROM messages m WHERE m.thread = t.id AND m.role = 'user' AND m.scope = 'thread'
@@ -146,10 +182,18 @@ pub(super) fn conversations(
                 active: row.get("active")?,
                 last_active_at: rows::date(row, "last_active_at")?,
                 messages: row.get("messages")?,
-                title: rows::readable::<Message>(row, "a message", "first")?.map(|message| title(message.text())),
+                title: title_of(row)?,
             })
         },
     )
+}
+
+/// The title of a conversation: its own, or else the first words of its person.
+fn title_of(row: &Row<'_>) -> Done<Option<String>> {
+    if let Some(own) = row.get("title")? {
+        return Ok(Some(own));
+    }
+    Ok(rows::readable::<Message>(row, "a message", "first")?.map(|message| title(message.text())))
 }
 
 /// Reads no text: `octet_length` takes the length from the head of the row.
@@ -188,7 +232,7 @@ pub(super) fn history(conn: &Connection, session: &SessionKey, after: u64, limit
            AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'untrusted', 0)))
          ORDER BY position",
     )?;
-    history_lines(statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
+    history_lines(conn, statement.query(params![session.as_str(), to_sql_int(after)])?, limit)
 }
 
 pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32) -> Done<Vec<HistoryEntry>> {
@@ -199,42 +243,59 @@ pub(super) fn recent_history(conn: &Connection, session: &SessionKey, limit: u32
            AND (role IN ('user', 'assistant') OR (role = 'system' AND COALESCE(body ->> 'untrusted', 0)))
          ORDER BY position DESC",
     )?;
-    let mut entries = history_lines(statement.query(params![session.as_str()])?, limit)?;
+    let mut entries = history_lines(conn, statement.query(params![session.as_str()])?, limit)?;
     entries.reverse();
     Ok(entries)
 }
 
 /// The first `limit` lines of history among these rows.
-fn history_lines(mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
+fn history_lines(conn: &Connection, mut found: Rows<'_>, limit: u32) -> Done<Vec<HistoryEntry>> {
     let limit = limit.min(PAGE_MAX) as usize;
     let mut entries = Vec::new();
     while entries.len() < limit
         && let Some(row) = found.next()?
     {
         let message: Message = rows::from_json(&row.get::<_, String>("body")?)?;
-        if message.says_nothing() {
+        let run_id = rows::optional_id(row, "run_id")?;
+        let files = sent_with(conn, &message, run_id)?;
+        if message.says_nothing() && files.is_empty() {
             continue; // the model only called tools, or chose to be silent
         }
         entries.push(HistoryEntry {
             id: from_sql_int(row.get("position")?),
             role: row.get("role")?,
             text: message.for_people().into_owned(),
-            run_id: rows::optional_id(row, "run_id")?,
+            run_id,
             at: rows::date(row, "at")?,
+            files,
         });
     }
     Ok(entries)
 }
 
+/// The files that the calls of a message have sent.
+fn sent_with(conn: &Connection, message: &Message, run: Option<RunId>) -> Done<Vec<SentFile>> {
+    let is_sent_by = |call: &CallId| message.tool_calls().iter().any(|made| made.id == *call);
+    let (true, Some(run)) = (message.tool_calls().iter().any(|call| call.name == SEND_FILE), run) else {
+        return Ok(Vec::new());
+    };
+    let mut files = sent_files::of_run(conn, run)?;
+    files.retain(|file| is_sent_by(&file.call_id));
+    Ok(files)
+}
+
 pub(super) fn conversation(conn: &Connection, session: &SessionKey) -> Done<Option<Conversation>> {
     let head = row(
         conn,
-        "SELECT t.id, t.summary, t.summary_upto, s.options,
-                (SELECT channel FROM
-                    (SELECT r.channel, r.seq FROM runs r WHERE r.indexed = 0 AND r.session = s.session
-                     UNION ALL SELECT r.channel, r.seq FROM runs r WHERE r.indexed = 1 AND r.session = s.session
-                     ORDER BY seq DESC LIMIT 1)) AS channel
-         FROM sessions s JOIN threads t ON t.id = s.thread WHERE s.session = ?1",
+        "SELECT t.id, t.summary, t.summary_upto, t.skills IS NOT NULL AS has_skills, s.options,
+                newest.channel, newest.principal
+         FROM sessions s JOIN threads t ON t.id = s.thread
+            LEFT JOIN runs newest ON newest.seq =
+                (SELECT seq FROM
+                    (SELECT r.seq FROM runs r WHERE r.indexed = 0 AND r.session = s.session
+                     UNION ALL SELECT r.seq FROM runs r WHERE r.indexed = 1 AND r.session = s.session
+                     ORDER BY seq DESC LIMIT 1))
+         WHERE s.session = ?1",
         params![session.as_str()],
         |row| {
             let options = row.get::<_, Option<String>>("options")?;
@@ -243,6 +304,8 @@ pub(super) fn conversation(conn: &Connection, session: &SessionKey) -> Done<Opti
                 messages: Vec::new(),
                 options: options.map(|text| rows::from_json(&text)).transpose()?.unwrap_or_default(),
                 channel: row.get::<_, Option<String>>("channel")?.map(ChannelId::new),
+                principal: row.get::<_, Option<String>>("principal")?.map(Into::into),
+                has_skills: row.get("has_skills")?,
             };
             Ok((row.get::<_, Uuid>("id")?, row.get::<_, i64>("summary_upto")?, conversation))
         },
@@ -298,12 +361,6 @@ pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> 
 pub(super) fn last_event(conn: &Connection) -> Done<u64> {
     let last = row(conn, "SELECT COALESCE(MAX(seq), 0) FROM events", [], |row| Ok(from_sql_int(row.get(0)?)))?;
     Ok(last.unwrap_or(0))
-}
-
-pub(super) fn notes(conn: &Connection, session: &SessionKey) -> Done<Vec<Note>> {
-    all(conn, "SELECT key, text, at FROM notes WHERE session = ?1", params![session.as_str()], |row| {
-        Ok(Note { key: row.get("key")?, text: row.get("text")?, at: rows::date(row, "at")? })
-    })
 }
 
 pub(super) fn sealed(conn: &Connection, session: &SessionKey, name: &str) -> Done<Option<Vec<u8>>> {

@@ -8,8 +8,10 @@ use belay_protocol::{
 use rusqlite::{Connection, Row, named_params, params};
 
 use super::damaged::{self, Sifted, sift};
+use super::ledger::append_events;
 use super::rows;
 use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
+use crate::jobs::revoked;
 use crate::routines::{
     made, most_of_owner, over, path_of, path_taken, put_again, switched, too_many, too_many_each, unreadable,
 };
@@ -242,6 +244,25 @@ pub(super) fn enable(
     keep(tx, &kept)?;
     note_change(tx)?;
     Ok(Some(kept.record))
+}
+
+pub(super) fn revoke(
+    tx: &mut Tx<'_>,
+    id: RoutineId,
+    number: usize,
+    by: &str,
+    at: UnixMillis,
+) -> Done<Option<RoutineRecord>> {
+    let Some(Kept { mut record, .. }) = by_id(tx, id)? else { return Ok(None) };
+    let Some(grant) = number.checked_sub(1).and_then(|at| record.spec.allow.get_mut(at)) else { return Ok(None) };
+    let was_revoked = std::mem::replace(&mut grant.revoked, true);
+    let event = revoked(&record.made_in, format!("routine {}", record.spec.name), grant, by, at);
+    if !was_revoked {
+        append_events(tx, &[event])?;
+    }
+    tx.exec("UPDATE routines SET spec = ?2 WHERE id = ?1", params![id.as_uuid(), rows::to_json(&record.spec)?])?;
+    note_change(tx)?;
+    Ok(Some(record))
 }
 
 pub(super) fn delete(tx: &mut Tx<'_>, name: &str, id: Option<RoutineId>) -> Done<bool> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Asker, Authority, ChannelId, Event, IdPrefix, IdempotencyKey, Message, MessageBody, MessageScope, Outbound,
-    OutboxRow, Purpose, ReplyRoute, RunRecord, RunStatus, Seq, SessionLifetime, StopReason, ThreadState, UnixMillis,
-    Work,
+    OutboxRow, Purpose, ReplyRoute, RunRecord, RunStatus, Seq, SessionLifetime, StopReason, TextKind, ThreadState,
+    UnixMillis, Work,
 };
 use rusqlite::Row;
 use rusqlite::types::Value;
@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use super::sent_files;
 use super::tx::{Done, Failure, from_sql_int};
 
 /// The condition of an id with a prefix, with the values of [`span_of`].
@@ -112,6 +113,11 @@ pub(super) fn status(row: &Row<'_>) -> Done<RunStatus> {
 }
 
 /// The kind of work of a run.
+/// The reason of an ended run.
+pub(super) fn reason(row: &Row<'_>) -> Done<StopReason> {
+    StopReason::from_word(&row.get::<_, String>("reason")?).ok_or_else(|| Failure::damaged("reason of a run"))
+}
+
 pub(super) fn work(row: &Row<'_>) -> Done<Work> {
     from_json(&row.get::<_, String>("work")?)
 }
@@ -154,7 +160,7 @@ pub(super) fn usage(row: &Row<'_>) -> Done<RunUsage> {
 
 /// The columns that [`run_record`] reads.
 pub(super) const RUN_COLUMNS: &str = "id, session, status, reason, evidence, reply, input_tokens, output_tokens, \
-     model_calls, tool_calls, estimated_calls, cost_micro_usd, attempt, accepted_at, started_at, ended_at";
+     model_calls, tool_calls, estimated_calls, cost_micro_usd, attempt, accepted_at, started_at, ended_at, files";
 
 /// A run without its approval request, which is in another table.
 pub(super) fn run_record(row: &Row<'_>) -> Done<RunRecord> {
@@ -176,6 +182,7 @@ pub(super) fn run_record(row: &Row<'_>) -> Done<RunRecord> {
         started_at: optional_date(row, "started_at")?,
         ended_at: optional_date(row, "ended_at")?,
         waiting_for: None,
+        files: sent_files::of_row(row)?,
     })
 }
 
@@ -214,7 +221,7 @@ pub(super) fn event(row: &Row<'_>) -> Done<Event> {
 
 /// The columns that [`outbox_row`] reads.
 pub(super) const OUTBOX_COLUMNS: &str = "id, run_id, channel, conversation, reply_to, text, pieces_sent, attempts, \
-     question, preview";
+     question, preview, callback, unchecked, file";
 
 pub(super) fn outbox_row(row: &Row<'_>) -> Done<OutboxRow> {
     let route = ReplyRoute {
@@ -223,6 +230,7 @@ pub(super) fn outbox_row(row: &Row<'_>) -> Done<OutboxRow> {
         reply_to: row.get::<_, Option<Arc<str>>>("reply_to")?,
     };
     let question: Option<String> = row.get("question")?;
+    let file: Option<String> = row.get("file")?;
     let message = Outbound {
         id: id(row, "id")?,
         run_id: optional_id(row, "run_id")?,
@@ -231,6 +239,12 @@ pub(super) fn outbox_row(row: &Row<'_>) -> Done<OutboxRow> {
         pieces_sent: row.get("pieces_sent")?,
         question: question.map(|text| from_json(&text)).transpose()?,
         preview: row.get("preview")?,
+        callback: row.get("callback")?,
+        unchecked: row
+            .get::<_, Option<String>>("unchecked")?
+            .map(|word| TextKind::from_word(&word).ok_or_else(|| Failure::damaged("kind of a text")))
+            .transpose()?,
+        file: file.map(|text| from_json(&text)).transpose()?,
     };
     Ok(OutboxRow { message, attempts: row.get("attempts")? })
 }

@@ -1,11 +1,14 @@
 //! Money: reserved before each model call, settled after it, summed by day, purpose, principal and model.
 
-use belay_protocol::{NewReservation, Purpose, RunId, SessionKey, Spent, StoreError, Work};
-use rusqlite::{Row, params};
+use belay_protocol::{
+    CallCharge, CostKey, CostQuery, CostRow, NewReservation, Purpose, RunId, SessionKey, Spent, StoreError, UnixMillis,
+    Work,
+};
+use rusqlite::{Connection, Row, params};
 
 use super::rows;
-use super::tx::{Done, Failure, Tx, to_sql_int};
-use crate::limits::AMOUNT_MAX_MICRO_USD;
+use super::tx::{self, Done, Failure, Tx, to_sql_int};
+use crate::limits::{AMOUNT_MAX_MICRO_USD, FREE_RUNS, PAGE_MAX, TOKENS_MAX, id_before};
 
 /// The key of a sum.
 struct Account {
@@ -20,6 +23,28 @@ struct Account {
 struct Payer {
     channel: String,
     principal: String,
+}
+
+/// The part of a sum that one call adds.
+#[derive(Default)]
+struct Added {
+    micro_usd: i64,
+    input_tokens: i64,
+    output_tokens: i64,
+    calls: i64,
+}
+
+impl Added {
+    fn money(micro_usd: i64) -> Self {
+        Self { micro_usd, ..Self::default() }
+    }
+
+    /// The usage of a call, with this change of the money.
+    fn used(micro_usd: i64, charge: &CallCharge) -> Self {
+        let tokens = |count: u64| to_sql_int(count.min(TOKENS_MAX));
+        let (input_tokens, output_tokens) = (tokens(charge.usage.input), tokens(charge.usage.output));
+        Self { micro_usd, input_tokens, output_tokens, calls: charge.requests.into() }
+    }
 }
 
 /// The creator of a job (`?1`): for the job of a routine, the creator of the routine.
@@ -60,26 +85,31 @@ pub(super) fn reserve(tx: &mut Tx<'_>, new: &NewReservation) -> Done<u64> {
         params![new.utc_day, new.run.as_uuid(), new.purpose.word(), payer.channel, payer.principal, new.model, amount],
     )?;
     let reservation = tx.last_insert();
-    add(tx, &Account { utc_day: new.utc_day, purpose: new.purpose, payer, model: new.model.clone() }, amount)?;
+    add(
+        tx,
+        &Account { utc_day: new.utc_day, purpose: new.purpose, payer, model: new.model.clone() },
+        &Added::money(amount),
+    )?;
     Ok(reservation)
 }
 
-pub(super) fn settle(tx: &mut Tx<'_>, reservation: u64, model: Option<&str>, micro_usd: u64) -> Done<()> {
-    let amount = to_sql_int(micro_usd.min(AMOUNT_MAX_MICRO_USD));
-    let sql = "SELECT utc_day, purpose, channel, principal, model, micro_usd FROM reservations WHERE id = ?1";
+pub(super) fn settle(tx: &mut Tx<'_>, reservation: u64, charge: &CallCharge) -> Done<()> {
+    let amount = to_sql_int(charge.micro_usd.min(AMOUNT_MAX_MICRO_USD));
+    let sql = "SELECT utc_day, purpose, channel, principal, model, micro_usd, settled FROM reservations WHERE id = ?1";
     let reserved = tx.row(sql, params![to_sql_int(reservation)], |row| {
         let (utc_day, model) = (row.get("utc_day")?, row.get("model")?);
         let account = Account { utc_day, purpose: rows::purpose(row)?, payer: payer_row(row)?, model };
-        Ok((account, row.get::<_, i64>("micro_usd")?))
+        Ok((account, row.get::<_, i64>("micro_usd")?, row.get::<_, bool>("settled")?))
     })?;
-    let (mut account, before) =
+    let (mut account, before, settled) =
         reserved.ok_or_else(|| Failure::Refused(StoreError::NotFound(format!("reservation {reservation}"))))?;
-    match model.filter(|model| *model != account.model) {
-        None => add(tx, &account, amount - before)?,
+    let added = |micro_usd| if settled { Added::money(micro_usd) } else { Added::used(micro_usd, charge) };
+    match charge.model.as_ref().filter(|model| **model != account.model) {
+        None => add(tx, &account, &added(amount - before))?,
         Some(model) => {
-            add(tx, &account, -before)?;
-            model.clone_into(&mut account.model);
-            add(tx, &account, amount)?;
+            add(tx, &account, &Added::money(-before))?;
+            account.model.clone_from(model);
+            add(tx, &account, &added(amount))?;
         }
     }
     tx.exec(
@@ -89,14 +119,92 @@ pub(super) fn settle(tx: &mut Tx<'_>, reservation: u64, model: Option<&str>, mic
     Ok(())
 }
 
-fn add(tx: &mut Tx<'_>, account: &Account, micro_usd: i64) -> Done<()> {
+fn add(tx: &mut Tx<'_>, account: &Account, added: &Added) -> Done<()> {
     let Account { utc_day, purpose, payer, model } = account;
+    let Added { micro_usd, input_tokens, output_tokens, calls } = added;
     tx.exec(
-        "INSERT INTO spend (utc_day, purpose, channel, principal, model, micro_usd) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT (utc_day, purpose, channel, principal, model) DO UPDATE SET micro_usd = micro_usd + excluded.micro_usd",
-        params![utc_day, purpose.word(), payer.channel, payer.principal, model, micro_usd],
+        "INSERT INTO spend (utc_day, purpose, channel, principal, model, micro_usd, input_tokens, output_tokens, calls)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+         ON CONFLICT (utc_day, purpose, channel, principal, model) DO UPDATE SET
+             micro_usd = micro_usd + excluded.micro_usd, input_tokens = input_tokens + excluded.input_tokens,
+             output_tokens = output_tokens + excluded.output_tokens, calls = calls + excluded.calls",
+        params![
+            utc_day,
+            purpose.word(),
+            payer.channel,
+            payer.principal,
+            model,
+            micro_usd,
+            input_tokens,
+            output_tokens,
+            calls
+        ],
     )?;
     Ok(())
+}
+
+/// The ledger's rows of the days `?1` to `?2`, and the usage of runs that have cost nothing: of the newest `?7` runs
+/// accepted from `?3` to before `?4`. `?8` is an id from before `?3`. `?5` and `?6`: only this payer.
+const USED: &str = "
+    WITH newest AS MATERIALIZED (
+        SELECT id, accepted_at, ended_at, cost_micro_usd, input_tokens, output_tokens, model_calls, work, channel, principal
+        FROM runs WHERE seq >= (SELECT seq FROM runs WHERE id >= ?8 ORDER BY id LIMIT 1) ORDER BY seq DESC LIMIT ?7
+    ), used AS (
+        SELECT utc_day, purpose, channel, principal, model, micro_usd, input_tokens, output_tokens, calls
+        FROM spend WHERE utc_day BETWEEN ?1 AND ?2
+        UNION ALL
+        SELECT n.accepted_at / 86400000, CASE n.work ->> 'kind' WHEN 'routine_run' THEN 'routine' ELSE n.work ->> 'kind' END,
+               COALESCE(r.channel, j.channel, n.channel), COALESCE(r.principal, j.principal, n.principal), '',
+               0, n.input_tokens, n.output_tokens, n.model_calls
+        FROM newest n LEFT JOIN jobs j ON j.id = unhex(n.work ->> 'job', '-')
+            LEFT JOIN routine_runs f ON f.id = COALESCE(j.routine_run_id, unhex(n.work ->> 'id', '-'))
+            LEFT JOIN routines r ON r.id = f.routine_id
+        WHERE n.cost_micro_usd = 0 AND n.model_calls > 0 AND n.ended_at IS NOT NULL
+          AND n.accepted_at >= ?3 AND n.accepted_at < ?4
+          -- The calls of a model with a price are in `spend`, also if they cost nothing.
+          AND n.id NOT IN (SELECT run_id FROM reservations WHERE utc_day >= ?1 - 1)
+    )";
+
+pub(super) fn costs(conn: &Connection, query: &CostQuery) -> Done<Vec<CostRow>> {
+    const DAY_MS: i64 = 86_400_000;
+    let (key, name, order) = match query.by {
+        CostKey::Day => ("date(utc_day * 86400, 'unixepoch')", "NULL", "key DESC"),
+        CostKey::Person => (
+            "CASE channel WHEN '' THEN '' ELSE channel || ':' || principal END",
+            "(SELECT p.name FROM principals p WHERE p.channel = used.channel AND p.id = used.principal)",
+            "micro_usd DESC, input_tokens DESC, key",
+        ),
+        CostKey::Model => ("model", "NULL", "micro_usd DESC, input_tokens DESC, key"),
+        CostKey::Purpose => ("purpose", "NULL", "micro_usd DESC, input_tokens DESC, key"),
+    };
+    // TOTAL adds floating-point numbers and cannot overflow.
+    let sql = format!(
+        "{USED} SELECT {key} AS key, {name} AS name, CAST(TOTAL(micro_usd) AS INTEGER) AS micro_usd,
+             CAST(TOTAL(input_tokens) AS INTEGER) AS input_tokens,
+             CAST(TOTAL(output_tokens) AS INTEGER) AS output_tokens, CAST(TOTAL(calls) AS INTEGER) AS calls
+         FROM used WHERE ?5 IS NULL OR (channel = ?5 AND principal = ?6)
+         GROUP BY 1 HAVING TOTAL(used.micro_usd) > 0 OR TOTAL(used.calls) > 0 ORDER BY {order} LIMIT ?9"
+    );
+    let (from, until) =
+        (query.first_day.saturating_mul(DAY_MS), query.last_day.saturating_add(1).saturating_mul(DAY_MS));
+    let (channel, principal) = query.only.as_ref().map(|(channel, id)| (channel.as_str(), id.as_str())).unzip();
+    let limit = query.limit.min(PAGE_MAX);
+    let before = id_before(UnixMillis(from));
+    tx::rows(
+        conn,
+        &sql,
+        params![query.first_day, query.last_day, from, until, channel, principal, FREE_RUNS, before, limit],
+        |row| {
+            Ok(CostRow {
+                key: row.get("key")?,
+                name: row.get("name")?,
+                cost_micro_usd: rows::count(row, "micro_usd")?,
+                input_tokens: rows::count(row, "input_tokens")?,
+                output_tokens: rows::count(row, "output_tokens")?,
+                calls: rows::count(row, "calls")?,
+            })
+        },
+    )
 }
 
 /// Empty for a run without a row: `/compact` calls a model outside every run.

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    EventKind, Message, NewEvent, RunId, SessionKey, SessionLifetime, SessionNotice, ThreadId, ThreadSnapshot,
-    ThreadState, UnixMillis,
+    EventKind, Message, NewEvent, Outbound, RunId, SessionKey, SessionLifetime, SessionNotice, ThreadId,
+    ThreadSnapshot, ThreadState, UnixMillis,
 };
 use rusqlite::params;
 use uuid::Uuid;
 
 use super::lanes::Lane;
 use super::ledger::append_events;
+use super::outbox;
 use super::rows;
 use super::tx::{Done, Failure, Tx};
 use crate::notices::behind_results;
@@ -38,18 +39,23 @@ pub(super) const SEEN: &str = "SELECT position, body FROM messages
 
 /// A thread as the model gets it, with its summary.
 pub(super) fn snapshot(tx: &mut Tx<'_>, session: &SessionKey, thread: Uuid) -> Done<ThreadSnapshot> {
-    let head =
-        tx.row("SELECT id, state, summary, summary_upto FROM threads WHERE id = ?1", params![thread], |row| {
+    let head = tx.row(
+        "SELECT id, state, summary, summary_upto, skills IS NOT NULL AS has_skills FROM threads WHERE id = ?1",
+        params![thread],
+        |row| {
             Ok((
                 rows::id(row, "id")?,
                 rows::thread_state(row)?,
                 row.get("summary")?,
                 row.get::<_, i64>("summary_upto")?,
+                row.get("has_skills")?,
             ))
-        })?;
-    let (id, state, summary, upto) = head.ok_or_else(|| Failure::damaged("a session without its thread"))?;
+        },
+    )?;
+    let (id, state, summary, upto, has_skills) =
+        head.ok_or_else(|| Failure::damaged("a session without its thread"))?;
     let messages = behind_results(tx.rows(SEEN, params![thread, upto, session.as_str()], rows::message)?);
-    Ok(ThreadSnapshot { id, state, summary, messages })
+    Ok(ThreadSnapshot { id, state, summary, messages, has_skills })
 }
 
 /// Appends the first messages of a turn to the active thread. After that, earlier undone turns cannot be redone.
@@ -118,14 +124,21 @@ pub(super) fn append_notice(tx: &mut Tx<'_>, notice: &SessionNotice, at: UnixMil
         insert_thread(tx, &notice.session, fresh, SessionLifetime::Lasting, at)?;
     }
     let place = tx.row(
-        "SELECT s.thread, t.turns FROM sessions s JOIN threads t ON t.id = s.thread WHERE s.session = ?1",
+        "SELECT s.thread, t.turns, s.options ->> 'callback_url' AS callback
+         FROM sessions s JOIN threads t ON t.id = s.thread WHERE s.session = ?1",
         params![notice.session.as_str()],
-        |row| Ok((row.get::<_, Uuid>("thread")?, row.get::<_, u32>("turns")?)),
+        |row| {
+            let callback: Option<String> = row.get("callback")?;
+            Ok((row.get::<_, Uuid>("thread")?, row.get::<_, u32>("turns")?, callback))
+        },
     )?;
-    let (thread, turn) = place.ok_or_else(|| Failure::damaged("a session without its thread"))?;
+    let (thread, turn, callback) = place.ok_or_else(|| Failure::damaged("a session without its thread"))?;
     let message = Message::notice(&notice.text);
     append_message(tx, &Place { thread, turn, run: None, at }, &message)?;
     set_thread(tx, thread, None, at)?;
+    if let Some(url) = callback {
+        outbox::insert(tx, &Outbound::callback_of_notice(&url, &notice.session, &message.for_people()))?;
+    }
     let kind = EventKind::Notice { text: message.for_people().into_owned() };
     append_events(tx, &[NewEvent { at, session: Some(notice.session.clone()), run_id: None, kind }])
 }

@@ -1,4 +1,4 @@
-//! Uploads, and the references of runs and uploads to blobs.
+//! Uploads, and the references of runs, uploads and deliveries to blobs.
 
 use async_trait::async_trait;
 use belay_protocol::{
@@ -27,6 +27,23 @@ impl UploadStore for SqliteStore {
     ) -> Result<bool, StoreError> {
         let (from, upload) = (from.clone(), upload.clone());
         self.write(Durability::Committed, move |tx| record(tx, &from, &upload, at, since, max_bytes)).await
+    }
+
+    async fn update_upload(&self, upload: &Upload) -> Result<(), StoreError> {
+        let upload = upload.clone();
+        self.write(Durability::Committed, move |tx| update(tx, &upload)).await
+    }
+
+    async fn renew_upload(
+        &self,
+        from: &Uploader,
+        digest: &BlobDigest,
+        name: &str,
+        since: UnixMillis,
+        at: UnixMillis,
+    ) -> Result<Option<Upload>, StoreError> {
+        let (from, digest, name) = (from.clone(), digest.clone(), name.to_owned());
+        self.write(Durability::Committed, move |tx| renew(tx, &from, &digest, &name, since, at)).await
     }
 
     async fn upload(&self, from: &Uploader, id: UploadId, since: UnixMillis) -> Result<Option<Attachment>, StoreError> {
@@ -79,8 +96,38 @@ fn record(
     Ok(true)
 }
 
+fn update(tx: &mut Tx<'_>, upload: &Upload) -> Done<()> {
+    let Upload { id, attachment } = upload;
+    let sql = "UPDATE uploads SET attachment = ?2 WHERE id = ?1 AND attachment IS NOT NULL";
+    if tx.exec(sql, params![id.as_uuid(), rows::to_json(attachment)?])? > 0 {
+        refer(tx, id.as_uuid(), std::slice::from_ref(attachment))?;
+    }
+    Ok(())
+}
+
+/// Finds the upload by the reference to its file, which has an index.
+const BY_DIGEST: &str = "SELECT u.id, u.attachment FROM blob_references r JOIN uploads u ON u.id = r.owner
+    WHERE r.digest = ?1 AND u.channel = ?2 AND u.principal = ?3 AND u.at >= ?4
+    AND u.attachment ->> 'digest' = ?1 AND u.attachment ->> 'name' = ?5 ORDER BY u.at DESC LIMIT 1";
+
+fn renew(
+    tx: &mut Tx<'_>,
+    from: &Uploader,
+    digest: &BlobDigest,
+    name: &str,
+    since: UnixMillis,
+    at: UnixMillis,
+) -> Done<Option<Upload>> {
+    let of = params![digest.as_str(), from.channel.as_str(), from.principal, since.0, name];
+    let found = tx.row(BY_DIGEST, of, |row| Ok((row.get::<_, Uuid>(0)?, row.get::<_, String>(1)?)))?;
+    let Some((id, attachment)) = found else { return Ok(None) };
+    tx.exec("UPDATE uploads SET at = ?2 WHERE id = ?1", params![id, at.0])?;
+    Ok(Some(Upload { id: UploadId::from(id), attachment: rows::from_json(&attachment)? }))
+}
+
 fn upload(conn: &Connection, from: &Uploader, id: UploadId, since: UnixMillis) -> Done<Option<Attachment>> {
-    let sql = "SELECT attachment FROM uploads WHERE id = ?1 AND channel = ?2 AND principal = ?3 AND at >= ?4";
+    let sql = "SELECT attachment FROM uploads WHERE id = ?1 AND channel = ?2 AND principal = ?3 AND at >= ?4
+               AND attachment IS NOT NULL";
     let of = params![id.as_uuid(), from.channel.as_str(), from.principal, since.0];
     tx::row(conn, sql, of, |row| rows::from_json(&row.get::<_, String>(0)?))
 }
@@ -103,12 +150,15 @@ fn unused(conn: &Connection, digests: &[BlobDigest]) -> Done<Vec<BlobDigest>> {
 
 /// Adds the references of an upload or a run to the blobs of its attachments.
 pub(super) fn refer(tx: &mut Tx<'_>, owner: Uuid, attachments: &[Attachment]) -> Done<()> {
-    for digest in attachments.iter().flat_map(Attachment::digests) {
-        tx.exec(
-            "INSERT INTO blob_references (owner, digest) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
-            params![owner, digest.as_str()],
-        )?;
-    }
+    attachments.iter().flat_map(Attachment::digests).try_for_each(|digest| refer_to(tx, owner, digest))
+}
+
+/// Adds the reference of a run or a delivery to the blob of a file that it sends.
+pub(super) fn refer_to(tx: &mut Tx<'_>, owner: Uuid, digest: &BlobDigest) -> Done<()> {
+    tx.exec(
+        "INSERT INTO blob_references (owner, digest) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+        params![owner, digest.as_str()],
+    )?;
     Ok(())
 }
 
@@ -122,6 +172,28 @@ pub(super) fn refer_copy(tx: &mut Tx<'_>, original: Uuid, copy: Uuid) -> Done<()
          ON CONFLICT DO NOTHING",
         params![original, copy],
     )?;
+    Ok(())
+}
+
+/// Forgets the uploads of the files that a run needs, if nothing but uploads needs them besides. Their rows stay without the
+/// file, because they count for the limit of the day.
+pub(super) fn forget_of_run(tx: &mut Tx<'_>, run: Uuid) -> Done<()> {
+    let forgotten = tx.exec(
+        "UPDATE uploads SET attachment = NULL
+         WHERE id IN (SELECT other.owner FROM blob_references mine JOIN blob_references other ON other.digest = mine.digest
+                      WHERE mine.owner = ?1)
+           AND (channel, principal) = (SELECT channel, principal FROM runs WHERE id = ?1)
+           AND EXISTS (SELECT 1 FROM blob_references mine
+                       WHERE mine.owner = ?1 AND mine.digest = uploads.attachment ->> 'digest')
+           AND NOT EXISTS (SELECT 1 FROM blob_references other
+                           WHERE other.digest = uploads.attachment ->> 'digest' AND other.owner <> ?1
+                             AND NOT EXISTS (SELECT 1 FROM uploads u WHERE u.id = other.owner))",
+        params![run],
+    )?;
+    if forgotten > 0 {
+        let sql = "DELETE FROM blob_references WHERE owner IN (SELECT id FROM uploads WHERE attachment IS NULL)";
+        tx.exec(sql, params![])?;
+    }
     Ok(())
 }
 

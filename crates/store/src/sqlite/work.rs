@@ -55,6 +55,11 @@ impl JobStore for SqliteStore {
     async fn change(&self, change: JobChange) -> Result<JobChanged, StoreError> {
         self.write(Committed, move |tx| jobs::change(tx, &change)).await
     }
+
+    async fn revoke(&self, job: JobId, grant: usize, by: &str, at: UnixMillis) -> Result<JobChanged, StoreError> {
+        let by = by.to_owned();
+        self.write(Committed, move |tx| jobs::revoke(tx, job, grant, &by, at)).await
+    }
 }
 
 #[async_trait]
@@ -133,6 +138,17 @@ impl RoutineStore for SqliteStore {
     ) -> Result<Option<RoutineRecord>, StoreError> {
         let why = why.to_owned();
         self.write(Committed, move |tx| routines::enable(tx, routine, on, &why, next_at, at)).await
+    }
+
+    async fn revoke_grant(
+        &self,
+        routine: RoutineId,
+        grant: usize,
+        by: &str,
+        at: UnixMillis,
+    ) -> Result<Option<RoutineRecord>, StoreError> {
+        let by = by.to_owned();
+        self.write(Committed, move |tx| routines::revoke(tx, routine, grant, &by, at)).await
     }
 
     async fn delete(&self, name: &str, id: Option<RoutineId>) -> Result<bool, StoreError> {

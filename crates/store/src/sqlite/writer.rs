@@ -104,6 +104,8 @@ impl<T: Send, F: Fn(&mut Tx<'_>) -> Done<T> + Send> Job for Work<T, F> {
 /// Figures of the store since it was opened.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
+    /// See [`StoreOptions::on_commit`](super::StoreOptions::on_commit).
+    pub(super) on_commit: Option<fn(Duration)>,
     pub(super) jobs: AtomicU64,
     pub(super) commits: AtomicU64,
     pub(super) statements: AtomicU64,
@@ -368,8 +370,12 @@ impl Writer {
     }
 
     fn commit(&mut self) {
+        let begun = Instant::now();
         match self.begin().and_then(|()| self.sql("COMMIT")) {
-            Ok(()) => self.announce(),
+            Ok(()) => {
+                self.counters.on_commit.inspect(|on_commit| on_commit(begun.elapsed()));
+                self.announce();
+            }
             Err(failure) => self.abort(&failure),
         }
     }

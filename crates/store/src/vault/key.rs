@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::aead::{AES_256_GCM, RandomizedNonceKey};
+use aws_lc_rs::hmac::{self, HMAC_SHA256};
 use zeroize::Zeroizing;
 
 /// The length of a key, in bytes: AES-256.
@@ -61,8 +62,14 @@ pub enum KeyError {
     NoRandomness,
 }
 
+/// The text that the key of links is derived from.
+const LINKS: &[u8] = b"belay: key of links to sent files";
+
 /// A key that encrypts secrets. Debug output omits it, and it is wiped when it is dropped.
-pub struct VaultKey(RandomizedNonceKey);
+pub struct VaultKey {
+    cipher: RandomizedNonceKey,
+    links: Zeroizing<[u8; KEY_BYTES]>,
+}
 
 impl VaultKey {
     /// Reads the key file, or creates it if there is none: random bytes, readable by its owner only (0600), on disk
@@ -87,7 +94,11 @@ impl VaultKey {
         if bytes.len() != KEY_BYTES {
             return Err(KeyError::Length { found: bytes.len() });
         }
-        RandomizedNonceKey::new(&AES_256_GCM, bytes).map(Self).map_err(|_| KeyError::NoRandomness)
+        let cipher = RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(|_| KeyError::NoRandomness)?;
+        let derived = hmac::sign(&hmac::Key::new(HMAC_SHA256, bytes), LINKS);
+        let mut links = Zeroizing::new([0; KEY_BYTES]);
+        links.copy_from_slice(derived.as_ref());
+        Ok(Self { cipher, links })
     }
 
     /// A random key, for a store in memory.
@@ -98,8 +109,13 @@ impl VaultKey {
         Self::from_bytes(&random()?[..])
     }
 
+    /// A key that is derived from this one and reveals nothing about it, for signatures of links.
+    pub fn for_links(&self) -> &[u8; KEY_BYTES] {
+        &self.links
+    }
+
     pub(super) fn cipher(&self) -> &RandomizedNonceKey {
-        &self.0
+        &self.cipher
     }
 }
 

@@ -106,14 +106,14 @@ async fn a_reply_is_committed_with_the_end_of_its_turn_and_not_sent_twice() {
         let reply = FinishedRun { outbound: Some(outbound(text, text)), ..finished(run, text) };
         store.finish_runs(&lease, vec![reply]).await.unwrap();
     }
-    let sending = store.due(at(0), &[], 1).await.unwrap().remove(0).message.id;
+    let sending = store.due(at(0), &[], 1, 1).await.unwrap().remove(0).message.id;
     store.mark(sending, OutboxState::Sending).await.unwrap();
 
     let (after, _copy) = after_death(&directory);
     assert!(unfinished_sessions(&after).await.is_empty());
     let settled = after.settle_interrupted().await.unwrap();
     assert_eq!(settled.iter().map(|row| row.message.id).collect::<Vec<_>>(), [sending]);
-    let due = after.due(at(0), &[], 10).await.unwrap();
+    let due = after.due(at(0), &[], 10, 10).await.unwrap();
     assert_eq!(due.iter().map(|row| row.message.text.as_str()).collect::<Vec<_>>(), ["two"]);
 }
 

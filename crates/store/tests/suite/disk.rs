@@ -147,7 +147,7 @@ async fn a_full_disk_is_told_to_whoever_waits_and_is_survived() {
     store.set_max_pages(1_000_000).await.unwrap();
     store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
     assert_eq!(texts(&open(&store, "s").await.thread.messages), ["hi", "yo"], "nothing of what failed is there");
-    assert_eq!(store.due(at(0), &[], 10).await.unwrap(), []);
+    assert_eq!(store.due(at(0), &[], 10, 10).await.unwrap(), []);
     let lease = open(&store, "s").await.lease;
     accept(&store, &lease, queued(&big)).await;
 }
@@ -178,7 +178,7 @@ async fn waiting_writes_share_a_commit() {
     let mut writes = tokio::task::JoinSet::new();
     for n in 0..100 {
         let store = store.clone();
-        writes.spawn(async move { store.remember(&"s".into(), &n.to_string(), "x", at(n)).await.unwrap() });
+        writes.spawn(async move { store.remember(new_note(&person("a"), &n.to_string(), "x", n)).await.unwrap() });
     }
     writes.join_all().await;
     let after = store.stats();

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Acceptance, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker, BootId,
-    Checkpoint, Claim, ConversationReader, Decided, DispatcherStore, Durability, EditOutcome, EventKind, EventLog,
-    EventQuery, FinishedRun, FreezeStore, Guardrails, IdempotencyKey, InputReader, JobAttempts, JobBudget, JobId,
-    JobReader, JobStore, JournalStore, LaneStore, Lease, Message, Misfire, NewInput, NewJob, NewReservation,
-    NewRoutine, NewRoutineRun, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, Purpose, PutBy,
-    PutRule, ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineReader, RoutineRecord,
-    RoutineRunEnd, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule, RoutineSpec,
-    RoutineStore, RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey, SessionLifetime, SessionReader, SpendLedger,
-    StopReason, StoreHealth, ThreadEdit, ThreadSnapshot, ThreadState, ToolSwitches, Trigger, UnixMillis, Work,
+    CallCharge, Checkpoint, ChildQuestionStore, Claim, ConversationReader, Decided, DispatcherStore, Durability,
+    EditOutcome, EndReader, EventKind, EventLog, EventQuery, FinishedRun, FreezeStore, Guardrails, IdempotencyKey,
+    InputReader, JobAttempts, JobBudget, JobId, JobReader, JobStore, JournalStore, LaneStore, Lease, MemoryOwner,
+    Message, Misfire, NewInput, NewJob, NewNote, NewReservation, NewRoutine, NewRoutineRun, NoteArchive, NoteStore,
+    Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PeopleStore, PromptNotes, Purpose, PutBy, PutRule,
+    ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd,
+    RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule, RoutineSpec, RoutineStore,
+    RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey, SessionLifetime, SessionReader, SkillStore, SpendLedger,
+    SpendReader, StopReason, StoreHealth, ThreadEdit, ThreadSnapshot, ThreadState, TitleStore, ToolSwitches, Trigger,
+    UnixMillis, Usage, Work, WorkGrant,
 };
 use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -25,6 +27,7 @@ pub(crate) trait Store:
     + InputReader
     + DispatcherStore
     + RunReader
+    + EndReader
     + SessionReader
     + ConversationReader
     + StoreHealth
@@ -32,8 +35,14 @@ pub(crate) trait Store:
     + EventLog
     + Outbox
     + NoteStore
+    + NoteArchive
+    + PromptNotes
     + SpendLedger
+    + SpendReader
     + ApprovalStore
+    + TitleStore
+    + SkillStore
+    + ChildQuestionStore
     + SealedSecrets
 {
 }
@@ -44,6 +53,7 @@ impl<S> Store for S where
         + InputReader
         + DispatcherStore
         + RunReader
+        + EndReader
         + SessionReader
         + ConversationReader
         + StoreHealth
@@ -51,8 +61,14 @@ impl<S> Store for S where
         + EventLog
         + Outbox
         + NoteStore
+        + NoteArchive
+        + PromptNotes
         + SpendLedger
+        + SpendReader
         + ApprovalStore
+        + TitleStore
+        + SkillStore
+        + ChildQuestionStore
         + SealedSecrets
 {
 }
@@ -60,8 +76,8 @@ impl<S> Store for S where
 pub(crate) type Shared = Arc<dyn Store>;
 
 /// All ports at once, those of jobs and routines included, whose names are not all their own.
-pub(crate) trait Everything: Store + Jobs + Routines + ToolSwitches + FreezeStore {}
-impl<S> Everything for S where S: Store + Jobs + Routines + ToolSwitches + FreezeStore {}
+pub(crate) trait Everything: Store + Jobs + Routines + ToolSwitches + FreezeStore + PeopleStore {}
+impl<S> Everything for S where S: Store + Jobs + Routines + ToolSwitches + FreezeStore + PeopleStore {}
 
 /// The ports of jobs.
 pub(crate) trait Jobs: JobReader + JobStore + JobAttempts {}
@@ -117,6 +133,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         history: Vec::new(),
         state: None,
         at: at(1_000),
+        replaces_turn: false,
         start: true,
         spoken: true,
     }
@@ -137,6 +154,7 @@ pub(crate) fn finished(run: RunId, reply: &str) -> FinishedRun {
         at: at(2_000),
         said: Vec::new(),
         outbound: None,
+        callback: None,
         events: Vec::new(),
         thread_state: Some(ThreadState::Idle),
     }
@@ -170,6 +188,9 @@ pub(crate) fn outbound(conversation: &str, text: &str) -> Outbound {
         pieces_sent: 0,
         question: None,
         preview: None,
+        callback: None,
+        unchecked: None,
+        file: None,
     }
 }
 
@@ -229,9 +250,13 @@ pub(crate) fn approval(lease: &Lease, run: RunId) -> ApprovalRequest {
         bound: vec![("directory".into(), "src".into())],
         digest: "d1".into(),
         covers: Some("git".into()),
+        added: None,
         asker: Asker { principal: "ann".into(), ..Asker::default() },
+        place: None,
+        second: None,
         asked_at: at(1_700),
         expires_at: at(9_000),
+        reminded_at: None,
         state: ApprovalState::Waiting,
         decided_by: None,
         decided_at: None,
@@ -240,7 +265,7 @@ pub(crate) fn approval(lease: &Lease, run: RunId) -> ApprovalRequest {
 
 /// A run at rest on this question, of which nobody is told.
 pub(crate) fn paused(approval: ApprovalRequest) -> PausedRun {
-    PausedRun { checkpoint: checkpoint(approval.run_id, Vec::new()), approval, outbound: None }
+    PausedRun { checkpoint: checkpoint(approval.run_id, Vec::new()), approval, outbound: None, callback: None }
 }
 
 /// Lays a running run to rest on a new question.
@@ -285,7 +310,7 @@ pub(crate) async fn facts(store: &dyn Store, session: SessionKey) -> Vec<EventKi
 
 /// The texts that wait to be delivered, one of each conversation.
 pub(crate) async fn told(store: &dyn Store) -> Vec<String> {
-    let due = store.due(at(i64::MAX), &[], 100).await.unwrap();
+    let due = store.due(at(i64::MAX), &[], 100, 100).await.unwrap();
     due.into_iter().map(|row| row.message.text).collect()
 }
 
@@ -315,6 +340,7 @@ pub(crate) fn routine(name: &str) -> NewRoutine {
             },
             guard: Guardrails { cooldown_s: 0, max_concurrent: 1_000, dedup_window_s: 0, max_failures: 2 },
             notify: Notify::default(),
+            allow: Vec::new(),
         },
         creator: Asker { principal: "ann".into(), ..Asker::default() },
         channel: "http".into(),
@@ -407,6 +433,7 @@ pub(crate) fn job(principal: &str) -> NewJob {
         plan: true,
         runs_in: RunsIn::Worker,
         budget: JobBudget { max_steps: 7, ..JobBudget::default() },
+        grants: vec![WorkGrant::parse("run_command: cargo test").unwrap()],
         creator: Asker { principal: principal.into(), ..Asker::default() },
         channel: "http".into(),
         asked_in: "s".into(),
@@ -420,4 +447,26 @@ pub(crate) fn job(principal: &str) -> NewJob {
 /// A reservation for the model `m`.
 pub(crate) fn reservation(run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> NewReservation {
     NewReservation { run, purpose, model: "m".into(), utc_day, micro_usd }
+}
+
+/// The charge for a call of one request.
+pub(crate) fn charge(micro_usd: u64) -> CallCharge {
+    let usage = Usage { input: 100, cached_input: 40, output: 10 };
+    CallCharge { model: None, micro_usd, usage, requests: 1 }
+}
+
+/// The person with this id in the channel of the suite's messages.
+pub(crate) fn person(id: &str) -> MemoryOwner {
+    MemoryOwner::Person { channel: "http".into(), id: id.into() }
+}
+
+/// The group with this session.
+pub(crate) fn group(session: &str) -> MemoryOwner {
+    MemoryOwner::Group { session: session.into() }
+}
+
+/// A note that was written without untrusted content.
+pub(crate) fn new_note(owner: &MemoryOwner, key: &str, text: &str, ms: i64) -> NewNote {
+    let key = Some(key).filter(|key| !key.is_empty()).map(str::to_owned);
+    NewNote { owner: owner.clone(), key, text: text.into(), at: at(ms), session: "s".into(), untrusted: false }
 }

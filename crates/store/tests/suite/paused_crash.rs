@@ -24,7 +24,7 @@ async fn a_paused_run_is_found_at_rest_with_its_question_and_goes_on_after_the_a
     let outbound = Outbound { run_id: Some(run), question: Some(question), ..outbound("c", "May I?") };
     let checkpoint =
         Checkpoint { state: Some(json!({"step": 2})), ..checkpoint(run, vec![Message::assistant("I will")]) };
-    let pause = PausedRun { checkpoint, approval: approval.clone(), outbound: Some(outbound.clone()) };
+    let pause = PausedRun { checkpoint, approval: approval.clone(), outbound: Some(outbound.clone()), callback: None };
     store.pause_run(&lease, pause).await.unwrap();
 
     let (after, copy) = after_death(&directory);
@@ -33,7 +33,7 @@ async fn a_paused_run_is_found_at_rest_with_its_question_and_goes_on_after_the_a
     let pending = &opened.unfinished[0];
     assert_eq!((pending.run_id, pending.status, &pending.approval), (run, RunStatus::Paused, &Some(approval.clone())));
     assert_eq!((&pending.state, texts(&pending.messages)), (&Some(json!({"step": 2})), vec!["push it", "I will"]));
-    let due = after.due(at(0), &[], 10).await.unwrap();
+    let due = after.due(at(0), &[], 10, 10).await.unwrap();
     assert_eq!(
         due.into_iter().map(|row| row.message).collect::<Vec<_>>(),
         std::slice::from_ref(&outbound),
@@ -45,7 +45,7 @@ async fn a_paused_run_is_found_at_rest_with_its_question_and_goes_on_after_the_a
 
     // It dies again, between the answer and its use.
     let (third, _copy) = after_death(&copy);
-    assert!(third.due(at(0), &[], 10).await.unwrap().is_empty(), "and not asked again");
+    assert!(third.due(at(0), &[], 10, 10).await.unwrap().is_empty(), "and not asked again");
     let opened = open(&third, "s").await;
     let kept = opened.unfinished[0]
         .approval
@@ -114,7 +114,7 @@ async fn a_pause_whose_caller_is_gone_is_whole_or_not_there() {
     let (after, _copy) = after_death(&directory);
     let status = after.run(run).await.unwrap().unwrap().status;
     let questions = after.approvals(ApprovalFilter { waiting: true, ..ApprovalFilter::default() }).await.unwrap().len();
-    let messages = after.due(at(0), &[], 10).await.unwrap().len();
+    let messages = after.due(at(0), &[], 10, 10).await.unwrap().len();
     let whole = (RunStatus::Paused, 1, 1);
     let nothing = (RunStatus::Running, 0, 0);
     assert!([whole, nothing].contains(&(status, questions, messages)), "{status:?} {questions} {messages}");
@@ -174,9 +174,11 @@ async fn a_disk_that_is_full_leaves_the_run_at_work_and_the_question_unasked() {
 
     store.ping().await.unwrap();
     assert_eq!(store.run(run).await.unwrap().unwrap().status, RunStatus::Running);
-    assert!(store.approvals_of(run).await.unwrap().is_empty() && store.due(at(0), &[], 10).await.unwrap().is_empty());
+    assert!(
+        store.approvals_of(run).await.unwrap().is_empty() && store.due(at(0), &[], 10, 10).await.unwrap().is_empty()
+    );
     store.pause_run(&lease, pause()).await.unwrap();
     let end = FinishedRun { outbound: Some(outbound("d", "bye")), ..finished(run, "bye") };
     store.finish_runs(&lease, vec![end]).await.unwrap();
-    assert_eq!(store.due(at(0), &[], 10).await.unwrap().len(), 2);
+    assert_eq!(store.due(at(0), &[], 10, 10).await.unwrap().len(), 2);
 }

@@ -1,8 +1,8 @@
 //! Who is charged for a model call, and for which model.
 
 use belay_protocol::{
-    Asker, JobCaps, JobId, JobStore, NewInput, NewJob, Purpose, RoutineRunId, RunId, SessionKey, SpendLedger, Work,
-    job_session, routine_run_session,
+    Asker, CallCharge, JobCaps, JobId, JobStore, NewInput, NewJob, Purpose, RoutineRunId, RunId, SessionKey,
+    SpendLedger, Work, job_session, routine_run_session,
 };
 use belay_store::SqliteStore;
 use rusqlite::Connection;
@@ -58,11 +58,11 @@ async fn a_call_is_charged_to_the_sender_or_to_the_creator_of_the_work_and_to_th
     ];
     for (run, purpose, micro_usd) in runs {
         let kept = store.reserve(reservation(run, purpose, DAY, micro_usd)).await.unwrap();
-        store.settle(kept, Some("m"), micro_usd).await.unwrap();
+        store.settle(kept, CallCharge { model: Some("m".into()), ..charge(micro_usd) }).await.unwrap();
     }
     let answered_by_another = store.reserve(reservation(runs[0].0, Purpose::Chat, DAY, 5)).await.unwrap();
-    store.settle(answered_by_another, Some("stand-in"), 3).await.unwrap();
-    store.settle(answered_by_another, None, 2).await.unwrap();
+    store.settle(answered_by_another, CallCharge { model: Some("stand-in".into()), ..charge(3) }).await.unwrap();
+    store.settle(answered_by_another, charge(2)).await.unwrap();
     assert_eq!(store.spent(DAY).await.unwrap().total(), 111_113);
     store.close().await;
 

@@ -18,6 +18,8 @@ pub struct AttachmentsConfig {
     pub max_text_bytes: usize,
     /// Most pages of a PDF that are read, 1 to 10,000.
     pub max_pdf_pages: u32,
+    /// Hours for which a link to a sent file is valid, 1 to [`MAX_LINK_HOURS`].
+    pub link_hours: u32,
 }
 
 /// Upper end of [`AttachmentsConfig::max_bytes`]: 1 GiB. A file that is read is held in memory as a whole; larger files
@@ -33,6 +35,9 @@ pub const MAX_COUNT: usize = 20;
 /// Upper end of [`AttachmentsConfig::max_text_bytes`]: 1 MiB, about 250,000 tokens.
 pub const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
+/// Upper end of [`AttachmentsConfig::link_hours`]: a year.
+pub const MAX_LINK_HOURS: u32 = 8760;
+
 impl Default for AttachmentsConfig {
     fn default() -> Self {
         Self {
@@ -42,6 +47,7 @@ impl Default for AttachmentsConfig {
             max_bytes_per_day: 200 * 1024 * 1024,
             max_text_bytes: 64 * 1024,
             max_pdf_pages: 100,
+            link_hours: 24,
         }
     }
 }
@@ -55,6 +61,7 @@ impl AttachmentsConfig {
             ("max_bytes_per_day", self.max_bytes_per_day, i64::MAX as u64),
             ("max_text_bytes", self.max_text_bytes as u64, MAX_TEXT_BYTES as u64),
             ("max_pdf_pages", u64::from(self.max_pdf_pages), 10_000),
+            ("link_hours", u64::from(self.link_hours), u64::from(MAX_LINK_HOURS)),
         ];
         let bad = rows.into_iter().filter(|(_, value, most)| !(1..=*most).contains(value));
         bad.map(|(key, value, most)| format!("attachments.{key}: must be 1 to {most}, not {value}")).collect()

@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::path::Path;
 
+use belay_protocol::AudioFormat;
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 use infer::MatcherType;
 use serde::de::IgnoredAny;
 
+use super::audio;
 use crate::picture;
 
 /// What is done with a file.
@@ -20,6 +22,8 @@ pub(super) enum Kind {
     Html,
     /// It is shown as it is.
     Text,
+    /// It is transcribed.
+    Audio(AudioFormat),
     /// It is named, for this reason.
     Named(&'static str),
 }
@@ -31,6 +35,10 @@ pub(super) fn of(bytes: &[u8], name: &str) -> (&'static str, Kind) {
     }
     if let Some(found) = infer::get(bytes) {
         let media_type = found.mime_type();
+        if let Some(format) = audio::format_of(media_type, bytes) {
+            let media_type = if format == AudioFormat::Webm { "audio/webm" } else { media_type };
+            return (media_type, Kind::Audio(format));
+        }
         match (found.matcher_type(), media_type) {
             (_, "application/pdf") => return (media_type, Kind::Pdf),
             (_, "text/html") => return (media_type, Kind::Html),
@@ -38,7 +46,7 @@ pub(super) fn of(bytes: &[u8], name: &str) -> (&'static str, Kind) {
             (MatcherType::Text, _) if decoded(bytes).is_some() => return (media_type, Kind::Text),
             (MatcherType::Image, _) => return (media_type, Kind::Named("pictures of this format are not shown")),
             (MatcherType::Archive, _) => return (media_type, Kind::Named("archives are not unpacked")),
-            (MatcherType::Audio, _) => return (media_type, Kind::Named("no transcription is configured for audio")),
+            (MatcherType::Audio, _) => return (media_type, Kind::Named("audio of this format is not transcribed")),
             (MatcherType::Video, _) => return (media_type, Kind::Named("videos are not read")),
             (MatcherType::Doc | MatcherType::Book, _) => {
                 return (media_type, Kind::Named("documents of this format are not read; PDF and text are"));
@@ -96,14 +104,22 @@ mod tests {
         let zip: &[u8] = b"PK\x03\x04\x14\0\0\0\0\0";
         let deep = "[".repeat(100_000);
         let elf = [b"\x7fELF".as_slice(), &[0; 60]].concat();
+        let webm = |codecs: &str| [b"\x1aE\xdf\xa3\x42\x82\x84webm".as_slice(), codecs.as_bytes(), &[0; 256]].concat();
         let rows: &[(&[u8], &str, &str, &str)] = &[
             (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a.txt", "image/png", "Picture"),
             (b"\xff\xd8\xff\xe0\0\x10JFIF\0", "a.pdf", "image/jpeg", "Picture"),
             (b"%PDF-1.7\n", "photo.png", "application/pdf", "Pdf"),
             (zip, "a.txt", "application/zip", "archives"),
             (b"\x1f\x8b\x08\0", "a.csv", "application/gzip", "archives"),
-            (b"ID3\x03\0\0\0\0", "voice.txt", "audio/mpeg", "no transcription"),
-            (b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0OpusHead", "v", "audio/opus", "no transcription"),
+            (b"ID3\x03\0\0\0\0", "voice.txt", "audio/mpeg", "Audio(Mp3)"),
+            (b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0OpusHead", "v", "audio/opus", "Audio(OggOpus)"),
+            (b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01vorbis", "v", "audio/ogg", "Audio(Ogg)"),
+            (b"RIFF\x24\0\0\0WAVEfmt ", "photo.png", "audio/x-wav", "Audio(Wav)"),
+            (b"fLaC\0\0\0\x22", "a", "audio/x-flac", "Audio(Flac)"),
+            (b"\0\0\0\x20ftypM4A \0\0\0\0", "a", "audio/m4a", "Audio(M4a)"),
+            (&webm("A_OPUS"), "a", "audio/webm", "Audio(Webm)"),
+            (&webm("A_OPUS V_VP9"), "a", "video/webm", "videos"),
+            (b"MThd\0\0\0\x06", "a", "audio/midi", "not transcribed"),
             (&elf, "a.md", "application/x-executable", "programs"),
             (b"a,b\n1,2\n", "t.CSV", "text/csv", "Text"),
             (b"# Title\n", "t.md", "text/markdown", "Text"),

@@ -18,7 +18,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::set_no_new_privs;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::sandbox::launch::limits::restrict as restrict_resources;
 use crate::sandbox::launch::stage::Limits;
@@ -33,6 +33,9 @@ const LIMITS: Limits = Limits { memory_mb: 512, processes: 4096, open_files: 16,
 
 /// Longest time for one file.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
+
+/// Longest wait for the turn of a file. 30 s, as long as one file may take.
+pub(super) const TURN_LIMIT: Duration = Duration::from_secs(30);
 
 /// Largest first line.
 const HEAD_MAX_BYTES: usize = 256;
@@ -61,6 +64,11 @@ impl PdfReader {
         Self { program, processes, turn: Arc::new(Semaphore::new(1)) }
     }
 
+    /// Waits for the turn of a file; `None`: it did not come within [`TURN_LIMIT`].
+    pub(super) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        tokio::time::timeout(TURN_LIMIT, self.turn.clone().acquire_owned()).await.ok()?.ok()
+    }
+
     /// The text of the first pages.
     ///
     /// # Errors
@@ -68,8 +76,13 @@ impl PdfReader {
     ///
     /// # Cancel safety
     /// If the future is dropped, the process is ended.
-    pub(super) async fn read(&self, file: &Bytes, max_pages: u32, max_bytes: usize) -> Result<(Head, String), String> {
-        let _turn = self.turn.acquire().await.map_err(|_closed| "it was not read".to_owned())?;
+    pub(super) async fn read(
+        &self,
+        _turn: OwnedSemaphorePermit,
+        file: &Bytes,
+        max_pages: u32,
+        max_bytes: usize,
+    ) -> Result<(Head, String), String> {
         let launch = Launch {
             program: self.program.clone().into(),
             args: [COMMAND.to_owned(), max_pages.to_string(), max_bytes.to_string()].map(OsString::from).into(),

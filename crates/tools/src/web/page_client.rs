@@ -79,13 +79,18 @@ impl PageClient {
     }
 
     async fn request_once(&self, target: &Target) -> Result<Response, String> {
+        let client = self.client_for(target).await?;
+        client.get(target.url.clone()).send().await.map_err(|error| unreachable_because(target, &error))
+    }
+
+    /// A client that connects only to the checked addresses of this target, and follows no redirect.
+    pub(super) async fn client_for(&self, target: &Target) -> Result<Client, String> {
         let addresses = self.addresses(target).await?;
         let https = target.url.scheme() == "https";
         // Loading the system's certificates reads and parses files for some milliseconds.
         let client = spawn_blocking(move || client(addresses, https)).await;
         let client = client.map_err(|_| "The client could not be made.".to_owned())?;
-        let client = client.map_err(|error| format!("The client could not be made: {}.", innermost(&error)))?;
-        client.get(target.url.clone()).send().await.map_err(|error| unreachable_because(target, &error))
+        client.map_err(|error| format!("The client could not be made: {}.", innermost(&error)))
     }
 
     /// Resolves the target; all of its addresses are checked.
@@ -147,7 +152,7 @@ fn unknown(name: &str, error: &io::Error) -> String {
     format!("The name {name} cannot be resolved: {error}. Check its spelling.")
 }
 
-fn unreachable_because(target: &Target, error: &reqwest::Error) -> String {
+pub(super) fn unreachable_because(target: &Target, error: &reqwest::Error) -> String {
     let origin = target.origin();
     if error.is_timeout() {
         return format!("{origin} did not answer in time. It may be down; try again later or another address.");

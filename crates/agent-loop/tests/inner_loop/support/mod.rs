@@ -150,6 +150,8 @@ impl Play {
             progress: belay_protocol::Progress::default(),
             variables: std::sync::Arc::default(),
             approved: None,
+            memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
+            untrusted: false,
         };
         let tool = self.tools.get(&call.name).expect("a refused call is never run");
         let Arguments::Object(arguments) = &call.arguments else { panic!("malformed arguments are never run") };

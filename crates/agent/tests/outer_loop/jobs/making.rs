@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use belay_automation::{JobsConfig, RoutinesConfig};
 use belay_protocol::{
-    Ack, Body, Control, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobState, PrincipalRole, Refusal,
-    RoutineAction, RoutineRunId, RoutineRunStatus, RoutineSpec, RunsIn, StopTarget, Trigger, Work, job_session,
-    routine_run_session,
+    Ack, ApprovalFilter, Body, Control, Decision, JobBudget, JobFilter, JobId, JobOrder, JobRequest, JobState,
+    PrincipalRole, Refusal, RoutineAction, RoutineRunId, RoutineRunStatus, RoutineSpec, RunsIn, StopTarget, Trigger,
+    Work, job_session, routine_run_session,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -269,14 +269,23 @@ async fn a_task_that_a_model_has_written_counts_as_words_of_the_outside() {
         } else {
             create(&agent.one, order("post it")).await;
         }
-        while !agent.one.next().await.ends_with("over") {}
+        loop {
+            let told = agent.one.next().await;
+            if told.contains("asks:") {
+                assert!(by_model, "{told}");
+                agent.one.text("alice", "/deny").await;
+            }
+            if told.ends_with("over") {
+                break;
+            }
+        }
         assert_eq!(posted.load(std::sync::atomic::Ordering::SeqCst), posts, "ordered by a model: {by_model}");
         agent.shut_down().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_can_be_asked_and_a_job_makes_no_job() {
+async fn a_job_asks_its_creator_reads_the_no_and_makes_no_job() {
     let script = [
         Scripted::calls([("ask", json!({"text": "may I?"})), ("create_job", json!({"task": "more"}))]),
         done("without"),
@@ -286,12 +295,41 @@ async fn nobody_can_be_asked_and_a_job_makes_no_job() {
     let setup = setup_of(ScriptedModel::new(script)).tool(tool);
     let mut agent = setup.start().await;
     create(&agent.one, order("count")).await;
-    assert!(agent.one.next().await.ends_with("without"));
+    assert!(agent.one.next().await.starts_with("Job “count”"), "the creator is asked");
+    let waiting = ApprovalFilter { waiting: true, ..ApprovalFilter::default() };
+    let asked = setup.store.approvals.approvals(waiting).await.expect("readable").remove(0);
+    agent.one.control(Control::Decide { approval: asked.id, decision: Decision::Deny }).await;
+    while !agent.one.next().await.ends_with("without") {}
     let seen = saw(&agent.model, 2);
-    assert!(seen[2].contains("is autonomous, and nobody can be asked"), "{seen:#?}");
+    assert!(seen[2].contains("the user refused"), "{seen:#?}");
     assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 0);
     let all = setup.store.jobs.jobs(JobFilter::default()).await.expect("readable");
     assert_eq!(all.len(), 1);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_job_of_a_routine_asks_the_owner_of_the_routine() {
+    let tool = TestTool::named("echo").called("ask").asking();
+    let calls = tool.calls.clone();
+    let script = [Scripted::call("ask", json!({"text": "may I?"})), done("over")];
+    let setup = Setup { routines: RoutinesConfig::default(), ..setup_of(ScriptedModel::new(script)) }.tool(tool);
+    let mut agent = setup.start().await;
+    let action = RoutineAction::FullJob {
+        task: "count".into(),
+        plan: false,
+        runs_in: RunsIn::Local,
+        budget: JobBudget::default(),
+    };
+    put(&agent, RoutineSpec { action, ..routine("r", Trigger::Manual) }).await;
+    fire(&agent, "r").await.expect("it is fired");
+    assert!(agent.one.next().await.starts_with("Job “Routine r”"), "the owner is asked");
+    let waiting = ApprovalFilter { waiting: true, ..ApprovalFilter::default() };
+    let asked = setup.store.approvals.approvals(waiting).await.expect("readable").remove(0);
+    assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 0);
+    agent.one.control(Control::Decide { approval: asked.id, decision: Decision::Approve }).await;
+    while !agent.one.next().await.contains("over") {}
+    assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 1);
     agent.shut_down().await;
 }
 

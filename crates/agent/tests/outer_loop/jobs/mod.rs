@@ -29,7 +29,7 @@ pub(crate) fn done(result: &str) -> Scripted {
 }
 
 /// An agent that has jobs.
-pub(super) fn setup_of(model: ScriptedModel) -> Setup {
+pub(crate) fn setup_of(model: ScriptedModel) -> Setup {
     Setup { jobs: JobsConfig::default(), ..Setup::new(model) }
 }
 
@@ -37,12 +37,12 @@ pub(super) fn failed(why: &str) -> Scripted {
     Scripted::call("terminate", json!({"status": "failure", "summary": why}))
 }
 
-pub(super) fn order(task: &str) -> JobOrder {
+pub(crate) fn order(task: &str) -> JobOrder {
     JobOrder { task: task.into(), ..JobOrder::default() }
 }
 
 /// Makes a job as a program of the operator would, in the session `alice`.
-pub(super) async fn create(talker: &Talker, order: JobOrder) -> JobRecord {
+pub(crate) async fn create(talker: &Talker, order: JobOrder) -> JobRecord {
     match request(talker, JobRequest::Create(order)).await {
         Ack::Job(job) => *job,
         other => panic!("no job was made: {other:?}"),

@@ -121,7 +121,15 @@ pub(super) fn routine(dice: Dice, n: u64, dusk: i64, night_s: u64) -> Cast {
         When::Event => Trigger::System { source: "ci".into(), event: name.clone(), filters: BTreeMap::new() },
         When::Hand => Trigger::Manual,
     };
-    let spec = RoutineSpec { name, description: String::new(), trigger, action, guard, notify: Notify::default() };
+    let spec = RoutineSpec {
+        name,
+        description: String::new(),
+        trigger,
+        action,
+        guard,
+        notify: Notify::default(),
+        allow: Vec::new(),
+    };
     Cast { spec, when, nature, kind }
 }
 

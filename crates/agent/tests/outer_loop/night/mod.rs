@@ -169,7 +169,7 @@ async fn morning(
         let routine_runs = store.open_routine_runs().await.expect("readable").len();
         let runs = store.unfinished_runs().await.expect("readable").len();
         let post = Outbox::next_due(store).await.expect("readable").is_some()
-            || !Outbox::due(store, world.now(), &[], 1).await.expect("readable").is_empty();
+            || !Outbox::due(store, world.now(), &[], 1, 1).await.expect("readable").is_empty();
         if at_work + routine_runs + runs == 0 && !post {
             return;
         }

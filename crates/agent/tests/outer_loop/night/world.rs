@@ -16,6 +16,7 @@ use belay_protocol::{
     UnixMillis,
 };
 use belay_run::AgentConfig;
+use belay_run::approvals::ApprovalsConfig;
 use belay_store::{SqliteStore, StoreOptions};
 use belay_testkit::faulty::{FaultPlan, Faulty};
 use belay_testkit::scripted_model::ScriptedModel;
@@ -115,6 +116,8 @@ impl World {
             dice: self.dice,
         });
         let parts = AgentParts {
+            callbacks: None,
+            pairing: None,
             config: AgentConfig { drain_s: 5, ..AgentConfig::default() },
             routines: RoutinesConfig { webhooks_per_minute: 100, max_per_person: 1000, ..RoutinesConfig::default() },
             jobs: JobsConfig {
@@ -124,6 +127,8 @@ impl World {
                 max_steps: 100,
                 ..JobsConfig::default()
             },
+            // Nobody answers in the night: each question soon becomes a no.
+            approvals: ApprovalsConfig { autonomous_expires_s: 60, ..ApprovalsConfig::default() },
             model: self.model.clone(),
             tools: self.tools.all(),
             channels: vec![channel],
@@ -212,8 +217,14 @@ impl Outbox for WatchedOutbox {
         self.outbox.enqueue(message).await
     }
 
-    async fn due(&self, now: UnixMillis, busy: &[ReplyRoute], limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
-        let rows = self.outbox.due(now, busy, limit).await?;
+    async fn due(
+        &self,
+        now: UnixMillis,
+        busy: &[ReplyRoute],
+        limit: u32,
+        callbacks: u32,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let rows = self.outbox.due(now, busy, limit, callbacks).await?;
         let messages = rows.iter().map(|row| (row.message.id, row.message.clone()));
         lock(&self.post).committed.extend(messages);
         Ok(rows)
@@ -230,6 +241,10 @@ impl Outbox for WatchedOutbox {
             lock(&self.post).ambiguous.insert(id);
         }
         Ok(())
+    }
+
+    async fn put_checked(&self, message: &Outbound) -> Result<(), StoreError> {
+        self.outbox.put_checked(message).await
     }
 
     async fn settle_interrupted(&self) -> Result<Vec<OutboxRow>, StoreError> {

@@ -24,6 +24,7 @@ pub(crate) struct ProbeChannel {
     open_in_drain: Arc<AtomicBool>,
     shows: Shows,
     lists: Option<Arc<dyn ChannelAccess>>,
+    max_file_bytes: u64,
     /// The calls of its preview, one line each.
     previews: Mutex<Vec<String>>,
     /// The failures of the next changes of its preview.
@@ -75,6 +76,7 @@ impl ProbeChannel {
         keeps_alive: bool,
         shows: Shows,
         lists: Option<Arc<dyn ChannelAccess>>,
+        max_file_bytes: u64,
     ) -> (Arc<Self>, mpsc::Sender<Envelope>, mpsc::Receiver<Outbound>) {
         let (tx, inbound) = mpsc::channel(256);
         let (delivered_tx, delivered) = mpsc::channel(256);
@@ -87,6 +89,7 @@ impl ProbeChannel {
             open_in_drain: Arc::default(),
             shows,
             lists,
+            max_file_bytes,
             previews: Mutex::default(),
             troubles: Mutex::default(),
         };
@@ -133,7 +136,12 @@ impl Channel for ProbeChannel {
     /// Only injects what timers say, where the daemon does not live for it.
     fn profile(&self) -> ChannelProfile<'_> {
         let alive = self.keeps_alive;
-        ChannelProfile { keeps_alive: alive, carries_people: alive, ..ChannelProfile::default() }
+        ChannelProfile {
+            keeps_alive: alive,
+            carries_people: alive,
+            max_file_bytes: self.max_file_bytes,
+            ..ChannelProfile::default()
+        }
     }
 
     fn streaming(&self) -> Streaming<'_> {

@@ -7,8 +7,8 @@ use belay_agent_loop::StopRules;
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_delegates::WorkersParts;
 use belay_protocol::{
-    BootId, BoundHook, ChannelAccess, ContextSource, NoContext, NoProcesses, RunProcesses, SecretVault, Tool,
-    ToolHealthConfig,
+    BootId, BoundHook, ChannelAccess, ContextSource, NoContext, NoProcesses, OutgoingFiles, RunProcesses, SecretVault,
+    Tool, ToolHealthConfig,
 };
 use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, DisabledChannels, LimitsConfig, StreamingConfig};
 use belay_store::{Blobs, KEY_BYTES, SealedVault, SqliteStore, VaultKey};
@@ -51,6 +51,10 @@ pub(crate) struct Setup {
     pub(crate) absent: DisabledChannels,
     /// What its channels are called.
     pub(crate) names: [&'static str; 2],
+    /// The files that its runs may send.
+    pub(crate) outgoing: Option<Arc<dyn OutgoingFiles>>,
+    /// The largest file that its channels deliver.
+    pub(crate) max_file_bytes: u64,
 }
 
 /// The ports of a store that fails where it is told to.
@@ -103,6 +107,8 @@ impl Setup {
             lists: None,
             absent: DisabledChannels::new(),
             names: ["one", "two"],
+            outgoing: None,
+            max_file_bytes: 1000,
         }
     }
 
@@ -139,21 +145,28 @@ impl Setup {
             lists: self.lists.clone(),
             absent: self.absent.clone(),
             names: self.names,
+            outgoing: self.outgoing.clone(),
+            max_file_bytes: self.max_file_bytes,
         }
     }
 
     fn channel(&self, name: &str, keeps_alive: bool) -> Talker {
-        let (probe, tx, delivered) = ProbeChannel::new(name, keeps_alive, self.shows, self.lists.clone());
+        let (probe, tx, delivered) =
+            ProbeChannel::new(name, keeps_alive, self.shows, self.lists.clone(), self.max_file_bytes);
         Talker::new(probe, tx, delivered)
     }
 
     /// What it is made of, without channels.
     pub(crate) fn parts(&self) -> AgentParts {
         AgentParts {
+            outgoing: self.outgoing.clone(),
+            callbacks: None,
+            pairing: None,
             config: self.config.clone(),
             limits: self.limits.clone(),
             approvals: self.approvals.clone(),
             compaction: self.compaction.clone(),
+            memory: belay_run::MemoryConfig::default(),
             streaming: self.streaming.clone(),
             sessions: self.sessions.clone(),
             routines: self.routines.clone(),
@@ -199,7 +212,7 @@ impl Setup {
         let mut parts = AgentParts { channels: vec![one.probe.clone(), two.probe.clone()], ..self.parts() };
         change(&mut parts);
         let stop = CancellationToken::new();
-        let agent = Agent::start(parts).await.expect("the agent starts");
+        let agent = Box::pin(Agent::start(parts)).await.expect("the agent starts");
         let reloader = agent.reloader();
         let task = tokio::spawn(agent.run(stop.clone()));
         Running { one, two, stop, task, reloader, model: self.model.clone() }

@@ -29,7 +29,7 @@ impl Talker {
         Self { channel: probe.id().clone(), tx, delivered, probe }
     }
 
-    fn inbound(&self, session: &str, role: PrincipalRole, body: Body, key: Option<&str>) -> Inbound {
+    pub(crate) fn inbound(&self, session: &str, role: PrincipalRole, body: Body, key: Option<&str>) -> Inbound {
         Inbound {
             key: key.map(|key| IdempotencyKey {
                 channel: self.channel.clone(),

@@ -33,6 +33,7 @@ pub(super) fn spec_of(heartbeat: &Heartbeat) -> RoutineSpec {
         // The heartbeat has limits of its own.
         guard: Guardrails { cooldown_s: 0, max_concurrent: 1, dedup_window_s: 0, max_failures: 0 },
         notify: Notify { to: heartbeat.route(), on_attention: true, on_failure: true, on_success: false },
+        allow: Vec::new(),
     }
 }
 

@@ -1,13 +1,13 @@
 #![allow(clippy::unwrap_used)]
 
+mod people;
+
 use belay_protocol::principal::Role;
 use belay_protocol::{AccessDecision, ChannelAccess, Provenance};
 use serde_json::{Value, json};
 
-use super::super::groups::Groups;
-use super::super::people::People;
 use super::*;
-use crate::config::{GroupAnswer, GroupsConfig};
+use crate::config::{GroupAnswer, GroupsConfig, TelegramConfig};
 
 fn rules() -> Rules {
     Rules {
@@ -17,15 +17,17 @@ fn rules() -> Rules {
         max_age_s: 0,
         since: 0,
         accepted: AcceptedGroupMessages::default(),
+        unaddressed: UnaddressedMessages::default(),
+        takes_files: false,
     }
 }
 
-fn people(groups: Groups) -> AllowLists {
-    People { allow: [42].into(), operators: [7].into(), groups }.into()
+fn people(groups: GroupsConfig) -> AllowLists {
+    AllowLists::of(&TelegramConfig { allow: vec![42], operators: vec![7], groups, ..TelegramConfig::default() })
 }
 
-fn in_groups(answer: GroupAnswer) -> Groups {
-    Groups::new(&GroupsConfig { allow: vec![-100], answer })
+fn in_groups(answer: GroupAnswer) -> GroupsConfig {
+    GroupsConfig { allow: vec![-100], answer, ..GroupsConfig::default() }
 }
 
 /// A private text message of user 42, with these fields replaced.
@@ -61,14 +63,19 @@ fn judge(rules: &Rules, message: Value) -> Verdict {
     rules.judge(serde_json::from_value(json!({"update_id": 900, "message": message})).unwrap())
 }
 
+fn words(body: Body) -> String {
+    match body {
+        Body::Text(text) => text,
+        Body::Edit(text) => format!("(edit) {text}"),
+        Body::Control(_) => "control".into(),
+    }
+}
+
 /// The verdict as one line: the text, or the kind of refusal.
 fn line(verdict: Verdict) -> String {
     match verdict {
-        Verdict::Message(inbound) => match inbound.body {
-            Body::Text(text) => text,
-            Body::Edit(text) => format!("(edit) {text}"),
-            Body::Control(_) => "control".into(),
-        },
+        Verdict::Message(inbound) => words(inbound.body),
+        Verdict::WithFile(inbound, file) => format!("({} {}) {}", file.kind, file.id, words(inbound.body)),
         Verdict::Tapped(inbound, _) => {
             format!("{:?} of {:?} in {}", inbound.body, inbound.principal, inbound.session)
         }
@@ -76,6 +83,10 @@ fn line(verdict: Verdict) -> String {
         Verdict::NoText { album, not_read, .. } => format!("(no text, {} of album {album:?})", not_read[0].kind),
         Verdict::TooOld(conversation) => format!("(too old, in {conversation})"),
         Verdict::Stranger(id) => format!("(stranger {id})"),
+        Verdict::Pairable(stranger) => {
+            format!("(stranger {}, {} in {})", stranger.id, stranger.name, stranger.conversation)
+        }
+        Verdict::Added(group, greeting) => format!("(added to {group}: {greeting})"),
         Verdict::UnlistedGroup(id) => format!("(group {id} is not listed)"),
         Verdict::Undecided => "(not yet)".into(),
         Verdict::NotForUs(why) => format!("({why})"),
@@ -141,8 +152,8 @@ fn private_messages_are_accepted_from_listed_people_only() {
         (json!({"from": null}), "(not from a person)"),
         (json!({"sender_chat": {"id": -5, "type": "channel"}}), "(not from a person)"),
         (json!({"text": "  /stop@Belay_Bot  "}), "/stop@Belay_Bot"),
-        (json!({"text": "/start"}), "/help"),
-        (json!({"text": "/start deep-link"}), "/help"),
+        (json!({"text": "/start"}), "/start"),
+        (json!({"text": "/start deep-link"}), "/start deep-link"),
         (json!({"text": "/starting"}), "/starting"),
         (json!({"text": "   "}), "(says nothing)"),
         (json!({"text": null, "photo": photo, "caption": "what is this?"}), "what is this?"),
@@ -267,8 +278,9 @@ fn messages_of_an_unlisted_group_are_ignored() {
 
 #[test]
 fn conversations_of_two_people_two_groups_and_two_topics_are_never_the_same() {
-    let groups = Groups::new(&GroupsConfig { allow: vec![-42, -100], answer: GroupAnswer::All });
-    let rules = Rules { people: People { allow: [42, 44].into(), operators: [7].into(), groups }.into(), ..rules() };
+    let groups = GroupsConfig { allow: vec![-42, -100], answer: GroupAnswer::All, ..GroupsConfig::default() };
+    let config = TelegramConfig { allow: vec![42, 44], groups, ..TelegramConfig::default() };
+    let rules = Rules { people: AllowLists::of(&config), ..rules() };
     let from = |id: u64| json!({"id": id, "is_bot": false, "first_name": "X"});
     let of = |from: Value, chat: i64, kind: &str, topic: Option<i32>| {
         let mut fields = json!({"from": from, "chat": {"id": chat, "type": kind, "title": "T"}});
@@ -377,6 +389,28 @@ fn what_another_bot_wrote_is_marked_as_relayed() {
     for (fields, relayed) in [(json!({}), false), (json!({"via_bot": other}), true)] {
         let Verdict::Message(inbound) = judge(&rules(), message(fields.clone())) else { panic!("no message") };
         assert_eq!(inbound.relayed, relayed, "{fields}");
+    }
+}
+
+#[test]
+fn a_message_with_a_file_waits_for_it_if_files_are_taken() {
+    let photo = json!([{"file_id": "f", "file_unique_id": "u", "width": 1, "height": 1}]);
+    let video = json!({"file_id": "v", "file_unique_id": "u", "width": 1, "height": 1, "duration": 1});
+    let origin = json!({"type": "hidden_user", "date": 1, "sender_user_name": "Carl"});
+    for (fields, taken, not_taken) in [
+        (json!({"photo": photo}), &*format!("(photo f) {NO_TEXT}"), "(no text, photo of album None)"),
+        (json!({"photo": photo, "caption": "see"}), "(photo f) see", "see"),
+        (json!({"photo": photo, "caption": "/job see"}), "(photo f) /job see", "/job see"),
+        (json!({"photo": photo, "caption": "/stop"}), "/stop", "/stop"),
+        (json!({"photo": photo, "caption": "/stop", "forward_origin": origin}), "(photo f) /stop", "/stop"),
+        (json!({"video": video}), "(no text, video of album None)", "(no text, video of album None)"),
+        (json!({"video": video, "caption": "see"}), "see", "see"),
+    ] {
+        let mut sent = message(json!({"text": null}));
+        sent.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let taking = Rules { takes_files: true, ..rules() };
+        assert_eq!(line(judge(&taking, sent.clone())), taken, "{fields}");
+        assert_eq!(line(judge(&rules(), sent)), not_taken, "{fields}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use belay_protocol::{ApprovalId, CallId, LiveCall, LiveNews, LiveState, RunId};
+use belay_protocol::{ApprovalId, CallId, LiveCall, LiveNews, LiveState, RunId, size_text};
 use serde_json::Value as Json;
 
 use crate::client::{number, text};
@@ -14,6 +14,13 @@ pub(super) enum Step {
     Live(RunId, LiveNews),
     /// A complete text: the answer of a run, or a notice.
     Message(Option<RunId>, String),
+    /// A run has sent a file: a line about it, and its caption.
+    File {
+        /// The name, the size and the link.
+        line: String,
+        /// Empty: there is none.
+        caption: String,
+    },
     /// A run waits for the answer to this approval request.
     Asked(RunId, ApprovalId),
     /// The run has ended.
@@ -101,6 +108,7 @@ impl Follow {
                 run.state.calls.retain(|call| call.id != CallId::from(text(event, "/data/toolCallId")));
                 steps.extend(run.state_changed(id));
             }
+            ("file", _) => steps.extend(sent_file(event)),
             ("approval", "requested") => {
                 steps.extend(run.pauses(id));
                 steps.extend(text(event, "/data/approvalId").parse().map(|approval| Step::Asked(id, approval)));
@@ -109,6 +117,16 @@ impl Follow {
         }
         steps
     }
+}
+
+/// A file that was sent to this conversation.
+fn sent_file(event: &Json) -> Option<Step> {
+    if event.pointer("/data/place").is_some_and(Json::is_string) {
+        return None;
+    }
+    let (name, url) = (text(event, "/data/name"), text(event, "/data/url"));
+    let line = format!("{name} ({}): {url}", size_text(number(event, "/data/bytes")));
+    Some(Step::File { line, caption: text(event, "/data/caption").to_owned() })
 }
 
 impl Run {

@@ -5,6 +5,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::run::RunUsage;
 use belay_protocol::{RunId, RunRecord, RunStatus, RunWatch, SessionKey, StopReason, UnixMillis};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::error::OpenAiError;
@@ -74,15 +75,72 @@ impl Head {
     }
 
     /// The body of a `chat.completion`.
-    pub(crate) fn completion(&self, text: &str, usage: &RunUsage, finish: &str) -> Value {
-        json!({
-            "id": self.id, "object": "chat.completion", "created": self.created, "model": self.model,
-            "choices": [{
-                "index": 0, "finish_reason": finish, "logprobs": null,
-                "message": {"role": "assistant", "content": text, "refusal": null},
-            }],
-            "usage": usage_body(usage),
-        })
+    pub(crate) fn completion(&self, text: &str, usage: &RunUsage, finish: &'static str) -> Completion<'_> {
+        let message = AnswerMessage { role: "assistant", content: text.to_owned(), refusal: () };
+        Completion {
+            id: &self.id,
+            object: "chat.completion",
+            created: self.created,
+            model: &self.model,
+            choices: [AnswerChoice { index: 0, finish_reason: finish, logprobs: (), message }],
+            usage: UsageBody::of(usage),
+            belay: None,
+        }
+    }
+}
+
+/// The answer to a chat request without streaming.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Completion<'a> {
+    id: &'a str,
+    object: &'static str,
+    /// Seconds since 1970.
+    created: i64,
+    model: &'a str,
+    choices: [AnswerChoice; 1],
+    usage: UsageBody,
+    /// `{"run_id","files"}` of a run that has sent files, or `{"run_id","status","approval"}` of a run that waits for
+    /// approval.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    belay: Option<Value>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct AnswerChoice {
+    index: u32,
+    /// `stop`, `length` or `content_filter`.
+    finish_reason: &'static str,
+    logprobs: (),
+    message: AnswerMessage,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct AnswerMessage {
+    role: &'static str,
+    content: String,
+    refusal: (),
+}
+
+/// The usage in the format of this API.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "CompletionUsage"))]
+pub(crate) struct UsageBody {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+}
+
+impl UsageBody {
+    pub(super) fn of(usage: &RunUsage) -> Self {
+        Self {
+            prompt_tokens: usage.input,
+            completion_tokens: usage.output,
+            total_tokens: usage.input.saturating_add(usage.output),
+        }
     }
 }
 
@@ -95,14 +153,6 @@ pub(crate) fn finish_reason(run: &RunRecord) -> Option<&'static str> {
         (RunStatus::Completed | RunStatus::Stopped, _) => Some("stop"),
         _ => None,
     }
-}
-
-/// The usage in the format of this API.
-pub(crate) fn usage_body(usage: &RunUsage) -> Value {
-    json!({
-        "prompt_tokens": usage.input, "completion_tokens": usage.output,
-        "total_tokens": usage.input.saturating_add(usage.output),
-    })
 }
 
 /// Waits until the run has ended or waits for approval, and answers with its reply or its approval request. A client
@@ -118,16 +168,23 @@ pub(crate) async fn when_ended_or_paused(
     let headers = head.headers(run.reason);
     if let Some(asked) = ApprovalAnswer::of(app, &head, &run).await {
         let mut answer = head.completion(&asked.text, &run.usage, "stop");
-        answer["belay"] = asked.belay;
+        answer.belay = Some(asked.belay);
         return Ok((headers, Json(answer)).into_response());
     }
     Ok((headers, of_ended(&head, &run)).into_response())
 }
 
+/// The field `belay` of the answer of a run that has sent files.
+pub(crate) fn sent_files(run: &RunRecord) -> Option<Value> {
+    (!run.files.is_empty()).then(|| json!({"run_id": run.run_id, "files": run.files}))
+}
+
 fn of_ended(head: &Head, run: &RunRecord) -> Response {
     if let Some(finish) = finish_reason(run) {
         let text = head.form().content(run);
-        return (StatusCode::OK, Json(head.completion(&text, &run.usage, finish))).into_response();
+        let mut answer = head.completion(&text, &run.usage, finish);
+        answer.belay = sent_files(run);
+        return (StatusCode::OK, Json(answer)).into_response();
     }
     match run.status {
         RunStatus::Failed => OpenAiError::failed(run).into_response(),

@@ -8,7 +8,8 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{RunRecord, StopReason};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::error::ApiError;
 
@@ -73,22 +74,41 @@ impl OpenAiError {
 
     /// The body. A stream that fails midway sends it too.
     pub(crate) fn body(&self) -> Value {
-        json!({"error": {
-            "message": self.message, "type": self.kind, "param": self.param, "code": self.code,
-        }})
+        let Self { message, kind, param, code, .. } = self;
+        let body = OpenAiErrorBody { error: OpenAiErrorFields { message, kind, param: param.as_deref(), code } };
+        serde_json::to_value(body).unwrap_or_default() // its fields are texts
     }
+}
+
+/// The body of an error in the format of this API.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct OpenAiErrorBody<'a> {
+    error: OpenAiErrorFields<'a>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "OpenAiError"))]
+pub(crate) struct OpenAiErrorFields<'a> {
+    message: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    /// The field that is wrong.
+    param: Option<&'a str>,
+    code: &'a str,
 }
 
 impl From<ApiError> for OpenAiError {
     fn from(error: ApiError) -> Self {
         let (status, kind, code) = match error.status {
             StatusCode::UNAUTHORIZED => (error.status, "invalid_request_error", "invalid_api_key"),
-            StatusCode::FORBIDDEN => (error.status, "permission_error", error.code),
-            StatusCode::TOO_MANY_REQUESTS => (error.status, "rate_limit_error", error.code),
+            StatusCode::FORBIDDEN => (error.status, "permission_error", error.code.word()),
+            StatusCode::TOO_MANY_REQUESTS => (error.status, "rate_limit_error", error.code.word()),
             // This API has no 422: a request of the wrong shape is a bad request.
-            StatusCode::UNPROCESSABLE_ENTITY => (StatusCode::BAD_REQUEST, "invalid_request_error", error.code),
-            status if status.is_server_error() => (status, "server_error", error.code),
-            status => (status, "invalid_request_error", error.code),
+            StatusCode::UNPROCESSABLE_ENTITY => (StatusCode::BAD_REQUEST, "invalid_request_error", error.code.word()),
+            status if status.is_server_error() => (status, "server_error", error.code.word()),
+            status => (status, "invalid_request_error", error.code.word()),
         };
         Self { retry_after: error.retry_after, ..Self::new(status, kind, code, error.message) }
     }

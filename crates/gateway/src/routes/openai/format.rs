@@ -3,7 +3,7 @@
 //!
 //! Source: the OpenAI API reference, "Chat Completions", `response_format`.
 
-use belay_protocol::{DeclaredOutput, RunRecord, StopReason};
+use belay_protocol::{DeclaredOutput, RunRecord, SentFile, StopReason};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -87,8 +87,20 @@ impl AnswerForm {
                 .and_then(|mut outputs| outputs.get_mut(&output.name).map(Value::take)),
             Self::Text | Self::Json(_) => None,
         };
-        value.map_or_else(|| reply.to_owned(), |value| value.to_string())
+        match (value, self) {
+            (Some(value), _) => value.to_string(),
+            (None, Self::Text) => format!("{reply}{}", links_to(run)),
+            (None, Self::Json(_)) => reply.to_owned(),
+        }
     }
+}
+
+/// The links to the files that a run has sent, in Markdown: clients of this API read nothing but the content.
+fn links_to(run: &RunRecord) -> String {
+    let name = |file: &SentFile| file.name.replace(['[', ']', '\\'], "_");
+    let caption = |file: &SentFile| if file.caption.is_empty() { String::new() } else { format!("{}\n", file.caption) };
+    let link = |file: &SentFile| Some(format!("\n\n{}[{}]({})", caption(file), name(file), file.url.as_deref()?));
+    run.files.iter().filter_map(link).collect()
 }
 
 /// Converts the name of a schema to the name of an output: each invalid character becomes `_`.

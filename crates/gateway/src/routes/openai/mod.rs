@@ -17,9 +17,15 @@ use axum::response::{IntoResponse, Response};
 use belay_protocol::{
     Accepted, Ack, Body, CommandReply, Inbound, ModelInfo, Principal, QueueMode, RunOptions, SessionLifetime, Thinking,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 
+#[cfg(test)]
+pub(crate) use self::answer::Completion;
 pub(crate) use self::error::OpenAiError;
+#[cfg(test)]
+pub(crate) use self::error::OpenAiErrorBody;
+#[cfg(test)]
+pub(crate) use self::request::ChatRequest as ChatBody;
 use self::request::{ChatRequest, Conversation};
 use crate::app::{App, Shared};
 use crate::extract::{Caller, JsonBody, NamePath};
@@ -32,9 +38,33 @@ const OUR_NAME: &str = "belay";
 pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("x-belay-session");
 
 /// Lists the model names that a request may use.
-pub(crate) async fn models(State(app): State<Shared>) -> Json<Value> {
-    let data: Vec<Value> = model_names(&app).map(model_body).collect();
-    Json(json!({"object": "list", "data": data}))
+pub(crate) async fn models(State(app): State<Shared>) -> Json<ModelList> {
+    Json(ModelList { object: "list", data: model_names(&app).map(ModelBody::of).collect() })
+}
+
+/// The model names that a request may use.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ModelList {
+    object: &'static str,
+    data: Vec<ModelBody>,
+}
+
+/// A model name.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Model"))]
+pub(crate) struct ModelBody {
+    id: String,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+}
+
+impl ModelBody {
+    fn of(name: &str) -> Self {
+        Self { id: name.to_owned(), object: "model", created: 0, owned_by: "belay" }
+    }
 }
 
 fn model_names(app: &App) -> impl Iterator<Item = &str> {
@@ -43,16 +73,12 @@ fn model_names(app: &App) -> impl Iterator<Item = &str> {
 }
 
 /// Shows one of the model names that a request may use.
-pub(crate) async fn model(State(app): State<Shared>, NamePath(name): NamePath) -> Result<Json<Value>, OpenAiError> {
+pub(crate) async fn model(State(app): State<Shared>, NamePath(name): NamePath) -> Result<Json<ModelBody>, OpenAiError> {
     if model_names(&app).any(|known| known == name) {
-        Ok(Json(model_body(&name)))
+        Ok(Json(ModelBody::of(&name)))
     } else {
         Err(OpenAiError::model_not_found(&name))
     }
-}
-
-fn model_body(name: &str) -> Value {
-    json!({"id": name, "object": "model", "created": 0, "owned_by": "belay"})
 }
 
 /// Answers a chat request.
@@ -67,7 +93,8 @@ pub(crate) async fn chat(
     if !model_names(&app).any(|name| name == model) {
         return Err(OpenAiError::model_not_found(&model));
     }
-    let conversation = request.conversation(headers.get(SESSION_HEADER))?;
+    let mut conversation = request.conversation(headers.get(SESSION_HEADER))?;
+    conversation.name_older_files(app.attachments.max_count());
     conversation.check_sampling(&app.model)?;
     let (session, is_named) = (conversation.session.clone(), conversation.is_named);
     let form = conversation.form.clone();

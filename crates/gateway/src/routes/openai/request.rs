@@ -15,8 +15,12 @@ use super::sampling::SamplingFields;
 use crate::checks::check_text;
 use crate::files::NewFile;
 
+/// Most older files whose names the model gets.
+const OLDER_NAMED: usize = 20;
+
 /// A chat request; unused fields are left out.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ChatRequest {
     pub(crate) model: Option<String>,
     #[serde(default)]
@@ -34,26 +38,32 @@ pub(crate) struct ChatRequest {
 }
 
 #[derive(Deserialize)]
-struct StreamOptions {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct StreamOptions {
     include_usage: Option<bool>,
 }
 
 #[derive(Deserialize)]
-struct ChatMessage {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ChatMessage {
     role: String,
     content: Option<Content>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Content {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) enum Content {
     Text(String),
     Parts(Vec<Part>),
+    #[cfg_attr(test, schemars(skip))]
     Other(IgnoredAny),
 }
 
 #[derive(Deserialize)]
-struct Part {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ContentPart"))]
+pub(crate) struct Part {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
@@ -63,19 +73,22 @@ struct Part {
 }
 
 #[derive(Deserialize)]
-struct ImageUrl {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ImageUrl {
     url: String,
 }
 
 #[derive(Deserialize)]
-struct FilePart {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct FilePart {
     filename: Option<String>,
     file_data: Option<String>,
     file_id: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct AudioPart {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct AudioPart {
     data: String,
     format: Option<String>,
 }
@@ -114,6 +127,8 @@ pub(crate) struct Conversation {
     pub(crate) text: String,
     /// The files of its messages.
     pub(crate) files: Vec<NewFile>,
+    /// The number of files of the last message. They are the last of `files`.
+    new_files: usize,
     pub(crate) history: Vec<HistoryLine>,
     /// The form of the answer.
     pub(crate) form: AnswerForm,
@@ -148,6 +163,7 @@ impl ChatRequest {
             None => fresh(lines),
         };
         let files = self.files(said.is_named)?;
+        let new_files = if said.is_named { files.len() } else { self.messages.last().map_or(0, ChatMessage::files) };
         let text = match said.text.trim().is_empty() && !files.is_empty() {
             true => NO_TEXT.to_owned(),
             false => said.text,
@@ -155,7 +171,7 @@ impl ChatRequest {
         let said = Conversation { text, ..said };
         let form = AnswerForm::read(self.response_format.as_ref())?;
         let sampling = self.sampling.read()?.map(Box::new);
-        let conversation = Conversation { form, files, thinking: self.thinking()?, sampling, ..said };
+        let conversation = Conversation { form, files, new_files, thinking: self.thinking()?, sampling, ..said };
         check_text(&conversation.text)
             .map_err(|e| OpenAiError::invalid("messages", "invalid_value", format!("the user's text {e}")))?;
         Ok(conversation)
@@ -225,7 +241,33 @@ impl ChatRequest {
     }
 }
 
+impl Conversation {
+    /// Keeps the newest `most` files. Of a history that the client sends again, the older files are named in the first
+    /// line. The files of the last message stay, even if they are more.
+    pub(crate) fn name_older_files(&mut self, most: usize) {
+        let excess = self.files.len().saturating_sub(most).min(self.files.len() - self.new_files);
+        if excess == 0 || most == 0 {
+            return;
+        }
+        let names: Vec<String> = self.files.drain(..excess).take(OLDER_NAMED).map(|file| file.shown_name()).collect();
+        let more = if excess > names.len() { ", and others" } else { "" };
+        let text = format!(
+            "[{excess} older file(s) of this conversation are not shown (attachments.max_count is {most}): {}{more}]",
+            names.join(", ")
+        );
+        self.history.insert(0, HistoryLine { role: HistoryRole::User, text });
+    }
+}
+
 impl ChatMessage {
+    /// The number of its files.
+    fn files(&self) -> usize {
+        match &self.content {
+            Some(Content::Parts(parts)) => parts.iter().filter(|part| part.file().is_some()).count(),
+            _ => 0,
+        }
+    }
+
     fn line(&self, at: usize) -> Result<HistoryLine, OpenAiError> {
         let role = match self.role.as_str() {
             "system" | "developer" => HistoryRole::System,
@@ -273,6 +315,7 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
         is_named: true,
         text,
         files: Vec::new(),
+        new_files: 0,
         history,
         form: AnswerForm::Text,
         thinking: None,
@@ -290,6 +333,7 @@ fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
         is_named: false,
         text,
         files: Vec::new(),
+        new_files: 0,
         history,
         form: AnswerForm::Text,
         thinking: None,
@@ -348,6 +392,37 @@ mod tests {
         let system =
             json!({"messages": [{"role": "system", "content": [picture("data:,")]}, {"role": "user", "content": "x"}]});
         assert_eq!(read(system, None).err(), Some("\"messages[0].content\"".to_owned()));
+    }
+
+    #[test]
+    fn older_files_of_a_history_are_named_and_those_of_the_last_message_stay() {
+        let file = |name: &str| json!({"type": "file", "file": {"filename": name, "file_data": "YQ=="}});
+        let old =
+            json!({"role": "user", "content": [{"type": "text", "text": "old"}, file("a\n]"), file("b"), file("c")]});
+        let answer = json!({"role": "assistant", "content": "seen"});
+        let last = |names: &[&str]| {
+            let parts: Vec<Value> = names.iter().map(|name| file(name)).collect();
+            json!({"role": "user", "content": parts})
+        };
+        for (new, most, left, older) in [
+            (&["d"][..], 4, "a\n] b c d", None),
+            (
+                &["d"],
+                2,
+                "c d",
+                Some("2 older file(s) of this conversation are not shown (attachments.max_count is 2): a], b]"),
+            ),
+            (&["d", "e", "f"], 2, "d e f", Some("3 older")), // refused by its number later
+            (&["d"], 0, "a\n] b c d", None),
+        ] {
+            let mut found = read(json!({"messages": [old, answer, last(new)]}), None).unwrap();
+            found.name_older_files(most);
+            let names: Vec<_> = found.files.iter().filter_map(|file| file.name.clone()).collect();
+            assert_eq!(names.join(" "), left, "{new:?} {most}");
+            let first = &found.history[0].text;
+            assert_eq!(first.starts_with('['), older.is_some(), "{first}");
+            assert!(older.is_none_or(|older| first.contains(older)), "{first}");
+        }
     }
 
     fn show(conversation: &Conversation) -> String {

@@ -13,7 +13,8 @@ const STOP_TEXT_MAX_BYTES: usize = 200;
 
 /// The fields, as a client sends them.
 #[derive(Default, Deserialize)]
-pub(super) struct SamplingFields {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct SamplingFields {
     max_tokens: Option<Value>,
     max_completion_tokens: Option<Value>,
     temperature: Option<Value>,

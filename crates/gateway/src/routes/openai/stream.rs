@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::answer::{Head, finish_reason, usage_body};
+use super::answer::{Head, UsageBody, finish_reason, sent_files};
 use super::error::OpenAiError;
 use super::paused::ApprovalAnswer;
 use crate::app::{App, Shared};
@@ -130,7 +130,8 @@ impl ChatStream {
             Some(run) => match (finish_reason(&run), asked) {
                 (_, Some(asked)) => return self.close(&asked.text, &run.usage, "stop", Some(&asked.belay)),
                 (Some(finish), None) => {
-                    return self.close(&self.head.form().content(&run), &run.usage, finish, None);
+                    let files = sent_files(&run);
+                    return self.close(&self.head.form().content(&run), &run.usage, finish, files.as_ref());
                 }
                 (None, None) if run.status == RunStatus::Failed => OpenAiError::failed(&run),
                 (None, None) => OpenAiError::still_running(&self.gone.run.to_string()),
@@ -236,7 +237,7 @@ struct Chunk<'a> {
     created: i64,
     model: &'a str,
     choices: [Choice<'a>; 1],
-    /// The approval request that the run waits for, in the last chunk of its answer.
+    /// The approval request that the run waits for, or the files that it has sent, in the last chunk of its answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     belay: Option<&'a Value>,
 }
@@ -284,7 +285,7 @@ impl Head {
         if let Some(usage) = usage {
             let chunk = json!({
                 "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,
-                "choices": [], "usage": usage_body(usage),
+                "choices": [], "usage": UsageBody::of(usage),
             });
             events.push(Event::default().data(chunk.to_string()));
         }

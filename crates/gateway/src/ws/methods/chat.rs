@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Begun, Caller, Kind, Outcome, RunEnd, session_key};
-use crate::agent_rpc::{command_answer, finished};
+use crate::agent_rpc::{CommandAnswer, finished};
 use crate::checks::no_such_run;
 use crate::error::ApiError;
 use crate::routes::{Stop, stop_now};
@@ -50,6 +50,7 @@ pub(super) async fn send(caller: &Caller, params: SendParams) -> Result<Outcome,
         timeout: None,
         queue_mode: params.queue_mode,
         extra_system_prompt: None,
+        callback_url: None,
         outputs: Vec::new(),
     };
     let mut inbound = message.check(app, caller.principal.clone(), caller.may_follow())?;
@@ -68,7 +69,7 @@ pub(super) async fn send(caller: &Caller, params: SendParams) -> Result<Outcome,
                 Ok(Outcome::Accepted(answer, Begun { kind: Kind::Chat, run, session, watch, answers_twice: false }))
             }
         },
-        Ack::Command(reply) => Ok(Outcome::Answered(command_answer(&reply))),
+        Ack::Command(reply) => Ok(Outcome::Answered(json_of(&CommandAnswer::from(&reply)))),
         other => Err(ApiError::unexpected(&other)),
     }
 }
@@ -160,6 +161,9 @@ fn shown(lines: &[HistoryEntry]) -> (Vec<Value>, usize) {
             "id": line.id, "role": line.role, "content": [{ "type": "text", "text": text }], "runId": line.run_id,
             "timestamp": line.at.0,
         });
+        if !line.files.is_empty() {
+            message["files"] = json!(line.files);
+        }
         if end < line.text.len() {
             message["truncated"] = true.into();
         }
@@ -187,7 +191,7 @@ mod tests {
     use super::*;
 
     fn line(id: u64, text: String) -> HistoryEntry {
-        HistoryEntry { id, role: "user".into(), text, run_id: None, at: UnixMillis(0) }
+        HistoryEntry { id, role: "user".into(), text, run_id: None, at: UnixMillis(0), files: Vec::new() }
     }
 
     #[test]

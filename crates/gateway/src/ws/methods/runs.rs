@@ -3,7 +3,7 @@
 use belay_protocol::{Accepted, Ack};
 
 use super::{Begun, Caller, Kind, Outcome, RunEnd};
-use crate::agent_rpc::{WaitParams, accepted_answer, command_answer, finished, wait_for, waited};
+use crate::agent_rpc::{AcceptedAnswer, CommandAnswer, WaitParams, WaitedRun, finished, wait_for};
 use crate::error::ApiError;
 use crate::submit::AgentParams;
 use crate::ws::connection::json_of;
@@ -18,19 +18,19 @@ pub(super) async fn agent(caller: &Caller, params: AgentParams) -> Result<Outcom
                 Ok(Outcome::RunEnd(RunEnd { run, session, payload: json_of(&end) }))
             }
             None => {
-                let answer = accepted_answer(&accepted);
+                let answer = json_of(&AcceptedAnswer::from(&accepted));
                 let Accepted { run_id: run, session, watch, .. } = accepted;
                 Ok(Outcome::Accepted(answer, Begun { kind: Kind::Agent, run, session, watch, answers_twice: true }))
             }
         },
-        Ack::Command(reply) => Ok(Outcome::Answered(command_answer(&reply))),
+        Ack::Command(reply) => Ok(Outcome::Answered(json_of(&CommandAnswer::from(&reply)))),
         other => Err(ApiError::unexpected(&other)),
     }
 }
 
 pub(super) async fn wait(caller: &Caller, params: WaitParams) -> Result<Outcome, ApiError> {
     let record = wait_for(&caller.app, caller.principal.clone(), params).await?;
-    let payload = waited(&record);
+    let payload = json_of(&WaitedRun::from(&*record));
     Ok(if record.status.is_end() {
         Outcome::RunEnd(RunEnd { run: record.run_id, session: record.session.clone(), payload })
     } else {

@@ -72,6 +72,8 @@ pub(super) struct PatchParams {
     reasoning: Option<ReasoningShown>,
     verbose: Option<bool>,
     model: Option<String>,
+    /// An empty text ends the callbacks of the session.
+    callback_url: Option<String>,
 }
 
 /// Changes the run options of a session, by the commands that a person would use, so that the same rules apply.
@@ -88,11 +90,17 @@ pub(super) async fn patch(caller: &Caller, params: PatchParams) -> Result<Value,
         ("reasoning", params.reasoning.map(|shown| format!("/reasoning {}", shown.word()))),
         ("verbose", params.verbose.map(|on| format!("/verbose {}", if on { "on" } else { "off" }))),
         ("model", asked.model.map(|name| format!("/model {name}"))),
+        (
+            "callbackUrl",
+            params.callback_url.map(|url| format!("/callback {}", if url.is_empty() { "default" } else { &url })),
+        ),
     ];
     let commands = commands.into_iter().filter_map(|(field, command)| Some((field, command?)));
     let (fields, commands): (Vec<_>, Vec<_>) = commands.unzip();
     if fields.is_empty() {
-        return Err(ApiError::invalid("name at least one of queueMode, thinking, reasoning, verbose and model"));
+        return Err(ApiError::invalid(
+            "name at least one of queueMode, thinking, reasoning, verbose, model and callbackUrl",
+        ));
     }
     // All commands are sent at once: a later message finds all changes made.
     let answers = join_all(commands.into_iter().map(|command| say(caller, key.clone(), command))).await;

@@ -84,6 +84,7 @@ impl FakeAgent {
             Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),
             Control::Tools(request) => tools(request),
             Control::Freeze(_) => Ack::Freezes(Vec::new()),
+            Control::People(_) => Ack::People(Box::default()),
             Control::Status => {
                 let running = self.running.lock().unwrap().clone();
                 Ack::Status(Box::new(StatusReport { running, ..status() }))
@@ -182,11 +183,15 @@ impl FakeAgent {
             bound: vec![("argv".into(), summary.into())],
             digest: "not for the outside".into(),
             covers: None,
+            added: None,
             asker: Asker {
                 principal: inbound.principal.id.to_string(),
                 authority: inbound.principal.role.into(),
                 relayed: false,
             },
+            place: None,
+            second: None,
+            reminded_at: None,
             asked_at: UnixMillis(NOW),
             expires_at: UnixMillis(NOW + 1_800_000),
             state: ApprovalState::Waiting,

@@ -8,16 +8,20 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use belay_gateway::{Gateway, GatewayConfig, GatewayError, GatewayParts, GatewaySecrets, HttpChannel};
+use belay_gateway::{
+    BackupRefusal, BackupRequest, Backups, Gateway, GatewayConfig, GatewayError, GatewayParts, GatewaySecrets,
+    HttpChannel, Judged, LINK_KEY_BYTES, SettingsReport, SignedLinks,
+};
 use belay_protocol::*;
+use secrecy::SecretBox;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::agent::FakeAgent;
-use self::store::FakeArchive;
-pub(crate) use self::store::{FakeStore, blank};
+pub(crate) use self::store::{FILE, FakeStore, blank};
+use self::store::{FakeArchive, FakeBlobs, FakeNotes};
 use crate::work::{FakeTimes, FakeWork};
 
 /// The date that the clock shows, unless it is moved: 2026-11-20T19:43:00Z.
@@ -147,12 +151,30 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         events: store.clone(),
         approvals: store.clone(),
         archive: Arc::new(FakeArchive),
+        notes: Arc::new(FakeNotes::default()),
         vault: Arc::new(FakeArchive),
         jobs: Arc::new(FakeWork::default()),
         routines: Arc::new(FakeWork::default()),
         times: Arc::new(FakeTimes),
+        // Strikes at a message that contains the rules.
+        judge: Arc::new(|rules| {
+            let rules = rules.to_owned();
+            if rules.contains("nonsense") {
+                return Err("nonsense: unknown key".to_owned());
+            }
+            Ok(Arc::new(move |messages: &[Arc<Message>]| {
+                let at = messages.iter().position(|message| message.text().contains(&rules));
+                Judged { stopped: at.is_some(), at_event: at.map(|at| at as u64), ..Judged::default() }
+            }))
+        }),
+        settings: Arc::new(|| SettingsReport { problems: vec!["a.b: wrong".into()], ..SettingsReport::default() }),
+        spending: Arc::new(FakeArchive),
+        ends: Arc::new(FakeArchive),
         janitor: Arc::new(FakeArchive),
+        backups: Arc::new(NoBackups),
         attachments: Arc::new(NoAttachments),
+        blobs: Arc::new(FakeBlobs),
+        links: Arc::new(SignedLinks::new(SecretBox::new(Box::new([7; LINK_KEY_BYTES])), 24, clock.clone())),
         question: Arc::new(|approval, _now| format!("May I {}?", approval.summary)),
         clock: clock.clone(),
         model: model(),
@@ -174,4 +196,18 @@ pub(crate) async fn read(request: reqwest::RequestBuilder) -> (u16, Value) {
     let status = response.status().as_u16();
     let text = response.text().await.unwrap();
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+/// There are no backups here; the scenarios make real ones.
+struct NoBackups;
+
+#[async_trait::async_trait]
+impl Backups for NoBackups {
+    async fn create(&self, request: BackupRequest) -> Result<Value, BackupRefusal> {
+        Err(if request.with_key { BackupRefusal::Busy } else { BackupRefusal::Invalid("there is no database".into()) })
+    }
+
+    async fn list(&self) -> Result<Value, BackupRefusal> {
+        Ok(serde_json::json!({"backups": []}))
+    }
 }

@@ -86,6 +86,9 @@ impl RunReader for FakeStore {
         let fits = |run: &&RunRecord| {
             filter.session.as_ref().is_none_or(|key| *key == run.session)
                 && filter.status.is_none_or(|status| status == run.status)
+                && filter.reason.is_none_or(|reason| Some(reason) == run.reason)
+                && filter.since.is_none_or(|since| run.accepted_at >= since)
+                && filter.until.is_none_or(|until| run.accepted_at < until)
         };
         Ok(runs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
     }
@@ -131,6 +134,7 @@ impl SessionReader for FakeStore {
             text: run.reply.clone().unwrap_or_default(),
             run_id: Some(run.run_id),
             at: run.accepted_at,
+            files: Vec::new(),
         };
         let own = runs.iter().filter(|run| run.session == *session).enumerate().map(entry);
         Ok(own.filter(|entry| entry.id > after).take(limit as usize).collect())
@@ -181,6 +185,20 @@ impl EventLog for FakeStore {
 
 #[async_trait]
 impl ApprovalStore for FakeStore {
+    async fn remind(&self, _id: ApprovalId, _reminder: Outbound, _at: UnixMillis) -> Result<bool, StoreError> {
+        panic!("the routes remind nobody")
+    }
+
+    async fn first_yes(
+        &self,
+        _id: ApprovalId,
+        _second: SecondYes,
+        _expires_at: UnixMillis,
+        _question: Option<Outbound>,
+    ) -> Result<Decided, StoreError> {
+        panic!("the lane stores first approvals")
+    }
+
     async fn decide(
         &self,
         id: ApprovalId,
@@ -238,6 +256,7 @@ pub(crate) fn blank() -> RunRecord {
         started_at: Some(UnixMillis(NOW)),
         ended_at: None,
         waiting_for: None,
+        files: Vec::new(),
     }
 }
 
@@ -296,6 +315,53 @@ impl Archive for FakeArchive {
     }
 }
 
+/// Two notes: number 1 is of the holder of the token, number 2 of a person on Telegram.
+pub(super) struct FakeNotes(Mutex<Vec<Note>>);
+
+impl Default for FakeNotes {
+    fn default() -> Self {
+        let note = |id, owner: &str| Note {
+            id,
+            owner: MemoryOwner::person(owner).unwrap(),
+            key: None,
+            text: format!("a note of {owner}"),
+            at: UnixMillis(NOW),
+            session: "s".into(),
+            untrusted: false,
+        };
+        Self(Mutex::new(vec![note(1, "http:token"), note(2, "telegram:42")]))
+    }
+}
+
+#[async_trait]
+impl NoteArchive for FakeNotes {
+    async fn notes(&self, filter: NoteFilter) -> Result<Vec<Note>, StoreError> {
+        let wanted = |note: &&Note| {
+            filter.owner.as_ref().is_none_or(|owner| note.owner == *owner)
+                && filter.id.is_none_or(|id| note.id == id)
+                && note.text.contains(&filter.words)
+        };
+        Ok(self.0.lock().unwrap().iter().filter(wanted).cloned().collect())
+    }
+    async fn edit_note(&self, id: u64, text: &str, _at: UnixMillis) -> Result<bool, StoreError> {
+        if text.len() > 100 {
+            return Err(StoreError::TooMuch("a note has at most 100 bytes".into()));
+        }
+        let mut notes = self.0.lock().unwrap();
+        let note = notes.iter_mut().find(|note| note.id == id).map(|note| note.text = text.into());
+        Ok(note.is_some())
+    }
+    async fn delete_notes(&self, which: NoteSelection) -> Result<u64, StoreError> {
+        let mut notes = self.0.lock().unwrap();
+        let before = notes.len();
+        notes.retain(|note| match &which {
+            NoteSelection::One(id) => note.id != *id,
+            NoteSelection::AllOf(owner) => note.owner != *owner,
+        });
+        Ok((before - notes.len()) as u64)
+    }
+}
+
 #[async_trait]
 impl SecretVault for FakeArchive {
     async fn keep(&self, _: &SessionKey, _: &str, _: &Secret, _: UnixMillis) -> Result<(), StoreError> {
@@ -312,9 +378,53 @@ impl SecretVault for FakeArchive {
     }
 }
 
+/// Answers with the query: the payer as the key of the row, the days as its figures.
+#[async_trait]
+impl SpendReader for FakeArchive {
+    async fn costs(&self, query: CostQuery) -> Result<Vec<CostRow>, StoreError> {
+        let only = query.only.map_or("everybody".to_owned(), |(channel, id)| format!("{channel}:{id}"));
+        let day = |day| u64::try_from(day).unwrap();
+        let (calls, cost_micro_usd) = (day(query.first_day), day(query.last_day));
+        Ok(vec![CostRow { key: only, calls, cost_micro_usd, input_tokens: query.limit.into(), ..CostRow::default() }])
+    }
+}
+
+/// Answers with one end at the start of the time.
+#[async_trait]
+impl EndReader for FakeArchive {
+    async fn ends(&self, query: EndQuery) -> Result<Vec<EndCount>, StoreError> {
+        Ok(vec![EndCount { at: query.since, reason: StopReason::UserStop, count: 3 }])
+    }
+}
+
 #[async_trait]
 impl Janitor for FakeArchive {
     async fn tidy(&self, dry_run: bool) -> Result<Removed, StoreError> {
         Ok(Removed { runs: if dry_run { 9 } else { 4 }, ..Removed::default() })
+    }
+}
+
+/// Has every file but the one whose digest is zeros.
+pub(crate) struct FakeBlobs;
+
+/// The bytes of every file.
+pub(crate) const FILE: &str = "the bytes of the file";
+
+#[async_trait]
+impl BlobStore for FakeBlobs {
+    fn digest(&self, _bytes: &[u8]) -> Result<BlobDigest, StoreError> {
+        Err(StoreError::Unavailable("it only reads".into()))
+    }
+    async fn begin(&self) -> Result<Box<dyn BlobWriter>, StoreError> {
+        Err(StoreError::Unavailable("it only reads".into()))
+    }
+    async fn read(&self, digest: &BlobDigest) -> Result<Option<bytes::Bytes>, StoreError> {
+        Ok((digest.as_str() != "0".repeat(64)).then(|| FILE.into()))
+    }
+    async fn older_than(&self, _before: UnixMillis) -> Result<Vec<BlobDigest>, StoreError> {
+        Ok(Vec::new())
+    }
+    async fn remove(&self, _digests: &[BlobDigest], _before: UnixMillis) -> Result<u64, StoreError> {
+        Ok(0)
     }
 }

@@ -209,8 +209,14 @@ async fn fragments_and_facts_come_in_the_order_in_which_they_happened() {
         harness.agent.delta(run, 1, "look.");
         harness.agent.delta(run, 2, "Found.");
         harness.store.fact(&record, EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
-        harness.store.fact(&record, EventKind::ToolStarted { call_id: call_id.clone(), name: name.clone() });
-        harness.store.fact(&record, EventKind::ToolFinished { call_id, name, status: ToolStatus::Success, took_ms: 1 });
+        harness.store.fact(
+            &record,
+            EventKind::ToolStarted { call_id: call_id.clone(), name: name.clone(), arguments: "path: a".into() },
+        );
+        harness.store.fact(
+            &record,
+            EventKind::ToolFinished { call_id, name, status: ToolStatus::Success, took_ms: 1, result: "done".into() },
+        );
         let heard = socket.events("agent", |event| event["data"]["step"] == 2).await;
         let course: Vec<_> = brief(&heard).iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect();
         assert_eq!(

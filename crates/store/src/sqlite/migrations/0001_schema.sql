@@ -27,12 +27,22 @@ CREATE TABLE threads (
     summary_upto   INTEGER NOT NULL DEFAULT 0, -- a load skips the messages up to here
     indexed_upto   INTEGER NOT NULL DEFAULT 0, -- messages up to this position are in message_index
     summary        TEXT,
+    skills         TEXT, -- the skills that it began with; none: there were none, or it has not begun
+    title          TEXT, -- written by a model; none: lists show the first words
+    title_tries    INTEGER NOT NULL DEFAULT 0 CHECK (title_tries >= 0), -- failed attempts
     -- 1: the session was created for one request. Lists omit it by default, and it is deleted soon. A thread keeps the mark
     -- without its session.
     ephemeral      INTEGER NOT NULL DEFAULT 0 CHECK (ephemeral = 0 OR ephemeral = 1)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX threads_of_session ON threads (session);
+CREATE INDEX threads_with_skills ON threads (skills) WHERE skills IS NOT NULL;
 CREATE INDEX threads_ephemeral ON threads (last_active_at) WHERE ephemeral = 1;
+
+-- The skills that conversations began with, by the digest of their text. Deleted with the last thread that refers to it.
+CREATE TABLE skill_snapshots (
+    digest TEXT PRIMARY KEY NOT NULL,
+    text   TEXT NOT NULL -- JSON, without values of variables
+) STRICT, WITHOUT ROWID;
 
 -- The people and programs that have sent a message. Written with the message, at most once an hour for each.
 CREATE TABLE principals (
@@ -41,6 +51,29 @@ CREATE TABLE principals (
     name          TEXT, -- as the platform shows it; none: the platform gives none
     first_seen_at INTEGER NOT NULL,
     last_seen_at  INTEGER NOT NULL, -- at most one hour before the newest message
+    PRIMARY KEY (channel, id)
+) STRICT, WITHOUT ROWID;
+
+-- Codes of strangers that no operator has entered yet. Expired rows are deleted with the next code.
+CREATE TABLE pairings (
+    channel      TEXT NOT NULL,
+    id           TEXT NOT NULL, -- unique within the channel
+    name         TEXT NOT NULL, -- as the platform shows it
+    conversation TEXT NOT NULL, -- the private conversation
+    code_digest  TEXT NOT NULL, -- the code itself is not stored
+    expires_at   INTEGER NOT NULL,
+    PRIMARY KEY (channel, id)
+) STRICT, WITHOUT ROWID;
+
+-- People whom pairing has admitted to their private conversation, until an operator removes them.
+CREATE TABLE paired_people (
+    channel          TEXT NOT NULL,
+    id               TEXT NOT NULL, -- unique within the channel
+    name             TEXT NOT NULL, -- as the platform showed it
+    conversation     TEXT NOT NULL, -- the private conversation
+    admitted_by      TEXT NOT NULL, -- the operator
+    admitted_through TEXT NOT NULL, -- the channel of the operator
+    admitted_at      INTEGER NOT NULL,
     PRIMARY KEY (channel, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -84,6 +117,7 @@ CREATE TABLE runs (
     options         TEXT, -- its options: JSON; none: the defaults
     provenance      TEXT, -- the author and the context of the message: JSON
     reply           TEXT,
+    files           TEXT, -- the files that it has sent: JSON; none: it has sent none
     state           TEXT, -- state of the loop at the last checkpoint: JSON
     text            TEXT NOT NULL,
     history         TEXT, -- earlier messages that the request carried: JSON, until the first start
@@ -97,6 +131,7 @@ CREATE UNIQUE INDEX runs_key ON runs (key_channel, key_account, key_message) WHE
 -- The open runs are among those that are not indexed yet. The end of a run changes no index.
 CREATE INDEX runs_unindexed ON runs (session) WHERE indexed = 0;
 CREATE INDEX runs_of_session ON runs (session) WHERE indexed = 1;
+CREATE INDEX runs_by_reason ON runs (reason, seq, ended_at) WHERE indexed = 1;
 CREATE INDEX runs_by_message ON runs (session, message_ref) WHERE message_ref IS NOT NULL;
 CREATE INDEX runs_without_thread ON runs (ended_at) WHERE thread IS NULL AND ended_at IS NOT NULL;
 
@@ -160,11 +195,20 @@ CREATE TABLE outbox (
     due_at       INTEGER, -- earliest delivery; none: at once
     preview      TEXT, -- platform id of the preview message that this one replaces
     question     TEXT, -- the approval request that it carries: JSON
+    callback     TEXT, -- the address to which it is posted; none: it is a text for people
+    unchecked    TEXT -- the kind of a text that hooks have not checked yet; none: they have
+                    CHECK (unchecked = 'reply' OR unchecked = 'message' OR unchecked = 'question'
+                           OR unchecked = 'reminder' OR unchecked = 'command' OR unchecked = 'notice'),
+    file         TEXT, -- the file that it carries: JSON
     text         TEXT NOT NULL
 ) STRICT;
 CREATE INDEX outbox_open ON outbox (channel, conversation, seq) WHERE state IN ('waiting', 'sending');
 CREATE INDEX outbox_of_run ON outbox (run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX outbox_without_run ON outbox (id) WHERE run_id IS NULL;
+-- A delivery needs its file until its row is deleted.
+CREATE TRIGGER outbox_file AFTER DELETE ON outbox WHEN OLD.file IS NOT NULL BEGIN
+    DELETE FROM blob_references WHERE owner = OLD.id;
+END;
 
 -- One row for each approval request. Rows are deleted with their run only.
 CREATE TABLE approvals (
@@ -182,11 +226,15 @@ CREATE TABLE approvals (
     bound       TEXT NOT NULL, -- JSON: the (name, value) pairs that the digest covers
     digest      TEXT NOT NULL,
     covers      TEXT,
+    added       TEXT, -- the texts that hooks have put before and after the question: JSON
     principal   TEXT NOT NULL,
     authority   TEXT NOT NULL CHECK (authority = 'conversation' OR authority = 'token' OR authority = 'operator'),
     relayed     INTEGER NOT NULL CHECK (relayed = 0 OR relayed = 1),
+    place       TEXT, -- the conversation in which autonomous work asks: JSON
+    second      TEXT, -- two persons must approve: the first approval, and where the second person is asked: JSON
     asked_at    INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL,
+    reminded_at INTEGER,
     state       TEXT NOT NULL DEFAULT 'waiting'
                 CHECK (state = 'waiting' OR state = 'approved' OR state = 'used' OR state = 'denied'
                        OR state = 'expired' OR state = 'withdrawn'),
@@ -216,13 +264,14 @@ CREATE TABLE uploads (
     principal  TEXT NOT NULL, -- unique within the channel
     at         INTEGER NOT NULL,
     bytes      INTEGER NOT NULL CHECK (bytes >= 0),
-    attachment TEXT NOT NULL -- JSON
+    attachment TEXT -- JSON; none: its conversation was deleted, and the row counts for the limit of the day alone
 ) STRICT;
 CREATE INDEX uploads_of_principal ON uploads (channel, principal, at, bytes);
 
--- Which runs, copied threads and uploads need which files of the blob store. A file without a row is deleted by the next sweep.
+-- Which runs, copied threads, uploads and deliveries need which files of the blob store. A file without a row is deleted by the
+-- next sweep.
 CREATE TABLE blob_references (
-    owner  BLOB NOT NULL, -- a run, a copied thread, or an upload
+    owner  BLOB NOT NULL, -- a run, a copied thread, an upload, or a delivery
     digest TEXT NOT NULL,
     PRIMARY KEY (owner, digest)
 ) STRICT, WITHOUT ROWID;
@@ -249,8 +298,8 @@ CREATE TABLE handled_inputs (
     UNIQUE (key_channel, key_account, key_message)
 ) STRICT;
 
--- Money by day, purpose, principal and model: the sums of the reservations, so that the budget check of a day reads one range of
--- this key and no reservation. channel and principal are the sender of the run's message, or the creator of its job or routine;
+-- Money, tokens and requests by day, purpose, principal and model. micro_usd is the sum of the reservations, so that the budget
+-- check of a day reads one range of this key and no reservation. Calls that cost nothing are not here. channel and principal are the sender of the run's message, or the creator of its job or routine;
 -- both are '' for a model call outside every run.
 CREATE TABLE spend (
     utc_day   INTEGER NOT NULL, -- days since 1970-01-01
@@ -259,6 +308,9 @@ CREATE TABLE spend (
     principal TEXT NOT NULL, -- unique within the channel
     model     TEXT NOT NULL, -- the one that answered, as far as it is known
     micro_usd INTEGER NOT NULL,
+    input_tokens  INTEGER NOT NULL, -- of settled calls
+    output_tokens INTEGER NOT NULL,
+    calls         INTEGER NOT NULL, -- requests to the model, including failed ones
     PRIMARY KEY (utc_day, purpose, channel, principal, model)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE reservations (
@@ -273,13 +325,30 @@ CREATE TABLE reservations (
     settled   INTEGER NOT NULL DEFAULT 0 CHECK (settled = 0 OR settled = 1)
 ) STRICT;
 
+-- Notes outlive the sessions in which they were written. Those of a group are deleted with its session.
 CREATE TABLE notes (
-    session TEXT NOT NULL,
-    key     TEXT NOT NULL,
-    at      INTEGER NOT NULL,
-    text    TEXT NOT NULL,
-    PRIMARY KEY (session, key)
-) STRICT, WITHOUT ROWID;
+    id        INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
+    kind      TEXT NOT NULL CHECK (kind = 'person' OR kind = 'group'),
+    channel   TEXT NOT NULL, -- of the person; '' for a group
+    owner     TEXT NOT NULL, -- the id of the person within the channel, or the session of the group
+    key       TEXT, -- none: only the id names the note
+    at        INTEGER NOT NULL, -- of the last change
+    untrusted INTEGER NOT NULL CHECK (untrusted = 0 OR untrusted = 1), -- 1: its run had read untrusted content
+    session   TEXT NOT NULL, -- in which it was written
+    text      TEXT NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX notes_of_owner ON notes (kind, channel, owner, key);
+
+-- Vectors of notes for the search by meaning; none unless memory.embeddings is set.
+CREATE TABLE note_embeddings (
+    note    INTEGER PRIMARY KEY,
+    model   TEXT NOT NULL, -- vectors of another model are not compared
+    note_at INTEGER NOT NULL, -- notes.at when the vector was made: that of a changed note is not used
+    vector  BLOB NOT NULL -- of length 1, 32-bit numbers, little-endian
+) STRICT;
+CREATE TRIGGER notes_deleted AFTER DELETE ON notes BEGIN
+    DELETE FROM note_embeddings WHERE note = OLD.id;
+END;
 
 -- Work that outlives the turn that started it.
 CREATE TABLE jobs (
@@ -292,6 +361,7 @@ CREATE TABLE jobs (
     plan           INTEGER NOT NULL CHECK (plan = 0 OR plan = 1),
     runs_in        TEXT NOT NULL, -- JSON
     budget         TEXT NOT NULL, -- JSON
+    grants         TEXT, -- the calls that need no approval: JSON
     channel        TEXT NOT NULL,
     principal      TEXT NOT NULL,
     authority      TEXT NOT NULL CHECK (authority = 'conversation' OR authority = 'token' OR authority = 'operator'),

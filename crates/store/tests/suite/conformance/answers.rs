@@ -217,8 +217,11 @@ async fn questions_are_listed_newest_first_and_filtered(store: Shared) {
     assert_eq!(listed(ApprovalFilter { channel: Some("http".into()), ..all.clone() }).await, [three, one]);
     assert_eq!(listed(ApprovalFilter { waiting: true, ..all.clone() }).await, [three, two]);
     assert_eq!(listed(ApprovalFilter { waiting: true, session: session("s"), ..all.clone() }).await, [two]);
-    let narrow =
-        ApprovalFilter { waiting: true, session: session("s"), channel: Some("http".into()), limit: 5, id: None };
+    for (state, expected) in [(Denied, vec![one]), (Waiting, vec![three, two]), (Approved, vec![])] {
+        assert_eq!(listed(ApprovalFilter { state: Some(state), ..all.clone() }).await, expected, "{state:?}");
+    }
+    let channel = Some("http".into());
+    let narrow = ApprovalFilter { waiting: true, session: session("s"), channel, limit: 5, ..all.clone() };
     assert!(listed(narrow).await.is_empty());
     assert!(listed(ApprovalFilter { session: session("nobody"), ..all.clone() }).await.is_empty());
     assert!(store.approvals_of(RunId::new()).await.unwrap().is_empty());

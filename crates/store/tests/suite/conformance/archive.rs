@@ -166,7 +166,8 @@ async fn a_deleted_session_leaves_nothing_but_what_recognises_a_second_delivery(
     let second = turn(&*store, &lease, "another plan").await;
     let queued_only = accept(&*store, &lease, queued("never begun")).await;
     store.finish_runs(&lease, vec![finished(queued_only, "")]).await.unwrap();
-    store.remember(&"s".into(), "k", "a note", at(1)).await.unwrap();
+    store.remember(new_note(&group("s"), "k", "a note of the group", 1)).await.unwrap();
+    store.remember(new_note(&person("a"), "k", "a note of a person", 1)).await.unwrap();
     store.put_sealed(&"s".into(), "n", vec![1], at(1)).await.unwrap();
     let other = open(&*store, "t").await.lease;
     turn(&*store, &other, "another session").await;
@@ -194,7 +195,8 @@ async fn a_deleted_session_leaves_nothing_but_what_recognises_a_second_delivery(
     assert!(store.threads(&"s".into()).await.unwrap().is_empty());
     assert!(search(&*store, "plan").await.is_empty());
     assert_eq!(store.approval(approval).await.unwrap(), None);
-    assert!(store.recall(&"s".into(), "", 5).await.unwrap().is_empty());
+    assert!(store.recall(&group("s"), "", 5).await.unwrap().is_empty());
+    assert_eq!(store.recall(&person("a"), "", 5).await.unwrap().len(), 1, "it outlives the session");
     assert_eq!(store.sealed(&"s".into(), "n").await.unwrap(), None);
     let events = store.read(EventQuery::default()).await.unwrap();
     let left: Vec<_> =
@@ -303,7 +305,7 @@ async fn what_is_in_use_is_not_too_old(store: Shared) {
     assert_eq!(answer(&*store, approval.id, ApprovalState::Denied).await.id, approval.id);
     assert_eq!(texts(&open(&*store, "waits").await.thread.messages), ["before", "re: before"]);
     turn(&*store, &awake, "still here").await;
-    assert_eq!(store.due(at(0), &[], 5).await.unwrap().len(), 1);
+    assert_eq!(store.due(at(0), &[], 5, 5).await.unwrap().len(), 1);
     // A conversation that was ended while another one of its session waits goes all the same.
     let lease = open(&*store, "waits").await.lease;
     let open_runs = open(&*store, "waits").await.unfinished.len();

@@ -1,6 +1,6 @@
 //! The outbox.
 
-use belay_protocol::{FinishedRun, OutboxId, OutboxRow, OutboxState, StoreError};
+use belay_protocol::{FinishedRun, Outbound, OutboxId, OutboxRow, OutboxState, StoreError, TextKind};
 
 use crate::kit::*;
 
@@ -9,15 +9,17 @@ super::for_every_store! {
     what_is_not_due_keeps_its_conversation_waiting
     a_row_reads_back_as_it_was_with_its_attempts
     a_reply_names_the_message_whose_place_it_takes
+    a_checked_text_replaces_the_one_that_hooks_had_not_checked
     every_ending_lets_the_next_one_through
     what_a_dead_daemon_was_sending_is_ambiguous
+    callbacks_are_counted_apart_and_wait_again_after_a_crash
     the_outbox_tells_of_new_rows
     an_ended_or_unknown_row_cannot_be_marked
     a_reply_is_in_the_outbox_with_the_end_of_its_run
 }
 
 async fn due(store: &dyn Store, now: i64) -> Vec<String> {
-    store.due(at(now), &[], 10).await.unwrap().into_iter().map(|row| row.message.text).collect()
+    store.due(at(now), &[], 10, 10).await.unwrap().into_iter().map(|row| row.message.text).collect()
 }
 
 async fn enqueue(store: &dyn Store, conversation: &str, text: &str) -> OutboxId {
@@ -34,9 +36,9 @@ async fn conversations_are_delivered_side_by_side_and_each_in_order(store: Share
     enqueue(&*store, "c", "c1").await;
     assert_eq!(due(&*store, 0).await, ["a1", "b1", "c1"]);
     let busy = [belay_protocol::ReplyRoute { reply_to: None, ..route("b") }];
-    let rows = store.due(at(0), &busy, 10).await.unwrap();
+    let rows = store.due(at(0), &busy, 10, 10).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.message.text.as_str()).collect::<Vec<_>>(), ["a1", "c1"]);
-    assert_eq!(store.due(at(0), &[], 2).await.unwrap().len(), 2);
+    assert_eq!(store.due(at(0), &[], 2, 2).await.unwrap().len(), 2);
 
     store.mark(a1, OutboxState::Sending).await.unwrap();
     assert_eq!(due(&*store, 0).await, ["b1", "c1"], "a2 waits for a1");
@@ -59,23 +61,23 @@ async fn a_row_reads_back_as_it_was_with_its_attempts(store: Shared) {
     let message = belay_protocol::Outbound { run_id: Some(belay_protocol::RunId::new()), ..outbound("a", "*x*") };
     store.enqueue(message.clone()).await.unwrap();
     let row = OutboxRow { message: message.clone(), attempts: 0 };
-    assert_eq!(store.due(at(0), &[], 10).await.unwrap(), [row]);
+    assert_eq!(store.due(at(0), &[], 10, 10).await.unwrap(), [row]);
     store.mark(message.id, OutboxState::Sending).await.unwrap();
     store.mark(message.id, OutboxState::Waiting { until: at(1), pieces_sent: 2 }).await.unwrap();
     let row = OutboxRow { message: belay_protocol::Outbound { pieces_sent: 2, ..message }, attempts: 1 };
-    assert_eq!(store.due(at(1), &[], 10).await.unwrap(), [row]);
+    assert_eq!(store.due(at(1), &[], 10, 10).await.unwrap(), [row]);
 }
 
 async fn a_reply_names_the_message_whose_place_it_takes(store: Shared) {
     for preview in [None, Some("77".into())] {
         let message = belay_protocol::Outbound { preview, ..outbound("a", "the answer") };
         store.enqueue(message.clone()).await.unwrap();
-        let due = store.due(at(0), &[], 1).await.unwrap();
+        let due = store.due(at(0), &[], 1, 1).await.unwrap();
         assert_eq!(due.into_iter().map(|row| row.message).collect::<Vec<_>>(), std::slice::from_ref(&message));
         // Also after a failed attempt: the next one finds the same message to change.
         store.mark(message.id, OutboxState::Sending).await.unwrap();
         store.mark(message.id, OutboxState::Waiting { until: at(5), pieces_sent: 0 }).await.unwrap();
-        let due = store.due(at(5), &[], 1).await.unwrap();
+        let due = store.due(at(5), &[], 1, 1).await.unwrap();
         assert_eq!(due.first().map(|row| &row.message.preview), Some(&message.preview));
         store.mark(message.id, OutboxState::Sent).await.unwrap();
     }
@@ -141,4 +143,34 @@ async fn a_reply_is_in_the_outbox_with_the_end_of_its_run(store: Shared) {
         assert!(committed.has_changed().unwrap());
     }
     assert_eq!(due(&*store, 0).await, ["one"]);
+}
+
+async fn callbacks_are_counted_apart_and_wait_again_after_a_crash(store: Shared) {
+    let callback = |conversation: &str| belay_protocol::Outbound {
+        callback: Some("https://example.com/ended".into()),
+        ..outbound(conversation, conversation)
+    };
+    for conversation in ["a", "b"] {
+        store.enqueue(callback(conversation)).await.unwrap();
+    }
+    enqueue(&*store, "c", "c").await;
+    let texts = |rows: Vec<OutboxRow>| rows.into_iter().map(|row| row.message.text).collect::<Vec<_>>();
+    assert_eq!(texts(store.due(at(0), &[], 10, 1).await.unwrap()), ["a", "c"]);
+    let rows = store.due(at(0), &[], 10, 10).await.unwrap();
+    assert_eq!(rows[0].message.callback.as_deref(), Some("https://example.com/ended"));
+    for row in &rows {
+        store.mark(row.message.id, OutboxState::Sending).await.unwrap();
+    }
+    assert_eq!(texts(store.settle_interrupted().await.unwrap()), ["c"], "a message for people may have arrived");
+    assert_eq!(due(&*store, 0).await, ["a", "b"]);
+}
+
+async fn a_checked_text_replaces_the_one_that_hooks_had_not_checked(store: Shared) {
+    let first = async || store.due(at(0), &[], 1, 1).await.unwrap().remove(0).message;
+    let unchecked = outbound("a", "as it was").of_kind(TextKind::Command);
+    store.enqueue(unchecked.clone()).await.unwrap();
+    assert_eq!(first().await, unchecked);
+    let checked = Outbound { text: "as it is".into(), ..unchecked }.checked();
+    store.put_checked(&checked).await.unwrap();
+    assert_eq!(first().await, checked);
 }

@@ -79,7 +79,7 @@ async fn they_go_whole_when_nobody_has_used_them(store: Store) {
     turn(&*store, &lease, "another").await;
     let waited = accept(&*store, &lease, queued("never begun")).await;
     store.finish_runs(&lease, vec![FinishedRun { messages: Vec::new(), ..finished(waited, "") }]).await.unwrap();
-    store.remember(&lease.session, "name", "Ann", at(1_000)).await.unwrap();
+    store.remember(new_note(&group("s"), "name", "Ann", 1_000)).await.unwrap();
     store.put_sealed(&lease.session, "token", vec![1], at(1_000)).await.unwrap();
     store.ping().await.unwrap();
 
@@ -95,7 +95,7 @@ async fn they_go_whole_when_nobody_has_used_them(store: Store) {
     assert_eq!(store.session(&"s".into()).await.unwrap(), None);
     assert!(store.threads(&"s".into()).await.unwrap().is_empty());
     assert!(store.runs(belay_protocol::RunFilter::default()).await.unwrap().is_empty());
-    assert!(store.recall(&"s".into(), "", 9).await.unwrap().is_empty());
+    assert!(store.recall(&group("s"), "", 9).await.unwrap().is_empty());
     assert_eq!(store.sealed(&"s".into(), "token").await.unwrap(), None);
     let outcome = store.accept(&lease, input("too late")).await;
     assert!(matches!(outcome, Err(StoreError::LeaseLost(_))), "{outcome:?}");

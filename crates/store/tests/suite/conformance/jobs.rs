@@ -75,6 +75,7 @@ async fn a_job_is_committed_once_by_its_id(store: Store) {
         plan: true,
         runs_in: RunsIn::Worker,
         budget: new.budget,
+        grants: new.grants.clone(),
         session: job_session(new.id),
         creator: new.creator.clone(),
         channel: "http".into(),
@@ -101,6 +102,20 @@ async fn a_job_is_committed_once_by_its_id(store: Store) {
     let made =
         EventKind::JobChanged { job: new.id, from: None, to: JobState::Pending, attempt: 0, detail: String::new() };
     assert_eq!(facts(&*store, job_session(new.id)).await, [made]);
+    // A grant is revoked once and stays in its place; the job has no other.
+    for grant in [0, 2] {
+        assert!(matches!(store.revoke(new.id, grant, "ann", at(1_500)).await.unwrap(), JobChanged::Not(_)), "{grant}");
+    }
+    for _ in 0..2 {
+        assert!(
+            matches!(store.revoke(new.id, 1, "ann", at(1_500)).await.unwrap(), JobChanged::Now(job) if job.grants[0].revoked)
+        );
+    }
+    assert!(store.job(new.id).await.unwrap().unwrap().grants[0].revoked);
+    let grant = "run_command: argv=cargo test".to_owned();
+    let revoked = EventKind::GrantRevoked { work: format!("job {}", new.id), grant, actor: "ann".into() };
+    assert_eq!(facts(&*store, job_session(new.id)).await.pop(), Some(revoked), "told once");
+    assert_eq!(store.revoke(JobId::new(), 1, "ann", at(1_500)).await.unwrap(), JobChanged::Unknown);
 }
 
 /// How many of each creator are in these states.

@@ -1,6 +1,8 @@
-//! Money and notes.
+//! Money.
 
-use belay_protocol::{Note, Purpose, RunId, SessionKey, StoreError};
+use belay_protocol::{
+    CallCharge, CostKey, CostQuery, CostRow, FinishedRun, NewInput, Purpose, RunId, SessionKey, StoreError, UnixMillis,
+};
 
 use crate::kit::*;
 
@@ -10,9 +12,7 @@ super::for_every_store! {
     amounts_are_bounded_and_sums_do_not_overflow
     an_unknown_reservation_cannot_be_settled
     a_session_costs_what_its_runs_cost
-    notes_are_found_by_any_word_without_case_best_first
-    a_note_replaces_the_one_of_its_key_in_its_session
-    too_many_or_too_big_notes_are_refused_with_words
+    costs_are_summed_by_day_person_model_and_purpose
 }
 
 async fn a_day_costs_what_is_settled_and_what_is_reserved(store: Shared) {
@@ -23,11 +23,11 @@ async fn a_day_costs_what_is_settled_and_what_is_reserved(store: Shared) {
     store.reserve(reservation(run, Purpose::Chat, 20_001, 7)).await.unwrap();
     assert_ne!(first, second);
     assert_eq!(store.spent(20_000).await.unwrap().total(), 150);
-    store.settle(first, None, 30).await.unwrap();
+    store.settle(first, charge(30)).await.unwrap();
     assert_eq!(store.spent(20_000).await.unwrap().total(), 80, "a settlement counts at once");
-    store.settle(second, None, 90).await.unwrap();
+    store.settle(second, charge(90)).await.unwrap();
     assert_eq!(store.spent(20_000).await.unwrap().total(), 120, "a call may cost more than was reserved");
-    store.settle(second, None, 90).await.unwrap();
+    store.settle(second, charge(90)).await.unwrap();
     assert_eq!(store.spent(20_000).await.unwrap().total(), 120, "settling again changes nothing");
     assert_eq!(store.spent(20_001).await.unwrap().total(), 7);
 }
@@ -38,7 +38,7 @@ async fn money_is_kept_apart_by_what_it_goes_for(store: Shared) {
     for (purpose, day, micro_usd) in [(Purpose::Routine, 5, 30), (Purpose::Heartbeat, 6, 1), (Purpose::Job, 5, 7)] {
         store.reserve(reservation(run, purpose, day, micro_usd)).await.unwrap();
     }
-    store.settle(job, None, 40).await.unwrap();
+    store.settle(job, charge(40)).await.unwrap();
     let spent = store.spent(5).await.unwrap();
     assert_eq!(spent.each().collect::<Vec<_>>(), [(Purpose::Job, 47), (Purpose::Routine, 30)]);
     assert_eq!(store.spent(6).await.unwrap().of(Purpose::Heartbeat), 1);
@@ -53,8 +53,61 @@ async fn amounts_are_bounded_and_sums_do_not_overflow(store: Shared) {
 
 async fn an_unknown_reservation_cannot_be_settled(store: Shared) {
     for unknown in [0, 1, u64::MAX] {
-        let outcome = store.settle(unknown, None, 1).await;
+        let outcome = store.settle(unknown, charge(1)).await;
         assert!(matches!(outcome, Err(StoreError::NotFound(_))), "{unknown}: {outcome:?}");
+    }
+}
+
+async fn costs_are_summed_by_day_person_model_and_purpose(store: Shared) {
+    const DAY: i64 = 86_400_000;
+    // Two runs of days 1 and 2 that cost nothing, and one that has cost something, whose calls are in the ledger.
+    let lease = open(&*store, "s").await.lease;
+    let mut of_ledger = RunId::new();
+    for (n, (day, cost)) in [(1, 0), (2, 0), (2, 7)].into_iter().enumerate() {
+        let run_id = RunId::from(uuid::Uuid::from_u128((u128::try_from(day * DAY).unwrap() << 80) | n as u128));
+        let run = accept(&*store, &lease, NewInput { run_id, at: UnixMillis(day * DAY), ..queued("hello") }).await;
+        let free = FinishedRun { cost_micro_usd: cost, messages: Vec::new(), ..finished(run, "done") };
+        store.finish_runs(&lease, vec![free]).await.unwrap();
+        of_ledger = run;
+    }
+    let first = store.reserve(reservation(of_ledger, Purpose::Chat, 2, 500)).await.unwrap();
+    for micro_usd in [9, 7] {
+        store.settle(first, CallCharge { requests: 2, ..charge(micro_usd) }).await.unwrap(); // its usage counts once
+    }
+    let other = store.reserve(reservation(RunId::new(), Purpose::Title, 3, 500)).await.unwrap();
+    store.settle(other, CallCharge { model: Some("other".into()), ..charge(90) }).await.unwrap();
+    let unused = store.reserve(reservation(RunId::new(), Purpose::Job, 3, 500)).await.unwrap();
+    store.settle(unused, CallCharge::default()).await.unwrap();
+    store.reserve(reservation(RunId::new(), Purpose::Job, 4, 40)).await.unwrap(); // still open
+
+    let query = CostQuery { by: CostKey::Day, first_day: 1, last_day: 3, only: None, limit: 10 };
+    let eve = Some(("http".into(), "eve".to_owned()));
+    let sender = Some(("http".into(), input("x").asker.principal));
+    let person = format!("http:{}", input("x").asker.principal);
+    for (query, expected) in [
+        (query.clone(), vec!["1970-01-04 90 100 10 1", "1970-01-03 7 110 15 3", "1970-01-02 0 10 5 1"]),
+        (
+            CostQuery { first_day: 3, last_day: 9, ..query.clone() },
+            vec!["1970-01-05 40 0 0 0", "1970-01-04 90 100 10 1"],
+        ),
+        (CostQuery { by: CostKey::Purpose, ..query.clone() }, vec!["title 90 100 10 1", "chat 7 120 20 4"]),
+        (CostQuery { by: CostKey::Model, ..query.clone() }, vec!["other 90 100 10 1", "m 7 100 10 2", " 0 20 10 2"]),
+        (CostQuery { by: CostKey::Person, ..query.clone() }, vec![" 90 100 10 1", "PERSON 7 120 20 4"]),
+        (CostQuery { by: CostKey::Person, limit: 1, ..query.clone() }, vec![" 90 100 10 1"]),
+        (CostQuery { by: CostKey::Model, only: sender, ..query.clone() }, vec!["m 7 100 10 2", " 0 20 10 2"]),
+        (CostQuery { only: eve, ..query.clone() }, vec![]),
+        (CostQuery { first_day: 8, last_day: i64::MAX, ..query.clone() }, vec![]),
+    ] {
+        let rows = store.costs(query.clone()).await.unwrap();
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                let CostRow { key, cost_micro_usd, input_tokens, output_tokens, calls, .. } = row;
+                format!("{key} {cost_micro_usd} {input_tokens} {output_tokens} {calls}")
+            })
+            .collect();
+        let expected: Vec<_> = expected.iter().map(|row| row.replace("PERSON", &person)).collect();
+        assert_eq!(rows, expected, "{query:?}");
     }
 }
 
@@ -66,58 +119,4 @@ async fn a_session_costs_what_its_runs_cost(store: Shared) {
         store.finish_runs(&lease, vec![finished(run, "done")]).await.unwrap();
     }
     assert_eq!(store.session_spent(&SessionKey::new("s")).await.unwrap(), 14, "two runs of 7");
-}
-
-async fn notes_are_found_by_any_word_without_case_best_first(store: Shared) {
-    let session = SessionKey::new("s");
-    for (key, text, ms) in [
-        ("Tea", "likes ÄPFEL and green tea", 1),
-        ("city", "lives in Łódź", 2),
-        ("pet", "a cat called Äpfel", 3),
-        ("work", "green energy", 4),
-    ] {
-        store.remember(&session, key, text, at(ms)).await.unwrap();
-    }
-    for (query, limit, expected) in [
-        ("", 10, vec!["work", "pet", "city", "Tea"]),
-        ("  ", 2, vec!["work", "pet"]),
-        ("äpfel", 10, vec!["pet", "Tea"]),
-        ("äpfel GREEN", 10, vec!["Tea", "work", "pet"]),
-        ("łódź", 10, vec!["city"]),
-        ("TEA", 10, vec!["Tea"]),
-        ("nothing", 10, vec![]),
-        ("green", 1, vec!["work"]),
-    ] {
-        let found = store.recall(&session, query, limit).await.unwrap();
-        assert_eq!(found.iter().map(|note| note.key.as_str()).collect::<Vec<_>>(), expected, "{query:?}");
-    }
-}
-
-async fn a_note_replaces_the_one_of_its_key_in_its_session(store: Shared) {
-    let (mine, other) = (SessionKey::new("s"), SessionKey::new("t"));
-    store.remember(&mine, "k", "old", at(1)).await.unwrap();
-    store.remember(&mine, "k", "new", at(2)).await.unwrap();
-    store.remember(&other, "k", "theirs", at(3)).await.unwrap();
-    let expected = Note { key: "k".into(), text: "new".into(), at: at(2) };
-    assert_eq!(store.recall(&mine, "", 10).await.unwrap(), [expected]);
-}
-
-async fn too_many_or_too_big_notes_are_refused_with_words(store: Shared) {
-    let session = SessionKey::new("s");
-    let refused = |outcome: Result<(), StoreError>| match outcome {
-        Err(StoreError::TooMuch(words)) => words,
-        other => panic!("{other:?}"),
-    };
-    assert!(refused(store.remember(&session, "k", &"x".repeat(16 * 1024 + 1), at(1)).await).contains("16384 bytes"));
-    assert!(refused(store.remember(&session, &"k".repeat(257), "x", at(1)).await).contains("key"));
-    store.remember(&session, "k", &"x".repeat(16 * 1024), at(1)).await.unwrap();
-    let mut writes = tokio::task::JoinSet::new();
-    for n in 1..1000 {
-        let (store, session) = (store.clone(), session.clone());
-        writes.spawn(async move { store.remember(&session, &n.to_string(), "x", at(n)).await });
-    }
-    assert!(writes.join_all().await.into_iter().all(|outcome| outcome.is_ok()));
-    assert!(refused(store.remember(&session, "one more", "x", at(1)).await).contains("1000 notes"));
-    store.remember(&session, "k", "a known key may change", at(1)).await.unwrap();
-    store.remember(&"other".into(), "one more", "x", at(1)).await.unwrap();
 }

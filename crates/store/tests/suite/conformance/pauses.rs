@@ -1,9 +1,10 @@
 //! Runs that rest on a question.
 
 use belay_protocol::{
-    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Asker, Authority, BootId, Checkpoint,
-    EventKind, FinishedRun, Lease, Message, NewEvent, Outbound, OutboxId, PausedRun, PendingRun, Question, RunEnd,
-    RunFilter, RunId, RunStatus, StopReason, StoreError, ThreadEdit, ThreadState, WaitingFor,
+    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, AskedIn, Asker, Authority, BootId,
+    Checkpoint, ChildQuestion, EventKind, FinishedRun, Lease, Message, NewEvent, Outbound, OutboxId, PausedRun,
+    PendingRun, Question, RunEnd, RunFilter, RunId, RunStatus, StopReason, StoreError, ThreadEdit, ThreadState,
+    WaitingFor,
 };
 use belay_protocol::{RunUsage, StoreError::LeaseLost};
 use serde_json::json;
@@ -20,6 +21,7 @@ super::for_every_store! {
     the_end_of_a_run_withdraws_what_was_not_used
     a_run_that_cannot_end_withdraws_nothing
     editing_a_thread_leaves_its_paused_turn_alone
+    a_part_of_a_run_asks_while_the_run_works_on
 }
 
 async fn pending(store: &dyn Store, lease: &mut Lease) -> PendingRun {
@@ -50,11 +52,11 @@ async fn a_pause_keeps_progress_question_and_message_together(store: Shared) {
     };
     let mut told = store.committed();
     told.mark_unchanged();
-    let pause = PausedRun { checkpoint, approval: approval.clone(), outbound: Some(outbound.clone()) };
+    let pause = PausedRun { checkpoint, approval: approval.clone(), outbound: Some(outbound.clone()), callback: None };
     store.pause_run(&lease, pause).await.unwrap();
 
     assert!(told.has_changed().unwrap(), "whoever delivers is woken");
-    let due = store.due(at(0), &[], 10).await.unwrap();
+    let due = store.due(at(0), &[], 10, 10).await.unwrap();
     assert_eq!(due.into_iter().map(|row| row.message).collect::<Vec<_>>(), [outbound]);
     assert_eq!(store.approvals_of(run).await.unwrap(), std::slice::from_ref(&approval));
     assert_eq!(unfinished_sessions(&*store).await, ["s".into()]);
@@ -84,7 +86,18 @@ async fn a_question_reads_back_as_it_was_asked(store: Shared) {
     let changes: [fn(ApprovalRequest) -> ApprovalRequest; 5] = [
         |approval| approval,
         |approval| ApprovalRequest { kind: ApprovalKind::Credential { name: "mail password".into() }, ..approval },
-        |approval| ApprovalRequest { covers: None, bound: Vec::new(), arguments: json!(null), ..approval },
+        |approval| {
+            let asker = Asker { principal: "bob".into(), ..Asker::default() };
+            let place = AskedIn {
+                work: "Job “x”".into(),
+                session: "t".into(),
+                route: Some(route("t")),
+                asker,
+                in_place: false,
+            };
+            let place = Some(Box::new(place));
+            ApprovalRequest { covers: None, bound: Vec::new(), arguments: json!(null), place, ..approval }
+        },
         |approval| ApprovalRequest {
             summary: "\"quoted\" ключ 🗝\nline".into(),
             arguments: json!({"a": [1, {"b": null}]}),
@@ -103,8 +116,20 @@ async fn a_question_reads_back_as_it_was_asked(store: Shared) {
         let run = accept(&*store, &lease, input("hi")).await;
         let approval = change(ApprovalRequest { asker, ..approval(&lease, run) });
         store.pause_run(&lease, paused(approval.clone())).await.unwrap();
-        assert_eq!(store.approval(approval.id).await.unwrap(), Some(approval));
+        assert_eq!(store.approval(approval.id).await.unwrap(), Some(approval.clone()));
+        let there = ApprovalFilter { session: Some("t".into()), waiting: true, ..ApprovalFilter::default() };
+        let found = store.approvals(there).await.unwrap().iter().any(|found| found.id == approval.id);
+        assert_eq!(found, approval.place.is_some(), "it is found in the conversation in which it is asked");
+        // Reminded once, and not after the answer.
+        let remind = || store.remind(approval.id, Outbound::new(Some(run), route("t"), "still"), at(1_750));
+        assert!(remind().await.unwrap() && !remind().await.unwrap());
+        assert_eq!(store.approval(approval.id).await.unwrap().unwrap().reminded_at, Some(at(1_750)));
     }
+    let run = accept(&*store, &lease, input("hi")).await;
+    let answered = pause(&*store, &lease, run).await;
+    answer(&*store, answered.id, ApprovalState::Denied).await;
+    let late = store.remind(answered.id, Outbound::new(Some(run), route("t"), "still"), at(1_900)).await;
+    assert!(!late.unwrap(), "an answered question is not reminded of");
     assert_eq!(store.approval(ApprovalId::new()).await.unwrap(), None);
 }
 
@@ -154,7 +179,7 @@ async fn a_pause_that_is_refused_leaves_nothing_behind(store: Shared) {
     store.ping().await.unwrap();
     assert_eq!(kinds(&*store, run).await, events);
     assert_eq!(store.approvals(ApprovalFilter::default()).await.unwrap(), [asked]);
-    assert_eq!(store.due(at(0), &[], 10).await.unwrap().len(), 1);
+    assert_eq!(store.due(at(0), &[], 10, 10).await.unwrap().len(), 1);
     let opened = open(&*store, "s").await;
     assert_eq!(opened.thread.state, ThreadState::Processing);
     let pending = &opened.unfinished[0];
@@ -293,4 +318,57 @@ async fn editing_a_thread_leaves_its_paused_turn_alone(store: Shared) {
     store.start_run(&lease, run, at(4_000)).await.unwrap();
     store.finish_runs(&lease, vec![finished(run, "done")]).await.unwrap();
     assert!(reload(&*store, &mut lease).await.thread.messages.is_empty(), "it ends in the thread it began in");
+}
+
+/// A question of a part of this run.
+fn in_place(lease: &Lease, run: RunId) -> ChildQuestion {
+    let asker = Asker { principal: "ann".into(), ..Asker::default() };
+    let place = AskedIn { work: "A subagent".into(), session: "s".into(), route: None, asker, in_place: true };
+    let approval = ApprovalRequest { place: Some(Box::new(place)), covers: None, ..approval(lease, run) };
+    let outbound = Some(Outbound { run_id: Some(run), ..outbound("c", "May I?") });
+    ChildQuestion { approval, outbound }
+}
+
+async fn a_part_of_a_run_asks_while_the_run_works_on(store: Shared) {
+    let old = open(&*store, "s").await.lease;
+    let lease = open(&*store, "s").await.lease;
+    let before = turn(&*store, &lease, "before").await;
+    let run = accept(&*store, &lease, input("hi")).await;
+    let events = kinds(&*store, run).await.len();
+    let asked = in_place(&lease, run);
+    let answered = ApprovalRequest { state: ApprovalState::Approved, ..asked.approval.clone() };
+    let paused = ApprovalRequest { place: None, ..asked.approval.clone() };
+    for (why, lease, question) in [
+        ("an old lease", &old, asked.clone()),
+        ("a run that has ended", &lease, in_place(&lease, before)),
+        ("a question that is answered", &lease, ChildQuestion { approval: answered, ..asked.clone() }),
+        ("a question that pauses its run", &lease, ChildQuestion { approval: paused, ..asked.clone() }),
+    ] {
+        assert!(store.ask_in_place(lease, question).await.is_err(), "{why}");
+        assert_eq!((kinds(&*store, run).await.len(), states(&*store, run).await.len()), (events, 0), "{why}");
+    }
+    for _ in 0..2 {
+        // A repetition, after the answer to the first write was lost, changes nothing.
+        store.ask_in_place(&lease, asked.clone()).await.unwrap();
+        assert_eq!(store.approval(asked.approval.id).await.unwrap(), Some(asked.approval.clone()));
+        assert_eq!(kinds(&*store, run).await.len(), events + 1);
+    }
+    let record = store.run(run).await.unwrap().unwrap();
+    assert_eq!((record.status, record.waiting_for), (RunStatus::Running, None));
+    let other = in_place(&lease, run);
+    store.ask_in_place(&lease, other.clone()).await.unwrap();
+    assert!(store.withdraw(other.approval.id, at(1_800)).await.unwrap());
+    assert!(!store.withdraw(other.approval.id, at(1_800)).await.unwrap(), "it is withdrawn once");
+    assert!(!store.withdraw(ApprovalId::new(), at(1_800)).await.unwrap());
+    store.finish_runs(&lease, vec![finished(run, "over")]).await.unwrap();
+    assert_eq!(states(&*store, run).await, [ApprovalState::Withdrawn; 2], "the end of the run withdraws the rest");
+    let by: Vec<String> = kinds(&*store, run)
+        .await
+        .into_iter()
+        .filter_map(|kind| match kind {
+            EventKind::ApprovalResolved { actor, .. } => Some(actor),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(by, ["the end of its call", "the end of its run"]);
 }

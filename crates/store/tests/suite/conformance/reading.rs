@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use belay_protocol::store::QueuedInput;
 use belay_protocol::{
-    Conversation, Event, EventKind, EventQuery, HistoryEntry, IdPrefix, Message, NewEvent, NewInput, Presence,
-    ReplyRoute, RunFilter, RunId, RunOptions, RunStatus, Seq, SessionFilter, SessionKey, SessionLifetime,
-    SessionSummary, ThreadState,
+    Conversation, EndQuery, Event, EventKind, EventQuery, FinishedRun, HistoryEntry, IdPrefix, Message, NewEvent,
+    NewInput, Period, Presence, ReplyRoute, RunEnd, RunFilter, RunId, RunOptions, RunStatus, SearchQuery, Seq,
+    SessionFilter, SessionKey, SessionLifetime, SessionSummary, StopReason, ThreadState, UnixMillis,
 };
 
 use crate::kit::*;
 
 super::for_every_store! {
     runs_are_listed_newest_first_and_filtered
+    runs_are_filtered_by_reason_and_date
+    ends_are_counted_by_reason_and_period
     sessions_are_listed_by_their_last_use
     history_tells_what_people_and_model_said
     a_conversation_is_read_as_a_lane_would_load_it
@@ -63,6 +65,84 @@ async fn who_is_in_a_conversation_is_known_by_where_answers_go(store: Shared) {
     assert_eq!(seen(Some(&here), 7_000).await, (true, false));
 }
 
+/// An id that was made at that date, as the dispatcher makes them.
+fn id_at(ms: i64, n: u128) -> RunId {
+    RunId::from(uuid::Uuid::from_u128((u128::try_from(ms).unwrap() << 80) | n))
+}
+
+/// Three runs of two days, which end an hour later: `final_text`, `user_stop`, `final_text`; and one that has not ended.
+async fn runs_of_two_days(store: &dyn Store) -> [RunId; 4] {
+    let lease = open(store, "s").await.lease;
+    let mut runs = Vec::new();
+    for (n, (ms, reason)) in [
+        (DAY, Some(StopReason::FinalText)),
+        (DAY + 5 * HOUR, Some(StopReason::UserStop)),
+        (2 * DAY, Some(StopReason::FinalText)),
+        (2 * DAY + HOUR, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let input = NewInput { run_id: id_at(ms, n as u128), at: UnixMillis(ms), ..queued("hello") };
+        let run = accept(store, &lease, input).await;
+        if let Some(reason) = reason {
+            let end = FinishedRun { end: RunEnd::of(reason), at: UnixMillis(ms + HOUR), ..finished(run, "done") };
+            store.finish_runs(&lease, vec![FinishedRun { messages: Vec::new(), ..end }]).await.unwrap();
+        }
+        runs.push(run);
+    }
+    runs.try_into().unwrap()
+}
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+async fn runs_are_filtered_by_reason_and_date(store: Shared) {
+    let [one, two, three, four] = runs_of_two_days(&*store).await;
+    for indexed in [false, true] {
+        let (reason, since, until) = (|reason| Some(reason), |ms| Some(UnixMillis(ms)), |ms| Some(UnixMillis(ms)));
+        let all = RunFilter::default();
+        for (filter, expected) in [
+            (RunFilter { reason: reason(StopReason::FinalText), ..all.clone() }, vec![three, one]),
+            (RunFilter { reason: reason(StopReason::Shutdown), ..all.clone() }, vec![]),
+            (RunFilter { reason: reason(StopReason::FinalText), limit: 1, ..all.clone() }, vec![three]),
+            (RunFilter { since: since(DAY + 1), ..all.clone() }, vec![four, three, two]),
+            (RunFilter { since: since(3 * DAY), ..all.clone() }, vec![]),
+            (RunFilter { since: since(i64::MAX), until: until(i64::MAX), ..all.clone() }, vec![]),
+            (RunFilter { until: until(2 * DAY), ..all.clone() }, vec![two, one]),
+            (RunFilter { until: until(i64::MIN), ..all.clone() }, vec![]),
+            (RunFilter { since: since(DAY + 1), until: until(2 * DAY), ..all.clone() }, vec![two]),
+            (RunFilter { since: since(2 * DAY), reason: reason(StopReason::FinalText), ..all.clone() }, vec![three]),
+            (RunFilter { session: Some("s".into()), reason: reason(StopReason::UserStop), ..all.clone() }, vec![two]),
+            (RunFilter { session: Some("t".into()), reason: reason(StopReason::UserStop), ..all.clone() }, vec![]),
+            (RunFilter { status: Some(RunStatus::Queued), since: since(2 * DAY), ..all.clone() }, vec![four]),
+        ] {
+            let found = store.runs(filter.clone()).await.unwrap().into_iter().map(|run| run.run_id);
+            assert_eq!(found.collect::<Vec<_>>(), expected, "{filter:?}, indexed: {indexed}");
+        }
+        // A search indexes everything first.
+        store.search(SearchQuery { words: "hello".into(), session: None, limit: 1 }).await.unwrap();
+    }
+}
+
+async fn ends_are_counted_by_reason_and_period(store: Shared) {
+    assert_eq!(store.ends(EndQuery { by: Period::Day, since: at(0), until: at(DAY) }).await.unwrap(), []);
+    runs_of_two_days(&*store).await;
+    for indexed in [false, true] {
+        for (by, since, until, expected) in [
+            (Period::Day, 0, 9 * DAY, vec![(DAY, "final_text", 1), (DAY, "user_stop", 1), (2 * DAY, "final_text", 1)]),
+            (Period::Hour, DAY + 6 * HOUR, 2 * DAY + HOUR, vec![(DAY + 6 * HOUR, "user_stop", 1)]),
+            (Period::Day, 2 * DAY + HOUR + 1, 9 * DAY, vec![]),
+            (Period::Day, 30 * DAY, 31 * DAY, vec![]),
+        ] {
+            let found = store.ends(EndQuery { by, since: at(since), until: at(until) }).await.unwrap();
+            let found: Vec<_> = found.iter().map(|end| (end.at.0, end.reason.word(), end.count)).collect();
+            assert_eq!(found, expected, "since {since}, indexed: {indexed}");
+        }
+        store.search(SearchQuery { words: "hello".into(), session: None, limit: 1 }).await.unwrap();
+    }
+}
+
 async fn runs_are_listed_newest_first_and_filtered(store: Shared) {
     let lease = open(&*store, "s").await.lease;
     let other = open(&*store, "t").await.lease;
@@ -85,7 +165,7 @@ async fn runs_are_listed_newest_first_and_filtered(store: Shared) {
     ] {
         assert_eq!(listed(RunFilter { status: Some(status), ..all.clone() }).await, runs, "{status:?}");
     }
-    let both = RunFilter { session: Some("t".into()), status: Some(RunStatus::Queued), limit: 5, id: None };
+    let both = RunFilter { session: Some("t".into()), status: Some(RunStatus::Queued), limit: 5, ..all.clone() };
     assert_eq!(listed(both).await, [three]);
     let begins = |text: &str| RunFilter { id: IdPrefix::parse(text).ok(), ..RunFilter::default() };
     assert_eq!(listed(begins(&two.to_string())).await, [two]);
@@ -161,6 +241,7 @@ async fn history_tells_what_people_and_model_said(store: Shared) {
         text: text.into(),
         run_id,
         at: at(ms),
+        files: Vec::new(),
     };
     let expected = [
         entry(1, "user", "a", Some(first), 1_000),
@@ -190,10 +271,12 @@ async fn a_conversation_is_read_as_a_lane_would_load_it(store: Shared) {
     let read = store.conversation(&"s".into()).await.unwrap().unwrap();
     let loaded = reload(&*store, &mut lease).await.thread;
     let expected = Conversation {
+        principal: Some("p".into()),
         summary: Some("earlier: a".into()),
         messages: loaded.messages.into_iter().map(|(_, message)| message).collect(),
         options,
         channel: Some("telegram".into()),
+        has_skills: false,
     };
     assert_eq!(read, expected);
     assert_eq!(read.messages.len(), 2, "the running turn is not part of it yet");
@@ -237,7 +320,7 @@ async fn unfinished_runs_are_listed_with_their_sender_and_size_and_queued_ones_a
 }
 
 fn tool_started(run: Option<RunId>, n: usize) -> NewEvent {
-    let kind = EventKind::ToolStarted { call_id: n.to_string().into(), name: "t".into() };
+    let kind = EventKind::ToolStarted { call_id: n.to_string().into(), name: "t".into(), arguments: String::new() };
     NewEvent { at: at(n as i64), session: run.map(|_| "s".into()), run_id: run, kind }
 }
 
@@ -278,7 +361,7 @@ async fn the_tip_follows_the_events(store: Shared) {
     let lease = open(&*store, "s").await.lease;
     accept(&*store, &lease, input("x")).await;
     assert_eq!(*tip.borrow_and_update(), Seq(4));
-    store.remember(&lease.session, "k", "t", at(1)).await.unwrap();
+    store.remember(new_note(&person("a"), "k", "t", 1)).await.unwrap();
     assert!(!tip.has_changed().unwrap(), "no event, no change");
 }
 

@@ -275,6 +275,7 @@ async fn a_run_ends_once_and_keeps_its_first_ending(store: Shared) {
         started_at: Some(at(1_000)),
         ended_at: Some(at(2_000)),
         waiting_for: None,
+        files: Vec::new(),
     };
     assert_eq!(store.run(run).await.unwrap(), Some(expected));
     let opened = open(&*store, "s").await;
@@ -285,7 +286,7 @@ async fn a_run_ends_once_and_keeps_its_first_ending(store: Shared) {
         EventKind::RunEnded { status: RunStatus::Failed, reason: StopReason::MaxIterations, evidence: end.evidence };
     assert_eq!(events.iter().filter(|event| event.kind == ended).count(), 1);
     assert_eq!(events.len(), 3, "accepted, started, ended: {events:?}");
-    let due = store.due(at(9_000), &[], 10).await.unwrap();
+    let due = store.due(at(9_000), &[], 10, 10).await.unwrap();
     assert_eq!(due.iter().map(|row| row.message.text.as_str()).collect::<Vec<_>>(), ["sorry"]);
 }
 

@@ -1,8 +1,8 @@
 //! What a thread shows.
 
 use belay_protocol::{
-    EventKind, EventQuery, FinishedRun, Message, MessageScope, NewInput, StoreError, ThreadEdit, ThreadState,
-    ToolResult, ToolStatus, TurnCompaction,
+    Acceptance, EventKind, EventQuery, FinishedRun, Message, MessageScope, NewInput, StoreError, ThreadEdit,
+    ThreadState, ToolResult, ToolStatus, TurnCompaction,
 };
 
 use crate::kit::*;
@@ -16,6 +16,7 @@ super::for_every_store! {
     undo_and_redo_walk_back_and_forth
     a_new_turn_ends_the_chance_to_redo
     twenty_turns_can_be_undone_and_no_more
+    a_message_replaces_the_last_turn_in_one_commit
     clear_hides_everything_for_good
     edits_leave_a_turn_at_work_alone
     new_completes_the_thread_and_the_next_turns_are_in_another
@@ -359,4 +360,32 @@ async fn edits_are_recorded(store: Shared) {
         })
         .collect();
     assert_eq!(edits, ["undo", "redo", "clear", "new"]);
+}
+
+async fn a_message_replaces_the_last_turn_in_one_commit(store: Shared) {
+    let mut lease = open(&*store, "s").await.lease;
+    let replaces = |text: &str| NewInput { replaces_turn: true, key: Some(key(text)), ..input(text) };
+    assert_eq!(store.last_turn(&lease.session).await.unwrap(), None);
+    let refused = store.accept(&lease, replaces("b2")).await;
+    assert!(matches!(refused, Err(StoreError::NotFound(_))), "{refused:?}");
+    assert!(reload(&*store, &mut lease).await.unfinished.is_empty(), "nothing was accepted");
+
+    turn(&*store, &lease, "a").await;
+    turn(&*store, &lease, "b").await;
+    let last = store.last_turn(&lease.session).await.unwrap().unwrap();
+    assert_eq!((&*last.principal, last.messages), ("p", vec![Message::user("b")]));
+    let run = accept(&*store, &lease, replaces("b2")).await;
+    assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["a", "re: a"]);
+    let again = store.accept(&lease, replaces("b2")).await.unwrap();
+    assert!(matches!(again, Acceptance::Known(_)), "{again:?}");
+    store.finish_runs(&lease, vec![finished(run, "re: b2")]).await.unwrap();
+    let seen = ["a", "re: a", "b2", "re: b2"];
+    assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), seen, "a redelivery hides nothing");
+    assert!(does_nothing(&*store, &lease, ThreadEdit::Redo).await);
+
+    // A message that waits hides the turn too. If it never begins, the turn can be shown again.
+    let waiting = accept(&*store, &lease, NewInput { start: false, ..replaces("b3") }).await;
+    assert_eq!(texts(&reload(&*store, &mut lease).await.thread.messages), ["a", "re: a"]);
+    store.finish_runs(&lease, vec![finished(waiting, "")]).await.unwrap();
+    assert_eq!(texts(&edit(&*store, &lease, ThreadEdit::Redo).await.messages), seen);
 }

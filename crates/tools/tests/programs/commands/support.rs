@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_exec::{Processes, ProcessesConfig};
 use belay_protocol::{
-    CallPreview, Clock, Generation, Message, Note, NoteStore, RunFilter, RunId, RunProcesses as _, RunReader,
-    RunRecord, SessionKey, StoreError, ToolContext, ToolFailure, ToolReply, ToolSet, UnixMillis,
+    CallPreview, Clock, Forgotten, Found, Generation, MemoryOwner, Message, NewNote, Note, NoteStore, Remembered,
+    RunFilter, RunId, RunProcesses as _, RunReader, RunRecord, SaidQuery, StoreError, ToolContext, ToolFailure,
+    ToolReply, ToolSet, UnixMillis,
 };
 use belay_tools::config::{CommandsConfig, ShellConfig};
 use belay_tools::sandbox::{Missing, Policy, Sandbox, SandboxConfig};
@@ -54,6 +55,7 @@ fn build(commands: CommandsConfig, sandbox: impl FnOnce(&Path) -> Result<Sandbox
     }
     let parts = ToolsParts {
         notes: Arc::new(Nothing),
+        meaning: None,
         clock: Arc::new(Nothing),
         outputs: KeptOutputs::open(&dir.path().join("outputs"), &config.outputs).unwrap(),
         runs: Arc::new(Nothing),
@@ -84,6 +86,8 @@ impl Fixture {
             progress: belay_protocol::Progress::default(),
             variables: std::sync::Arc::default(),
             approved: None,
+            memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
+            untrusted: false,
         }
     }
 
@@ -143,18 +147,20 @@ impl Clock for Nothing {
 
 #[async_trait]
 impl NoteStore for Nothing {
-    async fn remember(
-        &self,
-        _session: &SessionKey,
-        _key: &str,
-        _text: &str,
-        _at: UnixMillis,
-    ) -> Result<(), StoreError> {
-        Ok(())
+    async fn remember(&self, _note: NewNote) -> Result<Remembered, StoreError> {
+        Ok(Remembered::Stored(1))
     }
 
-    async fn recall(&self, _session: &SessionKey, _query: &str, _limit: u32) -> Result<Vec<Note>, StoreError> {
+    async fn recall(&self, _owner: &MemoryOwner, _query: &str, _limit: u32) -> Result<Vec<Note>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn said(&self, _query: SaidQuery) -> Result<Vec<Found>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn forget_note(&self, _owner: &MemoryOwner, _id: u64, _untrusted: bool) -> Result<Forgotten, StoreError> {
+        Ok(Forgotten::Missing)
     }
 }
 

@@ -160,6 +160,8 @@ impl Run {
             progress: belay_protocol::Progress::default(),
             variables: std::sync::Arc::default(),
             approved: None,
+            memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
+            untrusted: false,
         };
         tool.call(arguments.as_object().unwrap(), &context).await
     }

@@ -1,0 +1,170 @@
+//! Stores answers to approval requests, of paused runs and of runs that wait in their place.
+//!
+//! An answer is in the store before the run continues, and before its sender is informed.
+
+use std::time::Duration;
+
+use belay_protocol::{
+    ApprovalKind, ApprovalRequest, ApprovalState, ChannelId, Decided, Decision, FirstYes, Outbound, Principal,
+    Question, Refusal, SecondYes, SessionKey, StoreError, UnixMillis,
+};
+use tokio::sync::mpsc;
+
+use crate::agent_services::AgentServices;
+use crate::mail::{LaneNote, LaneReply, PendingQuestion};
+use crate::queue::BUSY_RETRY;
+use crate::second_person;
+use belay_run::approvals::question_text;
+
+/// A stored answer, with the text for its sender.
+pub(crate) enum Stored {
+    /// The request is decided, and the run continues.
+    Decided(String),
+    /// The first of two approvals. The request as it is now.
+    FirstYes(Box<ApprovalRequest>, String),
+}
+
+/// Informs the dispatcher of an approval request. This comes before anything that makes the request visible, so that
+/// the dispatcher knows it when the answer arrives.
+pub(crate) async fn announce(services: &AgentServices, notes: &mpsc::Sender<LaneNote>, approval: &ApprovalRequest) {
+    services.work_questions.asks(approval);
+    // Fails only when the dispatcher ends.
+    let _ = notes.send(LaneNote::Paused(Box::new(PendingQuestion::of(approval)))).await;
+}
+
+/// The date after this time.
+pub(crate) fn after(date: UnixMillis, time: Duration) -> UnixMillis {
+    UnixMillis(date.0.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)))
+}
+
+/// Whether this principal, who writes in the session `from`, may give this answer.
+pub(crate) fn may_answer(
+    services: &AgentServices,
+    approval: &ApprovalRequest,
+    reply: &LaneReply,
+    (who, through): (&Principal, &ChannelId),
+    from: &SessionKey,
+) -> Result<(), Refusal> {
+    let forbidden = |why: &str| Err(Refusal::Forbidden(why.to_owned()));
+    let is_first = approval.may_be_answered_by(who, from);
+    let Some(first) = approval.first_yes() else {
+        return match is_first {
+            true => Ok(()),
+            false => forbidden("This question is for the person who started the run, or for an operator."),
+        };
+    };
+    let is_second = second_person::has_authority(services, through, who);
+    if matches!(reply, LaneReply::Decision(Decision::Deny)) && (is_first || is_second) {
+        return Ok(());
+    }
+    match is_second {
+        true if second_person::person(services, through, who) == first.person => {
+            forbidden("The first approval came from you. Another person must give the second one.")
+        }
+        true => Ok(()),
+        false => forbidden("This question is for the second person now: an operator, or a person of approvals.second."),
+    }
+}
+
+/// Commits an answer.
+pub(crate) async fn store_answer(
+    services: &AgentServices,
+    notes: &mpsc::Sender<LaneNote>,
+    approval: &ApprovalRequest,
+    reply: LaneReply,
+    (who, through): (&Principal, &ChannelId),
+) -> Result<Stored, Refusal> {
+    let (at, by) = (services.clock.now(), &*who.id);
+    let unstored = |error: StoreError| Refusal::Store(error.to_string());
+    let (state, always, text) = match (reply, &approval.kind) {
+        (LaneReply::Decision(Decision::Deny), _) => (ApprovalState::Denied, false, "Denied.".to_owned()),
+        (LaneReply::Decision(_), ApprovalKind::Credential { name }) => {
+            return Err(Refusal::Invalid(format!("Send only the secret {name} as your next message, or /deny.")));
+        }
+        (LaneReply::Decision(Decision::Always), ApprovalKind::Approval) => match &approval.covers {
+            Some(covers) => {
+                (ApprovalState::Approved, true, format!("Approved from now on in this conversation: {covers}."))
+            }
+            None => return Err(Refusal::Invalid("This is asked each time: answer yes or no.".into())),
+        },
+        (LaneReply::Decision(Decision::Approve), ApprovalKind::Approval) if approval.needs_first_yes() => {
+            return store_first_yes(services, notes, approval, who, through, at).await;
+        }
+        (LaneReply::Decision(Decision::Approve), ApprovalKind::Approval) => {
+            (ApprovalState::Approved, false, "Approved.".to_owned())
+        }
+        (LaneReply::Secret(secret), ApprovalKind::Credential { name }) => {
+            services.store.vault.keep(&approval.session, name, &secret, at).await.map_err(unstored)?;
+            (
+                ApprovalState::Approved,
+                false,
+                format!("{name} is stored, encrypted; it is not part of the conversation."),
+            )
+        }
+        (LaneReply::Secret(_), ApprovalKind::Approval) => {
+            return Err(Refusal::Invalid("The question needs yes or no, not a secret.".into()));
+        }
+    };
+    match services.store.approvals.decide(approval.id, state, always, by, at).await.map_err(unstored)? {
+        Decided::Now(_) => Ok(Stored::Decided(text)),
+        Decided::Before(approval) => Err(Refusal::Decided(format!("This question {}.", approval.state.told()))),
+        Decided::Unknown => Err(Refusal::Unknown("There is no such question.".into())),
+    }
+}
+
+/// Commits the first of two approvals, with the question for the second person.
+async fn store_first_yes(
+    services: &AgentServices,
+    notes: &mpsc::Sender<LaneNote>,
+    approval: &ApprovalRequest,
+    who: &Principal,
+    through: &ChannelId,
+    at: UnixMillis,
+) -> Result<Stored, Refusal> {
+    let person = second_person::person(services, through, who);
+    let work = match &approval.place {
+        Some(place) => place.work.clone(),
+        None => format!("A request of {}", approval.asker.principal),
+    };
+    let place = second_person::place(services, &person, &work);
+    let first = FirstYes { by: who.id.to_string(), person, at };
+    let second = SecondYes { first: Some(first), place };
+    // The second person may read the question as late as that of autonomous work.
+    let expires_at = after(at, services.approvals.load().autonomous_expires());
+    let next =
+        ApprovalRequest { second: Some(Box::new(second.clone())), expires_at, reminded_at: None, ..approval.clone() };
+    let question = second.place.as_ref().and_then(|place| place.route.clone()).map(|route| {
+        let shown = Question { approval: approval.id, offers_always: false, decidable: true };
+        let text = question_text(&next, at);
+        Outbound { question: Some(shown), ..Outbound::new(Some(approval.run_id), route, text).checked() }
+    });
+    let asked = match &second.place {
+        Some(place) => format!("{} is asked too.", place.asker.principal),
+        None => "An operator must approve it too: `belay approvals`.".to_owned(),
+    };
+    announce(services, notes, &next).await;
+    let stored = services.store.approvals.first_yes(approval.id, second, expires_at, question).await;
+    let refusal = match stored {
+        Ok(Decided::Now(approval)) => {
+            return Ok(Stored::FirstYes(approval, format!("Approved, 1 of 2. {asked}")));
+        }
+        // It was stored before, and its result was lost; or somebody else has approved it at the same moment.
+        Ok(Decided::Before(now)) if now.state == ApprovalState::Waiting => {
+            announce(services, notes, &now).await;
+            if now.first_yes().is_some_and(|first| first.by == *who.id) {
+                return Ok(Stored::FirstYes(now, format!("Approved, 1 of 2. {asked}")));
+            }
+            let what = "another person has approved this at the same moment".to_owned();
+            return Err(Refusal::Busy { what, retry_after: BUSY_RETRY });
+        }
+        Ok(Decided::Before(approval)) => Refusal::Decided(format!("This question {}.", approval.state.told())),
+        Ok(Decided::Unknown) => Refusal::Unknown("There is no such question.".into()),
+        Err(error) => {
+            announce(services, notes, approval).await; // the first person is still asked
+            return Err(Refusal::Store(error.to_string()));
+        }
+    };
+    // Nobody waits for an answer any more. Fails only when the dispatcher ends.
+    let _ = notes.send(LaneNote::Unasked { approval: approval.id, withdraw: false }).await;
+    Err(refusal)
+}

@@ -1,0 +1,301 @@
+//! Reads which attachments a Telegram message has: a file that Belay fetches, or a thing that it only names. Pure.
+
+use belay_protocol::provenance::Unread;
+use belay_protocol::{Attachment, AttachmentContent};
+use frankenstein::types::{Message, PhotoSize};
+
+use super::facts::visible;
+
+/// The kind of a recording that its sender has made for this message.
+const VOICE: &str = "voice message";
+
+/// A file of a message, before it is fetched. The platform and the sender have announced everything in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RemoteFile {
+    /// Its id for `getFile`.
+    pub(super) id: String,
+    /// Its kind: `photo`, `voice message`, …
+    pub(super) kind: &'static str,
+    /// Its file name, if the sender has given one.
+    pub(super) file_name: Option<String>,
+    /// Its name for the store, if the sender has given none.
+    usual_name: &'static str,
+    /// Its announced size in bytes.
+    pub(super) bytes: Option<u64>,
+}
+
+impl RemoteFile {
+    /// The name under which it is stored.
+    pub(super) fn name(&self) -> &str {
+        self.file_name.as_deref().unwrap_or(self.usual_name)
+    }
+
+    /// Whether its sender has recorded it instead of writing.
+    pub(super) fn is_voice(&self) -> bool {
+        self.kind == VOICE
+    }
+
+    /// The file as an attachment that is not read, for this reason.
+    pub(super) fn unread(&self, reason: String) -> Unread {
+        let reason = Some(reason);
+        Unread {
+            kind: self.kind.to_owned(),
+            file_name: self.file_name.clone(),
+            bytes: self.bytes,
+            album: false,
+            reason,
+        }
+    }
+}
+
+/// The file of a message that Belay fetches: a document, a photo in its largest size, a voice message, an audio file, or
+/// a sticker that does not move.
+pub(super) fn file(m: &Message) -> Option<RemoteFile> {
+    let named = |kind, usual_name, id: &str, file_name: Option<&String>, bytes| RemoteFile {
+        id: id.to_owned(),
+        kind,
+        file_name: file_name.map(|name| visible(name)),
+        usual_name,
+        bytes,
+    };
+    // As for attachments that are only named, the first match counts: an animation comes with its document.
+    if m.animation.is_some() {
+        None
+    } else if let Some(it) = &m.document {
+        Some(named("document", "document", &it.file_id, it.file_name.as_ref(), it.file_size))
+    } else if let Some(it) = m.photo.as_deref().and_then(largest) {
+        Some(named("photo", "photo.jpg", &it.file_id, None, it.file_size))
+    } else if m.live_photo.is_some() {
+        None
+    } else if let Some(it) = &m.voice {
+        Some(named(VOICE, "voice.ogg", &it.file_id, None, it.file_size))
+    } else if let Some(it) = &m.audio {
+        Some(named("audio file", "audio", &it.file_id, it.file_name.as_ref(), it.file_size))
+    } else {
+        let still = m.sticker.as_deref().filter(|it| !it.is_animated && !it.is_video);
+        still.map(|it| named("sticker", "sticker.webp", &it.file_id, None, it.file_size))
+    }
+}
+
+/// The largest of the sizes of a photo.
+fn largest(sizes: &[PhotoSize]) -> Option<&PhotoSize> {
+    sizes.iter().max_by_key(|size| u64::from(size.width) * u64::from(size.height))
+}
+
+/// The attachments of a message, if Belay reads none of them.
+pub(super) fn not_read(message: &Message) -> Vec<Unread> {
+    let m = message;
+    let named = |kind: &str, file_name: Option<&String>, bytes: Option<u64>| {
+        vec![Unread {
+            kind: kind.to_owned(),
+            file_name: file_name.map(|name| visible(name)),
+            bytes,
+            album: m.media_group_id.is_some(),
+            reason: None,
+        }]
+    };
+    let sized = |kind: &str, bytes: Option<u64>| named(kind, None, bytes);
+    // Only the first match counts: an animation comes with its document, a venue with its location.
+    if let Some(it) = &m.animation {
+        named("animation", it.file_name.as_ref(), it.file_size)
+    } else if let Some(it) = &m.document {
+        named("document", it.file_name.as_ref(), it.file_size)
+    } else if let Some(sizes) = &m.photo {
+        sized("photo", sizes.iter().filter_map(|size| size.file_size).max())
+    } else if let Some(it) = &m.live_photo {
+        sized("live photo", it.file_size)
+    } else if let Some(it) = &m.voice {
+        sized(VOICE, it.file_size)
+    } else if let Some(it) = &m.audio {
+        named("audio file", it.file_name.as_ref(), it.file_size)
+    } else if let Some(it) = &m.video {
+        named("video", it.file_name.as_ref(), it.file_size)
+    } else if let Some(it) = &m.video_note {
+        sized("video message", it.file_size)
+    } else {
+        let kinds = [
+            (m.sticker.is_some(), "sticker"),
+            (m.venue.is_some(), "venue"),
+            (m.location.is_some() && m.venue.is_none(), "location"),
+            (m.contact.is_some(), "contact"),
+            (m.poll.is_some(), "poll"),
+            (m.dice.is_some(), "dice"),
+            (m.paid_media.is_some(), "paid media"),
+            (m.story.is_some(), "story"),
+            (m.game.is_some(), "game"),
+            (m.checklist.is_some(), "checklist"),
+            (m.invoice.is_some(), "invoice"),
+        ];
+        kinds.into_iter().filter(|(is_there, _)| *is_there).flat_map(|(_, kind)| sized(kind, None)).collect()
+    }
+}
+
+/// The files that were fetched and whose content the model does not get, with the reason, for the notice to the person.
+pub(super) fn named_only(attachments: &[Attachment]) -> impl Iterator<Item = Unread> {
+    attachments.iter().filter_map(|file| match &file.content {
+        AttachmentContent::Named { detail } => Some(Unread {
+            kind: "file".to_owned(),
+            file_name: Some(file.name.clone()),
+            bytes: Some(file.bytes),
+            album: false,
+            reason: Some(detail.clone()),
+        }),
+        AttachmentContent::Picture { .. } | AttachmentContent::Text { .. } | AttachmentContent::Spoken { .. } => None,
+    })
+}
+
+/// The part of a message that the model answers in spite of attachments that are not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Nothing.
+    Nothing,
+    /// The text.
+    Text,
+    /// Other files, and perhaps a text.
+    Files,
+}
+
+/// The notice to the person about attachments that are not read; `None` if there are none.
+pub(super) fn line(not_read: &[Unread], rest: Rest) -> Option<String> {
+    let first = not_read.first()?;
+    let what: Vec<String> = not_read.iter().map(described).collect();
+    let mut line = format!("I have not read this: {}.", what.join("; "));
+    if first.album {
+        line.push_str(&format!(" The same goes for every {} of the album.", first.kind));
+    }
+    line.push_str(match rest {
+        Rest::Nothing => " Please write it out.",
+        Rest::Text => " I answer the text alone.",
+        Rest::Files => " I answer the rest.",
+    });
+    Some(line)
+}
+
+fn described(unread: &Unread) -> String {
+    let size = unread.bytes.map(size);
+    let more: Vec<String> = unread.file_name.iter().cloned().chain(size).collect();
+    let what = if more.is_empty() { unread.kind.clone() } else { format!("{} ({})", unread.kind, more.join(", ")) };
+    match &unread.reason {
+        Some(reason) => format!("{what}: {reason}"),
+        None => what,
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{} kB", bytes.div_ceil(1_000)),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn message(fields: Value) -> Message {
+        let mut message = json!({"message_id": 5, "date": 1, "chat": {"id": -100, "type": "group", "title": "G"}});
+        message.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        serde_json::from_value(message).unwrap()
+    }
+
+    fn media(more: Value) -> Value {
+        let mut file =
+            json!({"file_id": "f", "file_unique_id": "u", "duration": 1, "width": 1, "height": 1, "length": 1});
+        file.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        file
+    }
+
+    fn sticker(is_animated: bool) -> Value {
+        media(json!({"type": "regular", "is_animated": is_animated, "is_video": false, "emoji": "🎲"}))
+    }
+
+    #[test]
+    fn a_photo_is_fetched_in_its_largest_size_and_a_video_is_not_fetched() {
+        let photo = json!([
+            media(json!({"file_id": "s", "width": 90, "height": 60, "file_size": 90})),
+            media(json!({"file_id": "l", "width": 1280, "height": 853, "file_size": 120_000})),
+            media(json!({"file_id": "m", "width": 320, "height": 213})),
+        ]);
+        let sized = media(json!({"file_size": 1200}));
+        for (fields, expected) in [
+            (json!({"photo": photo}), "photo l photo.jpg 120000"),
+            (json!({"photo": []}), ""),
+            (json!({"document": media(json!({"file_name": "a\u{202e}.pdf", "file_size": 7}))}), "document f a.pdf 7"),
+            (json!({"document": media(json!({}))}), "document f document 0"),
+            (json!({"voice": sized}), "voice message f voice.ogg 1200"),
+            (json!({"audio": media(json!({"file_name": "a.mp3"}))}), "audio file f a.mp3 0"),
+            (json!({"sticker": sticker(false)}), "sticker f sticker.webp 0"),
+            (json!({"sticker": sticker(true)}), ""),
+            (json!({"video": sized}), ""),
+            (json!({"video_note": sized}), ""),
+            (json!({"animation": sized, "document": sized}), ""),
+            (json!({"contact": {"phone_number": "1", "first_name": "x"}}), ""),
+            (json!({"text": "hi"}), ""),
+        ] {
+            let found = file(&message(fields.clone()));
+            let found = found.map(|it| format!("{} {} {} {}", it.kind, it.id, it.name(), it.bytes.unwrap_or_default()));
+            assert_eq!(found.unwrap_or_default(), expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn attachments_that_are_not_read_are_named() {
+        let sized = media(json!({"file_size": 1200}));
+        let photo = json!([media(json!({"file_size": 90})), media(json!({"file_size": 120_000}))]);
+        let user = json!({"id": 1, "is_bot": false, "first_name": "x"});
+        let location = json!({"longitude": 1.0, "latitude": 1.0});
+        for (fields, expected) in [
+            (json!({"photo": photo}), "photo (120 kB)"),
+            (
+                json!({"document": media(json!({"file_name": "a.pdf", "file_size": 2_500_000}))}),
+                "document (a.pdf, 2.5 MB)",
+            ),
+            (json!({"voice": sized}), "voice message (2 kB)"),
+            (json!({"audio": media(json!({"file_name": "a.mp3", "file_size": 7}))}), "audio file (a.mp3, 7 bytes)"),
+            (json!({"video": sized}), "video (2 kB)"),
+            (json!({"video_note": sized}), "video message (2 kB)"),
+            (json!({"animation": sized, "document": sized}), "animation (2 kB)"),
+            (json!({"sticker": sticker(true)}), "sticker"),
+            (json!({"location": location}), "location"),
+            (json!({"venue": {"location": location, "title": "t", "address": "a"}, "location": location}), "venue"),
+            (json!({"contact": {"phone_number": "1", "first_name": "x"}}), "contact"),
+            (json!({"dice": {"emoji": "🎲", "value": 1}}), "dice"),
+            (json!({"new_chat_members": [user]}), ""),
+            (json!({}), ""),
+        ] {
+            let unread = not_read(&message(fields.clone()));
+            assert_eq!(unread.iter().map(described).collect::<Vec<_>>().join("; "), expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn the_notice_says_what_was_not_read_and_why_and_what_is_answered() {
+        let of = |fields: Value| not_read(&message(fields));
+        let video = json!({"video": media(json!({"file_size": 1200}))});
+        let voice = file(&message(json!({"voice": media(json!({"file_size": 1200}))}))).unwrap();
+        let failed = [voice.unread("the download failed".into()), voice.unread("it is empty".into())];
+        let mut album = video.clone();
+        album["media_group_id"] = json!("a");
+        for (unread, rest, expected) in [
+            (&of(video)[..], Rest::Nothing, "I have not read this: video (2 kB). Please write it out."),
+            (
+                &of(album),
+                Rest::Text,
+                "I have not read this: video (2 kB). The same goes for every video of the album. I answer the text alone.",
+            ),
+            (
+                &failed,
+                Rest::Files,
+                "I have not read this: voice message (2 kB): the download failed; voice message (2 kB): it is empty. I \
+                 answer the rest.",
+            ),
+        ] {
+            assert_eq!(line(unread, rest).unwrap(), expected);
+        }
+        assert_eq!(line(&[], Rest::Text), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! `belay backup …`. `create` and `list` ask a running daemon; without one they work on the data themselves.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use belay_protocol::Clock;
+use belay_store::OpenError;
+use belay_store::backup::{self, BackupError, StoreLock};
+use clap::{Args, Subcommand};
+use serde_json::{Value as Json, json};
+
+use crate::args::{ClientArgs, SettingsArgs};
+use crate::client::Client;
+use crate::clock::SystemClock;
+use crate::environment::Environment;
+use crate::exit::{Exit, Failure};
+use crate::output::{Cell, Output, Tone};
+use crate::paths::Paths;
+use crate::settings::{load, refused};
+use crate::wiring::backups::{described, directory, listed, sources, target, with_or_without_key};
+use crate::wiring::{VERSION, refuse_store, words};
+
+/// Longest time of a backup that the daemon makes.
+const CREATE_LIMIT: Duration = Duration::from_secs(3600);
+
+/// `belay backup …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum BackupCommand {
+    /// Make a backup and verify it; the daemon may run
+    Create(CreateArgs),
+    /// Check a whole backup: its digests and the database in it
+    Verify {
+        /// The backup
+        file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Restore a backup to a data directory; the copy starts frozen
+    Restore(RestoreArgs),
+    /// List the backups in the directory of backups
+    List(ListArgs),
+}
+
+/// `belay backup create`
+#[derive(Debug, Args)]
+pub(crate) struct CreateArgs {
+    /// The daemon.
+    #[command(flatten)]
+    client: ClientArgs,
+    /// The settings, for a backup without a daemon.
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// A directory, or a new file that ends in .tar.gz [default: the setting backup.dir]
+    #[arg(long, value_name = "DIR|FILE")]
+    to: Option<PathBuf>,
+    /// Put the key of the vault into the backup; with it, all secrets can be read
+    #[arg(long)]
+    with_key: bool,
+}
+
+/// `belay backup list`
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// The daemon.
+    #[command(flatten)]
+    client: ClientArgs,
+    /// The settings, for a list without a daemon.
+    #[command(flatten)]
+    settings: SettingsArgs,
+}
+
+/// `belay backup restore`
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The backup
+    #[arg(required_unless_present = "before_migration", conflicts_with = "before_migration")]
+    file: Option<PathBuf>,
+    /// The data directory to restore to [default: this user's data directory]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Accept a directory with data; the former data is kept in a new directory in it
+    #[arg(long)]
+    force: bool,
+    /// Go back to the newest snapshot from before a migration of the database
+    #[arg(long)]
+    before_migration: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Carries out the command.
+pub(crate) async fn command(command: &BackupCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    match command {
+        BackupCommand::Create(args) => create(args, env, out).await,
+        BackupCommand::Verify { file, json } => verify(file, *json, out),
+        BackupCommand::Restore(args) => restore(args, env, out),
+        BackupCommand::List(args) => list(args, env, out).await,
+    }
+}
+
+async fn create(args: &CreateArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let to = args.to.as_deref().map(std::path::absolute).transpose();
+    let to = to.map_err(|error| Failure::new(Exit::WrongUsage, format!("--to: {error}")))?;
+    let made = match daemon(&args.client, env)? {
+        Some(client) => {
+            let body = json!({ "to": to, "with_key": args.with_key });
+            client.post(&["api", "v1", "backups"], Some(&body), CREATE_LIMIT).await?
+        }
+        None => create_alone(args, to.as_deref(), env, out)?,
+    };
+    if args.client.json {
+        out.json(&made);
+    } else {
+        let (file, bytes) = (made["file"].as_str().unwrap_or_default(), made["bytes"].as_u64().unwrap_or_default());
+        out.line(&format!("{file}: {bytes} bytes, verified"));
+        if args.with_key {
+            out.line("It contains the key of the vault: everybody who has this file can read all secrets.");
+        } else {
+            out.line("It does not contain the key of the vault: keep secret.key, or use --with-key; without it, people must give their secrets again.");
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+/// The running daemon; `None`: none answers at the control sockets, and no address was given.
+fn daemon(args: &ClientArgs, env: &Environment) -> Result<Option<Client>, Failure> {
+    match Client::find(args, env) {
+        Ok(client) => Ok(Some(client)),
+        Err(failure) if args.url.is_none() && failure.exit == Exit::OutOfReach => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn create_alone(args: &CreateArgs, to: Option<&Path>, env: &Environment, out: Output<'_>) -> Result<Json, Failure> {
+    let paths = Paths::find(env)?.with_named(&args.settings.files);
+    let settings = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?.settings;
+    let wrong = |problem: String| Failure::new(Exit::WrongUsage, problem);
+    let sources = sources(&settings, env, &paths)?.ok_or_else(|| wrong("the store is in memory (store.url)".into()))?;
+    let sources = with_or_without_key(sources, args.with_key).map_err(wrong)?;
+    let now = SystemClock.now();
+    let target = target(to, &directory(&settings, env, &paths), now).map_err(wrong)?;
+    if !sources.database.exists() {
+        return Err(failure(&BackupError::NoDatabase(sources.database)));
+    }
+    let _lock = StoreLock::take(&sources.database).map_err(|error| refuse_store(&error))?;
+    let mut shown = 0;
+    let made = backup::create(&sources, &target, VERSION, now, &mut |done, all| {
+        let percent = done.saturating_mul(100) / all.max(1);
+        if out.is_terminal() && !args.client.json && percent > shown {
+            shown = percent;
+            out.again(&format!("{percent} %"));
+        }
+        true
+    });
+    if shown > 0 {
+        out.again("");
+    }
+    Ok(described(&made.map_err(|error| failure(&error))?))
+}
+
+fn verify(file: &Path, json: bool, out: Output<'_>) -> Result<Exit, Failure> {
+    let manifest = backup::verify(file).map_err(|error| failure(&error))?;
+    let bytes = std::fs::metadata(file).map_or(0, |found| found.len());
+    let summary = described(&backup::Created { path: file.to_owned(), bytes, manifest });
+    if json {
+        out.json(&summary);
+    } else {
+        out.line(&format!(
+            "{} is whole: made {} by belay {}, schema {}, {} entries",
+            file.display(),
+            summary["created"].as_str().unwrap_or_default(),
+            summary["program"].as_str().unwrap_or_default(),
+            summary["schema"],
+            summary["entries"]
+        ));
+    }
+    Ok(Exit::Fine)
+}
+
+fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let data = match &args.data {
+        Some(data) => std::path::absolute(data).map_err(|error| Failure::new(Exit::WrongUsage, error))?,
+        None => Paths::find(env)?.data,
+    };
+    let now = SystemClock.now();
+    let Some(file) = &args.file else {
+        let restored = backup::restore_before_migration(&data.join("belay.db"), now);
+        let (snapshot, former) = restored.map_err(|error| failure(&error))?;
+        if args.json {
+            out.json(&json!({ "snapshot": snapshot, "former": former }));
+        } else {
+            out.line(&format!(
+                "{} is the database again. Start the older belay: this one would migrate it.",
+                snapshot.display()
+            ));
+            out.lines(former.iter().map(|former| format!("The former data is in {}.", former.display())));
+        }
+        return Ok(Exit::Fine);
+    };
+    let restored = backup::restore(file, &data, args.force, now).map_err(|error| failure(&error))?;
+    if args.json {
+        out.json(&json!({
+            "data": data,
+            "created": restored.manifest.created,
+            "with_key": restored.manifest.has_key(),
+            "former": restored.former,
+            "settings": restored.settings,
+            "undelivered": restored.undelivered,
+            "frozen": true,
+        }));
+        return Ok(Exit::Fine);
+    }
+    out.line(&format!("{} has the backup of {}.", data.display(), restored.manifest.created.to_rfc3339()));
+    out.line("It starts frozen: make sure that the original has ended, start this one, and run `belay thaw`.");
+    if restored.undelivered > 0 {
+        out.line(&format!("{} waiting replies are marked ambiguous and are not sent by it.", restored.undelivered));
+    }
+    if !restored.manifest.has_key() {
+        out.line("The backup has no key of the vault: put secret.key back, or people must give their secrets again.");
+    }
+    out.lines(restored.settings.iter().map(|settings| format!("Its settings files are in {}.", settings.display())));
+    out.lines(restored.former.iter().map(|former| format!("The former data is in {}.", former.display())));
+    Ok(Exit::Fine)
+}
+
+async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let answer = match daemon(&args.client, env)? {
+        Some(client) => client.get(&["api", "v1", "backups"], &[]).await?,
+        None => {
+            let paths = Paths::find(env)?.with_named(&args.settings.files);
+            let settings = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?.settings;
+            let backups = listed(&directory(&settings, env, &paths));
+            json!({ "backups": backups.map_err(|problem| Failure::new(Exit::OutOfReach, problem))?, "next": null })
+        }
+    };
+    if args.client.json {
+        out.json(&answer);
+        return Ok(Exit::Fine);
+    }
+    let backups = answer["backups"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if backups.is_empty() {
+        out.line("there are no backups; `belay backup create` makes one");
+    }
+    let rows: Vec<_> = backups.iter().map(row).collect();
+    out.table(&rows);
+    out.lines(answer["next"].as_str().iter().map(|next| format!("next: {next}")));
+    if let Some(detail) = answer["last_failure"]["detail"].as_str() {
+        out.line(&format!("the last backup failed: {detail}"));
+    }
+    Ok(Exit::Fine)
+}
+
+fn row(backup: &Json) -> Vec<Cell> {
+    let text = |key: &str| backup[key].as_str().unwrap_or_default().to_owned();
+    let state = match backup["problem"].as_str() {
+        Some(problem) => Cell::new(problem, Tone::Bad),
+        None if backup["with_key"] == true => Cell::new("verified, with the key", Tone::Warn),
+        None => Cell::new("verified", Tone::Good),
+    };
+    vec![Cell::from(text("created")), Cell::from(format!("{} bytes", backup["bytes"])), Cell::from(text("file")), state]
+}
+
+/// The failure of a command by the error.
+fn failure(error: &BackupError) -> Failure {
+    let exit = match error {
+        BackupError::Damaged { .. } => Exit::UnusableInput,
+        BackupError::Newer { .. } => Exit::Refused,
+        BackupError::NotEmpty(_) | BackupError::Exists(_) | BackupError::NoDatabase(_) | BackupError::NoSnapshot(_) => {
+            Exit::WrongUsage
+        }
+        BackupError::Io { .. } | BackupError::NoSpace { .. } => Exit::OutOfReach,
+        BackupError::Stopped => Exit::Interrupted,
+        BackupError::Open(OpenError::Locked { .. }) => {
+            return Failure::new(Exit::Busy, error).next("`belay shutdown` ends the daemon that uses it");
+        }
+        BackupError::Open(error) => return refuse_store(error),
+    };
+    Failure::new(exit, words(error))
+}

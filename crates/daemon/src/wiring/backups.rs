@@ -1,0 +1,48 @@
+//! What a backup contains, and the keeper that makes backups in the daemon.
+
+mod keeper;
+
+use std::path::PathBuf;
+
+use belay_store::StoreUrl;
+use belay_store::backup::{Created, Sources};
+use serde_json::{Value as Json, json};
+
+pub(super) use keeper::BackupKeeper;
+pub(crate) use keeper::{listed, target, with_or_without_key};
+
+use super::Store;
+use crate::environment::Environment;
+use crate::exit::Failure;
+use crate::paths::Paths;
+use crate::settings::{Settings, expand};
+
+/// The files that a backup of these settings contains, with the key of the vault. `None`: the store is in memory.
+pub(crate) fn sources(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Option<Sources>, Failure> {
+    let StoreUrl::Sqlite(database) = Store::place(settings, paths, env)? else { return Ok(None) };
+    Ok(Some(Sources {
+        files: Store::files(&database),
+        key: Some(paths.data.join("secret.key")),
+        settings: paths.settings.iter().chain(&paths.named).cloned().collect(),
+        database,
+    }))
+}
+
+/// The directory of backups.
+pub(crate) fn directory(settings: &Settings, env: &Environment, paths: &Paths) -> PathBuf {
+    settings.backup.dir.as_deref().map_or_else(|| paths.data.join("backups"), |dir| expand(dir, env))
+}
+
+/// The description of a backup, for programs.
+pub(crate) fn described(created: &Created) -> Json {
+    json!({
+        "file": created.path,
+        "bytes": created.bytes,
+        "created": created.manifest.created,
+        "program": created.manifest.program,
+        "schema": created.manifest.schema,
+        "entries": created.manifest.entries.len(),
+        "with_key": created.manifest.has_key(),
+        "verified": true,
+    })
+}

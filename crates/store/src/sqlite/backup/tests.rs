@@ -1,0 +1,285 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails there")]
+
+use std::os::unix::fs::PermissionsExt;
+
+use belay_protocol::{
+    BlobStore, BootId, FreezeStore, LaneStore, SessionFilter, SessionLifetime, SessionReader, StoreHealth, UnixMillis,
+};
+use flate2::{Compression, GzBuilder};
+use tar::{Builder, EntryType, Header};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{Blobs, SqliteStore, StoreOptions};
+
+const NOW: UnixMillis = UnixMillis(1_795_000_000_000);
+
+/// A data directory with a session, a file of a message, a key and a settings file.
+struct Data {
+    directory: TempDir,
+    store: SqliteStore,
+    digest: String,
+}
+
+impl Data {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+        store.open_lane(&"anna".into(), SessionLifetime::Lasting, BootId::new(), NOW).await.unwrap();
+        store.ping().await.unwrap(); // commits the relaxed write before it
+        let blobs = Blobs::in_directory(directory.path().join("attachments"));
+        let mut writer = blobs.begin().await.unwrap();
+        writer.write(&bytes::Bytes::from_static(b"a file")).await.unwrap();
+        let digest = writer.finish().await.unwrap().as_str().to_owned();
+        std::fs::write(directory.path().join("secret.key"), [7; 32]).unwrap();
+        std::fs::write(directory.path().join("belay.toml"), "# settings").unwrap();
+        Self { directory, store, digest }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn sources(&self) -> Sources {
+        Sources {
+            database: self.path("belay.db"),
+            files: self.path("attachments"),
+            key: None,
+            settings: vec![self.path("belay.toml"), self.path("no-such.toml")],
+        }
+    }
+
+    fn backup(&self, name: &str) -> Result<Created, BackupError> {
+        create(&self.sources(), &self.path("backups").join(name), "1.0", NOW, &mut |_, _| true)
+    }
+
+    fn leftovers(&self) -> Vec<String> {
+        let names = |directory: PathBuf| std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let all = names(self.path("")).chain(names(self.path("backups")));
+        all.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|name| name.starts_with('.')).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_backup_of_a_store_in_use_is_verified_and_restores_everything_frozen() {
+    let data = Data::new().await;
+    let created = data.backup("one.tar.gz").unwrap();
+    data.store.open_lane(&"later".into(), SessionLifetime::Lasting, BootId::new(), NOW).await.unwrap();
+    data.store.ping().await.unwrap(); // commits the relaxed write before it
+    assert_eq!(std::fs::metadata(&created.path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(verify(&created.path).unwrap(), created.manifest);
+    assert_eq!(manifest_of(&created.path).unwrap(), created.manifest);
+    assert!(!created.manifest.has_key());
+    let names: Vec<_> = created.manifest.entries.iter().map(|entry| entry.name.to_string()).collect();
+    assert_eq!(names, ["belay.db".to_owned(), "settings/0.toml".into(), format!("attachments/{}", data.digest)]);
+    assert!(data.leftovers().is_empty(), "{:?}", data.leftovers());
+    assert!(matches!(data.backup("one.tar.gz"), Err(BackupError::Exists(_))));
+
+    let to = tempfile::tempdir().unwrap();
+    let restored = restore(&created.path, to.path(), false, NOW).unwrap();
+    assert_eq!((restored.former, restored.undelivered), (None, 0));
+    assert_eq!(std::fs::read_to_string(restored.settings.unwrap().join("0.toml")).unwrap(), "# settings");
+    assert_eq!(std::fs::read(to.path().join("attachments").join(&data.digest)).unwrap(), b"a file");
+    let copy = SqliteStore::open(&to.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let sessions = copy.sessions(SessionFilter::lasting(9)).await.unwrap();
+    assert_eq!(sessions.iter().map(|session| session.session.as_str()).collect::<Vec<_>>(), ["anna"]);
+    assert_eq!(copy.freezes().await.unwrap().len(), 1, "it starts frozen");
+}
+
+#[tokio::test]
+async fn replies_that_wait_for_delivery_are_not_sent_by_the_copy() {
+    let data = Data::new().await;
+    let conn = Connection::open(data.path("belay.db")).unwrap();
+    let columns: Vec<String> = conn
+        .prepare("SELECT name FROM pragma_table_info('outbox') WHERE \"notnull\" = 1 AND dflt_value IS NULL AND pk = 0")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    for (number, state) in [(1, "waiting"), (2, "sending"), (3, "sent"), (4, "failed")] {
+        let values = columns.iter().map(|name| match name.as_str() {
+            "id" => format!("x'{number:032x}'"),
+            "state" => format!("'{state}'"),
+            _ => "'x'".to_owned(),
+        });
+        let sql = format!(
+            "INSERT INTO outbox ({}, state) VALUES ({}, '{state}')",
+            columns.join(", "),
+            values.collect::<Vec<_>>().join(", ")
+        );
+        conn.execute(&sql, []).unwrap();
+    }
+    let created = data.backup("one.tar.gz").unwrap();
+    let to = tempfile::tempdir().unwrap();
+    assert_eq!(restore(&created.path, to.path(), false, NOW).unwrap().undelivered, 2);
+    let conn = Connection::open(to.path().join("belay.db")).unwrap();
+    let count =
+        |state| conn.query_row("SELECT COUNT(*) FROM outbox WHERE state = ?1", [state], |row| row.get::<_, u32>(0));
+    assert_eq!(
+        ["ambiguous", "waiting", "sending", "sent", "failed"].map(|state| count(state).unwrap()),
+        [2, 0, 0, 1, 1]
+    );
+}
+
+#[tokio::test]
+async fn damage_anywhere_is_found_and_a_restore_of_it_leaves_the_old_data() {
+    let data = Data::new().await;
+    let created = data.backup("one.tar.gz").unwrap();
+    let whole = std::fs::read(&created.path).unwrap();
+    let bad = data.path("bad.tar.gz");
+    let old = tempfile::tempdir().unwrap();
+    restore(&created.path, old.path(), false, NOW).unwrap();
+    let before = std::fs::read(old.path().join("belay.db")).unwrap();
+    let refused = |bytes: &[u8], what: &str| {
+        std::fs::write(&bad, bytes).unwrap();
+        assert!(verify(&bad).is_err(), "{what}");
+        assert!(restore(&bad, old.path(), true, NOW).is_err(), "{what}");
+        assert_eq!(std::fs::read(old.path().join("belay.db")).unwrap(), before, "{what}");
+    };
+    let step = whole.len() / 23;
+    for at in (0..10).chain((10..whole.len()).step_by(step)).chain([whole.len() - 1, whole.len() - 5]) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0xff;
+        refused(&bytes, &format!("byte {at} flipped"));
+    }
+    for length in (0..whole.len()).step_by(step).chain([whole.len() - 1]) {
+        refused(&whole[..length], &format!("cut to {length}"));
+    }
+    refused(&[&whole[..], b"x"].concat(), "a byte more");
+    let left: Vec<_> = std::fs::read_dir(old.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".belay")), "{left:?}");
+}
+
+/// Writes a file that is built as a backup, with these entries.
+fn forged(path: &Path, entries: &[(&str, EntryType, &[u8], Option<u64>)]) {
+    let gzip = GzBuilder::new().mtime(0).write(std::fs::File::create(path).unwrap(), Compression::fast());
+    let mut tar = Builder::new(gzip);
+    for (name, kind, data, size) in entries {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(*kind);
+        header.set_size(size.unwrap_or(data.len() as u64));
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes()); // the library refuses ".."
+        if *kind == EntryType::Symlink {
+            header.set_link_name("/etc/passwd").unwrap();
+        }
+        header.set_cksum();
+        tar.append(&header, *data).unwrap();
+    }
+    tar.into_inner().unwrap().finish().unwrap();
+}
+
+#[tokio::test]
+async fn hostile_archives_are_refused_and_write_nothing_outside() {
+    let data = Data::new().await;
+    let bad = data.path("bad.tar.gz");
+    let manifest = |name: &str, bytes: u64| {
+        format!(
+            r#"{{"format":1,"program":"1","schema":1,"created_ms":1,"entries":[{{"name":"belay.db","bytes":1,"sha256":"x"}},{{"name":"{name}","bytes":{bytes},"sha256":"x"}}]}}"#
+        )
+    };
+    let plain = EntryType::Regular;
+    let newer = r#"{"format":2}"#;
+    let digest = format!("attachments/{}", data.digest);
+    for (what, manifest, entries) in [
+        ("no manifest", "", vec![("belay.db", plain, &b"x"[..], None)]),
+        ("traversal", manifest("../../outside", 1).as_str(), vec![("../../outside", plain, b"x", None)]),
+        ("absolute", manifest("/tmp/outside", 1).as_str(), vec![("/tmp/outside", plain, b"x", None)]),
+        ("dots in a digest", manifest("attachments/../x", 1).as_str(), vec![]),
+        ("a link", manifest(&digest, 0).as_str(), vec![("belay.db", EntryType::Symlink, b"", None)]),
+        ("a hard link", manifest(&digest, 0).as_str(), vec![("belay.db", EntryType::Link, b"", None)]),
+        ("another name", manifest(&digest, 1).as_str(), vec![("evil", plain, b"x", None)]),
+        ("larger than its manifest", manifest(&digest, 1).as_str(), vec![("belay.db", plain, b"xxxx", None)]),
+        ("no database", manifest("belay.db", 1).as_str(), vec![("belay.db", plain, b"x", None)]),
+        ("newer", newer, vec![]),
+    ] {
+        let mut all = vec![("manifest.json", plain, manifest.as_bytes(), None)];
+        if manifest.is_empty() {
+            all.clear();
+        }
+        all.extend(entries);
+        forged(&bad, &all);
+        let to = data.path("to");
+        assert!(verify(&bad).is_err(), "{what}");
+        assert!(restore(&bad, &to, false, NOW).is_err(), "{what}");
+        assert!(!data.path("outside").exists() && !to.join("belay.db").exists(), "{what}");
+        let _ = std::fs::remove_dir_all(&to);
+    }
+    // A bomb: 4 GiB of zeros behind a manifest that promises more than the disk has.
+    forged(&bad, &[("manifest.json", plain, manifest(&digest, u64::MAX / 2).as_bytes(), None)]);
+    assert!(matches!(restore(&bad, &data.path("to"), false, NOW), Err(BackupError::NoSpace { .. })));
+}
+
+#[tokio::test]
+async fn a_stopped_backup_leaves_nothing_and_the_leftovers_of_a_killed_one_are_removed() {
+    let data = Data::new().await;
+    let target = data.path("backups/one.tar.gz");
+    let stopped = create(&data.sources(), &target, "1.0", NOW, &mut |_, _| false);
+    assert!(matches!(stopped, Err(BackupError::Stopped)), "{stopped:?}");
+    assert!(!target.exists() && data.leftovers().is_empty(), "{:?}", data.leftovers());
+    std::fs::create_dir(data.path(".backup-staging-x")).unwrap();
+    std::fs::write(data.path("backups/.belay-backup-old.tar.gz.part"), "half").unwrap();
+    data.backup("one.tar.gz").unwrap();
+    assert!(data.leftovers().is_empty(), "{:?}", data.leftovers());
+}
+
+#[tokio::test]
+async fn a_restore_refuses_a_store_in_use_and_data_without_force_and_keeps_the_former_data() {
+    let data = Data::new().await;
+    let created = data.backup("one.tar.gz").unwrap();
+    let used = restore(&created.path, data.directory.path(), true, NOW);
+    assert!(matches!(used, Err(BackupError::Open(OpenError::Locked { .. }))), "{used:?}");
+    data.store.open_lane(&"later".into(), SessionLifetime::Lasting, BootId::new(), NOW).await.unwrap();
+    data.store.ping().await.unwrap(); // commits the relaxed write before it
+    data.store.close().await;
+    let occupied = restore(&created.path, data.directory.path(), false, NOW);
+    assert!(matches!(occupied, Err(BackupError::NotEmpty(_))), "{occupied:?}");
+    let former = restore(&created.path, data.directory.path(), true, NOW).unwrap().former.unwrap();
+    let sessions = async |path: &Path| {
+        let store = SqliteStore::open(path, StoreOptions::default()).unwrap();
+        let count = store.sessions(SessionFilter::lasting(9)).await.unwrap().len();
+        store.close().await;
+        count
+    };
+    assert_eq!(sessions(&data.path("belay.db")).await, 1);
+    assert_eq!(sessions(&former.join("belay.db")).await, 2, "also what was in the log");
+    assert_eq!(std::fs::read(former.join("attachments").join(&data.digest)).unwrap(), b"a file");
+    assert_eq!(std::fs::read(data.path("secret.key")).unwrap(), [7; 32], "the backup has none");
+}
+
+#[tokio::test]
+async fn a_log_and_a_key_without_their_database_are_kept_and_not_applied() {
+    let data = Data::new().await;
+    let created = data.backup("one.tar.gz").unwrap();
+    let to = tempfile::tempdir().unwrap();
+    for (name, content) in [("belay.db-wal", "an old log"), ("secret.key", "the only key")] {
+        std::fs::write(to.path().join(name), content).unwrap();
+    }
+    let former = restore(&created.path, to.path(), true, NOW).unwrap().former.expect("the former files");
+    assert_eq!(std::fs::read(former.join("secret.key")).unwrap(), b"the only key");
+    assert_eq!(std::fs::read(former.join("belay.db-wal")).unwrap(), b"an old log");
+    assert!(!to.path().join("belay.db-wal").exists());
+}
+
+#[tokio::test]
+async fn a_snapshot_before_a_migration_is_the_way_back_and_two_are_kept() {
+    let data = Data::new().await;
+    let database = data.path("belay.db");
+    data.store.close().await;
+    let conn = Connection::open(&database).unwrap();
+    for schema in 2..=4 {
+        snapshot_before_migration(&conn, &database, schema).unwrap();
+    }
+    let found: Vec<_> = snapshots(&database).unwrap().into_iter().map(|(schema, _)| schema).collect();
+    assert_eq!(found, [3, 4]);
+    // A migration to a schema that this program does not know.
+    conn.execute_batch("DROP TABLE freezes; PRAGMA user_version = 4;").unwrap();
+    drop(conn);
+    let newer = SqliteStore::open(&database, StoreOptions::default());
+    assert!(matches!(newer, Err(OpenError::Newer { found: 4, .. })), "{newer:?}");
+    let (snapshot, former) = restore_before_migration(&database, NOW).unwrap();
+    assert!(snapshot.exists() && former.unwrap().join("belay.db").exists());
+    let store = SqliteStore::open(&database, StoreOptions::default()).unwrap();
+    assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1);
+    assert!(store.freezes().await.unwrap().is_empty(), "it is no copy");
+}
