@@ -1,0 +1,83 @@
+// The frame of the console: sign-in, navigation and the page of the address.
+
+import { html, render, useEffect, useState } from './vendor/preact.js';
+import { del, get } from './lib/api.js';
+import { Act, Failure } from './lib/ui.js';
+import { SignIn, takeLink } from './pages/sign-in.js';
+
+/** `path → [title in the navigation, module, who]`. A page exports `default ({ parts, role })`. */
+const PAGES = {
+  now: ['Now', () => import('./pages/now.js'), 'client'],
+  chat: ['Chat', () => import('./pages/chat.js'), 'client'],
+  questions: ['Questions', () => import('./pages/questions.js'), 'client'],
+  runs: ['Runs', () => import('./pages/runs.js'), 'client'],
+  jobs: ['Jobs', () => import('./pages/jobs.js'), 'client'],
+  routines: ['Routines', () => import('./pages/routines.js'), 'client'],
+  ends: ['Ends', () => import('./pages/ends.js'), 'client'],
+  money: ['Money', () => import('./pages/money.js'), 'client'],
+  tools: ['Tools and models', () => import('./pages/tools.js'), 'client'],
+  people: ['People', () => import('./pages/people.js'), 'operator'],
+  backups: ['Backups', () => import('./pages/backups.js'), 'operator'],
+  settings: ['Settings', () => import('./pages/settings.js'), 'operator'],
+  access: ['Access', () => import('./pages/access.js'), 'client'],
+};
+
+/** `#/runs/ID` as `['runs', 'ID']`. */
+function address() {
+  const [path, query] = location.hash.replace(/^#\/?/, '').split('?');
+  const parts = path.split('/').filter(Boolean).map((part) => { try { return decodeURIComponent(part); } catch { return part; } });
+  return { parts: parts.length ? parts : ['now'], query: new URLSearchParams(query) };
+}
+
+function App() {
+  const [session, setSession] = useState();
+  const [error, setError] = useState();
+  const check = () => get('console/session').then(setSession, (problem) => (problem.status === 401 ? setSession(null) : setError(problem)));
+  useEffect(() => {
+    takeLink().finally(check);
+    const out = () => setSession(null);
+    window.addEventListener('belay:signed-out', out);
+    return () => window.removeEventListener('belay:signed-out', out);
+  }, []);
+  if (error && session === undefined) return html`<main><${Failure} error=${error} retry=${() => { setError(undefined); check(); }} /></main>`;
+  if (session === undefined) return null;
+  return session ? html`<${Frame} session=${session} signedOut=${() => setSession(null)} />` : html`<${SignIn} done=${check} />`;
+}
+
+function Frame({ session, signedOut }) {
+  const [at, setAt] = useState(address);
+  useEffect(() => {
+    const moved = () => setAt(address());
+    window.addEventListener('hashchange', moved);
+    return () => window.removeEventListener('hashchange', moved);
+  }, []);
+  const operator = session.role === 'operator';
+  return html`
+    <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById('main').focus(); }}>Skip to the page</a>
+    <nav aria-label="Pages">
+      <a class="brand" href="#/now"><img src="console/assets/icon.svg" alt="" width="24" height="24" /> Belay</a>
+      <ul>${Object.entries(PAGES).filter(([, [, , who]]) => operator || who === 'client').map(([name, [title]]) => html`
+        <li><a href="#/${name}" aria-current=${at.parts[0] === name ? 'page' : undefined}>${title}</a></li>`)}</ul>
+      <p class="who">${session.role}
+        ${session.cookie && html` <${Act} action=${() => del('console/session')} done=${signedOut}>Sign out</${Act}>`}</p>
+    </nav>
+    <main id="main" tabindex="-1"><${Current} at=${at} role=${session.role} /></main>`;
+}
+
+/** Loads the module of a page when it is first shown. */
+function Current({ at, role }) {
+  const [page, setPage] = useState({});
+  const name = at.parts[0];
+  useEffect(() => {
+    let current = true;
+    setPage({});
+    const load = PAGES[name]?.[1];
+    if (load) load().then((module) => current && setPage({ name, View: module.default }), (error) => current && setPage({ name, error }));
+    else setPage({ name, error: new Error('There is no such page.') });
+    return () => { current = false; };
+  }, [name]);
+  if (page.error) return html`<${Failure} error=${page.error} />`;
+  return page.name === name ? html`<${page.View} parts=${at.parts.slice(1)} query=${at.query} role=${role} />` : null;
+}
+
+render(html`<${App} />`, document.getElementById('app'));

@@ -1,0 +1,132 @@
+// The public HTTP API as the pages use it. The browser adds the cookie of the sign-in; the header proves that a request
+// comes from a page of this origin.
+
+import { setClock } from './clock.js';
+
+const HEADERS = { 'x-belay-csrf': '1' };
+
+/** An answer that is an error: `status` is 0 when no answer came. */
+export class ApiError extends Error {
+  constructor(status, code, message, retryable) {
+    super(message);
+    Object.assign(this, { status, code, retryable });
+  }
+}
+
+/** `/api/v1/…` with percent-encoded parts and a query: `` path`runs/${id}` ``. */
+export function path(parts, ...values) {
+  return parts.reduce((text, part, i) => text + encodeURIComponent(values[i - 1]) + part);
+}
+
+function url(path, query) {
+  const search = new URLSearchParams(Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== ''));
+  const base = path.startsWith('console/') ? path : `api/v1/${path}`;
+  return search.size ? `${base}?${search}` : base;
+}
+
+async function ask(method, path, { query, body, signal, headers } = {}) {
+  let answer;
+  try {
+    answer = await fetch(url(path, query), {
+      method,
+      signal,
+      cache: 'no-store',
+      headers: { ...HEADERS, ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new ApiError(0, 'unreachable', 'The daemon does not answer.', true);
+  }
+  setClock(answer.headers.get('date'));
+  if (answer.ok) return answer;
+  const error = (await answer.json().catch(() => ({}))).error ?? {};
+  if (answer.status === 401) window.dispatchEvent(new Event('belay:signed-out'));
+  throw new ApiError(answer.status, error.code ?? 'unknown', error.message ?? `HTTP ${answer.status}`, error.retryable ?? false);
+}
+
+const json = async (...request) => (await ask(...request)).json();
+
+export const get = (path, query, signal) => json('GET', path, { query, signal });
+export const post = (path, body = {}, query) => json('POST', path, { body, query });
+export const put = (path, body) => json('PUT', path, { body });
+export const del = (path, query) => json('DELETE', path, { query });
+/** The lines of a JSON Lines answer. */
+export async function lines(path, signal) {
+  const text = await (await ask('GET', path, { signal })).text();
+  return text.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+}
+
+const RECONNECT_MS = [500, 1000, 2000, 5000];
+
+/**
+ * Reads server-sent events until `signal` is aborted, and connects again after the last fact that was read, so that none
+ * is missed or shown twice. `onState` receives `live` or `waiting`.
+ */
+export async function follow(path, { since, onEvent, onState = () => {}, signal, ends = false }) {
+  let last = since;
+  let resumed = false;
+  for (let failures = 0; !signal.aborted; failures += 1) {
+    try {
+      const headers = resumed ? { 'last-event-id': String(last) } : {};
+      const answer = await ask('GET', path, { signal, headers, query: resumed ? {} : { since: last } });
+      onState('live');
+      for await (const event of events(answer.body)) {
+        failures = 0;
+        if (event.id !== undefined) {
+          last = Number(event.id);
+          resumed = true;
+        }
+        onEvent(event);
+      }
+      if (ends) return;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
+    }
+    onState('waiting');
+    await pause(RECONNECT_MS[Math.min(failures, RECONNECT_MS.length - 1)], signal);
+  }
+}
+
+const pause = (ms, signal) => new Promise((done) => {
+  const timer = setTimeout(done, ms);
+  signal.addEventListener('abort', () => { clearTimeout(timer); done(); }, { once: true });
+});
+
+/** Server-sent events of a body: `{ id, type, data }`. Source: HTML, 9.2.6 Interpreting an event stream. */
+export async function* events(body) {
+  const decoder = new TextDecoder();
+  let rest = '';
+  let event = { data: [] };
+  for await (const bytes of chunks(body)) {
+    const parts = (rest + decoder.decode(bytes, { stream: true })).split(/\r\n|\n|\r(?!$)/);
+    rest = parts.pop();
+    for (const line of parts) {
+      if (line === '') {
+        if (event.data.length) yield { id: event.id, type: event.type ?? 'message', data: parsed(event.data.join('\n')) };
+        event = { data: [] };
+        continue;
+      }
+      const colon = line.indexOf(':');
+      if (colon === 0) continue;
+      const [field, value] = colon < 0 ? [line, ''] : [line.slice(0, colon), line.slice(colon + 1).replace(/^ /, '')];
+      if (field === 'data') event.data.push(value);
+      else if (field === 'event') event.type = value;
+      else if (field === 'id') event.id = value;
+    }
+  }
+}
+
+function parsed(text) {
+  try { return JSON.parse(text); } catch { return text; }
+}
+
+async function* chunks(body) {
+  const reader = body.getReader();
+  try {
+    for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

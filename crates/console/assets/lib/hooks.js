@@ -1,0 +1,76 @@
+// Hooks that load and follow.
+
+import { useCallback, useEffect, useRef, useState } from '../vendor/preact.js';
+import { follow } from './api.js';
+import { now } from './clock.js';
+
+/**
+ * Loads once, after `reload()`, and every `every` ms while the page is visible: `{ value, error, loading, reload }`. The
+ * value before stays while a load fails. `load` receives an `AbortSignal`.
+ */
+export function useLoad(load, deps = [], { every } = {}) {
+  const [state, set] = useState({ loading: true });
+  const [round, again] = useState(0);
+  useEffect(() => set({ loading: true }), deps);
+  useEffect(() => {
+    const stop = new AbortController();
+    load(stop.signal).then(
+      (value) => stop.signal.aborted || set({ value, loading: false }),
+      (error) => stop.signal.aborted || set((before) => ({ value: before.value, error, loading: false })),
+    );
+    return () => stop.abort();
+  }, [...deps, round]);
+  useEffect(() => {
+    if (!every) return undefined;
+    const timer = setInterval(() => document.visibilityState === 'visible' && again((n) => n + 1), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return { ...state, reload: useCallback(() => again((n) => n + 1), []) };
+}
+
+/** Follows an event stream while the component is shown. Returns `live`, `waiting` or `connecting`. */
+export function useFollow(path, onEvent, { since, ends, enabled = true } = {}) {
+  const [state, setState] = useState('connecting');
+  const latest = useRef(onEvent);
+  latest.current = onEvent;
+  useEffect(() => {
+    if (!enabled || !path) return undefined;
+    const stop = new AbortController();
+    follow(path, { since, ends, signal: stop.signal, onState: setState, onEvent: (event) => latest.current(event) })
+      .catch(() => setState('waiting'));
+    return () => stop.abort();
+  }, [path, enabled]);
+  return state;
+}
+
+/** Runs an action: `[run, { busy, error }]`. While it is busy, further calls are ignored. */
+export function useAction(action) {
+  const [state, set] = useState({ busy: false });
+  const running = useRef(false);
+  const run = async (...args) => {
+    if (running.current) return undefined;
+    running.current = true;
+    set({ busy: true });
+    try {
+      const value = await action(...args);
+      set({ busy: false });
+      return value;
+    } catch (error) {
+      set({ busy: false, error });
+      return undefined;
+    } finally {
+      running.current = false;
+    }
+  };
+  return [run, state];
+}
+
+/** The current time, renewed every `ms`. */
+export function useNow(ms = 1000) {
+  const [at, set] = useState(now);
+  useEffect(() => {
+    const timer = setInterval(() => set(now()), ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+  return at;
+}
