@@ -57,7 +57,7 @@ impl Count {
             // Whether the buffer of a piece, 8 KiB, is free again when the next of 200 comes is chance.
             (Self::AllocatedBytes, Script::Stream) => 640.0 * 1024.0,
             // Whether a timer falls into the minute is chance.
-            (Self::ReadStatements, Script::Idle) => 2.5,
+            (Self::ReadStatements, Script::Idle) => 5.0,
             (Self::WriteStatements | Self::ReadStatements | Self::Syncs, _) => 0.5,
             (Self::FilesOpened, Script::Start) => 10.0,
             (Self::FilesOpened, _) => 0.5,
@@ -73,13 +73,17 @@ impl Count {
     }
 }
 
+/// Counts of the table. One that is missing was not counted.
+pub(crate) type Counted = BTreeMap<Count, f64>;
+
 /// What one repetition of a script costs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
-    /// The counts of the table. One that is missing was not counted.
-    pub(crate) counts: BTreeMap<Count, f64>,
+    pub(crate) counts: Counted,
     /// What is only printed.
     pub(crate) printed: BTreeMap<&'static str, f64>,
+    /// How long it took, in minutes.
+    pub(crate) minutes: f64,
 }
 
 impl Figures {
@@ -92,8 +96,9 @@ impl Figures {
             ((difference(span) - difference(reading)) / times as f64).max(0.0)
         };
         #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
-        let model_bytes = model_bytes as f64 / times as f64;
-        let mut figures = Self::default();
+        let (model_bytes, repetitions) = (model_bytes as f64 / times as f64, times as f64);
+        let minutes = (minutes(span) - minutes(reading)).max(0.0) / repetitions;
+        let mut figures = Self { minutes, ..Self::default() };
         figures.counts.extend([
             (Count::WriteStatements, each(&|it| it.writer_statements)),
             (Count::ReadStatements, each(&|it| it.reader_statements)),
@@ -122,6 +127,16 @@ impl Figures {
         figures
     }
 
+    /// Takes off what the timers of an idle daemon cost in the same time: a slow machine takes longer, and more of them
+    /// fall into it.
+    pub(crate) fn without_timers(mut self, idle_minute: &Counted) -> Self {
+        for (count, figure) in &mut self.counts {
+            let timers = idle_minute.get(count).copied().unwrap_or_default() * self.minutes;
+            *figure = (*figure - timers).max(0.0);
+        }
+        self
+    }
+
     /// Adds the figures of the traced run. Tracing makes the daemon slow, so that the other figures of that run count
     /// for nothing.
     pub(crate) fn with_traced(mut self, traced: Self) -> Self {
@@ -132,5 +147,37 @@ impl Figures {
             self.printed.entry(name).or_insert(figure);
         }
         self
+    }
+}
+
+/// The time between two readings, in minutes. A start takes none: its timers belong to it.
+fn minutes([from, to]: [&Reading; 2]) -> f64 {
+    match (from.at, to.at) {
+        (Some(from), Some(to)) => to.duration_since(from).as_secs_f64() / 60.0,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn timers_that_fall_into_a_slow_repetition_are_not_its_cost() {
+        let begun = Instant::now();
+        let reading = |seconds, reader_statements| Reading {
+            at: Some(begun + Duration::from_secs(seconds)),
+            reader_statements,
+            ..Reading::default()
+        };
+        // A reading takes 2 s and a statement. Ten repetitions take 30 s, with 3 statements each, and a timer reads every
+        // 4 s.
+        let (zero, first, last) = (reading(0, 0), reading(2, 1), reading(34, 1 + 30 + 8 + 1));
+        let figures = Figures::of([&first, &last], [&zero, &first], 0, 10);
+        assert!((figures.counts[&Count::ReadStatements] - 3.8).abs() < 1e-9, "{figures:?}");
+        let figures = figures.without_timers(&[(Count::ReadStatements, 15.0)].into());
+        assert!((figures.counts[&Count::ReadStatements] - 3.05).abs() < 1e-9, "{figures:?}");
     }
 }

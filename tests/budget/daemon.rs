@@ -28,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(25);
 /// All counters of a daemon since its start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reading {
+    /// When it was taken. `None`: before the process began.
+    pub(crate) at: Option<Instant>,
     pub(crate) writer_statements: u64,
     pub(crate) reader_statements: u64,
     pub(crate) allocations: Allocations,
@@ -89,6 +91,7 @@ impl Daemon {
         // The daemon may still clean up after the request.
         self.quiet(2 * LOOK).await?;
         Ok(Reading {
+            at: Some(Instant::now()),
             writer_statements,
             reader_statements,
             allocations: Allocations::of(&self.control)?,

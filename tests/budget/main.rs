@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use counts::Figures;
+use counts::{Counted, Figures};
 use scripts::Script;
 use table::Table;
 
@@ -126,20 +126,21 @@ fn budget(options: &Options) -> Result<ExitCode> {
 
 /// Runs the scripts one after the other. The idle minute waits beside them.
 fn measure(scripts: &[Script], table: &Table, update: bool) -> Result<Vec<report::Measured>> {
+    let timers = table.idle_minute();
     let again = |script: Script, mut figures: Figures| {
         for _ in 1..ATTEMPTS {
             if !table.compare(script, &figures).iter().any(|row| row.verdict.is_checked(update)) {
                 break;
             }
-            figures = table.nearest(script, figures, &finish(start(script)?)?);
+            figures = table.nearest(script, figures, &finish(start(script, &timers)?)?);
         }
         anyhow::Ok((script, figures))
     };
     let beside = |script: Script| script == Script::Idle;
-    let idle: Vec<_> = scripts.iter().filter(|script| beside(**script)).map(|script| start(*script)).collect();
+    let idle: Vec<_> = scripts.iter().filter(|script| beside(**script)).map(|script| start(*script, &timers)).collect();
     let mut measured = Vec::new();
     for script in scripts.iter().filter(|script| !beside(**script)) {
-        measured.push(again(*script, finish(start(*script)?)?)?);
+        measured.push(again(*script, finish(start(*script, &timers)?)?)?);
     }
     for run in idle {
         measured.push(again(Script::Idle, finish(run?)?)?);
@@ -147,13 +148,17 @@ fn measure(scripts: &[Script], table: &Table, update: bool) -> Result<Vec<report
     Ok(measured)
 }
 
-/// Begins both runs of a script, each on a thread of its own.
-fn start(script: Script) -> Result<[JoinHandle<Result<Figures>>; 2]> {
+/// Begins both runs of a script, each on a thread of its own. `timers`: what those of an idle daemon cost in a minute.
+fn start(script: Script, timers: &Counted) -> Result<[JoinHandle<Result<Figures>>; 2]> {
+    let timers = if script == Script::Idle { Counted::new() } else { timers.clone() };
     let run = |traced| {
+        let timers = timers.clone();
         std::thread::Builder::new().name(script.name().into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let measured = runtime.block_on(async { tokio::time::timeout(SCRIPT_LIMIT, script.measure(traced)).await });
-            measured.context("it takes too long").flatten().with_context(|| format!("the script {}", script.name()))
+            let measured = measured.context("it takes too long").flatten();
+            let measured = measured.with_context(|| format!("the script {}", script.name()))?;
+            Ok(measured.without_timers(&timers))
         })
     };
     Ok([run(false)?, run(true)?])

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::counts::{Count, Figures};
+use crate::counts::{Count, Counted, Figures};
 use crate::scripts::Script;
 
 /// A count may rise by this share before it needs a reason.
@@ -91,6 +91,13 @@ impl Table {
             }
         }
         Ok(table)
+    }
+
+    /// What an idle daemon may cost in a minute.
+    pub(crate) fn idle_minute(&self) -> Counted {
+        let rows = self.0.get(Script::Idle.name());
+        let count = |count: Count| Some((count, rows?.get(count.name())?.count));
+        Count::ALL.into_iter().filter_map(count).collect()
     }
 
     /// Compares the figures of a script with its rows.

@@ -1,5 +1,6 @@
 //! The arguments of the commands. [`crate::cli`] combines them.
 
+mod console;
 mod costs;
 mod heartbeat;
 mod jobs;
@@ -16,6 +17,7 @@ use belay_gateway::LIST_MAX;
 use belay_protocol::{DeclaredOutput, LinkId};
 use clap::{Args, Subcommand};
 
+pub(crate) use self::console::ConsoleArgs;
 pub(crate) use self::costs::{CostKeyArg, CostsArgs};
 pub(crate) use self::heartbeat::{HeartbeatArgs, HeartbeatCommand};
 pub(crate) use self::jobs::{CreateJobArgs, JobArgs, JobsArgs, JobsCommand, JobsListArgs};

@@ -4,8 +4,8 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::args::{
-    AgentArgs, ApprovalsArgs, AskArgs, ChatArgs, CheckUnitArgs, ClientArgs, ConfigCommand, ContextCommand, CostsArgs,
-    FreezeArgs, HeartbeatArgs, JobsArgs, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs,
+    AgentArgs, ApprovalsArgs, AskArgs, ChatArgs, CheckUnitArgs, ClientArgs, ConfigCommand, ConsoleArgs, ContextCommand,
+    CostsArgs, FreezeArgs, HeartbeatArgs, JobsArgs, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs,
     SessionsArgs, SettingsArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs, WorkerArgs,
 };
 use crate::backup::BackupCommand;
@@ -32,6 +32,7 @@ Belay is an agent daemon. Where to start:
   belay setup                     choose a model, check its key, and write the settings
   belay run                       start the daemon here, with a prompt
   belay chat                      open a prompt of a running daemon
+  belay console                   print the address of its pages for a browser
   belay check                     check the settings, and find out which model would answer
   belay status                    show what a running daemon is doing
   belay help                      list every command
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Run(SettingsArgs),
     /// Answer one message without a daemon: start, answer, end
     Ask(AskArgs),
+    /// Print the address of the console, the pages for a browser, with a one-time link if a sign-in is needed
+    Console(ConsoleArgs),
     /// Chat with the running daemon at a prompt
     Chat(ChatArgs),
     /// Send one message to the running daemon

@@ -234,6 +234,7 @@ async fn assemble(
         settings: settings_source,
         spending: store.spending(),
         ends: store.ends(),
+        sign_ins: store.sign_ins(),
         janitor: janitor.clone(),
         backups: backups.clone(),
         attachments,

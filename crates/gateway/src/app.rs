@@ -1,5 +1,6 @@
 //! The state that all handlers share: the queue to the agent, the readers, and waiting for a run.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Auth;
 use crate::channel::CONTROL_SLOTS;
 use crate::config::GatewayConfig;
+use crate::console::SignIns;
 use crate::error::ApiError;
 use crate::failed_auth::FailedAuthLimiter;
 use crate::file_links::SignedLinks;
@@ -51,6 +53,10 @@ pub(crate) type Shared = Arc<App>;
 pub(crate) struct App {
     pub(crate) config: GatewayConfig,
     pub(crate) auth: Arc<Auth>,
+    /// The browsers that are signed in.
+    pub(crate) sign_ins: SignIns,
+    /// The address that it listens on, as a browser of this machine reaches it.
+    pub(crate) address: Option<SocketAddr>,
     pub(crate) webhook_secret: Option<SecretString>,
     pub(crate) runs: Arc<dyn RunReader>,
     pub(crate) sessions: Arc<dyn SessionReader>,

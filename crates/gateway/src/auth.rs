@@ -113,7 +113,37 @@ impl Auth {
         }
     }
 
-    fn needs_token(&self) -> bool {
+    /// Returns the entry of this token.
+    ///
+    /// # Errors
+    /// 401: the token is not known.
+    pub(crate) fn entry_of(&self, token: &[u8]) -> Result<Entry, ApiError> {
+        self.entry_of_digest(blake3::hash(token))
+    }
+
+    /// Refuses the pages of other sites, also of those that may ask with a token.
+    ///
+    /// # Errors
+    /// 403.
+    pub(crate) fn own_origin(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+        match self.site(headers)? {
+            Site::Own => Ok(()),
+            Site::Allowed => Err(ApiError::forbidden("the request comes from a page of another site")),
+        }
+    }
+
+    /// A digest of the configured tokens: it changes when one of them does.
+    pub(crate) fn tokens_digest(&self) -> String {
+        let mut hasher = blake3::Hasher::new_derive_key("Belay: the tokens behind a sign-in, 1");
+        for token in [&self.token, &self.operator_token] {
+            hasher.update(&[u8::from(token.is_some())]);
+            hasher.update(token.as_ref().map_or(&[0; 32], |digest| digest.as_bytes()));
+        }
+        hasher.finalize().to_hex().to_string()
+    }
+
+    /// Whether requests over TCP need a token.
+    pub(crate) fn needs_token(&self) -> bool {
         self.token.is_some() || self.operator_token.is_some()
     }
 
@@ -128,15 +158,18 @@ impl Auth {
 
     /// Returns the principal of this token.
     fn holder(&self, presented: &[u8]) -> Result<Principal, ApiError> {
+        self.entry_of_digest(blake3::hash(presented)).map(Entry::principal)
+    }
+
+    fn entry_of_digest(&self, presented: blake3::Hash) -> Result<Entry, ApiError> {
         // Digests have equal length and are compared in constant time; both comparisons always run.
-        let presented = blake3::hash(presented);
         let matches = |known: &Option<blake3::Hash>| {
             known.as_ref().is_some_and(|known| bool::from(known.as_bytes().ct_eq(presented.as_bytes())))
         };
         let (client, operator) = (matches(&self.token), matches(&self.operator_token));
         match (operator, client) {
-            (true, _) => Ok(Entry::OperatorToken.principal()),
-            (false, true) => Ok(Entry::Token.principal()),
+            (true, _) => Ok(Entry::OperatorToken),
+            (false, true) => Ok(Entry::Token),
             (false, false) => Err(ApiError::unauthorized("the token is not known")),
         }
     }

@@ -32,6 +32,8 @@ pub struct GatewayConfig {
     /// Hours that the session of an OpenAI request without a session name is kept after its last activity, at most
     /// 8760. 0: as other sessions.
     pub openai_session_hours: u32,
+    /// Whether browsers get the console at `/`.
+    pub console: bool,
     /// Origins whose web pages may use the API with a bearer token: `scheme://host` or `scheme://host:port`, at most 32.
     pub cors_origins: Vec<String>,
     /// Longest request body in bytes, 1 KiB to 64 MiB.
@@ -64,6 +66,7 @@ impl Default for GatewayConfig {
             control_group: String::new(),
             mcp: false,
             openai_session_hours: 24,
+            console: true,
             cors_origins: Vec::new(),
             max_body_bytes: 1024 * 1024,
             max_wait_ms: 600_000,

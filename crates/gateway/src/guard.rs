@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::app::Shared;
 use crate::connection_slots::Arrival;
+use crate::console::admission;
 use crate::peer::Peer;
 use crate::routes::error_for;
 
@@ -13,14 +14,29 @@ use crate::routes::error_for;
 pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next: Next) -> Response {
     // A request without a peer did not come through our server; nothing is trusted.
     let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket { trusted: false });
-    match app.auth.admit(peer, request.headers()) {
+    let signed_in = match admission::signed_in(&app, peer, request.headers()).await {
+        Ok(signed_in) => signed_in,
+        Err(error) => return error_for(request.uri().path(), error).into_response(),
+    };
+    let admitted = match &signed_in {
+        Some(signed_in) => admission::admit(&app, signed_in, request.method(), request.headers()),
+        None => app.auth.admit(peer, request.headers()),
+    };
+    match admitted {
         Ok(principal) => {
             let arrival = request.extensions().get::<Arrival>();
-            if app.auth.is_proof(peer, request.headers()) && arrival.is_some_and(|arrival| !arrival.secure()) {
+            let proven = signed_in.is_some() || app.auth.is_proof(peer, request.headers());
+            if proven && arrival.is_some_and(|arrival| !arrival.secure()) {
                 return std::future::pending().await; // its connection is about to be closed
             }
             request.extensions_mut().insert(principal);
-            next.run(request).await
+            match signed_in {
+                Some(signed_in) => {
+                    request.extensions_mut().insert(signed_in.clone());
+                    admission::ended_with(signed_in, next.run(request).await)
+                }
+                None => next.run(request).await,
+            }
         }
         Err(error) => {
             tracing::debug!(status = error.status.as_u16(), path = request.uri().path(), "request refused");

@@ -9,7 +9,7 @@
 //! a reader never holds anything that a run waits for. A slow reader delays only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `entry` → `auth` → `extract` → `file_links` → `routes` → `table` → `openapi` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with
+//! `entry` → `auth` → `console` → `extract` → `file_links` → `routes` → `table` → `openapi` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with
 //! `control_socket`, `write_timeout` and `connection_slots`) → [`worker_link`].
 
 mod agent_rpc;
@@ -20,6 +20,7 @@ mod channel;
 mod checks;
 pub mod config;
 mod connection_slots;
+mod console;
 mod control_socket;
 mod dates;
 mod entry;

@@ -9,7 +9,7 @@ use axum::Router;
 use belay_protocol::{
     ApprovalRequest, ApprovalStore, Archive, AttachmentIntake, BlobStore, Clock, EndReader, EventLog, Janitor,
     JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader, SecretVault, SessionReader,
-    SpendReader, StopReason, StoreHealth, UnixMillis,
+    SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -50,6 +50,8 @@ pub struct GatewayParts {
     pub spending: Arc<dyn SpendReader>,
     /// Counts ended runs.
     pub ends: Arc<dyn EndReader>,
+    /// Stores the sign-ins of browsers.
+    pub sign_ins: Arc<dyn SignInStore>,
     /// Deletes expired data.
     pub janitor: Arc<dyn Janitor>,
     /// Reads jobs.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, OriginalUri, Request};
 
-use axum::http::header::{AUTHORIZATION, CONTENT_DISPOSITION, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER};
+use axum::http::header::{AUTHORIZATION, CONTENT_DISPOSITION, CONTENT_TYPE, COOKIE, HOST, ORIGIN, RETRY_AFTER};
 use axum::http::{HeaderName, Method};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -25,9 +25,9 @@ use crate::file_links;
 use crate::guard::guard;
 use crate::openapi;
 use crate::routes::{
-    agent, approvals, archive, backups, context, costs, ends, error_for, events, files, freeze, health, heartbeat,
-    hooks, jobs, judge, memory, messages, models, openai, people, principals, routine_runs, routines, runs, sessions,
-    settings, status, stop, tools, webhook,
+    agent, approvals, archive, backups, console, context, costs, ends, error_for, events, files, freeze, health,
+    heartbeat, hooks, jobs, judge, memory, messages, models, openai, people, principals, routine_runs, routines, runs,
+    sessions, settings, status, stop, tools, webhook,
 };
 use crate::table::{Table, delete, get, post};
 use crate::{mcp, ws};
@@ -39,7 +39,7 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
     let extra = extra.into_iter().fold(Router::new().fallback(not_found), Router::merge);
     let extra = extra.layer(DefaultBodyLimit::max(app.config.max_body_bytes));
     let layers = ServiceBuilder::new()
-        .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION, hooks::SECRET_HEADER]))
+        .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION, COOKIE, hooks::SECRET_HEADER]))
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
         .layer(PropagateRequestIdLayer::x_request_id())
@@ -48,6 +48,9 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
     let mut routes = guarded(&app).merge(open(&app));
     if !app.config.cors_origins.is_empty() {
         routes = routes.layer(cors(&app.config.cors_origins));
+    }
+    if app.config.console {
+        routes = routes.merge(crate::console::files::router());
     }
     routes.with_state(app).fallback_service(extra).layer(layers)
 }
@@ -90,6 +93,9 @@ fn span<B>(request: &axum::http::Request<B>) -> tracing::Span {
 /// Routes that need a principal.
 fn guarded(app: &Shared) -> Router<Shared> {
     let mut guarded = principals_table();
+    if app.config.console {
+        guarded = guarded.merge(console_table());
+    }
     if app.config.mcp {
         let endpoint = mcp::Endpoint::new(app.clone());
         let handle = move |request: Request| endpoint.clone().handle(request);
@@ -175,6 +181,7 @@ pub(crate) fn principals_table() -> Table {
         .route("/api/v1/stop", post(stop::all))
         .route("/api/v1/freeze", get(freeze::show).post(freeze::begin))
         .route("/api/v1/thaw", post(freeze::thaw))
+        .route("/api/v1/console/links", post(console::make_link))
         .route("/api/v1/backups", get(backups::list).post(backups::create))
         .route("/api/v1/status", get(status::show))
         .route("/api/v1/shutdown", post(status::shutdown))
@@ -184,10 +191,22 @@ pub(crate) fn principals_table() -> Table {
         .route("/v1/chat/completions", post(openai::chat))
 }
 
+/// The routes of signed-in browsers, described in `openapi`.
+pub(crate) fn console_table() -> Table {
+    Table::new()
+        .route("/console/session", get(console::show).delete(console::sign_out))
+        .route("/console/sessions", get(console::list).delete(console::end_all))
+        .route("/console/sessions/{id}", delete(console::end))
+}
+
 /// Routes that are open to all, or that authenticate requests themselves.
 fn open(app: &Shared) -> Router<Shared> {
     let signed = app.webhook_secret.is_some();
-    open_table(signed).into_router().method_not_allowed_fallback(wrong_method)
+    let mut open = open_table(signed);
+    if app.config.console {
+        open = open.merge(sign_in_table());
+    }
+    open.into_router().method_not_allowed_fallback(wrong_method)
 }
 
 /// The open routes, described in `openapi`; with that of signed messages, if they have a secret.
@@ -206,14 +225,20 @@ pub(crate) fn open_table(signed: bool) -> Table {
     if signed { open.route("/webhook", post(webhook::receive)) } else { open }
 }
 
+/// The sign-in of browsers, described in `openapi`.
+pub(crate) fn sign_in_table() -> Table {
+    Table::new().route("/console/sign-in", post(console::sign_in))
+}
+
 /// Headers that decide who asks for what. If one of them appears twice, one server of a proxy chain may read the first
 /// value and another server the last.
 ///
 /// Source of the last one: Telegram, setWebhook, `secret_token`.
-const DECISIVE: [HeaderName; 10] = [
+const DECISIVE: [HeaderName; 11] = [
     HOST,
     ORIGIN,
     AUTHORIZATION,
+    COOKIE,
     CONTENT_TYPE,
     hooks::SECRET_HEADER,
     hooks::DELIVERY_HEADER,

@@ -4,7 +4,7 @@
 //! headers.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,6 +26,7 @@ use crate::app::{ABANDONED_CAPACITY, AbandonedRequest, App, Shared};
 use crate::auth::Auth;
 use crate::channel::HttpChannel;
 use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
+use crate::console::SignIns;
 use crate::control_socket::{ControlGroup, ControlSocket};
 use crate::error::GatewayError;
 use crate::failed_auth::FailedAuthLimiter;
@@ -81,11 +82,15 @@ impl Gateway {
         let socket = parts.control_socket.map(|path| ControlSocket::bind(path, group.as_ref())).transpose()?;
         let id = ChannelId::from("http");
         let auth = Arc::new(Auth::new(&secrets, parts.config.listen_address(), &parts.config.cors_origins));
+        let sign_ins = SignIns::new(parts.sign_ins, parts.clock.clone(), auth.tokens_digest());
+        let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok()).map(reachable);
         let (channel, intake) = HttpChannel::new(id.clone(), auth.clone());
         let (abandoned_sender, abandoned) = mpsc::channel(ABANDONED_CAPACITY);
         let (new_sockets, sockets) = mpsc::channel(NEW_SOCKETS);
         let app = Arc::new(App {
             auth,
+            sign_ins,
+            address,
             webhook_secret: secrets.webhook_secret,
             runs: Arc::new(LinkedRuns(parts.runs, parts.links.clone())),
             sessions: Arc::new(LinkedSessions(parts.sessions, parts.links.clone())),
@@ -262,6 +267,14 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
+}
+
+/// The address at which a browser of this machine reaches a listener: an unspecified one is the loopback's.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+    }
+    address
 }
 
 /// Binds the first address of the name. All addresses must be loopback unless a token is configured.

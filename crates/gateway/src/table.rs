@@ -36,6 +36,12 @@ impl Table {
         Self { router: self.router.route(path, handlers.handlers), ..self }
     }
 
+    /// Adds the routes of another table.
+    pub(crate) fn merge(mut self, other: Self) -> Self {
+        self.routes.extend(other.routes);
+        Self { router: self.router.merge(other.router), ..self }
+    }
+
     /// The router, without the list.
     pub(crate) fn into_router(self) -> Router<Shared> {
         self.router

@@ -15,7 +15,7 @@
 //! 2. A run and its end: [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`].
 //! 3. A message in and a message out: [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`route`] →
 //!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
-//!    [`people`] → [`channel`] → [`mod@line`].
+//!    [`people`] → [`sign_in`] → [`channel`] → [`mod@line`].
 //! 4. Events and background work: [`event`] → [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] →
 //!    [`heartbeat`] → [`routine_request`] → [`tool_health`].
 //! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`thread`] → [`store`] → [`archive`] →
@@ -79,6 +79,7 @@ pub mod secret;
 pub mod sent;
 pub mod sent_file;
 mod session;
+pub mod sign_in;
 pub mod status;
 pub mod stop;
 pub mod store;
@@ -165,6 +166,7 @@ pub use secret::{Secret, SecretVault};
 pub use sent::Sent;
 pub use sent_file::{FileLinks, OutboundFile, OutgoingFiles, SEND_FILE, SentFile, size_text};
 pub use session::{SessionFilter, SessionLifetime};
+pub use sign_in::{SIGN_INS_MAX, SignIn, SignInStore};
 pub use status::{CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{

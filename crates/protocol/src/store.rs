@@ -17,7 +17,8 @@
 //!
 //! The ports [`Archive`](crate::Archive), [`ApprovalStore`](crate::ApprovalStore), [`FreezeStore`](crate::FreezeStore),
 //! [`SecretVault`](crate::SecretVault), [`ToolSwitches`](crate::ToolSwitches), [`UploadStore`](crate::UploadStore),
-//! [`BlobStore`](crate::BlobStore) and [`PeopleStore`](crate::PeopleStore) are in the modules of their words.
+//! [`BlobStore`](crate::BlobStore), [`PeopleStore`](crate::PeopleStore) and [`SignInStore`](crate::SignInStore) are in the
+//! modules of their words.
 //!
 //! Each write is *committed* or *relaxed*, see [`Durability`].
 

@@ -19,9 +19,9 @@ use belay_protocol::{
     Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd,
     RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId,
     RunOptions, RunReader, RunRecord, RunStore, RunsIn, SaidQuery, SearchQuery, SecondYes, Secret, SecretVault,
-    SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled,
-    SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId, ThreadSummary,
-    TitleStore, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis, Untitled,
+    SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled, SignIn,
+    SignInStore, SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId,
+    ThreadSummary, TitleStore, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis, Untitled,
 };
 use tokio::sync::watch;
 
@@ -261,6 +261,13 @@ faulty! {
         DropPairing => drop_pairing(channel: ChannelId, id: String) -> ();
         AdmitPerson => admit_person(person: PairedPerson) -> ();
         RemovePerson => remove_person(channel: ChannelId, id: String) -> bool;
+    }
+    SignInStore {
+        PutSignIn => put_sign_in(sign_in: SignIn) -> ();
+        ReadSignIn => sign_in(digest: String) -> Option<SignIn>;
+        UseSignIn => use_sign_in(id: String, used_at: UnixMillis, expires_at: UnixMillis) -> ();
+        ReadSignIns => sign_ins() -> Vec<SignIn>;
+        EndSignIns => end_sign_ins(ids: Vec<String>) -> usize;
     }
     SkillStore {
         KeepSkills => keep_skills(session: &SessionKey, skills: SkillSnapshot) -> ();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use belay_agent::StorePorts;
 use belay_gateway::{LINK_KEY_BYTES, SignedLinks};
-use belay_protocol::{Clock, EndReader, NoteVectors, SecretVault, SpendReader, UploadStore};
+use belay_protocol::{Clock, EndReader, NoteVectors, SecretVault, SignInStore, SpendReader, UploadStore};
 use belay_store::{
     Blobs, KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreStats, StoreUrl, VaultKey, parse_url,
 };
@@ -97,6 +97,11 @@ impl Store {
 
     /// What model calls have cost.
     pub(crate) fn spending(&self) -> Arc<dyn SpendReader> {
+        Arc::new(self.kept.clone())
+    }
+
+    /// The sign-ins of browsers.
+    pub(crate) fn sign_ins(&self) -> Arc<dyn SignInStore> {
         Arc::new(self.kept.clone())
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::operations;
 use super::schemas::Schemas;
 use crate::error::{ErrorCode, Wire};
-use crate::router::{open_table, principals_table};
+use crate::router::{console_table, open_table, principals_table, sign_in_table};
 use crate::routes::openai::OpenAiErrorBody;
 
 const INTRODUCTION: &str = "The HTTP API of Belay. A request needs a bearer token as soon as one is configured; \
@@ -145,7 +145,7 @@ fn the_document_is_the_committed_file() {
 
 #[test]
 fn every_route_is_described_and_every_description_has_a_route() {
-    let tables = [principals_table(), open_table(true)];
+    let tables = [principals_table(), console_table(), open_table(true), sign_in_table()];
     let routes = tables.iter().flat_map(|table| table.routes());
     let routes: BTreeSet<_> = routes.map(|(method, path)| (*path, method.to_string())).collect();
     let operations = operations::all();

@@ -11,9 +11,9 @@ use super::operation::{Caller, Operation, client, operator};
 use crate::agent_rpc::{AcceptedAnswer, CommandAnswer, WaitParams, WaitedRun};
 use crate::parts::{BackupRequest, RoutineTest, SettingsReport};
 use crate::routes::{
-    approvals, archive, context, costs, ends, events, files, freeze, health, hooks, jobs, judge, memory, messages,
-    models, openai, people, principals, progress, resume, routine_runs, routines, runs, sessions, status, stop, tools,
-    webhook,
+    approvals, archive, console, context, costs, ends, events, files, freeze, health, hooks, jobs, judge, memory,
+    messages, models, openai, people, principals, progress, resume, routine_runs, routines, runs, sessions, status,
+    stop, tools, webhook,
 };
 use crate::streams::{AgentEvent, Terminal};
 use crate::submit::AgentParams;
@@ -55,7 +55,7 @@ enum StreamedAgentEvent {
 /// The operations, in the order of the reference.
 pub(super) fn all() -> Vec<Operation> {
     let parts = [health(), messages(), runs(), jobs(), routines(), approvals(), stops(), people(), memory()];
-    let more = [sessions(), administration(), openai(), webhooks()];
+    let more = [sessions(), administration(), browsers(), openai(), webhooks()];
     parts.into_iter().chain(more).flatten().collect()
 }
 
@@ -371,6 +371,34 @@ fn administration() -> Vec<Operation> {
             .json::<CommandReply>(200, "It drains."),
         client(GET, "/metrics", "showMetrics", "Counters in the text format of Prometheus")
             .text("text/plain", "The metrics."),
+    ]
+}
+
+fn browsers() -> Vec<Operation> {
+    vec![
+        client(POST, "/console/sign-in", "signIn", "Signs a browser in, by a token or a one-time link")
+            .called_by(Caller::Anyone)
+            .body::<console::Proof>()
+            .json::<console::Session>(200, "It is signed in, by the cookie of this answer.")
+            .errors(&[401, 403, 409, 429]),
+        client(GET, "/console/session", "showSignIn", "Who the page is")
+            .json::<console::Session>(200, "The role, and whether a cookie says so."),
+        client(DELETE, "/console/session", "signOut", "Signs this browser out")
+            .json::<console::EndedSignIns>(200, "It is signed out."),
+        client(GET, "/console/sessions", "listSignIns", "The browsers that are signed in")
+            .json::<console::SignInList>(200, "The newest first."),
+        client(DELETE, "/console/sessions", "signOutEverywhere", "Signs all browsers out")
+            .json::<console::EndedSignIns>(200, "They are signed out. A client ends only its own."),
+        client(DELETE, "/console/sessions/{id}", "endSignIn", "Signs one browser out")
+            .json::<console::EndedSignIns>(200, "It is signed out."),
+        operator(
+            POST,
+            "/api/v1/console/links",
+            "makeConsoleLink",
+            "Makes a one-time link, over the control socket only",
+        )
+        .json::<console::ConsoleLink>(200, "The address of the console.")
+        .errors(&[409]),
     ]
 }
 

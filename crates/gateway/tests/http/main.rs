@@ -5,6 +5,7 @@
 
 mod approvals;
 mod archive;
+mod console;
 mod cors;
 mod drain;
 mod harness;

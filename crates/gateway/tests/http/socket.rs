@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 
 use crate::harness::{Harness, parts};
 
-async fn ask(path: &std::path::Path, request: &str) -> String {
+pub(crate) async fn ask(path: &std::path::Path, request: &str) -> String {
     let mut stream = UnixStream::connect(path).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();

@@ -34,6 +34,7 @@ mod routine_runs;
 mod routines;
 mod rows;
 mod sent_files;
+mod sign_ins;
 mod skills;
 mod spending;
 mod switches;

@@ -19,6 +19,7 @@ mod routines;
 mod runs;
 mod second_yes;
 mod secrets;
+mod sign_ins;
 mod skills;
 mod switches;
 mod threads;

@@ -12,9 +12,9 @@ use belay_protocol::{
     Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PeopleStore, PromptNotes, Purpose, PutBy, PutRule,
     ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd,
     RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule, RoutineSpec, RoutineStore,
-    RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey, SessionLifetime, SessionReader, SkillStore, SpendLedger,
-    SpendReader, StopReason, StoreHealth, ThreadEdit, ThreadSnapshot, ThreadState, TitleStore, ToolSwitches, Trigger,
-    UnixMillis, Usage, Work, WorkGrant,
+    RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey, SessionLifetime, SessionReader, SignInStore, SkillStore,
+    SpendLedger, SpendReader, StopReason, StoreHealth, ThreadEdit, ThreadSnapshot, ThreadState, TitleStore,
+    ToolSwitches, Trigger, UnixMillis, Usage, Work, WorkGrant,
 };
 use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
 use tempfile::TempDir;
@@ -76,8 +76,11 @@ impl<S> Store for S where
 pub(crate) type Shared = Arc<dyn Store>;
 
 /// All ports at once, those of jobs and routines included, whose names are not all their own.
-pub(crate) trait Everything: Store + Jobs + Routines + ToolSwitches + FreezeStore + PeopleStore {}
-impl<S> Everything for S where S: Store + Jobs + Routines + ToolSwitches + FreezeStore + PeopleStore {}
+pub(crate) trait Everything:
+    Store + Jobs + Routines + ToolSwitches + FreezeStore + PeopleStore + SignInStore
+{
+}
+impl<S> Everything for S where S: Store + Jobs + Routines + ToolSwitches + FreezeStore + PeopleStore + SignInStore {}
 
 /// The ports of jobs.
 pub(crate) trait Jobs: JobReader + JobStore + JobAttempts {}

@@ -2,6 +2,7 @@
 
 mod agent;
 mod reports;
+mod sign_ins;
 mod store;
 
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::agent::FakeAgent;
+pub(crate) use self::sign_ins::FakeSignIns;
 pub(crate) use self::store::{FILE, FakeStore, blank};
 use self::store::{FakeArchive, FakeBlobs, FakeNotes};
 use crate::work::{FakeTimes, FakeWork};
@@ -169,6 +171,7 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         }),
         settings: Arc::new(|| SettingsReport { problems: vec!["a.b: wrong".into()], ..SettingsReport::default() }),
         spending: Arc::new(FakeArchive),
+        sign_ins: Arc::new(FakeSignIns::default()),
         ends: Arc::new(FakeArchive),
         janitor: Arc::new(FakeArchive),
         backups: Arc::new(NoBackups),

@@ -77,6 +77,18 @@ CREATE TABLE paired_people (
     PRIMARY KEY (channel, id)
 ) STRICT, WITHOUT ROWID;
 
+-- The browsers that are signed in at the console.
+CREATE TABLE sign_ins (
+    id         TEXT NOT NULL PRIMARY KEY,
+    digest     TEXT NOT NULL UNIQUE, -- of the secret in the cookie
+    tokens     TEXT NOT NULL,        -- the digest of the tokens that were configured
+    principal  TEXT NOT NULL,
+    agent      TEXT NOT NULL,        -- the browser, as it names itself
+    created_at INTEGER NOT NULL,
+    used_at    INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- The inbox and the runs in one table: a message makes exactly one run.
 CREATE TABLE runs (
     seq             INTEGER PRIMARY KEY, -- order of acceptance

@@ -1,0 +1,253 @@
+//! The console: its files, and the sign-in of browsers.
+
+use std::sync::Arc;
+
+use belay_gateway::GatewayParts;
+use futures_util::StreamExt as _;
+use reqwest::header::{COOKIE, HeaderMap, ORIGIN, SET_COOKIE};
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::harness::{FakeSignIns, Harness, NOW, read};
+use crate::socket::ask;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// A gateway with both tokens.
+async fn locked() -> Harness {
+    Harness::with(tokens).await
+}
+
+fn tokens(parts: &mut GatewayParts) {
+    parts.secrets.token = Some("tee".to_owned().into());
+    parts.secrets.operator_token = Some("oh".to_owned().into());
+}
+
+/// A request of a page of the console.
+fn page(harness: &Harness, method: Method, path: &str) -> RequestBuilder {
+    let origin = harness.url("").trim_end_matches('/').to_owned();
+    harness.client.request(method, harness.url(path)).header(ORIGIN, origin).header("x-belay-csrf", "1")
+}
+
+/// Signs in. Returns the cookie as the browser sends it back.
+async fn sign_in(harness: &Harness, proof: Value) -> Result<String, (u16, Value)> {
+    let answer = page(harness, Method::POST, "/console/sign-in").json(&proof).send().await.unwrap();
+    let (status, headers): (u16, HeaderMap) = (answer.status().as_u16(), answer.headers().clone());
+    let body: Value = answer.json().await.unwrap();
+    match headers.get(SET_COOKIE) {
+        Some(cookie) => Ok(cookie.to_str().unwrap().split(';').next().unwrap().to_owned()),
+        None => Err((status, body)),
+    }
+}
+
+async fn role(harness: &Harness, cookie: &str) -> (u16, Value) {
+    read(page(harness, Method::GET, "/console/session").header(COOKIE, cookie)).await
+}
+
+#[tokio::test]
+async fn files_come_with_a_policy_that_runs_nothing_else_and_are_not_sent_twice() {
+    let harness = locked().await;
+    let page = harness.client.get(harness.url("/")).send().await.unwrap();
+    let (status, headers) = (page.status(), page.headers().clone());
+    assert_eq!((status.as_u16(), headers["content-type"].to_str().unwrap()), (200, "text/html; charset=utf-8"));
+    let policy = headers["content-security-policy"].to_str().unwrap();
+    for part in ["default-src 'none'", "script-src 'self';", "style-src 'self';", "frame-ancestors 'none'"] {
+        assert!(policy.contains(part), "{policy}");
+    }
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(headers["x-frame-options"], "DENY");
+    assert_eq!(headers["x-content-type-options"], "nosniff");
+    let text = page.text().await.unwrap();
+    let script = text.split("src=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let again = harness.client.get(harness.url("/")).header("if-none-match", &headers["etag"]).send().await.unwrap();
+    assert_eq!((again.status().as_u16(), again.bytes().await.unwrap().len()), (304, 0));
+    let raw = reqwest::Client::builder().no_proxy().no_gzip().build().unwrap();
+    let script = raw.get(harness.url(&format!("/{script}"))).header("accept-encoding", "gzip");
+    let script = script.send().await.unwrap();
+    assert_eq!(script.status(), 200);
+    assert_eq!(script.headers()["content-type"], "text/javascript; charset=utf-8");
+    assert_eq!(script.headers()["content-encoding"], "gzip");
+    for path in ["/console/assets/none.js", "/console/assets/../Cargo.toml", "/console/assets/%2e%2e/Cargo.toml"] {
+        assert_eq!(harness.client.get(harness.url(path)).send().await.unwrap().status(), 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn without_the_console_there_is_no_page_and_no_sign_in() {
+    let harness = Harness::with(|parts| {
+        tokens(parts);
+        parts.config.console = false;
+    })
+    .await;
+    for path in ["/", "/console/assets/app.js", "/console/session"] {
+        assert_eq!(harness.client.get(harness.url(path)).send().await.unwrap().status(), 404, "{path}");
+    }
+    assert_eq!(sign_in(&harness, json!({"token": "oh"})).await.unwrap_err().0, 404);
+}
+
+#[tokio::test]
+async fn a_browser_signs_in_by_a_token_and_is_who_the_token_says() {
+    let harness = locked().await;
+    assert_eq!(role(&harness, "x=y").await.0, 401);
+    let wrong = sign_in(&harness, json!({"token": "no"})).await.unwrap_err();
+    assert_eq!((wrong.0, &wrong.1["error"]["code"]), (401, &json!("unauthorized")));
+    for proof in [json!({}), json!({"token": "oh", "link": "x"})] {
+        assert_eq!(sign_in(&harness, proof).await.unwrap_err().0, 422);
+    }
+    for (token, expected) in [("tee", "client"), ("oh", "operator")] {
+        let cookie = sign_in(&harness, json!({"token": token})).await.unwrap();
+        let (status, session) = role(&harness, &cookie).await;
+        assert_eq!((status, &session["role"], &session["cookie"]), (200, &json!(expected), &json!(true)));
+        let settings = read(page(&harness, Method::GET, "/api/v1/settings").header(COOKIE, &cookie)).await.0;
+        assert_eq!(settings, if expected == "operator" { 200 } else { 403 });
+    }
+    // Without tokens, a loopback address is enough.
+    let open = Harness::open().await;
+    let (status, session) = role(&open, "belay_console=stale").await;
+    assert_eq!((status, &session["role"], &session["cookie"]), (200, &json!("operator"), &json!(false)));
+    assert_eq!(sign_in(&open, json!({"token": "oh"})).await.unwrap_err().0, 409);
+}
+
+#[tokio::test]
+async fn ten_wrong_tokens_lock_an_address_out_of_guessing() {
+    let harness = locked().await;
+    for _ in 0..10 {
+        assert_eq!(sign_in(&harness, json!({"token": "no"})).await.unwrap_err().0, 401);
+    }
+    assert_eq!(sign_in(&harness, json!({"link": "no"})).await.unwrap_err().0, 429);
+    assert!(sign_in(&harness, json!({"token": "oh"})).await.is_ok(), "the right one is admitted");
+}
+
+#[tokio::test]
+async fn the_page_of_another_site_can_use_no_cookie() {
+    let harness = Harness::with(|parts| {
+        tokens(parts);
+        parts.config.cors_origins = vec!["https://chat.example".to_owned()];
+    })
+    .await;
+    let cookie = sign_in(&harness, json!({"token": "oh"})).await.unwrap();
+    let stop = |harness: &Harness| harness.client.post(harness.url("/api/v1/stop")).header(COOKIE, cookie.clone());
+    let own = harness.url("").trim_end_matches('/').to_owned();
+    assert_eq!(
+        read(stop(&harness).header("x-belay-csrf", "1")).await.0,
+        200,
+        "a program with a cookie sends no origin"
+    );
+    assert_eq!(read(stop(&harness).header(ORIGIN, &own)).await.0, 403, "a form cannot send the header");
+    for origin in ["https://evil.example", "https://chat.example", "null"] {
+        let asked = stop(&harness).header("x-belay-csrf", "1").header(ORIGIN, origin);
+        assert_eq!(read(asked).await.0, 403, "{origin}");
+    }
+    for site in ["cross-site", "same-site"] {
+        let read_runs = harness.client.get(harness.url("/api/v1/runs")).header(COOKIE, cookie.clone());
+        assert_eq!(read(read_runs.header("sec-fetch-site", site)).await.0, 403, "{site}");
+    }
+    let foreign = harness.client.post(harness.url("/console/sign-in")).json(&json!({"token": "oh"}));
+    let foreign = foreign.header(ORIGIN, "https://evil.example").header("x-belay-csrf", "1");
+    assert_eq!(read(foreign).await.0, 403, "nor sign in");
+}
+
+#[tokio::test]
+async fn a_cookie_is_worth_nothing_after_sign_out_and_its_streams_end() {
+    let harness = locked().await;
+    let (first, second) = (json!({"token": "oh"}), json!({"token": "oh"}));
+    let first = sign_in(&harness, first).await.unwrap();
+    let second = sign_in(&harness, second).await.unwrap();
+    let stream = page(&harness, Method::GET, "/api/v1/events").header(COOKIE, &first).send().await.unwrap();
+    let mut stream = stream.bytes_stream();
+    assert!(String::from_utf8_lossy(&stream.next().await.unwrap().unwrap()).contains("begin"));
+    let out = page(&harness, Method::DELETE, "/console/session").header(COOKIE, &first).send().await.unwrap();
+    assert!(out.headers()[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
+    assert_eq!(out.json::<Value>().await.unwrap(), json!({"ended": 1}));
+    assert!(stream.next().await.is_none(), "its stream has ended");
+    assert_eq!((role(&harness, &first).await.0, role(&harness, &second).await.0), (401, 200));
+}
+
+#[tokio::test]
+async fn operators_see_and_end_every_sign_in_and_clients_their_own() {
+    let harness = locked().await;
+    let client = sign_in(&harness, json!({"token": "tee"})).await.unwrap();
+    let operator = sign_in(&harness, json!({"token": "oh"})).await.unwrap();
+    let list = async |cookie: &str| {
+        let listed = read(page(&harness, Method::GET, "/console/sessions").header(COOKIE, cookie)).await.1;
+        listed["sessions"].as_array().unwrap().clone()
+    };
+    let (of_client, of_operator) = (list(&client).await, list(&operator).await);
+    assert_eq!((of_client.len(), of_operator.len()), (1, 2));
+    assert_eq!((&of_operator[0]["current"], &of_operator[0]["role"]), (&json!(true), &json!("operator")));
+    let id = |row: &Value| row["id"].as_str().unwrap().to_owned();
+    let end = async |cookie: &str, id: &str| {
+        read(page(&harness, Method::DELETE, &format!("/console/sessions/{id}")).header(COOKIE, cookie)).await.0
+    };
+    assert_eq!(end(&client, &id(&of_operator[0])).await, 404);
+    assert_eq!(end(&operator, &id(&of_client[0])).await, 200);
+    assert_eq!(role(&harness, &client).await.0, 401);
+    let all = page(&harness, Method::DELETE, "/console/sessions").header(COOKIE, &operator);
+    assert_eq!(read(all).await, (200, json!({"ended": 1})));
+    assert_eq!(role(&harness, &operator).await.0, 401);
+}
+
+#[tokio::test]
+async fn a_sign_in_ends_a_week_after_its_last_use_and_after_a_month_at_most() {
+    let harness = locked().await;
+    let cookie = sign_in(&harness, json!({"token": "oh"})).await.unwrap();
+    for day in [6, 12, 18, 24, 29] {
+        harness.clock.0.store(NOW + day * DAY_MS, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(role(&harness, &cookie).await.0, 200, "day {day}");
+    }
+    harness.clock.0.store(NOW + 30 * DAY_MS, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(role(&harness, &cookie).await.0, 401);
+    let unused = sign_in(&harness, json!({"token": "oh"})).await.unwrap();
+    harness.clock.0.store(NOW + 37 * DAY_MS, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(role(&harness, &unused).await.0, 401);
+}
+
+#[tokio::test]
+async fn a_changed_token_ends_the_sign_ins_that_came_before() {
+    let kept = Arc::new(FakeSignIns::default());
+    let with = async |operator: &str| {
+        Harness::with(|parts| {
+            tokens(parts);
+            parts.sign_ins = kept.clone();
+            parts.secrets.operator_token = Some(operator.to_owned().into());
+        })
+        .await
+    };
+    let cookie = sign_in(&with("oh").await, json!({"token": "oh"})).await.unwrap();
+    assert_eq!(role(&with("oh").await, &cookie).await.0, 200, "it survives a restart");
+    assert_eq!(role(&with("another").await, &cookie).await.0, 401);
+}
+
+#[tokio::test]
+async fn a_link_is_made_over_the_control_socket_only() {
+    let harness = locked().await;
+    let make = harness.client.post(harness.url("/api/v1/console/links")).bearer_auth("oh");
+    assert_eq!(read(make).await.0, 403);
+    assert_eq!(sign_in(&harness, json!({"link": "a".repeat(64)})).await.unwrap_err().0, 401);
+}
+
+#[tokio::test]
+async fn a_link_signs_one_browser_in_as_an_operator() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("control.sock");
+    let harness = Harness::with(|parts| {
+        parts.secrets.token = Some("tee".to_owned().into());
+        parts.control_socket = Some(path.clone());
+    })
+    .await;
+    let made = ask(
+        &path,
+        "POST /api/v1/console/links HTTP/1.1\r\nhost: belay\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+    )
+    .await;
+    let made: Value = serde_json::from_str(made.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert!(made["expires_at"].is_string(), "{made}");
+    let (base, link) = made["url"].as_str().unwrap().split_once("#link=").unwrap();
+    assert_eq!(base, harness.url("/"));
+    let cookie = sign_in(&harness, json!({"link": link})).await.unwrap();
+    assert_eq!(role(&harness, &cookie).await.1["role"], "operator");
+    assert_eq!(sign_in(&harness, json!({"link": link})).await.unwrap_err().0, 401, "once");
+    let stop = page(&harness, Method::POST, "/api/v1/stop").header(COOKIE, &cookie);
+    assert_eq!(read(stop).await.0, 200);
+    assert_eq!(&*harness.agent.seen.lock().unwrap()[0].principal.id, "control-socket");
+}
