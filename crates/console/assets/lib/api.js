@@ -18,6 +18,15 @@ export function path(parts, ...values) {
   return parts.reduce((text, part, i) => text + encodeURIComponent(values[i - 1]) + part);
 }
 
+/** A new UUID (version 4), for idempotency keys. `crypto.randomUUID` is missing on pages without TLS. */
+export function newId() {
+  const hex = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte, i) => {
+    const value = i === 6 ? (byte & 15) | 64 : i === 8 ? (byte & 63) | 128 : byte;
+    return value.toString(16).padStart(2, '0');
+  }).join('');
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
 function url(path, query) {
   const search = new URLSearchParams(Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== ''));
   const base = path.startsWith('console/') ? path : `api/v1/${path}`;

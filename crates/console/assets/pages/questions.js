@@ -91,7 +91,8 @@ function History() {
     <${ListTable} list=${list} keyOf=${(row) => row.id} empty="There is no such question." columns=${[
       ['Asked', (row) => html`<${Time} at=${row.asked_at} />`],
       ['State', (row) => html`<${State} value=${row.state} />`],
-      ['Call', (row) => html`<span><${Go} to=${oneLink(row.id)}><${Code} value=${row.tool} /></${Go}> <${Text} value=${row.summary} /></span>`],
+      ['Call', (row) => html`<span><${Go} to=${oneLink(row.id)}><${Code} value=${row.tool} /></${Go}>${' '}
+        <${Text} value=${row.summary} /></span>`],
       ['Asked for', (row) => html`<${Text} value=${row.asker.principal} />`],
       ['Conversation', (row) => html`<${Talk} session=${row.asked_in} />`],
       ['Answered by', (row) => (row.decided_by ? html`<${Text} value=${row.decided_by} />` : '–')],
