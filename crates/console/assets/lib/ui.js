@@ -94,5 +94,5 @@ export const runLink = (id) => `runs/${encodeURIComponent(id)}`;
 export const chatLink = (session) => `chat/${encodeURIComponent(session)}`;
 
 /** `name: value` pairs. */
-export const Facts = ({ of }) => html`<dl class="facts">${of.filter(([, value]) => value !== undefined && value !== null && value !== '')
+export const Facts = ({ of }) => html`<dl class="facts">${of.filter(([, value]) => value !== undefined && value !== null && value !== '' && value !== false)
   .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
