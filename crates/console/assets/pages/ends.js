@@ -76,7 +76,8 @@ const summary = (period, by) => [label(period.at, by), ...period.ends.map((end) 
 function Chart({ periods, by }) {
   const most = Math.max(1, ...periods.map((period) => period.all));
   return html`<figure class="chart">
-    <div class="columns" role="img" aria-label=${`Ended runs by ${by}; the table below has the figures`}>${periods.map((period) => html`
+    <div class="columns" role="img"
+      aria-label=${`Ended runs by ${by}; the table below has the figures`}>${periods.map((period) => html`
       <div key=${period.at} title=${summary(period, by)}>${STACK.map(([status, tone]) => count(period, status) > 0 && html`
         <span class="bar ${tone}" style=${{ height: `${(count(period, status) / most) * 100}%` }}></span>`)}</div>`)}</div>
     <figcaption>

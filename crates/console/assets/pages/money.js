@@ -24,13 +24,13 @@ export default function Money({ role }) {
     <${Loaded} load=${load}>${(report) => html`
       <${Today} report=${report} />
       <h2>Costs by ${report.by}</h2>
-      <p class="hint">UTC days from ${report.first_day} to ${report.last_day}, ${money(total(report.rows, 'cost_micro_usd'))} in all.
+      <p class="hint">UTC days from ${report.first_day} to ${report.last_day}, ${money(total(report.rows))} in all.
         ${role !== 'operator' && ' These are your own costs.'}</p>
       <${Costs} report=${report} />`}</${Loaded}>
   </${Page}>`;
 }
 
-const total = (rows, key) => rows.reduce((sum, row) => sum + row[key], 0);
+const total = (rows) => rows.reduce((sum, row) => sum + row.cost_micro_usd, 0);
 
 /** The caps, and what runs have spent and reserved today. */
 function Today({ report: { today, caps, open_reservations: open } }) {
@@ -51,7 +51,8 @@ function Cap({ cap: { purpose, limit_micro_usd: limit, spent_micro_usd: spent } 
   const tone = share >= 1 ? 'bad' : share >= 0.8 ? 'ask' : 'good';
   return html`<div><span>${purpose ? `Budget for ${purpose}` : 'Budget of the day'}</span>
     <span class="track"><${Bar} share=${share} tone=${tone} /></span>
-    <span class="number">${money(spent)} of ${money(limit)} ${share >= 1 && html`<${State} value="used up" tone="bad" />`}</span></div>`;
+    <span class="number">${money(spent)} of ${money(limit)}
+      ${share >= 1 && html` <${State} value="used up" tone="bad" />`}</span></div>`;
 }
 
 const Bar = ({ share, tone = '' }) => html`<span class="bar ${tone}"

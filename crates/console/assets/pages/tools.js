@@ -47,7 +47,8 @@ function Models({ report: { model, trouble, candidates } }) {
     ]} />
     <${Table} rows=${candidates} keyOf=${(row) => row.name} caption="In the order in which they are asked" columns=${[
       ['Model', (row) => html`<${Text} value=${row.name} />`],
-      ['State', (row) => html`<${State} value=${row.cooling_until ? 'cooling' : 'ready'} tone=${row.cooling_until ? 'ask' : 'good'} />`],
+      ['State', (row) => (row.cooling_until
+        ? html`<${State} value="cooling" tone="ask" />` : html`<${State} value="ready" tone="good" />`)],
       ['Reason', (row) => row.reason?.replaceAll('_', ' ') ?? '–'],
       ['Asked again', (row) => html`<${Time} at=${row.cooling_until} />`],
     ]} />`;
