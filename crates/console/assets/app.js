@@ -51,6 +51,8 @@ function Frame({ session, signedOut }) {
     window.addEventListener('hashchange', moved);
     return () => window.removeEventListener('hashchange', moved);
   }, []);
+  // On a narrow screen the navigation is one line that scrolls.
+  useEffect(() => document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [at.parts[0]]);
   const operator = session.role === 'operator';
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById('main').focus(); }}>Skip to the page</a>

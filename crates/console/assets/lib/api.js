@@ -33,15 +33,16 @@ function url(path, query) {
   return search.size ? `${base}?${search}` : base;
 }
 
-async function ask(method, path, { query, body, signal, headers } = {}) {
+async function ask(method, path, { query, body, file, signal, headers } = {}) {
   let answer;
+  const type = file ? 'application/octet-stream' : body === undefined ? undefined : 'application/json';
   try {
     answer = await fetch(url(path, query), {
       method,
       signal,
       cache: 'no-store',
-      headers: { ...HEADERS, ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      headers: { ...HEADERS, ...headers, ...(type && { 'content-type': type }) },
+      body: file ?? (body === undefined ? undefined : JSON.stringify(body)),
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
@@ -60,6 +61,8 @@ export const get = (path, query, signal) => json('GET', path, { query, signal })
 export const post = (path, body = {}, query) => json('POST', path, { body, query });
 export const put = (path, body) => json('PUT', path, { body });
 export const del = (path, query) => json('DELETE', path, { query });
+/** Stores a `File`; a message names it by the field `file` of the answer. */
+export const upload = (file) => json('POST', 'files', { query: { name: file.name || 'file' }, file });
 /** The lines of a JSON Lines answer. */
 export async function lines(path, signal) {
   const text = await (await ask('GET', path, { signal })).text();
