@@ -1,6 +1,6 @@
 // The parts that every page uses.
 
-import { html, useEffect, useRef, useState } from '../vendor/preact.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
 import { exact, relative, visible } from './format.js';
 import { useAction, useNow } from './hooks.js';
 
@@ -60,7 +60,7 @@ export function Act({ action, done, confirm, kind = '', title, disabled, childre
 /** A modal dialog: Escape closes it, the focus stays inside. */
 export function Dialog({ title, close, children }) {
   const dialog = useRef();
-  useEffect(() => { if (!dialog.current.open) dialog.current.showModal(); }, []);
+  useLayoutEffect(() => { if (!dialog.current.open) dialog.current.showModal(); }, []);
   return html`<dialog ref=${dialog} onClose=${close} aria-label=${title}><h2>${title}</h2>${children}</dialog>`;
 }
 

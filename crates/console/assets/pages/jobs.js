@@ -6,6 +6,7 @@ import { exact, money, number, seconds } from '../lib/format.js';
 import { Grants } from '../lib/grants.js';
 import { useAction, useLoad } from '../lib/hooks.js';
 import { Choice, Connection, ListTable, useList, useLive } from '../lib/list.js';
+import { Markdown } from '../lib/markdown.js';
 import { Act, Code, Facts, Failure, Go, Loaded, Page, State, Text, Time, chatLink, runLink } from '../lib/ui.js';
 import { NewJob } from './job-new.js';
 import { Steps, useJobEvents } from './job-steps.js';
@@ -69,7 +70,7 @@ function View({ job, events, reload }) {
       ${['completed', 'submitted'].includes(job.state)
         && html`<${Act} kind="primary" action=${does('accept')} done=${reload}>Accept the result</${Act}>`}</p>
     ${job.detail && html`<${Text} of="p" value=${job.detail} />`}
-    ${job.result && html`<h2>Result</h2><${Text} of="pre" value=${job.result} />`}
+    ${job.result && html`<h2>Result</h2><div class="card"><${Markdown} text=${job.result} /></div>`}
     ${job.state === 'in_progress' && html`<${Tell} id=${job.job_id} />`}
     <h2>Task</h2><${Text} of="pre" value=${job.task} />
     <${Facts} of=${facts(job)} />

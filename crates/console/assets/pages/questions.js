@@ -5,6 +5,7 @@ import { get, path, post } from '../lib/api.js';
 import { exact, seconds } from '../lib/format.js';
 import { useLoad, useNow } from '../lib/hooks.js';
 import { Choice, Connection, Json, ListTable, More, Tabs, useList, useLive } from '../lib/list.js';
+import { Markdown } from '../lib/markdown.js';
 import { Act, Code, Empty, Facts, Failure, Go, Loaded, Page, State, Text, Time, chatLink, runLink } from '../lib/ui.js';
 
 const EVENTS = ['approval_requested', 'approval_first_yes', 'approval_resolved', 'run_ended'];
@@ -50,7 +51,7 @@ function Card({ question, answered }) {
 function Shown({ question }) {
   const load = useLoad((signal) => get(path`approvals/${question.id}`, {}, signal), [question.id, question.second?.given]);
   return html`<${Failure} error=${load.error} retry=${load.reload} />
-    ${load.value ? html`<${Text} of="pre" value=${load.value.question} />` : html`<${Text} of="p" value=${question.summary} />`}`;
+    ${load.value ? html`<${Markdown} text=${load.value.question} />` : html`<${Text} of="p" value=${question.summary} />`}`;
 }
 
 /** The time until a question expires. */
@@ -110,7 +111,7 @@ function One({ id }) {
       <p class="row"><${State} value=${question.state} />
         ${question.state === 'waiting' && html`<${Left} until=${question.expires_at} />`}</p>
       <h2>What was shown</h2>
-      <${Text} of="pre" value=${question.question} />
+      <div class="card"><${Markdown} text=${question.question} /></div>
       ${question.state === 'waiting' && html`<${Answer} question=${question} answered=${load.reload} />`}
       <${Facts} of=${facts(question)} />
       ${question.bound?.length > 0 && html`<h2>The answer holds for</h2>

@@ -5,6 +5,7 @@ import { get, path } from '../lib/api.js';
 import { exact, money, number, seconds } from '../lib/format.js';
 import { useLoad } from '../lib/hooks.js';
 import { Choice, Connection, ListTable, Tabs, useList, useLive } from '../lib/list.js';
+import { Markdown } from '../lib/markdown.js';
 import { Code, Facts, Go, Loaded, Page, State, Table, Text, Time, runLink } from '../lib/ui.js';
 
 export const TABS = [['routines', 'Routines'], ['routines/next', 'Next times'], ['routines/history', 'History']];
@@ -71,7 +72,7 @@ export function RoutineRun({ id }) {
     <${Loaded} load=${load}>${(run) => html`
       <h2><${Go} to=${routineLink(run.routine)}><${Text} value=${run.routine} /></${Go}></h2>
       <p><${State} value=${run.status} /></p>
-      ${run.summary && html`<${Text} of="pre" value=${run.summary} />`}
+      ${run.summary && html`<div class="card"><${Markdown} text=${run.summary} /></div>`}
       <${Facts} of=${[
         ['Id', html`<${Code} value=${run.routine_run_id} />`],
         ['Trigger', html`${run.trigger} <${Text} value=${run.detail} />`],
