@@ -102,7 +102,7 @@ export class Talk {
 
   /** A run that answers now. */
   of(id) {
-    if (!this.live.has(id)) this.live.set(id, { id, status: 'queued', texts: new Map(), tools: new Map(), said: [] });
+    if (!this.live.has(id)) this.live.set(id, { id, status: 'queued', texts: new Map(), tools: new Map() });
     return this.live.get(id);
   }
 

@@ -20,6 +20,7 @@ export async function takeLink() {
     linkFailure = '';
   } catch (error) {
     linkFailure = reason(error, 'This link is not valid. A link works once and for a short time. Run “belay console” for a new one.');
+    window.dispatchEvent(new Event('belay:link-failed'));
   }
 }
 
@@ -53,11 +54,16 @@ export function SignIn({ done }) {
     const moved = async () => {
       if (!location.hash.startsWith('#link=')) return;
       await takeLink();
-      setLink(linkFailure);
       if (!linkFailure) done();
     };
+    const failed = () => setLink(linkFailure);
     window.addEventListener('hashchange', moved);
-    return () => window.removeEventListener('hashchange', moved);
+    window.addEventListener('belay:link-failed', failed);
+    failed();
+    return () => {
+      window.removeEventListener('hashchange', moved);
+      window.removeEventListener('belay:link-failed', failed);
+    };
   }, []);
   const submit = (event) => { event.preventDefault(); if (token.trim()) send(); };
   return html`<main class="sign-in">
