@@ -70,18 +70,24 @@ export async function lines(path, signal) {
 }
 
 const RECONNECT_MS = [500, 1000, 2000, 5000];
+/** A page that is hidden for longer closes its streams: all tabs of a browser share six connections to one HTTP/1.1 server. */
+const HIDDEN_MS = 10_000;
 
 /**
  * Reads server-sent events until `signal` is aborted, and connects again after the last fact that was read, so that none
- * is missed or shown twice. `onState` receives `live` or `waiting`.
+ * is missed or shown twice. `onState` receives `live` or `waiting`. A hidden page reads on when it is shown again.
  */
 export async function follow(path, { since, onEvent, onState = () => {}, signal, ends = false }) {
   let last = since;
   let resumed = false;
   for (let failures = 0; !signal.aborted; failures += 1) {
+    if (resumed) await shown(signal);
+    if (signal.aborted) return;
+    // Without a fact there is nothing to continue after: such a stream stays open.
+    const open = whileShown(signal, () => resumed);
     try {
       const headers = resumed ? { 'last-event-id': String(last) } : {};
-      const answer = await ask('GET', path, { signal, headers, query: resumed ? {} : { since: last } });
+      const answer = await ask('GET', path, { signal: open.signal, headers, query: resumed ? {} : { since: last } });
       onState('live');
       for await (const event of events(answer.body)) {
         failures = 0;
@@ -94,11 +100,45 @@ export async function follow(path, { since, onEvent, onState = () => {}, signal,
       if (ends) return;
     } catch (error) {
       if (signal.aborted) return;
+      if (open.signal.aborted) {
+        failures = -1;
+        continue;
+      }
       if (error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
+    } finally {
+      open.close();
     }
     onState('waiting');
     await pause(RECONNECT_MS[Math.min(failures, RECONNECT_MS.length - 1)], signal);
   }
+}
+
+/** Waits until the page is visible, or `signal` is aborted. */
+const shown = (signal) => new Promise((done) => {
+  if (document.visibilityState !== 'hidden') return done();
+  const listen = new AbortController();
+  const check = () => {
+    if (document.visibilityState === 'hidden' && !signal.aborted) return;
+    listen.abort();
+    done();
+  };
+  document.addEventListener('visibilitychange', check, { signal: listen.signal });
+  signal.addEventListener('abort', check, { signal: listen.signal });
+});
+
+/** A signal that is aborted with `signal`, and after `HIDDEN_MS` in which the page is hidden if `may()` allows it. */
+function whileShown(signal, may) {
+  const stop = new AbortController();
+  const listen = new AbortController();
+  let timer;
+  const check = () => {
+    clearTimeout(timer);
+    if (document.visibilityState === 'hidden') timer = setTimeout(() => may() && stop.abort(), HIDDEN_MS);
+  };
+  document.addEventListener('visibilitychange', check, { signal: listen.signal });
+  signal.addEventListener('abort', () => stop.abort(), { signal: listen.signal });
+  check();
+  return { signal: stop.signal, close: () => { clearTimeout(timer); listen.abort(); } };
 }
 
 const pause = (ms, signal) => new Promise((done) => {

@@ -72,21 +72,31 @@ export function More({ list }) {
   return html`<p class="hint">These are the newest ${list.rows.length}. Use the filters to find older ones.</p>`;
 }
 
-/** Reloads when an event of one of these types arrives, at most once each second. Returns the state of the connection. */
+/**
+ * Reloads when an event of one of these types arrives, at most once each second, and after a lost connection. Returns the
+ * state of the connection.
+ */
 export function useLive(types, reload, enabled = true) {
   const timer = useRef();
   const last = useRef(0);
   const latest = useRef(reload);
   latest.current = reload;
   useEffect(() => () => clearTimeout(timer.current), []);
-  return useFollow('events', (event) => {
-    if (timer.current || !(types.includes(event.type) || event.type === 'reset')) return;
-    timer.current = setTimeout(() => {
+  const soon = () => {
+    timer.current ??= setTimeout(() => {
       timer.current = undefined;
       last.current = Date.now();
       latest.current();
     }, Math.max(50, last.current + 1000 - Date.now()));
-  }, { enabled });
+  };
+  const state = useFollow('events', ({ type }) => (types.includes(type) || type === 'reset') && soon(), { enabled });
+  const before = useRef(state);
+  useEffect(() => {
+    // A load may have failed while the daemon was away.
+    if (before.current === 'waiting' && state === 'live') soon();
+    before.current = state;
+  }, [state]);
+  return state;
 }
 
 /** Says that the page waits for the daemon. It shows nothing while the connection is up. */
