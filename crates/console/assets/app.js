@@ -74,7 +74,8 @@ function Current({ at, role }) {
     let current = true;
     setPage({});
     const load = PAGES[name]?.[1];
-    if (load) load().then((module) => current && setPage({ name, View: module.default }), (error) => current && setPage({ name, error }));
+    if (PAGES[name]?.[2] === 'operator' && role !== 'operator') setPage({ name, error: new Error('Only operators see this page.') });
+    else if (load) load().then((module) => current && setPage({ name, View: module.default }), (error) => current && setPage({ name, error }));
     else setPage({ name, error: new Error('There is no such page.') });
     return () => { current = false; };
   }, [name]);

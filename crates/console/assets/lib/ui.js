@@ -60,7 +60,12 @@ export function Act({ action, done, confirm, kind = '', title, disabled, childre
 /** A modal dialog: Escape closes it, the focus stays inside. */
 export function Dialog({ title, close, children }) {
   const dialog = useRef();
-  useLayoutEffect(() => { if (!dialog.current.open) dialog.current.showModal(); }, []);
+  useLayoutEffect(() => {
+    const shown = dialog.current;
+    if (!shown.open) shown.showModal();
+    // The browser restores the focus only if the dialog is closed before it is removed.
+    return () => shown.close();
+  }, []);
   return html`<dialog ref=${dialog} onClose=${close} aria-label=${title}><h2>${title}</h2>${children}</dialog>`;
 }
 

@@ -13,15 +13,15 @@ const STATES = [['', 'All'], ['approved', 'Approved'], ['used', 'Approved and us
   ['expired', 'Expired'], ['withdrawn', 'Withdrawn']];
 const TABS = [['questions', 'Waiting'], ['questions/history', 'History']];
 
-export default function Questions({ parts }) {
+export default function Questions({ parts, role }) {
   if (parts[0] === 'history') return html`<${History} />`;
-  return parts[0] ? html`<${One} id=${parts[0]} />` : html`<${Waiting} />`;
+  return parts[0] ? html`<${One} id=${parts[0]} role=${role} />` : html`<${Waiting} role=${role} />`;
 }
 
 const oneLink = (id) => `questions/${encodeURIComponent(id)}`;
 const Talk = ({ session }) => html`<${Go} to=${chatLink(session)}><${Text} value=${session} /></${Go}>`;
 
-function Waiting() {
+function Waiting({ role }) {
   const list = useList('approvals', 'approvals', {}, { page: 20 });
   const live = useLive(EVENTS, list.reload);
   const n = list.rows.length;
@@ -33,17 +33,17 @@ function Waiting() {
     ${list.loading && !n && html`<p class="loading">Loading …</p>`}
     ${!list.loading && !list.error && !n
       && html`<${Empty}>No question waits for an answer. A tool call that needs an approval appears here.</${Empty}>`}
-    ${list.rows.map((row) => html`<${Card} key=${row.id} question=${row} answered=${list.reload} />`)}
+    ${list.rows.map((row) => html`<${Card} key=${row.id} question=${row} role=${role} answered=${list.reload} />`)}
     <${More} list=${list} />
   </${Page}>`;
 }
 
-function Card({ question, answered }) {
+function Card({ question, role, answered }) {
   return html`<article class="card question" aria-label=${`Question about ${question.tool}`}>
     <p class="row"><strong><${Code} value=${question.tool} /></strong> <${Left} until=${question.expires_at} />
       <span>in <${Talk} session=${question.asked_in} /></span> <${Go} to=${oneLink(question.id)}>Details</${Go}></p>
     <${Shown} question=${question} />
-    <${Answer} question=${question} answered=${answered} />
+    <${Answer} question=${question} role=${role} answered=${answered} />
   </article>`;
 }
 
@@ -62,9 +62,12 @@ function Left({ until }) {
   return html`<span class="state ${left < 60 ? 'bad' : 'wait'}" title=${exact(until)}>${text}</span>`;
 }
 
-function Answer({ question, answered }) {
+function Answer({ question, role, answered }) {
   const answer = (decision) => () => post(path`approvals/${question.id}`, { decision });
-  const { covers, second } = question;
+  const { covers, second, asker } = question;
+  if (role !== 'operator' && asker.authority === 'operator') {
+    return html`<p class="hint">Only an operator may answer this question.</p>`;
+  }
   if (question.kind === 'credential') {
     return html`<p class="hint">This asks for the secret <${Code} value=${question.name} />. The next message in its conversation
       is the secret: <${Go} to=${chatLink(question.asked_in)}>open the conversation</${Go}>.</p>
@@ -102,7 +105,7 @@ function History() {
   </${Page}>`;
 }
 
-function One({ id }) {
+function One({ id, role }) {
   const load = useLoad((signal) => get(path`approvals/${id}`, {}, signal), [id]);
   const live = useLive(EVENTS, load.reload);
   return html`<${Page} title="Question" aside=${html`<${Connection} state=${live} />`}>
@@ -112,7 +115,8 @@ function One({ id }) {
         ${question.state === 'waiting' && html`<${Left} until=${question.expires_at} />`}</p>
       <h2>What was shown</h2>
       <div class="card"><${Markdown} text=${question.question} /></div>
-      ${question.state === 'waiting' && html`<${Answer} question=${question} answered=${load.reload} />`}
+      ${question.state === 'waiting' && html`
+        <${Answer} question=${question} role=${role} answered=${load.reload} />`}
       <${Facts} of=${facts(question)} />
       ${question.bound?.length > 0 && html`<h2>The answer holds for</h2>
         <${Facts} of=${question.bound.map(([name, value]) => [name, html`<${Text} value=${value} />`])} />`}
