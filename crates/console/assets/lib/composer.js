@@ -35,7 +35,8 @@ export function Composer({ session, send, busy, children }) {
   const add = (list) => [...list].forEach((file) => {
     const key = unique();
     setFiles((all) => [...all, { key, name: file.name, bytes: file.size }]);
-    upload(file).then((stored) => change(key, { id: stored.file, content: stored.content }), (error) => change(key, { error: error.message }));
+    upload(file).then((stored) => change(key, { id: stored.file, content: stored.content }),
+      (error) => change(key, { error: error.message }));
   });
   const size = new TextEncoder().encode(text).length;
   const uploading = files.some((file) => !file.id && !file.error);
@@ -53,18 +54,22 @@ export function Composer({ session, send, busy, children }) {
   const dropped = (event) => { event.preventDefault(); add(event.dataTransfer.files); };
   return html`<form class="composer" onSubmit=${submit} onDrop=${dropped} onDragOver=${(event) => event.preventDefault()}>
     <label class="hidden" for="message">Message</label>
-    <textarea id="message" ref=${field} rows="2" dir="auto" placeholder="Write a message. Enter sends it; Shift+Enter begins a new line."
+    <textarea id="message" ref=${field} rows="2" dir="auto"
+      placeholder="Write a message. Enter sends it; Shift+Enter begins a new line."
       value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${press} onPaste=${paste} />
     ${files.length > 0 && html`<ul class="chips">${files.map((file) => html`<li key=${file.key}>
       <span class="text">${visible(file.name)}</span> <span class=${file.error ? 'failure' : 'soft'}>${visible(file.error)
         || (file.id ? `${bytes(file.bytes)}${file.content ? `, ${file.content}` : ''}` : 'uploading …')}</span>
-      <button type="button" class="link" aria-label=${`Remove ${file.name}`} onClick=${() => setFiles((all) => all.filter((other) => other !== file))}>✕</button></li>`)}</ul>`}
-    ${size > LONGEST && html`<p class="failure" role="alert">The message is too long: ${bytes(size)} of at most ${bytes(LONGEST)}. Attach it as a file.</p>`}
+      <button type="button" class="link" aria-label=${`Remove ${file.name}`}
+        onClick=${() => setFiles((all) => all.filter((other) => other !== file))}>✕</button></li>`)}</ul>`}
+    ${size > LONGEST && html`<p class="failure"
+      role="alert">The message is too long: ${bytes(size)} of at most ${bytes(LONGEST)}. Attach it as a file.</p>`}
     <div class="row">
       <input ref=${pick} type="file" multiple class="hidden" tabindex="-1" aria-hidden="true"
         onChange=${(event) => { add(event.target.files); event.target.value = ''; }} />
       <button type="button" onClick=${() => pick.current.click()}>Attach files</button>
-      ${busy && html`<label class="check"><span>While it works, a message</span> <select value=${queue} onChange=${(event) => setQueue(event.target.value)}>
+      ${busy && html`<label class="check"><span>While it works, a message</span> <select value=${queue}
+        onChange=${(event) => setQueue(event.target.value)}>
         ${MODES.map(([value, name]) => html`<option value=${value}>${name}</option>`)}</select></label>`}
       <span class="end">${children} <button type="submit" disabled=${!ready}>Send</button></span>
     </div>

@@ -8,7 +8,8 @@ const HEAD = new Set(['seq', 'at', 'session', 'run_id', 'type']);
 
 const TEXT = {
   run_accepted: () => 'The message is on disk.',
-  run_started: (fact) => (fact.attempt > 1 ? `Attempt ${fact.attempt}: resumed from the last checkpoint.` : 'The work begins.'),
+  run_started: (fact) => (fact.attempt > 1 ? `Attempt ${fact.attempt}: resumed from the last checkpoint.`
+    : 'The work begins, or resumes.'),
   model_called: (fact) => `Step ${fact.step}: ${number(fact.input)} tokens read, ${number(fact.output)} written`
     + `${fact.attempts > 1 ? `, ${fact.attempts} requests` : ''}`,
   model_fallback: (fact) => `${fact.to} takes over from ${fact.from}: ${fact.reason}`,
@@ -51,7 +52,8 @@ export class Rows {
     }
     const row = { key: fact.seq, fact, time: this.time(fact.at), kind: named(fact.type), text: text(fact) };
     if (fact.type === 'tool_started' || fact.type === 'tool_finished') {
-      Object.assign(row, { kind: fact.name, tone: fact.status ?? 'running', nth: this.calls.size, text: callText(fact, fact.status && fact) });
+      const done = fact.status && fact;
+      Object.assign(row, { kind: fact.name, tone: fact.status ?? 'running', nth: this.calls.size, text: callText(fact, done) });
       if (fact.type === 'tool_started') this.calls.set(fact.call_id, row);
     }
     if (fact.type === 'model_called') row.step = fact.step;
@@ -64,7 +66,8 @@ export class Rows {
 }
 
 const text = (fact) => TEXT[fact.type]?.(fact) ?? fact.text ?? fact.detail ?? fact.name ?? '';
-const callText = (start, done) => [start.arguments, done && `→ ${duration(done.took_ms)}: ${plain(done.result)}`].filter(Boolean).join('  ');
+const callText = (start, done) => [start.arguments, done && `→ ${duration(done.took_ms)}: ${plain(done.result)}`]
+  .filter(Boolean).join('  ');
 /** The first line of a result, without the frame of untrusted content. */
 const plain = (result) => (result ?? '').replace(/<\/?untrusted[^>]*>\n?/g, '').slice(0, 200).replaceAll('\n', ' ');
 
@@ -110,9 +113,11 @@ export function recordingRows(lines) {
     if (kind === 'turn') step += 1;
     if (['turn', 'reset', 'usage', 'clock_ms', 'label'].includes(kind)) return;
     const texts = { tool: (v) => `${v.name} ${JSON.stringify(v.args)}`, tool_result: (v) => `${v.name}: ${v.text ?? ''}` };
-    const name = { tool: 'Call', tool_result: 'Result', user: 'User', assistant: 'Assistant', text: 'Assistant (part)' }[kind] ?? named(kind);
+    const name = { tool: 'Call', tool_result: 'Result', user: 'User', assistant: 'Assistant',
+      text: 'Assistant (part)' }[kind] ?? named(kind);
     const whole = texts[kind]?.(value) ?? (typeof value === 'string' ? value : JSON.stringify(value));
-    rows.push({ key, time: `step ${step}`, title: `event ${key} of the recording`, kind: name, text: whole.slice(0, 300).replaceAll('\n', ' '), whole, line });
+    rows.push({ key, time: `step ${step}`, title: `event ${key} of the recording`, kind: name,
+      text: whole.slice(0, 300).replaceAll('\n', ' '), whole, line });
   });
   return rows;
 }

@@ -22,12 +22,14 @@ export function Judge({ id }) {
     setReport(undefined);
     setReport(await post('judge', these === 'this' ? { rules, runs: [id] } : { rules, last: Number(last) }));
   });
-  const choice = (value, label) => html`<label class="check"><input type="radio" name="these" value=${value} checked=${these === value}
+  const choice = (value, label) => html`<label class="check"><input type="radio" name="these"
+    value=${value} checked=${these === value}
     onChange=${() => setThese(value)} /> ${label}</label>`;
   return html`<details class="judge"><summary><b>What would these rules have done?</b></summary>
     <form onSubmit=${(event) => { event.preventDefault(); judge(); }}>
       <label>Stop rules (TOML)
-        <textarea class="code" rows="9" spellcheck="false" maxlength="65536" value=${rules} onInput=${(event) => setRules(event.target.value)} /></label>
+        <textarea class="code" rows="9" spellcheck="false" maxlength="65536" value=${rules}
+          onInput=${(event) => setRules(event.target.value)} /></label>
       <div class="row">${id && choice('this', 'This run')}${id && choice('last', 'The newest runs that have ended')}
         ${these === 'last' && html`<label>How many <input type="number" min="1" max="200" required value=${last}
           onInput=${(event) => setLast(event.target.value)} /></label>`}
@@ -50,7 +52,8 @@ const COLUMNS = [
   ['Run', (run) => html`<${Go} to=${runLink(run.run_id)} title=${run.run_id}><${State} value=${run.status} /></${Go}>`],
   ['Session', (run) => html`<${Text} value=${run.session} />`],
   ['Ended by', (run) => (run.reason ? html`<code>${run.reason}</code>` : '–')],
-  ['Would have', (run) => (run.would.strikes ? html`<b>${run.would.stopped ? 'stopped' : 'warned'}</b> at step ${run.would.step}` : 'gone on')],
+  ['Would have', (run) => (run.would.strikes ? html`<b>${run.would.stopped ? 'stopped' : 'warned'}</b> at step ${run.would.step}`
+    : 'gone on')],
   ['Rule', (run) => (run.would.rule ? html`<code>${run.would.rule}</code>` : '–')],
   ['Evidence', (run) => html`<${Evidence} of=${run.would.evidence} />`],
 ];

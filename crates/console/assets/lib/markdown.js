@@ -10,7 +10,8 @@ const LONGEST = 200_000;
 
 export function Markdown({ text }) {
   const tokens = useMemo(() => parsed(text ?? ''), [text]);
-  return tokens ? html`<div class="markdown" dir="auto">${blocks(tokens, 0)}</div>` : html`<pre dir="auto">${visible(text)}</pre>`;
+  return tokens ? html`<div class="markdown" dir="auto">${blocks(tokens, 0)}</div>` : html`<pre
+    dir="auto">${visible(text)}</pre>`;
 }
 
 function parsed(text) {
@@ -22,7 +23,8 @@ const HEADINGS = ['h3', 'h3', 'h4', 'h4', 'h4', 'h4'];
 const ALIGN = { center: 'center', right: 'end' };
 /** Levels of nesting; deeper parts are shown as text. */
 const DEEPEST = 40;
-const blocks = (tokens, depth) => (tokens ?? []).map((token, i) => (depth > DEEPEST ? visible(token.raw) : block(token, i, depth + 1)));
+const blocks = (tokens, depth) => (tokens ?? []).map((token, i) => (depth > DEEPEST ? visible(token.raw)
+  : block(token, i, depth + 1)));
 
 function block(token, key, depth) {
   const inside = () => blocks(token.tokens, depth);
@@ -37,8 +39,10 @@ function block(token, key, depth) {
       const items = token.items.map((item, i) => html`<li key=${i}>${blocks(item.tokens, depth)}</li>`);
       return token.ordered ? html`<ol key=${key} start=${token.start || 1}>${items}</ol>` : html`<ul key=${key}>${items}</ul>`;
     }
-    case 'checkbox': return html`<span key=${key} role="img" aria-label=${token.checked ? 'done' : 'open'}>${token.checked ? '☑' : '☐'} </span>`;
-    case 'table': return html`<div key=${key} class="scroll-x"><table class="grid"><thead><tr>${token.header.map(cell('th', depth))}</tr></thead>
+    case 'checkbox': return html`<span key=${key} role="img" aria-label=${token.checked ? 'done' : 'open'}>${token.checked ? '☑'
+      : '☐'} </span>`;
+    case 'table': return html`<div key=${key} class="scroll-x"><table
+      class="grid"><thead><tr>${token.header.map(cell('th', depth))}</tr></thead>
       <tbody>${token.rows.map((row, i) => html`<tr key=${i}>${row.map(cell('td', depth))}</tr>`)}</tbody></table></div>`;
     case 'strong': return html`<strong key=${key}>${inside()}</strong>`;
     case 'em': return html`<em key=${key}>${inside()}</em>`;
@@ -53,12 +57,14 @@ function block(token, key, depth) {
   }
 }
 
-const cell = (tag, depth) => (part, i) => html`<${tag} key=${i} style=${ALIGN[part.align] && { textAlign: ALIGN[part.align] }}>${blocks(part.tokens, depth)}</${tag}>`;
+const cell = (tag, depth) => (part, i) => html`<${tag} key=${i} style=${ALIGN[part.align]
+  && { textAlign: ALIGN[part.align] }}>${blocks(part.tokens, depth)}</${tag}>`;
 
 /** A link with its host, if the text does not show it. Other schemes stay text. */
 function link(href, inside, key, raw) {
   let url;
   try { url = new URL(href); } catch { return visible(raw); }
   if (!['http:', 'https:', 'mailto:'].includes(url.protocol)) return visible(raw);
-  return html`<a key=${key} href=${url.href} title=${visible(url.href)} target="_blank" rel="noopener noreferrer nofollow">${inside}</a>`;
+  return html`<a key=${key} href=${url.href} title=${visible(url.href)} target="_blank"
+    rel="noopener noreferrer nofollow">${inside}</a>`;
 }

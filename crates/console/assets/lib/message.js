@@ -15,7 +15,8 @@ const KINDS = {
   message: ({ message }) => html`<article class=${`message ${message.role}`}>
     <header><b>${WHO[message.role] ?? message.role}</b> <${Time} at=${message.at} />
       ${message.run_id && message.role === 'assistant' && html`<${Go} to=${runLink(message.run_id)}>run</${Go}>`}</header>
-    <div class="body">${message.role === 'user' ? html`<${Text} value=${message.text} />` : html`<${Markdown} text=${message.text} />`}</div>
+    <div class="body">${message.role === 'user' ? html`<${Text} value=${message.text} />`
+      : html`<${Markdown} text=${message.text} />`}</div>
     ${message.files?.length > 0 && html`<${Files} files=${message.files} />`}</article>`,
   note: ({ note }) => html`<article class="message system">
     ${note.asked && html`<header><b>You</b> <${Code} value=${note.asked} /></header>`}
@@ -28,8 +29,10 @@ const KINDS = {
 function Files({ files }) {
   return html`<ul class="files">${files.map((file) => {
     const url = file.url?.replace(/^\//, '');
-    return html`<li key=${file.id}>${url && PICTURES.has(file.media_type) && html`<img src=${url} alt=${visible(file.caption ?? file.name)} loading="lazy" />`}
-      ${url ? html`<a href=${url} download><${Text} value=${file.name} /></a>` : html`<${Text} value=${file.name} />`} ${file.caption && html`<${Text} value=${file.caption} />`}</li>`;
+    return html`<li key=${file.id}>${url && PICTURES.has(file.media_type) && html`<img src=${url}
+      alt=${visible(file.caption ?? file.name)} loading="lazy" />`}
+      ${url ? html`<a href=${url} download><${Text} value=${file.name} /></a>` : html`<${Text}
+        value=${file.name} />`} ${file.caption && html`<${Text} value=${file.caption} />`}</li>`;
   })}</ul>`;
 }
 
@@ -50,9 +53,11 @@ export function Live({ run }) {
 /** What was sent from this page and is not stored as a message yet. */
 export function Pending({ item, again, drop }) {
   if (item.secret && item.state !== 'failed') return null;
-  return html`<article class="message user"><header><b>You</b> ${item.state === 'sending' ? 'sending …' : item.state === 'sent' ? 'waits for its turn' : ''}</header>
+  return html`<article class="message user"><header><b>You</b> ${item.state === 'sending' ? 'sending …' : item.state === 'sent'
+    ? 'waits for its turn' : ''}</header>
     <div class="body">${item.secret ? 'A secret' : html`<${Text} value=${item.text} />`}</div>
-    ${item.files?.length > 0 && html`<ul class="chips">${item.files.map((file) => html`<li key=${file.key}><${Text} value=${file.name} /></li>`)}</ul>`}
+    ${item.files?.length > 0 && html`<ul class="chips">${item.files.map((file) => html`<li key=${file.key}><${Text}
+      value=${file.name} /></li>`)}</ul>`}
     ${item.state === 'failed' && html`<p class="failure" role="alert"><span>It was not sent: ${visible(item.error.message)}</span>
       <${Act} action=${again}>Send again</${Act}><button class="link" onClick=${drop}>Remove</button></p>`}</article>`;
 }

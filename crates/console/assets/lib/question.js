@@ -18,11 +18,13 @@ export function Question({ question, send, done }) {
   });
   const secret = question.kind === 'credential';
   return html`<section class="notice question" aria-label="Question">
-    ${load.value?.question ? html`<${Markdown} text=${load.value.question} />` : html`<p><b>May I do this?</b> <${Text} value=${question.summary} /></p>`}
+    ${load.value?.question ? html`<${Markdown} text=${load.value.question} />` : html`<p><b>May I do this?</b> <${Text}
+      value=${question.summary} /></p>`}
     ${question.second && html`<p class="hint">Two persons must approve: ${question.second.given} of ${question.second.needed} have.</p>`}
     ${secret ? html`<${Secret} send=${send} deny=${() => answer('deny')} busy=${busy} />` : html`<p class="row">
       <button class="primary" disabled=${busy} onClick=${() => answer('approve')}>Approve</button>
-      ${question.covers && html`<button disabled=${busy} onClick=${() => answer('always')}>Always: <${Text} value=${question.covers} /></button>`}
+      ${question.covers && html`<button disabled=${busy} onClick=${() => answer('always')}>Always: <${Text}
+        value=${question.covers} /></button>`}
       <button class="danger" disabled=${busy} onClick=${() => answer('deny')}>Deny</button></p>`}
     <p class="hint">Without an answer it is denied: <${Time} at=${question.expires_at} />. <${Go} to=${`questions/${question.id}`}>Details</${Go}></p>
     <${Failure} error=${error} />
@@ -33,7 +35,8 @@ function Secret({ send, deny, busy }) {
   const [value, setValue] = useState('');
   const submit = (event) => { event.preventDefault(); if (value) { send(value); setValue(''); } };
   return html`<form class="row" onSubmit=${submit}>
-    <label>The secret <input type="password" autocomplete="off" value=${value} onInput=${(event) => setValue(event.target.value)} /></label>
+    <label>The secret <input type="password" autocomplete="off" value=${value}
+      onInput=${(event) => setValue(event.target.value)} /></label>
     <button type="submit" disabled=${!value}>Give it</button>
     <button type="button" class="danger" disabled=${busy} onClick=${deny}>Deny</button></form>`;
 }

@@ -22,7 +22,8 @@ export function Run({ id, role }) {
   const stop = open(run) && html`<${Act} kind="danger" done=${load.reload}
     action=${() => post(path`runs/${id}/stop`, {}, { wait_ms: STOP_WAIT_MS })}>Stop</${Act}>`;
   return html`<${Page} title="Run" aside=${stop}>
-    <${Loaded} load=${load}>${(run) => html`<${About} run=${run} /><${End} run=${run} /><${Events} run=${run} changed=${load.reload} />
+    <${Loaded} load=${load}>${(run) => html`<${About} run=${run} /><${End} run=${run} /><${Events} run=${run}
+      changed=${load.reload} />
       ${role === 'operator' && !open(run) && html`<${Judge} id=${id} />`}`}</${Loaded}>
   </${Page}>`;
 }
@@ -50,7 +51,8 @@ function End({ run }) {
   return html`<h2>End</h2><div class="card"><p>Reason: <code>${run.reason}</code></p><${Evidence} of=${run.evidence} /></div>
     ${run.reply && html`<h2>Reply</h2><div class="card"><${Markdown} text=${run.reply} /></div>`}
     ${run.files?.length > 0 && html`<ul>${run.files.map((file) => html`<li key=${file.id}>
-      <a href=${file.url} download><${Text} value=${file.name} /></a> ${file.caption && html`<${Text} value=${file.caption} />`}</li>`)}</ul>`}`;
+      <a href=${file.url} download><${Text} value=${file.name} /></a> ${file.caption && html`<${Text}
+        value=${file.caption} />`}</li>`)}</ul>`}`;
 }
 
 /** The timeline. The stream ends with the run; facts are rendered in batches. */
@@ -84,10 +86,13 @@ function Events({ run, changed }) {
       (error) => setRecording({ error, rows: rows.rows.length }),
     );
   };
-  return html`<h2>Timeline <span class="soft small">${number(rows.rows.length)} entries</span> ${open(run) && html`<${Link} state=${link} />`}</h2>
+  return html`<h2>Timeline <span class="soft small">${number(rows.rows.length)} entries</span> ${open(run)
+    && html`<${Link} state=${link} />`}</h2>
     ${rows.rows.length ? html`<${Timeline} rows=${rows.rows} label="Events of the run" tail=${open(run)}
-      detail=${(row) => html`<${Detail} key=${row.key} row=${row} recording=${recording} read=${read} />`} />` : html`<${Empty}>No event yet.</${Empty}>`}
-    ${writing && html`<h3>Writing now</h3><pre><${Text} value=${writing} /></pre>`}
+      detail=${(row) => html`<${Detail} key=${row.key} row=${row} recording=${recording} read=${read} />`} />`
+        : html`<${Empty}>No event yet.</${Empty}>`}
+    ${writing && html`<h3>Writing now <span class="soft small">since this page was opened</span></h3><pre><${Text}
+      value=${writing} /></pre>`}
     <${Messages} id=${run.run_id} />`;
 }
 
@@ -107,7 +112,8 @@ function Detail({ row, recording, read }) {
   return html`<${Facts} of=${[['Call', html`<${Code} value=${fact.call_id} />`], ['Result', html`<${State} value=${row.tone} />`],
       ['Took', done && duration(done.took_ms)]]} />
     ${recording.error && html`<${Failure} error=${recording.error} />`}
-    ${cut && html`<p class="hint">${recording.loading ? 'The whole text is being read …' : 'The text is cut: the recording has it no more.'}</p>`}
+    ${cut && html`<p class="hint">${recording.loading ? 'The whole text is being read …'
+      : 'The text is cut, and the recording does not have the rest.'}</p>`}
     <h4>Arguments</h4><pre><${Text} value=${call ? JSON.stringify(call.args, null, 2) : fact.arguments ?? 'none'} /></pre>
     ${done && html`<h4>Result</h4><pre><${Text} value=${call?.result ?? done.result ?? 'none'} /></pre>`}`;
 }
@@ -121,6 +127,7 @@ function Messages({ id }) {
     <p class="hint">What the stop rules see, without cleared parts. <a href=${`api/v1/runs/${encodeURIComponent(id)}/trajectory`}
       download=${`${id}.jsonl`}>Save as JSON Lines</a></p>
     ${shown && html`<${Failure} error=${load.error} retry=${load.reload} />`}
-    ${rows.length > 0 && html`<${Timeline} rows=${rows} label="Messages of the run" detail=${(row) => html`<pre><${Text} value=${row.whole} /></pre>`} />`}
+    ${rows.length > 0 && html`<${Timeline} rows=${rows} label="Messages of the run" detail=${(row) => html`<pre><${Text}
+      value=${row.whole} /></pre>`} />`}
   </details>`;
 }

@@ -14,7 +14,8 @@ const FACTS_BEFORE = 500;
 /** The runs and what each one does now. It is a plain object with timers, so that a burst of facts renders once. */
 class Running {
   constructor(changed) {
-    Object.assign(this, { changed, runs: [], doing: new Map(), ended: new Set(), loading: false, again: false, error: undefined });
+    Object.assign(this, { changed, runs: [], doing: new Map(), ended: new Set(),
+      loading: false, again: false, error: undefined });
     this.stop = new AbortController();
   }
 
@@ -73,7 +74,10 @@ class Running {
     } else if (type === 'model_called') this.of(id).step = data.step;
     else if (type === 'tool_started') this.of(id).tools.set(data.call_id, { name: data.name, at: data.at });
     else if (type === 'tool_finished') this.of(id).tools.delete(data.call_id);
-    else if (type === 'run_started') this.runs = this.runs.map((run) => (run.run_id === id ? { ...run, status: 'running', started_at: run.started_at ?? data.at } : run));
+    else if (type === 'run_started') {
+      const started = (run) => ({ ...run, status: 'running', started_at: run.started_at ?? data.at });
+      this.runs = this.runs.map((run) => (run.run_id === id ? started(run) : run));
+    }
     else if (!['run_accepted', 'approval_requested', 'approval_resolved'].includes(type)) return;
     this.soon();
     this.render();

@@ -9,7 +9,8 @@ const RENDER_MS = 60;
 const OPEN = new Set(['accepted', 'queued', 'running', 'paused']);
 
 /** A key that nobody else has. `crypto.randomUUID` does not exist on pages without TLS. */
-export const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+export const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(8)),
+  (byte) => byte.toString(16).padStart(2, '0')).join('');
 
 const made = new Set();
 /** The key of a new session. */
@@ -22,8 +23,8 @@ export function newSession() {
 export class Talk {
   constructor(session, changed) {
     Object.assign(this, {
-      session, changed, messages: [], live: new Map(), ends: new Map(), questions: [], pending: [], notes: [], expected: new Set(),
-      loaded: false, error: undefined, wanted: false, all: false,
+      session, changed, messages: [], live: new Map(), ends: new Map(), questions: [], pending: [], notes: [],
+      expected: new Set(), loaded: false, error: undefined, wanted: false, all: false,
     });
     this.stop = new AbortController();
   }
@@ -119,7 +120,8 @@ export class Talk {
     } else if (stream === 'tool') {
       const tool = run.tools.get(what.toolCallId) ?? { id: what.toolCallId };
       if (what.phase === 'start') Object.assign(tool, { name: what.name, arguments: what.arguments, status: 'running' });
-      else if (what.phase === 'result') Object.assign(tool, { name: what.name, status: what.status, took: what.tookMs, result: what.result });
+      else if (what.phase === 'result') Object.assign(tool, { name: what.name, status: what.status,
+        took: what.tookMs, result: what.result });
       run.tools.set(tool.id, tool);
     } else if (stream === 'lifecycle') this.lifecycle(run, what);
     else if (stream === 'approval' || stream === 'queue' || stream === 'file') this.refresh();
@@ -152,7 +154,8 @@ export class Talk {
       });
       if (answer.command) {
         this.pending = this.pending.filter((other) => other !== item);
-        this.notes.push({ key: item.key, after: this.messages.at(-1)?.id ?? 0, ...answer, asked: item.secret ? undefined : item.text });
+        const asked = item.secret ? undefined : item.text;
+        this.notes.push({ key: item.key, after: this.messages.at(-1)?.id ?? 0, ...answer, asked });
         this.refresh(true);
       } else {
         Object.assign(item, { state: 'sent', run_id: answer.run_id });
@@ -174,7 +177,9 @@ export class Talk {
   entries() {
     const notes = [...this.notes];
     const all = [];
-    const take = (id) => { while (notes.length && notes[0].after <= id) all.push({ kind: 'note', key: `n${notes[0].key}`, note: notes.shift() }); };
+    const take = (id) => {
+      while (notes.length && notes[0].after <= id) all.push({ kind: 'note', key: `n${notes[0].key}`, note: notes.shift() });
+    };
     take(0);
     this.messages.forEach((message, i) => {
       all.push({ kind: 'message', key: `m${message.id}`, message });

@@ -1,12 +1,13 @@
 // A long list of rows of one height: the page has only the rows that can be seen. The arrow keys move the selection, and
 // the details of the selected row stand below the list.
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../vendor/preact.js';
 import { exact, visible } from './format.js';
 import { State } from './ui.js';
 
 const ROW = 34;
 const AROUND = 12;
+let lists = 0;
 const MOVES = { ArrowDown: 1, ArrowUp: -1, PageDown: 12, PageUp: -12, Home: -Infinity, End: Infinity };
 
 /**
@@ -15,6 +16,7 @@ const MOVES = { ArrowDown: 1, ArrowUp: -1, PageDown: 12, PageUp: -12, Home: -Inf
  */
 export function Timeline({ rows, detail, label, tail = false }) {
   const box = useRef();
+  const list = useMemo(() => `list-${lists += 1}`, []);
   const atEnd = useRef(tail);
   const [view, setView] = useState({ top: 0, height: 600 });
   const [selected, select] = useState();
@@ -50,16 +52,17 @@ export function Timeline({ rows, detail, label, tail = false }) {
   const shown = rows.slice(first, Math.ceil((view.top + view.height) / ROW) + AROUND);
   return html`<div class="timeline" ref=${box} role="listbox" tabindex="0" aria-label=${label} onScroll=${look} onKeyDown=${press}
       style=${{ height: `min(60vh, ${Math.max(1, rows.length) * ROW + 2}px)` }}
-      aria-activedescendant=${at >= first && at < first + shown.length ? `row-${selected}` : undefined}>
+      aria-activedescendant=${at >= first && at < first + shown.length ? `${list}-${selected}` : undefined}>
       <div class="rows" role="presentation" style=${{ height: `${rows.length * ROW}px` }}>${shown.map((row, i) => html`
-        <div class="event" key=${row.key} id=${`row-${row.key}`} role="option" aria-selected=${row.key === selected}
+        <div class="event" key=${row.key} id=${`${list}-${row.key}`} role="option" aria-selected=${row.key === selected}
           aria-posinset=${first + i + 1} aria-setsize=${rows.length} style=${{ top: `${(first + i) * ROW}px` }}
           onClick=${() => select(row.key === selected ? undefined : row.key)}>
           <span class="soft" title=${row.title ?? exact(row.fact.at)}>${row.time}</span>
-          ${row.tone ? html`<span><${State} value=${row.tone} /> ${row.kind}</span>` : html`<span>${row.kind}</span>`}
+          ${row.tone ? html`<span>${row.kind} <${State} value=${row.tone} /></span>` : html`<span>${row.kind}</span>`}
           <span dir="auto">${visible(row.text)}</span>
         </div>`)}</div>
     </div>
     ${at >= 0 && html`<section class="detail" aria-live="polite">
-      <h3><span>${rows[at].kind}</span><button class="link" onClick=${() => select(undefined)}>Close</button></h3>${detail(rows[at])}</section>`}`;
+      <h3><span>${rows[at].kind}</span><button class="link"
+        onClick=${() => select(undefined)}>Close</button></h3>${detail(rows[at])}</section>`}`;
 }

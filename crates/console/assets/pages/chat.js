@@ -32,16 +32,22 @@ function Sessions({ load, current, more }) {
   const all = load.value?.sessions ?? [];
   const words = find.trim().toLowerCase();
   const found = words ? all.filter((one) => `${one.title ?? ''} ${one.session}`.toLowerCase().includes(words)) : all;
-  const open = (event) => { event.preventDefault(); if (words) location.hash = `/${chatLink(found[0]?.session ?? find.trim())}`; };
+  const open = (event) => {
+    event.preventDefault();
+    if (words) location.hash = `/${chatLink(found[0]?.session ?? find.trim())}`;
+  };
   return html`<div class="sessions">
     <form onSubmit=${open} role="search"><label class="hidden" for="find">Find a conversation</label>
-      <input id="find" type="search" placeholder="Find, or open by name" value=${find} onInput=${(event) => setFind(event.target.value)} /></form>
+      <input id="find" type="search" placeholder="Find, or open by name" value=${find}
+        onInput=${(event) => setFind(event.target.value)} /></form>
     <${Failure} error=${load.error} retry=${load.reload} />
     <ul>${found.map((one) => html`<li key=${one.session}>
       <${Go} to=${chatLink(one.session)} title=${one.session} aria-current=${one.session === current ? 'page' : undefined}>
         <${Text} value=${one.title ?? one.session} />
-        <span class="soft small"><${Time} at=${one.last_active_at} />${one.open_runs ? html` · <span class="state live">${one.open_runs} open</span>` : ''}</span></${Go}></li>`)}</ul>
-    ${load.value && !found.length && html`<${Empty}>${words ? 'Press Enter to open it by its name.' : 'No conversation yet. Write the first message.'}</${Empty}>`}
+        <span class="soft small"><${Time} at=${one.last_active_at} />${one.open_runs ? html` · <span
+          class="state live">${one.open_runs} open</span>` : ''}</span></${Go}></li>`)}</ul>
+    ${load.value && !found.length && html`<${Empty}>${words ? 'Press Enter to open it by its name.'
+      : 'No conversation yet. Write the first message.'}</${Empty}>`}
     ${!words && more && all.length >= SESSIONS && html`<p class="more"><button onClick=${more}>Show more</button></p>`}
   </div>`;
 }
@@ -57,21 +63,27 @@ function Conversation({ session, ended }) {
   const [shown, setShown] = useState(SHOWN);
   const entries = useMemo(() => talk.entries(), [talk.messages, talk.ends, talk.notes.length]);
   const live = [...talk.live.values()].filter((run) => run.status !== 'paused' || run.tools.size || run.texts.size);
-  const waiting = [...talk.live.values()].filter((run) => run.status === 'queued' && !talk.pending.some((item) => item.run_id === run.id));
+  const own = new Set(talk.pending.map((item) => item.run_id));
+  const waiting = [...talk.live.values()].filter((run) => run.status === 'queued' && !own.has(run.id));
   const busy = talk.live.size > 0;
   return html`<section class="talk" aria-label="Conversation">
-    <header class="row"><${Go} to="chat" class="back">All conversations</${Go}> <b class="title"><${Text} value=${session} /></b> <${Link} state=${link} />
+    <header class="row"><${Go} to="chat" class="back">All conversations</${Go}> <b class="title"><${Text}
+      value=${session} /></b> <${Link} state=${link} />
       <${Go} to=${`runs?session=${encodeURIComponent(session)}`}>Runs</${Go}></header>
     <${Messages} deps=${[round]}>
-      ${talk.loaded && !entries.length && !busy && !talk.pending.length && html`<${Empty}>Nothing was said yet. Ask for something, or write <code>/help</code>.</${Empty}>`}
+      ${talk.loaded && !entries.length && !busy && !talk.pending.length
+        && html`<${Empty}>Nothing was said yet. Ask for something, or write <code>/help</code>.</${Empty}>`}
       ${!talk.loaded && !talk.error && html`<p class="loading" role="status">Loading …</p>`}
-      ${entries.length > shown && html`<p class="more"><button onClick=${() => setShown(shown + SHOWN)}>Show earlier messages</button></p>`}
+      ${entries.length > shown && html`<p class="more"><button
+        onClick=${() => setShown(shown + SHOWN)}>Show earlier messages</button></p>`}
       ${entries.slice(-shown).map((entry) => html`<${Entry} key=${entry.key} entry=${entry} />`)}
       ${live.filter((run) => run.status !== 'queued').map((run) => html`<${Live} key=${run.id} run=${run} />`)}
       ${talk.questions.map((question) => html`<${Question} key=${question.id} question=${question} done=${() => talk.refresh()}
         send=${(text) => talk.send({ key: unique(), text, secret: true })} />`)}
-      ${talk.pending.map((item) => html`<${Pending} key=${item.key} item=${item} again=${() => talk.send(item)} drop=${() => talk.drop(item)} />`)}
-      ${waiting.length > 0 && html`<p class="hint" role="status">${waiting.length === 1 ? '1 message waits' : `${waiting.length} messages wait`} for its turn.</p>`}
+      ${talk.pending.map((item) => html`<${Pending} key=${item.key} item=${item} again=${() => talk.send(item)}
+        drop=${() => talk.drop(item)} />`)}
+      ${waiting.length > 0 && html`<p class="hint" role="status">${waiting.length === 1 ? '1 message waits'
+        : `${waiting.length} messages wait`} for its turn.</p>`}
     </${Messages}>
     <${Failure} error=${talk.error} retry=${() => talk.refresh(true)} />
     <${Composer} session=${session} busy=${busy} send=${(item) => talk.send(item)}>

@@ -37,9 +37,11 @@ function List({ query, role }) {
   return html`<${Page} title="Runs" aside=${html`<button onClick=${first.reload}>Reload</button>`}>
     <${Filters} filter=${filter} />
     <${Loaded} load=${first}>${() => html`<${Table} columns=${COLUMNS} rows=${rows} keyOf=${(run) => run.run_id}
-      empty=${deps.some(Boolean) ? 'No run matches these filters.' : 'There is no run yet. Write a message in the chat.'} />`}</${Loaded}>
+      empty=${deps.some(Boolean) ? 'No run matches these filters.'
+        : 'There is no run yet. Write a message in the chat.'} />`}</${Loaded}>
     <${Failure} error=${error} />
-    ${rows.length >= PAGE && !older.end && html`<p class="more"><button onClick=${more} disabled=${busy} aria-busy=${busy}>Show more</button></p>`}
+    ${rows.length >= PAGE && !older.end && html`<p class="more"><button onClick=${more} disabled=${busy}
+      aria-busy=${busy}>Show more</button></p>`}
     ${role === 'operator' && html`<${Judge} />`}
   </${Page}>`;
 }
@@ -61,13 +63,15 @@ function Filters({ filter }) {
   const reasons = useLoad((signal) => get('ends', { since: '30d' }, signal));
   const known = [...new Set(reasons.value?.ends.map((end) => end.reason) ?? [])].sort();
   const set = (name) => (event) => {
-    const next = new URLSearchParams(Object.entries({ ...filter, [name]: event.target.value.trim() }).filter(([, value]) => value));
+    const next = new URLSearchParams(Object.entries({
+      ...filter, [name]: event.target.value.trim() }).filter(([, value]) => value));
     location.hash = next.size ? `/runs?${next}` : '/runs';
   };
   return html`<form class="filters row" role="search" onSubmit=${(event) => event.preventDefault()}>
     <label>Status <select value=${filter.status} onChange=${set('status')}>
       ${STATUS.map((name) => html`<option value=${name}>${name || 'all'}</option>`)}</select></label>
-    <label>Reason <input list="reasons" value=${filter.reason} onChange=${set('reason')} autocomplete="off" placeholder="all" /></label>
+    <label>Reason <input list="reasons" value=${filter.reason} onChange=${set('reason')} autocomplete="off"
+      placeholder="all" /></label>
     <datalist id="reasons">${known.map((name) => html`<option value=${name} />`)}</datalist>
     <label>Session <input value=${filter.session} onChange=${set('session')} autocomplete="off" placeholder="all" /></label>
     <label>Since <select value=${filter.since} onChange=${set('since')}>

@@ -6,6 +6,7 @@ import { useAction } from '../lib/hooks.js';
 import { visible } from '../lib/format.js';
 
 let linkFailure = '';
+const LINK_REFUSED = 'This link is not valid. A link works once and for a short time. Run “belay console” for a new one.';
 
 /**
  * Signs in with the link of the address, if it has one. The secret leaves the address first, so that neither the history
@@ -19,7 +20,7 @@ export async function takeLink() {
     await post('console/session', { link: secret });
     linkFailure = '';
   } catch (error) {
-    linkFailure = reason(error, 'This link is not valid. A link works once and for a short time. Run “belay console” for a new one.');
+    linkFailure = reason(error, LINK_REFUSED);
     window.dispatchEvent(new Event('belay:link-failed'));
   }
 }
@@ -72,7 +73,8 @@ export function SignIn({ done }) {
     <form onSubmit=${submit}>
       <label>Token
         <input ref=${field} type="password" name="token" autocomplete="current-password" required spellcheck="false"
-          value=${token} onInput=${(event) => setToken(event.target.value)} aria-invalid=${refusal ? 'true' : undefined} /></label>
+          value=${token} onInput=${(event) => setToken(event.target.value)} aria-invalid=${refusal ? 'true'
+            : undefined} /></label>
       <p class="hint">The value of <code>BELAY_TOKEN</code> (client) or <code>BELAY_OPERATOR_TOKEN</code> (operator).</p>
       <p><button type="submit" disabled=${busy} aria-busy=${busy}>Sign in</button></p>
     </form>
