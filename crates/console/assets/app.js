@@ -51,6 +51,8 @@ function Frame({ session, signedOut }) {
     window.addEventListener('hashchange', moved);
     return () => window.removeEventListener('hashchange', moved);
   }, []);
+  // On a narrow screen the navigation is one line that scrolls.
+  useEffect(() => document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [at.parts[0]]);
   const operator = session.role === 'operator';
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById('main').focus(); }}>Skip to the page</a>
@@ -72,7 +74,8 @@ function Current({ at, role }) {
     let current = true;
     setPage({});
     const load = PAGES[name]?.[1];
-    if (load) load().then((module) => current && setPage({ name, View: module.default }), (error) => current && setPage({ name, error }));
+    if (PAGES[name]?.[2] === 'operator' && role !== 'operator') setPage({ name, error: new Error('Only operators see this page.') });
+    else if (load) load().then((module) => current && setPage({ name, View: module.default }), (error) => current && setPage({ name, error }));
     else setPage({ name, error: new Error('There is no such page.') });
     return () => { current = false; };
   }, [name]);

@@ -18,21 +18,31 @@ export function path(parts, ...values) {
   return parts.reduce((text, part, i) => text + encodeURIComponent(values[i - 1]) + part);
 }
 
+/** A new UUID (version 4), for idempotency keys. `crypto.randomUUID` is missing on pages without TLS. */
+export function newId() {
+  const hex = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte, i) => {
+    const value = i === 6 ? (byte & 15) | 64 : i === 8 ? (byte & 63) | 128 : byte;
+    return value.toString(16).padStart(2, '0');
+  }).join('');
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
+}
+
 function url(path, query) {
   const search = new URLSearchParams(Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== ''));
   const base = path.startsWith('console/') ? path : `api/v1/${path}`;
   return search.size ? `${base}?${search}` : base;
 }
 
-async function ask(method, path, { query, body, signal, headers } = {}) {
+async function ask(method, path, { query, body, file, signal, headers } = {}) {
   let answer;
+  const type = file ? 'application/octet-stream' : body === undefined ? undefined : 'application/json';
   try {
     answer = await fetch(url(path, query), {
       method,
       signal,
       cache: 'no-store',
-      headers: { ...HEADERS, ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      headers: { ...HEADERS, ...headers, ...(type && { 'content-type': type }) },
+      body: file ?? (body === undefined ? undefined : JSON.stringify(body)),
     });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
@@ -51,6 +61,8 @@ export const get = (path, query, signal) => json('GET', path, { query, signal })
 export const post = (path, body = {}, query) => json('POST', path, { body, query });
 export const put = (path, body) => json('PUT', path, { body });
 export const del = (path, query) => json('DELETE', path, { query });
+/** Stores a `File`; a message names it by the field `file` of the answer. */
+export const upload = (file) => json('POST', 'files', { query: { name: file.name || 'file' }, file });
 /** The lines of a JSON Lines answer. */
 export async function lines(path, signal) {
   const text = await (await ask('GET', path, { signal })).text();
@@ -58,18 +70,24 @@ export async function lines(path, signal) {
 }
 
 const RECONNECT_MS = [500, 1000, 2000, 5000];
+/** A page that is hidden for longer closes its streams: all tabs of a browser share six connections to one HTTP/1.1 server. */
+const HIDDEN_MS = 10_000;
 
 /**
  * Reads server-sent events until `signal` is aborted, and connects again after the last fact that was read, so that none
- * is missed or shown twice. `onState` receives `live` or `waiting`.
+ * is missed or shown twice. `onState` receives `live` or `waiting`. A hidden page reads on when it is shown again.
  */
 export async function follow(path, { since, onEvent, onState = () => {}, signal, ends = false }) {
   let last = since;
   let resumed = false;
   for (let failures = 0; !signal.aborted; failures += 1) {
+    if (resumed) await shown(signal);
+    if (signal.aborted) return;
+    // Without a fact there is nothing to continue after: such a stream stays open.
+    const open = whileShown(signal, () => resumed);
     try {
       const headers = resumed ? { 'last-event-id': String(last) } : {};
-      const answer = await ask('GET', path, { signal, headers, query: resumed ? {} : { since: last } });
+      const answer = await ask('GET', path, { signal: open.signal, headers, query: resumed ? {} : { since: last } });
       onState('live');
       for await (const event of events(answer.body)) {
         failures = 0;
@@ -82,11 +100,45 @@ export async function follow(path, { since, onEvent, onState = () => {}, signal,
       if (ends) return;
     } catch (error) {
       if (signal.aborted) return;
+      if (open.signal.aborted) {
+        failures = -1;
+        continue;
+      }
       if (error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
+    } finally {
+      open.close();
     }
     onState('waiting');
     await pause(RECONNECT_MS[Math.min(failures, RECONNECT_MS.length - 1)], signal);
   }
+}
+
+/** Waits until the page is visible, or `signal` is aborted. */
+const shown = (signal) => new Promise((done) => {
+  if (document.visibilityState !== 'hidden') return done();
+  const listen = new AbortController();
+  const check = () => {
+    if (document.visibilityState === 'hidden' && !signal.aborted) return;
+    listen.abort();
+    done();
+  };
+  document.addEventListener('visibilitychange', check, { signal: listen.signal });
+  signal.addEventListener('abort', check, { signal: listen.signal });
+});
+
+/** A signal that is aborted with `signal`, and after `HIDDEN_MS` in which the page is hidden if `may()` allows it. */
+function whileShown(signal, may) {
+  const stop = new AbortController();
+  const listen = new AbortController();
+  let timer;
+  const check = () => {
+    clearTimeout(timer);
+    if (document.visibilityState === 'hidden') timer = setTimeout(() => may() && stop.abort(), HIDDEN_MS);
+  };
+  document.addEventListener('visibilitychange', check, { signal: listen.signal });
+  signal.addEventListener('abort', () => stop.abort(), { signal: listen.signal });
+  check();
+  return { signal: stop.signal, close: () => { clearTimeout(timer); listen.abort(); } };
 }
 
 const pause = (ms, signal) => new Promise((done) => {

@@ -18,6 +18,9 @@ export function seconds(s) {
   return m ? `${m} m ${rest} s` : `${rest} s`;
 }
 
+/** `1234` ms as `1.2 s`, and less than a second in milliseconds. */
+export const duration = (ms) => (ms < 1000 ? `${Math.max(0, Math.round(ms))} ms` : seconds(ms / 1000));
+
 export const number = (n) => (n === undefined || n === null ? '–' : n.toLocaleString('en'));
 
 /** A file size. */
@@ -39,10 +42,12 @@ export function relative(at, now) {
   return s > 0 ? `${text} ago` : `in ${text}`;
 }
 
+// Made once: a formatter is expensive.
+const EXACT = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 /** The exact time in the zone of the reader. */
 export function exact(at) {
   const date = new Date(at);
-  return Number.isNaN(date.getTime()) ? '' : date.toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
+  return Number.isNaN(date.getTime()) ? '' : EXACT.format(date);
 }
 
 // Characters that change the direction of text, or that nobody sees: a text could look like another one.

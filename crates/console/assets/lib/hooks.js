@@ -65,12 +65,22 @@ export function useAction(action) {
   return [run, state];
 }
 
-/** The current time, renewed every `ms`. */
+const tickers = new Map();
+
+/** The current time, renewed every `ms`. All readers of one interval share a timer. */
 export function useNow(ms = 1000) {
   const [at, set] = useState(now);
   useEffect(() => {
-    const timer = setInterval(() => set(now()), ms);
-    return () => clearInterval(timer);
+    const ticker = tickers.get(ms) ?? { readers: new Set() };
+    tickers.set(ms, ticker);
+    ticker.readers.add(set);
+    ticker.timer ??= setInterval(() => { const at = now(); ticker.readers.forEach((read) => read(at)); }, ms);
+    return () => {
+      ticker.readers.delete(set);
+      if (ticker.readers.size) return;
+      clearInterval(ticker.timer);
+      tickers.delete(ms);
+    };
   }, [ms]);
   return at;
 }

@@ -1,6 +1,6 @@
 // The parts that every page uses.
 
-import { html, useEffect, useRef, useState } from '../vendor/preact.js';
+import { html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
 import { exact, relative, visible } from './format.js';
 import { useAction, useNow } from './hooks.js';
 
@@ -13,9 +13,12 @@ export function Time({ at }) {
 const TONE = {
   running: 'live', accepted: 'wait', queued: 'wait', paused: 'ask', pending: 'ask', completed: 'good', success: 'good',
   approved: 'good', used: 'good', failed: 'bad', error: 'bad', denied: 'bad', stopped: 'muted', cancelled: 'muted', expired: 'muted',
+  waiting: 'ask', in_progress: 'live', stuck: 'bad', submitted: 'good', ok: 'good', attention: 'ask', missed: 'bad', skipped: 'muted',
+  failing: 'bad', trial: 'wait', off: 'bad', on: 'good',
 };
 /** A word of state. Its colour is never the only sign. */
-export const State = ({ value }) => html`<span class="state ${TONE[value] ?? 'muted'}">${String(value ?? '–').replaceAll('_', ' ')}</span>`;
+export const State = ({ value, tone }) => html`<span class="state ${tone ?? TONE[value] ?? 'muted'}">${
+  String(value ?? '–').replaceAll('_', ' ')}</span>`;
 
 /** Text of a person, a model or a tool. */
 export const Text = ({ value, of = 'span' }) => html`<${of} class="text" dir="auto">${visible(value)}</${of}>`;
@@ -57,7 +60,12 @@ export function Act({ action, done, confirm, kind = '', title, disabled, childre
 /** A modal dialog: Escape closes it, the focus stays inside. */
 export function Dialog({ title, close, children }) {
   const dialog = useRef();
-  useEffect(() => { if (!dialog.current.open) dialog.current.showModal(); }, []);
+  useLayoutEffect(() => {
+    const shown = dialog.current;
+    if (!shown.open) shown.showModal();
+    // The browser restores the focus only if the dialog is closed before it is removed.
+    return () => shown.close();
+  }, []);
   return html`<dialog ref=${dialog} onClose=${close} aria-label=${title}><h2>${title}</h2>${children}</dialog>`;
 }
 
@@ -91,5 +99,5 @@ export const runLink = (id) => `runs/${encodeURIComponent(id)}`;
 export const chatLink = (session) => `chat/${encodeURIComponent(session)}`;
 
 /** `name: value` pairs. */
-export const Facts = ({ of }) => html`<dl class="facts">${of.filter(([, value]) => value !== undefined && value !== null && value !== '')
+export const Facts = ({ of }) => html`<dl class="facts">${of.filter(([, value]) => value !== undefined && value !== null && value !== '' && value !== false)
   .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;

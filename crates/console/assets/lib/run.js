@@ -1,0 +1,133 @@
+// One run: its facts, its end with the rule and the evidence, its reply, and its timeline, live while it runs.
+
+import { html, useEffect, useMemo, useRef, useState } from '../vendor/preact.js';
+import { get, lines, path, post } from './api.js';
+import { fields, isCut, recorded, recordedCall, recordingRows, Rows } from './facts.js';
+import { duration, money, number } from './format.js';
+import { useFollow, useLoad } from './hooks.js';
+import { Evidence, Judge } from './judge.js';
+import { Markdown } from './markdown.js';
+import { Timeline } from './timeline.js';
+import { Act, Code, Empty, Facts, Failure, Go, Loaded, Page, State, Text, Time, chatLink } from './ui.js';
+import { Link, Since, STOP_WAIT_MS } from '../pages/now.js';
+
+const RENDER_MS = 50;
+const open = (run) => ['accepted', 'queued', 'running', 'paused'].includes(run?.status);
+
+export function Run({ id, role }) {
+  const [every, setEvery] = useState(0);
+  const load = useLoad((signal) => get(path`runs/${id}`, {}, signal), [id], { every });
+  const run = load.value;
+  useEffect(() => setEvery(open(run) ? 3000 : 0), [run?.status]);
+  const stop = open(run) && html`<${Act} kind="danger" done=${load.reload}
+    action=${() => post(path`runs/${id}/stop`, {}, { wait_ms: STOP_WAIT_MS })}>Stop</${Act}>`;
+  return html`<${Page} title="Run" aside=${stop}>
+    <${Loaded} load=${load}>${(run) => html`<${About} run=${run} /><${End} run=${run} /><${Events} run=${run}
+      changed=${load.reload} />
+      ${role === 'operator' && !open(run) && html`<${Judge} id=${id} />`}`}</${Loaded}>
+  </${Page}>`;
+}
+
+const About = ({ run }) => html`<${Facts} of=${[
+  ['Status', html`<${State} value=${run.status} />`],
+  ['Session', html`<${Go} to=${chatLink(run.session)}><${Text} value=${run.session} /></${Go}>`],
+  ['Accepted', html`<${Time} at=${run.accepted_at} />`],
+  ['Waited', run.started_at && duration(Date.parse(run.started_at) - Date.parse(run.accepted_at))],
+  ['Time', run.ended_at && run.started_at ? duration(Date.parse(run.ended_at) - Date.parse(run.started_at))
+    : run.started_at && html`<${Since} at=${run.started_at} />`],
+  ['Model calls', number(run.usage.model_calls)],
+  ['Tool calls', number(run.usage.tool_calls)],
+  ['Tokens', html`<span title="read and written">${number(run.usage.input)} + ${number(run.usage.output)}</span>`],
+  ['Cost', money(run.cost_micro_usd)],
+  ['Attempts', run.attempt > 1 ? run.attempt : ''],
+  ['Id', html`<${Code} value=${run.run_id} />`]]} />`;
+
+function End({ run }) {
+  if (run.waiting_for) {
+    return html`<div class="notice"><p><b>It waits for an answer:</b> <${Text} value=${run.waiting_for.summary} /></p>
+      <p><${Go} to=${`questions/${run.waiting_for.approval}`}>Answer the question</${Go}>, until <${Time} at=${run.waiting_for.expires_at} /></p></div>`;
+  }
+  if (!run.ended_at) return null;
+  return html`<h2>End</h2><div class="card"><p>Reason: <code>${run.reason}</code></p><${Evidence} of=${run.evidence} /></div>
+    ${run.reply && html`<h2>Reply</h2><div class="card"><${Markdown} text=${run.reply} /></div>`}
+    ${run.files?.length > 0 && html`<ul>${run.files.map((file) => html`<li key=${file.id}>
+      <a href=${file.url} download><${Text} value=${file.name} /></a> ${file.caption && html`<${Text}
+        value=${file.caption} />`}</li>`)}</ul>`}`;
+}
+
+/** The timeline. The stream ends with the run; facts are rendered in batches. */
+function Events({ run, changed }) {
+  const rows = useMemo(() => new Rows(run.accepted_at), [run.run_id]);
+  const timer = useRef();
+  const [writing, setWriting] = useState('');
+  const text = useRef('');
+  const [, render] = useState(0);
+  const [recording, setRecording] = useState({});
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const soon = () => {
+    timer.current ??= setTimeout(() => { timer.current = undefined; setWriting(text.current); render((n) => n + 1); }, RENDER_MS);
+  };
+  const link = useFollow(path`runs/${run.run_id}/events`, ({ type, data }) => {
+    if (type === 'delta') {
+      if (data.kind === 'text') text.current += data.text;
+    } else if (type !== 'reset') {
+      rows.add(data);
+      if (type === 'model_called' || type === 'run_ended') text.current = '';
+      if (['run_started', 'run_ended', 'approval_requested', 'approval_resolved'].includes(type) && open(run)) changed();
+    }
+    soon();
+  }, { ends: true });
+  // The recording has whole arguments and results; it is read when the first row is opened.
+  const read = () => {
+    if (recording.loading || (recording.lines && recording.rows === rows.rows.length)) return;
+    setRecording({ ...recording, loading: true });
+    lines(path`runs/${run.run_id}/trajectory`).then(
+      (all) => setRecording({ lines: all, rows: rows.rows.length, ...recorded(all) }),
+      (error) => setRecording({ error, rows: rows.rows.length }),
+    );
+  };
+  return html`<h2>Timeline <span class="soft small">${number(rows.rows.length)} entries</span> ${open(run)
+    && html`<${Link} state=${link} />`}</h2>
+    ${rows.rows.length ? html`<${Timeline} rows=${rows.rows} label="Events of the run" tail=${open(run)}
+      detail=${(row) => html`<${Detail} key=${row.key} row=${row} recording=${recording} read=${read} />`} />`
+        : html`<${Empty}>No event yet.</${Empty}>`}
+    ${writing && html`<h3>Writing now <span class="soft small">since this page was opened</span></h3><pre><${Text}
+      value=${writing} /></pre>`}
+    <${Messages} id=${run.run_id} />`;
+}
+
+function Detail({ row, recording, read }) {
+  useEffect(read, [row.done]);
+  const { fact } = row;
+  const [from, to] = [recording.turns?.length, row.step];
+  const said = from >= to && recording.turns[to - 1]?.join('\n');
+  const call = row.nth !== undefined && recording.calls && recordedCall(row, recording.calls);
+  const done = row.done ?? (fact.status && fact);
+  const cut = !call && (isCut(fact.arguments) || isCut(done?.result));
+  if (row.nth === undefined) {
+    return html`${said && html`<h4>Text of this step</h4><pre><${Text} value=${said} /></pre>`}
+      ${fact.type === 'approval_requested' && html`<p><${Go} to=${`questions/${fact.approval}`}>Open the question</${Go}></p>`}
+      ${fact.type === 'run_ended' ? html`<${Evidence} of=${fact.evidence} />` : html`<${Evidence} of=${fields(fact)} />`}`;
+  }
+  return html`<${Facts} of=${[['Call', html`<${Code} value=${fact.call_id} />`], ['Result', html`<${State} value=${row.tone} />`],
+      ['Took', done && duration(done.took_ms)]]} />
+    ${recording.error && html`<${Failure} error=${recording.error} />`}
+    ${cut && html`<p class="hint">${recording.loading ? 'The whole text is being read …'
+      : 'The text is cut, and the recording does not have the rest.'}</p>`}
+    <h4>Arguments</h4><pre><${Text} value=${call ? JSON.stringify(call.args, null, 2) : fact.arguments ?? 'none'} /></pre>
+    ${done && html`<h4>Result</h4><pre><${Text} value=${call?.result ?? done.result ?? 'none'} /></pre>`}`;
+}
+
+/** The messages of the run as the stop rules see them. */
+function Messages({ id }) {
+  const [shown, show] = useState(false);
+  const load = useLoad((signal) => (shown ? lines(path`runs/${id}/trajectory`, signal) : Promise.resolve()), [id, shown]);
+  const rows = useMemo(() => recordingRows(load.value ?? []), [load.value]);
+  return html`<details onToggle=${(event) => show(event.target.open)}><summary>Messages of the run (recording)</summary>
+    <p class="hint">What the stop rules see, without cleared parts. <a href=${`api/v1/runs/${encodeURIComponent(id)}/trajectory`}
+      download=${`${id}.jsonl`}>Save as JSON Lines</a></p>
+    ${shown && html`<${Failure} error=${load.error} retry=${load.reload} />`}
+    ${rows.length > 0 && html`<${Timeline} rows=${rows} label="Messages of the run" detail=${(row) => html`<pre><${Text}
+      value=${row.whole} /></pre>`} />`}
+  </details>`;
+}

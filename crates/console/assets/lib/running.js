@@ -1,0 +1,121 @@
+// The runs that have not ended, as they live: lists of the API, moved on by the facts of the event stream.
+
+import { useEffect, useMemo, useState } from '../vendor/preact.js';
+import { follow, get } from './api.js';
+import { useFollow } from './hooks.js';
+
+const STATES = ['running', 'paused', 'queued', 'accepted'];
+/** Most runs that are listed for each state. */
+export const MOST = 200;
+const RELOAD_MS = 2000;
+const RENDER_MS = 200;
+const FACTS_BEFORE = 500;
+
+/** The runs and what each one does now. It is a plain object with timers, so that a burst of facts renders once. */
+class Running {
+  constructor(changed) {
+    Object.assign(this, { changed, runs: [], doing: new Map(), ended: new Set(),
+      loading: false, again: false, error: undefined });
+    this.stop = new AbortController();
+  }
+
+  /** Loads the lists; while a load is in progress, one more follows it. */
+  async load() {
+    if (this.loading) { this.again = true; return; }
+    this.loading = true;
+    this.again = false;
+    this.ended.clear();
+    try {
+      const lists = await Promise.all(STATES.map((status) => get('runs', { status, limit: MOST }, this.stop.signal)));
+      const known = new Map();
+      for (const run of lists.flatMap((list) => list.runs)) if (!this.ended.has(run.run_id)) known.set(run.run_id, run);
+      this.runs = [...known.values()];
+      for (const id of this.doing.keys()) if (!known.has(id)) this.doing.delete(id);
+      this.error = undefined;
+      this.loaded = true;
+    } catch (error) {
+      if (this.stop.signal.aborted) return;
+      this.error = error;
+    }
+    this.loading = false;
+    this.render();
+    if (this.again) this.soon();
+  }
+
+  /** Loads, at most once in `RELOAD_MS`. */
+  soon() {
+    this.reloadTimer ??= setTimeout(() => { this.reloadTimer = undefined; this.load(); }, RELOAD_MS);
+  }
+
+  render() {
+    this.renderTimer ??= setTimeout(() => { this.renderTimer = undefined; this.changed(); }, RENDER_MS);
+  }
+
+  close() {
+    this.stop.abort();
+    clearTimeout(this.reloadTimer);
+    clearTimeout(this.renderTimer);
+  }
+
+  /** What a run does now: `{ step, tools: Map(call → { name, at }) }`. */
+  of(id) {
+    if (!this.doing.has(id)) this.doing.set(id, { tools: new Map() });
+    return this.doing.get(id);
+  }
+
+  /** Takes one fact. */
+  fact({ type, data }) {
+    const id = data?.run_id;
+    if (!id) return;
+    if (type === 'run_ended') {
+      this.ended.add(id);
+      this.doing.delete(id);
+      this.runs = this.runs.filter((run) => run.run_id !== id);
+    } else if (type === 'model_called') this.of(id).step = data.step;
+    else if (type === 'tool_started') this.of(id).tools.set(data.call_id, { name: data.name, at: data.at });
+    else if (type === 'tool_finished') this.of(id).tools.delete(data.call_id);
+    else if (type === 'run_started') {
+      const started = (run) => ({ ...run, status: 'running', started_at: run.started_at ?? data.at });
+      this.runs = this.runs.map((run) => (run.run_id === id ? started(run) : run));
+    }
+    else if (!['run_accepted', 'approval_requested', 'approval_resolved'].includes(type)) return;
+    this.soon();
+    this.render();
+  }
+
+  /** Reads the facts before `newest` once: they name the tools that were started before the page was opened. */
+  async before(newest) {
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), 3000);
+    this.stop.signal.addEventListener('abort', () => stop.abort(), { once: true });
+    await follow('events', {
+      since: Math.max(0, newest - FACTS_BEFORE),
+      signal: stop.signal,
+      onEvent: (event) => {
+        if (['model_called', 'tool_started', 'tool_finished'].includes(event.type)) this.fact(event);
+        if (Number(event.id) >= newest) stop.abort();
+      },
+    }).catch(() => {});
+    clearTimeout(timer);
+  }
+}
+
+/** `{ runs, doing(id), link, error, loaded, reload }`; `link` is the state of the event stream. */
+export function useRunning() {
+  const [, render] = useState(0);
+  const running = useMemo(() => new Running(() => render((n) => n + 1)), []);
+  useEffect(() => () => running.close(), []);
+  const link = useFollow('events', (event) => {
+    if (event.type !== 'begin' && event.type !== 'reset') return running.fact(event);
+    running.load();
+    return event.type === 'begin' && running.before(Number(event.id));
+  });
+  return {
+    runs: running.runs,
+    doing: (id) => running.doing.get(id),
+    link,
+    error: running.error,
+    loaded: running.loaded,
+    reload: () => running.load(),
+  };
+}

@@ -1,0 +1,196 @@
+// A conversation: its stored messages, the runs that answer now, its waiting questions, and what was sent from this page.
+// The stored messages are the truth: events say only when to read them again, and show an answer while it is written.
+
+import { get, path, post } from './api.js';
+
+const PAGE = 500;
+const RUNS = 50;
+const RENDER_MS = 60;
+const OPEN = new Set(['accepted', 'queued', 'running', 'paused']);
+
+/** A key that nobody else has. `crypto.randomUUID` does not exist on pages without TLS. */
+export const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(8)),
+  (byte) => byte.toString(16).padStart(2, '0')).join('');
+
+const made = new Set();
+/** The key of a new session. */
+export function newSession() {
+  const key = `chat-${unique()}`;
+  made.add(key);
+  return key;
+}
+
+export class Talk {
+  constructor(session, changed) {
+    Object.assign(this, {
+      session, changed, messages: [], live: new Map(), ends: new Map(), questions: [], pending: [], notes: [],
+      expected: new Set(), loaded: false, error: undefined, wanted: false, all: false,
+    });
+    this.stop = new AbortController();
+  }
+
+  close() {
+    this.stop.abort();
+    clearTimeout(this.timer);
+  }
+
+  /** Shows the changes; many of them at once. */
+  render() {
+    this.timer ??= setTimeout(() => { this.timer = undefined; this.changed(); }, RENDER_MS);
+  }
+
+  /** Reads what is new; `all`: everything, after a connection was lost. Never two reads at the same time. */
+  refresh(all = false) {
+    this.wanted = true;
+    this.all ||= all;
+    this.working ??= this.work().finally(() => { this.working = undefined; });
+  }
+
+  async work() {
+    while (this.wanted && !this.stop.signal.aborted) {
+      const all = this.all || !this.loaded;
+      this.wanted = this.all = false;
+      try {
+        await this.load(all);
+        this.error = undefined;
+      } catch (error) {
+        if (this.stop.signal.aborted) return;
+        this.error = error;
+      }
+      this.render();
+    }
+  }
+
+  async load(all) {
+    const { session } = this;
+    // Ends that come while the lists are read belong to the next round.
+    const over = [...this.live.values()].filter((run) => run.ended).map((run) => run.id);
+    const [messages, { runs }, { approvals }] = await Promise.all([
+      this.history(all ? 0 : this.messages.at(-1)?.id ?? 0),
+      get('runs', { session, limit: RUNS }, this.stop.signal),
+      get('approvals', { session }, this.stop.signal),
+    ]);
+    if (all && messages[0]?.at !== this.messages[0]?.at) this.notes.forEach((note) => { note.after = 0; });
+    this.messages = all ? messages : [...this.messages, ...messages];
+    this.loaded = true;
+    this.questions = approvals.filter((question) => question.asked_in === session);
+    this.ends = new Map(runs.filter((run) => !OPEN.has(run.status)).map((run) => [run.run_id, run]));
+    for (const run of runs) if (OPEN.has(run.status)) this.of(run.run_id).status = run.status;
+    for (const id of this.live.keys()) if (over.includes(id) || this.ends.has(id)) this.live.delete(id);
+    const stored = new Set(this.messages.map((message) => message.run_id));
+    this.pending = this.pending.filter((item) => !item.run_id || !(stored.has(item.run_id) || this.ends.has(item.run_id)));
+    // A run without a stored message can mean that another conversation of this session has begun.
+    const missing = [...this.expected].some((id) => !stored.has(id));
+    this.expected.clear();
+    if (missing && !all) this.refresh(true);
+  }
+
+  /** All stored messages after the id `after`. A session that does not exist yet has none. */
+  async history(after) {
+    const found = [];
+    if (made.has(this.session) && !this.live.size && !this.ends.size) return found;
+    try {
+      for (let next = after; next !== undefined && next !== null;) {
+        const page = await get(path`sessions/${this.session}/messages`, { after: next, limit: PAGE }, this.stop.signal);
+        found.push(...page.messages);
+        next = page.next;
+      }
+    } catch (error) {
+      if (error.status !== 404) throw error;
+    }
+    return found;
+  }
+
+  /** A run that answers now. */
+  of(id) {
+    if (!this.live.has(id)) this.live.set(id, { id, status: 'queued', texts: new Map(), tools: new Map() });
+    return this.live.get(id);
+  }
+
+  /** Takes one event of the stream. */
+  event({ type, data }) {
+    if (type === 'reset' || !data?.runId) return this.refresh(type === 'reset');
+    if (type !== 'agent') return undefined;
+    const { stream, data: what } = data;
+    const run = this.of(data.runId);
+    if (stream === 'assistant') {
+      run.status = 'running';
+      if (what.final) run.final = what.text;
+      else run.texts.set(what.step, what.text);
+    } else if (stream === 'tool') {
+      const tool = run.tools.get(what.toolCallId) ?? { id: what.toolCallId };
+      if (what.phase === 'start') Object.assign(tool, { name: what.name, arguments: what.arguments, status: 'running' });
+      else if (what.phase === 'result') Object.assign(tool, { name: what.name, status: what.status,
+        took: what.tookMs, result: what.result });
+      run.tools.set(tool.id, tool);
+    } else if (stream === 'lifecycle') this.lifecycle(run, what);
+    else if (stream === 'approval' || stream === 'queue' || stream === 'file') this.refresh();
+    return this.render();
+  }
+
+  lifecycle(run, what) {
+    if (what.phase === 'start') {
+      Object.assign(run, { status: 'running', final: undefined });
+      run.texts.clear();
+    } else if (what.phase === 'end' || what.phase === 'error') {
+      run.ended = true;
+    } else return;
+    this.expected.add(run.id);
+    this.refresh();
+  }
+
+  /** Sends a message or a command. It keeps its key, so that sending it again makes no second message. */
+  async send(item) {
+    if (!this.pending.includes(item)) this.pending.push(item);
+    Object.assign(item, { state: 'sending', error: undefined });
+    this.changed();
+    try {
+      const answer = await post('messages', {
+        session: this.session,
+        text: item.text,
+        idempotency_key: item.key,
+        ...(item.queue && { queue: item.queue }),
+        ...(item.files?.length && { attachments: item.files.map((file) => ({ file: file.id })) }),
+      });
+      if (answer.command) {
+        this.pending = this.pending.filter((other) => other !== item);
+        const asked = item.secret ? undefined : item.text;
+        this.notes.push({ key: item.key, after: this.messages.at(-1)?.id ?? 0, ...answer, asked });
+        this.refresh(true);
+      } else {
+        Object.assign(item, { state: 'sent', run_id: answer.run_id });
+        made.delete(this.session);
+        this.refresh();
+      }
+    } catch (error) {
+      Object.assign(item, { state: 'failed', error });
+    }
+    this.changed();
+  }
+
+  drop(item) {
+    this.pending = this.pending.filter((other) => other !== item);
+    this.changed();
+  }
+
+  /** Messages, replies to commands and ends without an answer, in their order. */
+  entries() {
+    const notes = [...this.notes];
+    const all = [];
+    const take = (id) => {
+      while (notes.length && notes[0].after <= id) all.push({ kind: 'note', key: `n${notes[0].key}`, note: notes.shift() });
+    };
+    take(0);
+    this.messages.forEach((message, i) => {
+      all.push({ kind: 'message', key: `m${message.id}`, message });
+      const end = this.ends.get(message.run_id);
+      const last = this.messages[i + 1]?.run_id !== message.run_id;
+      if (last && end && end.status !== 'completed' && end.reply) {
+        all.push({ kind: 'end', key: `e${end.run_id}`, end });
+      }
+      take(message.id);
+    });
+    take(Infinity);
+    return all;
+  }
+}

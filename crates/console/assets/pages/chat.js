@@ -1,0 +1,103 @@
+// Chat: the conversations, and one of them with its answers as they are written, its questions and its files.
+
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../vendor/preact.js';
+import { get, path, post } from '../lib/api.js';
+import { Composer } from '../lib/composer.js';
+import { useFollow, useLoad } from '../lib/hooks.js';
+import { Question } from '../lib/question.js';
+import { Live, Entry, Pending } from '../lib/message.js';
+import { newSession, Talk, unique } from '../lib/talk.js';
+import { Act, Empty, Failure, Go, Page, Text, Time, chatLink } from '../lib/ui.js';
+import { Link, STOP_WAIT_MS } from './now.js';
+
+const SESSIONS = 100;
+const MOST_SESSIONS = 500;
+const SHOWN = 100;
+
+export default function Chat({ parts }) {
+  const fresh = useMemo(newSession, [parts[0]]);
+  const session = parts[0] ?? fresh;
+  const [limit, setLimit] = useState(SESSIONS);
+  const sessions = useLoad((signal) => get('sessions', { limit }, signal), [limit], { every: 15000 });
+  const begin = () => { location.hash = `/${chatLink(newSession())}`; };
+  return html`<${Page} title="Chat" aside=${html`<button onClick=${begin}>New conversation</button>`}>
+    <div class=${parts[0] ? 'chat' : 'chat list'}>
+      <${Sessions} load=${sessions} current=${session} more=${limit < MOST_SESSIONS && (() => setLimit(MOST_SESSIONS))} />
+      <${Conversation} key=${session} session=${session} ended=${sessions.reload} />
+    </div></${Page}>`;
+}
+
+function Sessions({ load, current, more }) {
+  const [find, setFind] = useState('');
+  const all = load.value?.sessions ?? [];
+  const words = find.trim().toLowerCase();
+  const found = words ? all.filter((one) => `${one.title ?? ''} ${one.session}`.toLowerCase().includes(words)) : all;
+  const open = (event) => {
+    event.preventDefault();
+    if (words) location.hash = `/${chatLink(found[0]?.session ?? find.trim())}`;
+  };
+  return html`<div class="sessions">
+    <form onSubmit=${open} role="search"><label class="hidden" for="find">Find a conversation</label>
+      <input id="find" type="search" placeholder="Find, or open by name" value=${find}
+        onInput=${(event) => setFind(event.target.value)} /></form>
+    <${Failure} error=${load.error} retry=${load.reload} />
+    <ul>${found.map((one) => html`<li key=${one.session}>
+      <${Go} to=${chatLink(one.session)} title=${one.session} aria-current=${one.session === current ? 'page' : undefined}>
+        <${Text} value=${one.title ?? one.session} />
+        <span class="soft small"><${Time} at=${one.last_active_at} />${one.open_runs ? html` · <span
+          class="state live">${one.open_runs} open</span>` : ''}</span></${Go}></li>`)}</ul>
+    ${load.value && !found.length && html`<${Empty}>${words ? 'Press Enter to open it by its name.'
+      : 'No conversation yet. Write the first message.'}</${Empty}>`}
+    ${!words && more && all.length >= SESSIONS && html`<p class="more"><button onClick=${more}>Show more</button></p>`}
+  </div>`;
+}
+
+function Conversation({ session, ended }) {
+  const [round, changed] = useState(0);
+  const talk = useMemo(() => new Talk(session, () => changed((n) => n + 1)), [session]);
+  const link = useFollow(path`sessions/${session}/stream`, (event) => talk.event(event));
+  useEffect(() => () => talk.close(), [talk]);
+  // Whatever happened before the stream was connected is in the lists.
+  useEffect(() => { if (link === 'live' || !talk.loaded) talk.refresh(true); }, [talk, link]);
+  useEffect(() => { if (talk.loaded) ended(); }, [talk.messages.length]);
+  const [shown, setShown] = useState(SHOWN);
+  const entries = useMemo(() => talk.entries(), [talk.messages, talk.ends, talk.notes.length]);
+  const live = [...talk.live.values()].filter((run) => run.status !== 'paused' || run.tools.size || run.texts.size);
+  const own = new Set(talk.pending.map((item) => item.run_id));
+  const waiting = [...talk.live.values()].filter((run) => run.status === 'queued' && !own.has(run.id));
+  const busy = talk.live.size > 0;
+  return html`<section class="talk" aria-label="Conversation">
+    <header class="row"><${Go} to="chat" class="back">All conversations</${Go}> <b class="title"><${Text}
+      value=${session} /></b> <${Link} state=${link} />
+      <${Go} to=${`runs?session=${encodeURIComponent(session)}`}>Runs</${Go}></header>
+    <${Messages} deps=${[round]}>
+      ${talk.loaded && !entries.length && !busy && !talk.pending.length
+        && html`<${Empty}>Nothing was said yet. Ask for something, or write <code>/help</code>.</${Empty}>`}
+      ${!talk.loaded && !talk.error && html`<p class="loading" role="status">Loading …</p>`}
+      ${entries.length > shown && html`<p class="more"><button
+        onClick=${() => setShown(shown + SHOWN)}>Show earlier messages</button></p>`}
+      ${entries.slice(-shown).map((entry) => html`<${Entry} key=${entry.key} entry=${entry} />`)}
+      ${live.filter((run) => run.status !== 'queued').map((run) => html`<${Live} key=${run.id} run=${run} />`)}
+      ${talk.questions.map((question) => html`<${Question} key=${question.id} question=${question} done=${() => talk.refresh()}
+        send=${(text) => talk.send({ key: unique(), text, secret: true })} />`)}
+      ${talk.pending.map((item) => html`<${Pending} key=${item.key} item=${item} again=${() => talk.send(item)}
+        drop=${() => talk.drop(item)} />`)}
+      ${waiting.length > 0 && html`<p class="hint" role="status">${waiting.length === 1 ? '1 message waits'
+        : `${waiting.length} messages wait`} for its turn.</p>`}
+    </${Messages}>
+    <${Failure} error=${talk.error} retry=${() => talk.refresh(true)} />
+    <${Composer} session=${session} busy=${busy} send=${(item) => talk.send(item)}>
+      ${busy && html`<${Act} kind="danger" title="Stop the running turn and the queue" done=${() => talk.refresh()}
+        action=${() => post(path`sessions/${session}/stop`, {}, { wait_ms: STOP_WAIT_MS })}>Stop</${Act}>`}
+    </${Composer}>
+  </section>`;
+}
+
+/** The list stays at its end, until the reader scrolls up. */
+function Messages({ deps, children }) {
+  const box = useRef();
+  const atEnd = useRef(true);
+  const look = () => { atEnd.current = box.current.scrollTop + box.current.clientHeight > box.current.scrollHeight - 60; };
+  useLayoutEffect(() => { if (atEnd.current) box.current.scrollTop = box.current.scrollHeight; }, deps);
+  return html`<div class="messages" ref=${box} onScroll=${look} role="log" aria-label="Messages" tabindex="0">${children}</div>`;
+}

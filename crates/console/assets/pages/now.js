@@ -1,0 +1,158 @@
+// Now: the runs as they live, with a stop on each, and the stop and the freeze of everything.
+
+import { html, useState } from '../vendor/preact.js';
+import { get, path, post } from '../lib/api.js';
+import { money, number, seconds } from '../lib/format.js';
+import { useAction, useLoad, useNow } from '../lib/hooks.js';
+import { MOST, useRunning } from '../lib/running.js';
+import { Act, Code, Dialog, Facts, Failure, Go, Loaded, Page, State, Table, Text, Time, chatLink, runLink } from '../lib/ui.js';
+
+export const STOP_WAIT_MS = 2000;
+
+/** The time from `at` on, renewed every second. */
+export function Since({ at }) {
+  const now = useNow();
+  return at ? html`<span>${seconds((now - Date.parse(at)) / 1000)}</span>` : html`<span>–</span>`;
+}
+
+/** The state of the event stream. */
+export const Link = ({ state }) => html`<span role="status">${state === 'live' ? html`<span class="state good">live</span>`
+  : html`<span class="state ask">${state === 'waiting' ? 'no connection, trying again' : 'connecting'}</span>`}</span>`;
+
+/** What a stop or a freeze has done. */
+export function Receipt({ stopped, left = [] }) {
+  return html`<p class=${left.length ? 'notice' : 'hint'} role="status">
+    ${stopped.length === 1 ? '1 run has stopped.' : `${stopped.length} runs have stopped.`}
+    ${left.length ? ` ${left.length} still end: ${left.map((one) => one.what ?? one.run_id).join(', ')}.`
+      : ' Nothing is left running.'}</p>`;
+}
+
+export default function Now({ role }) {
+  const live = useRunning();
+  const status = useLoad((signal) => get('status', {}, signal), [], { every: 5000 });
+  const [receipt, setReceipt] = useState();
+  const operator = role === 'operator';
+  const reload = () => { live.reload(); status.reload(); };
+  const running = live.runs.filter((run) => run.status === 'running');
+  const waiting = live.runs.filter((run) => run.status !== 'running');
+  const aside = html`<${Link} state=${live.link} />
+    ${operator && html`<${Act} kind="danger" confirm="Stop all runs of all sessions?"
+      done=${(report) => { setReceipt(report); reload(); }}
+      action=${() => post('stop', {}, { wait_ms: STOP_WAIT_MS })}>Stop everything</${Act}>
+      <${Freeze} done=${reload} />`}`;
+  return html`<${Page} title="Now" aside=${aside}>
+    ${receipt && html`<${Receipt} stopped=${receipt.stopped} left=${receipt.still_running} />`}
+    <${Loaded} load=${status}>${(value) => html`<${Status} status=${value} operator=${operator} reload=${reload} />`}</${Loaded}>
+    <${Failure} error=${live.error} retry=${live.reload} />
+    <h2>Running</h2>
+    ${live.loaded ? html`<${Runs} runs=${running} doing=${live.doing} empty="No run is running now." />` : html`<p class="loading"
+      role="status">Loading …</p>`}
+    ${waiting.length > 0 && html`<h2>Waiting</h2><${Waiting} runs=${waiting} />`}
+  </${Page}>`;
+}
+
+const who = ['Session', (run) => html`<${Go} to=${chatLink(run.session)}><${Text} value=${run.session} /></${Go}>`];
+const which = ['Run', (run) => html`<${Go} to=${runLink(run.run_id)} title=${run.run_id}><${State}
+  value=${run.status} /></${Go}>`];
+const stop = ['', (run) => html`<${Act} kind="danger" title=${`Stop the run of ${run.session}`}
+  action=${() => post(path`runs/${run.run_id}/stop`, {}, { wait_ms: STOP_WAIT_MS })}>Stop</${Act}>`, 'actions'];
+
+function Runs({ runs, doing, empty }) {
+  const columns = [which, who,
+    ['Step', (run) => doing(run.run_id)?.step ?? (run.usage.model_calls || '–'), 'number'],
+    ['Doing', (run) => html`<${Doing} of=${doing(run.run_id)} />`],
+    ['Time', (run) => html`<${Since} at=${run.started_at ?? run.accepted_at} />`, 'number'],
+    ['Tokens', (run) => html`<span title="read and written">${number(run.usage.input)} + ${number(run.usage.output)}</span>`, 'number'],
+    ['Cost', (run) => money(run.cost_micro_usd), 'number'], stop];
+  return html`<${Table} columns=${columns} rows=${runs} keyOf=${(run) => run.run_id} empty=${empty} />
+    ${runs.length >= MOST && html`<p
+      class="hint">The newest ${MOST} are shown. <${Go} to="runs?status=running">All running runs</${Go}></p>`}`;
+}
+
+function Doing({ of }) {
+  const tools = [...(of?.tools.values() ?? [])];
+  if (!tools.length) return html`<span class="soft">model</span>`;
+  return html`<span><${Code} value=${tools[0].name} /> <${Since} at=${tools[0].at} />${tools.length > 1
+    ? ` and ${tools.length - 1} more` : ''}</span>`;
+}
+
+function Waiting({ runs }) {
+  const columns = [which, who,
+    ['For', (run) => (run.waiting_for ? html`<${Go} to=${`questions/${run.waiting_for.approval}`}><${Text}
+      value=${run.waiting_for.summary} /></${Go}>`
+      : html`<span class="soft">its turn</span>`)],
+    ['Since', (run) => html`<${Time} at=${run.accepted_at} />`], stop];
+  return html`<${Table} columns=${columns} rows=${runs} keyOf=${(run) => run.run_id} />
+    ${runs.length >= MOST && html`<p class="hint">The list is cut. <${Go} to="runs?status=queued">All queued runs</${Go}></p>`}`;
+}
+
+function Status({ status, operator, reload }) {
+  const { model, jobs, routines } = status;
+  const limit = status.limit_today_micro_usd;
+  return html`${status.draining && html`<p class="notice">The daemon is shutting down. It accepts no new message.</p>`}
+    ${model.rehearsal && html`<p class="notice">No model is configured: a built-in rehearsal answers.${' '}
+      Set a key or <code>llm.base_url</code>, or run${' '}
+      <code>belay setup</code>.</p>`}
+    ${status.model_trouble && html`<p
+      class="failure">The model fails (${status.model_trouble.kind}) since <${Time} at=${status.model_trouble.since} />.${' '}
+      <${Go} to="tools">Tools and models</${Go}></p>`}
+    ${status.frozen?.map((freeze) => html`<${Frozen} key=${freeze.id} freeze=${freeze} operator=${operator} reload=${reload} />`)}
+    <${Facts} of=${[
+      ['Running', number(status.running.length)],
+      ['Queued', number(status.queued)],
+      ['Paused', status.paused ? html`<${Go} to="questions">${number(status.paused)}</${Go}>` : '0'],
+      ['Jobs', jobs && html`<${Go} to="jobs">${jobs.in_progress} in progress, ${jobs.pending} pending</${Go}>`],
+      ['Jobs stuck', jobs?.stuck || ''],
+      ['Next routine', routines?.next_at && html`<${Go} to="routines"><${Time} at=${routines.next_at} /></${Go}>`],
+      ['Spent today', html`<${Go} to="money">${money(status.spent_today_micro_usd)}${limit ? ` of ${money(limit)}`
+        : ''}</${Go}>`],
+      ['Open reservations', status.open_reservations.calls
+        ? `${status.open_reservations.calls} calls, at most ${money(status.open_reservations.cost_micro_usd)}` : ''],
+      ['Model', html`<${Text} value=${`${model.model} by ${model.provider}`} />`],
+      ['Channels', status.channels.join(', ')],
+      ['Up', html`<${Since} at=${status.started_at} />`],
+      ['Version', status.version]]} />`;
+}
+
+/** A freeze in force, with its receipt. */
+function Frozen({ freeze, operator, reload }) {
+  const { scope, receipt } = freeze;
+  const part = scope.kind === 'all' ? 'Everything' : `The ${scope.kind} ${scope.name ?? scope.id ?? scope.channel}`;
+  const body = scope.kind === 'all' ? {} : scope.kind === 'routine' ? { routine: scope.name }
+    : scope.kind === 'channel' ? { channel: scope.channel }
+      : { person: scope.channel ? `${scope.channel}:${scope.id}` : scope.id };
+  return html`<div class="notice" role="status">
+    <p><b><${Text} value=${part} /> is frozen</b> since <${Time} at=${freeze.at} />, by <${Text} value=${freeze.actor} />.
+      ${freeze.detail && html` Reason: <${Text} value=${freeze.detail} />`}</p>
+    ${receipt && html`<p class="small">${receipt.acknowledged_ms === null ? 'The runs are being told to stop.'
+      : `All runs were told to stop within ${receipt.acknowledged_ms} ms.`}
+      ${` ${receipt.stopped.length} stopped. `}
+      ${receipt.trees_empty_ms === null ? 'Some processes are still ending.'
+        : `No process was left after ${receipt.trees_empty_ms} ms.`}
+      ${receipt.outside?.length > 0 && ` Effects outside that may have happened: ${receipt.outside.length}.`}</p>
+      ${receipt.outside?.length > 0 && html`<details><summary>Effects outside</summary><pre><${Text}
+        value=${JSON.stringify(receipt.outside, null, 1)} /></pre></details>`}`}
+    ${operator && html`<p><${Act} action=${() => post('thaw', body)} done=${reload}>Thaw</${Act}></p>`}
+  </div>`;
+}
+
+/** Asks for the reason, then freezes everything. */
+function Freeze({ done }) {
+  const [open, setOpen] = useState(false);
+  const [detail, setDetail] = useState('');
+  const [freeze, { busy, error }] = useAction(async () => {
+    await post('freeze', detail.trim() ? { detail: detail.trim() } : {});
+    setOpen(false);
+    done();
+  });
+  return html`<button class="danger" onClick=${() => setOpen(true)}>Freeze everything</button>
+    ${open && html`<${Dialog} title="Freeze everything?" close=${() => setOpen(false)}>
+      <form onSubmit=${(event) => { event.preventDefault(); freeze(); }}>
+        <p>All runs stop, and nothing begins until the thaw. Messages are kept. A freeze outlives a restart.</p>
+        <label>Reason (optional) <input autofocus maxlength="500" value=${detail}
+          onInput=${(event) => setDetail(event.target.value)} /></label>
+        <${Failure} error=${error} />
+        <menu><button type="button" onClick=${() => setOpen(false)}>Cancel</button>
+          <button class="danger plain" type="submit" disabled=${busy}>Freeze everything</button></menu>
+      </form></${Dialog}>`}`;
+}

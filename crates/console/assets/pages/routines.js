@@ -1,0 +1,93 @@
+// Routines: rules that start work by themselves. The list, the next times, the history, one routine and its form.
+
+import { html } from '../vendor/preact.js';
+import { get, newId, path, post } from '../lib/api.js';
+import { now } from '../lib/clock.js';
+import { useLoad } from '../lib/hooks.js';
+import { Connection, ListTable, Tabs, useList, useLive } from '../lib/list.js';
+import { Act, Go, Loaded, Page, State, Text, Time } from '../lib/ui.js';
+import { EditRoutine, NewRoutine } from './routine-form.js';
+import { Routine } from './routine-one.js';
+import { Enabled, History, NextTable, RUN_EVENTS, RoutineRun, TABS, routineLink, routineRunLink } from './routine-runs.js';
+import { inZone, triggerText } from './routine-text.js';
+
+/** A routine may have any name, so its name never stands where a word of a page stands. */
+export default function Routines({ parts: [word, value], query }) {
+  if (word === 'new') return html`<${NewRoutine} />`;
+  if (word === 'edit' && value) return html`<${EditRoutine} key=${value} name=${value} />`;
+  if (word === 'of' && value) return html`<${Routine} key=${value} name=${value} />`;
+  if (word === 'run' && value) return html`<${RoutineRun} id=${value} />`;
+  if (word === 'history') return html`<${History} key=${String(query)} query=${query} />`;
+  return word === 'next' ? html`<${Next} />` : html`<${List} />`;
+}
+
+function List() {
+  const list = useList('routines', 'routines', {}, { page: 100 });
+  const trouble = useLoad(recentTrouble, []);
+  const live = useLive(RUN_EVENTS, () => { list.reload(); trouble.reload(); });
+  const aside = html`<${Connection} state=${live} /><${Go} class="button" to="routines/new">New routine</${Go}>`;
+  return html`<${Page} title="Routines" aside=${aside}>
+    <${Tabs} at="routines" label="Routines" tabs=${TABS} />
+    <${Trouble} runs=${trouble.value} />
+    <${ListTable} list=${list} keyOf=${(routine) => routine.name}
+      empty="There is no routine. A routine starts work at a time, at a message, or when another program calls."
+      columns=${[...COLUMNS, ['', (routine) => html`<${Act} done=${list.reload} title="Start a run of it now"
+        action=${() => post(path`routines/${routine.name}/fire`, { idempotency_key: newId() })}>Run now</${Act}>`, 'actions']]} />
+  </${Page}>`;
+}
+
+const COLUMNS = [
+  ['Routine', (routine) => html`<span><${Go} to=${routineLink(routine.name)}><${Text} value=${routine.name} /></${Go}>
+    ${routine.description && html`<br /><small><${Text} value=${routine.description} /></small>`}</span>`],
+  ['State', (routine) => html`<${Enabled} routine=${routine} />`],
+  ['Trigger', (routine) => html`<${Text} value=${triggerText(routine.trigger)} />`],
+  ['Next', (routine) => (routine.next_at && routine.enabled ? html`<span><${Time} at=${routine.next_at} /><br />
+    <small>${inZone(routine.next_at, routine.trigger.zone)}</small></span>` : '–')],
+  ['Last run', (routine) => html`<${Time} at=${routine.fired_at} />`],
+  ['Runs', (routine) => routine.routine_runs, 'number'],
+  ['Failures in a row', (routine) => routine.failures || '–', 'number'],
+];
+
+const DAY_MS = 24 * 3600 * 1000;
+/** The failed and missed runs of the last 24 hours, at most 20 of each. */
+async function recentTrouble(signal) {
+  const both = await Promise.all(['failed', 'missed'].map((status) => get('routine-runs', { status, limit: 20 }, signal)));
+  return both.flatMap((answer) => answer.routine_runs).filter((run) => Date.parse(run.claimed_at) > now() - DAY_MS)
+    .sort((a, b) => Date.parse(b.claimed_at) - Date.parse(a.claimed_at));
+}
+
+function Trouble({ runs }) {
+  if (!runs?.length) return null;
+  return html`<div class="notice"><p>Failed or missed in the last 24 hours:</p>
+    <ul>${runs.slice(0, 5).map((run) => html`<li key=${run.routine_run_id}>
+      <${Go} to=${routineRunLink(run.routine_run_id)}><${Text} value=${run.routine} /></${Go}> <${State} value=${run.status} />
+      ${' '}<${Time} at=${run.claimed_at} /></li>`)}</ul>
+    <p><${Go} to="routines/history?status=failed">All failed runs</${Go}>,${' '}
+      <${Go} to="routines/history?status=missed">all missed runs</${Go}></p>
+  </div>`;
+}
+
+const EACH = 5;
+/** The next times: at most five of each routine, so that a frequent one does not hide the others. */
+async function nextTimes(signal) {
+  const [times, list] = await Promise.all([
+    get('routine-runs/next', { count: 100 }, signal), get('routines', { limit: 500 }, signal)]);
+  const seen = new Map();
+  const some = times.next.filter(({ routine }) => {
+    seen.set(routine, (seen.get(routine) ?? 0) + 1);
+    return seen.get(routine) <= EACH;
+  });
+  const others = list.routines.filter((routine) => routine.enabled && routine.next_at && !seen.has(routine.name))
+    .map(({ name, next_at: at, trigger: { zone } }) => ({ routine: name, at, zone, local: inZone(at, zone) }));
+  return [...some, ...others].sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+}
+
+function Next() {
+  const load = useLoad(nextTimes, [], { every: 60000 });
+  const live = useLive(RUN_EVENTS, load.reload);
+  return html`<${Page} title="Routines" aside=${html`<${Connection} state=${live} />`}>
+    <${Tabs} at="routines/next" label="Routines" tabs=${TABS} />
+    <p class="hint">The next scheduled times, at most ${EACH} of each routine. Guardrails and freezes can prevent a run.</p>
+    <${Loaded} load=${load}>${(next) => html`<${NextTable} next=${next} named />`}</${Loaded}>
+  </${Page}>`;
+}

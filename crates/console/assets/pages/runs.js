@@ -1,0 +1,81 @@
+// Runs: the list with filters. With an id in the address, the page of one run.
+
+import { html, useEffect, useMemo, useState } from '../vendor/preact.js';
+import { get } from '../lib/api.js';
+import { duration, money, number } from '../lib/format.js';
+import { useAction, useLoad } from '../lib/hooks.js';
+import { Failure, Go, Loaded, Page, State, Table, Text, Time, chatLink, runLink } from '../lib/ui.js';
+import { Judge } from '../lib/judge.js';
+import { Run } from '../lib/run.js';
+
+const PAGE = 100;
+const STATUS = ['', 'accepted', 'queued', 'running', 'paused', 'completed', 'stopped', 'failed'];
+const SINCE = [['', 'any time'], ['1h', 'last hour'], ['24h', 'last day'], ['7d', 'last 7 days'], ['30d', 'last 30 days']];
+const FILTERS = ['status', 'reason', 'session', 'since'];
+
+export default function Runs({ parts, query, role }) {
+  return parts[0] ? html`<${Run} key=${parts[0]} id=${parts[0]} role=${role} />` : html`<${List} query=${query} role=${role} />`;
+}
+
+function List({ query, role }) {
+  const filter = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? '']));
+  const deps = FILTERS.map((name) => filter[name]);
+  const first = useLoad((signal) => get('runs', { ...filter, limit: PAGE }, signal), deps);
+  const [older, setOlder] = useState({ rows: [], end: false });
+  useEffect(() => setOlder({ rows: [], end: false }), [...deps, first.value]);
+  const rows = useMemo(() => {
+    const known = new Map([...(first.value?.runs ?? []), ...older.rows].map((run) => [run.run_id, run]));
+    return [...known.values()];
+  }, [first.value, older]);
+  const [more, { busy, error }] = useAction(async () => {
+    // `until` is exclusive, and several runs can have the time of the last one.
+    const until = new Date(Date.parse(rows.at(-1).accepted_at) + 1).toISOString();
+    const { runs } = await get('runs', { ...filter, until, limit: PAGE * 2 });
+    const known = new Set(rows.map((run) => run.run_id));
+    setOlder((before) => ({ rows: [...before.rows, ...runs], end: !runs.some((run) => !known.has(run.run_id)) }));
+  });
+  return html`<${Page} title="Runs" aside=${html`<button onClick=${first.reload}>Reload</button>`}>
+    <${Filters} filter=${filter} />
+    <${Loaded} load=${first}>${() => html`<${Table} columns=${COLUMNS} rows=${rows} keyOf=${(run) => run.run_id}
+      empty=${deps.some(Boolean) ? 'No run matches these filters.'
+        : 'There is no run yet. Write a message in the chat.'} />`}</${Loaded}>
+    <${Failure} error=${error} />
+    ${rows.length >= PAGE && !older.end && html`<p class="more"><button onClick=${more} disabled=${busy}
+      aria-busy=${busy}>Show more</button></p>`}
+    ${role === 'operator' && html`<${Judge} />`}
+  </${Page}>`;
+}
+
+const took = (run) => duration(Date.parse(run.ended_at) - Date.parse(run.started_at));
+const COLUMNS = [
+  ['Run', (run) => html`<${Go} to=${runLink(run.run_id)} title=${run.run_id}><${State} value=${run.status} /></${Go}>`],
+  ['Session', (run) => html`<${Go} to=${chatLink(run.session)}><${Text} value=${run.session} /></${Go}>`],
+  ['Reason', (run) => (run.reason ? html`<code>${run.reason}</code>` : '–')],
+  ['Accepted', (run) => html`<${Time} at=${run.accepted_at} />`, 'nowrap'],
+  ['Time', (run) => (run.ended_at && run.started_at ? took(run) : '–'), 'number'],
+  ['Calls', (run) => html`<span title="model calls and tool calls">${run.usage.model_calls} + ${run.usage.tool_calls}</span>`, 'number'],
+  ['Tokens', (run) => number(run.usage.input + run.usage.output), 'number'],
+  ['Cost', (run) => money(run.cost_micro_usd), 'number'],
+];
+
+/** The filters are in the address, so that a link keeps them. */
+function Filters({ filter }) {
+  const reasons = useLoad((signal) => get('ends', { since: '30d' }, signal));
+  const known = [...new Set(reasons.value?.ends.map((end) => end.reason) ?? [])].sort();
+  const set = (name) => (event) => {
+    const next = new URLSearchParams(Object.entries({
+      ...filter, [name]: event.target.value.trim() }).filter(([, value]) => value));
+    location.hash = next.size ? `/runs?${next}` : '/runs';
+  };
+  return html`<form class="filters row" role="search" onSubmit=${(event) => event.preventDefault()}>
+    <label>Status <select value=${filter.status} onChange=${set('status')}>
+      ${STATUS.map((name) => html`<option value=${name}>${name || 'all'}</option>`)}</select></label>
+    <label>Reason <input list="reasons" value=${filter.reason} onChange=${set('reason')} autocomplete="off"
+      placeholder="all" /></label>
+    <datalist id="reasons">${known.map((name) => html`<option value=${name} />`)}</datalist>
+    <label>Session <input value=${filter.session} onChange=${set('session')} autocomplete="off" placeholder="all" /></label>
+    <label>Since <select value=${filter.since} onChange=${set('since')}>
+      ${SINCE.some(([value]) => value === filter.since) ? '' : html`<option value=${filter.since}>${filter.since}</option>`}
+      ${SINCE.map(([value, name]) => html`<option value=${value}>${name}</option>`)}</select></label>
+  </form>`;
+}
