@@ -35,7 +35,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("channels", &["protocol", "terminal", "text"]),
     ("hooks", &["exec", "protocol", "text"]),
     ("store", &["protocol"]),
-    ("gateway", &["protocol"]),
+    ("console", &[]),
+    ("gateway", &["console", "protocol"]),
     ("testkit", &["protocol"]),
     (
         "daemon",

@@ -21,12 +21,12 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Auth;
 use crate::channel::CONTROL_SLOTS;
 use crate::config::GatewayConfig;
-use crate::console::SignIns;
 use crate::error::ApiError;
 use crate::failed_auth::FailedAuthLimiter;
 use crate::file_links::SignedLinks;
 use crate::new_socket::NewSocket;
 use crate::parts::{Backups, JudgeOfRules, Metrics, QuestionWords, RoutineTimes, SettingsSource, Trajectory};
+use crate::sign_ins::SignIns;
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client should learn of a
 /// fault after this time.

@@ -9,7 +9,7 @@
 //! a reader never holds anything that a run waits for. A slow reader delays only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `entry` → `auth` → `console` → `extract` → `file_links` → `routes` → `table` → `openapi` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with
+//! `entry` → `auth` → `sign_ins` → `console` → `extract` → `file_links` → `routes` → `table` → `openapi` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with
 //! `control_socket`, `write_timeout` and `connection_slots`) → [`worker_link`].
 
 mod agent_rpc;
@@ -39,6 +39,7 @@ mod peer;
 mod router;
 mod routes;
 pub mod server;
+mod sign_ins;
 mod sse;
 mod streams;
 mod submit;

@@ -26,7 +26,6 @@ use crate::app::{ABANDONED_CAPACITY, AbandonedRequest, App, Shared};
 use crate::auth::Auth;
 use crate::channel::HttpChannel;
 use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
-use crate::console::SignIns;
 use crate::control_socket::{ControlGroup, ControlSocket};
 use crate::error::GatewayError;
 use crate::failed_auth::FailedAuthLimiter;
@@ -35,6 +34,7 @@ use crate::new_socket::{NEW_SOCKETS, NewSocket};
 use crate::parts::GatewayParts;
 use crate::peer::Peer;
 use crate::router::router;
+use crate::sign_ins::SignIns;
 use crate::write_timeout::WriteTimeout;
 use crate::ws;
 

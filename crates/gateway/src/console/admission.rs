@@ -7,10 +7,10 @@ use axum::response::Response;
 use belay_protocol::Principal;
 use futures_util::StreamExt as _;
 
-use super::{SignedIn, cookie};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::peer::Peer;
+use crate::sign_ins::{SignedIn, cookie};
 
 /// A header that every request of the pages has. The page of another origin can set it only after a preflight, which is
 /// not answered. Source: OWASP, Cross-Site Request Forgery Prevention, "Custom Request Headers".

@@ -9,12 +9,12 @@ use belay_protocol::{Principal, SignIn, UnixMillis};
 use serde::{Deserialize, Serialize};
 
 use crate::app::{App, Shared};
-use crate::console::sign_ins::IDLE_MS;
-use crate::console::{SignedIn, admission, cookie, links, may_see};
+use crate::console::admission;
 use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody, Operator};
 use crate::peer::Peer;
+use crate::sign_ins::{IDLE_MS, SignedIn, cookie, links};
 
 /// How a browser proves who it is: one of the two.
 #[derive(Deserialize)]
@@ -193,7 +193,7 @@ pub(crate) async fn make_link(
         return Err(ApiError::forbidden("links are made over the control socket: `belay console`"));
     }
     if !app.config.console {
-        return Err(ApiError::decided("the console is switched off: gateway.console = false"));
+        return Err(ApiError::decided("there is no console: gateway.console = false"));
     }
     let base = app.address.map_or_else(|| "/".to_owned(), |address| format!("http://{address}/"));
     if !app.auth.needs_token() {
@@ -205,8 +205,15 @@ pub(crate) async fn make_link(
     Ok(Json(ConsoleLink { url: format!("{base}#link={}", app.sign_ins.links.issue()), expires_at }))
 }
 
+/// The sign-ins that a principal may see and end: operators all, others their own.
 async fn visible(app: &App, principal: &Principal) -> Result<Vec<SignIn>, ApiError> {
-    Ok(app.sign_ins.all().await?.into_iter().filter(|sign_in| may_see(principal, sign_in)).collect())
+    Ok(app
+        .sign_ins
+        .all()
+        .await?
+        .into_iter()
+        .filter(|sign_in| principal.is_operator() || *principal.id == *sign_in.principal)
+        .collect())
 }
 
 fn session_of(app: &App, principal: &Principal, cookie: bool) -> Session {

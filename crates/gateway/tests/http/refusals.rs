@@ -107,7 +107,7 @@ fn open_rows() -> Vec<Row> {
         row("GET /api", NONE, "", 404, "not_found"),
         row("GET /api/v1/nonsense", NONE, "", 404, "not_found"),
         row("POST /api/v2/messages", JSON, "{}", 404, "not_found"),
-        row("GET /", NONE, "", 404, "not_found"),
+        row("GET /none", NONE, "", 404, "not_found"),
         row("POST /webhook", JSON, "{}", 404, "not_found"),
         // Runs.
         row("GET /api/v1/runs/{run}", NONE, "", 404, "not_found"),

@@ -22,6 +22,7 @@ struct Names {
     routine_run: String,
     routine: &'static str,
     note: &'static str,
+    sign_in: String,
 }
 
 impl Names {
@@ -37,6 +38,7 @@ impl Names {
             routine_run: RoutineRunId::new().to_string(),
             routine: "of-nobody",
             note: "99",
+            sign_in: "none".to_owned(),
         }
     }
 
@@ -56,7 +58,11 @@ impl Names {
         let asks = json!({ "session": session, "text": "ask secretly", "wait_ms": 30_000 });
         let run = post("/api/v1/messages", asks).await;
         let approval = word(&run["waiting_for"]["approval"]);
-        Self { job, session, run: word(&run["run_id"]), approval, routine_run, routine: "theirs", note: "2" }
+        let proof = harness.client.post(harness.url("/console/sign-in")).header("x-belay-csrf", "1");
+        assert_eq!(read(proof.json(&json!({ "token": "operator" }))).await.0, 200);
+        let sign_ins = harness.client.get(harness.url("/console/sessions")).bearer_auth("operator");
+        let sign_in = word(&read(sign_ins).await.1["sessions"][0]["id"]);
+        Self { job, session, run: word(&run["run_id"]), approval, routine_run, routine: "theirs", note: "2", sign_in }
     }
 
     /// An answer without these names.
@@ -93,6 +99,8 @@ impl Names {
             (path.replace("{name}", "nothing"), json!({})) // shown to everybody
         } else if path == "/api/v1/files/{token}" {
             (path.replace("{token}", "AAAA"), json!({})) // the token is the permission
+        } else if path == "/console/sessions/{id}" {
+            (fill("{id}", &self.sign_in), json!({}))
         } else if path == "/hooks/{name}" {
             (path.replace("{name}", "ci"), json!({})) // has a secret of its own
         } else {
