@@ -12,9 +12,9 @@ export function Time({ at }) {
 
 const TONE = {
   running: 'live', accepted: 'wait', queued: 'wait', paused: 'ask', pending: 'ask', completed: 'good', success: 'good',
-  approved: 'good', used: 'good', failed: 'bad', error: 'bad', denied: 'bad', stopped: 'muted', cancelled: 'muted', expired: 'muted',
-  waiting: 'ask', in_progress: 'live', stuck: 'bad', submitted: 'good', ok: 'good', attention: 'ask', missed: 'bad', skipped: 'muted',
-  failing: 'bad', trial: 'wait', off: 'bad', on: 'good',
+  approved: 'good', used: 'good', failed: 'bad', error: 'bad', denied: 'bad', stopped: 'muted', cancelled: 'muted',
+  expired: 'muted',   waiting: 'ask', in_progress: 'live', stuck: 'bad', submitted: 'good', ok: 'good', attention: 'ask', missed: 'bad',
+  skipped: 'muted', failing: 'bad', trial: 'wait', off: 'bad', on: 'good',
 };
 /** A word of state. Its colour is never the only sign. */
 export const State = ({ value, tone }) => html`<span class="state ${tone ?? TONE[value] ?? 'muted'}">${
@@ -99,5 +99,6 @@ export const runLink = (id) => `runs/${encodeURIComponent(id)}`;
 export const chatLink = (session) => `chat/${encodeURIComponent(session)}`;
 
 /** `name: value` pairs. */
-export const Facts = ({ of }) => html`<dl class="facts">${of.filter(([, value]) => value !== undefined && value !== null && value !== '' && value !== false)
+export const Facts = ({ of }) => html`<dl class="facts">${of
+  .filter(([, value]) => ![undefined, null, '', false].includes(value))
   .map(([name, value]) => html`<div><dt>${visible(name)}</dt><dd>${value}</dd></div>`)}</dl>`;
