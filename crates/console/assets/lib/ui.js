@@ -13,8 +13,8 @@ export function Time({ at }) {
 const TONE = {
   running: 'live', accepted: 'wait', queued: 'wait', paused: 'ask', pending: 'ask', completed: 'good', success: 'good',
   approved: 'good', used: 'good', failed: 'bad', error: 'bad', denied: 'bad', stopped: 'muted', cancelled: 'muted',
-  expired: 'muted',   waiting: 'ask', in_progress: 'live', stuck: 'bad', submitted: 'good', ok: 'good', attention: 'ask', missed: 'bad',
-  skipped: 'muted', failing: 'bad', trial: 'wait', off: 'bad', on: 'good',
+  expired: 'muted', waiting: 'ask', in_progress: 'live', stuck: 'bad', submitted: 'good', ok: 'good', attention: 'ask',
+  missed: 'bad', skipped: 'muted', failing: 'bad', trial: 'wait', off: 'bad', on: 'good',
 };
 /** A word of state. Its colour is never the only sign. */
 export const State = ({ value, tone }) => html`<span class="state ${tone ?? TONE[value] ?? 'muted'}">${
