@@ -66,6 +66,8 @@ function Frame({ session, signedOut }) {
     <main id="main" tabindex="-1"><${Current} at=${at} role=${session.role} /></main>`;
 }
 
+const OPERATORS = new Error('Only operators see this page.');
+
 /** Loads the module of a page when it is first shown. */
 function Current({ at, role }) {
   const [page, setPage] = useState({});
@@ -74,7 +76,7 @@ function Current({ at, role }) {
     let current = true;
     setPage({});
     const load = PAGES[name]?.[1];
-    if (PAGES[name]?.[2] === 'operator' && role !== 'operator') setPage({ name, error: new Error('Only operators see this page.') });
+    if (PAGES[name]?.[2] === 'operator' && role !== 'operator') setPage({ name, error: OPERATORS });
     else if (load) load().then((module) => current && setPage({ name, View: module.default }), (error) => current && setPage({ name, error }));
     else setPage({ name, error: new Error('There is no such page.') });
     return () => { current = false; };

@@ -12,13 +12,13 @@ export function Time({ at }) {
 
 const TONE = {
   running: 'live', accepted: 'wait', queued: 'wait', paused: 'ask', pending: 'ask', completed: 'good', success: 'good',
-  approved: 'good', used: 'good', failed: 'bad', error: 'bad', denied: 'bad', stopped: 'muted', cancelled: 'muted', expired: 'muted',
-  waiting: 'ask', in_progress: 'live', stuck: 'bad', submitted: 'good', ok: 'good', attention: 'ask', missed: 'bad', skipped: 'muted',
-  failing: 'bad', trial: 'wait', off: 'bad', on: 'good',
+  approved: 'good', used: 'good', failed: 'bad', error: 'bad', denied: 'bad', stopped: 'muted', cancelled: 'muted',
+  expired: 'muted', waiting: 'ask', in_progress: 'live', stuck: 'bad', submitted: 'good', ok: 'good', attention: 'ask',
+  missed: 'bad', skipped: 'muted', failing: 'bad', trial: 'wait', off: 'bad', on: 'good',
 };
 /** A word of state. Its colour is never the only sign. */
 export const State = ({ value, tone }) => html`<span class="state ${tone ?? TONE[value] ?? 'muted'}">${
-  String(value ?? '–').replaceAll('_', ' ')}</span>`;
+  visible(value ?? '–').replaceAll('_', ' ')}</span>`;
 
 /** Text of a person, a model or a tool. */
 export const Text = ({ value, of = 'span' }) => html`<${of} class="text" dir="auto">${visible(value)}</${of}>`;
@@ -66,7 +66,7 @@ export function Dialog({ title, close, children }) {
     // The browser restores the focus only if the dialog is closed before it is removed.
     return () => shown.close();
   }, []);
-  return html`<dialog ref=${dialog} onClose=${close} aria-label=${title}><h2>${title}</h2>${children}</dialog>`;
+  return html`<dialog ref=${dialog} onClose=${close} aria-label=${visible(title)}><h2>${visible(title)}</h2>${children}</dialog>`;
 }
 
 /** `columns`: `[name, cell(row), class?]`. On a narrow screen each row is a card. */
@@ -99,5 +99,6 @@ export const runLink = (id) => `runs/${encodeURIComponent(id)}`;
 export const chatLink = (session) => `chat/${encodeURIComponent(session)}`;
 
 /** `name: value` pairs. */
-export const Facts = ({ of }) => html`<dl class="facts">${of.filter(([, value]) => value !== undefined && value !== null && value !== '' && value !== false)
-  .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+export const Facts = ({ of }) => html`<dl class="facts">${of
+  .filter(([, value]) => ![undefined, null, '', false].includes(value))
+  .map(([name, value]) => html`<div><dt>${visible(name)}</dt><dd>${value}</dd></div>`)}</dl>`;

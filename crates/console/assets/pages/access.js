@@ -18,8 +18,8 @@ export default function Access({ role }) {
 
 const NoToken = ({ role }) => html`
   <p class="notice">No token is configured: every program of this machine that reaches the loopback address is ${role}.</p>
-  <p>To ask for a sign-in, set <code>BELAY_TOKEN</code> (client) and <code>BELAY_OPERATOR_TOKEN</code> (operator) in the environment
-    of the daemon and restart it. The command <code>belay console</code> then prints a link that signs in once.
+  <p>To ask for a sign-in, set <code>BELAY_TOKEN</code> (client) and <code>BELAY_OPERATOR_TOKEN</code> (operator) in the
+    environment of the daemon and restart it. The command <code>belay console</code> then prints a link that signs in once.
     The rules stand in the reference of the HTTP API under “Who may”.</p>`;
 
 const EVERYWHERE = {

@@ -29,7 +29,8 @@ export default function Backups() {
         ['Size of all', bytes(report.backups.reduce((sum, backup) => sum + backup.bytes, 0))],
       ]} />
       <${Table} rows=${report.backups} keyOf=${(backup) => backup.file} empty="There is no backup." columns=${COLUMNS} />
-      <p class="hint">The commands <code>belay backup verify</code> and <code>belay backup restore</code> read them.</p>`}</${Loaded}>
+      <p class="hint">The commands <code>belay backup verify</code> and <code>belay backup restore</code>
+        read them.</p>`}</${Loaded}>
   </${Page}>`;
 }
 

@@ -57,6 +57,18 @@ const TELLS = {
 };
 const tell = (event) => TELLS[event.type]?.(event) ?? '';
 
+/** Links to the questions that wait for an answer. */
+export function OpenQuestions({ events }) {
+  const open = new Map();
+  for (const event of events) {
+    if (event.type === 'approval_requested') open.set(event.approval, event);
+    else if (event.type === 'approval_resolved') open.delete(event.approval);
+  }
+  return [...open.values()].map((event) => html`<p class="notice" key=${event.approval}>
+    <${State} value="waits for an answer" tone="ask" /> <${Go} to=${`questions/${encodeURIComponent(event.approval)}`}>
+      <${Text} value=${event.summary} /></${Go}></p>`);
+}
+
 export function Steps({ events }) {
   const [count, show] = useState(50);
   const plan = planOf(events);

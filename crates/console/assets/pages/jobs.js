@@ -9,7 +9,7 @@ import { Choice, Connection, ListTable, useList, useLive } from '../lib/list.js'
 import { Markdown } from '../lib/markdown.js';
 import { Act, Code, Facts, Failure, Go, Loaded, Page, State, Text, Time, chatLink, runLink } from '../lib/ui.js';
 import { NewJob } from './job-new.js';
-import { Steps, useJobEvents } from './job-steps.js';
+import { OpenQuestions, Steps, useJobEvents } from './job-steps.js';
 
 const OPEN = 'pending,in_progress,stuck';
 const STATES = [['', 'All'], [OPEN, 'Not over'], ['pending', 'Pending'], ['in_progress', 'In progress'], ['stuck', 'Stuck'],
@@ -43,7 +43,7 @@ const COLUMNS = [
   ['State', (job) => html`<span><${JobState} value=${job.state} />
     ${job.detail && html`<br /><small><${Text} value=${job.detail} /></small>`}</span>`],
   ['Newest call', (job) => (job.last_action
-    ? html`<span><${Code} value=${job.last_action.tool} /> ${job.last_action.status}</span>` : '–')],
+    ? html`<span><${Code} value=${job.last_action.tool} /> <${Text} value=${job.last_action.status} /></span>` : '–')],
   ['Created', (job) => html`<${Time} at=${job.created_at} />`],
   ['Changed', (job) => html`<${Time} at=${job.changed_at} />`],
   ['Tokens', (job) => number(job.usage.input + job.usage.output), 'number'],
@@ -70,6 +70,7 @@ function View({ job, events, reload }) {
       ${['completed', 'submitted'].includes(job.state)
         && html`<${Act} kind="primary" action=${does('accept')} done=${reload}>Accept the result</${Act}>`}</p>
     ${job.detail && html`<${Text} of="p" value=${job.detail} />`}
+    ${open && html`<${OpenQuestions} events=${events} />`}
     ${job.result && html`<h2>Result</h2><div class="card"><${Markdown} text=${job.result} /></div>`}
     ${job.state === 'in_progress' && html`<${Tell} id=${job.job_id} />`}
     <h2>Task</h2><${Text} of="pre" value=${job.task} />
@@ -83,9 +84,9 @@ const facts = (job) => [
   ['Id', html`<${Code} value=${job.job_id} />`],
   ['Run', job.run_id && html`<${Go} to=${runLink(job.run_id)}><${Code} value=${job.run_id} /></${Go}>`],
   ['Conversation of the job', html`<${Go} to=${chatLink(job.session)}>open</${Go}>`],
-  ['Asked for by', html`<${Text} value=${job.creator.principal} /> (${job.channel})`],
+  ['Asked for by', html`<${Text} value=${`${job.creator.principal} (${job.channel})`} />`],
   ['Asked in', html`<${Text} value=${job.asked_in} />`],
-  ['Routine run', job.routine_run && html`<${Go} to=${`routines/run/${job.routine_run}`}>open</${Go}>`],
+  ['Routine run', job.routine_run && html`<${Go} to=${`routines/run/${encodeURIComponent(job.routine_run)}`}>open</${Go}>`],
   ['Created', html`<${Time} at=${job.created_at} /> (${exact(job.created_at)})`],
   ['Worked', took(job)],
   ['Ended', job.ended_at && html`<${Time} at=${job.ended_at} />`],

@@ -43,7 +43,7 @@ const RIGHTS = [
   ['Role', (row) => html`<${State} value=${row.role} tone=${row.role === 'operator' ? 'good' : 'muted'} />`],
   ['Admitted by', ({ admitted }) => (admitted.by === 'settings' ? 'the settings'
     : html`<span>pairing: <${Text} value=${admitted.operator} />
-      ${' '}through ${admitted.through}, <${Time} at=${admitted.at} /></span>`)],
+      ${' '}through <${Text} value=${admitted.through} />, <${Time} at=${admitted.at} /></span>`)],
 ];
 
 function Pair({ done }) {

@@ -2,7 +2,7 @@
 
 import { html, useState } from '../vendor/preact.js';
 import { get, path, post } from '../lib/api.js';
-import { exact, seconds } from '../lib/format.js';
+import { exact, seconds, visible } from '../lib/format.js';
 import { useLoad, useNow } from '../lib/hooks.js';
 import { Choice, Connection, Json, ListTable, More, Tabs, useList, useLive } from '../lib/list.js';
 import { Markdown } from '../lib/markdown.js';
@@ -39,7 +39,7 @@ function Waiting({ role }) {
 }
 
 function Card({ question, role, answered }) {
-  return html`<article class="card question" aria-label=${`Question about ${question.tool}`}>
+  return html`<article class="card question" aria-label=${`Question about ${visible(question.tool)}`}>
     <p class="row"><strong><${Code} value=${question.tool} /></strong> <${Left} until=${question.expires_at} />
       <span>in <${Talk} session=${question.asked_in} /></span> <${Go} to=${oneLink(question.id)}>Details</${Go}></p>
     <${Shown} question=${question} />

@@ -3,6 +3,7 @@
 import { html } from '../vendor/preact.js';
 import { GrantsField } from '../lib/grants.js';
 import { Choice } from '../lib/list.js';
+import { Text } from '../lib/ui.js';
 
 const KINDS = [['schedule', 'At times'], ['manual', 'By hand only'], ['event', 'At a message of its owner']];
 const OTHER = { webhook: 'When another program calls', system: 'At an event of another part of the system' };
@@ -98,7 +99,7 @@ const Notify = ({ notify, set }) => html`<fieldset><legend>What is sent</legend>
   <${Check} label="Failures" checked=${notify.on_failure ?? true} set=${(value) => set({ on_failure: value })} />
   <${Check} label="Successes without a report" checked=${notify.on_success ?? false}
     set=${(value) => set({ on_success: value })} />
-  <p class="hint">Where it goes: ${notify.to ? `${notify.to.channel}, ${notify.to.conversation}`
+  <p class="hint">Where it goes: ${notify.to ? html`<${Text} value=${`${notify.to.channel}, ${notify.to.conversation}`} />`
     : 'to the conversation that made it; a routine of this console has none, and its reports stand in its runs'}.</p>
 </fieldset>`;
 

@@ -2,10 +2,11 @@
 
 import { html, useState } from '../vendor/preact.js';
 import { get, path, post, put } from '../lib/api.js';
+import { visible } from '../lib/format.js';
 import { ConfirmGrants, parseGrants, writeGrants } from '../lib/grants.js';
 import { useAction, useLoad } from '../lib/hooks.js';
 import { Tabs } from '../lib/list.js';
-import { Failure, Go, Loaded, Page } from '../lib/ui.js';
+import { Failure, Go, Loaded, Page, Text } from '../lib/ui.js';
 import { Fields } from './routine-fields.js';
 import { TestAt } from './routine-one.js';
 import { TABS, routineLink } from './routine-runs.js';
@@ -36,6 +37,9 @@ export function EditRoutine({ name }) {
 }
 
 const pretty = (spec) => JSON.stringify(spec, null, 2);
+
+/** Whether a part of a stored routine has characters that nobody sees. */
+const hidesText = (spec) => visible(pretty(spec)) !== pretty(spec);
 
 function Form({ start, save, label, named }) {
   const [spec, set] = useState(start);
@@ -78,6 +82,8 @@ function Form({ start, save, label, named }) {
   const schedule = json === undefined && spec.trigger.kind === 'schedule';
   return html`
     <form onSubmit=${submit}>
+      ${hidesText(start) && html`<p class="notice">This routine has hidden characters, which the fields do not show:
+        <${Text} value=${pretty(start)} /></p>`}
       ${json === undefined ? html`<${Fields} spec=${spec} set=${set} named=${named} grants=${grants} setGrants=${setGrants} />`
         : html`<label>The whole specification as JSON
           <textarea class="code" rows="24" spellcheck="false" value=${json}

@@ -2,7 +2,7 @@
 
 import { html, useState } from '../vendor/preact.js';
 import { del, get, newId, path, post } from '../lib/api.js';
-import { exact, seconds } from '../lib/format.js';
+import { exact, seconds, visible } from '../lib/format.js';
 import { Grants } from '../lib/grants.js';
 import { useAction, useLoad } from '../lib/hooks.js';
 import { Connection, Json, ListTable, Tabs, useList, useLive } from '../lib/list.js';
@@ -74,7 +74,7 @@ const facts = ({ trigger, action, guard, notify, ...routine }) => [
   ['Last run', html`<${Time} at=${routine.fired_at} />`],
   ['Sends', told(notify)],
   ['To', notify.to && html`<${Text} value=${`${notify.to.channel}: ${notify.to.conversation}`} />`],
-  ['Made by', html`<${Text} value=${routine.creator.principal} /> (${routine.channel})`],
+  ['Made by', html`<${Text} value=${`${routine.creator.principal} (${routine.channel})`} />`],
   ['Made in', html`<${Text} value=${routine.made_in} />`],
   ['Created', exact(routine.created_at)],
   ['Changed', `${exact(routine.changed_at)}, revision ${routine.revision}`],
@@ -86,7 +86,7 @@ export function TestAt({ test, zone = 'UTC' }) {
   const [found, show] = useState();
   const [run, { busy, error }] = useAction(async () => show(await test(at)));
   return html`<form class="filters row" onSubmit=${(event) => { event.preventDefault(); show(undefined); run(); }}>
-      <label>Time in ${zone}
+      <label>Time in ${visible(zone)}
         <input type="datetime-local" required value=${at} onInput=${(event) => set(event.currentTarget.value)} /></label>
       <button type="submit" disabled=${busy || !at}>Test</button>
     </form>
@@ -94,6 +94,7 @@ export function TestAt({ test, zone = 'UTC' }) {
 }
 
 const Tested = ({ found }) => html`<p>
-  <strong>${found.fires ? 'It would run' : 'It would not run'}</strong> at ${found.at.local} (${found.at.zone}).
-  ${found.next ? ` The next time after it is ${found.next.local}.` : ' There is no time after it.'}
+  <strong>${found.fires ? 'It would run' : 'It would not run'}</strong> at
+  ${' '}<${Text} value=${`${found.at.local} (${found.at.zone})`} />.
+  ${found.next ? html` The next time after it is <${Text} value=${found.next.local} />.` : ' There is no time after it.'}
   ${found.disabled_detail !== undefined && html` It is disabled: <${Text} value=${found.disabled_detail} />`}</p>`;

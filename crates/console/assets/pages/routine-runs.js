@@ -24,7 +24,7 @@ const briefly = (text) => (text?.length > 300 ? `${text.slice(0, 300)}…` : tex
 export const RUN_COLUMNS = [
   ['Began', (run) => html`<${Go} to=${routineRunLink(run.routine_run_id)}><${Time} at=${run.claimed_at} /></${Go}>`],
   ['Scheduled', (run) => (run.scheduled_at ? html`<${Time} at=${run.scheduled_at} />` : '–')],
-  ['Trigger', (run) => html`<span>${run.trigger} <${Text} value=${run.detail} /></span>`],
+  ['Trigger', (run) => html`<${Text} value=${`${run.trigger} ${run.detail}`} />`],
   ['Status', (run) => html`<${State} value=${run.status} />`],
   ['Report', (run) => html`<${Text} value=${briefly(run.summary)} />`],
   ['Took', tookOf, 'number'],
@@ -41,8 +41,8 @@ const NAME = ['Routine', (row) => html`<${Go} to=${routineLink(row.routine)}><${
 export const NextTable = ({ next, named }) => html`<${Table} rows=${next} keyOf=${(row) => `${row.routine} ${row.at}`}
   empty="No time is scheduled." columns=${[
     ...(named ? [NAME] : []),
-    ['In its zone', (row) => row.local],
-    ['Zone', (row) => row.zone],
+    ['In its zone', (row) => html`<${Text} value=${row.local} />`],
+    ['Zone', (row) => html`<${Text} value=${row.zone} />`],
     ['In your zone', (row) => exact(row.at)],
     ['When', (row) => html`<${Time} at=${row.at} />`],
   ]} />`;
@@ -75,7 +75,7 @@ export function RoutineRun({ id }) {
       ${run.summary && html`<div class="card"><${Markdown} text=${run.summary} /></div>`}
       <${Facts} of=${[
         ['Id', html`<${Code} value=${run.routine_run_id} />`],
-        ['Trigger', html`${run.trigger} <${Text} value=${run.detail} />`],
+        ['Trigger', html`<${Text} value=${`${run.trigger} ${run.detail}`} />`],
         ['Scheduled', run.scheduled_at && html`<${Time} at=${run.scheduled_at} /> (${exact(run.scheduled_at)})`],
         ['Began', html`<${Time} at=${run.claimed_at} /> (${exact(run.claimed_at)})`],
         ['Ended', run.ended_at && html`<${Time} at=${run.ended_at} /> (${exact(run.ended_at)})`],

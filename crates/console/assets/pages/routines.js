@@ -42,7 +42,7 @@ const COLUMNS = [
   ['State', (routine) => html`<${Enabled} routine=${routine} />`],
   ['Trigger', (routine) => html`<${Text} value=${triggerText(routine.trigger)} />`],
   ['Next', (routine) => (routine.next_at && routine.enabled ? html`<span><${Time} at=${routine.next_at} /><br />
-    <small>${inZone(routine.next_at, routine.trigger.zone)}</small></span>` : '–')],
+    <small><${Text} value=${inZone(routine.next_at, routine.trigger.zone)} /></small></span>` : '–')],
   ['Last run', (routine) => html`<${Time} at=${routine.fired_at} />`],
   ['Runs', (routine) => routine.routine_runs, 'number'],
   ['Failures in a row', (routine) => routine.failures || '–', 'number'],
