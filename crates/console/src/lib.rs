@@ -21,7 +21,7 @@ pub struct File {
     pub bytes: Cow<'static, [u8]>,
     /// Its media type.
     pub media_type: &'static str,
-    /// A strong validator, in quotes: it differs when the content does. Source: RFC 9110, 8.8.3.
+    /// A validator, in quotes: it differs when the content does. Source: RFC 9110, 8.8.3.
     pub etag: String,
 }
 

@@ -27,6 +27,7 @@ use crate::file_links::SignedLinks;
 use crate::new_socket::NewSocket;
 use crate::parts::{Backups, JudgeOfRules, Metrics, QuestionWords, RoutineTimes, SettingsSource, Trajectory};
 use crate::sign_ins::SignIns;
+use crate::sign_ins::cookie::Cookies;
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client should learn of a
 /// fault after this time.
@@ -55,6 +56,8 @@ pub(crate) struct App {
     pub(crate) auth: Arc<Auth>,
     /// The browsers that are signed in.
     pub(crate) sign_ins: SignIns,
+    /// The cookies of this daemon.
+    pub(crate) cookies: Cookies,
     /// The address that it listens on, as a browser of this machine reaches it.
     pub(crate) address: Option<SocketAddr>,
     pub(crate) webhook_secret: Option<SecretString>,

@@ -45,7 +45,7 @@ impl Auth {
             Entry::Token => self.token.is_some(),
             Entry::OperatorToken => self.operator_token.is_some(),
             Entry::Loopback => !self.needs_token(),
-            Entry::ControlSocket => true,
+            Entry::ControlSocket | Entry::Link => true,
             Entry::Signer => self.signed,
             // The routine run works for the routine's creator.
             Entry::RoutineHook => false,
@@ -207,7 +207,7 @@ impl ChannelAccess for Auth {
     fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> AccessDecision {
         let was = Entry::ALL.into_iter().find(|entry| entry.id() == principal);
         let now = match was {
-            Some(Entry::Token | Entry::OperatorToken) if !self.needs_token() => Some(Entry::Loopback),
+            Some(Entry::Token | Entry::OperatorToken | Entry::Link) if !self.needs_token() => Some(Entry::Loopback),
             was => was,
         };
         match now.filter(|entry| self.is_open(*entry)) {

@@ -11,6 +11,8 @@ pub(crate) enum Entry {
     Token,
     /// The operator's token, on the same routes.
     OperatorToken,
+    /// A browser that a one-time link of the control socket has signed in.
+    Link,
     /// A loopback client, while no token is configured.
     Loopback,
     /// The control socket.
@@ -24,14 +26,22 @@ pub(crate) enum Entry {
 
 impl Entry {
     /// Every entry.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Token, Self::OperatorToken, Self::Loopback, Self::ControlSocket, Self::Signer, Self::RoutineHook];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Token,
+        Self::OperatorToken,
+        Self::Link,
+        Self::Loopback,
+        Self::ControlSocket,
+        Self::Signer,
+        Self::RoutineHook,
+    ];
 
     /// The id of this entry's principal.
     pub(crate) fn id(self) -> &'static str {
         match self {
             Self::Token => "token",
             Self::OperatorToken => "operator-token",
+            Self::Link => "console-link",
             Self::Loopback => "loopback",
             Self::ControlSocket => "control-socket",
             Self::Signer => "webhook",
@@ -42,7 +52,7 @@ impl Entry {
     /// The role of this entry's principal.
     pub(crate) fn role(self) -> PrincipalRole {
         match self {
-            Self::OperatorToken | Self::Loopback | Self::ControlSocket => PrincipalRole::Operator,
+            Self::OperatorToken | Self::Link | Self::Loopback | Self::ControlSocket => PrincipalRole::Operator,
             // Programs call a routine's webhook. Its secret has already selected the routine.
             Self::Token | Self::RoutineHook => PrincipalRole::Client,
             // It may decide and stop only its own work, in the session of its message.
@@ -91,11 +101,12 @@ mod tests {
     /// another conversation.
     #[test]
     fn a_question_is_answered_by_its_asker_or_by_a_stronger_authority_only() {
-        let operators = ["operator-token", "loopback", "control-socket", "terminal"];
+        let operators = ["operator-token", "console-link", "loopback", "control-socket", "terminal"];
         let programs = ["token", "routine-webhook"];
-        let rows: [(&str, &[&str], &[&str]); 9] = [
+        let rows: [(&str, &[&str], &[&str]); 10] = [
             ("token", &["token"], &["token"]),
             ("operator-token", &[], &[]),
+            ("console-link", &[], &[]),
             ("loopback", &[], &[]),
             ("control-socket", &[], &[]),
             ("webhook", &["webhook", programs[0], programs[1]], &programs),
@@ -130,6 +141,7 @@ mod tests {
         for (entry, role) in [
             (Entry::Token, PrincipalRole::Client),
             (Entry::OperatorToken, PrincipalRole::Operator),
+            (Entry::Link, PrincipalRole::Operator),
             (Entry::Loopback, PrincipalRole::Operator),
             (Entry::ControlSocket, PrincipalRole::Operator),
             (Entry::Signer, PrincipalRole::User),

@@ -1,6 +1,8 @@
 //! The middleware of routes that need a principal.
 
 use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::COOKIE;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -33,14 +35,16 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
             match signed_in {
                 Some(signed_in) => {
                     request.extensions_mut().insert(signed_in.clone());
-                    admission::ended_with(signed_in, next.run(request).await)
+                    admission::ended_with(app.clone(), signed_in, next.run(request).await)
                 }
                 None => next.run(request).await,
             }
         }
         Err(error) => {
             tracing::debug!(status = error.status.as_u16(), path = request.uri().path(), "request refused");
-            error_for(request.uri().path(), error).into_response()
+            let expired = error.status == StatusCode::UNAUTHORIZED && request.headers().contains_key(COOKIE);
+            let answer = error_for(request.uri().path(), error).into_response();
+            if expired { (app.cookies.delete(), answer).into_response() } else { answer }
         }
     }
 }

@@ -35,6 +35,7 @@ use crate::parts::GatewayParts;
 use crate::peer::Peer;
 use crate::router::router;
 use crate::sign_ins::SignIns;
+use crate::sign_ins::cookie::Cookies;
 use crate::write_timeout::WriteTimeout;
 use crate::ws;
 
@@ -90,6 +91,7 @@ impl Gateway {
         let app = Arc::new(App {
             auth,
             sign_ins,
+            cookies: Cookies::new(address.map_or(0, |address| address.port())),
             address,
             webhook_secret: secrets.webhook_secret,
             runs: Arc::new(LinkedRuns(parts.runs, parts.links.clone())),

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use crate::store_error::StoreError;
 use crate::time::UnixMillis;
 
-/// The maximum number of sign-ins that are stored. One more replaces the one that was unused for longest.
-pub const SIGN_INS_MAX: usize = 256;
+/// The maximum number of sign-ins of one principal. One more replaces the one that was unused for longest.
+pub const SIGN_INS_MAX: usize = 64;
 
 /// A browser that is signed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct SignIn {
 /// Stores sign-ins.
 #[async_trait]
 pub trait SignInStore: Send + Sync {
-    /// Stores a sign-in, and deletes those that are expired at `created_at`, or that are too many.
+    /// Stores a sign-in, and deletes those that are expired at `created_at`, or that are too many of its principal.
     ///
     /// # Errors
     /// The store fails; nothing has changed.
@@ -52,7 +52,7 @@ pub trait SignInStore: Send + Sync {
     /// The store fails; nothing has changed.
     async fn use_sign_in(&self, id: String, used_at: UnixMillis, expires_at: UnixMillis) -> Result<(), StoreError>;
 
-    /// All sign-ins, the newest first, at most [`SIGN_INS_MAX`]. Expired ones too.
+    /// All sign-ins, the newest first. Expired ones too.
     ///
     /// # Errors
     /// The store fails.

@@ -7,10 +7,10 @@ use axum::response::Response;
 use belay_protocol::Principal;
 use futures_util::StreamExt as _;
 
-use crate::app::App;
+use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::peer::Peer;
-use crate::sign_ins::{SignedIn, cookie};
+use crate::sign_ins::SignedIn;
 
 /// A header that every request of the pages has. The page of another origin can set it only after a preflight, which is
 /// not answered. Source: OWASP, Cross-Site Request Forgery Prevention, "Custom Request Headers".
@@ -19,18 +19,22 @@ pub(crate) const PAGE_HEADER: HeaderName = HeaderName::from_static("x-belay-csrf
 /// Tells where the browser was when it sent a request. Source: W3C, Fetch Metadata.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The sign-in of a request over TCP, if it has a valid cookie and no token.
+/// The sign-in of a request over TCP, if it has a valid cookie and no token. While no token is configured, there are no
+/// sign-ins.
 ///
 /// # Errors
 /// 503: the store fails.
 pub(crate) async fn signed_in(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Option<SignedIn>, ApiError> {
-    if !app.config.console || matches!(peer, Peer::Socket { .. }) || headers.contains_key(AUTHORIZATION) {
+    let applies = app.config.console && app.auth.needs_token();
+    if !applies || matches!(peer, Peer::Socket { .. }) || headers.contains_key(AUTHORIZATION) {
         return Ok(None);
     }
-    match cookie::secret(headers) {
-        Some(secret) => Ok(app.sign_ins.find(secret).await?),
-        None => Ok(None),
+    for candidate in app.cookies.candidates(headers) {
+        if let Some(found) = app.sign_ins.find(candidate.secret, candidate.tls).await? {
+            return Ok(Some(found));
+        }
     }
+    Ok(None)
 }
 
 /// The principal of a request with a valid cookie.
@@ -63,13 +67,12 @@ pub(crate) fn own_page(app: &App, method: &Method, headers: &HeaderMap) -> Resul
     Ok(())
 }
 
-/// Ends a stream of events when its sign-in is ended.
-pub(crate) fn ended_with(signed_in: SignedIn, response: Response) -> Response {
+/// Ends a stream of events when its sign-in is over.
+pub(crate) fn ended_with(app: Shared, signed_in: SignedIn, response: Response) -> Response {
     let is_stream = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/event-stream");
     if !response.headers().get(CONTENT_TYPE).is_some_and(is_stream) {
         return response;
     }
-    response.map(|body| {
-        Body::from_stream(body.into_data_stream().take_until(signed_in.ended.cancelled_owned()).map(|piece| piece))
-    })
+    let over = async move { app.sign_ins.until_over(&signed_in).await };
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(over))))
 }

@@ -54,7 +54,7 @@ fn serve(path: &str, request: &HeaderMap) -> Response {
         let known = known.trim();
         known.strip_prefix("W/").unwrap_or(known) == file.etag
     });
-    if let Ok(etag) = HeaderValue::from_str(&file.etag) {
+    if let Ok(etag) = HeaderValue::from_str(&format!("W/{}", file.etag)) {
         headers.insert(ETAG, etag);
     }
     match current {

@@ -1,14 +1,14 @@
 //! `/api/v1/backups`: making and listing backups.
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use serde_json::Value;
 
 use crate::app::Shared;
-use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{Operator, OptionalBody};
 use crate::parts::{BackupRefusal, BackupRequest};
+use crate::peer::Peer;
 
 /// Lists the backups, with the next scheduled one and the last failure.
 pub(crate) async fn list(State(app): State<Shared>, _: Operator) -> Result<Json<Value>, ApiError> {
@@ -19,10 +19,11 @@ pub(crate) async fn list(State(app): State<Shared>, _: Operator) -> Result<Json<
 /// anyway.
 pub(crate) async fn create(
     State(app): State<Shared>,
-    Operator(principal): Operator,
+    _: Operator,
+    Extension(peer): Extension<Peer>,
     OptionalBody(request): OptionalBody<BackupRequest>,
 ) -> Result<Json<Value>, ApiError> {
-    if request.to.is_some() && *principal.id != *Entry::ControlSocket.id() {
+    if request.to.is_some() && matches!(peer, Peer::Tcp(_)) {
         return Err(ApiError::forbidden(
             "to: only the control socket may name a place; without it, backup.dir is used",
         ));

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Extension, Path, State};
-use axum::http::header::{SET_COOKIE, USER_AGENT};
+use axum::http::header::USER_AGENT;
 use axum::http::{HeaderMap, Method};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{Principal, SignIn, UnixMillis};
@@ -14,7 +14,8 @@ use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody, Operator};
 use crate::peer::Peer;
-use crate::sign_ins::{IDLE_MS, SignedIn, cookie, links};
+use crate::sign_ins::cookie::sees_tls;
+use crate::sign_ins::{SignedIn, VALID_MS, links};
 
 /// How a browser proves who it is: one of the two.
 #[derive(Deserialize)]
@@ -98,7 +99,7 @@ pub(crate) async fn sign_in(
     }
     let entry = match (proof.token, proof.link) {
         (Some(token), None) => app.auth.entry_of(token.as_bytes()),
-        (None, Some(link)) if app.sign_ins.links.take(&link) => Ok(Entry::ControlSocket),
+        (None, Some(link)) if app.sign_ins.links.take(&link) => Ok(Entry::Link),
         (None, Some(_)) => {
             Err(ApiError::unauthorized("the link has expired, or was used: `belay console` makes another"))
         }
@@ -109,10 +110,13 @@ pub(crate) async fn sign_in(
         Err(error) => return Err(app.wrong_tokens.refuse(Some(peer), error).await),
     };
     let agent = headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
-    let (secret, sign_in) = app.sign_ins.begin(entry, &agent.unwrap_or_default()).await?;
+    let before = admission::signed_in(&app, peer, &headers).await?;
+    let (secret, sign_in) = app.sign_ins.begin(entry, &agent.unwrap_or_default(), sees_tls(&headers)).await?;
+    // A browser has one sign-in.
+    app.sign_ins.end(before.into_iter().map(|before| before.sign_in.id).collect()).await?;
     tracing::info!(principal = entry.id(), sign_in = sign_in.id, "a browser has signed in");
-    let cookie = cookie::set(&headers, &secret, IDLE_MS / 1000).ok_or_else(ApiError::internal)?;
-    Ok(([(SET_COOKIE, cookie)], Json(session_of(&app, &entry.principal(), true))).into_response())
+    let cookie = app.cookies.set(&headers, &secret, VALID_MS / 1000);
+    Ok((cookie, Json(session_of(&app, &entry.principal(), true))).into_response())
 }
 
 /// Who the page is.
@@ -120,25 +124,17 @@ pub(crate) async fn show(
     State(app): State<Shared>,
     Caller(principal): Caller,
     current: Option<Extension<SignedIn>>,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
-    let session = Json(session_of(&app, &principal, current.is_some()));
-    // The browser keeps the cookie for as long as the sign-in is valid.
-    let cookie = current.and_then(|_| cookie::set(&headers, cookie::secret(&headers)?, IDLE_MS / 1000));
-    Ok(match cookie {
-        Some(cookie) => ([(SET_COOKIE, cookie)], session).into_response(),
-        None => session.into_response(),
-    })
+) -> Json<Session> {
+    Json(session_of(&app, &principal, current.is_some()))
 }
 
 /// Signs this browser out.
 pub(crate) async fn sign_out(
     State(app): State<Shared>,
     current: Option<Extension<SignedIn>>,
-    headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let ids = current.into_iter().map(|Extension(current)| current.sign_in.id).collect();
-    Ok(without_cookie(&headers, app.sign_ins.end(ids).await?))
+    Ok(without_cookie(&app, app.sign_ins.end(ids).await?))
 }
 
 /// Lists the browsers that are signed in.
@@ -161,14 +157,13 @@ pub(crate) async fn list(
     Ok(Json(SignInList { sessions }))
 }
 
-/// Ends all sign-ins that the caller may see.
-pub(crate) async fn end_all(
-    State(app): State<Shared>,
-    Caller(principal): Caller,
-    headers: HeaderMap,
-) -> Result<Response, ApiError> {
+/// Ends all sign-ins that the caller may see. For an operator, links are withdrawn too.
+pub(crate) async fn end_all(State(app): State<Shared>, Caller(principal): Caller) -> Result<Response, ApiError> {
+    if principal.is_operator() {
+        app.sign_ins.links.clear();
+    }
     let ids = visible(&app, &principal).await?.into_iter().map(|sign_in| sign_in.id).collect();
-    Ok(without_cookie(&headers, app.sign_ins.end(ids).await?))
+    Ok(without_cookie(&app, app.sign_ins.end(ids).await?))
 }
 
 /// Ends one sign-in.
@@ -184,12 +179,13 @@ pub(crate) async fn end(
     }
 }
 
-/// Makes a one-time link. Over the control socket only: who has a token can sign in with it.
+/// Makes a one-time link. Over the control socket only: a browser must not renew its own permission.
 pub(crate) async fn make_link(
     State(app): State<Shared>,
-    Operator(principal): Operator,
+    _: Operator,
+    Extension(peer): Extension<Peer>,
 ) -> Result<Json<ConsoleLink>, ApiError> {
-    if *principal.id != *Entry::ControlSocket.id() {
+    if matches!(peer, Peer::Tcp(_)) {
         return Err(ApiError::forbidden("links are made over the control socket: `belay console`"));
     }
     if !app.config.console {
@@ -229,10 +225,6 @@ fn role_of_id(id: &str) -> &'static str {
     entry.map_or("client", |entry| role(&entry.principal()))
 }
 
-fn without_cookie(headers: &HeaderMap, ended: usize) -> Response {
-    let body = Json(EndedSignIns { ended });
-    match cookie::set(headers, "", 0) {
-        Some(cookie) => ([(SET_COOKIE, cookie)], body).into_response(),
-        None => body.into_response(),
-    }
+fn without_cookie(app: &App, ended: usize) -> Response {
+    (app.cookies.delete(), Json(EndedSignIns { ended })).into_response()
 }

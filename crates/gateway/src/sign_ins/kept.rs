@@ -1,9 +1,11 @@
 //! The browsers that are signed in.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use belay_protocol::{Clock, SignIn, SignInStore, StoreError, UnixMillis};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -12,13 +14,15 @@ use super::{digest, random_secret};
 use crate::entry::Entry;
 
 /// A sign-in that is not used for this long is not valid any more, in milliseconds: 7 days.
-pub(crate) const IDLE_MS: i64 = 7 * DAY_MS;
+const IDLE_MS: i64 = 7 * DAY_MS;
 /// The longest validity of a sign-in, in milliseconds: 30 days.
-const VALID_MS: i64 = 30 * DAY_MS;
+pub(crate) const VALID_MS: i64 = 30 * DAY_MS;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 /// A use is stored when the one before is at least this old, in milliseconds: a minute. So a page costs no write for each
 /// request.
 const USE_PRECISION_MS: i64 = 60_000;
+/// How often a stream looks whether its sign-in is still valid. 15 minutes: a read for each stream costs nothing then.
+const LOOK: Duration = Duration::from_secs(900);
 /// Longest name of a browser that is stored, in bytes.
 const AGENT_MAX: usize = 200;
 
@@ -58,11 +62,11 @@ impl SignIns {
     ///
     /// # Cancel safety
     /// If the future is dropped, there may be a sign-in whose secret nobody knows. It expires.
-    pub(crate) async fn begin(&self, entry: Entry, agent: &str) -> Result<(String, SignIn), StoreError> {
+    pub(crate) async fn begin(&self, entry: Entry, agent: &str, tls: bool) -> Result<(String, SignIn), StoreError> {
         let (secret, now) = (random_secret(), self.clock.now());
         let sign_in = SignIn {
             id: Uuid::now_v7().simple().to_string(),
-            digest: digest(&secret),
+            digest: digest(&secret, tls),
             tokens: self.tokens.clone(),
             principal: entry.id().to_owned(),
             agent: agent[..agent.floor_char_boundary(AGENT_MAX)].to_owned(),
@@ -71,23 +75,35 @@ impl SignIns {
             expires_at: expiry(now, now),
         };
         self.store.put_sign_in(sign_in.clone()).await?;
+        self.forget_streams(&self.store.sign_ins().await?);
         Ok((secret, sign_in))
     }
 
-    /// The sign-in with this secret, if it is valid now. Notes its use.
+    /// The sign-in with this secret of a cookie over TLS or not, if it is valid now. Notes its use.
     ///
     /// # Errors
     /// The store fails.
-    pub(crate) async fn find(&self, secret: &str) -> Result<Option<SignedIn>, StoreError> {
-        let Some(mut sign_in) = self.store.sign_in(digest(secret)).await? else { return Ok(None) };
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the use may not be noted.
+    pub(crate) async fn find(&self, secret: &str, tls: bool) -> Result<Option<SignedIn>, StoreError> {
+        let digest = digest(secret, tls);
+        let Some(mut sign_in) = self.store.sign_in(digest.clone()).await? else { return Ok(None) };
         let now = self.clock.now();
         let Some(entry) = self.entry_of(&sign_in, now) else { return Ok(None) };
         if now.0.saturating_sub(sign_in.used_at.0) >= USE_PRECISION_MS {
             (sign_in.used_at, sign_in.expires_at) = (now, expiry(sign_in.created_at, now));
-            self.store.use_sign_in(sign_in.id.clone(), now, sign_in.expires_at).await?;
+            // A store that cannot write must not keep an operator from a stop.
+            if let Err(error) = self.store.use_sign_in(sign_in.id.clone(), now, sign_in.expires_at).await {
+                tracing::warn!(%error, "the use of a sign-in cannot be noted");
+            }
         }
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let ended = streams.entry(sign_in.id.clone()).or_default().clone();
+        let (ended, is_new) = self.stream_of(&sign_in.id);
+        // It may have been ended between the read and the entry, when there was nothing to cancel.
+        if is_new && self.store.sign_in(digest).await?.is_none() {
+            self.streams().remove(&sign_in.id);
+            return Ok(None);
+        }
         Ok(Some(SignedIn { sign_in, entry, ended }))
     }
 
@@ -104,18 +120,81 @@ impl SignIns {
     /// Ends sign-ins and their open streams. Returns how many there were.
     ///
     /// # Errors
-    /// The store fails; nothing has ended.
+    /// The store fails; only their streams have ended.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, their streams end, and the sign-ins may have ended.
     pub(crate) async fn end(&self, ids: Vec<String>) -> Result<usize, StoreError> {
-        let ended = self.store.end_sign_ins(ids.clone()).await?;
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.iter().filter_map(|id| streams.remove(id)).for_each(|stream| stream.cancel());
-        Ok(ended)
+        let streams = EndStreams { of: self, ids: &ids };
+        let ended = self.store.end_sign_ins(ids.clone()).await;
+        drop(streams);
+        ended
+    }
+
+    /// Waits until a sign-in is not valid any more: it was ended, has expired, or has given way to newer ones. The last is
+    /// noticed within [`LOOK`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn until_over(&self, signed_in: &SignedIn) {
+        let mut expires_at = signed_in.sign_in.expires_at;
+        loop {
+            let left = u64::try_from(expires_at.0.saturating_sub(self.clock.now().0)).unwrap_or_default();
+            let pause = Duration::from_millis(left).min(LOOK);
+            if timeout(pause, signed_in.ended.cancelled()).await.is_ok() {
+                return;
+            }
+            match self.store.sign_in(signed_in.sign_in.digest.clone()).await {
+                Ok(Some(sign_in)) if self.entry_of(&sign_in, self.clock.now()).is_some() => {
+                    expires_at = sign_in.expires_at
+                }
+                Ok(_) => return,
+                Err(error) => tracing::warn!(%error, "a sign-in cannot be read"),
+            }
+        }
+    }
+
+    /// The token that ends the streams of a sign-in, and whether it is new.
+    fn stream_of(&self, id: &str) -> (CancellationToken, bool) {
+        let mut streams = self.streams();
+        match streams.get(id) {
+            Some(known) => (known.clone(), false),
+            None => (streams.entry(id.to_owned()).or_default().clone(), true),
+        }
+    }
+
+    /// Forgets the tokens of sign-ins that are not stored any more.
+    fn forget_streams(&self, stored: &[SignIn]) {
+        let stored: HashSet<&str> = stored.iter().map(|sign_in| sign_in.id.as_str()).collect();
+        self.streams().retain(|id, stream| {
+            stored.contains(id.as_str()) || {
+                stream.cancel();
+                false
+            }
+        });
+    }
+
+    fn streams(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The way in of a sign-in that is valid now. `None`: it has expired, or a token has changed since.
     fn entry_of(&self, sign_in: &SignIn, now: UnixMillis) -> Option<Entry> {
         let valid = sign_in.expires_at > now && sign_in.tokens == self.tokens;
         Entry::ALL.into_iter().find(|entry| entry.id() == sign_in.principal).filter(|_| valid)
+    }
+}
+
+/// Ends the streams of sign-ins when it is dropped.
+struct EndStreams<'a> {
+    of: &'a SignIns,
+    ids: &'a [String],
+}
+
+impl Drop for EndStreams<'_> {
+    fn drop(&mut self) {
+        let mut streams = self.of.streams();
+        self.ids.iter().filter_map(|id| streams.remove(id)).for_each(|stream| stream.cancel());
     }
 }
 

@@ -4,7 +4,7 @@ pub(crate) mod cookie;
 mod kept;
 pub(crate) mod links;
 
-pub(crate) use kept::{IDLE_MS, SignIns, SignedIn};
+pub(crate) use kept::{SignIns, SignedIn, VALID_MS};
 
 use uuid::Uuid;
 
@@ -16,7 +16,13 @@ fn random_secret() -> String {
     format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
 }
 
-/// The digest of such a secret, in hexadecimal digits.
-fn digest(secret: &str) -> String {
-    blake3::Hasher::new_derive_key(DIGEST).update(secret.as_bytes()).finalize().to_hex().to_string()
+/// The digest of such a secret, in hexadecimal digits. `tls`: whether it belongs to the cookie over TLS. The secret of one
+/// cookie is of no use in the other.
+fn digest(secret: &str, tls: bool) -> String {
+    blake3::Hasher::new_derive_key(DIGEST)
+        .update(&[u8::from(tls)])
+        .update(secret.as_bytes())
+        .finalize()
+        .to_hex()
+        .to_string()
 }

@@ -7,6 +7,7 @@ use futures_util::StreamExt as _;
 use reqwest::header::{COOKIE, HeaderMap, ORIGIN, SET_COOKIE};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::harness::{FakeSignIns, Harness, NOW, read};
 use crate::socket::ask;
@@ -34,8 +35,9 @@ async fn sign_in(harness: &Harness, proof: Value) -> Result<String, (u16, Value)
     let answer = page(harness, Method::POST, "/console/sign-in").json(&proof).send().await.unwrap();
     let (status, headers): (u16, HeaderMap) = (answer.status().as_u16(), answer.headers().clone());
     let body: Value = answer.json().await.unwrap();
-    match headers.get(SET_COOKIE) {
-        Some(cookie) => Ok(cookie.to_str().unwrap().split(';').next().unwrap().to_owned()),
+    let set = headers.get_all(SET_COOKIE).iter().map(|cookie| cookie.to_str().unwrap());
+    match set.filter(|cookie| !cookie.contains("Max-Age=0;")).last() {
+        Some(cookie) => Ok(cookie.split(';').next().unwrap().to_owned()),
         None => Err((status, body)),
     }
 }
@@ -103,7 +105,7 @@ async fn a_browser_signs_in_by_a_token_and_is_who_the_token_says() {
     }
     // Without tokens, a loopback address is enough.
     let open = Harness::open().await;
-    let (status, session) = role(&open, "belay_console=stale").await;
+    let (status, session) = role(&open, &format!("belay_console_1={}", "a".repeat(64))).await;
     assert_eq!((status, &session["role"], &session["cookie"]), (200, &json!("operator"), &json!(false)));
     assert_eq!(sign_in(&open, json!({"token": "oh"})).await.unwrap_err().0, 409);
 }
@@ -134,9 +136,10 @@ async fn the_page_of_another_site_can_use_no_cookie() {
         "a program with a cookie sends no origin"
     );
     assert_eq!(read(stop(&harness).header(ORIGIN, &own)).await.0, 403, "a form cannot send the header");
-    for origin in ["https://evil.example", "https://chat.example", "null"] {
+    // A page of an allowed origin needs a token, as without a cookie.
+    for (origin, status) in [("https://evil.example", 403), ("https://chat.example", 401), ("null", 403)] {
         let asked = stop(&harness).header("x-belay-csrf", "1").header(ORIGIN, origin);
-        assert_eq!(read(asked).await.0, 403, "{origin}");
+        assert_eq!(read(asked).await.0, status, "{origin}");
     }
     for site in ["cross-site", "same-site"] {
         let read_runs = harness.client.get(harness.url("/api/v1/runs")).header(COOKIE, cookie.clone());
@@ -157,7 +160,7 @@ async fn a_cookie_is_worth_nothing_after_sign_out_and_its_streams_end() {
     let mut stream = stream.bytes_stream();
     assert!(String::from_utf8_lossy(&stream.next().await.unwrap().unwrap()).contains("begin"));
     let out = page(&harness, Method::DELETE, "/console/session").header(COOKIE, &first).send().await.unwrap();
-    assert!(out.headers()[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
+    assert!(out.headers().get_all(SET_COOKIE).iter().all(|it| it.to_str().unwrap().contains("Max-Age=0")));
     assert_eq!(out.json::<Value>().await.unwrap(), json!({"ended": 1}));
     assert!(stream.next().await.is_none(), "its stream has ended");
     assert_eq!((role(&harness, &first).await.0, role(&harness, &second).await.0), (401, 200));
@@ -214,8 +217,13 @@ async fn a_changed_token_ends_the_sign_ins_that_came_before() {
         .await
     };
     let cookie = sign_in(&with("oh").await, json!({"token": "oh"})).await.unwrap();
-    assert_eq!(role(&with("oh").await, &cookie).await.0, 200, "it survives a restart");
-    assert_eq!(role(&with("another").await, &cookie).await.0, 401);
+    // Each of these gateways has a port of its own, and so a name of its own for the cookie.
+    let secret = cookie.split('=').nth(1).unwrap();
+    let role_at = async |harness: Harness| {
+        role(&harness, &format!("belay_console_{}={secret}", harness.addr.unwrap().port())).await.0
+    };
+    assert_eq!(role_at(with("oh").await).await, 200, "it survives a restart");
+    assert_eq!(role_at(with("another").await).await, 401);
 }
 
 #[tokio::test]
@@ -235,11 +243,9 @@ async fn a_link_signs_one_browser_in_as_an_operator() {
         parts.control_socket = Some(path.clone());
     })
     .await;
-    let made = ask(
-        &path,
-        "POST /api/v1/console/links HTTP/1.1\r\nhost: belay\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
-    )
-    .await;
+    let request =
+        "POST /api/v1/console/links HTTP/1.1\r\nhost: belay\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    let made = ask(&path, request).await;
     let made: Value = serde_json::from_str(made.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     assert!(made["expires_at"].is_string(), "{made}");
     let (base, link) = made["url"].as_str().unwrap().split_once("#link=").unwrap();
@@ -249,5 +255,78 @@ async fn a_link_signs_one_browser_in_as_an_operator() {
     assert_eq!(sign_in(&harness, json!({"link": link})).await.unwrap_err().0, 401, "once");
     let stop = page(&harness, Method::POST, "/api/v1/stop").header(COOKIE, &cookie);
     assert_eq!(read(stop).await.0, 200);
-    assert_eq!(&*harness.agent.seen.lock().unwrap()[0].principal.id, "control-socket");
+    assert_eq!(&*harness.agent.seen.lock().unwrap()[0].principal.id, "console-link");
+    let more = page(&harness, Method::POST, "/api/v1/console/links").header(COOKIE, &cookie);
+    assert_eq!(read(more).await.0, 403, "a browser cannot renew its own permission");
+    let elsewhere = page(&harness, Method::POST, "/api/v1/backups").header(COOKIE, &cookie);
+    assert_eq!(read(elsewhere.json(&json!({"to": "/tmp/x", "with_key": true}))).await.0, 403, "nor write files");
+    assert_eq!(role(&harness, &cookie.replace("belay", "__Host-belay")).await.0, 401, "nor pass as one over TLS");
+    let made = ask(&path, request).await;
+    let link = made.split("#link=").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    read(page(&harness, Method::DELETE, "/console/sessions").header(COOKIE, &cookie)).await;
+    assert_eq!(
+        sign_in(&harness, json!({"link": link})).await.unwrap_err().0,
+        401,
+        "sign out everywhere withdraws links"
+    );
+}
+
+#[tokio::test]
+async fn streams_end_with_a_sign_in_that_another_browser_ends_or_that_expires() {
+    let harness = locked().await;
+    let open = async |cookie: &str| {
+        let stream = page(&harness, Method::GET, "/api/v1/events").header(COOKIE, cookie).send().await.unwrap();
+        let mut stream = stream.bytes_stream();
+        assert!(String::from_utf8_lossy(&stream.next().await.unwrap().unwrap()).contains("begin"));
+        stream
+    };
+    let [first, second] = [json!({"token": "oh"}), json!({"token": "tee"})];
+    let (first, second) = (sign_in(&harness, first).await.unwrap(), sign_in(&harness, second).await.unwrap());
+    let mut ended = open(&second).await;
+    let all = page(&harness, Method::DELETE, "/console/sessions").header(COOKIE, &first);
+    assert_eq!(read(all).await.1, json!({"ended": 2}));
+    assert!(ended.next().await.is_none(), "signed out by an operator");
+
+    let cookie = sign_in(&harness, json!({"token": "oh"})).await.unwrap();
+    let by = |ms: i64| harness.clock.0.fetch_add(ms, std::sync::atomic::Ordering::Relaxed);
+    by(7 * DAY_MS - 50);
+    // Its use moves the end, and is stored; nothing uses it after that.
+    let mut expiring = open(&cookie).await;
+    by(7 * DAY_MS + 1);
+    tokio::time::pause();
+    tokio::time::advance(std::time::Duration::from_secs(901)).await;
+    tokio::time::resume();
+    assert!(expiring.next().await.is_none(), "expired");
+}
+
+#[tokio::test]
+async fn a_browser_has_one_sign_in_and_a_websocket_takes_no_cookie() {
+    let harness = locked().await;
+    let first = sign_in(&harness, json!({"token": "tee"})).await.unwrap();
+    let again = page(&harness, Method::POST, "/console/sign-in").header(COOKIE, &first).json(&json!({"token": "oh"}));
+    assert_eq!(read(again).await.0, 200);
+    assert_eq!(role(&harness, &first).await.0, 401, "the one before is over");
+    let cookie = sign_in(&harness, json!({"token": "oh"})).await.unwrap();
+    let socket = page(&harness, Method::GET, "/ws").header(COOKIE, &cookie).header("connection", "upgrade");
+    let socket = socket.header("upgrade", "websocket").header("sec-websocket-version", "13");
+    let socket = socket.header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==").send().await.unwrap();
+    assert_eq!(socket.status(), 101, "it may show a token in its first message");
+    let mut socket = socket.upgrade().await.unwrap();
+    let connect = r#"{"type":"req","id":"1","method":"connect","params":{"minProtocol":1,"maxProtocol":4,"client":{"id":"t","version":"1"}}}"#;
+    let answer = exchange(&mut socket, connect).await;
+    assert!(answer.contains("a token is needed"), "{answer}");
+}
+
+/// Sends one short masked text frame, and reads until there is an answer to it. RFC 6455, section 5.2.
+async fn exchange(socket: &mut reqwest::Upgraded, text: &str) -> String {
+    let mut frame = vec![0x81, 0x80 | u8::try_from(text.len()).unwrap(), 0, 0, 0, 0];
+    frame.extend(text.as_bytes());
+    socket.write_all(&frame).await.unwrap();
+    let (mut read, mut bytes) = (String::new(), [0; 4096]);
+    while !read.contains("\"res\"") {
+        let count = socket.read(&mut bytes).await.unwrap();
+        assert!(count > 0, "{read}");
+        read.push_str(&String::from_utf8_lossy(&bytes[..count]));
+    }
+    read
 }

@@ -27,7 +27,7 @@ impl SignInStore for SqliteStore {
     }
 
     async fn sign_ins(&self) -> Result<Vec<SignIn>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM sign_ins ORDER BY created_at DESC, id DESC LIMIT {SIGN_INS_MAX}");
+        let sql = format!("SELECT {COLUMNS} FROM sign_ins ORDER BY created_at DESC, id DESC");
         self.read(move |conn| tx::rows(conn, &sql, [], sign_in)).await
     }
 
@@ -50,10 +50,11 @@ fn put(tx: &mut Tx<'_>, sign_in: &SignIn) -> Done<()> {
         &format!("INSERT INTO sign_ins ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
         params![id, digest, tokens, principal, agent, created_at.0, used_at.0, expires_at.0],
     )?;
-    let too_many = "DELETE FROM sign_ins WHERE id <> ?1 AND id NOT IN (
-                        SELECT id FROM sign_ins WHERE id <> ?1 ORDER BY used_at DESC, id DESC LIMIT ?2)";
+    let too_many = "DELETE FROM sign_ins WHERE principal = ?1 AND id <> ?2 AND id NOT IN (
+                        SELECT id FROM sign_ins WHERE principal = ?1 AND id <> ?2
+                        ORDER BY used_at DESC, id DESC LIMIT ?3)";
     let kept = i64::try_from(SIGN_INS_MAX - 1).unwrap_or(i64::MAX);
-    tx.exec(too_many, params![id, kept])?;
+    tx.exec(too_many, params![principal, id, kept])?;
     Ok(())
 }
 
