@@ -459,7 +459,7 @@ def taken_out(package, program):
 
 PROMTOOL = ("prometheus", "usr/bin/promtool")
 # Proxies, by the variables that tests/packages/proxies.py reads.
-PROXIES = {"NGINX": ("nginx", "usr/sbin/nginx")}
+PROXIES = {"NGINX": ("nginx", "usr/sbin/nginx"), "CADDY": ("caddy", "usr/bin/caddy")}
 
 
 def metrics(tally, environment):
