@@ -405,6 +405,12 @@ def packages(tally, environment):
         script(tally, name, begin, [sys.executable, str(ROOT / "tests" / "packages" / "packages.py")], environment)
 
 
+def static(tally):
+    """The command of `make static`, and a static binary that was built before."""
+    command = [sys.executable, str(ROOT / "tests" / "packages" / "static.py")]
+    script(tally, "static binary", time.monotonic(), command, {})
+
+
 def script(tally, name, begin, command, environment):
     """A suite that is a program and counts for itself in its last line."""
     process = subprocess.run(
@@ -516,6 +522,7 @@ def main():
         environment = {"BELAY_BIN": belay}
         run(tally, suites, budget_program, environment)
         exposure(tally)
+        static(tally)
         service(tally, environment, preparing)
         packages(tally, environment)
         image(tally, environment, preparing_image)
