@@ -85,7 +85,7 @@ deny:
 scripts-check:
 	@for f in .ci/run deploy/deb/*.sh deploy/image/*.sh deploy/local-model/*.sh; do bash -n "$$f" || exit 1; done
 	@$(PYTHON) -c 'import ast, pathlib; [ast.parse(p.read_bytes(), str(p)) for p in pathlib.Path("tests").rglob("*.py")]'
-	@$(PYTHON) -m doctest tests/soak.py
+	@$(PYTHON) -m doctest tests/soak.py tests/waiting.py
 
 .PHONY: golden
 golden: ## Rewrite the golden transcripts from what the code does now; then read the diff as carefully as code

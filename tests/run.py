@@ -16,6 +16,7 @@ failed. Standard library only.
 """
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -28,6 +29,7 @@ import threading
 import time
 
 from passed import Passed
+from waiting import Preparing, Waiting
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPENAI = "openai==3.52.0"
@@ -53,6 +55,8 @@ PROGRAMS = {
 }
 # Two suites may need the same package.
 INSTALLING = threading.Lock()
+# All programs that wait for a server of packages.
+DOWNLOADS = Waiting()
 VERBOSE = "--verbose" in sys.argv[1:]
 ALL = "--all" in sys.argv[1:] or os.environ.get("CI") == "true"
 # Test binaries that always run: they read the sources of the whole project.
@@ -137,9 +141,12 @@ def programs():
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *missing.values()]):
         say("$ apt-get " + " ".join(arguments))
-        done = subprocess.run(["apt-get", "-qq", *arguments], env=environment, stdin=subprocess.DEVNULL)
-        if done.returncode != 0:
-            say(f"apt-get {arguments[0]} ended with {done.returncode}")
+        try:
+            status = DOWNLOADS.download(["apt-get", "-qq", *arguments], env=environment)
+        except subprocess.TimeoutExpired:
+            return
+        if status != 0:
+            say(f"apt-get {arguments[0]} ended with {status}")
 
 
 def build(tally):
@@ -246,7 +253,9 @@ def python_with(package, folder):
             say(f"$ pip install {package}   (into {home.relative_to(ROOT)})")
             subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
             pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", package]
-            subprocess.run(pip, check=True, stdin=subprocess.DEVNULL)
+            status = DOWNLOADS.download(pip)
+            if status != 0:
+                raise subprocess.CalledProcessError(status, pip)
             stamp.touch()
     return python
 
@@ -256,7 +265,7 @@ def installed(tally, name, package, folder):
     begin = time.monotonic()
     try:
         return python_with(package, folder)
-    except (OSError, subprocess.CalledProcessError) as why:
+    except (OSError, subprocess.SubprocessError) as why:
         say(f"{package} cannot be installed: {why}")
         # Where a person tests without a network it may be left out; in continuous integration it may not.
         missing_is_failure = os.environ.get("CI") == "true"
@@ -323,9 +332,11 @@ def typescript_client(tally, name):
     try:
         for command in (["npm", "install", "--no-audit", "--no-fund"], ["npm", "run", "build"]):
             say("$ " + " ".join(command) + "   (in build/typescript)")
-            subprocess.run(command, cwd=home, env=environment, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            status = DOWNLOADS.download(command, cwd=home, env=environment, stdout=subprocess.DEVNULL)
+            if status != 0:
+                raise subprocess.CalledProcessError(status, command)
         return home
-    except (OSError, subprocess.CalledProcessError) as why:
+    except (OSError, subprocess.SubprocessError) as why:
         say(f"the TypeScript client cannot be built: {why}")
         missing_is_failure = os.environ.get("CI") == "true"
         tally.add(f"{name} (TypeScript)", 0, int(missing_is_failure), 0, time.monotonic() - begin, " (not built)")
@@ -374,13 +385,14 @@ SERVICE = [sys.executable, str(ROOT / "tests" / "service" / "service.py")]
 
 def prepare_service():
     """Begins to build the machine's root, which waits for the network and the disk most of the time. What becomes of it, the suite says."""
-    return subprocess.Popen([*SERVICE, "--prepare"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return Preparing(DOWNLOADS, "the root of the machine", [*SERVICE, "--prepare"])
 
 
 def service(tally, environment, preparing):
     """The installed service in a machine that is booted for it."""
     name, begin = "the service, booted", time.monotonic()
-    preparing.wait()
+    if is_late(tally, name, begin, preparing):
+        return
     if not tally.cached(name, environment["BELAY_BIN"]):
         script(tally, name, begin, SERVICE, environment)
 
@@ -388,13 +400,14 @@ def service(tally, environment, preparing):
 def prepare_image():
     """Begins to build the base of the image, as `prepare_service`."""
     build = [str(ROOT / "deploy" / "image" / "build.sh"), "--base", str(ROOT / "build" / "image" / "oci")]
-    return subprocess.Popen(build, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return Preparing(DOWNLOADS, "the base of the image", build)
 
 
 def image(tally, environment, preparing):
     """The OCI image, unpacked and run, and the manifests for Kubernetes."""
-    preparing.wait()
     name, begin = "image and manifests", time.monotonic()
+    if is_late(tally, name, begin, preparing):
+        return
     if python := installed(tally, name, KUBERNETES, "kubernetes"):
         programs = {"KUBERNETES_VALIDATE": str(python.parent / "kubernetes-validate")}
         if kubectl := taken_out(*KUBECTL):
@@ -402,9 +415,19 @@ def image(tally, environment, preparing):
         script(tally, name, begin, [sys.executable, str(ROOT / "tests" / "packages" / "image.py")], {**environment, **programs})
 
 
-def packages(tally, environment):
+def is_late(tally, name, begin, preparing):
+    """Whether a suite cannot run, because what it needs was not prepared within its limit. Then it is counted."""
+    late = preparing.wait()
+    if late:
+        tally.add(name, 0, 1, 0, time.monotonic() - begin, f" ({late})")
+    return late is not None
+
+
+def packages(tally, environment, preparing):
     """The Debian package, installed and removed in a machine that is booted for it. Runs after the service, whose root it shares."""
     name, begin = "the packages", time.monotonic()
+    if is_late(tally, name, begin, preparing):
+        return
     if not tally.cached(name, environment["BELAY_BIN"]):
         script(tally, name, begin, [sys.executable, str(ROOT / "tests" / "packages" / "packages.py")], environment)
 
@@ -438,7 +461,7 @@ def install():
     for package, folder in (*clients, (SCHEMATHESIS, "schemathesis"), (KUBERNETES, "kubernetes")):
         try:
             python_with(package, folder)
-        except (OSError, subprocess.CalledProcessError) as why:
+        except (OSError, subprocess.SubprocessError) as why:
             say(f"{package} cannot be installed: {why}")
     for package, program in (PROMTOOL, KUBECTL, *PROXIES.values()):
         taken_out(package, program)
@@ -458,9 +481,10 @@ def taken_out(package, program):
             say(f"$ apt-get download {package}   (into build/{package})")
             home.mkdir(parents=True, exist_ok=True)
             download = ["apt-get", "-qq", "download", "-o", "APT::Sandbox::User=root", package]
-            if subprocess.run(download, cwd=home, stdin=subprocess.DEVNULL).returncode != 0 and os.geteuid() == 0:
-                subprocess.run(["apt-get", "-qq", "update"], stdin=subprocess.DEVNULL)
-                subprocess.run(download, cwd=home, stdin=subprocess.DEVNULL)
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                if DOWNLOADS.download(download, cwd=home) != 0 and os.geteuid() == 0:
+                    DOWNLOADS.download(["apt-get", "-qq", "update"])
+                    DOWNLOADS.download(download, cwd=home)
             for archive in home.glob(f"{package}_*.deb"):
                 subprocess.run(["dpkg-deb", "--extract", str(archive), str(home)], stdin=subprocess.DEVNULL)
                 archive.unlink()
@@ -514,6 +538,14 @@ def run(tally, suites, budget_program, environment):
 
 
 def main():
+    try:
+        return test()
+    finally:
+        DOWNLOADS.end()
+
+
+def test():
+    """Runs everything, and returns the exit status."""
     os.chdir(ROOT)
     tally, begin = Tally(), time.monotonic()
     programs()
@@ -529,13 +561,11 @@ def main():
         exposure(tally)
         static(tally)
         service(tally, environment, preparing)
-        packages(tally, environment)
+        packages(tally, environment, preparing)
         image(tally, environment, preparing_image)
         tally.passed.write()
     else:
-        for one in (preparing, preparing_image):
-            one.terminate()
-            one.wait()
+        DOWNLOADS.end()
     passed, failed, skipped = (tally.total(column) for column in (1, 2, 3))
     if tally.failures:
         say("\nfailed:")
