@@ -13,6 +13,11 @@ TARGET      := $(or $(CARGO_TARGET_DIR),target)
 BINARY      ?= $(TARGET)/release/belay
 # The binary that `make deb` packs, unless BINARY= names one.
 DEB_BINARY  := $(if $(filter file,$(origin BINARY)),$(TARGET)/dist/belay,$(BINARY))
+# What `make static` builds: musl where its target and its C compiler are installed, else the GNU C library.
+PROFILE     ?= dist
+MACHINE     := $(shell uname -m)
+MUSL         = $(MACHINE)-unknown-linux-musl
+STATIC_TARGET ?= $(if $(and $(wildcard $(shell rustc --print sysroot)/lib/rustlib/$(MUSL)),$(shell command -v musl-gcc)),$(MUSL),$(MACHINE)-unknown-linux-gnu)
 TOOLS       := $(CURDIR)/build/tools
 DENY        := cargo-deny
 DENY_VERSION := 0.20.2
@@ -39,6 +44,12 @@ release: ## Build the fast binary: target/release/belay
 .PHONY: dist
 dist: ## Build the smaller and faster binary for packages, in about twice the time: target/dist/belay
 	$(CARGO) build --locked --profile dist -p belay-daemon
+
+# An explicit target keeps the flag away from build scripts and procedural macros, which cannot be linked with it.
+.PHONY: static
+static: ## Build a static binary: target/MACHINE-unknown-linux-gnu/dist/belay (PROFILE=dist|release|dev, STATIC_TARGET=)
+	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" $(CARGO) build --locked --profile $(PROFILE) --target $(STATIC_TARGET) -p belay-daemon --bin belay
+	@echo $(TARGET)/$(STATIC_TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/belay
 
 .PHONY: test
 test: ## Run every test; the last line counts them (no key, no model; V=1 names each test, ALL=1 runs also what cannot have changed)
@@ -74,7 +85,7 @@ deny:
 scripts-check:
 	@for f in .ci/run deploy/deb/*.sh deploy/image/*.sh deploy/local-model/*.sh; do bash -n "$$f" || exit 1; done
 	@$(PYTHON) -c 'import ast, pathlib; [ast.parse(p.read_bytes(), str(p)) for p in pathlib.Path("tests").rglob("*.py")]'
-	@$(PYTHON) -m doctest tests/soak.py
+	@$(PYTHON) -m doctest tests/soak.py tests/waiting.py
 
 .PHONY: golden
 golden: ## Rewrite the golden transcripts from what the code does now; then read the diff as carefully as code

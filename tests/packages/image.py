@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Builds the OCI image from $BELAY_BIN, unpacks it, and runs it as a container runtime would: tests/packages/image.py
 
-Also checks the files of `make dist-files` (with Python 3.11), and the Kubernetes manifests with the program that $KUBERNETES_VALIDATE
-names. The image needs root, Debian or Ubuntu, mmdebstrap, umoci and bubblewrap; without one of them it says so and skips. Prints a line for each check, then "N passed, N failed, N skipped".
+Also checks the files of `make dist-files` (with Python 3.11), and the Kubernetes manifests with the programs that $KUBERNETES_VALIDATE
+and $KUBECTL name. The image needs root, Debian or Ubuntu, mmdebstrap, umoci and bubblewrap; without one of them it says so and skips.
+Prints a line for each check, then "N passed, N failed, N skipped".
 Standard library only.
 """
 
@@ -10,6 +11,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -19,6 +21,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 KEPT = ROOT / "build" / "image"
+MANIFESTS = ROOT / "deploy" / "kubernetes"
 PROGRAMS = ["mmdebstrap", "umoci", "bwrap"]
 # Every wait ends; no check measures time by it. The first base takes a minute and a half from the mirror.
 BUILD_LIMIT_S = 900
@@ -149,11 +152,33 @@ def free_port():
         return one.getsockname()[1]
 
 
+def validate(*files):
+    """Fails unless these manifests fit the schemas of Kubernetes."""
+    command = [os.environ["KUBERNETES_VALIDATE"], "--strict", *map(str, files)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S)
+    expect(done.returncode == 0, done.stdout)
+
+
 def the_manifests_are_valid(_container):
-    folder = ROOT / "deploy" / "kubernetes"
-    files = [str(file) for file in sorted(folder.glob("*.yaml")) if file.name != "kustomization.yaml"]
-    done = subprocess.run([os.environ["KUBERNETES_VALIDATE"], "--strict", *files], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    expect(len(files) == 3 and done.returncode == 0, done.stdout)
+    files = [file for file in sorted(MANIFESTS.glob("*.yaml")) if file.name != "kustomization.yaml"]
+    expect(len(files) == 3, f"{files}")
+    validate(*files)
+
+
+def kustomize_builds_valid_manifests(_container):
+    command = [os.environ["KUBECTL"], "kustomize", str(MANIFESTS)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+    expect(done.returncode == 0, done.stderr)
+    kinds = sorted(re.findall(r"^kind: (\w+)$", done.stdout, re.MULTILINE))
+    expect(kinds == ["ConfigMap", "NetworkPolicy", "Service", "StatefulSet"], f"{kinds}")
+    # The settings have a name with a digest, so that changed settings restart the daemon.
+    settings = set(re.findall(r"name: (belay-[0-9a-z]{10})$", done.stdout, re.MULTILINE))
+    expect(len(settings) == 1 and done.stdout.count(*settings) == 2, f"the settings are not mounted: {done.stdout}")
+    expect("image: registry.example/belay:latest" in done.stdout, "the image is not the one of `images`")
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as written:
+        written.write(done.stdout)
+        written.flush()
+        validate(written.name)
 
 
 def the_bill_of_materials_is_closed_and_the_checksums_hold(_container):
@@ -190,6 +215,11 @@ def main():
         skipped += 1
     if "KUBERNETES_VALIDATE" in os.environ:
         checks.append(the_manifests_are_valid)
+        if "KUBECTL" in os.environ:
+            checks.append(kustomize_builds_valid_manifests)
+        else:
+            print("the manifests are not built: set KUBECTL= to kubectl")
+            skipped += 1
     lacking = [program for program in PROGRAMS if shutil.which(program) is None]
     if os.geteuid() != 0 or lacking or shutil.which("apt-get") is None:
         print(f"the image is not built: needs root, Debian or Ubuntu, and {', '.join(lacking or PROGRAMS)}")

@@ -17,6 +17,7 @@ mod cli;
 mod client;
 mod clock;
 mod completion;
+mod drop_ins;
 mod environment;
 mod exit;
 mod input;

@@ -80,7 +80,7 @@ pub(crate) struct SetupArgs {
     /// Serve no Telegram bot
     #[arg(long)]
     no_telegram: bool,
-    /// Give secrets to this systemd unit as credentials, by a drop-in beside it
+    /// Give secrets to this systemd unit as credentials, by a drop-in in /etc, or beside a unit that is not a package's
     #[arg(long, value_name = "FILE")]
     unit: Option<PathBuf>,
     /// Ask nothing: what no flag answers keeps its value or gets its default
@@ -334,9 +334,10 @@ fn all_files(
     }
     if let (Some(unit), false) = (&args.unit, secrets.is_empty()) {
         let path = drop_in::path(unit);
-        let before = path.exists().then(|| std::fs::read_to_string(&path)).transpose().map_err(|error| {
-            Failure::new(Exit::Refused, format!("{} cannot be read: {error}", path.display()))
-                .next("nothing was changed")
+        let current = drop_in::current(unit);
+        let before = current.as_deref().map(std::fs::read_to_string).transpose().map_err(|error| {
+            let shown = current.as_deref().unwrap_or(&path).display();
+            Failure::new(Exit::Refused, format!("{shown} cannot be read: {error}")).next("nothing was changed")
         })?;
         let credentials: Vec<_> = secrets.iter().map(|(name, file)| (*name, file.path.as_path())).collect();
         let text = drop_in::text(before.as_deref(), &credentials);

@@ -4,32 +4,24 @@
 //! Source: systemd.exec(5), `LoadCredential=`, `SetCredential=`, `ImportCredential=`; systemd.syntax(7).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use secrecy::SecretString;
 
 use super::{Finding, State};
+use crate::drop_ins;
 use crate::environment::Declared;
 
 /// Credentials by their names.
 pub(super) type Credentials = BTreeMap<String, Declared>;
 
-/// Reads a unit and the drop-ins beside it (`FILE.d/*.conf`).
+/// Reads a unit and its drop-ins (`FILE.d/*.conf`).
 ///
 /// # Errors
 /// A file that cannot be read.
 pub(super) fn read(file: &Path) -> Result<(Credentials, Vec<Finding>), String> {
-    let mut files = vec![file.to_owned()];
-    let mut directory = file.as_os_str().to_owned();
-    directory.push(".d");
-    if let Ok(entries) = std::fs::read_dir(PathBuf::from(directory)) {
-        let paths = entries.flatten().map(|entry| entry.path());
-        let mut drop_ins: Vec<_> = paths.filter(|path| path.extension().is_some_and(|end| end == "conf")).collect();
-        drop_ins.sort();
-        files.append(&mut drop_ins);
-    }
     let mut lines = Vec::new();
-    for path in &files {
+    for path in [vec![file.to_owned()], drop_ins::files(file)].iter().flatten() {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         lines.extend(assignments(&text));
     }

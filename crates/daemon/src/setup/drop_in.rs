@@ -2,14 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::drop_ins;
+
 /// A credential: its name, and the file that holds it.
 pub(super) type Credential<'a> = (&'static str, &'a Path);
 
-/// The drop-in beside a unit.
+const NAME: &str = "belay-setup.conf";
+
+/// The path of the drop-in that is written.
 pub(super) fn path(unit: &Path) -> PathBuf {
-    let mut directory = unit.as_os_str().to_owned();
-    directory.push(".d");
-    PathBuf::from(directory).join("belay-setup.conf")
+    drop_ins::of_operator(unit).join(NAME)
+}
+
+/// The path of the drop-in that systemd reads now, if there is one. Earlier versions wrote it beside the unit, and the
+/// new file hides that one.
+pub(super) fn current(unit: &Path) -> Option<PathBuf> {
+    drop_ins::files(unit).into_iter().find(|path| path.file_name().is_some_and(|name| name == NAME))
 }
 
 /// The text of the drop-in with these credentials. Other lines of an existing text are kept.
@@ -43,5 +51,7 @@ mod tests {
             "[Service]\nNice=5\nLoadCredential=x:/s/x\nLoadCredential=llm_api_key:/s/b\nLoadCredential=telegram_bot_token:/s/t\n"
         );
         assert_eq!(path(Path::new("/u/belay.service")), Path::new("/u/belay.service.d/belay-setup.conf"));
+        let packaged = Path::new("/usr/lib/systemd/system/belay.service");
+        assert_eq!(path(packaged), Path::new("/etc/systemd/system/belay.service.d/belay-setup.conf"));
     }
 }
