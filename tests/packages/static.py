@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "tests" / "clients"))
 from belay_process import Belay, Failure  # noqa: E402
 
 LIMIT_S = 60
+OF_MAKE = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "PROFILE", "STATIC_TARGET"}
 SETTINGS = {"llm.provider": "rehearsal", "gateway.listen": "off", "approvals.rules": '[{tool="run_command",ask="never"}]'}
 
 
@@ -28,10 +29,12 @@ def expect(fact, words):
 
 def output(*command, code=0, **more):
     """The output of a command that has to end with this code."""
+    # The options and variables of the `make` that has started this suite are not those of this command.
+    environment = {name: value for name, value in more.pop("env", os.environ).items() if name not in OF_MAKE}
     done = subprocess.run(
-        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, **more
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, env=environment, **more
     )
-    expect(done.returncode == code, f"{command} ended with {done.returncode}: {done.stdout[-2000:]}")
+    expect(done.returncode == code, f"{command} ended with {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
     return done.stdout
 
 
@@ -86,12 +89,14 @@ OF_BINARY = [
 
 
 def newest():
-    """The newest static binary, or `None`."""
+    """The newest static binary, or `None`. One that is older than the sources says nothing about them."""
     if named := os.environ.get("STATIC_BIN"):
         return pathlib.Path(named)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
     found = [path for end in ("gnu", "musl") for path in target.glob(f"*-unknown-linux-{end}/*/belay")]
-    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+    binary = max(found, key=lambda path: path.stat().st_mtime, default=None)
+    sources = max(path.stat().st_mtime for path in (ROOT / "crates").rglob("*") if path.suffix in {".rs", ".sql", ".js", ".toml"})
+    return binary if binary and binary.stat().st_mtime >= sources else None
 
 
 def main():

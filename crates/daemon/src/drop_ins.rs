@@ -15,7 +15,7 @@ const PLACES: [&str; 5] = [
     "lib/systemd/system",
 ];
 /// The directories of packages. What an operator writes there is lost on an upgrade of the package.
-const OF_PACKAGES: [&str; 2] = ["usr/lib", "lib"];
+const OF_PACKAGES: [&str; 2] = ["usr/lib/systemd/system", "lib/systemd/system"];
 
 /// The directory for a drop-in by the operator: in `/etc` for the unit of a package, else beside the unit.
 pub(crate) fn of_operator(unit: &Path) -> PathBuf {
