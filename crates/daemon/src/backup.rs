@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belay_protocol::Clock;
 use belay_store::OpenError;
-use belay_store::backup::{self, BackupError, StoreLock};
+use belay_store::backup::{self, BackupError, Place, StoreLock};
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
@@ -74,7 +74,7 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// The backup
-    #[arg(required_unless_present = "before_migration", conflicts_with = "before_migration")]
+    #[arg(required_unless_present_any = ["before_migration", "roll_back"], conflicts_with_all = ["before_migration", "roll_back"])]
     file: Option<PathBuf>,
     /// The data directory to restore to [default: this user's data directory]
     #[arg(long, value_name = "DIR")]
@@ -85,6 +85,9 @@ pub(crate) struct RestoreArgs {
     /// Go back to the newest snapshot from before a migration of the database
     #[arg(long)]
     before_migration: bool,
+    /// Put the former data back after a restore that was interrupted
+    #[arg(long, conflicts_with_all = ["before_migration", "force"])]
+    roll_back: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -184,9 +187,13 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
         Some(data) => std::path::absolute(data).map_err(|error| Failure::new(Exit::WrongUsage, error))?,
         None => Paths::find(env)?.data,
     };
+    let place = Place::in_directory(&data);
+    if args.roll_back {
+        return roll_back(&place, args.json, out);
+    }
     let now = SystemClock.now();
     let Some(file) = &args.file else {
-        let restored = backup::restore_before_migration(&data.join("belay.db"), now);
+        let restored = backup::restore_before_migration(&place.database, now);
         let (snapshot, former) = restored.map_err(|error| failure(&error))?;
         if args.json {
             out.json(&json!({ "snapshot": snapshot, "former": former }));
@@ -199,7 +206,7 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
         }
         return Ok(Exit::Fine);
     };
-    let restored = backup::restore(file, &data, args.force, now).map_err(|error| failure(&error))?;
+    let restored = backup::restore(file, &place, args.force, now).map_err(|error| failure(&error))?;
     if args.json {
         out.json(&json!({
             "data": data,
@@ -222,6 +229,19 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
     }
     out.lines(restored.settings.iter().map(|settings| format!("Its settings files are in {}.", settings.display())));
     out.lines(restored.former.iter().map(|former| format!("The former data is in {}.", former.display())));
+    Ok(Exit::Fine)
+}
+
+/// Puts the former data back after a restore that was interrupted.
+fn roll_back(place: &Place, json: bool, out: Output<'_>) -> Result<Exit, Failure> {
+    let rolled_back = backup::roll_back(&place.database).map_err(|error| failure(&error))?;
+    if json {
+        out.json(&json!({ "database": place.database, "rolled_back": rolled_back }));
+    } else if rolled_back {
+        out.line(&format!("{} and its files are as they were before the restore.", place.database.display()));
+    } else {
+        out.line(&format!("No restore of {} was interrupted; nothing is changed.", place.database.display()));
+    }
     Ok(Exit::Fine)
 }
 
@@ -270,7 +290,7 @@ fn failure(error: &BackupError) -> Failure {
         BackupError::NotEmpty(_) | BackupError::Exists(_) | BackupError::NoDatabase(_) | BackupError::NoSnapshot(_) => {
             Exit::WrongUsage
         }
-        BackupError::Io { .. } | BackupError::NoSpace { .. } => Exit::OutOfReach,
+        BackupError::Io { .. } | BackupError::NoSpace { .. } | BackupError::Interrupted { .. } => Exit::OutOfReach,
         BackupError::Stopped => Exit::Interrupted,
         BackupError::Open(OpenError::Locked { .. }) => {
             return Failure::new(Exit::Busy, error).next("`belay shutdown` ends the daemon that uses it");

@@ -54,7 +54,9 @@ use std::time::Duration;
 use belay_protocol::{Durability, MemoryOwner, Seq, StoreError};
 
 use self::inline::Inline;
-pub(crate) use self::open::{Locks, Version, known_schema, lock_path, lock_store, open_reader, with_suffix};
+pub(crate) use self::open::{
+    Locks, Version, known_schema, lock_path, lock_store, open_reader, refuse_interrupted_restore, with_suffix,
+};
 use self::readers::{READ_QUEUE, READERS, Read};
 use self::tx::{Done, Tx};
 use self::writer::{Counters, Job, Signals, WRITE_QUEUE, Writer};

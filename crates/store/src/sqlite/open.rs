@@ -49,6 +49,7 @@ pub(crate) struct Locks {
 pub(super) fn open_writer(path: &Path, exclusive: bool) -> Result<(Connection, Option<Locks>), OpenError> {
     create_directory(path)?;
     let beside = exclusive.then(|| lock(path)).transpose()?;
+    refuse_interrupted_restore(path)?;
     create_database(path)?;
     // Locked before SQLite opens the file: a process without the lock does not touch it.
     let locks = match beside {
@@ -74,6 +75,15 @@ pub(crate) fn lock_store(path: &Path) -> Result<Locks, OpenError> {
     let beside = lock(path)?;
     let exists = path.try_exists().map_err(|source| OpenError::Io { path: path.into(), source })?;
     Ok(Locks { _beside: beside, _database: if exists { lock_database(path)? } else { None } })
+}
+
+/// Refuses a store whose files may be of two stores.
+pub(crate) fn refuse_interrupted_restore(path: &Path) -> Result<(), OpenError> {
+    match super::backup::is_interrupted(path) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(OpenError::InterruptedRestore { journal: super::backup::journal_path(path) }),
+        Err(source) => Err(OpenError::Io { path: path.into(), source }),
+    }
 }
 
 /// Creates a new database beside its final path and moves it there as a whole. That takes one synchronisation instead

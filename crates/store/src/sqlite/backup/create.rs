@@ -69,6 +69,7 @@ pub fn create(
     if target.try_exists().map_err(BackupError::io(target))? {
         return Err(BackupError::Exists(target.to_owned()));
     }
+    crate::sqlite::refuse_interrupted_restore(&sources.database)?;
     let (home, directory) = (directory_of(&sources.database), directory_of(target));
     make_directory(directory)?;
     sweep(home, directory)?;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use belay_protocol::UnixMillis;
 use rusqlite::Connection;
 
-use super::restore::{keep_former, rename, rename_if_there};
+use super::restore::{Place, copy, keep_former, rename, replace_database, staging_in};
+use super::swap::{Journal, roll_back, swap};
 use super::{BackupError, StoreLock, check_space, directory_of, read, sync_directory, vacuum_into};
 
 /// The middle of the name of a snapshot: `belay.db.before-v2` is from before the migration to schema 2.
@@ -61,22 +62,32 @@ pub fn snapshots(database: &Path) -> Result<Vec<(u32, PathBuf)>, BackupError> {
 /// See [`BackupError`]; the data is as it was.
 pub fn restore_before_migration(database: &Path, now: UnixMillis) -> Result<(PathBuf, Option<PathBuf>), BackupError> {
     let _lock = StoreLock::take(database)?;
+    roll_back(database)?;
     let newest = snapshots(database)?.pop().ok_or_else(|| BackupError::NoSnapshot(database.to_owned()))?;
     read::check_database(&newest.1, &newest.1)?;
     let directory = directory_of(database);
     check_space(directory, std::fs::metadata(&newest.1).map_err(BackupError::io(&newest.1))?.len())?;
-    let new = crate::sqlite::with_suffix(database, ".restored");
-    std::fs::copy(&newest.1, &new).map_err(BackupError::io(&new))?;
-    super::private(&new)?;
-    std::fs::File::open(&new).and_then(|file| file.sync_all()).map_err(BackupError::io(&new))?;
-    let former = keep_former(database, now.0)?;
-    if let Some(former) = &former {
-        for suffix in ["-wal", "-shm"] {
-            let log = crate::sqlite::with_suffix(database, suffix);
-            rename_if_there(&log, &former.join(log.file_name().unwrap_or_default()))?;
-        }
-    }
-    rename(&new, database)?;
-    sync_directory(directory)?;
+    let mut journal = Journal::default();
+    let prepared = prepare(database, &newest.1, now, &mut journal);
+    let former = prepared.inspect_err(|_| journal.remove_directories())?;
+    journal.make_relative(directory);
+    swap(database, &journal, &mut |from, to| std::fs::rename(from, to))?;
+    let _ = std::fs::remove_dir(staging_in(directory, now)); // it is empty; the next restore removes what is left
     Ok((newest.1, former))
+}
+
+/// Copies the snapshot, and lists the renames that put it in place.
+fn prepare(
+    database: &Path,
+    snapshot: &Path,
+    now: UnixMillis,
+    journal: &mut Journal,
+) -> Result<Option<PathBuf>, BackupError> {
+    let home = directory_of(database);
+    let new = journal.new_directory(staging_in(home, now))?.join("belay.db");
+    copy(snapshot, &new)?;
+    let place = Place { database: database.to_owned(), key: home.join("secret.key") };
+    let former = keep_former(&place, false, now, journal)?;
+    replace_database(database, former.as_deref(), new, journal)?;
+    Ok(former)
 }

@@ -4,14 +4,15 @@
 //! entry. So a reader knows all sizes before it extracts anything. The database in it is a snapshot that SQLite makes
 //! (`VACUUM INTO`), never a copy of the live files. Secrets of the vault are in the database, sealed.
 //!
-//! Everything here blocks. Reading order: `manifest` → `create` → `read` (verification and extraction) → `restore` →
-//! `migration`.
+//! Everything here blocks. Reading order: `manifest` → `create` → `read` (verification and extraction) → `swap` →
+//! `restore` → `migration`.
 
 mod create;
 mod manifest;
 mod migration;
 mod read;
 mod restore;
+mod swap;
 #[cfg(test)]
 mod tests;
 
@@ -26,9 +27,10 @@ pub use create::{Created, Sources, create};
 pub use manifest::{Entry, EntryName, FORMAT, Manifest};
 pub use migration::{restore_before_migration, snapshots};
 pub use read::{manifest_of, verify};
-pub use restore::{Restored, restore};
+pub use restore::{Place, Restored, restore, roll_back};
 
 pub(crate) use migration::snapshot_before_migration;
+pub(crate) use swap::{is_interrupted, journal_path};
 
 /// The error of a backup. The data is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +88,14 @@ pub enum BackupError {
     /// No snapshot of a migration exists.
     #[error("there is no snapshot beside {}: no migration has changed it", .0.display())]
     NoSnapshot(PathBuf),
+    /// A restore was interrupted, and its rollback is not done.
+    #[error("the restore of {} is half done{detail}. Run `belay backup restore --roll-back`", journal.display())]
+    Interrupted {
+        /// The journal of the restore.
+        journal: PathBuf,
+        /// The causes; empty if they are unknown.
+        detail: String,
+    },
     /// The caller has stopped the work.
     #[error("the backup was stopped; nothing of it is left")]
     Stopped,

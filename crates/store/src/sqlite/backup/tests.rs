@@ -9,6 +9,7 @@ use flate2::{Compression, GzBuilder};
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
+use super::restore::restore_by;
 use super::*;
 use crate::{Blobs, SqliteStore, StoreOptions};
 
@@ -76,7 +77,7 @@ async fn a_backup_of_a_store_in_use_is_verified_and_restores_everything_frozen()
     assert!(matches!(data.backup("one.tar.gz"), Err(BackupError::Exists(_))));
 
     let to = tempfile::tempdir().unwrap();
-    let restored = restore(&created.path, to.path(), false, NOW).unwrap();
+    let restored = restore(&created.path, &Place::in_directory(to.path()), false, NOW).unwrap();
     assert_eq!((restored.former, restored.undelivered), (None, 0));
     assert_eq!(std::fs::read_to_string(restored.settings.unwrap().join("0.toml")).unwrap(), "# settings");
     assert_eq!(std::fs::read(to.path().join("attachments").join(&data.digest)).unwrap(), b"a file");
@@ -112,7 +113,7 @@ async fn replies_that_wait_for_delivery_are_not_sent_by_the_copy() {
     }
     let created = data.backup("one.tar.gz").unwrap();
     let to = tempfile::tempdir().unwrap();
-    assert_eq!(restore(&created.path, to.path(), false, NOW).unwrap().undelivered, 2);
+    assert_eq!(restore(&created.path, &Place::in_directory(to.path()), false, NOW).unwrap().undelivered, 2);
     let conn = Connection::open(to.path().join("belay.db")).unwrap();
     let count =
         |state| conn.query_row("SELECT COUNT(*) FROM outbox WHERE state = ?1", [state], |row| row.get::<_, u32>(0));
@@ -129,12 +130,12 @@ async fn damage_anywhere_is_found_and_a_restore_of_it_leaves_the_old_data() {
     let whole = std::fs::read(&created.path).unwrap();
     let bad = data.path("bad.tar.gz");
     let old = tempfile::tempdir().unwrap();
-    restore(&created.path, old.path(), false, NOW).unwrap();
+    restore(&created.path, &Place::in_directory(old.path()), false, NOW).unwrap();
     let before = std::fs::read(old.path().join("belay.db")).unwrap();
     let refused = |bytes: &[u8], what: &str| {
         std::fs::write(&bad, bytes).unwrap();
         assert!(verify(&bad).is_err(), "{what}");
-        assert!(restore(&bad, old.path(), true, NOW).is_err(), "{what}");
+        assert!(restore(&bad, &Place::in_directory(old.path()), true, NOW).is_err(), "{what}");
         assert_eq!(std::fs::read(old.path().join("belay.db")).unwrap(), before, "{what}");
     };
     let step = whole.len() / 23;
@@ -201,13 +202,16 @@ async fn hostile_archives_are_refused_and_write_nothing_outside() {
         forged(&bad, &all);
         let to = data.path("to");
         assert!(verify(&bad).is_err(), "{what}");
-        assert!(restore(&bad, &to, false, NOW).is_err(), "{what}");
+        assert!(restore(&bad, &Place::in_directory(&to), false, NOW).is_err(), "{what}");
         assert!(!data.path("outside").exists() && !to.join("belay.db").exists(), "{what}");
         let _ = std::fs::remove_dir_all(&to);
     }
     // A bomb: 4 GiB of zeros behind a manifest that promises more than the disk has.
     forged(&bad, &[("manifest.json", plain, manifest(&digest, u64::MAX / 2).as_bytes(), None)]);
-    assert!(matches!(restore(&bad, &data.path("to"), false, NOW), Err(BackupError::NoSpace { .. })));
+    assert!(matches!(
+        restore(&bad, &Place::in_directory(&data.path("to")), false, NOW),
+        Err(BackupError::NoSpace { .. })
+    ));
 }
 
 #[tokio::test]
@@ -227,14 +231,15 @@ async fn a_stopped_backup_leaves_nothing_and_the_leftovers_of_a_killed_one_are_r
 async fn a_restore_refuses_a_store_in_use_and_data_without_force_and_keeps_the_former_data() {
     let data = Data::new().await;
     let created = data.backup("one.tar.gz").unwrap();
-    let used = restore(&created.path, data.directory.path(), true, NOW);
+    let used = restore(&created.path, &Place::in_directory(data.directory.path()), true, NOW);
     assert!(matches!(used, Err(BackupError::Open(OpenError::Locked { .. }))), "{used:?}");
     data.store.open_lane(&"later".into(), SessionLifetime::Lasting, BootId::new(), NOW).await.unwrap();
     data.store.ping().await.unwrap(); // commits the relaxed write before it
     data.store.close().await;
-    let occupied = restore(&created.path, data.directory.path(), false, NOW);
+    let occupied = restore(&created.path, &Place::in_directory(data.directory.path()), false, NOW);
     assert!(matches!(occupied, Err(BackupError::NotEmpty(_))), "{occupied:?}");
-    let former = restore(&created.path, data.directory.path(), true, NOW).unwrap().former.unwrap();
+    let former =
+        restore(&created.path, &Place::in_directory(data.directory.path()), true, NOW).unwrap().former.unwrap();
     let sessions = async |path: &Path| {
         let store = SqliteStore::open(path, StoreOptions::default()).unwrap();
         let count = store.sessions(SessionFilter::lasting(9)).await.unwrap().len();
@@ -255,7 +260,8 @@ async fn a_log_and_a_key_without_their_database_are_kept_and_not_applied() {
     for (name, content) in [("belay.db-wal", "an old log"), ("secret.key", "the only key")] {
         std::fs::write(to.path().join(name), content).unwrap();
     }
-    let former = restore(&created.path, to.path(), true, NOW).unwrap().former.expect("the former files");
+    let former =
+        restore(&created.path, &Place::in_directory(to.path()), true, NOW).unwrap().former.expect("the former files");
     assert_eq!(std::fs::read(former.join("secret.key")).unwrap(), b"the only key");
     assert_eq!(std::fs::read(former.join("belay.db-wal")).unwrap(), b"an old log");
     assert!(!to.path().join("belay.db-wal").exists());
@@ -282,4 +288,90 @@ async fn a_snapshot_before_a_migration_is_the_way_back_and_two_are_kept() {
     let store = SqliteStore::open(&database, StoreOptions::default()).unwrap();
     assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1);
     assert!(store.freezes().await.unwrap().is_empty(), "it is no copy");
+}
+
+/// The files of a store with their contents. The lock is left out.
+fn contents(directory: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let mut found = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_dir() {
+            found.extend(contents(&entry.path()).into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else if !name.ends_with(".lock") {
+            found.insert(name, std::fs::read(entry.path()).unwrap());
+        }
+    }
+    found
+}
+
+/// A backup with a key, and a directory with another store, whose log cannot be moved into its database.
+async fn backup_and_other_store() -> (Data, Created, TempDir) {
+    let data = Data::new().await;
+    let sources = Sources { key: Some(data.path("secret.key")), ..data.sources() };
+    let created = create(&sources, &data.path("backups/one.tar.gz"), "1.0", NOW, &mut |_, _| true).unwrap();
+    let to = tempfile::tempdir().unwrap();
+    for name in ["belay.db", "belay.db-wal", "belay.db-shm", "secret.key"] {
+        std::fs::write(to.path().join(name), format!("the former {name}")).unwrap();
+    }
+    // The restore adds the file of a message. A file of that name is not added, so the directory stays as it is.
+    std::fs::create_dir(to.path().join("attachments")).unwrap();
+    std::fs::write(to.path().join("attachments").join(&data.digest), b"a file").unwrap();
+    (data, created, to)
+}
+
+#[tokio::test]
+async fn an_error_at_any_rename_of_a_restore_leaves_the_former_store() {
+    let (_data, created, to) = backup_and_other_store().await;
+    let (place, before) = (Place::in_directory(to.path()), contents(to.path()));
+    for failing in 0.. {
+        let mut renames = 0;
+        let mut rename = |from: &Path, target: &Path| {
+            renames += 1;
+            if renames > failing { Err(io::Error::other("the disk fails")) } else { std::fs::rename(from, target) }
+        };
+        let restored = restore_by(&created.path, &place, true, NOW, &mut rename);
+        if restored.is_ok() {
+            assert_eq!(failing, 7, "the log, its index, the settings, and twice the key and the database");
+            break;
+        }
+        assert!(matches!(restored, Err(BackupError::Io { .. })), "{restored:?}");
+        assert_eq!(contents(to.path()), before, "rename {failing} failed");
+    }
+    assert_eq!(std::fs::read(to.path().join("secret.key")).unwrap(), [7; 32]);
+    assert!(!to.path().join("belay.db-wal").exists());
+}
+
+#[tokio::test]
+async fn a_crash_at_any_rename_of_a_restore_is_recognised_and_rolled_back() {
+    let (_data, created, to) = backup_and_other_store().await;
+    let (place, before) = (Place::in_directory(to.path()), contents(to.path()));
+    for crash in 0..7 {
+        let mut renames = 0;
+        let crashed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = restore_by(&created.path, &place, true, NOW, &mut |from, target| {
+                assert!(renames < crash, "the process is killed here");
+                renames += 1;
+                std::fs::rename(from, target)
+            });
+        }));
+        assert!(crashed.is_err());
+        let opened = SqliteStore::open(&place.database, StoreOptions::default()).err();
+        assert!(matches!(opened, Some(OpenError::InterruptedRestore { .. })), "{opened:?}");
+        let inspected = crate::inspect(&place.database);
+        assert!(matches!(inspected, Err(OpenError::InterruptedRestore { .. })), "{inspected:?}");
+        let sources = Sources { database: place.database.clone(), files: PathBuf::new(), key: None, settings: vec![] };
+        let backup = create(&sources, &to.path().join("a.tar.gz"), "1.0", NOW, &mut |_, _| true);
+        assert!(matches!(backup, Err(BackupError::Open(OpenError::InterruptedRestore { .. }))), "{backup:?}");
+        assert!(roll_back(&place.database).unwrap() && !roll_back(&place.database).unwrap());
+        assert_eq!(contents(to.path()), before, "killed at rename {crash}");
+    }
+    // The next restore rolls back by itself.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = restore_by(&created.path, &place, true, NOW, &mut |_, _| panic!("the process is killed here"));
+    }));
+    let occupied = restore(&created.path, &place, false, NOW);
+    assert!(matches!(occupied, Err(BackupError::NotEmpty(_))), "{occupied:?}");
+    let former = restore(&created.path, &place, true, NOW).unwrap().former.unwrap();
+    assert_eq!(std::fs::read(former.join("belay.db-wal")).unwrap(), b"the former belay.db-wal");
+    SqliteStore::open(&place.database, StoreOptions::default()).unwrap().close().await;
 }
