@@ -242,3 +242,37 @@ async fn a_full_disk_leaves_no_backup_and_says_so() -> Result<()> {
     ensure!(left.is_empty(), "{left:?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_restore_follows_store_url_and_its_lock() -> Result<()> {
+    let home = Home::new();
+    let elsewhere = home.path().join("elsewhere/my.db");
+    let url = format!("store.url=sqlite://{}", elsewhere.display());
+    let home = home.set("store.url", format!("sqlite://{}", elsewhere.display()));
+    let daemon = home.start().await?;
+    daemon.ask("anna", "hello").await?;
+    let file = text(&home.path().join("mine.tar.gz"));
+    let made = home.run(&["backup", "create", "--with-key", "--to", &file], "").await?;
+    ensure!(made.status.success(), "{made:?}");
+    let restore = ["backup", "restore", &file, "--force", "--json", "--set", &url];
+    let used = home.run(&restore, "").await?;
+    ensure!(used.status.code() == Some(75) && used.stderr.contains("in use"), "{used:?}");
+    daemon.ask("later", "hello").await?;
+    daemon.shut_down().await?;
+
+    let default = text(&data(&home));
+    let refused = home.run(&["backup", "restore", &file, "--data", &default, "--set", &url], "").await?;
+    ensure!(refused.status.code() == Some(2) && refused.stderr.contains("store.url"), "{refused:?}");
+    let restored = home.run(&restore, "").await?;
+    ensure!(restored.status.success(), "{restored:?}");
+    let restored: Value = serde_json::from_str(&restored.stdout)?;
+    assert_eq!(restored["database"], text(&elsewhere), "{restored}");
+    ensure!(!data(&home).join("belay.db").exists(), "no daemon of these settings would use it");
+    let daemon = home.start().await?;
+    let (_, sessions) = daemon.request("GET", "/api/v1/sessions", None).await?;
+    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1), "{sessions}");
+    let (_, frozen) = daemon.request("GET", "/api/v1/freeze", None).await?;
+    ensure!(frozen["freezes"][0]["detail"].as_str().unwrap_or_default().contains("restored"), "{frozen}");
+    daemon.shut_down().await?;
+    Ok(())
+}

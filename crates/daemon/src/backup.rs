@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belay_protocol::Clock;
-use belay_store::OpenError;
 use belay_store::backup::{self, BackupError, Place, StoreLock};
+use belay_store::{OpenError, StoreUrl};
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
@@ -18,7 +18,7 @@ use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::settings::{load, refused};
 use crate::wiring::backups::{described, directory, listed, sources, target, with_or_without_key};
-use crate::wiring::{VERSION, refuse_store, words};
+use crate::wiring::{Store, VERSION, refuse_store, words};
 
 /// Longest time of a backup that the daemon makes.
 const CREATE_LIMIT: Duration = Duration::from_secs(3600);
@@ -76,7 +76,10 @@ pub(crate) struct RestoreArgs {
     /// The backup
     #[arg(required_unless_present_any = ["before_migration", "roll_back"], conflicts_with_all = ["before_migration", "roll_back"])]
     file: Option<PathBuf>,
-    /// The data directory to restore to [default: this user's data directory]
+    /// The settings, for the place of the store.
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// The data directory to restore to [default: the store of the settings]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Accept a directory with data; the former data is kept in a new directory in it
@@ -183,11 +186,7 @@ fn verify(file: &Path, json: bool, out: Output<'_>) -> Result<Exit, Failure> {
 }
 
 fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let data = match &args.data {
-        Some(data) => std::path::absolute(data).map_err(|error| Failure::new(Exit::WrongUsage, error))?,
-        None => Paths::find(env)?.data,
-    };
-    let place = Place::in_directory(&data);
+    let place = place(args, env)?;
     if args.roll_back {
         return roll_back(&place, args.json, out);
     }
@@ -209,7 +208,8 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
     let restored = backup::restore(file, &place, args.force, now).map_err(|error| failure(&error))?;
     if args.json {
         out.json(&json!({
-            "data": data,
+            "data": place.database.parent(),
+            "database": place.database,
             "created": restored.manifest.created,
             "with_key": restored.manifest.has_key(),
             "former": restored.former,
@@ -219,7 +219,7 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
         }));
         return Ok(Exit::Fine);
     }
-    out.line(&format!("{} has the backup of {}.", data.display(), restored.manifest.created.to_rfc3339()));
+    out.line(&format!("{} has the backup of {}.", place.database.display(), restored.manifest.created.to_rfc3339()));
     out.line("It starts frozen: make sure that the original has ended, start this one, and run `belay thaw`.");
     if restored.undelivered > 0 {
         out.line(&format!("{} waiting replies are marked ambiguous and are not sent by it.", restored.undelivered));
@@ -230,6 +230,32 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
     out.lines(restored.settings.iter().map(|settings| format!("Its settings files are in {}.", settings.display())));
     out.lines(restored.former.iter().map(|former| format!("The former data is in {}.", former.display())));
     Ok(Exit::Fine)
+}
+
+/// The store that is restored: the one of the settings, or the one of the named data directory.
+fn place(args: &RestoreArgs, env: &Environment) -> Result<Place, Failure> {
+    let wrong = |problem: String| Failure::new(Exit::WrongUsage, problem);
+    let paths = Paths::find(env)?.with_named(&args.settings.files);
+    let named = args.data.as_deref().map(std::path::absolute).transpose();
+    let named = named.map_err(|error| wrong(format!("--data: {error}")))?;
+    // These settings may be of another machine than the data of another directory.
+    if let Some(data) = named.as_deref().filter(|data| *data != paths.data) {
+        return Ok(Place::in_directory(data));
+    }
+    let settings = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?.settings;
+    let default = Place::in_directory(&paths.data);
+    let StoreUrl::Sqlite(database) = Store::place(&settings, &paths, env)? else {
+        return Err(wrong("the store is in memory (store.url): name a data directory with --data".into()));
+    };
+    let database = std::path::absolute(database).map_err(|error| wrong(format!("store.url: {error}")))?;
+    if named.is_some() && database != default.database {
+        let (data, database) = (paths.data.display(), database.display());
+        return Err(wrong(format!(
+            "store.url names {database}, so no daemon of these settings would use a database in {data}: leave --data out, \
+             and the backup is restored to {database}"
+        )));
+    }
+    Ok(Place { database, ..default })
 }
 
 /// Puts the former data back after a restore that was interrupted.

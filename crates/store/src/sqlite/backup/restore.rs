@@ -6,6 +6,7 @@
 //! A restored database is a copy of a daemon that may still run. So it starts frozen, and the replies that were waiting
 //! in its outbox are marked `ambiguous`: the original has sent them, or will.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -87,13 +88,16 @@ pub(super) fn restore_by(
         return Err(BackupError::NotEmpty(home.to_owned()));
     }
     sweep(home)?;
+    sweep(directory_of(&place.key))?;
     check_space(home, manifest.bytes())?;
     let mut journal = Journal::default();
     match prepare(path, place, now, &mut journal) {
         Ok(restored) => {
             journal.make_relative(home);
             swap::swap(&place.database, &journal, rename)?;
-            let _ = std::fs::remove_dir_all(staging_in(home, now)); // the next restore removes what is left
+            for directory in BTreeSet::from([home, directory_of(&place.key)]) {
+                let _ = std::fs::remove_dir_all(staging_in(directory, now)); // the next restore removes what is left
+            }
             Ok(restored)
         }
         Err(error) => {

@@ -375,3 +375,28 @@ async fn a_crash_at_any_rename_of_a_restore_is_recognised_and_rolled_back() {
     assert_eq!(std::fs::read(former.join("belay.db-wal")).unwrap(), b"the former belay.db-wal");
     SqliteStore::open(&place.database, StoreOptions::default()).unwrap().close().await;
 }
+
+#[tokio::test]
+async fn a_store_with_its_key_in_another_directory_is_restored_and_rolled_back() {
+    let (_data, created, to) = backup_and_other_store().await;
+    let key = to.path().join("data/secret.key");
+    std::fs::create_dir(to.path().join("data")).unwrap();
+    std::fs::rename(to.path().join("secret.key"), &key).unwrap();
+    let place = Place { database: to.path().join("belay.db"), key: key.clone() };
+    let before = contents(to.path());
+    for failing in 0..7 {
+        let mut renames = 0;
+        let restored = restore_by(&created.path, &place, true, NOW, &mut |from, target| {
+            renames += 1;
+            if renames > failing { Err(io::Error::other("the disk fails")) } else { std::fs::rename(from, target) }
+        });
+        assert!(matches!(restored, Err(BackupError::Io { .. })), "{restored:?}");
+        assert_eq!(contents(to.path()), before, "rename {failing} failed");
+    }
+    restore(&created.path, &place, true, NOW).unwrap();
+    assert_eq!(std::fs::read(&key).unwrap(), [7; 32]);
+    let former = to.path().join(format!("data/before-restore-{}/secret.key", NOW.0));
+    assert_eq!(std::fs::read(former).unwrap(), b"the former secret.key");
+    let left: Vec<_> = contents(to.path()).into_keys().filter(|name| name.contains(".belay-restore")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
