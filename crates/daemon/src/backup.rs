@@ -121,6 +121,7 @@ async fn create(args: &CreateArgs, env: &Environment, out: Output<'_>) -> Result
     } else {
         let (file, bytes) = (made["file"].as_str().unwrap_or_default(), made["bytes"].as_u64().unwrap_or_default());
         out.line(&format!("{file}: {bytes} bytes, verified"));
+        out.lines(damaged(&made).into_iter());
         if args.with_key {
             out.line("It contains the key of the vault: everybody who has this file can read all secrets.");
         } else {
@@ -128,6 +129,18 @@ async fn create(args: &CreateArgs, env: &Environment, out: Output<'_>) -> Result
         }
     }
     Ok(Exit::Fine)
+}
+
+/// Warnings of the files of messages that a backup does not contain.
+fn damaged(summary: &Json) -> Vec<String> {
+    let digests = summary["damaged"].as_array().map(Vec::as_slice).unwrap_or_default();
+    digests.iter().filter_map(Json::as_str).map(damaged_line).collect()
+}
+
+fn damaged_line(digest: &str) -> String {
+    format!(
+        "warning: attachments/{digest} was damaged on the disk; the backup does not contain it. An older backup may."
+    )
 }
 
 /// The running daemon; `None`: none answers at the control sockets, and no address was given.
@@ -181,6 +194,7 @@ fn verify(file: &Path, json: bool, out: Output<'_>) -> Result<Exit, Failure> {
             summary["schema"],
             summary["entries"]
         ));
+        out.lines(damaged(&summary).into_iter());
     }
     Ok(Exit::Fine)
 }
@@ -215,6 +229,7 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
             "former": restored.former,
             "settings": restored.settings,
             "undelivered": restored.undelivered,
+            "damaged": restored.manifest.damaged,
             "frozen": true,
         }));
         return Ok(Exit::Fine);
@@ -227,6 +242,7 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
     if !restored.manifest.has_key() {
         out.line("The backup has no key of the vault: put secret.key back, or people must give their secrets again.");
     }
+    out.lines(restored.manifest.damaged.iter().map(|digest| damaged_line(digest.as_str())));
     out.lines(restored.settings.iter().map(|settings| format!("Its settings files are in {}.", settings.display())));
     out.lines(restored.former.iter().map(|former| format!("The former data is in {}.", former.display())));
     Ok(Exit::Fine)

@@ -43,6 +43,7 @@ pub(crate) fn described(created: &Created) -> Json {
         "schema": created.manifest.schema,
         "entries": created.manifest.entries.len(),
         "with_key": created.manifest.has_key(),
+        "damaged": created.manifest.damaged,
         "verified": true,
     })
 }

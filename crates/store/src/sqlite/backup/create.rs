@@ -14,6 +14,7 @@ use belay_protocol::{BlobDigest, UnixMillis};
 use flate2::{Compression, GzBuilder};
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
+use tracing::warn;
 
 use super::manifest::{Entry, EntryName, FORMAT, MANIFEST, Manifest};
 use super::{BackupError, Progress, check_space, directory_of, make_directory, read, snapshot, sync_directory};
@@ -83,7 +84,7 @@ pub fn create(
     // The snapshot, and the database that the verification extracts.
     check_space(home, database_bytes.saturating_mul(2))?;
     let staging = tempfile::Builder::new().prefix(STAGING).tempdir_in(home).map_err(BackupError::io(home))?;
-    let staged = stage(sources, &staging)?;
+    let (staged, damaged) = stage(sources, &staging)?;
     let schema = read::check_database(&staging.path().join("belay.db"), &sources.database)?;
     let needed = staged.iter().map(|file| file.entry.bytes).sum::<u64>();
     check_space(directory, needed)?;
@@ -94,6 +95,7 @@ pub fn create(
         schema,
         created: now,
         entries: staged.iter().map(|file| file.entry.clone()).collect(),
+        damaged,
     };
     let unfinished = Unfinished::create(target)?;
     write(&unfinished, &manifest, &staged, progress)?;
@@ -118,8 +120,8 @@ struct Staged {
     path: PathBuf,
 }
 
-/// Copies and links everything that goes into the backup.
-fn stage(sources: &Sources, staging: &TempDir) -> Result<Vec<Staged>, BackupError> {
+/// Copies and links everything that goes into the backup. Returns also the damaged files of messages, which are left out.
+fn stage(sources: &Sources, staging: &TempDir) -> Result<(Vec<Staged>, Vec<BlobDigest>), BackupError> {
     let (database, files) = (staging.path().join("belay.db"), staging.path().join("attachments"));
     make_directory(&files)?;
     // Before and after: a row of the snapshot has its file, also if the janitor or an upload is at work meanwhile.
@@ -142,15 +144,29 @@ fn stage(sources: &Sources, staging: &TempDir) -> Result<Vec<Staged>, BackupErro
             Err(error) => return Err(BackupError::io(origin)(error)),
         }
     }
+    let mut damaged = Vec::new();
     for digest in digests(&files)? {
         let path = files.join(digest.as_str());
-        staged.push(Staged { entry: described(EntryName::File(digest), &path, None)?, path });
+        match described(EntryName::File(digest.clone()), &path, None) {
+            Ok(entry) if entry.sha256 == digest.as_str() => staged.push(Staged { entry, path }),
+            Ok(_) => damaged.push(digest),
+            Err(error) if is_unreadable(&error) => damaged.push(digest),
+            Err(error) => return Err(error),
+        }
     }
-    Ok(staged)
+    for digest in &damaged {
+        warn!(file = digest.as_str(), "a file of a message is damaged; the backup does not contain it");
+    }
+    Ok((staged, damaged))
+}
+
+/// Whether the disk cannot read a file any more. Other errors are not of the file.
+fn is_unreadable(error: &BackupError) -> bool {
+    matches!(error, BackupError::Io { source, .. } if source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()))
 }
 
 /// The digests of the files in a directory, sorted. Other files are left out.
-fn digests(directory: &Path) -> Result<Vec<BlobDigest>, BackupError> {
+pub(super) fn digests(directory: &Path) -> Result<Vec<BlobDigest>, BackupError> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -158,7 +174,11 @@ fn digests(directory: &Path) -> Result<Vec<BlobDigest>, BackupError> {
     };
     let mut digests = Vec::new();
     for entry in entries {
-        let name = entry.map_err(BackupError::io(directory))?.file_name();
+        let entry = entry.map_err(BackupError::io(directory))?;
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let name = entry.file_name();
         digests.extend(name.to_str().and_then(|name| name.parse::<BlobDigest>().ok()));
     }
     digests.sort_by(|a, b| a.as_str().cmp(b.as_str()));
@@ -191,11 +211,6 @@ fn described(name: EntryName, path: &Path, origin: Option<&PathBuf>) -> Result<E
         }
     }
     let sha256 = read::hex(digest.finish().as_ref());
-    if let EntryName::File(digest) = &name
-        && digest.as_str() != sha256
-    {
-        return Err(BackupError::damaged(path, "the file of a message is damaged: its digest is not its name"));
-    }
     let origin = origin.map(|path| path.display().to_string());
     Ok(Entry { name, bytes, sha256, origin })
 }

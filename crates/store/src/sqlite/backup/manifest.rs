@@ -29,6 +29,9 @@ pub struct Manifest {
     pub created: UnixMillis,
     /// The entries, in the order of the file.
     pub entries: Vec<Entry>,
+    /// The files of messages that were damaged on the disk. The backup does not contain them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<BlobDigest>,
 }
 
 impl Manifest {

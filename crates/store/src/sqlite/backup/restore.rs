@@ -1,7 +1,7 @@
 //! Restoring a backup.
 //!
 //! Everything is extracted and checked in a directory beside the data. Then the restored files replace the former ones,
-//! all or none (`swap`). The files of messages are named by their digests, so the new ones are added to the old ones.
+//! all or none (`swap`). Files of messages that only the former store has stay.
 //!
 //! A restored database is a copy of a daemon that may still run. So it starts frozen, and the replies that were waiting
 //! in its outbox are marked `ambiguous`: the original has sent them, or will.
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use belay_protocol::{ChannelId, Freeze, FreezeId, FreezeScope, UnixMillis};
 use rusqlite::{Connection, OpenFlags, params};
 
-use super::create::link_files;
+use super::create::{digests, link_files};
 use super::manifest::Manifest;
 use super::swap::{self, Journal, Move, Rename, journal_path};
 use super::{BackupError, StoreLock, check_space, directory_of, make_directory, read, sync_directory};
@@ -24,6 +24,9 @@ const DATABASE: &str = "belay.db";
 
 /// The name of the key of the vault in a data directory and in a directory of restored files.
 const KEY: &str = "secret.key";
+
+/// The name of the directory of the files of messages.
+const FILES: &str = "attachments";
 
 /// The beginning of the name of a directory of restored files.
 const STAGING: &str = ".belay-restore-";
@@ -144,11 +147,21 @@ fn prepare(path: &Path, place: &Place, now: UnixMillis, journal: &mut Journal) -
     }
     replace_database(&place.database, former.as_deref(), staging.join(DATABASE), journal)?;
 
-    let files = home.join("attachments");
-    make_directory(&files)?;
-    link_files(&staging.join("attachments"), &files)?;
-    sync_directory(&files)?;
+    replace_files(home, &staging, former.as_deref(), journal)?;
     Ok(Restored { manifest, former, settings: has_settings.then_some(settings), undelivered })
+}
+
+/// Lists the renames of the files of messages. A present file of the same name may be damaged, so it is replaced too.
+fn replace_files(home: &Path, staging: &Path, former: Option<&Path>, journal: &mut Journal) -> Result<(), BackupError> {
+    let (files, staged) = (home.join(FILES), staging.join(FILES));
+    make_directory(&files)?;
+    for digest in digests(&staged)? {
+        let place = files.join(digest.as_str());
+        let there = place.try_exists().map_err(BackupError::io(&place))?;
+        let former = former.filter(|_| there).map(|former| former.join(FILES).join(digest.as_str()));
+        journal.moves.push(Move { place, former, staged: Some(staged.join(digest.as_str())) });
+    }
+    Ok(())
 }
 
 /// Lists the renames of a database and its log. The former log must not be applied to the new database.
@@ -250,14 +263,15 @@ pub(super) fn keep_former(
     for file in [database, &place.key, &with_suffix(database, "-wal"), &with_suffix(database, "-shm")] {
         is_there |= file.try_exists().map_err(BackupError::io(file))?;
     }
+    is_there |= !digests(&home.join(FILES))?.is_empty();
     if !is_there {
         return Ok(None);
     }
     // SQLite does not open the former database: it would delete a log that it cannot read.
     let former = journal.new_directory(former_in(home, now))?;
-    let files = former.join("attachments");
+    let files = former.join(FILES);
     make_directory(&files)?;
-    link_files(&home.join("attachments"), &files)?;
+    link_files(&home.join(FILES), &files)?;
     sync_directory(&files)?;
     // A key that stays is copied: the former data is of no use without it.
     if !replaces_key && place.key.try_exists().map_err(BackupError::io(&place.key))? {

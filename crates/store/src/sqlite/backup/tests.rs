@@ -313,9 +313,8 @@ async fn backup_and_other_store() -> (Data, Created, TempDir) {
     for name in ["belay.db", "belay.db-wal", "belay.db-shm", "secret.key"] {
         std::fs::write(to.path().join(name), format!("the former {name}")).unwrap();
     }
-    // The restore adds the file of a message. A file of that name is not added, so the directory stays as it is.
     std::fs::create_dir(to.path().join("attachments")).unwrap();
-    std::fs::write(to.path().join("attachments").join(&data.digest), b"a file").unwrap();
+    std::fs::write(to.path().join("attachments").join(&data.digest), b"damaged").unwrap();
     (data, created, to)
 }
 
@@ -331,7 +330,7 @@ async fn an_error_at_any_rename_of_a_restore_leaves_the_former_store() {
         };
         let restored = restore_by(&created.path, &place, true, NOW, &mut rename);
         if restored.is_ok() {
-            assert_eq!(failing, 7, "the log, its index, the settings, and twice the key and the database");
+            assert_eq!(failing, 9, "the log, its index, the settings, and twice the key, the database and the file");
             break;
         }
         assert!(matches!(restored, Err(BackupError::Io { .. })), "{restored:?}");
@@ -345,7 +344,7 @@ async fn an_error_at_any_rename_of_a_restore_leaves_the_former_store() {
 async fn a_crash_at_any_rename_of_a_restore_is_recognised_and_rolled_back() {
     let (_data, created, to) = backup_and_other_store().await;
     let (place, before) = (Place::in_directory(to.path()), contents(to.path()));
-    for crash in 0..7 {
+    for crash in 0..9 {
         let mut renames = 0;
         let crashed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let _ = restore_by(&created.path, &place, true, NOW, &mut |from, target| {
@@ -384,7 +383,7 @@ async fn a_store_with_its_key_in_another_directory_is_restored_and_rolled_back()
     std::fs::rename(to.path().join("secret.key"), &key).unwrap();
     let place = Place { database: to.path().join("belay.db"), key: key.clone() };
     let before = contents(to.path());
-    for failing in 0..7 {
+    for failing in 0..9 {
         let mut renames = 0;
         let restored = restore_by(&created.path, &place, true, NOW, &mut |from, target| {
             renames += 1;
@@ -399,4 +398,24 @@ async fn a_store_with_its_key_in_another_directory_is_restored_and_rolled_back()
     assert_eq!(std::fs::read(former).unwrap(), b"the former secret.key");
     let left: Vec<_> = contents(to.path()).into_keys().filter(|name| name.contains(".belay-restore")).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_file_of_a_message_stops_no_backup_and_a_restore_replaces_it() {
+    let data = Data::new().await;
+    let whole = data.backup("whole.tar.gz").unwrap();
+    assert!(whole.manifest.damaged.is_empty());
+    let file = data.path("attachments").join(&data.digest);
+    std::fs::write(&file, b"a filf").unwrap();
+    let created = data.backup("one.tar.gz").unwrap();
+    let damaged: Vec<_> = created.manifest.damaged.iter().map(|digest| digest.as_str()).collect();
+    assert_eq!(damaged, [data.digest.as_str()]);
+    assert_eq!(verify(&created.path).unwrap(), created.manifest);
+    assert!(!created.manifest.entries.iter().any(|entry| matches!(entry.name, EntryName::File(_))));
+
+    data.store.close().await;
+    let place = Place::in_directory(data.directory.path());
+    let former = restore(&whole.path, &place, true, NOW).unwrap().former.unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), b"a file", "the backup has the whole one");
+    assert_eq!(std::fs::read(former.join("attachments").join(&data.digest)).unwrap(), b"a filf");
 }
