@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_gateway::{BackupRefusal, BackupRequest, Backups};
 use belay_protocol::{Clock, UnixMillis};
-use belay_store::backup::{self, Created, Sources};
+use belay_store::backup::{self, Created, Label, Reason, Sources};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -17,7 +17,6 @@ use tracing::{error, info};
 
 use super::{described, directory, sources};
 use crate::backup_config::BackupConfig;
-use crate::client::seconds_of;
 use crate::environment::Environment;
 use crate::exit::Failure;
 use crate::paths::{Paths, private_directory};
@@ -98,8 +97,8 @@ impl BackupKeeper {
         loop {
             tokio::time::sleep(self.until_next().await).await;
             let request = BackupRequest { to: None, with_key: self.config.with_key };
-            match self.make(request).await {
-                Ok(_) => self.remove_old().await,
+            match self.make(request, Reason::Schedule).await {
+                Ok(made) => self.remove_old(made.path).await,
                 Err(_logged) => tokio::time::sleep(RETRY).await,
             }
         }
@@ -107,21 +106,24 @@ impl BackupKeeper {
 
     /// The time until the next scheduled backup. Files tell when the last one was, so a restart changes nothing.
     async fn until_next(&self) -> Duration {
-        let names = self.names().await.unwrap_or_default();
-        due_in(names.first().map(String::as_str), self.config.every_hours, self.clock.now())
+        let now = self.clock.now();
+        let dates = self.scheduled().await.unwrap_or_default().into_iter().map(|(created, _)| created);
+        // A date in the future is of a clock that was wrong.
+        due_in(dates.filter(|created| *created <= now).max(), self.config.every_hours, now)
     }
 
-    /// The names of the backups in the directory, newest first.
-    async fn names(&self) -> Result<Vec<String>, String> {
+    /// The backups of the schedule in the directory, with their dates.
+    async fn scheduled(&self) -> Result<Vec<(UnixMillis, PathBuf)>, String> {
         let directory = self.directory.clone();
-        let read = tokio::task::spawn_blocking(move || names(&directory)).await;
+        let read = tokio::task::spawn_blocking(move || scheduled(&directory)).await;
         read.map_err(|broken| words(&broken))?
     }
 
-    async fn remove_old(&self) {
+    /// Removes the old backups of the schedule. The new one stays.
+    async fn remove_old(&self, new: PathBuf) {
         let keep = usize::try_from(self.config.keep).unwrap_or(usize::MAX);
-        for old in self.names().await.unwrap_or_default().into_iter().skip(keep) {
-            let path = self.directory.join(old);
+        let found = self.scheduled().await.unwrap_or_default();
+        for path in old(found, &new, keep, self.clock.now()) {
             match tokio::fs::remove_file(&path).await {
                 Ok(()) => info!(path = %path.display(), "an old backup is removed"),
                 Err(error) => error!(%error, path = %path.display(), "an old backup cannot be removed"),
@@ -130,8 +132,8 @@ impl BackupKeeper {
     }
 
     /// Makes one backup, and records its success or failure.
-    async fn make(&self, request: BackupRequest) -> Result<Created, BackupRefusal> {
-        let made = self.try_make(request).await;
+    async fn make(&self, request: BackupRequest, reason: Reason) -> Result<Created, BackupRefusal> {
+        let made = self.try_make(request, reason).await;
         match &made {
             Ok(created) => {
                 self.record(None);
@@ -148,7 +150,7 @@ impl BackupKeeper {
         made
     }
 
-    async fn try_make(&self, request: BackupRequest) -> Result<Created, BackupRefusal> {
+    async fn try_make(&self, request: BackupRequest, reason: Reason) -> Result<Created, BackupRefusal> {
         let in_memory =
             || BackupRefusal::Invalid("the store is in memory (store.url): there is nothing to back up".into());
         let sources = self.sources.clone().ok_or_else(in_memory)?;
@@ -162,7 +164,8 @@ impl BackupKeeper {
             if target.starts_with(&default) {
                 private_directory(&default).map_err(|error| words(&error))?;
             }
-            let made = backup::create(&sources, &target, VERSION, now, &mut |_, _| !ending.is_cancelled());
+            let label = Label { program: VERSION, reason, now };
+            let made = backup::create(&sources, &target, label, &mut |_, _| !ending.is_cancelled());
             made.map_err(|error| words(&error))
         });
         match made.await {
@@ -179,7 +182,7 @@ impl BackupKeeper {
 #[async_trait]
 impl Backups for BackupKeeper {
     async fn create(&self, request: BackupRequest) -> Result<Json, BackupRefusal> {
-        self.make(request).await.map(|created| described(&created))
+        self.make(request, Reason::Request).await.map(|created| described(&created))
     }
 
     async fn list(&self) -> Result<Json, BackupRefusal> {
@@ -235,15 +238,11 @@ fn name_of(at: UnixMillis) -> String {
     format!("belay-{date}.tar.gz")
 }
 
-fn date_in(name: &str) -> Option<&str> {
-    name.strip_prefix("belay-")?.strip_suffix("Z.tar.gz").filter(|date| {
+fn is_name(name: &str) -> bool {
+    name.strip_prefix("belay-").and_then(|rest| rest.strip_suffix("Z.tar.gz")).is_some_and(|date| {
         date.len() == 18
             && date.bytes().enumerate().all(|(at, byte)| if at == 8 { byte == b'T' } else { byte.is_ascii_digit() })
     })
-}
-
-fn is_name(name: &str) -> bool {
-    date_in(name).is_some()
 }
 
 /// The path of a new backup.
@@ -273,17 +272,27 @@ pub(crate) fn with_or_without_key(sources: Sources, with_key: bool) -> Result<So
     }
 }
 
-/// The time until the backup after the one with this name.
-fn due_in(newest: Option<&str>, every_hours: u32, now: UnixMillis) -> Duration {
-    let every = i64::from(every_hours).saturating_mul(HOUR_MS);
-    let last = newest.and_then(date_in).and_then(|date| {
-        let part = |from: usize, to: usize| date.get(from..to);
-        let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
-        let (hour, minute, second) = (part(9, 11)?, part(11, 13)?, part(13, 15)?);
-        let seconds = seconds_of(&format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z"))?;
-        i64::try_from(seconds).ok().map(|seconds| UnixMillis(seconds.saturating_mul(1000)))
+/// The backups of the schedule in a directory, with their dates. Unreadable files are left out.
+fn scheduled(directory: &Path) -> Result<Vec<(UnixMillis, PathBuf)>, String> {
+    let paths = names(directory)?.into_iter().map(|name| directory.join(name));
+    let scheduled = paths.filter_map(|path| {
+        let manifest = backup::manifest_of(&path).ok()?;
+        (manifest.reason == Reason::Schedule).then_some((manifest.created, path))
     });
-    // A date in the future, of a clock that was wrong, must not defer a backup for longer than one period.
+    Ok(scheduled.collect())
+}
+
+/// The backups that are removed, so that this many are left, the new one included. A backup with a date in the future, of
+/// a clock that was wrong, counts as older than all others.
+fn old(mut found: Vec<(UnixMillis, PathBuf)>, new: &Path, keep: usize, now: UnixMillis) -> Vec<PathBuf> {
+    found.retain(|(_, path)| path != new);
+    found.sort_by_key(|(created, _)| std::cmp::Reverse((*created <= now, *created)));
+    found.into_iter().skip(keep.saturating_sub(1)).map(|(_, path)| path).collect()
+}
+
+/// The time until the backup after the last one.
+fn due_in(last: Option<UnixMillis>, every_hours: u32, now: UnixMillis) -> Duration {
+    let every = i64::from(every_hours).saturating_mul(HOUR_MS);
     let wait = last.map_or(0, |last| last.0.saturating_add(every).saturating_sub(now.0)).clamp(0, every);
     Duration::from_millis(u64::try_from(wait).unwrap_or(0))
 }
@@ -294,15 +303,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_backup_is_due_a_period_after_the_newest_file() {
+    fn the_next_backup_is_due_a_period_after_the_last_one() {
         let now = UnixMillis(1_795_000_000_000);
-        let ago = |hours: i64| name_of(UnixMillis(now.0 - hours * HOUR_MS));
-        let hours = |newest: Option<&str>| due_in(newest, 24, now).as_secs() / 3600;
+        let ago = |hours: i64| UnixMillis(now.0 - hours * HOUR_MS);
+        let hours = |last| due_in(last, 24, now).as_secs() / 3600;
         assert_eq!(hours(None), 0);
         for (age, expected) in [(0, 24), (1, 23), (24, 0), (99, 0), (-1, 24), (-99, 24)] {
-            assert_eq!(hours(Some(&ago(age))), expected, "{age} hours old");
+            assert_eq!(hours(Some(ago(age))), expected, "{age} hours old");
         }
-        assert!(!is_name("belay-backup.tar.gz") && !is_name("belay-.tar.gz") && is_name(&ago(1)), "{}", ago(1));
+        let name = name_of(now);
+        assert!(!is_name("belay-backup.tar.gz") && !is_name("belay-.tar.gz") && is_name(&name), "{name}");
+    }
+
+    #[test]
+    fn old_backups_go_by_their_dates_and_the_new_one_and_no_future_one_takes_its_place() {
+        let found = |dates: &[i64]| dates.iter().map(|at| (UnixMillis(*at), at.to_string().into())).collect();
+        let gone = |dates: &[i64], new: &str, keep| {
+            let old = old(found(dates), Path::new(new), keep, UnixMillis(100));
+            old.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(gone(&[10, 90, 50, 100], "100", 2), ["50", "10"]);
+        assert_eq!(gone(&[10, 500, 90, 100], "100", 2), ["10", "500"], "a date in the future is the oldest");
+        assert_eq!(gone(&[900, 800, 500], "500", 1), ["900", "800"], "the new one stays, whatever its date");
+        assert!(gone(&[10, 100], "100", 2).is_empty());
     }
 
     #[tokio::test]
@@ -325,19 +348,22 @@ mod tests {
             failure: Mutex::default(),
             ending: CancellationToken::new(),
         };
+        keeper.make(BackupRequest::default(), Reason::Request).await.unwrap();
         for _ in 0..3 {
-            keeper.make(BackupRequest::default()).await.unwrap();
-            keeper.remove_old().await;
+            let made = keeper.make(BackupRequest::default(), Reason::Schedule).await.unwrap();
+            keeper.remove_old(made.path).await;
         }
         let list = keeper.list().await.unwrap();
-        assert_eq!(list["backups"].as_array().map(Vec::len), Some(2), "{list}");
+        let reasons: Vec<_> =
+            list["backups"].as_array().unwrap().iter().map(|backup| backup["reason"].clone()).collect();
+        assert_eq!(reasons, ["schedule", "schedule", "request"], "{list}");
         assert!(list["next"].is_string() && list["last_failure"].is_null(), "{list}");
         // A directory that cannot be made: a file is in its place.
         let directory = std::mem::replace(&mut keeper.directory, data.path().join("belay.db/backups"));
-        assert!(matches!(keeper.make(BackupRequest::default()).await, Err(BackupRefusal::Failed(_))));
+        assert!(matches!(keeper.make(BackupRequest::default(), Reason::Request).await, Err(BackupRefusal::Failed(_))));
         keeper.directory = directory;
         assert!(keeper.list().await.unwrap()["last_failure"]["detail"].is_string());
-        keeper.make(BackupRequest::default()).await.unwrap();
+        keeper.make(BackupRequest::default(), Reason::Request).await.unwrap();
         assert!(keeper.list().await.unwrap()["last_failure"].is_null());
         store.close().await;
     }

@@ -10,13 +10,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use belay_protocol::{BlobDigest, UnixMillis};
+use belay_protocol::BlobDigest;
 use flate2::{Compression, GzBuilder};
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 use tracing::warn;
 
-use super::manifest::{Entry, EntryName, FORMAT, MANIFEST, Manifest};
+use super::manifest::{Entry, EntryName, FORMAT, Label, MANIFEST, Manifest};
 use super::{BackupError, Progress, check_space, directory_of, make_directory, read, snapshot, sync_directory};
 
 /// The beginning of the name of a staging directory.
@@ -63,8 +63,7 @@ pub struct Created {
 pub fn create(
     sources: &Sources,
     target: &Path,
-    program: &str,
-    now: UnixMillis,
+    label: Label<'_>,
     progress: Progress<'_>,
 ) -> Result<Created, BackupError> {
     if target.try_exists().map_err(BackupError::io(target))? {
@@ -91,9 +90,10 @@ pub fn create(
 
     let manifest = Manifest {
         format: FORMAT,
-        program: program.to_owned(),
+        program: label.program.to_owned(),
         schema,
-        created: now,
+        created: label.now,
+        reason: label.reason,
         entries: staged.iter().map(|file| file.entry.clone()).collect(),
         damaged,
     };

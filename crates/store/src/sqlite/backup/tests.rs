@@ -15,6 +15,8 @@ use crate::{Blobs, SqliteStore, StoreOptions};
 
 const NOW: UnixMillis = UnixMillis(1_795_000_000_000);
 
+const LABEL: Label<'static> = Label { program: "1.0", reason: Reason::Request, now: NOW };
+
 /// A data directory with a session, a file of a message, a key and a settings file.
 struct Data {
     directory: TempDir,
@@ -51,7 +53,7 @@ impl Data {
     }
 
     fn backup(&self, name: &str) -> Result<Created, BackupError> {
-        create(&self.sources(), &self.path("backups").join(name), "1.0", NOW, &mut |_, _| true)
+        create(&self.sources(), &self.path("backups").join(name), LABEL, &mut |_, _| true)
     }
 
     fn leftovers(&self) -> Vec<String> {
@@ -218,7 +220,7 @@ async fn hostile_archives_are_refused_and_write_nothing_outside() {
 async fn a_stopped_backup_leaves_nothing_and_the_leftovers_of_a_killed_one_are_removed() {
     let data = Data::new().await;
     let target = data.path("backups/one.tar.gz");
-    let stopped = create(&data.sources(), &target, "1.0", NOW, &mut |_, _| false);
+    let stopped = create(&data.sources(), &target, LABEL, &mut |_, _| false);
     assert!(matches!(stopped, Err(BackupError::Stopped)), "{stopped:?}");
     assert!(!target.exists() && data.leftovers().is_empty(), "{:?}", data.leftovers());
     std::fs::create_dir(data.path(".backup-staging-x")).unwrap();
@@ -308,7 +310,7 @@ fn contents(directory: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
 async fn backup_and_other_store() -> (Data, Created, TempDir) {
     let data = Data::new().await;
     let sources = Sources { key: Some(data.path("secret.key")), ..data.sources() };
-    let created = create(&sources, &data.path("backups/one.tar.gz"), "1.0", NOW, &mut |_, _| true).unwrap();
+    let created = create(&sources, &data.path("backups/one.tar.gz"), LABEL, &mut |_, _| true).unwrap();
     let to = tempfile::tempdir().unwrap();
     for name in ["belay.db", "belay.db-wal", "belay.db-shm", "secret.key"] {
         std::fs::write(to.path().join(name), format!("the former {name}")).unwrap();
@@ -359,7 +361,7 @@ async fn a_crash_at_any_rename_of_a_restore_is_recognised_and_rolled_back() {
         let inspected = crate::inspect(&place.database);
         assert!(matches!(inspected, Err(OpenError::InterruptedRestore { .. })), "{inspected:?}");
         let sources = Sources { database: place.database.clone(), files: PathBuf::new(), key: None, settings: vec![] };
-        let backup = create(&sources, &to.path().join("a.tar.gz"), "1.0", NOW, &mut |_, _| true);
+        let backup = create(&sources, &to.path().join("a.tar.gz"), LABEL, &mut |_, _| true);
         assert!(matches!(backup, Err(BackupError::Open(OpenError::InterruptedRestore { .. }))), "{backup:?}");
         assert!(roll_back(&place.database).unwrap() && !roll_back(&place.database).unwrap());
         assert_eq!(contents(to.path()), before, "killed at rename {crash}");
@@ -418,4 +420,16 @@ async fn a_damaged_file_of_a_message_stops_no_backup_and_a_restore_replaces_it()
     let former = restore(&whole.path, &place, true, NOW).unwrap().former.unwrap();
     assert_eq!(std::fs::read(&file).unwrap(), b"a file", "the backup has the whole one");
     assert_eq!(std::fs::read(former.join("attachments").join(&data.digest)).unwrap(), b"a filf");
+}
+
+#[tokio::test]
+async fn a_backup_of_a_version_that_wrote_no_cause_is_of_a_request() {
+    let data = Data::new().await;
+    let label = Label { reason: Reason::Schedule, ..LABEL };
+    let created = create(&data.sources(), &data.path("one.tar.gz"), label, &mut |_, _| true).unwrap();
+    assert_eq!(manifest_of(&created.path).unwrap().reason, Reason::Schedule);
+    let mut json = serde_json::to_value(&created.manifest).unwrap();
+    assert_eq!(json["reason"], "schedule");
+    json.as_object_mut().unwrap().remove("reason");
+    assert_eq!(serde_json::from_value::<Manifest>(json).unwrap().reason, Reason::Request);
 }
