@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belay_protocol::Clock;
-use belay_store::backup::{self, BackupError, Label, Place, Reason, StoreLock};
+use belay_store::backup::{self, BackupError, Label, Place, Reason, Stop, StoreLock};
 use belay_store::{OpenError, StoreUrl};
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
@@ -166,13 +166,12 @@ fn create_alone(args: &CreateArgs, to: Option<&Path>, env: &Environment, out: Ou
     let _lock = StoreLock::take(&sources.database).map_err(|error| refuse_store(&error))?;
     let mut shown = 0;
     let label = Label { program: VERSION, reason: Reason::Request, now };
-    let made = backup::create(&sources, &target, label, &mut |done, all| {
+    let made = backup::create(&sources, &target, label, &Stop::default(), &mut |done, all| {
         let percent = done.saturating_mul(100) / all.max(1);
         if out.is_terminal() && !args.client.json && percent > shown {
             shown = percent;
             out.again(&format!("{percent} %"));
         }
-        true
     });
     if shown > 0 {
         out.again("");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_gateway::{BackupRefusal, BackupRequest, Backups};
 use belay_protocol::{Clock, UnixMillis};
-use belay_store::backup::{self, Created, Label, Reason, Sources};
+use belay_store::backup::{self, Created, Label, Reason, Sources, Stop};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -31,6 +31,9 @@ const FAILURES: &str = "belay_backup_failures_total";
 /// Pause after a failed scheduled backup. 10 minutes: a full disk or an absent mount needs a person.
 const RETRY: Duration = Duration::from_secs(600);
 
+/// Pause before a backup is interrupted again when the daemon ends: SQLite ignores an interrupt before its statement.
+const INTERRUPT_AGAIN: Duration = Duration::from_millis(50);
+
 const HOUR_MS: i64 = 3600 * 1000;
 
 /// Most backups of one list.
@@ -47,8 +50,8 @@ pub(crate) struct BackupKeeper {
     slot: Arc<Semaphore>,
     /// The last failure since the last success. Locked for an assignment.
     failure: Mutex<Option<LastFailure>>,
-    /// Cancelled when the daemon ends: a backup that is being made is given up.
-    ending: CancellationToken,
+    /// Stopped when the daemon ends: a backup that is being made is given up.
+    ending: Stop,
 }
 
 #[derive(Clone, Serialize)]
@@ -77,7 +80,7 @@ impl BackupKeeper {
             clock,
             slot: Arc::new(Semaphore::new(1)),
             failure: Mutex::default(),
-            ending: CancellationToken::new(),
+            ending: Stop::default(),
         })
     }
 
@@ -85,8 +88,13 @@ impl BackupKeeper {
     /// for its thread.
     pub(crate) async fn work(&self, stop: CancellationToken) {
         let _ = stop.run_until_cancelled(self.schedule()).await; // cancellation is the normal end
-        self.ending.cancel();
-        let _ = self.slot.acquire().await; // an error would mean a closed semaphore, which nothing closes
+        loop {
+            self.ending.stop();
+            // An error of the permit would mean a closed semaphore, which nothing closes.
+            if tokio::time::timeout(INTERRUPT_AGAIN, self.slot.acquire()).await.is_ok() {
+                return;
+            }
+        }
     }
 
     async fn schedule(&self) {
@@ -165,7 +173,7 @@ impl BackupKeeper {
                 private_directory(&default).map_err(|error| words(&error))?;
             }
             let label = Label { program: VERSION, reason, now };
-            let made = backup::create(&sources, &target, label, &mut |_, _| !ending.is_cancelled());
+            let made = backup::create(&sources, &target, label, &ending, &mut |_, _| {});
             made.map_err(|error| words(&error))
         });
         match made.await {
@@ -346,7 +354,7 @@ mod tests {
             clock: Arc::new(Moving(1_795_000_000_000.into())),
             slot: Arc::new(Semaphore::new(1)),
             failure: Mutex::default(),
-            ending: CancellationToken::new(),
+            ending: Stop::default(),
         };
         keeper.make(BackupRequest::default(), Reason::Request).await.unwrap();
         for _ in 0..3 {

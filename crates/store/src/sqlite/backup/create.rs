@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tracing::warn;
 
 use super::manifest::{Entry, EntryName, FORMAT, Label, MANIFEST, Manifest};
-use super::{BackupError, Progress, check_space, directory_of, make_directory, read, snapshot, sync_directory};
+use super::{BackupError, Progress, Stop, check_space, directory_of, make_directory, read, snapshot, sync_directory};
 
 /// The beginning of the name of a staging directory.
 const STAGING: &str = ".backup-staging-";
@@ -64,6 +64,7 @@ pub fn create(
     sources: &Sources,
     target: &Path,
     label: Label<'_>,
+    stop: &Stop,
     progress: Progress<'_>,
 ) -> Result<Created, BackupError> {
     if target.try_exists().map_err(BackupError::io(target))? {
@@ -83,8 +84,8 @@ pub fn create(
     // The snapshot, and the database that the verification extracts.
     check_space(home, database_bytes.saturating_mul(2))?;
     let staging = tempfile::Builder::new().prefix(STAGING).tempdir_in(home).map_err(BackupError::io(home))?;
-    let (staged, damaged) = stage(sources, &staging)?;
-    let schema = read::check_database(&staging.path().join("belay.db"), &sources.database)?;
+    let (staged, damaged) = stage(sources, &staging, stop)?;
+    let schema = read::check_database(&staging.path().join("belay.db"), &sources.database, stop)?;
     let needed = staged.iter().map(|file| file.entry.bytes).sum::<u64>();
     check_space(directory, needed)?;
 
@@ -98,12 +99,13 @@ pub fn create(
         damaged,
     };
     let unfinished = Unfinished::create(target)?;
-    write(&unfinished, &manifest, &staged, progress)?;
-    let verified = read::verify_at(&unfinished.path, staging.path())?;
+    write(&unfinished, &manifest, &staged, stop, progress)?;
+    let verified = read::verify_at(&unfinished.path, staging.path(), stop)?;
     if verified != manifest {
         return Err(BackupError::damaged(&unfinished.path, "its manifest is not the one that was written"));
     }
     let bytes = std::fs::metadata(&unfinished.path).map_err(BackupError::io(&unfinished.path))?.len();
+    stop.check()?;
     // Unlike a rename, a link never replaces a file.
     std::fs::hard_link(&unfinished.path, target).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => BackupError::Exists(target.to_owned()),
@@ -121,23 +123,23 @@ struct Staged {
 }
 
 /// Copies and links everything that goes into the backup. Returns also the damaged files of messages, which are left out.
-fn stage(sources: &Sources, staging: &TempDir) -> Result<(Vec<Staged>, Vec<BlobDigest>), BackupError> {
+fn stage(sources: &Sources, staging: &TempDir, stop: &Stop) -> Result<(Vec<Staged>, Vec<BlobDigest>), BackupError> {
     let (database, files) = (staging.path().join("belay.db"), staging.path().join("attachments"));
     make_directory(&files)?;
     // Before and after: a row of the snapshot has its file, also if the janitor or an upload is at work meanwhile.
-    link_files(&sources.files, &files)?;
-    snapshot(&sources.database, &database)?;
-    link_files(&sources.files, &files)?;
+    link_files(&sources.files, &files, stop)?;
+    snapshot(&sources.database, &database, stop)?;
+    link_files(&sources.files, &files, stop)?;
 
-    let mut staged = vec![Staged { entry: described(EntryName::Database, &database, None)?, path: database }];
+    let mut staged = vec![Staged { entry: described(EntryName::Database, &database, None, stop)?, path: database }];
     if let Some(key) = &sources.key {
-        staged.push(Staged { entry: described(EntryName::Key, key, None)?, path: key.clone() });
+        staged.push(Staged { entry: described(EntryName::Key, key, None, stop)?, path: key.clone() });
     }
     for (number, origin) in (0..).zip(&sources.settings) {
         let copy = staging.path().join(format!("{number}.toml"));
         match std::fs::copy(origin, &copy) {
             Ok(_) => {
-                let entry = described(EntryName::Settings(number), &copy, Some(origin))?;
+                let entry = described(EntryName::Settings(number), &copy, Some(origin), stop)?;
                 staged.push(Staged { entry, path: copy });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -147,7 +149,7 @@ fn stage(sources: &Sources, staging: &TempDir) -> Result<(Vec<Staged>, Vec<BlobD
     let mut damaged = Vec::new();
     for digest in digests(&files)? {
         let path = files.join(digest.as_str());
-        match described(EntryName::File(digest.clone()), &path, None) {
+        match described(EntryName::File(digest.clone()), &path, None, stop) {
             Ok(entry) if entry.sha256 == digest.as_str() => staged.push(Staged { entry, path }),
             Ok(_) => damaged.push(digest),
             Err(error) if is_unreadable(&error) => damaged.push(digest),
@@ -186,8 +188,9 @@ pub(super) fn digests(directory: &Path) -> Result<Vec<BlobDigest>, BackupError> 
 }
 
 /// Links the files of messages into another directory. A file that is deleted meanwhile is left out.
-pub(super) fn link_files(from: &Path, to: &Path) -> Result<(), BackupError> {
+pub(super) fn link_files(from: &Path, to: &Path, stop: &Stop) -> Result<(), BackupError> {
     for digest in digests(from)? {
+        stop.check()?;
         let (source, link) = (from.join(digest.as_str()), to.join(digest.as_str()));
         match std::fs::hard_link(&source, &link) {
             Ok(()) => {}
@@ -198,10 +201,11 @@ pub(super) fn link_files(from: &Path, to: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-fn described(name: EntryName, path: &Path, origin: Option<&PathBuf>) -> Result<Entry, BackupError> {
+fn described(name: EntryName, path: &Path, origin: Option<&PathBuf>, stop: &Stop) -> Result<Entry, BackupError> {
     let mut file = File::open(path).map_err(BackupError::io(path))?;
     let (mut digest, mut piece, mut bytes) = (Context::new(&SHA256), vec![0; PIECE_BYTES], 0);
     loop {
+        stop.check()?;
         match file.read(&mut piece).map_err(BackupError::io(path))? {
             0 => break,
             n => {
@@ -215,7 +219,13 @@ fn described(name: EntryName, path: &Path, origin: Option<&PathBuf>) -> Result<E
     Ok(Entry { name, bytes, sha256, origin })
 }
 
-fn write(to: &Unfinished, manifest: &Manifest, files: &[Staged], progress: Progress<'_>) -> Result<(), BackupError> {
+fn write(
+    to: &Unfinished,
+    manifest: &Manifest,
+    files: &[Staged],
+    stop: &Stop,
+    progress: Progress<'_>,
+) -> Result<(), BackupError> {
     let io = |error| BackupError::io(&to.path)(error);
     // The header of the compressed file is constant, so that verification can compare it.
     let gzip = GzBuilder::new().mtime(0).write(BufWriter::new(&to.file), Compression::fast());
@@ -224,17 +234,14 @@ fn write(to: &Unfinished, manifest: &Manifest, files: &[Staged], progress: Progr
     append(&mut tar, MANIFEST, json.len() as u64, json.as_slice(), manifest).map_err(io)?;
     let (mut done, all) = (0, manifest.bytes());
     for file in files {
-        if !progress(done, all) {
-            return Err(BackupError::Stopped);
-        }
+        progress(done, all);
+        stop.check()?;
         let source = BufReader::new(File::open(&file.path).map_err(BackupError::io(&file.path))?);
         let mut watched =
-            Watched { inner: source.take(file.entry.bytes), done: &mut done, all, progress: &mut *progress };
+            Watched { inner: source.take(file.entry.bytes), done: &mut done, all, stop, progress: &mut *progress };
         let appended = append(&mut tar, &file.entry.name.to_string(), file.entry.bytes, &mut watched, manifest);
-        appended.map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionAborted => BackupError::Stopped,
-            _ => BackupError::io(&to.path)(error),
-        })?;
+        stop.check()?;
+        appended.map_err(io)?;
     }
     let gzip = tar.into_inner().map_err(io)?;
     let mut file = gzip.finish().map_err(io)?;
@@ -263,12 +270,14 @@ struct Watched<'a, 'b, R> {
     inner: R,
     done: &'a mut u64,
     all: u64,
-    progress: &'a mut (dyn FnMut(u64, u64) -> bool + 'b),
+    stop: &'a Stop,
+    progress: &'a mut (dyn FnMut(u64, u64) + 'b),
 }
 
 impl<R: Read> Read for Watched<'_, '_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if !(self.progress)(*self.done, self.all) {
+        (self.progress)(*self.done, self.all);
+        if self.stop.is_stopped() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         let n = self.inner.read(buffer)?;

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::restore::{Place, copy, keep_former, rename, replace_database, staging_in};
 use super::swap::{Journal, roll_back, swap};
-use super::{BackupError, StoreLock, check_space, directory_of, read, sync_directory, vacuum_into};
+use super::{BackupError, Stop, StoreLock, check_space, directory_of, read, sync_directory, vacuum_into};
 
 /// The middle of the name of a snapshot: `belay.db.before-v2` is from before the migration to schema 2.
 const BEFORE: &str = ".before-v";
@@ -28,7 +28,7 @@ pub(crate) fn snapshot_before_migration(conn: &Connection, database: &Path, sche
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(BackupError::io(&new)(error)),
         _ => {}
     }
-    vacuum_into(conn, &new)?;
+    vacuum_into(conn, &new, &Stop::default())?;
     std::fs::File::open(&new).and_then(|file| file.sync_all()).map_err(BackupError::io(&new))?;
     rename(&new, &snapshot)?;
     sync_directory(directory)?;
@@ -64,7 +64,7 @@ pub fn restore_before_migration(database: &Path, now: UnixMillis) -> Result<(Pat
     let _lock = StoreLock::take(database)?;
     roll_back(database)?;
     let newest = snapshots(database)?.pop().ok_or_else(|| BackupError::NoSnapshot(database.to_owned()))?;
-    read::check_database(&newest.1, &newest.1)?;
+    read::check_database(&newest.1, &newest.1, &Stop::default())?;
     let directory = directory_of(database);
     check_space(directory, std::fs::metadata(&newest.1).map_err(BackupError::io(&newest.1))?.len())?;
     let mut journal = Journal::default();

@@ -12,6 +12,7 @@ mod manifest;
 mod migration;
 mod read;
 mod restore;
+mod stop;
 mod swap;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub use manifest::{Entry, EntryName, FORMAT, Label, Manifest, Reason};
 pub use migration::{restore_before_migration, snapshots};
 pub use read::{manifest_of, verify};
 pub use restore::{Place, Restored, restore, roll_back};
+pub use stop::Stop;
 
 pub(crate) use migration::snapshot_before_migration;
 pub(crate) use swap::{is_interrupted, journal_path};
@@ -121,8 +123,8 @@ impl From<rusqlite::Error> for BackupError {
     }
 }
 
-/// Reports the progress of long work, and may stop it: the done bytes, and all bytes. `false` stops the work.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> bool;
+/// Reports the progress of long work: the done bytes, and all bytes.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// The lock of a store without a daemon: no process can start on this database while it lives.
 pub struct StoreLock {
@@ -143,16 +145,16 @@ impl StoreLock {
 ///
 /// `VACUUM INTO` keeps the values of `INTEGER PRIMARY KEY` columns. Every table of the schema has such a column or no row
 /// ids (SQLite, "VACUUM", 3).
-fn snapshot(database: &Path, to: &Path) -> Result<(), BackupError> {
+fn snapshot(database: &Path, to: &Path, stop: &Stop) -> Result<(), BackupError> {
     let conn = crate::sqlite::open_reader(database)?;
-    vacuum_into(&conn, to)
+    vacuum_into(&conn, to, stop)
 }
 
-fn vacuum_into(conn: &Connection, to: &Path) -> Result<(), BackupError> {
+fn vacuum_into(conn: &Connection, to: &Path, stop: &Stop) -> Result<(), BackupError> {
     let text = to.to_str().ok_or_else(|| {
         BackupError::io(to)(io::Error::new(io::ErrorKind::InvalidInput, "the path is not valid UTF-8"))
     })?;
-    conn.execute("VACUUM INTO ?1", [text])?;
+    stop.interruptible(conn, || conn.execute("VACUUM INTO ?1", [text]))??;
     private(to)
 }
 

@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags, params};
 use super::create::{digests, link_files};
 use super::manifest::Manifest;
 use super::swap::{self, Journal, Move, Rename, journal_path};
-use super::{BackupError, StoreLock, check_space, directory_of, make_directory, read, sync_directory};
+use super::{BackupError, Stop, StoreLock, check_space, directory_of, make_directory, read, sync_directory};
 use crate::sqlite::{lock_path, with_suffix};
 
 /// The name of the database in a data directory and in a directory of restored files.
@@ -271,7 +271,7 @@ pub(super) fn keep_former(
     let former = journal.new_directory(former_in(home, now))?;
     let files = former.join(FILES);
     make_directory(&files)?;
-    link_files(&home.join(FILES), &files)?;
+    link_files(&home.join(FILES), &files, &Stop::default())?;
     sync_directory(&files)?;
     // A key that stays is copied: the former data is of no use without it.
     if !replaces_key && place.key.try_exists().map_err(BackupError::io(&place.key))? {

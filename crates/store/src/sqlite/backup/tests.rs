@@ -53,7 +53,7 @@ impl Data {
     }
 
     fn backup(&self, name: &str) -> Result<Created, BackupError> {
-        create(&self.sources(), &self.path("backups").join(name), LABEL, &mut |_, _| true)
+        create(&self.sources(), &self.path("backups").join(name), LABEL, &Stop::default(), &mut |_, _| {})
     }
 
     fn leftovers(&self) -> Vec<String> {
@@ -220,9 +220,21 @@ async fn hostile_archives_are_refused_and_write_nothing_outside() {
 async fn a_stopped_backup_leaves_nothing_and_the_leftovers_of_a_killed_one_are_removed() {
     let data = Data::new().await;
     let target = data.path("backups/one.tar.gz");
-    let stopped = create(&data.sources(), &target, LABEL, &mut |_, _| false);
-    assert!(matches!(stopped, Err(BackupError::Stopped)), "{stopped:?}");
-    assert!(!target.exists() && data.leftovers().is_empty(), "{:?}", data.leftovers());
+    // Before, while the files are written, and at the last of their bytes, which is before the verification.
+    for from in [None, Some(0), Some(1)] {
+        let stop = Stop::default();
+        if from.is_none() {
+            stop.stop();
+        }
+        let mut progress = |done: u64, _: u64| {
+            if from.is_some_and(|from| done >= from) {
+                stop.stop();
+            }
+        };
+        let stopped = create(&data.sources(), &target, LABEL, &stop, &mut progress);
+        assert!(matches!(stopped, Err(BackupError::Stopped)), "{from:?}: {stopped:?}");
+        assert!(!target.exists() && data.leftovers().is_empty(), "{:?}", data.leftovers());
+    }
     std::fs::create_dir(data.path(".backup-staging-x")).unwrap();
     std::fs::write(data.path("backups/.belay-backup-old.tar.gz.part"), "half").unwrap();
     data.backup("one.tar.gz").unwrap();
@@ -310,7 +322,7 @@ fn contents(directory: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
 async fn backup_and_other_store() -> (Data, Created, TempDir) {
     let data = Data::new().await;
     let sources = Sources { key: Some(data.path("secret.key")), ..data.sources() };
-    let created = create(&sources, &data.path("backups/one.tar.gz"), LABEL, &mut |_, _| true).unwrap();
+    let created = create(&sources, &data.path("backups/one.tar.gz"), LABEL, &Stop::default(), &mut |_, _| {}).unwrap();
     let to = tempfile::tempdir().unwrap();
     for name in ["belay.db", "belay.db-wal", "belay.db-shm", "secret.key"] {
         std::fs::write(to.path().join(name), format!("the former {name}")).unwrap();
@@ -361,7 +373,7 @@ async fn a_crash_at_any_rename_of_a_restore_is_recognised_and_rolled_back() {
         let inspected = crate::inspect(&place.database);
         assert!(matches!(inspected, Err(OpenError::InterruptedRestore { .. })), "{inspected:?}");
         let sources = Sources { database: place.database.clone(), files: PathBuf::new(), key: None, settings: vec![] };
-        let backup = create(&sources, &to.path().join("a.tar.gz"), LABEL, &mut |_, _| true);
+        let backup = create(&sources, &to.path().join("a.tar.gz"), LABEL, &Stop::default(), &mut |_, _| {});
         assert!(matches!(backup, Err(BackupError::Open(OpenError::InterruptedRestore { .. }))), "{backup:?}");
         assert!(roll_back(&place.database).unwrap() && !roll_back(&place.database).unwrap());
         assert_eq!(contents(to.path()), before, "killed at rename {crash}");
@@ -426,10 +438,46 @@ async fn a_damaged_file_of_a_message_stops_no_backup_and_a_restore_replaces_it()
 async fn a_backup_of_a_version_that_wrote_no_cause_is_of_a_request() {
     let data = Data::new().await;
     let label = Label { reason: Reason::Schedule, ..LABEL };
-    let created = create(&data.sources(), &data.path("one.tar.gz"), label, &mut |_, _| true).unwrap();
+    let created = create(&data.sources(), &data.path("one.tar.gz"), label, &Stop::default(), &mut |_, _| {}).unwrap();
     assert_eq!(manifest_of(&created.path).unwrap().reason, Reason::Schedule);
     let mut json = serde_json::to_value(&created.manifest).unwrap();
     assert_eq!(json["reason"], "schedule");
     json.as_object_mut().unwrap().remove("reason");
     assert_eq!(serde_json::from_value::<Manifest>(json).unwrap().reason, Reason::Request);
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_copy_of_the_database_the_check_and_the_verification() {
+    let data = Data::new().await;
+    let conn = Connection::open(data.path("belay.db")).unwrap();
+    conn.execute_batch(
+        "CREATE TABLE much (x);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+         INSERT INTO much SELECT randomblob(1000) FROM n;",
+    )
+    .unwrap();
+    let (stop, to) = (Stop::default(), data.path("copy.db"));
+    let (copying, from, copy) = (stop.clone(), data.path("belay.db"), to.clone());
+    let copier = std::thread::spawn(move || snapshot(&from, &copy, &copying));
+    while !std::fs::metadata(&to).is_ok_and(|found| found.len() > 0) && !copier.is_finished() {
+        std::thread::yield_now();
+    }
+    while !copier.is_finished() {
+        stop.stop();
+        std::thread::yield_now();
+    }
+    let stopped = copier.join().unwrap();
+    assert!(matches!(stopped, Err(BackupError::Stopped)), "{stopped:?}");
+    let whole = std::fs::metadata(data.path("belay.db")).unwrap().len();
+    assert!(std::fs::metadata(&to).map_or(0, |found| found.len()) < whole, "it ended before the copy was complete");
+
+    conn.execute_batch("DROP TABLE much").unwrap();
+    let created = data.backup("one.tar.gz").unwrap();
+    for stopped in [
+        read::verify_at(&created.path, data.directory.path(), &stop).map(|_| ()),
+        read::check_database(&data.path("belay.db"), &created.path, &stop).map(|_| ()),
+        snapshot(&data.path("belay.db"), &data.path("another.db"), &stop),
+    ] {
+        assert!(matches!(stopped, Err(BackupError::Stopped)), "{stopped:?}");
+    }
 }
