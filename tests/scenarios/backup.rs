@@ -276,3 +276,69 @@ async fn a_restore_follows_store_url_and_its_lock() -> Result<()> {
     daemon.shut_down().await?;
     Ok(())
 }
+
+/// The names in a directory that begin as the unfinished files of a backup do.
+fn unfinished(directory: &std::path::Path) -> Vec<String> {
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    names
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with(".belay-backup-") || name.starts_with(".backup-staging-"))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_backup_that_is_killed_is_not_listed_and_the_next_start_removes_it() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    daemon.ask("anna", "hello").await?;
+    // A file of a message, 256 MiB of zeros, which takes a while to write.
+    let files = data(&home).join("attachments");
+    std::fs::create_dir_all(&files)?;
+    let zeros = files.join("a6d72ac7690f53be6ae46ba88506bd97302a093f7108472bd9efc3cefda06484");
+    std::fs::File::create(&zeros)?.set_len(256 << 20)?;
+    let backups = data(&home).join("backups");
+    let asked = tokio::spawn(client().post(format!("{}/api/v1/backups", daemon.url)).send());
+    let deadline = Instant::now() + PATIENCE;
+    while unfinished(&backups).is_empty() {
+        ensure!(Instant::now() < deadline && !asked.is_finished(), "no backup was begun");
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await; // a real process: there is no clock to pause
+    }
+    daemon.kill().await?;
+    ensure!(asked.await?.is_err(), "the backup is not made");
+    ensure!(!unfinished(&backups).is_empty() && !unfinished(&data(&home)).is_empty(), "it is half made");
+
+    let list = home.run(&["backup", "list", "--json"], "").await?;
+    let list: Value = serde_json::from_str(&list.stdout)?;
+    assert_eq!(list["backups"], json!([]), "{list}");
+    let daemon = home.start().await?;
+    ensure!(unfinished(&backups).is_empty() && unfinished(&data(&home)).is_empty(), "the start removes it");
+    let (_, list) = daemon.request("GET", "/api/v1/backups", None).await?;
+    assert_eq!(list["backups"], json!([]), "{list}");
+    daemon.ask("anna", "hello again").await?;
+    std::fs::remove_file(&zeros)?;
+    let made = home.run(&["backup", "create", "--json"], "").await?;
+    ensure!(made.status.success(), "{made:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_shutdown_during_a_backup_ends_it_at_once_and_leaves_nothing_of_it() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let files = data(&home).join("attachments");
+    std::fs::create_dir_all(&files)?;
+    // Its name is not its digest, so that the backup is still computing the digest when the daemon ends.
+    std::fs::File::create(files.join("0".repeat(64)))?.set_len(1 << 37)?;
+    let asked = tokio::spawn(client().post(format!("{}/api/v1/backups", daemon.url)).send());
+    let deadline = Instant::now() + PATIENCE;
+    while unfinished(&data(&home)).is_empty() {
+        ensure!(Instant::now() < deadline && !asked.is_finished(), "no backup was begun");
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await; // a real process: there is no clock to pause
+    }
+    let ended = daemon.shut_down().await?;
+    ensure!(ended.status.success(), "{ended:?}");
+    let _ = asked.await?; // the request ends, with an answer or without
+    ensure!(unfinished(&data(&home)).is_empty() && unfinished(&data(&home).join("backups")).is_empty());
+    Ok(())
+}

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::{described, directory, sources};
 use crate::backup_config::BackupConfig;
@@ -61,7 +61,8 @@ struct LastFailure {
 }
 
 impl BackupKeeper {
-    /// A keeper that has done nothing yet.
+    /// A keeper that has done nothing yet, except that it has removed the leftovers of killed backups. The caller has the
+    /// store.
     ///
     /// # Errors
     /// `store.url` is invalid.
@@ -73,9 +74,13 @@ impl BackupKeeper {
     ) -> Result<Self, Failure> {
         describe_gauge!(LAST_SUCCESS, "Date of the last successful backup, in seconds since 1970");
         describe_counter!(FAILURES, "Failed backups");
+        let (sources, directory) = (sources(settings, env, paths)?, directory(settings, env, paths));
+        if let Some(Err(error)) = sources.as_ref().map(|sources| backup::sweep(&sources.database, &directory)) {
+            warn!(error = words(&error), "the leftovers of a killed backup cannot be removed");
+        }
         Ok(Self {
-            sources: sources(settings, env, paths)?,
-            directory: directory(settings, env, paths),
+            sources,
+            directory,
             config: settings.backup.clone(),
             clock,
             slot: Arc::new(Semaphore::new(1)),

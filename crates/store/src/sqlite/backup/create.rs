@@ -73,7 +73,7 @@ pub fn create(
     crate::sqlite::refuse_interrupted_restore(&sources.database)?;
     let (home, directory) = (directory_of(&sources.database), directory_of(target));
     make_directory(directory)?;
-    sweep(home, directory)?;
+    sweep(&sources.database, directory)?;
     let database_bytes = match std::fs::metadata(&sources.database) {
         Ok(found) => found.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -311,15 +311,24 @@ impl Drop for Unfinished {
     }
 }
 
-/// Removes what a killed backup has left. A file of a living process is locked.
-fn sweep(home: &Path, directory: &Path) -> Result<(), BackupError> {
+/// Removes the leftovers of killed backups of this database, also in this directory of backups. The caller has the store
+/// and makes no backup meanwhile; a file of another process is locked.
+///
+/// # Errors
+/// [`BackupError::Io`]
+pub fn sweep(database: &Path, directory: &Path) -> Result<(), BackupError> {
+    let home = directory_of(database);
     for entry in std::fs::read_dir(home).map_err(BackupError::io(home))? {
         let entry = entry.map_err(BackupError::io(home))?;
         if entry.file_name().to_string_lossy().starts_with(STAGING) {
             std::fs::remove_dir_all(entry.path()).map_err(BackupError::io(&entry.path()))?;
         }
     }
-    for entry in std::fs::read_dir(directory).map_err(BackupError::io(directory))? {
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(BackupError::io(directory))?,
+    };
+    for entry in entries {
         let path = entry.map_err(BackupError::io(directory))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let ours = name.starts_with(PREFIX) && name.ends_with(UNFINISHED);

@@ -24,7 +24,7 @@ use rusqlite::Connection;
 
 use crate::error::OpenError;
 
-pub use create::{Created, Sources, create};
+pub use create::{Created, Sources, create, sweep};
 pub use manifest::{Entry, EntryName, FORMAT, Label, Manifest, Reason};
 pub use migration::{restore_before_migration, snapshots};
 pub use read::{manifest_of, verify};
