@@ -1,15 +1,15 @@
 //! Makes backups in the daemon: on request and by schedule, one at a time.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_gateway::{BackupRefusal, BackupRequest, Backups};
+use belay_gateway::{BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups};
 use belay_protocol::{Clock, UnixMillis};
+use belay_schedule::Schedule;
 use belay_store::backup::{self, Created, Label, Reason, Sources, Stop};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
-use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 use super::{described, directory, sources};
 use crate::backup_config::BackupConfig;
 use crate::environment::Environment;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::paths::{Paths, private_directory};
 use crate::settings::Settings;
 use crate::wiring::{VERSION, words};
@@ -34,6 +34,9 @@ const RETRY: Duration = Duration::from_secs(600);
 /// Pause before a backup is interrupted again when the daemon ends: SQLite ignores an interrupt before its statement.
 const INTERRUPT_AGAIN: Duration = Duration::from_millis(50);
 
+/// Longest time until the schedule looks at the clock again.
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
+
 const HOUR_MS: i64 = 3600 * 1000;
 
 /// Most backups of one list.
@@ -45,19 +48,15 @@ pub(crate) struct BackupKeeper {
     sources: Option<Sources>,
     directory: PathBuf,
     config: BackupConfig,
+    /// The schedule of `backup.at`.
+    daily: Option<Schedule>,
     clock: Arc<dyn Clock>,
     /// One permit: for the backup that is being made.
     slot: Arc<Semaphore>,
-    /// The last failure since the last success. Locked for an assignment.
-    failure: Mutex<Option<LastFailure>>,
+    /// Locked for an assignment.
+    status: Mutex<BackupStatus>,
     /// Stopped when the daemon ends: a backup that is being made is given up.
     ending: Stop,
-}
-
-#[derive(Clone, Serialize)]
-struct LastFailure {
-    at: UnixMillis,
-    detail: String,
 }
 
 impl BackupKeeper {
@@ -65,7 +64,7 @@ impl BackupKeeper {
     /// store.
     ///
     /// # Errors
-    /// `store.url` is invalid.
+    /// `store.url` or the schedule is invalid.
     pub(crate) fn open(
         settings: &Settings,
         env: &Environment,
@@ -78,13 +77,20 @@ impl BackupKeeper {
         if let Some(Err(error)) = sources.as_ref().map(|sources| backup::sweep(&sources.database, &directory)) {
             warn!(error = words(&error), "the leftovers of a killed backup cannot be removed");
         }
+        let daily = settings.backup.daily();
+        let daily = daily.map_err(|problem| Failure::new(Exit::Refused, format!("backup.at: {problem}")))?;
+        let status = BackupStatus { last_success_at: newest(&directory, clock.now()), ..BackupStatus::default() };
+        if let Some(at) = status.last_success_at {
+            gauge!(LAST_SUCCESS).set(at.0 as f64 / 1000.0);
+        }
         Ok(Self {
             sources,
             directory,
+            daily,
+            status: Mutex::new(status),
             config: settings.backup.clone(),
             clock,
             slot: Arc::new(Semaphore::new(1)),
-            failure: Mutex::default(),
             ending: Stop::default(),
         })
     }
@@ -103,12 +109,16 @@ impl BackupKeeper {
     }
 
     async fn schedule(&self) {
-        if self.config.every_hours == 0 || self.sources.is_none() {
-            // Its end would give up the backups that are made on request.
-            return std::future::pending().await;
-        }
         loop {
-            tokio::time::sleep(self.until_next().await).await;
+            let Some(wait) = self.until_next().await else {
+                // Its end would give up the backups that are made on request.
+                return std::future::pending().await;
+            };
+            // In parts: the clock may be set, and the machine may sleep.
+            if !wait.is_zero() {
+                tokio::time::sleep(wait.min(LOOK_AGAIN)).await;
+                continue;
+            }
             let request = BackupRequest { to: None, with_key: self.config.with_key };
             match self.make(request, Reason::Schedule).await {
                 Ok(made) => self.remove_old(made.path).await,
@@ -118,11 +128,18 @@ impl BackupKeeper {
     }
 
     /// The time until the next scheduled backup. Files tell when the last one was, so a restart changes nothing.
-    async fn until_next(&self) -> Duration {
+    /// `None`: there is no schedule.
+    async fn until_next(&self) -> Option<Duration> {
+        if self.sources.is_none() || (self.config.every_hours == 0 && self.daily.is_none()) {
+            return None;
+        }
         let now = self.clock.now();
         let dates = self.scheduled().await.unwrap_or_default().into_iter().map(|(created, _)| created);
         // A date in the future is of a clock that was wrong.
-        due_in(dates.filter(|created| *created <= now).max(), self.config.every_hours, now)
+        let last = dates.filter(|created| *created <= now).max();
+        let due = due(last, self.config.every_hours, self.daily.as_ref(), now);
+        self.status().next_at = Some(due);
+        Some(Duration::from_millis(u64::try_from(due.0.saturating_sub(now.0)).unwrap_or(0)))
     }
 
     /// The backups of the schedule in the directory, with their dates.
@@ -149,12 +166,17 @@ impl BackupKeeper {
         let made = self.try_make(request, reason).await;
         match &made {
             Ok(created) => {
-                self.record(None);
-                gauge!(LAST_SUCCESS).set(self.clock.now().0 as f64 / 1000.0);
+                let now = self.clock.now();
+                {
+                    let mut status = self.status();
+                    (status.last_success_at, status.last_failure) = (Some(now), None);
+                }
+                gauge!(LAST_SUCCESS).set(now.0 as f64 / 1000.0);
                 info!(path = %created.path.display(), bytes = created.bytes, "backup made and verified");
             }
             Err(BackupRefusal::Failed(detail)) => {
-                self.record(Some(LastFailure { at: self.clock.now(), detail: detail.clone() }));
+                let failure = BackupFailure { at: self.clock.now(), detail: detail.clone() };
+                self.status().last_failure = Some(failure);
                 counter!(FAILURES).increment(1);
                 error!(detail, "the backup failed");
             }
@@ -187,8 +209,8 @@ impl BackupKeeper {
         }
     }
 
-    fn record(&self, failure: Option<LastFailure>) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    fn status(&self) -> MutexGuard<'_, BackupStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,18 +221,17 @@ impl Backups for BackupKeeper {
     }
 
     async fn list(&self) -> Result<Json, BackupRefusal> {
-        let (directory, now) = (self.directory.clone(), self.clock.now());
+        let directory = self.directory.clone();
         let listed = tokio::task::spawn_blocking(move || listed(&directory)).await;
         let backups =
             listed.map_err(|broken| words(&broken)).and_then(|listed| listed).map_err(BackupRefusal::Failed)?;
-        let next = if self.config.every_hours > 0 && self.sources.is_some() {
-            let until = i64::try_from(self.until_next().await.as_millis()).unwrap_or(i64::MAX);
-            Some(UnixMillis(now.0.saturating_add(until)))
-        } else {
-            None
-        };
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(json!({ "backups": backups, "next": next, "last_failure": failure }))
+        self.until_next().await; // updates the date of the next one
+        let status = self.status().clone();
+        Ok(json!({ "backups": backups, "next": status.next_at, "last_failure": status.last_failure }))
+    }
+
+    fn status(&self) -> Option<BackupStatus> {
+        self.sources.as_ref().map(|_| self.status().clone())
     }
 }
 
@@ -303,11 +324,21 @@ fn old(mut found: Vec<(UnixMillis, PathBuf)>, new: &Path, keep: usize, now: Unix
     found.into_iter().skip(keep.saturating_sub(1)).map(|(_, path)| path).collect()
 }
 
-/// The time until the backup after the last one.
-fn due_in(last: Option<UnixMillis>, every_hours: u32, now: UnixMillis) -> Duration {
+/// The date of the newest backup in a directory.
+fn newest(directory: &Path, now: UnixMillis) -> Option<UnixMillis> {
+    let names = names(directory).unwrap_or_default().into_iter();
+    let dates = names.filter_map(|name| backup::manifest_of(&directory.join(name)).ok()).map(|found| found.created);
+    dates.filter(|created| *created <= now).max()
+}
+
+/// The date of the backup after the last one: a period later, or at the time of day, whichever is first. The first backup,
+/// and one that was missed, is due now.
+fn due(last: Option<UnixMillis>, every_hours: u32, daily: Option<&Schedule>, now: UnixMillis) -> UnixMillis {
+    let Some(last) = last else { return now };
     let every = i64::from(every_hours).saturating_mul(HOUR_MS);
-    let wait = last.map_or(0, |last| last.0.saturating_add(every).saturating_sub(now.0)).clamp(0, every);
-    Duration::from_millis(u64::try_from(wait).unwrap_or(0))
+    let period = (every > 0).then(|| UnixMillis(last.0.saturating_add(every)));
+    let daily = daily.and_then(|daily| daily.next_after(last));
+    period.into_iter().chain(daily).min().unwrap_or(now).max(now)
 }
 
 #[cfg(test)]
@@ -319,13 +350,30 @@ mod tests {
     fn the_next_backup_is_due_a_period_after_the_last_one() {
         let now = UnixMillis(1_795_000_000_000);
         let ago = |hours: i64| UnixMillis(now.0 - hours * HOUR_MS);
-        let hours = |last| due_in(last, 24, now).as_secs() / 3600;
+        let hours = |last| (due(last, 24, None, now).0 - now.0) / HOUR_MS;
         assert_eq!(hours(None), 0);
-        for (age, expected) in [(0, 24), (1, 23), (24, 0), (99, 0), (-1, 24), (-99, 24)] {
+        for (age, expected) in [(0, 24), (1, 23), (24, 0), (99, 0)] {
             assert_eq!(hours(Some(ago(age))), expected, "{age} hours old");
         }
         let name = name_of(now);
         assert!(!is_name("belay-backup.tar.gz") && !is_name("belay-.tar.gz") && is_name(&name), "{name}");
+    }
+
+    #[test]
+    fn a_time_of_day_is_of_the_zone_and_a_missed_one_is_made_up() {
+        let daily = |zone: &str| {
+            let config = BackupConfig { at: Some("03:30".into()), zone: zone.into(), ..BackupConfig::default() };
+            config.daily().unwrap()
+        };
+        let at = |text: &str| UnixMillis(i64::try_from(crate::client::seconds_of(text).unwrap()).unwrap() * 1000);
+        let next =
+            |last: &str, every, zone, now: &str| due(Some(at(last)), every, daily(zone).as_ref(), at(now)).to_rfc3339();
+        let (evening, night) = ("2026-07-01T20:00:00Z", "2026-07-02T03:30:00.000Z");
+        assert_eq!(next("2026-07-01T03:30:01Z", 0, "UTC", evening), night);
+        assert_eq!(next("2026-07-01T03:30:01Z", 0, "Europe/Berlin", evening), "2026-07-02T01:30:00.000Z");
+        assert_eq!(next("2026-06-30T03:30:01Z", 0, "UTC", evening), "2026-07-01T20:00:00.000Z", "missed");
+        assert_eq!(next("2026-07-01T18:00:00Z", 6, "UTC", evening), "2026-07-02T00:00:00.000Z", "the period is first");
+        assert_eq!(next("2026-07-01T18:00:00Z", 24, "UTC", evening), night, "the time of day is first");
     }
 
     #[test]
@@ -356,9 +404,10 @@ mod tests {
             sources: Some(Sources { database, files: data.path().join("attachments"), key: None, settings: vec![] }),
             directory: data.path().join("backups"),
             config: BackupConfig { every_hours: 24, keep: 2, ..BackupConfig::default() },
+            daily: None,
+            status: Mutex::default(),
             clock: Arc::new(Moving(1_795_000_000_000.into())),
             slot: Arc::new(Semaphore::new(1)),
-            failure: Mutex::default(),
             ending: Stop::default(),
         };
         keeper.make(BackupRequest::default(), Reason::Request).await.unwrap();
@@ -376,8 +425,13 @@ mod tests {
         assert!(matches!(keeper.make(BackupRequest::default(), Reason::Request).await, Err(BackupRefusal::Failed(_))));
         keeper.directory = directory;
         assert!(keeper.list().await.unwrap()["last_failure"]["detail"].is_string());
+        let status = Backups::status(&keeper).unwrap();
+        assert!(status.last_success_at.is_some() && status.next_at.is_some() && status.last_failure.is_some());
         keeper.make(BackupRequest::default(), Reason::Request).await.unwrap();
         assert!(keeper.list().await.unwrap()["last_failure"].is_null());
+        assert!(Backups::status(&keeper).unwrap().last_failure.is_none());
+        assert!(newest(&keeper.directory, UnixMillis(i64::MAX)).is_some(), "the metric survives a restart");
+        assert_eq!(newest(&keeper.directory, UnixMillis(1)), None, "a date in the future is of a wrong clock");
         store.close().await;
     }
 }
