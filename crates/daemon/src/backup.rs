@@ -206,16 +206,22 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
     }
     let now = SystemClock.now();
     let Some(file) = &args.file else {
-        let restored = backup::restore_before_migration(&place.database, now);
-        let (snapshot, former) = restored.map_err(|error| failure(&error))?;
+        let restored = backup::restore_before_migration(&place, now).map_err(|error| failure(&error))?;
         if args.json {
-            out.json(&json!({ "snapshot": snapshot, "former": former }));
+            out.json(&json!({
+                "snapshot": restored.snapshot,
+                "former": restored.former,
+                "undelivered": restored.undelivered,
+                "frozen": true,
+            }));
         } else {
             out.line(&format!(
                 "{} is the database again. Start the older belay: this one would migrate it.",
-                snapshot.display()
+                restored.snapshot.display()
             ));
-            out.lines(former.iter().map(|former| format!("The former data is in {}.", former.display())));
+            out.line("It starts frozen: start it, and run `belay thaw`.");
+            out.lines(undelivered(restored.undelivered));
+            out.lines(restored.former.iter().map(|former| format!("The former data is in {}.", former.display())));
         }
         return Ok(Exit::Fine);
     };
@@ -236,9 +242,7 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
     }
     out.line(&format!("{} has the backup of {}.", place.database.display(), restored.manifest.created.to_rfc3339()));
     out.line("It starts frozen: make sure that the original has ended, start this one, and run `belay thaw`.");
-    if restored.undelivered > 0 {
-        out.line(&format!("{} waiting replies are marked ambiguous and are not sent by it.", restored.undelivered));
-    }
+    out.lines(undelivered(restored.undelivered));
     if !restored.manifest.has_key() {
         out.line("The backup has no key of the vault: put secret.key back, or people must give their secrets again.");
     }
@@ -246,6 +250,12 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
     out.lines(restored.settings.iter().map(|settings| format!("Its settings files are in {}.", settings.display())));
     out.lines(restored.former.iter().map(|former| format!("The former data is in {}.", former.display())));
     Ok(Exit::Fine)
+}
+
+/// The line about replies that are not sent.
+fn undelivered(count: u64) -> impl Iterator<Item = String> {
+    let line = format!("{count} waiting replies are marked ambiguous and are not sent by it.");
+    (count > 0).then_some(line).into_iter()
 }
 
 /// The store that is restored: the one of the settings, or the one of the named data directory.

@@ -55,7 +55,8 @@ use belay_protocol::{Durability, MemoryOwner, Seq, StoreError};
 
 use self::inline::Inline;
 pub(crate) use self::open::{
-    Locks, Version, known_schema, lock_path, lock_store, open_reader, refuse_interrupted_restore, with_suffix,
+    Locks, Version, known_schema, lock_path, lock_store, open_reader, refuse_interrupted_restore,
+    triggers_and_views_of, unknown_object, with_suffix,
 };
 use self::readers::{READ_QUEUE, READERS, Read};
 use self::tx::{Done, Tx};

@@ -160,6 +160,31 @@ pub(crate) fn known_schema() -> u32 {
     u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX)
 }
 
+/// Triggers and views: their types, names and texts.
+pub(crate) type Objects = std::collections::BTreeSet<(String, String, Option<String>)>;
+
+/// The triggers and views of a schema of this program.
+pub(crate) fn triggers_and_views_of(schema: u32) -> Result<Objects, rusqlite::Error> {
+    let mut conn = Connection::open_in_memory()?;
+    let version = usize::try_from(schema).unwrap_or(usize::MAX);
+    // The migrations are constant and are tested: they have no other errors than those of SQLite.
+    match Migrations::from_slice(MIGRATIONS).to_version(&mut conn, version) {
+        Err(rusqlite_migration::Error::RusqliteError { err, .. }) => Err(err),
+        _ => triggers_and_views(&conn),
+    }
+}
+
+fn triggers_and_views(conn: &Connection) -> Result<Objects, rusqlite::Error> {
+    let mut found = conn.prepare("SELECT type, name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view')")?;
+    found.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+}
+
+/// A trigger or a view of a database that is not among the known ones, for people.
+pub(crate) fn unknown_object(conn: &Connection, known: &Objects) -> Result<Option<String>, rusqlite::Error> {
+    let found = triggers_and_views(conn)?;
+    Ok(found.difference(known).next().map(|(kind, name, _)| format!("the {kind} {name:?}")))
+}
+
 /// The lock file of a store.
 pub(crate) fn lock_path(path: &Path) -> PathBuf {
     with_suffix(path, ".lock")

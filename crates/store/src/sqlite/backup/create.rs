@@ -16,6 +16,7 @@ use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 use tracing::warn;
 
+use super::links::{hard_link, link_files, publish};
 use super::manifest::{Entry, EntryName, FORMAT, Label, MANIFEST, Manifest};
 use super::{BackupError, Progress, Stop, check_space, directory_of, make_directory, read, snapshot, sync_directory};
 
@@ -106,8 +107,7 @@ pub fn create(
     }
     let bytes = std::fs::metadata(&unfinished.path).map_err(BackupError::io(&unfinished.path))?.len();
     stop.check()?;
-    // Unlike a rename, a link never replaces a file.
-    std::fs::hard_link(&unfinished.path, target).map_err(|error| match error.kind() {
+    publish(&unfinished.path, target, &hard_link).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => BackupError::Exists(target.to_owned()),
         _ => BackupError::io(target)(error),
     })?;
@@ -127,9 +127,9 @@ fn stage(sources: &Sources, staging: &TempDir, stop: &Stop) -> Result<(Vec<Stage
     let (database, files) = (staging.path().join("belay.db"), staging.path().join("attachments"));
     make_directory(&files)?;
     // Before and after: a row of the snapshot has its file, also if the janitor or an upload is at work meanwhile.
-    link_files(&sources.files, &files, stop)?;
+    link_files(&sources.files, &files, stop, &hard_link)?;
     snapshot(&sources.database, &database, stop)?;
-    link_files(&sources.files, &files, stop)?;
+    link_files(&sources.files, &files, stop, &hard_link)?;
 
     let mut staged = vec![Staged { entry: described(EntryName::Database, &database, None, stop)?, path: database }];
     if let Some(key) = &sources.key {
@@ -137,8 +137,11 @@ fn stage(sources: &Sources, staging: &TempDir, stop: &Stop) -> Result<(Vec<Stage
     }
     for (number, origin) in (0..).zip(&sources.settings) {
         let copy = staging.path().join(format!("{number}.toml"));
-        match std::fs::copy(origin, &copy) {
-            Ok(_) => {
+        // A pipe, as in --config <(…), would block.
+        let is_file = std::fs::metadata(origin).map(|found| found.is_file());
+        match is_file.and_then(|is_file| if is_file { std::fs::copy(origin, &copy).map(|_| true) } else { Ok(false) }) {
+            Ok(false) => {}
+            Ok(true) => {
                 let entry = described(EntryName::Settings(number), &copy, Some(origin), stop)?;
                 staged.push(Staged { entry, path: copy });
             }
@@ -185,20 +188,6 @@ pub(super) fn digests(directory: &Path) -> Result<Vec<BlobDigest>, BackupError> 
     }
     digests.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     Ok(digests)
-}
-
-/// Links the files of messages into another directory. A file that is deleted meanwhile is left out.
-pub(super) fn link_files(from: &Path, to: &Path, stop: &Stop) -> Result<(), BackupError> {
-    for digest in digests(from)? {
-        stop.check()?;
-        let (source, link) = (from.join(digest.as_str()), to.join(digest.as_str()));
-        match std::fs::hard_link(&source, &link) {
-            Ok(()) => {}
-            Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
-            Err(error) => return Err(BackupError::io(&source)(error)),
-        }
-    }
-    Ok(())
 }
 
 fn described(name: EntryName, path: &Path, origin: Option<&PathBuf>, stop: &Stop) -> Result<Entry, BackupError> {
@@ -320,7 +309,8 @@ pub fn sweep(database: &Path, directory: &Path) -> Result<(), BackupError> {
     let home = directory_of(database);
     for entry in std::fs::read_dir(home).map_err(BackupError::io(home))? {
         let entry = entry.map_err(BackupError::io(home))?;
-        if entry.file_name().to_string_lossy().starts_with(STAGING) {
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_directory && entry.file_name().to_string_lossy().starts_with(STAGING) {
             std::fs::remove_dir_all(entry.path()).map_err(BackupError::io(&entry.path()))?;
         }
     }
@@ -329,9 +319,11 @@ pub fn sweep(database: &Path, directory: &Path) -> Result<(), BackupError> {
         entries => entries.map_err(BackupError::io(directory))?,
     };
     for entry in entries {
-        let path = entry.map_err(BackupError::io(directory))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let ours = name.starts_with(PREFIX) && name.ends_with(UNFINISHED);
+        let entry = entry.map_err(BackupError::io(directory))?;
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        // A pipe of that name would block.
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let ours = is_file && name.starts_with(PREFIX) && name.ends_with(UNFINISHED);
         if ours && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
             std::fs::remove_file(&path).map_err(BackupError::io(&path))?;
         }

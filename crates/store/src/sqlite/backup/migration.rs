@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use belay_protocol::UnixMillis;
 use rusqlite::Connection;
 
-use super::restore::{Place, copy, keep_former, rename, replace_database, staging_in};
+use super::restore::{Place, copy, keep_former, quiet, rename, replace_database, staging_in};
 use super::swap::{Journal, roll_back, swap};
 use super::{BackupError, Stop, StoreLock, check_space, directory_of, read, sync_directory, vacuum_into};
 
@@ -55,39 +55,53 @@ pub fn snapshots(database: &Path) -> Result<Vec<(u32, PathBuf)>, BackupError> {
     Ok(found)
 }
 
-/// Puts the newest snapshot from before a migration in the place of the database, which is kept in a new directory.
-/// Returns the snapshot and that directory. The snapshot stays.
+/// The result of putting a snapshot back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutBack {
+    /// The snapshot, which stays.
+    pub snapshot: PathBuf,
+    /// The directory of the former data, if there was any.
+    pub former: Option<PathBuf>,
+    /// Replies that were waiting for delivery at the time of the snapshot. They are not sent: the newer version has sent
+    /// them, or has tried to.
+    pub undelivered: u64,
+}
+
+/// Puts the newest snapshot from before a migration in the place of the database, which is kept in a new directory. The
+/// database starts frozen, as a restored copy does.
 ///
 /// # Errors
-/// See [`BackupError`]; the data is as it was.
-pub fn restore_before_migration(database: &Path, now: UnixMillis) -> Result<(PathBuf, Option<PathBuf>), BackupError> {
+/// See [`BackupError`]. The data is as it was, except after [`BackupError::Interrupted`].
+pub fn restore_before_migration(place: &Place, now: UnixMillis) -> Result<PutBack, BackupError> {
+    let database = &place.database;
     let _lock = StoreLock::take(database)?;
     roll_back(database)?;
-    let newest = snapshots(database)?.pop().ok_or_else(|| BackupError::NoSnapshot(database.to_owned()))?;
-    read::check_database(&newest.1, &newest.1, &Stop::default())?;
+    let (schema, snapshot) = snapshots(database)?.pop().ok_or_else(|| BackupError::NoSnapshot(database.to_owned()))?;
+    read::check_database(&snapshot, &snapshot, &Stop::default())?;
     let directory = directory_of(database);
-    check_space(directory, std::fs::metadata(&newest.1).map_err(BackupError::io(&newest.1))?.len())?;
+    check_space(directory, std::fs::metadata(&snapshot).map_err(BackupError::io(&snapshot))?.len())?;
     let mut journal = Journal::default();
-    let prepared = prepare(database, &newest.1, now, &mut journal);
-    let former = prepared.inspect_err(|_| journal.remove_directories())?;
+    let prepared = prepare(place, &snapshot, schema, now, &mut journal);
+    let (former, undelivered) = prepared.inspect_err(|_| journal.remove_directories())?;
     journal.make_relative(directory);
     swap(database, &journal, &mut |from, to| std::fs::rename(from, to))?;
     let _ = std::fs::remove_dir(staging_in(directory, now)); // it is empty; the next restore removes what is left
-    Ok((newest.1, former))
+    Ok(PutBack { snapshot, former, undelivered })
 }
 
-/// Copies the snapshot, and lists the renames that put it in place.
+/// Copies and freezes the snapshot, and lists the renames that put it in place. Returns the directory of the former data
+/// and the number of replies that were waiting.
 fn prepare(
-    database: &Path,
+    place: &Place,
     snapshot: &Path,
+    schema: u32,
     now: UnixMillis,
     journal: &mut Journal,
-) -> Result<Option<PathBuf>, BackupError> {
-    let home = directory_of(database);
-    let new = journal.new_directory(staging_in(home, now))?.join("belay.db");
+) -> Result<(Option<PathBuf>, u64), BackupError> {
+    let new = journal.new_directory(staging_in(directory_of(&place.database), now))?.join("belay.db");
     copy(snapshot, &new)?;
-    let place = Place { database: database.to_owned(), key: home.join("secret.key") };
-    let former = keep_former(&place, false, now, journal)?;
-    replace_database(database, former.as_deref(), new, journal)?;
-    Ok(former)
+    let undelivered = quiet(&new, format!("put back from before the migration to schema {schema}"), now)?;
+    let former = keep_former(place, false, now, journal)?;
+    replace_database(&place.database, former.as_deref(), new, journal)?;
+    Ok((former, undelivered))
 }

@@ -8,6 +8,7 @@
 //! `restore` → `migration`.
 
 mod create;
+mod links;
 mod manifest;
 mod migration;
 mod read;
@@ -26,7 +27,7 @@ use crate::error::OpenError;
 
 pub use create::{Created, Sources, create, sweep};
 pub use manifest::{Entry, EntryName, FORMAT, Label, Manifest, Reason};
-pub use migration::{restore_before_migration, snapshots};
+pub use migration::{PutBack, restore_before_migration, snapshots};
 pub use read::{manifest_of, verify};
 pub use restore::{Place, Restored, restore, roll_back};
 pub use stop::Stop;

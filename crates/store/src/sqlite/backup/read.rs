@@ -72,7 +72,10 @@ pub fn manifest_of(path: &Path) -> Result<Manifest, BackupError> {
 type Decoder = GzDecoder<BufReader<File>>;
 
 fn open(path: &Path) -> Result<Decoder, BackupError> {
-    let mut file = File::open(path).map_err(BackupError::io(path))?;
+    // A pipe would block.
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let mut file = file.map_err(BackupError::io(path))?;
     if !file.metadata().map_err(BackupError::io(path))?.is_file() {
         return Err(BackupError::damaged(path, "it is not a file"));
     }
@@ -183,6 +186,14 @@ pub(super) fn check_database(database: &Path, named: &Path, stop: &Stop) -> Resu
             return Err(BackupError::Newer { path: named.to_owned(), detail });
         }
         Err(error) => return Err(error.into()),
+    }
+    // A trigger or a view would act on the statements of the daemon.
+    let known = crate::sqlite::triggers_and_views_of(version.schema).map_err(damaged)?;
+    if let Some(name) = crate::sqlite::unknown_object(&conn, &known).map_err(damaged)? {
+        return Err(BackupError::damaged(
+            named,
+            format!("its database has {name}, which belay does not make: drop it in the original"),
+        ));
     }
     let check = || conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
     let found = stop.interruptible(&conn, check)?.map_err(damaged)?;

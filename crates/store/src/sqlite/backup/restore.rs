@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use belay_protocol::{ChannelId, Freeze, FreezeId, FreezeScope, UnixMillis};
 use rusqlite::{Connection, OpenFlags, params};
 
-use super::create::{digests, link_files};
+use super::create::digests;
+use super::links::{hard_link, link_files};
 use super::manifest::Manifest;
 use super::swap::{self, Journal, Move, Rename, journal_path};
 use super::{BackupError, Stop, StoreLock, check_space, directory_of, make_directory, read, sync_directory};
@@ -133,7 +134,8 @@ fn prepare(path: &Path, place: &Place, now: UnixMillis, journal: &mut Journal) -
     let home = directory_of(&place.database);
     let staging = journal.new_directory(staging_in(home, now))?;
     let manifest = read::extract(path, &staging)?;
-    let undelivered = quiet(&staging.join(DATABASE), &manifest, now)?;
+    let detail = format!("restored from the backup of {}", manifest.created.to_rfc3339());
+    let undelivered = quiet(&staging.join(DATABASE), detail, now)?;
     let former = keep_former(place, manifest.has_key(), now, journal)?;
     if manifest.has_key() {
         let staged = staged_key(place, &staging, now, journal)?;
@@ -271,7 +273,7 @@ pub(super) fn keep_former(
     let former = journal.new_directory(former_in(home, now))?;
     let files = former.join(FILES);
     make_directory(&files)?;
-    link_files(&home.join(FILES), &files, &Stop::default())?;
+    link_files(&home.join(FILES), &files, &Stop::default(), &hard_link)?;
     sync_directory(&files)?;
     // A key that stays is copied: the former data is of no use without it.
     if !replaces_key && place.key.try_exists().map_err(BackupError::io(&place.key))? {
@@ -289,14 +291,14 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<(), BackupError> {
 }
 
 /// Freezes the copy and settles its outbox. Returns the number of settled replies.
-fn quiet(database: &Path, manifest: &Manifest, now: UnixMillis) -> Result<u64, BackupError> {
+pub(super) fn quiet(database: &Path, detail: String, now: UnixMillis) -> Result<u64, BackupError> {
     let mut conn = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let tx = conn.transaction()?;
     let undelivered = tx.execute("UPDATE outbox SET state = 'ambiguous' WHERE state IN ('waiting', 'sending')", [])?;
     let freeze = Freeze {
         id: FreezeId::new(),
         scope: FreezeScope::All,
-        detail: Some(format!("restored from the backup of {}", manifest.created.to_rfc3339())),
+        detail: Some(detail),
         actor: "restore".to_owned(),
         source: ChannelId::new("restore"),
         at: now,

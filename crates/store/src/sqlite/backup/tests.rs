@@ -297,11 +297,13 @@ async fn a_snapshot_before_a_migration_is_the_way_back_and_two_are_kept() {
     drop(conn);
     let newer = SqliteStore::open(&database, StoreOptions::default());
     assert!(matches!(newer, Err(OpenError::Newer { found: 4, .. })), "{newer:?}");
-    let (snapshot, former) = restore_before_migration(&database, NOW).unwrap();
-    assert!(snapshot.exists() && former.unwrap().join("belay.db").exists());
+    let put_back = restore_before_migration(&Place::in_directory(data.directory.path()), NOW).unwrap();
+    assert!(put_back.snapshot.exists() && put_back.former.unwrap().join("belay.db").exists());
     let store = SqliteStore::open(&database, StoreOptions::default()).unwrap();
     assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1);
-    assert!(store.freezes().await.unwrap().is_empty(), "it is no copy");
+    let freezes = store.freezes().await.unwrap();
+    let details: Vec<_> = freezes.iter().map(|freeze| freeze.detail.as_deref().unwrap_or_default()).collect();
+    assert_eq!(details, ["put back from before the migration to schema 4"], "the newer version may have sent replies");
 }
 
 /// The files of a store with their contents. The lock is left out.
@@ -480,4 +482,83 @@ async fn a_stop_ends_the_copy_of_the_database_the_check_and_the_verification() {
     ] {
         assert!(matches!(stopped, Err(BackupError::Stopped)), "{stopped:?}");
     }
+}
+
+#[tokio::test]
+async fn without_hard_links_files_are_copied_and_a_backup_gets_its_name_by_a_rename_that_replaces_nothing() {
+    use rustix::io::Errno;
+    let data = Data::new().await;
+    for (number, errno) in [Errno::PERM, Errno::OPNOTSUPP].into_iter().enumerate() {
+        let link = |_: &Path, _: &Path| Err(io::Error::from(errno));
+        let to = data.path(&format!("copies-{number}"));
+        std::fs::create_dir(&to).unwrap();
+        for _ in 0..2 {
+            links::link_files(&data.path("attachments"), &to, &Stop::default(), &link).unwrap();
+        }
+        assert_eq!(std::fs::read(to.join(&data.digest)).unwrap(), b"a file");
+        let (new, name) = (data.path("new.part"), data.path(&format!("new-{number}.tar.gz")));
+        std::fs::write(&new, "new").unwrap();
+        links::publish(&new, &name, &link).unwrap();
+        std::fs::write(&new, "another").unwrap();
+        assert_eq!(links::publish(&new, &name, &link).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&name).unwrap(), b"new");
+    }
+    let full = links::link_files(&data.path("attachments"), &data.path("backups"), &Stop::default(), &|_, _| {
+        Err(io::ErrorKind::StorageFull.into())
+    });
+    assert!(matches!(full, Err(BackupError::Io { .. })), "{full:?}");
+}
+
+/// Runs in a thread and fails if it blocks.
+fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(run()));
+    result.recv_timeout(std::time::Duration::from_secs(20)).expect("it does not block")
+}
+
+#[tokio::test]
+async fn a_pipe_in_place_of_a_file_blocks_no_backup() {
+    let data = Data::new().await;
+    std::fs::create_dir(data.path("backups")).unwrap();
+    let pipes = ["backups/.belay-backup-x.tar.gz.part", "pipe.toml", ".backup-staging-x", "pipe.tar.gz"];
+    for pipe in pipes.map(|name| data.path(name)) {
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    }
+    let sources = Sources { settings: vec![data.path("pipe.toml"), data.path("belay.toml")], ..data.sources() };
+    let target = data.path("backups/one.tar.gz");
+    let created = in_time(move || create(&sources, &target, LABEL, &Stop::default(), &mut |_, _| {})).unwrap();
+    let settings = created.manifest.entries.iter().filter(|entry| entry.origin.is_some()).count();
+    assert_eq!(settings, 1, "the regular file");
+    let pipe = data.path("pipe.tar.gz");
+    assert!(matches!(in_time(move || manifest_of(&pipe)), Err(BackupError::Damaged { .. })));
+}
+
+#[tokio::test]
+async fn triggers_and_views_that_the_schema_does_not_have_are_refused() {
+    let data = Data::new().await;
+    let known = data.backup("known.tar.gz").unwrap();
+    verify(&known.path).unwrap(); // the schema has triggers
+    let text: String = Connection::open(data.path("belay.db"))
+        .unwrap()
+        .query_row("SELECT sql FROM sqlite_schema WHERE name = 'notes_deleted'", [], |row| row.get(0))
+        .unwrap();
+    for (sql, undo, named) in [
+        ("CREATE TRIGGER t AFTER INSERT ON freezes BEGIN DELETE FROM freezes; END", "DROP TRIGGER t", "trigger \"t\""),
+        ("CREATE VIEW v AS SELECT 1", "DROP VIEW v", "view \"v\""),
+        (
+            "DROP TRIGGER notes_deleted; CREATE TRIGGER notes_deleted AFTER DELETE ON notes BEGIN SELECT 1; END",
+            "DROP TRIGGER notes_deleted",
+            "trigger \"notes_deleted\"",
+        ),
+    ] {
+        let conn = Connection::open(data.path("belay.db")).unwrap();
+        conn.execute_batch(sql).unwrap();
+        let refused = read::check_database(&data.path("belay.db"), &known.path, &Stop::default()).unwrap_err();
+        assert!(matches!(refused, BackupError::Damaged { .. }), "{refused:?}");
+        assert!(refused.to_string().contains(named), "{refused}");
+        conn.execute_batch(undo).unwrap();
+    }
+    let conn = Connection::open(data.path("belay.db")).unwrap();
+    conn.execute_batch(&text).unwrap();
+    read::check_database(&data.path("belay.db"), &known.path, &Stop::default()).unwrap();
 }
