@@ -342,3 +342,68 @@ async fn a_shutdown_during_a_backup_ends_it_at_once_and_leaves_nothing_of_it() -
     ensure!(unfinished(&data(&home)).is_empty() && unfinished(&data(&home).join("backups")).is_empty());
     Ok(())
 }
+
+#[tokio::test]
+async fn an_interrupted_restore_stops_every_start_until_it_is_rolled_back() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    daemon.ask("anna", "hello").await?;
+    daemon.shut_down().await?;
+    // The state after a crash between the rename of the former database and that of the new one.
+    let (database, former) = (data(&home).join("belay.db"), data(&home).join("before-restore-1"));
+    std::fs::create_dir(&former)?;
+    std::fs::create_dir(data(&home).join(".belay-restore-1"))?;
+    std::fs::write(data(&home).join(".belay-restore-1/belay.db"), "the new database")?;
+    std::fs::rename(&database, former.join("belay.db"))?;
+    let journal = json!({
+        "moves": [{"place": "belay.db", "former": "before-restore-1/belay.db", "staged": ".belay-restore-1/belay.db"}],
+        "directories": [".belay-restore-1", "before-restore-1"],
+    });
+    std::fs::write(data(&home).join("belay.db.restoring"), journal.to_string())?;
+
+    let args = home.run_args();
+    let refused = home.run(&args.iter().map(String::as_str).collect::<Vec<_>>(), "").await?;
+    ensure!(refused.status.code() == Some(78) && refused.stderr.contains("--roll-back"), "{refused:?}");
+    ensure!(!database.exists(), "no start makes an empty database in its place");
+    let check = home.run(&["upgrade", "check"], "").await?;
+    ensure!(check.status.code() == Some(78) && check.stdout.contains("--roll-back"), "{check:?}");
+    let rolled_back = home.run(&["backup", "restore", "--roll-back"], "").await?;
+    ensure!(rolled_back.status.success() && rolled_back.stdout.contains("before the restore"), "{rolled_back:?}");
+    ensure!(!former.exists() && database.exists(), "the former database is in its place");
+    let again = home.run(&["backup", "restore", "--roll-back", "--json"], "").await?;
+    ensure!(again.status.success() && again.stdout.contains("\"rolled_back\":false"), "{again:?}");
+    let daemon = home.start().await?;
+    let (_, sessions) = daemon.request("GET", "/api/v1/sessions", None).await?;
+    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1), "{sessions}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failed_backup_is_in_the_status_until_one_succeeds() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    // A directory that cannot be made: a file is in its place.
+    std::fs::write(data(&home).join("backups"), "a file")?;
+    let failed = home.run(&["backup", "create"], "").await?;
+    ensure!(!failed.status.success(), "{failed:?}");
+    let (_, status) = daemon.request("GET", "/api/v1/status", None).await?;
+    ensure!(status["backups"]["last_failure"]["detail"].is_string(), "{status}");
+    ensure!(status["backups"]["last_success_at"].is_null() && status["backups"]["next_at"].is_null(), "{status}");
+    let shown = home.run(&["status"], "").await?;
+    ensure!(shown.stdout.contains("backup") && shown.stdout.contains("failed at"), "{shown:?}");
+
+    std::fs::remove_file(data(&home).join("backups"))?;
+    let made = home.run(&["backup", "create"], "").await?;
+    ensure!(made.status.success(), "{made:?}");
+    daemon.shut_down().await?;
+    let daemon = home.start().await?;
+    let (_, status) = daemon.request("GET", "/api/v1/status", None).await?;
+    ensure!(status["backups"]["last_failure"].is_null(), "{status}");
+    ensure!(status["backups"]["last_success_at"].is_string(), "the newest file tells, after a restart too: {status}");
+    let (_, metrics) = daemon.request("GET", "/metrics", None).await?;
+    let metrics = metrics.as_str().unwrap_or_default().to_owned();
+    ensure!(metrics.contains("\nbelay_backup_last_success_timestamp_seconds "), "{metrics}");
+    daemon.shut_down().await?;
+    Ok(())
+}

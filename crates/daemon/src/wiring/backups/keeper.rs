@@ -71,8 +71,6 @@ impl BackupKeeper {
         paths: &Paths,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Failure> {
-        describe_gauge!(LAST_SUCCESS, "Date of the last successful backup, in seconds since 1970");
-        describe_counter!(FAILURES, "Failed backups");
         let (sources, directory) = (sources(settings, env, paths)?, directory(settings, env, paths));
         if let Some(Err(error)) = sources.as_ref().map(|sources| backup::sweep(&sources.database, &directory)) {
             warn!(error = words(&error), "the leftovers of a killed backup cannot be removed");
@@ -80,9 +78,6 @@ impl BackupKeeper {
         let daily = settings.backup.daily();
         let daily = daily.map_err(|problem| Failure::new(Exit::Refused, format!("backup.at: {problem}")))?;
         let status = BackupStatus { last_success_at: newest(&directory, clock.now()), ..BackupStatus::default() };
-        if let Some(at) = status.last_success_at {
-            gauge!(LAST_SUCCESS).set(at.0 as f64 / 1000.0);
-        }
         Ok(Self {
             sources,
             directory,
@@ -98,6 +93,13 @@ impl BackupKeeper {
     /// Makes the scheduled backups until it is stopped. Then a backup that is being made is given up, and this waits
     /// for its thread.
     pub(crate) async fn work(&self, stop: CancellationToken) {
+        // Here, because there is a recorder of metrics now.
+        describe_gauge!(LAST_SUCCESS, "Date of the last successful backup, in seconds since 1970");
+        describe_counter!(FAILURES, "Failed backups");
+        let last = self.status().last_success_at;
+        if let Some(at) = last {
+            gauge!(LAST_SUCCESS).set(at.0 as f64 / 1000.0);
+        }
         let _ = stop.run_until_cancelled(self.schedule()).await; // cancellation is the normal end
         loop {
             self.ending.stop();
