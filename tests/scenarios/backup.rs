@@ -242,3 +242,168 @@ async fn a_full_disk_leaves_no_backup_and_says_so() -> Result<()> {
     ensure!(left.is_empty(), "{left:?}");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_restore_follows_store_url_and_its_lock() -> Result<()> {
+    let home = Home::new();
+    let elsewhere = home.path().join("elsewhere/my.db");
+    let url = format!("store.url=sqlite://{}", elsewhere.display());
+    let home = home.set("store.url", format!("sqlite://{}", elsewhere.display()));
+    let daemon = home.start().await?;
+    daemon.ask("anna", "hello").await?;
+    let file = text(&home.path().join("mine.tar.gz"));
+    let made = home.run(&["backup", "create", "--with-key", "--to", &file], "").await?;
+    ensure!(made.status.success(), "{made:?}");
+    let restore = ["backup", "restore", &file, "--force", "--json", "--set", &url];
+    let used = home.run(&restore, "").await?;
+    ensure!(used.status.code() == Some(75) && used.stderr.contains("in use"), "{used:?}");
+    daemon.ask("later", "hello").await?;
+    daemon.shut_down().await?;
+
+    let default = text(&data(&home));
+    let refused = home.run(&["backup", "restore", &file, "--data", &default, "--set", &url], "").await?;
+    ensure!(refused.status.code() == Some(2) && refused.stderr.contains("store.url"), "{refused:?}");
+    let restored = home.run(&restore, "").await?;
+    ensure!(restored.status.success(), "{restored:?}");
+    let restored: Value = serde_json::from_str(&restored.stdout)?;
+    assert_eq!(restored["database"], text(&elsewhere), "{restored}");
+    ensure!(!data(&home).join("belay.db").exists(), "no daemon of these settings would use it");
+    let daemon = home.start().await?;
+    let (_, sessions) = daemon.request("GET", "/api/v1/sessions", None).await?;
+    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1), "{sessions}");
+    let (_, frozen) = daemon.request("GET", "/api/v1/freeze", None).await?;
+    ensure!(frozen["freezes"][0]["detail"].as_str().unwrap_or_default().contains("restored"), "{frozen}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+/// The names in a directory that begin as the unfinished files of a backup do.
+fn unfinished(directory: &std::path::Path) -> Vec<String> {
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    names
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with(".belay-backup-") || name.starts_with(".backup-staging-"))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_backup_that_is_killed_is_not_listed_and_the_next_start_removes_it() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    daemon.ask("anna", "hello").await?;
+    // A file of a message, 256 MiB of zeros, which takes a while to write.
+    let files = data(&home).join("attachments");
+    std::fs::create_dir_all(&files)?;
+    let zeros = files.join("a6d72ac7690f53be6ae46ba88506bd97302a093f7108472bd9efc3cefda06484");
+    std::fs::File::create(&zeros)?.set_len(256 << 20)?;
+    let backups = data(&home).join("backups");
+    let asked = tokio::spawn(client().post(format!("{}/api/v1/backups", daemon.url)).send());
+    let deadline = Instant::now() + PATIENCE;
+    while unfinished(&backups).is_empty() {
+        ensure!(Instant::now() < deadline && !asked.is_finished(), "no backup was begun");
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await; // a real process: there is no clock to pause
+    }
+    daemon.kill().await?;
+    ensure!(asked.await?.is_err(), "the backup is not made");
+    ensure!(!unfinished(&backups).is_empty() && !unfinished(&data(&home)).is_empty(), "it is half made");
+
+    let list = home.run(&["backup", "list", "--json"], "").await?;
+    let list: Value = serde_json::from_str(&list.stdout)?;
+    assert_eq!(list["backups"], json!([]), "{list}");
+    let daemon = home.start().await?;
+    ensure!(unfinished(&backups).is_empty() && unfinished(&data(&home)).is_empty(), "the start removes it");
+    let (_, list) = daemon.request("GET", "/api/v1/backups", None).await?;
+    assert_eq!(list["backups"], json!([]), "{list}");
+    daemon.ask("anna", "hello again").await?;
+    std::fs::remove_file(&zeros)?;
+    let made = home.run(&["backup", "create", "--json"], "").await?;
+    ensure!(made.status.success(), "{made:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_shutdown_during_a_backup_ends_it_at_once_and_leaves_nothing_of_it() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let files = data(&home).join("attachments");
+    std::fs::create_dir_all(&files)?;
+    // Its name is not its digest, so that the backup is still computing the digest when the daemon ends.
+    std::fs::File::create(files.join("0".repeat(64)))?.set_len(1 << 37)?;
+    let asked = tokio::spawn(client().post(format!("{}/api/v1/backups", daemon.url)).send());
+    let deadline = Instant::now() + PATIENCE;
+    while unfinished(&data(&home)).is_empty() {
+        ensure!(Instant::now() < deadline && !asked.is_finished(), "no backup was begun");
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await; // a real process: there is no clock to pause
+    }
+    let ended = daemon.shut_down().await?;
+    ensure!(ended.status.success(), "{ended:?}");
+    let _ = asked.await?; // the request ends, with an answer or without
+    ensure!(unfinished(&data(&home)).is_empty() && unfinished(&data(&home).join("backups")).is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_interrupted_restore_stops_every_start_until_it_is_rolled_back() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    daemon.ask("anna", "hello").await?;
+    daemon.shut_down().await?;
+    // The state after a crash between the rename of the former database and that of the new one.
+    let (database, former) = (data(&home).join("belay.db"), data(&home).join("before-restore-1"));
+    std::fs::create_dir(&former)?;
+    std::fs::create_dir(data(&home).join(".belay-restore-1"))?;
+    std::fs::write(data(&home).join(".belay-restore-1/belay.db"), "the new database")?;
+    std::fs::rename(&database, former.join("belay.db"))?;
+    let journal = json!({
+        "moves": [{"place": "belay.db", "former": "before-restore-1/belay.db", "staged": ".belay-restore-1/belay.db"}],
+        "directories": [".belay-restore-1", "before-restore-1"],
+    });
+    std::fs::write(data(&home).join("belay.db.restoring"), journal.to_string())?;
+
+    let args = home.run_args();
+    let refused = home.run(&args.iter().map(String::as_str).collect::<Vec<_>>(), "").await?;
+    ensure!(refused.status.code() == Some(78) && refused.stderr.contains("--roll-back"), "{refused:?}");
+    ensure!(!database.exists(), "no start makes an empty database in its place");
+    let check = home.run(&["upgrade", "check"], "").await?;
+    ensure!(check.status.code() == Some(78) && check.stdout.contains("--roll-back"), "{check:?}");
+    let rolled_back = home.run(&["backup", "restore", "--roll-back"], "").await?;
+    ensure!(rolled_back.status.success() && rolled_back.stdout.contains("before the restore"), "{rolled_back:?}");
+    ensure!(!former.exists() && database.exists(), "the former database is in its place");
+    let again = home.run(&["backup", "restore", "--roll-back", "--json"], "").await?;
+    ensure!(again.status.success() && again.stdout.contains("\"rolled_back\":false"), "{again:?}");
+    let daemon = home.start().await?;
+    let (_, sessions) = daemon.request("GET", "/api/v1/sessions", None).await?;
+    assert_eq!(sessions["sessions"].as_array().map(Vec::len), Some(1), "{sessions}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_failed_backup_is_in_the_status_until_one_succeeds() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    // A directory that cannot be made: a file is in its place.
+    std::fs::write(data(&home).join("backups"), "a file")?;
+    let failed = home.run(&["backup", "create"], "").await?;
+    ensure!(!failed.status.success(), "{failed:?}");
+    let (_, status) = daemon.request("GET", "/api/v1/status", None).await?;
+    ensure!(status["backups"]["last_failure"]["detail"].is_string(), "{status}");
+    ensure!(status["backups"]["last_success_at"].is_null() && status["backups"]["next_at"].is_null(), "{status}");
+    let shown = home.run(&["status"], "").await?;
+    ensure!(shown.stdout.contains("backup") && shown.stdout.contains("failed at"), "{shown:?}");
+
+    std::fs::remove_file(data(&home).join("backups"))?;
+    let made = home.run(&["backup", "create"], "").await?;
+    ensure!(made.status.success(), "{made:?}");
+    daemon.shut_down().await?;
+    let daemon = home.start().await?;
+    let (_, status) = daemon.request("GET", "/api/v1/status", None).await?;
+    ensure!(status["backups"]["last_failure"].is_null(), "{status}");
+    ensure!(status["backups"]["last_success_at"].is_string(), "the newest file tells, after a restart too: {status}");
+    let (_, metrics) = daemon.request("GET", "/metrics", None).await?;
+    let metrics = metrics.as_str().unwrap_or_default().to_owned();
+    ensure!(metrics.contains("\nbelay_backup_last_success_timestamp_seconds "), "{metrics}");
+    daemon.shut_down().await?;
+    Ok(())
+}

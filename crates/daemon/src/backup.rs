@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belay_protocol::Clock;
-use belay_store::OpenError;
-use belay_store::backup::{self, BackupError, StoreLock};
+use belay_store::backup::{self, BackupError, Label, Place, Reason, Stop, StoreLock};
+use belay_store::{OpenError, StoreUrl};
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
@@ -18,7 +18,7 @@ use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::settings::{load, refused};
 use crate::wiring::backups::{described, directory, listed, sources, target, with_or_without_key};
-use crate::wiring::{VERSION, refuse_store, words};
+use crate::wiring::{Store, VERSION, refuse_store, words};
 
 /// Longest time of a backup that the daemon makes.
 const CREATE_LIMIT: Duration = Duration::from_secs(3600);
@@ -74,9 +74,12 @@ pub(crate) struct ListArgs {
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
     /// The backup
-    #[arg(required_unless_present = "before_migration", conflicts_with = "before_migration")]
+    #[arg(required_unless_present_any = ["before_migration", "roll_back"], conflicts_with_all = ["before_migration", "roll_back"])]
     file: Option<PathBuf>,
-    /// The data directory to restore to [default: this user's data directory]
+    /// The settings, for the place of the store.
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// The data directory to restore to [default: the store of the settings]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Accept a directory with data; the former data is kept in a new directory in it
@@ -85,6 +88,9 @@ pub(crate) struct RestoreArgs {
     /// Go back to the newest snapshot from before a migration of the database
     #[arg(long)]
     before_migration: bool,
+    /// Put the former data back after a restore that was interrupted
+    #[arg(long, conflicts_with_all = ["before_migration", "force"])]
+    roll_back: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -115,6 +121,7 @@ async fn create(args: &CreateArgs, env: &Environment, out: Output<'_>) -> Result
     } else {
         let (file, bytes) = (made["file"].as_str().unwrap_or_default(), made["bytes"].as_u64().unwrap_or_default());
         out.line(&format!("{file}: {bytes} bytes, verified"));
+        out.lines(damaged(&made).into_iter());
         if args.with_key {
             out.line("It contains the key of the vault: everybody who has this file can read all secrets.");
         } else {
@@ -122,6 +129,18 @@ async fn create(args: &CreateArgs, env: &Environment, out: Output<'_>) -> Result
         }
     }
     Ok(Exit::Fine)
+}
+
+/// Warnings of the files of messages that a backup does not contain.
+fn damaged(summary: &Json) -> Vec<String> {
+    let digests = summary["damaged"].as_array().map(Vec::as_slice).unwrap_or_default();
+    digests.iter().filter_map(Json::as_str).map(damaged_line).collect()
+}
+
+fn damaged_line(digest: &str) -> String {
+    format!(
+        "warning: attachments/{digest} was damaged on the disk; the backup does not contain it. An older backup may."
+    )
 }
 
 /// The running daemon; `None`: none answers at the control sockets, and no address was given.
@@ -146,13 +165,13 @@ fn create_alone(args: &CreateArgs, to: Option<&Path>, env: &Environment, out: Ou
     }
     let _lock = StoreLock::take(&sources.database).map_err(|error| refuse_store(&error))?;
     let mut shown = 0;
-    let made = backup::create(&sources, &target, VERSION, now, &mut |done, all| {
+    let label = Label { program: VERSION, reason: Reason::Request, now };
+    let made = backup::create(&sources, &target, label, &Stop::default(), &mut |done, all| {
         let percent = done.saturating_mul(100) / all.max(1);
         if out.is_terminal() && !args.client.json && percent > shown {
             shown = percent;
             out.again(&format!("{percent} %"));
         }
-        true
     });
     if shown > 0 {
         out.again("");
@@ -175,53 +194,106 @@ fn verify(file: &Path, json: bool, out: Output<'_>) -> Result<Exit, Failure> {
             summary["schema"],
             summary["entries"]
         ));
+        out.lines(damaged(&summary).into_iter());
     }
     Ok(Exit::Fine)
 }
 
 fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let data = match &args.data {
-        Some(data) => std::path::absolute(data).map_err(|error| Failure::new(Exit::WrongUsage, error))?,
-        None => Paths::find(env)?.data,
-    };
+    let place = place(args, env)?;
+    if args.roll_back {
+        return roll_back(&place, args.json, out);
+    }
     let now = SystemClock.now();
     let Some(file) = &args.file else {
-        let restored = backup::restore_before_migration(&data.join("belay.db"), now);
-        let (snapshot, former) = restored.map_err(|error| failure(&error))?;
+        let restored = backup::restore_before_migration(&place, now).map_err(|error| failure(&error))?;
         if args.json {
-            out.json(&json!({ "snapshot": snapshot, "former": former }));
+            out.json(&json!({
+                "snapshot": restored.snapshot,
+                "former": restored.former,
+                "undelivered": restored.undelivered,
+                "frozen": true,
+            }));
         } else {
             out.line(&format!(
                 "{} is the database again. Start the older belay: this one would migrate it.",
-                snapshot.display()
+                restored.snapshot.display()
             ));
-            out.lines(former.iter().map(|former| format!("The former data is in {}.", former.display())));
+            out.line("It starts frozen: start it, and run `belay thaw`.");
+            out.lines(undelivered(restored.undelivered));
+            out.lines(restored.former.iter().map(|former| format!("The former data is in {}.", former.display())));
         }
         return Ok(Exit::Fine);
     };
-    let restored = backup::restore(file, &data, args.force, now).map_err(|error| failure(&error))?;
+    let restored = backup::restore(file, &place, args.force, now).map_err(|error| failure(&error))?;
     if args.json {
         out.json(&json!({
-            "data": data,
+            "data": place.database.parent(),
+            "database": place.database,
             "created": restored.manifest.created,
             "with_key": restored.manifest.has_key(),
             "former": restored.former,
             "settings": restored.settings,
             "undelivered": restored.undelivered,
+            "damaged": restored.manifest.damaged,
             "frozen": true,
         }));
         return Ok(Exit::Fine);
     }
-    out.line(&format!("{} has the backup of {}.", data.display(), restored.manifest.created.to_rfc3339()));
+    out.line(&format!("{} has the backup of {}.", place.database.display(), restored.manifest.created.to_rfc3339()));
     out.line("It starts frozen: make sure that the original has ended, start this one, and run `belay thaw`.");
-    if restored.undelivered > 0 {
-        out.line(&format!("{} waiting replies are marked ambiguous and are not sent by it.", restored.undelivered));
-    }
+    out.lines(undelivered(restored.undelivered));
     if !restored.manifest.has_key() {
         out.line("The backup has no key of the vault: put secret.key back, or people must give their secrets again.");
     }
+    out.lines(restored.manifest.damaged.iter().map(|digest| damaged_line(digest.as_str())));
     out.lines(restored.settings.iter().map(|settings| format!("Its settings files are in {}.", settings.display())));
     out.lines(restored.former.iter().map(|former| format!("The former data is in {}.", former.display())));
+    Ok(Exit::Fine)
+}
+
+/// The line about replies that are not sent.
+fn undelivered(count: u64) -> impl Iterator<Item = String> {
+    let line = format!("{count} waiting replies are marked ambiguous and are not sent by it.");
+    (count > 0).then_some(line).into_iter()
+}
+
+/// The store that is restored: the one of the settings, or the one of the named data directory.
+fn place(args: &RestoreArgs, env: &Environment) -> Result<Place, Failure> {
+    let wrong = |problem: String| Failure::new(Exit::WrongUsage, problem);
+    let paths = Paths::find(env)?.with_named(&args.settings.files);
+    let named = args.data.as_deref().map(std::path::absolute).transpose();
+    let named = named.map_err(|error| wrong(format!("--data: {error}")))?;
+    // These settings may be of another machine than the data of another directory.
+    if let Some(data) = named.as_deref().filter(|data| *data != paths.data) {
+        return Ok(Place::in_directory(data));
+    }
+    let settings = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?.settings;
+    let default = Place::in_directory(&paths.data);
+    let StoreUrl::Sqlite(database) = Store::place(&settings, &paths, env)? else {
+        return Err(wrong("the store is in memory (store.url): name a data directory with --data".into()));
+    };
+    let database = std::path::absolute(database).map_err(|error| wrong(format!("store.url: {error}")))?;
+    if named.is_some() && database != default.database {
+        let (data, database) = (paths.data.display(), database.display());
+        return Err(wrong(format!(
+            "store.url names {database}, so no daemon of these settings would use a database in {data}: leave --data out, \
+             and the backup is restored to {database}"
+        )));
+    }
+    Ok(Place { database, ..default })
+}
+
+/// Puts the former data back after a restore that was interrupted.
+fn roll_back(place: &Place, json: bool, out: Output<'_>) -> Result<Exit, Failure> {
+    let rolled_back = backup::roll_back(&place.database).map_err(|error| failure(&error))?;
+    if json {
+        out.json(&json!({ "database": place.database, "rolled_back": rolled_back }));
+    } else if rolled_back {
+        out.line(&format!("{} and its files are as they were before the restore.", place.database.display()));
+    } else {
+        out.line(&format!("No restore of {} was interrupted; nothing is changed.", place.database.display()));
+    }
     Ok(Exit::Fine)
 }
 
@@ -270,7 +342,7 @@ fn failure(error: &BackupError) -> Failure {
         BackupError::NotEmpty(_) | BackupError::Exists(_) | BackupError::NoDatabase(_) | BackupError::NoSnapshot(_) => {
             Exit::WrongUsage
         }
-        BackupError::Io { .. } | BackupError::NoSpace { .. } => Exit::OutOfReach,
+        BackupError::Io { .. } | BackupError::NoSpace { .. } | BackupError::Interrupted { .. } => Exit::OutOfReach,
         BackupError::Stopped => Exit::Interrupted,
         BackupError::Open(OpenError::Locked { .. }) => {
             return Failure::new(Exit::Busy, error).next("`belay shutdown` ends the daemon that uses it");

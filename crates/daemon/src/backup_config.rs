@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use belay_schedule::{Schedule, Zone, time_of_day};
 use serde::{Deserialize, Serialize};
 
 /// The section `[backup]` of the settings.
@@ -10,6 +11,10 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct BackupConfig {
     /// Hours between scheduled backups, 0 to 8760; 0: there are none.
     pub(crate) every_hours: u32,
+    /// The time of day of a scheduled backup, `HH:MM`; absent: none.
+    pub(crate) at: Option<String>,
+    /// The IANA name of the time zone of `at`.
+    pub(crate) zone: String,
     /// The directory of backups; absent: `backups` in the data directory.
     pub(crate) dir: Option<PathBuf>,
     /// Backups that the schedule keeps, 1 to 1000.
@@ -20,7 +25,7 @@ pub(crate) struct BackupConfig {
 
 impl Default for BackupConfig {
     fn default() -> Self {
-        Self { every_hours: 0, dir: None, keep: 7, with_key: false }
+        Self { every_hours: 0, at: None, zone: "UTC".into(), dir: None, keep: 7, with_key: false }
     }
 }
 
@@ -31,6 +36,36 @@ impl BackupConfig {
             (self.every_hours <= 8760, "backup.every_hours: must be 0 (no schedule) to 8760"),
             ((1..=1000).contains(&self.keep), "backup.keep: must be 1 to 1000"),
         ];
-        checks.into_iter().filter(|(ok, _)| !ok).map(|(_, problem)| problem.to_owned()).collect()
+        let problems = checks.into_iter().filter(|(ok, _)| !ok).map(|(_, problem)| problem.to_owned());
+        let zone = Zone::named(&self.zone).err().map(|error| format!("backup.zone: {error}"));
+        let at = self.at.as_deref().and_then(|at| time_of_day(at).err()).map(|problem| format!("backup.at: {problem}"));
+        problems.chain(zone).chain(at).collect()
+    }
+
+    /// The daily schedule of `at`; `None`: there is none.
+    ///
+    /// # Errors
+    /// `at` or `zone` is invalid.
+    pub(crate) fn daily(&self) -> Result<Option<Schedule>, String> {
+        let Some(at) = &self.at else { return Ok(None) };
+        let at = time_of_day(at)?;
+        let line = format!("{} {} * * *", at.minute(), at.hour());
+        Schedule::read(&line, &self.zone, None).map(Some).map_err(|error| error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_day_and_its_zone_are_checked() {
+        let problems = |at: Option<&str>, zone: &str| {
+            let config = BackupConfig { at: at.map(str::to_owned), zone: zone.to_owned(), ..BackupConfig::default() };
+            config.validate().join("; ")
+        };
+        assert_eq!(problems(Some("03:30"), "Europe/Berlin"), "");
+        assert!(problems(Some("3:30"), "UTC").starts_with("backup.at: "), "{}", problems(Some("3:30"), "UTC"));
+        assert!(problems(None, "Berlin").starts_with("backup.zone: "), "{}", problems(None, "Berlin"));
     }
 }

@@ -312,6 +312,8 @@ mod tests {
             ("belay backup restore f --data d --force", true),
             ("belay backup restore --before-migration", true),
             ("belay backup restore --before-migration f", false),
+            ("belay backup restore --roll-back", true),
+            ("belay backup restore --roll-back f", false),
             ("belay backup restore", false),
             ("belay backup list --json", true),
             ("belay upgrade check --json", true),

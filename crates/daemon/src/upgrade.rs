@@ -36,7 +36,9 @@ pub(crate) fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Res
     let (found, known, in_use, refusal) = match inspect(&database) {
         Ok(found) => (found.schema, Some(found.known), found.held != Held::ByNobody, None),
         Err(error @ OpenError::Newer { found, known }) => (Some(found), Some(known), false, Some(error.to_string())),
-        Err(error @ OpenError::Unreleased) => (None, None, false, Some(error.to_string())),
+        Err(error @ (OpenError::Unreleased | OpenError::InterruptedRestore { .. })) => {
+            (None, None, false, Some(error.to_string()))
+        }
         Err(error) => return Err(refuse_store(&error)),
     };
     let migrates = refusal.is_none() && found.zip(known).is_some_and(|(found, known)| (1..known).contains(&found));

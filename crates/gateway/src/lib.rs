@@ -57,8 +57,9 @@ pub use control_socket::ControlGroup;
 pub use error::GatewayError;
 pub use file_links::{LINK_KEY_BYTES, SignedLinks};
 pub use parts::{
-    BackupRefusal, BackupRequest, Backups, GatewayParts, JudgeOfRules, Judged, Metrics, QuestionWords, RoutineTest,
-    RoutineTime, RoutineTimes, RunJudge, SettingValue, SettingsReport, SettingsSource, Trajectory,
+    BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, GatewayParts, JudgeOfRules, Judged, Metrics,
+    QuestionWords, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue, SettingsReport, SettingsSource,
+    Trajectory,
 };
 pub use server::Gateway;
 pub use worker_link::{LinkClient, WorkerLinkServer};

@@ -211,6 +211,31 @@ pub trait Backups: Send + Sync {
     /// # Errors
     /// See [`BackupRefusal`].
     async fn list(&self) -> Result<serde_json::Value, BackupRefusal>;
+
+    /// The state of the backups, without looking at the disk. `None`: the store is in memory.
+    fn status(&self) -> Option<BackupStatus>;
+}
+
+/// The state of the backups.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct BackupStatus {
+    /// The date of the last successful backup; `null`: there is none.
+    pub last_success_at: Option<UnixMillis>,
+    /// The date of the next scheduled backup; `null`: there is no schedule.
+    pub next_at: Option<UnixMillis>,
+    /// The last failure; `null`: no backup has failed since the last success.
+    pub last_failure: Option<BackupFailure>,
+}
+
+/// The failure of a backup.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct BackupFailure {
+    /// Its date.
+    pub at: UnixMillis,
+    /// The causes, for people.
+    pub detail: String,
 }
 
 /// What to back up, and where to.

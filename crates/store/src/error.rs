@@ -34,6 +34,16 @@ pub enum OpenError {
          it (-wal, -shm) away, and the next start makes a new one; or set store.url to another file"
     )]
     Unreleased,
+    /// A crash has interrupted a restore of the store: its files may be of two stores.
+    #[error(
+        "a restore of the store was interrupted ({} is left): run `belay backup restore --roll-back`, which puts the former \
+         files back, or repeat the restore with --force",
+        journal.display()
+    )]
+    InterruptedRestore {
+        /// The journal of the restore.
+        journal: PathBuf,
+    },
     /// A directory, the file or its lock could not be created or opened.
     #[error("{}: {source}", path.display())]
     Io {

@@ -7,7 +7,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::OpenError;
-use crate::sqlite::{Version, known_schema, lock_path, with_suffix};
+use crate::sqlite::{Version, known_schema, lock_path, refuse_interrupted_restore, with_suffix};
 
 /// The result of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +36,16 @@ pub enum Held {
 /// index of a log that a crash left behind. It holds the lock only while it checks that the lock is free.
 ///
 /// # Errors
-/// [`OpenError::Newer`], [`OpenError::Unreleased`], [`OpenError::Io`] and [`OpenError::Sqlite`], as for opening. A
+/// [`OpenError::Newer`], [`OpenError::Unreleased`], [`OpenError::InterruptedRestore`], [`OpenError::Io`] and [`OpenError::Sqlite`], as for opening. A
 /// store in use is no error.
 pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
+    let held = held(path)?;
+    if held == Held::ByNobody {
+        refuse_interrupted_restore(path)?;
+    }
     let version = version(path)?;
     version.map_or(Ok(()), Version::check)?;
-    Ok(Inspection { schema: version.map(|version| version.schema), known: known_schema(), held: held(path)? })
+    Ok(Inspection { schema: version.map(|version| version.schema), known: known_schema(), held })
 }
 
 fn version(path: &Path) -> Result<Option<Version>, OpenError> {

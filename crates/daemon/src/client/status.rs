@@ -53,8 +53,23 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
     rows.extend(frozen.iter().map(|freeze| row("frozen", Cell::new(said(freeze), Tone::Bad))));
     rows.extend(cooling(report).into_iter().map(|words| row("not asked", Cell::new(words, Tone::Warn))));
     rows.extend(troubled(report).into_iter().map(|words| row("tool", Cell::new(words, Tone::Warn))));
+    rows.extend(backups(report).map(|words| row("backup", words)));
     rows.push(row("running", running(report)));
     rows
+}
+
+/// The row about backups. `None`: there are none, or the caller may not see it.
+fn backups(report: &Json) -> Option<Cell> {
+    let (last, next) = (text(report, "/backups/last_success_at"), text(report, "/backups/next_at"));
+    let last = if last.is_empty() { "no backup has succeeded".to_owned() } else { format!("the last at {last}") };
+    match text(report, "/backups/last_failure/at") {
+        "" if next.is_empty() => report.pointer("/backups/last_success_at")?.is_string().then(|| Cell::from(last)),
+        "" => Some(Cell::from(format!("{last}, the next at {next}"))),
+        at => Some(Cell::new(
+            format!("failed at {at}: {}; {last}", text(report, "/backups/last_failure/detail")),
+            Tone::Bad,
+        )),
+    }
 }
 
 /// Tools that fail repeatedly or are disabled.
@@ -212,6 +227,27 @@ mod tests {
             Cell::new("mcp:files is disabled (trial): it is down", Tone::Warn),
         ] {
             assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_backup_is_shown_and_no_row_without_backups() {
+        let shown = |given: Json| backups(&json!({ "backups": given }));
+        let (at, next) = ("2026-01-01T03:30:00.000Z", "2026-01-02T03:30:00.000Z");
+        for (given, expected) in [
+            (json!(null), None),
+            (json!({"last_success_at": null, "next_at": null, "last_failure": null}), None),
+            (json!({"last_success_at": at, "next_at": null}), Some(Cell::from(format!("the last at {at}")))),
+            (
+                json!({"last_success_at": at, "next_at": next, "last_failure": null}),
+                Some(Cell::from(format!("the last at {at}, the next at {next}"))),
+            ),
+            (
+                json!({"last_success_at": null, "next_at": next, "last_failure": {"at": at, "detail": "full"}}),
+                Some(Cell::new(format!("failed at {at}: full; no backup has succeeded"), Tone::Bad)),
+            ),
+        ] {
+            assert_eq!(shown(given.clone()), expected, "{given}");
         }
     }
 }

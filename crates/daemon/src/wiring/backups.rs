@@ -39,10 +39,12 @@ pub(crate) fn described(created: &Created) -> Json {
         "file": created.path,
         "bytes": created.bytes,
         "created": created.manifest.created,
+        "reason": created.manifest.reason,
         "program": created.manifest.program,
         "schema": created.manifest.schema,
         "entries": created.manifest.entries.len(),
         "with_key": created.manifest.has_key(),
+        "damaged": created.manifest.damaged,
         "verified": true,
     })
 }

@@ -173,7 +173,7 @@ async fn open_file(path: PathBuf) -> Result<SqliteStore, Failure> {
 pub(crate) fn refuse_store(error: &OpenError) -> Failure {
     let exit = match error {
         OpenError::Locked { .. } => Exit::Busy,
-        OpenError::Newer { .. } | OpenError::Unreleased => Exit::Refused,
+        OpenError::Newer { .. } | OpenError::Unreleased | OpenError::InterruptedRestore { .. } => Exit::Refused,
         OpenError::Io { .. } | OpenError::Sqlite(_) | OpenError::Snapshot(_) => Exit::OutOfReach,
     };
     Failure::new(exit, words(error))

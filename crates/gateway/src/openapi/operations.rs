@@ -3,7 +3,7 @@
 use axum::http::Method;
 use belay_protocol::{
     CommandReply, ContextReport, Delta, Event, HeartbeatReport, Note, PeopleReport, RoutineRecord, RoutineRunRecord,
-    RoutineSpec, RunRecord, SessionSummary, StatusReport, StopReport, ToolHealth,
+    RoutineSpec, RunRecord, SessionSummary, StopReport, ToolHealth,
 };
 use serde_json::Value;
 
@@ -344,7 +344,7 @@ fn administration() -> Vec<Operation> {
             .optional_body::<status::Nothing>()
             .json::<ToolHealth>(200, "The tool after it."),
         client(GET, "/api/v1/status", "showStatus", "Running and queued work, the model, and budgets")
-            .json::<StatusReport>(200, "The status."),
+            .json::<status::DaemonStatus>(200, "The status."),
         operator(GET, "/api/v1/backups", "listBackups", "Lists backups, with the schedule")
             .json::<Value>(200, "The backups, newest first, the next one, and the last failure."),
         operator(POST, "/api/v1/backups", "createBackup", "Makes a backup and verifies it")

@@ -6,11 +6,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{Ack, Control, Principal};
 use belay_protocol::{CommandReply, StatusReport};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::extract::{Caller, Operator, OptionalBody};
+use crate::parts::BackupStatus;
 
 /// An empty body: absent, or an object without fields.
 #[derive(Default, Deserialize)]
@@ -18,12 +19,26 @@ use crate::extract::{Caller, Operator, OptionalBody};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
+/// The status of the daemon, with that of its backups.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DaemonStatus {
+    #[serde(flatten)]
+    report: StatusReport,
+    /// The state of the backups, for operators; absent if the store is in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backups: Option<BackupStatus>,
+}
+
 /// Returns the status of the daemon.
-pub(crate) async fn show(
-    State(app): State<Shared>,
-    Caller(principal): Caller,
-) -> Result<Json<Box<StatusReport>>, ApiError> {
-    status_of(&app, principal).await.map(Json)
+pub(crate) async fn show(State(app): State<Shared>, Caller(principal): Caller) -> Result<Json<DaemonStatus>, ApiError> {
+    daemon_status(&app, principal).await.map(Json)
+}
+
+/// The status of the daemon that the principal may see.
+pub(crate) async fn daemon_status(app: &App, principal: Principal) -> Result<DaemonStatus, ApiError> {
+    let backups = if principal.is_operator() { app.backups.status() } else { None };
+    Ok(DaemonStatus { report: *status_of(app, principal).await?, backups })
 }
 
 /// The status of the daemon, with the running runs that the principal may see.

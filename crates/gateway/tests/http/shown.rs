@@ -225,6 +225,9 @@ async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
         assert_eq!(names(&list, of, "session"), expected, "{path}");
         assert_eq!(names(&got(&harness, "operator", path).await.1, of, "session").len(), 5, "{path}");
     }
+    let backups = async |token| got(&harness, token, "/api/v1/status").await.1["backups"].clone();
+    assert_eq!(backups("client").await, json!(null), "the failure may name paths");
+    assert_eq!(backups("operator").await["last_failure"]["detail"], "the disk is full");
     // Of an absent run and of one that is not shown the same is said.
     let (absent, hidden) = (RunId::new(), runs[1].1);
     let said = async |run: RunId| {

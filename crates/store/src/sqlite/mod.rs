@@ -55,7 +55,10 @@ use std::time::Duration;
 use belay_protocol::{Durability, MemoryOwner, Seq, StoreError};
 
 use self::inline::Inline;
-pub(crate) use self::open::{Locks, Version, known_schema, lock_path, lock_store, open_reader, with_suffix};
+pub(crate) use self::open::{
+    Locks, Version, known_schema, lock_path, lock_store, open_reader, refuse_interrupted_restore,
+    triggers_and_views_of, unknown_object, with_suffix,
+};
 use self::readers::{READ_QUEUE, READERS, Read};
 use self::tx::{Done, Tx};
 use self::writer::{Counters, Job, Signals, WRITE_QUEUE, Writer};

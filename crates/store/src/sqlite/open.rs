@@ -49,6 +49,7 @@ pub(crate) struct Locks {
 pub(super) fn open_writer(path: &Path, exclusive: bool) -> Result<(Connection, Option<Locks>), OpenError> {
     create_directory(path)?;
     let beside = exclusive.then(|| lock(path)).transpose()?;
+    refuse_interrupted_restore(path)?;
     create_database(path)?;
     // Locked before SQLite opens the file: a process without the lock does not touch it.
     let locks = match beside {
@@ -74,6 +75,15 @@ pub(crate) fn lock_store(path: &Path) -> Result<Locks, OpenError> {
     let beside = lock(path)?;
     let exists = path.try_exists().map_err(|source| OpenError::Io { path: path.into(), source })?;
     Ok(Locks { _beside: beside, _database: if exists { lock_database(path)? } else { None } })
+}
+
+/// Refuses a store whose files may be of two stores.
+pub(crate) fn refuse_interrupted_restore(path: &Path) -> Result<(), OpenError> {
+    match super::backup::is_interrupted(path) {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(OpenError::InterruptedRestore { journal: super::backup::journal_path(path) }),
+        Err(source) => Err(OpenError::Io { path: path.into(), source }),
+    }
 }
 
 /// Creates a new database beside its final path and moves it there as a whole. That takes one synchronisation instead
@@ -148,6 +158,31 @@ fn configure(conn: &Connection) -> Result<(), OpenError> {
 /// The schema of this program: the number of its migrations.
 pub(crate) fn known_schema() -> u32 {
     u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX)
+}
+
+/// Triggers and views: their types, names and texts.
+pub(crate) type Objects = std::collections::BTreeSet<(String, String, Option<String>)>;
+
+/// The triggers and views of a schema of this program.
+pub(crate) fn triggers_and_views_of(schema: u32) -> Result<Objects, rusqlite::Error> {
+    let mut conn = Connection::open_in_memory()?;
+    let version = usize::try_from(schema).unwrap_or(usize::MAX);
+    // The migrations are constant and are tested: they have no other errors than those of SQLite.
+    match Migrations::from_slice(MIGRATIONS).to_version(&mut conn, version) {
+        Err(rusqlite_migration::Error::RusqliteError { err, .. }) => Err(err),
+        _ => triggers_and_views(&conn),
+    }
+}
+
+fn triggers_and_views(conn: &Connection) -> Result<Objects, rusqlite::Error> {
+    let mut found = conn.prepare("SELECT type, name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view')")?;
+    found.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+}
+
+/// A trigger or a view of a database that is not among the known ones, for people.
+pub(crate) fn unknown_object(conn: &Connection, known: &Objects) -> Result<Option<String>, rusqlite::Error> {
+    let found = triggers_and_views(conn)?;
+    Ok(found.difference(known).next().map(|(kind, name, _)| format!("the {kind} {name:?}")))
 }
 
 /// The lock file of a store.

@@ -1,25 +1,24 @@
 //! Makes backups in the daemon: on request and by schedule, one at a time.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_gateway::{BackupRefusal, BackupRequest, Backups};
+use belay_gateway::{BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups};
 use belay_protocol::{Clock, UnixMillis};
-use belay_store::backup::{self, Created, Sources};
+use belay_schedule::Schedule;
+use belay_store::backup::{self, Created, Label, Reason, Sources, Stop};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
-use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::{described, directory, sources};
 use crate::backup_config::BackupConfig;
-use crate::client::seconds_of;
 use crate::environment::Environment;
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::paths::{Paths, private_directory};
 use crate::settings::Settings;
 use crate::wiring::{VERSION, words};
@@ -32,6 +31,12 @@ const FAILURES: &str = "belay_backup_failures_total";
 /// Pause after a failed scheduled backup. 10 minutes: a full disk or an absent mount needs a person.
 const RETRY: Duration = Duration::from_secs(600);
 
+/// Pause before a backup is interrupted again when the daemon ends: SQLite ignores an interrupt before its statement.
+const INTERRUPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// Longest time until the schedule looks at the clock again.
+const LOOK_AGAIN: Duration = Duration::from_secs(600);
+
 const HOUR_MS: i64 = 3600 * 1000;
 
 /// Most backups of one list.
@@ -43,85 +48,114 @@ pub(crate) struct BackupKeeper {
     sources: Option<Sources>,
     directory: PathBuf,
     config: BackupConfig,
+    /// The schedule of `backup.at`.
+    daily: Option<Schedule>,
     clock: Arc<dyn Clock>,
     /// One permit: for the backup that is being made.
     slot: Arc<Semaphore>,
-    /// The last failure since the last success. Locked for an assignment.
-    failure: Mutex<Option<LastFailure>>,
-    /// Cancelled when the daemon ends: a backup that is being made is given up.
-    ending: CancellationToken,
-}
-
-#[derive(Clone, Serialize)]
-struct LastFailure {
-    at: UnixMillis,
-    detail: String,
+    /// Locked for an assignment.
+    status: Mutex<BackupStatus>,
+    /// Stopped when the daemon ends: a backup that is being made is given up.
+    ending: Stop,
 }
 
 impl BackupKeeper {
-    /// A keeper that has done nothing yet.
+    /// A keeper that has done nothing yet, except that it has removed the leftovers of killed backups. The caller has the
+    /// store.
     ///
     /// # Errors
-    /// `store.url` is invalid.
+    /// `store.url` or the schedule is invalid.
     pub(crate) fn open(
         settings: &Settings,
         env: &Environment,
         paths: &Paths,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Failure> {
-        describe_gauge!(LAST_SUCCESS, "Date of the last successful backup, in seconds since 1970");
-        describe_counter!(FAILURES, "Failed backups");
+        let (sources, directory) = (sources(settings, env, paths)?, directory(settings, env, paths));
+        if let Some(Err(error)) = sources.as_ref().map(|sources| backup::sweep(&sources.database, &directory)) {
+            warn!(error = words(&error), "the leftovers of a killed backup cannot be removed");
+        }
+        let daily = settings.backup.daily();
+        let daily = daily.map_err(|problem| Failure::new(Exit::Refused, format!("backup.at: {problem}")))?;
+        let status = BackupStatus { last_success_at: newest(&directory, clock.now()), ..BackupStatus::default() };
         Ok(Self {
-            sources: sources(settings, env, paths)?,
-            directory: directory(settings, env, paths),
+            sources,
+            directory,
+            daily,
+            status: Mutex::new(status),
             config: settings.backup.clone(),
             clock,
             slot: Arc::new(Semaphore::new(1)),
-            failure: Mutex::default(),
-            ending: CancellationToken::new(),
+            ending: Stop::default(),
         })
     }
 
     /// Makes the scheduled backups until it is stopped. Then a backup that is being made is given up, and this waits
     /// for its thread.
     pub(crate) async fn work(&self, stop: CancellationToken) {
+        // Here, because there is a recorder of metrics now.
+        describe_gauge!(LAST_SUCCESS, "Date of the last successful backup, in seconds since 1970");
+        describe_counter!(FAILURES, "Failed backups");
+        let last = self.status().last_success_at;
+        if let Some(at) = last {
+            gauge!(LAST_SUCCESS).set(at.0 as f64 / 1000.0);
+        }
         let _ = stop.run_until_cancelled(self.schedule()).await; // cancellation is the normal end
-        self.ending.cancel();
-        let _ = self.slot.acquire().await; // an error would mean a closed semaphore, which nothing closes
+        loop {
+            self.ending.stop();
+            // An error of the permit would mean a closed semaphore, which nothing closes.
+            if tokio::time::timeout(INTERRUPT_AGAIN, self.slot.acquire()).await.is_ok() {
+                return;
+            }
+        }
     }
 
     async fn schedule(&self) {
-        if self.config.every_hours == 0 || self.sources.is_none() {
-            // Its end would give up the backups that are made on request.
-            return std::future::pending().await;
-        }
         loop {
-            tokio::time::sleep(self.until_next().await).await;
+            let Some(wait) = self.until_next().await else {
+                // Its end would give up the backups that are made on request.
+                return std::future::pending().await;
+            };
+            // In parts: the clock may be set, and the machine may sleep.
+            if !wait.is_zero() {
+                tokio::time::sleep(wait.min(LOOK_AGAIN)).await;
+                continue;
+            }
             let request = BackupRequest { to: None, with_key: self.config.with_key };
-            match self.make(request).await {
-                Ok(_) => self.remove_old().await,
+            match self.make(request, Reason::Schedule).await {
+                Ok(made) => self.remove_old(made.path).await,
                 Err(_logged) => tokio::time::sleep(RETRY).await,
             }
         }
     }
 
     /// The time until the next scheduled backup. Files tell when the last one was, so a restart changes nothing.
-    async fn until_next(&self) -> Duration {
-        let names = self.names().await.unwrap_or_default();
-        due_in(names.first().map(String::as_str), self.config.every_hours, self.clock.now())
+    /// `None`: there is no schedule.
+    async fn until_next(&self) -> Option<Duration> {
+        if self.sources.is_none() || (self.config.every_hours == 0 && self.daily.is_none()) {
+            return None;
+        }
+        let now = self.clock.now();
+        let dates = self.scheduled().await.unwrap_or_default().into_iter().map(|(created, _)| created);
+        // A date in the future is of a clock that was wrong.
+        let last = dates.filter(|created| *created <= now).max();
+        let due = due(last, self.config.every_hours, self.daily.as_ref(), now);
+        self.status().next_at = Some(due);
+        Some(Duration::from_millis(u64::try_from(due.0.saturating_sub(now.0)).unwrap_or(0)))
     }
 
-    /// The names of the backups in the directory, newest first.
-    async fn names(&self) -> Result<Vec<String>, String> {
+    /// The backups of the schedule in the directory, with their dates.
+    async fn scheduled(&self) -> Result<Vec<(UnixMillis, PathBuf)>, String> {
         let directory = self.directory.clone();
-        let read = tokio::task::spawn_blocking(move || names(&directory)).await;
+        let read = tokio::task::spawn_blocking(move || scheduled(&directory)).await;
         read.map_err(|broken| words(&broken))?
     }
 
-    async fn remove_old(&self) {
+    /// Removes the old backups of the schedule. The new one stays.
+    async fn remove_old(&self, new: PathBuf) {
         let keep = usize::try_from(self.config.keep).unwrap_or(usize::MAX);
-        for old in self.names().await.unwrap_or_default().into_iter().skip(keep) {
-            let path = self.directory.join(old);
+        let found = self.scheduled().await.unwrap_or_default();
+        for path in old(found, &new, keep, self.clock.now()) {
             match tokio::fs::remove_file(&path).await {
                 Ok(()) => info!(path = %path.display(), "an old backup is removed"),
                 Err(error) => error!(%error, path = %path.display(), "an old backup cannot be removed"),
@@ -130,16 +164,21 @@ impl BackupKeeper {
     }
 
     /// Makes one backup, and records its success or failure.
-    async fn make(&self, request: BackupRequest) -> Result<Created, BackupRefusal> {
-        let made = self.try_make(request).await;
+    async fn make(&self, request: BackupRequest, reason: Reason) -> Result<Created, BackupRefusal> {
+        let made = self.try_make(request, reason).await;
         match &made {
             Ok(created) => {
-                self.record(None);
-                gauge!(LAST_SUCCESS).set(self.clock.now().0 as f64 / 1000.0);
+                let now = self.clock.now();
+                {
+                    let mut status = self.status();
+                    (status.last_success_at, status.last_failure) = (Some(now), None);
+                }
+                gauge!(LAST_SUCCESS).set(now.0 as f64 / 1000.0);
                 info!(path = %created.path.display(), bytes = created.bytes, "backup made and verified");
             }
             Err(BackupRefusal::Failed(detail)) => {
-                self.record(Some(LastFailure { at: self.clock.now(), detail: detail.clone() }));
+                let failure = BackupFailure { at: self.clock.now(), detail: detail.clone() };
+                self.status().last_failure = Some(failure);
                 counter!(FAILURES).increment(1);
                 error!(detail, "the backup failed");
             }
@@ -148,7 +187,7 @@ impl BackupKeeper {
         made
     }
 
-    async fn try_make(&self, request: BackupRequest) -> Result<Created, BackupRefusal> {
+    async fn try_make(&self, request: BackupRequest, reason: Reason) -> Result<Created, BackupRefusal> {
         let in_memory =
             || BackupRefusal::Invalid("the store is in memory (store.url): there is nothing to back up".into());
         let sources = self.sources.clone().ok_or_else(in_memory)?;
@@ -162,7 +201,8 @@ impl BackupKeeper {
             if target.starts_with(&default) {
                 private_directory(&default).map_err(|error| words(&error))?;
             }
-            let made = backup::create(&sources, &target, VERSION, now, &mut |_, _| !ending.is_cancelled());
+            let label = Label { program: VERSION, reason, now };
+            let made = backup::create(&sources, &target, label, &ending, &mut |_, _| {});
             made.map_err(|error| words(&error))
         });
         match made.await {
@@ -171,30 +211,29 @@ impl BackupKeeper {
         }
     }
 
-    fn record(&self, failure: Option<LastFailure>) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    fn status(&self) -> MutexGuard<'_, BackupStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl Backups for BackupKeeper {
     async fn create(&self, request: BackupRequest) -> Result<Json, BackupRefusal> {
-        self.make(request).await.map(|created| described(&created))
+        self.make(request, Reason::Request).await.map(|created| described(&created))
     }
 
     async fn list(&self) -> Result<Json, BackupRefusal> {
-        let (directory, now) = (self.directory.clone(), self.clock.now());
+        let directory = self.directory.clone();
         let listed = tokio::task::spawn_blocking(move || listed(&directory)).await;
         let backups =
             listed.map_err(|broken| words(&broken)).and_then(|listed| listed).map_err(BackupRefusal::Failed)?;
-        let next = if self.config.every_hours > 0 && self.sources.is_some() {
-            let until = i64::try_from(self.until_next().await.as_millis()).unwrap_or(i64::MAX);
-            Some(UnixMillis(now.0.saturating_add(until)))
-        } else {
-            None
-        };
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(json!({ "backups": backups, "next": next, "last_failure": failure }))
+        self.until_next().await; // updates the date of the next one
+        let status = self.status().clone();
+        Ok(json!({ "backups": backups, "next": status.next_at, "last_failure": status.last_failure }))
+    }
+
+    fn status(&self) -> Option<BackupStatus> {
+        self.sources.as_ref().map(|_| self.status().clone())
     }
 }
 
@@ -235,15 +274,11 @@ fn name_of(at: UnixMillis) -> String {
     format!("belay-{date}.tar.gz")
 }
 
-fn date_in(name: &str) -> Option<&str> {
-    name.strip_prefix("belay-")?.strip_suffix("Z.tar.gz").filter(|date| {
+fn is_name(name: &str) -> bool {
+    name.strip_prefix("belay-").and_then(|rest| rest.strip_suffix("Z.tar.gz")).is_some_and(|date| {
         date.len() == 18
             && date.bytes().enumerate().all(|(at, byte)| if at == 8 { byte == b'T' } else { byte.is_ascii_digit() })
     })
-}
-
-fn is_name(name: &str) -> bool {
-    date_in(name).is_some()
 }
 
 /// The path of a new backup.
@@ -273,19 +308,39 @@ pub(crate) fn with_or_without_key(sources: Sources, with_key: bool) -> Result<So
     }
 }
 
-/// The time until the backup after the one with this name.
-fn due_in(newest: Option<&str>, every_hours: u32, now: UnixMillis) -> Duration {
-    let every = i64::from(every_hours).saturating_mul(HOUR_MS);
-    let last = newest.and_then(date_in).and_then(|date| {
-        let part = |from: usize, to: usize| date.get(from..to);
-        let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
-        let (hour, minute, second) = (part(9, 11)?, part(11, 13)?, part(13, 15)?);
-        let seconds = seconds_of(&format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z"))?;
-        i64::try_from(seconds).ok().map(|seconds| UnixMillis(seconds.saturating_mul(1000)))
+/// The backups of the schedule in a directory, with their dates. Unreadable files are left out.
+fn scheduled(directory: &Path) -> Result<Vec<(UnixMillis, PathBuf)>, String> {
+    let paths = names(directory)?.into_iter().map(|name| directory.join(name));
+    let scheduled = paths.filter_map(|path| {
+        let manifest = backup::manifest_of(&path).ok()?;
+        (manifest.reason == Reason::Schedule).then_some((manifest.created, path))
     });
-    // A date in the future, of a clock that was wrong, must not defer a backup for longer than one period.
-    let wait = last.map_or(0, |last| last.0.saturating_add(every).saturating_sub(now.0)).clamp(0, every);
-    Duration::from_millis(u64::try_from(wait).unwrap_or(0))
+    Ok(scheduled.collect())
+}
+
+/// The backups that are removed, so that this many are left, the new one included. A backup with a date in the future, of
+/// a clock that was wrong, counts as older than all others.
+fn old(mut found: Vec<(UnixMillis, PathBuf)>, new: &Path, keep: usize, now: UnixMillis) -> Vec<PathBuf> {
+    found.retain(|(_, path)| path != new);
+    found.sort_by_key(|(created, _)| std::cmp::Reverse((*created <= now, *created)));
+    found.into_iter().skip(keep.saturating_sub(1)).map(|(_, path)| path).collect()
+}
+
+/// The date of the newest backup in a directory.
+fn newest(directory: &Path, now: UnixMillis) -> Option<UnixMillis> {
+    let names = names(directory).unwrap_or_default().into_iter();
+    let dates = names.filter_map(|name| backup::manifest_of(&directory.join(name)).ok()).map(|found| found.created);
+    dates.filter(|created| *created <= now).max()
+}
+
+/// The date of the backup after the last one: a period later, or at the time of day, whichever is first. The first backup,
+/// and one that was missed, is due now.
+fn due(last: Option<UnixMillis>, every_hours: u32, daily: Option<&Schedule>, now: UnixMillis) -> UnixMillis {
+    let Some(last) = last else { return now };
+    let every = i64::from(every_hours).saturating_mul(HOUR_MS);
+    let period = (every > 0).then(|| UnixMillis(last.0.saturating_add(every)));
+    let daily = daily.and_then(|daily| daily.next_after(last));
+    period.into_iter().chain(daily).min().unwrap_or(now).max(now)
 }
 
 #[cfg(test)]
@@ -294,15 +349,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_backup_is_due_a_period_after_the_newest_file() {
+    fn the_next_backup_is_due_a_period_after_the_last_one() {
         let now = UnixMillis(1_795_000_000_000);
-        let ago = |hours: i64| name_of(UnixMillis(now.0 - hours * HOUR_MS));
-        let hours = |newest: Option<&str>| due_in(newest, 24, now).as_secs() / 3600;
+        let ago = |hours: i64| UnixMillis(now.0 - hours * HOUR_MS);
+        let hours = |last| (due(last, 24, None, now).0 - now.0) / HOUR_MS;
         assert_eq!(hours(None), 0);
-        for (age, expected) in [(0, 24), (1, 23), (24, 0), (99, 0), (-1, 24), (-99, 24)] {
-            assert_eq!(hours(Some(&ago(age))), expected, "{age} hours old");
+        for (age, expected) in [(0, 24), (1, 23), (24, 0), (99, 0)] {
+            assert_eq!(hours(Some(ago(age))), expected, "{age} hours old");
         }
-        assert!(!is_name("belay-backup.tar.gz") && !is_name("belay-.tar.gz") && is_name(&ago(1)), "{}", ago(1));
+        let name = name_of(now);
+        assert!(!is_name("belay-backup.tar.gz") && !is_name("belay-.tar.gz") && is_name(&name), "{name}");
+    }
+
+    #[test]
+    fn a_time_of_day_is_of_the_zone_and_a_missed_one_is_made_up() {
+        let daily = |zone: &str| {
+            let config = BackupConfig { at: Some("03:30".into()), zone: zone.into(), ..BackupConfig::default() };
+            config.daily().unwrap()
+        };
+        let at = |text: &str| UnixMillis(i64::try_from(crate::client::seconds_of(text).unwrap()).unwrap() * 1000);
+        let next =
+            |last: &str, every, zone, now: &str| due(Some(at(last)), every, daily(zone).as_ref(), at(now)).to_rfc3339();
+        let (evening, night) = ("2026-07-01T20:00:00Z", "2026-07-02T03:30:00.000Z");
+        assert_eq!(next("2026-07-01T03:30:01Z", 0, "UTC", evening), night);
+        assert_eq!(next("2026-07-01T03:30:01Z", 0, "Europe/Berlin", evening), "2026-07-02T01:30:00.000Z");
+        assert_eq!(next("2026-06-30T03:30:01Z", 0, "UTC", evening), "2026-07-01T20:00:00.000Z", "missed");
+        assert_eq!(next("2026-07-01T18:00:00Z", 6, "UTC", evening), "2026-07-02T00:00:00.000Z", "the period is first");
+        assert_eq!(next("2026-07-01T18:00:00Z", 24, "UTC", evening), night, "the time of day is first");
+    }
+
+    #[test]
+    fn old_backups_go_by_their_dates_and_the_new_one_and_no_future_one_takes_its_place() {
+        let found = |dates: &[i64]| dates.iter().map(|at| (UnixMillis(*at), at.to_string().into())).collect();
+        let gone = |dates: &[i64], new: &str, keep| {
+            let old = old(found(dates), Path::new(new), keep, UnixMillis(100));
+            old.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(gone(&[10, 90, 50, 100], "100", 2), ["50", "10"]);
+        assert_eq!(gone(&[10, 500, 90, 100], "100", 2), ["10", "500"], "a date in the future is the oldest");
+        assert_eq!(gone(&[900, 800, 500], "500", 1), ["900", "800"], "the new one stays, whatever its date");
+        assert!(gone(&[10, 100], "100", 2).is_empty());
     }
 
     #[tokio::test]
@@ -320,25 +406,34 @@ mod tests {
             sources: Some(Sources { database, files: data.path().join("attachments"), key: None, settings: vec![] }),
             directory: data.path().join("backups"),
             config: BackupConfig { every_hours: 24, keep: 2, ..BackupConfig::default() },
+            daily: None,
+            status: Mutex::default(),
             clock: Arc::new(Moving(1_795_000_000_000.into())),
             slot: Arc::new(Semaphore::new(1)),
-            failure: Mutex::default(),
-            ending: CancellationToken::new(),
+            ending: Stop::default(),
         };
+        keeper.make(BackupRequest::default(), Reason::Request).await.unwrap();
         for _ in 0..3 {
-            keeper.make(BackupRequest::default()).await.unwrap();
-            keeper.remove_old().await;
+            let made = keeper.make(BackupRequest::default(), Reason::Schedule).await.unwrap();
+            keeper.remove_old(made.path).await;
         }
         let list = keeper.list().await.unwrap();
-        assert_eq!(list["backups"].as_array().map(Vec::len), Some(2), "{list}");
+        let reasons: Vec<_> =
+            list["backups"].as_array().unwrap().iter().map(|backup| backup["reason"].clone()).collect();
+        assert_eq!(reasons, ["schedule", "schedule", "request"], "{list}");
         assert!(list["next"].is_string() && list["last_failure"].is_null(), "{list}");
         // A directory that cannot be made: a file is in its place.
         let directory = std::mem::replace(&mut keeper.directory, data.path().join("belay.db/backups"));
-        assert!(matches!(keeper.make(BackupRequest::default()).await, Err(BackupRefusal::Failed(_))));
+        assert!(matches!(keeper.make(BackupRequest::default(), Reason::Request).await, Err(BackupRefusal::Failed(_))));
         keeper.directory = directory;
         assert!(keeper.list().await.unwrap()["last_failure"]["detail"].is_string());
-        keeper.make(BackupRequest::default()).await.unwrap();
+        let status = Backups::status(&keeper).unwrap();
+        assert!(status.last_success_at.is_some() && status.next_at.is_some() && status.last_failure.is_some());
+        keeper.make(BackupRequest::default(), Reason::Request).await.unwrap();
         assert!(keeper.list().await.unwrap()["last_failure"].is_null());
+        assert!(Backups::status(&keeper).unwrap().last_failure.is_none());
+        assert!(newest(&keeper.directory, UnixMillis(i64::MAX)).is_some(), "the metric survives a restart");
+        assert_eq!(newest(&keeper.directory, UnixMillis(1)), None, "a date in the future is of a wrong clock");
         store.close().await;
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Caller, Nothing};
 use crate::error::ApiError;
-use crate::routes::{not_ready_because, status_of};
+use crate::routes::{daemon_status, not_ready_because};
 use crate::ws::connection::json_of;
 
 pub(super) async fn health(caller: &Caller, Nothing {}: Nothing) -> Value {
@@ -16,7 +16,7 @@ pub(super) async fn health(caller: &Caller, Nothing {}: Nothing) -> Value {
 }
 
 pub(super) async fn status(caller: &Caller, Nothing {}: Nothing) -> Result<Value, ApiError> {
-    status_of(&caller.app, caller.principal.clone()).await.map(|report| json_of(&report))
+    daemon_status(&caller.app, caller.principal.clone()).await.map(|report| json_of(&report))
 }
 
 /// The configured model; other models can be chosen by name.

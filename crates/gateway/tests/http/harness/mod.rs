@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use belay_gateway::{
-    BackupRefusal, BackupRequest, Backups, Gateway, GatewayConfig, GatewayError, GatewayParts, GatewaySecrets,
-    HttpChannel, Judged, LINK_KEY_BYTES, SettingsReport, SignedLinks,
+    BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, Gateway, GatewayConfig, GatewayError,
+    GatewayParts, GatewaySecrets, HttpChannel, Judged, LINK_KEY_BYTES, SettingsReport, SignedLinks,
 };
 use belay_protocol::*;
 use secrecy::SecretBox;
@@ -212,5 +212,10 @@ impl Backups for NoBackups {
 
     async fn list(&self) -> Result<Value, BackupRefusal> {
         Ok(serde_json::json!({"backups": []}))
+    }
+
+    fn status(&self) -> Option<BackupStatus> {
+        let failure = BackupFailure { at: UnixMillis(1000), detail: "the disk is full".into() };
+        Some(BackupStatus { last_failure: Some(failure), ..BackupStatus::default() })
     }
 }

@@ -10,13 +10,15 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{Context, SHA256};
-use belay_protocol::{BlobDigest, UnixMillis};
+use belay_protocol::BlobDigest;
 use flate2::{Compression, GzBuilder};
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
+use tracing::warn;
 
-use super::manifest::{Entry, EntryName, FORMAT, MANIFEST, Manifest};
-use super::{BackupError, Progress, check_space, directory_of, make_directory, read, snapshot, sync_directory};
+use super::links::{hard_link, link_files, publish};
+use super::manifest::{Entry, EntryName, FORMAT, Label, MANIFEST, Manifest};
+use super::{BackupError, Progress, Stop, check_space, directory_of, make_directory, read, snapshot, sync_directory};
 
 /// The beginning of the name of a staging directory.
 const STAGING: &str = ".backup-staging-";
@@ -62,16 +64,17 @@ pub struct Created {
 pub fn create(
     sources: &Sources,
     target: &Path,
-    program: &str,
-    now: UnixMillis,
+    label: Label<'_>,
+    stop: &Stop,
     progress: Progress<'_>,
 ) -> Result<Created, BackupError> {
     if target.try_exists().map_err(BackupError::io(target))? {
         return Err(BackupError::Exists(target.to_owned()));
     }
+    crate::sqlite::refuse_interrupted_restore(&sources.database)?;
     let (home, directory) = (directory_of(&sources.database), directory_of(target));
     make_directory(directory)?;
-    sweep(home, directory)?;
+    sweep(&sources.database, directory)?;
     let database_bytes = match std::fs::metadata(&sources.database) {
         Ok(found) => found.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -82,27 +85,29 @@ pub fn create(
     // The snapshot, and the database that the verification extracts.
     check_space(home, database_bytes.saturating_mul(2))?;
     let staging = tempfile::Builder::new().prefix(STAGING).tempdir_in(home).map_err(BackupError::io(home))?;
-    let staged = stage(sources, &staging)?;
-    let schema = read::check_database(&staging.path().join("belay.db"), &sources.database)?;
+    let (staged, damaged) = stage(sources, &staging, stop)?;
+    let schema = read::check_database(&staging.path().join("belay.db"), &sources.database, stop)?;
     let needed = staged.iter().map(|file| file.entry.bytes).sum::<u64>();
     check_space(directory, needed)?;
 
     let manifest = Manifest {
         format: FORMAT,
-        program: program.to_owned(),
+        program: label.program.to_owned(),
         schema,
-        created: now,
+        created: label.now,
+        reason: label.reason,
         entries: staged.iter().map(|file| file.entry.clone()).collect(),
+        damaged,
     };
     let unfinished = Unfinished::create(target)?;
-    write(&unfinished, &manifest, &staged, progress)?;
-    let verified = read::verify_at(&unfinished.path, staging.path())?;
+    write(&unfinished, &manifest, &staged, stop, progress)?;
+    let verified = read::verify_at(&unfinished.path, staging.path(), stop)?;
     if verified != manifest {
         return Err(BackupError::damaged(&unfinished.path, "its manifest is not the one that was written"));
     }
     let bytes = std::fs::metadata(&unfinished.path).map_err(BackupError::io(&unfinished.path))?.len();
-    // Unlike a rename, a link never replaces a file.
-    std::fs::hard_link(&unfinished.path, target).map_err(|error| match error.kind() {
+    stop.check()?;
+    publish(&unfinished.path, target, &hard_link).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => BackupError::Exists(target.to_owned()),
         _ => BackupError::io(target)(error),
     })?;
@@ -117,39 +122,56 @@ struct Staged {
     path: PathBuf,
 }
 
-/// Copies and links everything that goes into the backup.
-fn stage(sources: &Sources, staging: &TempDir) -> Result<Vec<Staged>, BackupError> {
+/// Copies and links everything that goes into the backup. Returns also the damaged files of messages, which are left out.
+fn stage(sources: &Sources, staging: &TempDir, stop: &Stop) -> Result<(Vec<Staged>, Vec<BlobDigest>), BackupError> {
     let (database, files) = (staging.path().join("belay.db"), staging.path().join("attachments"));
     make_directory(&files)?;
     // Before and after: a row of the snapshot has its file, also if the janitor or an upload is at work meanwhile.
-    link_files(&sources.files, &files)?;
-    snapshot(&sources.database, &database)?;
-    link_files(&sources.files, &files)?;
+    link_files(&sources.files, &files, stop, &hard_link)?;
+    snapshot(&sources.database, &database, stop)?;
+    link_files(&sources.files, &files, stop, &hard_link)?;
 
-    let mut staged = vec![Staged { entry: described(EntryName::Database, &database, None)?, path: database }];
+    let mut staged = vec![Staged { entry: described(EntryName::Database, &database, None, stop)?, path: database }];
     if let Some(key) = &sources.key {
-        staged.push(Staged { entry: described(EntryName::Key, key, None)?, path: key.clone() });
+        staged.push(Staged { entry: described(EntryName::Key, key, None, stop)?, path: key.clone() });
     }
     for (number, origin) in (0..).zip(&sources.settings) {
         let copy = staging.path().join(format!("{number}.toml"));
-        match std::fs::copy(origin, &copy) {
-            Ok(_) => {
-                let entry = described(EntryName::Settings(number), &copy, Some(origin))?;
+        // A pipe, as in --config <(…), would block.
+        let is_file = std::fs::metadata(origin).map(|found| found.is_file());
+        match is_file.and_then(|is_file| if is_file { std::fs::copy(origin, &copy).map(|_| true) } else { Ok(false) }) {
+            Ok(false) => {}
+            Ok(true) => {
+                let entry = described(EntryName::Settings(number), &copy, Some(origin), stop)?;
                 staged.push(Staged { entry, path: copy });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(BackupError::io(origin)(error)),
         }
     }
+    let mut damaged = Vec::new();
     for digest in digests(&files)? {
         let path = files.join(digest.as_str());
-        staged.push(Staged { entry: described(EntryName::File(digest), &path, None)?, path });
+        match described(EntryName::File(digest.clone()), &path, None, stop) {
+            Ok(entry) if entry.sha256 == digest.as_str() => staged.push(Staged { entry, path }),
+            Ok(_) => damaged.push(digest),
+            Err(error) if is_unreadable(&error) => damaged.push(digest),
+            Err(error) => return Err(error),
+        }
     }
-    Ok(staged)
+    for digest in &damaged {
+        warn!(file = digest.as_str(), "a file of a message is damaged; the backup does not contain it");
+    }
+    Ok((staged, damaged))
+}
+
+/// Whether the disk cannot read a file any more. Other errors are not of the file.
+fn is_unreadable(error: &BackupError) -> bool {
+    matches!(error, BackupError::Io { source, .. } if source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()))
 }
 
 /// The digests of the files in a directory, sorted. Other files are left out.
-fn digests(directory: &Path) -> Result<Vec<BlobDigest>, BackupError> {
+pub(super) fn digests(directory: &Path) -> Result<Vec<BlobDigest>, BackupError> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -157,30 +179,22 @@ fn digests(directory: &Path) -> Result<Vec<BlobDigest>, BackupError> {
     };
     let mut digests = Vec::new();
     for entry in entries {
-        let name = entry.map_err(BackupError::io(directory))?.file_name();
+        let entry = entry.map_err(BackupError::io(directory))?;
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let name = entry.file_name();
         digests.extend(name.to_str().and_then(|name| name.parse::<BlobDigest>().ok()));
     }
     digests.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     Ok(digests)
 }
 
-/// Links the files of messages into another directory. A file that is deleted meanwhile is left out.
-pub(super) fn link_files(from: &Path, to: &Path) -> Result<(), BackupError> {
-    for digest in digests(from)? {
-        let (source, link) = (from.join(digest.as_str()), to.join(digest.as_str()));
-        match std::fs::hard_link(&source, &link) {
-            Ok(()) => {}
-            Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {}
-            Err(error) => return Err(BackupError::io(&source)(error)),
-        }
-    }
-    Ok(())
-}
-
-fn described(name: EntryName, path: &Path, origin: Option<&PathBuf>) -> Result<Entry, BackupError> {
+fn described(name: EntryName, path: &Path, origin: Option<&PathBuf>, stop: &Stop) -> Result<Entry, BackupError> {
     let mut file = File::open(path).map_err(BackupError::io(path))?;
     let (mut digest, mut piece, mut bytes) = (Context::new(&SHA256), vec![0; PIECE_BYTES], 0);
     loop {
+        stop.check()?;
         match file.read(&mut piece).map_err(BackupError::io(path))? {
             0 => break,
             n => {
@@ -190,16 +204,17 @@ fn described(name: EntryName, path: &Path, origin: Option<&PathBuf>) -> Result<E
         }
     }
     let sha256 = read::hex(digest.finish().as_ref());
-    if let EntryName::File(digest) = &name
-        && digest.as_str() != sha256
-    {
-        return Err(BackupError::damaged(path, "the file of a message is damaged: its digest is not its name"));
-    }
     let origin = origin.map(|path| path.display().to_string());
     Ok(Entry { name, bytes, sha256, origin })
 }
 
-fn write(to: &Unfinished, manifest: &Manifest, files: &[Staged], progress: Progress<'_>) -> Result<(), BackupError> {
+fn write(
+    to: &Unfinished,
+    manifest: &Manifest,
+    files: &[Staged],
+    stop: &Stop,
+    progress: Progress<'_>,
+) -> Result<(), BackupError> {
     let io = |error| BackupError::io(&to.path)(error);
     // The header of the compressed file is constant, so that verification can compare it.
     let gzip = GzBuilder::new().mtime(0).write(BufWriter::new(&to.file), Compression::fast());
@@ -208,17 +223,14 @@ fn write(to: &Unfinished, manifest: &Manifest, files: &[Staged], progress: Progr
     append(&mut tar, MANIFEST, json.len() as u64, json.as_slice(), manifest).map_err(io)?;
     let (mut done, all) = (0, manifest.bytes());
     for file in files {
-        if !progress(done, all) {
-            return Err(BackupError::Stopped);
-        }
+        progress(done, all);
+        stop.check()?;
         let source = BufReader::new(File::open(&file.path).map_err(BackupError::io(&file.path))?);
         let mut watched =
-            Watched { inner: source.take(file.entry.bytes), done: &mut done, all, progress: &mut *progress };
+            Watched { inner: source.take(file.entry.bytes), done: &mut done, all, stop, progress: &mut *progress };
         let appended = append(&mut tar, &file.entry.name.to_string(), file.entry.bytes, &mut watched, manifest);
-        appended.map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionAborted => BackupError::Stopped,
-            _ => BackupError::io(&to.path)(error),
-        })?;
+        stop.check()?;
+        appended.map_err(io)?;
     }
     let gzip = tar.into_inner().map_err(io)?;
     let mut file = gzip.finish().map_err(io)?;
@@ -247,12 +259,14 @@ struct Watched<'a, 'b, R> {
     inner: R,
     done: &'a mut u64,
     all: u64,
-    progress: &'a mut (dyn FnMut(u64, u64) -> bool + 'b),
+    stop: &'a Stop,
+    progress: &'a mut (dyn FnMut(u64, u64) + 'b),
 }
 
 impl<R: Read> Read for Watched<'_, '_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if !(self.progress)(*self.done, self.all) {
+        (self.progress)(*self.done, self.all);
+        if self.stop.is_stopped() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         let n = self.inner.read(buffer)?;
@@ -286,18 +300,30 @@ impl Drop for Unfinished {
     }
 }
 
-/// Removes what a killed backup has left. A file of a living process is locked.
-fn sweep(home: &Path, directory: &Path) -> Result<(), BackupError> {
+/// Removes the leftovers of killed backups of this database, also in this directory of backups. The caller has the store
+/// and makes no backup meanwhile; a file of another process is locked.
+///
+/// # Errors
+/// [`BackupError::Io`]
+pub fn sweep(database: &Path, directory: &Path) -> Result<(), BackupError> {
+    let home = directory_of(database);
     for entry in std::fs::read_dir(home).map_err(BackupError::io(home))? {
         let entry = entry.map_err(BackupError::io(home))?;
-        if entry.file_name().to_string_lossy().starts_with(STAGING) {
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_directory && entry.file_name().to_string_lossy().starts_with(STAGING) {
             std::fs::remove_dir_all(entry.path()).map_err(BackupError::io(&entry.path()))?;
         }
     }
-    for entry in std::fs::read_dir(directory).map_err(BackupError::io(directory))? {
-        let path = entry.map_err(BackupError::io(directory))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let ours = name.starts_with(PREFIX) && name.ends_with(UNFINISHED);
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(BackupError::io(directory))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(BackupError::io(directory))?;
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        // A pipe of that name would block.
+        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
+        let ours = is_file && name.starts_with(PREFIX) && name.ends_with(UNFINISHED);
         if ours && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
             std::fs::remove_file(&path).map_err(BackupError::io(&path))?;
         }

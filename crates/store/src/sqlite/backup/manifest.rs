@@ -27,8 +27,14 @@ pub struct Manifest {
     /// When it was begun. Everything that was accepted before is in it.
     #[serde(rename = "created_ms", serialize_with = "as_number")]
     pub created: UnixMillis,
+    /// The cause of the backup.
+    #[serde(default)]
+    pub reason: Reason,
     /// The entries, in the order of the file.
     pub entries: Vec<Entry>,
+    /// The files of messages that were damaged on the disk. The backup does not contain them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<BlobDigest>,
 }
 
 impl Manifest {
@@ -41,6 +47,28 @@ impl Manifest {
     pub fn has_key(&self) -> bool {
         self.entries.iter().any(|entry| entry.name == EntryName::Key)
     }
+}
+
+/// The cause of a backup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// A person or a program has asked for it. Also a backup of a version that did not write the cause.
+    #[default]
+    Request,
+    /// The schedule. The schedule removes old backups of this cause only.
+    Schedule,
+}
+
+/// The description of a new backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label<'a> {
+    /// The version of the program.
+    pub program: &'a str,
+    /// The cause.
+    pub reason: Reason,
+    /// The date.
+    pub now: UnixMillis,
 }
 
 /// In milliseconds since 1970 (UTC), as it is read.

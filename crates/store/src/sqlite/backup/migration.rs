@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use belay_protocol::UnixMillis;
 use rusqlite::Connection;
 
-use super::restore::{keep_former, rename, rename_if_there};
-use super::{BackupError, StoreLock, check_space, directory_of, read, sync_directory, vacuum_into};
+use super::restore::{Place, copy, keep_former, quiet, rename, replace_database, staging_in};
+use super::swap::{Journal, roll_back, swap};
+use super::{BackupError, Stop, StoreLock, check_space, directory_of, read, sync_directory, vacuum_into};
 
 /// The middle of the name of a snapshot: `belay.db.before-v2` is from before the migration to schema 2.
 const BEFORE: &str = ".before-v";
@@ -27,7 +28,7 @@ pub(crate) fn snapshot_before_migration(conn: &Connection, database: &Path, sche
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(BackupError::io(&new)(error)),
         _ => {}
     }
-    vacuum_into(conn, &new)?;
+    vacuum_into(conn, &new, &Stop::default())?;
     std::fs::File::open(&new).and_then(|file| file.sync_all()).map_err(BackupError::io(&new))?;
     rename(&new, &snapshot)?;
     sync_directory(directory)?;
@@ -54,29 +55,53 @@ pub fn snapshots(database: &Path) -> Result<Vec<(u32, PathBuf)>, BackupError> {
     Ok(found)
 }
 
-/// Puts the newest snapshot from before a migration in the place of the database, which is kept in a new directory.
-/// Returns the snapshot and that directory. The snapshot stays.
+/// The result of putting a snapshot back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PutBack {
+    /// The snapshot, which stays.
+    pub snapshot: PathBuf,
+    /// The directory of the former data, if there was any.
+    pub former: Option<PathBuf>,
+    /// Replies that were waiting for delivery at the time of the snapshot. They are not sent: the newer version has sent
+    /// them, or has tried to.
+    pub undelivered: u64,
+}
+
+/// Puts the newest snapshot from before a migration in the place of the database, which is kept in a new directory. The
+/// database starts frozen, as a restored copy does.
 ///
 /// # Errors
-/// See [`BackupError`]; the data is as it was.
-pub fn restore_before_migration(database: &Path, now: UnixMillis) -> Result<(PathBuf, Option<PathBuf>), BackupError> {
+/// See [`BackupError`]. The data is as it was, except after [`BackupError::Interrupted`].
+pub fn restore_before_migration(place: &Place, now: UnixMillis) -> Result<PutBack, BackupError> {
+    let database = &place.database;
     let _lock = StoreLock::take(database)?;
-    let newest = snapshots(database)?.pop().ok_or_else(|| BackupError::NoSnapshot(database.to_owned()))?;
-    read::check_database(&newest.1, &newest.1)?;
+    roll_back(database)?;
+    let (schema, snapshot) = snapshots(database)?.pop().ok_or_else(|| BackupError::NoSnapshot(database.to_owned()))?;
+    read::check_database(&snapshot, &snapshot, &Stop::default())?;
     let directory = directory_of(database);
-    check_space(directory, std::fs::metadata(&newest.1).map_err(BackupError::io(&newest.1))?.len())?;
-    let new = crate::sqlite::with_suffix(database, ".restored");
-    std::fs::copy(&newest.1, &new).map_err(BackupError::io(&new))?;
-    super::private(&new)?;
-    std::fs::File::open(&new).and_then(|file| file.sync_all()).map_err(BackupError::io(&new))?;
-    let former = keep_former(database, now.0)?;
-    if let Some(former) = &former {
-        for suffix in ["-wal", "-shm"] {
-            let log = crate::sqlite::with_suffix(database, suffix);
-            rename_if_there(&log, &former.join(log.file_name().unwrap_or_default()))?;
-        }
-    }
-    rename(&new, database)?;
-    sync_directory(directory)?;
-    Ok((newest.1, former))
+    check_space(directory, std::fs::metadata(&snapshot).map_err(BackupError::io(&snapshot))?.len())?;
+    let mut journal = Journal::default();
+    let prepared = prepare(place, &snapshot, schema, now, &mut journal);
+    let (former, undelivered) = prepared.inspect_err(|_| journal.remove_directories())?;
+    journal.make_relative(directory);
+    swap(database, &journal, &mut |from, to| std::fs::rename(from, to))?;
+    let _ = std::fs::remove_dir(staging_in(directory, now)); // it is empty; the next restore removes what is left
+    Ok(PutBack { snapshot, former, undelivered })
+}
+
+/// Copies and freezes the snapshot, and lists the renames that put it in place. Returns the directory of the former data
+/// and the number of replies that were waiting.
+fn prepare(
+    place: &Place,
+    snapshot: &Path,
+    schema: u32,
+    now: UnixMillis,
+    journal: &mut Journal,
+) -> Result<(Option<PathBuf>, u64), BackupError> {
+    let new = journal.new_directory(staging_in(directory_of(&place.database), now))?.join("belay.db");
+    copy(snapshot, &new)?;
+    let undelivered = quiet(&new, format!("put back from before the migration to schema {schema}"), now)?;
+    let former = keep_former(place, false, now, journal)?;
+    replace_database(&place.database, former.as_deref(), new, journal)?;
+    Ok((former, undelivered))
 }

@@ -4,14 +4,17 @@
 //! entry. So a reader knows all sizes before it extracts anything. The database in it is a snapshot that SQLite makes
 //! (`VACUUM INTO`), never a copy of the live files. Secrets of the vault are in the database, sealed.
 //!
-//! Everything here blocks. Reading order: `manifest` → `create` → `read` (verification and extraction) → `restore` →
-//! `migration`.
+//! Everything here blocks. Reading order: `manifest` → `create` → `read` (verification and extraction) → `swap` →
+//! `restore` → `migration`.
 
 mod create;
+mod links;
 mod manifest;
 mod migration;
 mod read;
 mod restore;
+mod stop;
+mod swap;
 #[cfg(test)]
 mod tests;
 
@@ -22,13 +25,15 @@ use rusqlite::Connection;
 
 use crate::error::OpenError;
 
-pub use create::{Created, Sources, create};
-pub use manifest::{Entry, EntryName, FORMAT, Manifest};
-pub use migration::{restore_before_migration, snapshots};
+pub use create::{Created, Sources, create, sweep};
+pub use manifest::{Entry, EntryName, FORMAT, Label, Manifest, Reason};
+pub use migration::{PutBack, restore_before_migration, snapshots};
 pub use read::{manifest_of, verify};
-pub use restore::{Restored, restore};
+pub use restore::{Place, Restored, restore, roll_back};
+pub use stop::Stop;
 
 pub(crate) use migration::snapshot_before_migration;
+pub(crate) use swap::{is_interrupted, journal_path};
 
 /// The error of a backup. The data is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +91,14 @@ pub enum BackupError {
     /// No snapshot of a migration exists.
     #[error("there is no snapshot beside {}: no migration has changed it", .0.display())]
     NoSnapshot(PathBuf),
+    /// A restore was interrupted, and its rollback is not done.
+    #[error("the restore of {} is half done{detail}. Run `belay backup restore --roll-back`", journal.display())]
+    Interrupted {
+        /// The journal of the restore.
+        journal: PathBuf,
+        /// The causes; empty if they are unknown.
+        detail: String,
+    },
     /// The caller has stopped the work.
     #[error("the backup was stopped; nothing of it is left")]
     Stopped,
@@ -111,8 +124,8 @@ impl From<rusqlite::Error> for BackupError {
     }
 }
 
-/// Reports the progress of long work, and may stop it: the done bytes, and all bytes. `false` stops the work.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64) -> bool;
+/// Reports the progress of long work: the done bytes, and all bytes.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// The lock of a store without a daemon: no process can start on this database while it lives.
 pub struct StoreLock {
@@ -133,16 +146,16 @@ impl StoreLock {
 ///
 /// `VACUUM INTO` keeps the values of `INTEGER PRIMARY KEY` columns. Every table of the schema has such a column or no row
 /// ids (SQLite, "VACUUM", 3).
-fn snapshot(database: &Path, to: &Path) -> Result<(), BackupError> {
+fn snapshot(database: &Path, to: &Path, stop: &Stop) -> Result<(), BackupError> {
     let conn = crate::sqlite::open_reader(database)?;
-    vacuum_into(&conn, to)
+    vacuum_into(&conn, to, stop)
 }
 
-fn vacuum_into(conn: &Connection, to: &Path) -> Result<(), BackupError> {
+fn vacuum_into(conn: &Connection, to: &Path, stop: &Stop) -> Result<(), BackupError> {
     let text = to.to_str().ok_or_else(|| {
         BackupError::io(to)(io::Error::new(io::ErrorKind::InvalidInput, "the path is not valid UTF-8"))
     })?;
-    conn.execute("VACUUM INTO ?1", [text])?;
+    stop.interruptible(conn, || conn.execute("VACUUM INTO ?1", [text]))??;
     private(to)
 }
 

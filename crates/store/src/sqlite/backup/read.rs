@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags};
 use tar::{Archive, EntryType};
 
 use super::manifest::{Entry, EntryName, FORMAT, MANIFEST, MANIFEST_MAX_BYTES, Manifest};
-use super::{BackupError, directory_of};
+use super::{BackupError, Stop, directory_of};
 use crate::error::OpenError;
 use crate::sqlite::Version;
 
@@ -31,17 +31,17 @@ const END_MAX_BYTES: u64 = 64 * 1024;
 pub fn verify(path: &Path) -> Result<Manifest, BackupError> {
     let scratch = tempfile::Builder::new().prefix(".belay-verify-").tempdir_in(directory_of(path));
     let scratch = scratch.or_else(|_| tempfile::tempdir()).map_err(BackupError::io(path))?;
-    verify_at(path, scratch.path())
+    verify_at(path, scratch.path(), &Stop::default())
 }
 
 /// As [`verify`]. The database is extracted to this directory, as `verified.db`.
-pub(super) fn verify_at(path: &Path, scratch: &Path) -> Result<Manifest, BackupError> {
+pub(super) fn verify_at(path: &Path, scratch: &Path, stop: &Stop) -> Result<Manifest, BackupError> {
     let database = scratch.join("verified.db");
-    let manifest = read(path, &mut |entry, data| match entry.name {
+    let manifest = read(path, stop, &mut |entry, data| match entry.name {
         EntryName::Database => copy(data, &database),
         _ => io::copy(data, &mut io::sink()).map(|_| ()),
     })?;
-    check_extracted(path, &manifest, &database)?;
+    check_extracted(path, &manifest, &database, stop)?;
     std::fs::remove_file(&database).map_err(BackupError::io(&database))?;
     Ok(manifest)
 }
@@ -52,8 +52,9 @@ pub(super) fn extract(path: &Path, to: &Path) -> Result<Manifest, BackupError> {
     for directory in ["settings", "attachments"] {
         super::make_directory(&to.join(directory))?;
     }
-    let manifest = read(path, &mut |entry, data| copy(data, &to.join(entry.name.to_string())))?;
-    check_extracted(path, &manifest, &to.join("belay.db"))?;
+    let stop = Stop::default();
+    let manifest = read(path, &stop, &mut |entry, data| copy(data, &to.join(entry.name.to_string())))?;
+    check_extracted(path, &manifest, &to.join("belay.db"), &stop)?;
     Ok(manifest)
 }
 
@@ -71,7 +72,10 @@ pub fn manifest_of(path: &Path) -> Result<Manifest, BackupError> {
 type Decoder = GzDecoder<BufReader<File>>;
 
 fn open(path: &Path) -> Result<Decoder, BackupError> {
-    let mut file = File::open(path).map_err(BackupError::io(path))?;
+    // A pipe would block.
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let mut file = file.map_err(BackupError::io(path))?;
     if !file.metadata().map_err(BackupError::io(path))?.is_file() {
         return Err(BackupError::damaged(path, "it is not a file"));
     }
@@ -115,7 +119,11 @@ fn read_manifest(path: &Path, entries: &mut tar::Entries<'_, Decoder>) -> Result
 }
 
 /// Reads all entries in the order of the manifest, and checks name, type, size and digest of each, and the end.
-fn read(path: &Path, take: &mut dyn FnMut(&Entry, &mut dyn Read) -> io::Result<()>) -> Result<Manifest, BackupError> {
+fn read(
+    path: &Path,
+    stop: &Stop,
+    take: &mut dyn FnMut(&Entry, &mut dyn Read) -> io::Result<()>,
+) -> Result<Manifest, BackupError> {
     let mut archive = Archive::new(open(path)?);
     // Raw: headers that continue in a body of any length are entries of a type that is refused.
     let mut entries = archive.entries().map_err(|error| unreadable(path, &error))?.raw(true);
@@ -128,8 +136,11 @@ fn read(path: &Path, take: &mut dyn FnMut(&Entry, &mut dyn Read) -> io::Result<(
         if !is_plain || found.path_bytes().as_ref() != name.as_bytes() || found.size() != expected.bytes {
             return Err(BackupError::damaged(path, format!("in place of {name} it has another entry")));
         }
-        let mut data = Hashed { inner: (&mut found).take(expected.bytes), digest: Context::new(&SHA256), bytes: 0 };
-        take(expected, &mut data).map_err(|error| unreadable(path, &error))?;
+        let mut data =
+            Hashed { inner: (&mut found).take(expected.bytes), digest: Context::new(&SHA256), bytes: 0, stop };
+        let taken = take(expected, &mut data);
+        stop.check()?;
+        taken.map_err(|error| unreadable(path, &error))?;
         if data.bytes != expected.bytes || hex(data.digest.finish().as_ref()) != expected.sha256 {
             return Err(BackupError::damaged(path, format!("{name} is not what the manifest says")));
         }
@@ -153,8 +164,8 @@ fn read_end(path: &Path, mut decoder: Decoder) -> Result<(), BackupError> {
     if ended && nothing_after { Ok(()) } else { Err(BackupError::damaged(path, "it has bytes after its end")) }
 }
 
-fn check_extracted(path: &Path, manifest: &Manifest, database: &Path) -> Result<(), BackupError> {
-    let schema = check_database(database, path)?;
+fn check_extracted(path: &Path, manifest: &Manifest, database: &Path, stop: &Stop) -> Result<(), BackupError> {
+    let schema = check_database(database, path, stop)?;
     if schema != manifest.schema {
         return Err(BackupError::damaged(path, "the schema of its database is not what the manifest says"));
     }
@@ -162,7 +173,7 @@ fn check_extracted(path: &Path, manifest: &Manifest, database: &Path) -> Result<
 }
 
 /// Checks a database that nobody uses, and returns its schema. `named` is its name in errors.
-pub(super) fn check_database(database: &Path, named: &Path) -> Result<u32, BackupError> {
+pub(super) fn check_database(database: &Path, named: &Path, stop: &Stop) -> Result<u32, BackupError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let damaged = |error: rusqlite::Error| BackupError::damaged(named, format!("its database: {error}"));
     let conn = Connection::open_with_flags(database, flags).map_err(damaged)?;
@@ -176,7 +187,16 @@ pub(super) fn check_database(database: &Path, named: &Path) -> Result<u32, Backu
         }
         Err(error) => return Err(error.into()),
     }
-    let found: String = conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)).map_err(damaged)?;
+    // A trigger or a view would act on the statements of the daemon.
+    let known = crate::sqlite::triggers_and_views_of(version.schema).map_err(damaged)?;
+    if let Some(name) = crate::sqlite::unknown_object(&conn, &known).map_err(damaged)? {
+        return Err(BackupError::damaged(
+            named,
+            format!("its database has {name}, which belay does not make: drop it in the original"),
+        ));
+    }
+    let check = || conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
+    let found = stop.interruptible(&conn, check)?.map_err(damaged)?;
     if found != "ok" {
         return Err(BackupError::damaged(named, format!("its database: {found}")));
     }
@@ -204,14 +224,18 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Computes the digest of the bytes that pass.
-struct Hashed<R> {
+struct Hashed<'a, R> {
     inner: R,
     digest: Context,
     bytes: u64,
+    stop: &'a Stop,
 }
 
-impl<R: Read> Read for Hashed<R> {
+impl<R: Read> Read for Hashed<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.stop.is_stopped() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         let n = self.inner.read(buffer)?;
         self.digest.update(&buffer[..n]);
         self.bytes += n as u64;

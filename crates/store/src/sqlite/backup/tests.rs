@@ -9,10 +9,13 @@ use flate2::{Compression, GzBuilder};
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
+use super::restore::restore_by;
 use super::*;
 use crate::{Blobs, SqliteStore, StoreOptions};
 
 const NOW: UnixMillis = UnixMillis(1_795_000_000_000);
+
+const LABEL: Label<'static> = Label { program: "1.0", reason: Reason::Request, now: NOW };
 
 /// A data directory with a session, a file of a message, a key and a settings file.
 struct Data {
@@ -50,7 +53,7 @@ impl Data {
     }
 
     fn backup(&self, name: &str) -> Result<Created, BackupError> {
-        create(&self.sources(), &self.path("backups").join(name), "1.0", NOW, &mut |_, _| true)
+        create(&self.sources(), &self.path("backups").join(name), LABEL, &Stop::default(), &mut |_, _| {})
     }
 
     fn leftovers(&self) -> Vec<String> {
@@ -76,7 +79,7 @@ async fn a_backup_of_a_store_in_use_is_verified_and_restores_everything_frozen()
     assert!(matches!(data.backup("one.tar.gz"), Err(BackupError::Exists(_))));
 
     let to = tempfile::tempdir().unwrap();
-    let restored = restore(&created.path, to.path(), false, NOW).unwrap();
+    let restored = restore(&created.path, &Place::in_directory(to.path()), false, NOW).unwrap();
     assert_eq!((restored.former, restored.undelivered), (None, 0));
     assert_eq!(std::fs::read_to_string(restored.settings.unwrap().join("0.toml")).unwrap(), "# settings");
     assert_eq!(std::fs::read(to.path().join("attachments").join(&data.digest)).unwrap(), b"a file");
@@ -112,7 +115,7 @@ async fn replies_that_wait_for_delivery_are_not_sent_by_the_copy() {
     }
     let created = data.backup("one.tar.gz").unwrap();
     let to = tempfile::tempdir().unwrap();
-    assert_eq!(restore(&created.path, to.path(), false, NOW).unwrap().undelivered, 2);
+    assert_eq!(restore(&created.path, &Place::in_directory(to.path()), false, NOW).unwrap().undelivered, 2);
     let conn = Connection::open(to.path().join("belay.db")).unwrap();
     let count =
         |state| conn.query_row("SELECT COUNT(*) FROM outbox WHERE state = ?1", [state], |row| row.get::<_, u32>(0));
@@ -129,12 +132,12 @@ async fn damage_anywhere_is_found_and_a_restore_of_it_leaves_the_old_data() {
     let whole = std::fs::read(&created.path).unwrap();
     let bad = data.path("bad.tar.gz");
     let old = tempfile::tempdir().unwrap();
-    restore(&created.path, old.path(), false, NOW).unwrap();
+    restore(&created.path, &Place::in_directory(old.path()), false, NOW).unwrap();
     let before = std::fs::read(old.path().join("belay.db")).unwrap();
     let refused = |bytes: &[u8], what: &str| {
         std::fs::write(&bad, bytes).unwrap();
         assert!(verify(&bad).is_err(), "{what}");
-        assert!(restore(&bad, old.path(), true, NOW).is_err(), "{what}");
+        assert!(restore(&bad, &Place::in_directory(old.path()), true, NOW).is_err(), "{what}");
         assert_eq!(std::fs::read(old.path().join("belay.db")).unwrap(), before, "{what}");
     };
     let step = whole.len() / 23;
@@ -201,22 +204,37 @@ async fn hostile_archives_are_refused_and_write_nothing_outside() {
         forged(&bad, &all);
         let to = data.path("to");
         assert!(verify(&bad).is_err(), "{what}");
-        assert!(restore(&bad, &to, false, NOW).is_err(), "{what}");
+        assert!(restore(&bad, &Place::in_directory(&to), false, NOW).is_err(), "{what}");
         assert!(!data.path("outside").exists() && !to.join("belay.db").exists(), "{what}");
         let _ = std::fs::remove_dir_all(&to);
     }
     // A bomb: 4 GiB of zeros behind a manifest that promises more than the disk has.
     forged(&bad, &[("manifest.json", plain, manifest(&digest, u64::MAX / 2).as_bytes(), None)]);
-    assert!(matches!(restore(&bad, &data.path("to"), false, NOW), Err(BackupError::NoSpace { .. })));
+    assert!(matches!(
+        restore(&bad, &Place::in_directory(&data.path("to")), false, NOW),
+        Err(BackupError::NoSpace { .. })
+    ));
 }
 
 #[tokio::test]
 async fn a_stopped_backup_leaves_nothing_and_the_leftovers_of_a_killed_one_are_removed() {
     let data = Data::new().await;
     let target = data.path("backups/one.tar.gz");
-    let stopped = create(&data.sources(), &target, "1.0", NOW, &mut |_, _| false);
-    assert!(matches!(stopped, Err(BackupError::Stopped)), "{stopped:?}");
-    assert!(!target.exists() && data.leftovers().is_empty(), "{:?}", data.leftovers());
+    // Before, while the files are written, and at the last of their bytes, which is before the verification.
+    for from in [None, Some(0), Some(1)] {
+        let stop = Stop::default();
+        if from.is_none() {
+            stop.stop();
+        }
+        let mut progress = |done: u64, _: u64| {
+            if from.is_some_and(|from| done >= from) {
+                stop.stop();
+            }
+        };
+        let stopped = create(&data.sources(), &target, LABEL, &stop, &mut progress);
+        assert!(matches!(stopped, Err(BackupError::Stopped)), "{from:?}: {stopped:?}");
+        assert!(!target.exists() && data.leftovers().is_empty(), "{:?}", data.leftovers());
+    }
     std::fs::create_dir(data.path(".backup-staging-x")).unwrap();
     std::fs::write(data.path("backups/.belay-backup-old.tar.gz.part"), "half").unwrap();
     data.backup("one.tar.gz").unwrap();
@@ -227,14 +245,15 @@ async fn a_stopped_backup_leaves_nothing_and_the_leftovers_of_a_killed_one_are_r
 async fn a_restore_refuses_a_store_in_use_and_data_without_force_and_keeps_the_former_data() {
     let data = Data::new().await;
     let created = data.backup("one.tar.gz").unwrap();
-    let used = restore(&created.path, data.directory.path(), true, NOW);
+    let used = restore(&created.path, &Place::in_directory(data.directory.path()), true, NOW);
     assert!(matches!(used, Err(BackupError::Open(OpenError::Locked { .. }))), "{used:?}");
     data.store.open_lane(&"later".into(), SessionLifetime::Lasting, BootId::new(), NOW).await.unwrap();
     data.store.ping().await.unwrap(); // commits the relaxed write before it
     data.store.close().await;
-    let occupied = restore(&created.path, data.directory.path(), false, NOW);
+    let occupied = restore(&created.path, &Place::in_directory(data.directory.path()), false, NOW);
     assert!(matches!(occupied, Err(BackupError::NotEmpty(_))), "{occupied:?}");
-    let former = restore(&created.path, data.directory.path(), true, NOW).unwrap().former.unwrap();
+    let former =
+        restore(&created.path, &Place::in_directory(data.directory.path()), true, NOW).unwrap().former.unwrap();
     let sessions = async |path: &Path| {
         let store = SqliteStore::open(path, StoreOptions::default()).unwrap();
         let count = store.sessions(SessionFilter::lasting(9)).await.unwrap().len();
@@ -255,7 +274,8 @@ async fn a_log_and_a_key_without_their_database_are_kept_and_not_applied() {
     for (name, content) in [("belay.db-wal", "an old log"), ("secret.key", "the only key")] {
         std::fs::write(to.path().join(name), content).unwrap();
     }
-    let former = restore(&created.path, to.path(), true, NOW).unwrap().former.expect("the former files");
+    let former =
+        restore(&created.path, &Place::in_directory(to.path()), true, NOW).unwrap().former.expect("the former files");
     assert_eq!(std::fs::read(former.join("secret.key")).unwrap(), b"the only key");
     assert_eq!(std::fs::read(former.join("belay.db-wal")).unwrap(), b"an old log");
     assert!(!to.path().join("belay.db-wal").exists());
@@ -277,9 +297,268 @@ async fn a_snapshot_before_a_migration_is_the_way_back_and_two_are_kept() {
     drop(conn);
     let newer = SqliteStore::open(&database, StoreOptions::default());
     assert!(matches!(newer, Err(OpenError::Newer { found: 4, .. })), "{newer:?}");
-    let (snapshot, former) = restore_before_migration(&database, NOW).unwrap();
-    assert!(snapshot.exists() && former.unwrap().join("belay.db").exists());
+    let put_back = restore_before_migration(&Place::in_directory(data.directory.path()), NOW).unwrap();
+    assert!(put_back.snapshot.exists() && put_back.former.unwrap().join("belay.db").exists());
     let store = SqliteStore::open(&database, StoreOptions::default()).unwrap();
     assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1);
-    assert!(store.freezes().await.unwrap().is_empty(), "it is no copy");
+    let freezes = store.freezes().await.unwrap();
+    let details: Vec<_> = freezes.iter().map(|freeze| freeze.detail.as_deref().unwrap_or_default()).collect();
+    assert_eq!(details, ["put back from before the migration to schema 4"], "the newer version may have sent replies");
+}
+
+/// The files of a store with their contents. The lock is left out.
+fn contents(directory: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let mut found = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(directory).unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.path().is_dir() {
+            found.extend(contents(&entry.path()).into_iter().map(|(inner, bytes)| (format!("{name}/{inner}"), bytes)));
+        } else if !name.ends_with(".lock") {
+            found.insert(name, std::fs::read(entry.path()).unwrap());
+        }
+    }
+    found
+}
+
+/// A backup with a key, and a directory with another store, whose log cannot be moved into its database.
+async fn backup_and_other_store() -> (Data, Created, TempDir) {
+    let data = Data::new().await;
+    let sources = Sources { key: Some(data.path("secret.key")), ..data.sources() };
+    let created = create(&sources, &data.path("backups/one.tar.gz"), LABEL, &Stop::default(), &mut |_, _| {}).unwrap();
+    let to = tempfile::tempdir().unwrap();
+    for name in ["belay.db", "belay.db-wal", "belay.db-shm", "secret.key"] {
+        std::fs::write(to.path().join(name), format!("the former {name}")).unwrap();
+    }
+    std::fs::create_dir(to.path().join("attachments")).unwrap();
+    std::fs::write(to.path().join("attachments").join(&data.digest), b"damaged").unwrap();
+    (data, created, to)
+}
+
+#[tokio::test]
+async fn an_error_at_any_rename_of_a_restore_leaves_the_former_store() {
+    let (_data, created, to) = backup_and_other_store().await;
+    let (place, before) = (Place::in_directory(to.path()), contents(to.path()));
+    for failing in 0.. {
+        let mut renames = 0;
+        let mut rename = |from: &Path, target: &Path| {
+            renames += 1;
+            if renames > failing { Err(io::Error::other("the disk fails")) } else { std::fs::rename(from, target) }
+        };
+        let restored = restore_by(&created.path, &place, true, NOW, &mut rename);
+        if restored.is_ok() {
+            assert_eq!(failing, 9, "the log, its index, the settings, and twice the key, the database and the file");
+            break;
+        }
+        assert!(matches!(restored, Err(BackupError::Io { .. })), "{restored:?}");
+        assert_eq!(contents(to.path()), before, "rename {failing} failed");
+    }
+    assert_eq!(std::fs::read(to.path().join("secret.key")).unwrap(), [7; 32]);
+    assert!(!to.path().join("belay.db-wal").exists());
+}
+
+#[tokio::test]
+async fn a_crash_at_any_rename_of_a_restore_is_recognised_and_rolled_back() {
+    let (_data, created, to) = backup_and_other_store().await;
+    let (place, before) = (Place::in_directory(to.path()), contents(to.path()));
+    for crash in 0..9 {
+        let mut renames = 0;
+        let crashed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = restore_by(&created.path, &place, true, NOW, &mut |from, target| {
+                assert!(renames < crash, "the process is killed here");
+                renames += 1;
+                std::fs::rename(from, target)
+            });
+        }));
+        assert!(crashed.is_err());
+        let opened = SqliteStore::open(&place.database, StoreOptions::default()).err();
+        assert!(matches!(opened, Some(OpenError::InterruptedRestore { .. })), "{opened:?}");
+        let inspected = crate::inspect(&place.database);
+        assert!(matches!(inspected, Err(OpenError::InterruptedRestore { .. })), "{inspected:?}");
+        let sources = Sources { database: place.database.clone(), files: PathBuf::new(), key: None, settings: vec![] };
+        let backup = create(&sources, &to.path().join("a.tar.gz"), LABEL, &Stop::default(), &mut |_, _| {});
+        assert!(matches!(backup, Err(BackupError::Open(OpenError::InterruptedRestore { .. }))), "{backup:?}");
+        assert!(roll_back(&place.database).unwrap() && !roll_back(&place.database).unwrap());
+        assert_eq!(contents(to.path()), before, "killed at rename {crash}");
+    }
+    // The next restore rolls back by itself.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _ = restore_by(&created.path, &place, true, NOW, &mut |_, _| panic!("the process is killed here"));
+    }));
+    let occupied = restore(&created.path, &place, false, NOW);
+    assert!(matches!(occupied, Err(BackupError::NotEmpty(_))), "{occupied:?}");
+    let former = restore(&created.path, &place, true, NOW).unwrap().former.unwrap();
+    assert_eq!(std::fs::read(former.join("belay.db-wal")).unwrap(), b"the former belay.db-wal");
+    SqliteStore::open(&place.database, StoreOptions::default()).unwrap().close().await;
+}
+
+#[tokio::test]
+async fn a_store_with_its_key_in_another_directory_is_restored_and_rolled_back() {
+    let (_data, created, to) = backup_and_other_store().await;
+    let key = to.path().join("data/secret.key");
+    std::fs::create_dir(to.path().join("data")).unwrap();
+    std::fs::rename(to.path().join("secret.key"), &key).unwrap();
+    let place = Place { database: to.path().join("belay.db"), key: key.clone() };
+    let before = contents(to.path());
+    for failing in 0..9 {
+        let mut renames = 0;
+        let restored = restore_by(&created.path, &place, true, NOW, &mut |from, target| {
+            renames += 1;
+            if renames > failing { Err(io::Error::other("the disk fails")) } else { std::fs::rename(from, target) }
+        });
+        assert!(matches!(restored, Err(BackupError::Io { .. })), "{restored:?}");
+        assert_eq!(contents(to.path()), before, "rename {failing} failed");
+    }
+    restore(&created.path, &place, true, NOW).unwrap();
+    assert_eq!(std::fs::read(&key).unwrap(), [7; 32]);
+    let former = to.path().join(format!("data/before-restore-{}/secret.key", NOW.0));
+    assert_eq!(std::fs::read(former).unwrap(), b"the former secret.key");
+    let left: Vec<_> = contents(to.path()).into_keys().filter(|name| name.contains(".belay-restore")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_damaged_file_of_a_message_stops_no_backup_and_a_restore_replaces_it() {
+    let data = Data::new().await;
+    let whole = data.backup("whole.tar.gz").unwrap();
+    assert!(whole.manifest.damaged.is_empty());
+    let file = data.path("attachments").join(&data.digest);
+    std::fs::write(&file, b"a filf").unwrap();
+    let created = data.backup("one.tar.gz").unwrap();
+    let damaged: Vec<_> = created.manifest.damaged.iter().map(|digest| digest.as_str()).collect();
+    assert_eq!(damaged, [data.digest.as_str()]);
+    assert_eq!(verify(&created.path).unwrap(), created.manifest);
+    assert!(!created.manifest.entries.iter().any(|entry| matches!(entry.name, EntryName::File(_))));
+
+    data.store.close().await;
+    let place = Place::in_directory(data.directory.path());
+    let former = restore(&whole.path, &place, true, NOW).unwrap().former.unwrap();
+    assert_eq!(std::fs::read(&file).unwrap(), b"a file", "the backup has the whole one");
+    assert_eq!(std::fs::read(former.join("attachments").join(&data.digest)).unwrap(), b"a filf");
+}
+
+#[tokio::test]
+async fn a_backup_of_a_version_that_wrote_no_cause_is_of_a_request() {
+    let data = Data::new().await;
+    let label = Label { reason: Reason::Schedule, ..LABEL };
+    let created = create(&data.sources(), &data.path("one.tar.gz"), label, &Stop::default(), &mut |_, _| {}).unwrap();
+    assert_eq!(manifest_of(&created.path).unwrap().reason, Reason::Schedule);
+    let mut json = serde_json::to_value(&created.manifest).unwrap();
+    assert_eq!(json["reason"], "schedule");
+    json.as_object_mut().unwrap().remove("reason");
+    assert_eq!(serde_json::from_value::<Manifest>(json).unwrap().reason, Reason::Request);
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_copy_of_the_database_the_check_and_the_verification() {
+    let data = Data::new().await;
+    let conn = Connection::open(data.path("belay.db")).unwrap();
+    conn.execute_batch(
+        "CREATE TABLE much (x);
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40000)
+         INSERT INTO much SELECT randomblob(1000) FROM n;",
+    )
+    .unwrap();
+    let (stop, to) = (Stop::default(), data.path("copy.db"));
+    let (copying, from, copy) = (stop.clone(), data.path("belay.db"), to.clone());
+    let copier = std::thread::spawn(move || snapshot(&from, &copy, &copying));
+    while !std::fs::metadata(&to).is_ok_and(|found| found.len() > 0) && !copier.is_finished() {
+        std::thread::yield_now();
+    }
+    while !copier.is_finished() {
+        stop.stop();
+        std::thread::yield_now();
+    }
+    let stopped = copier.join().unwrap();
+    assert!(matches!(stopped, Err(BackupError::Stopped)), "{stopped:?}");
+    let whole = std::fs::metadata(data.path("belay.db")).unwrap().len();
+    assert!(std::fs::metadata(&to).map_or(0, |found| found.len()) < whole, "it ended before the copy was complete");
+
+    conn.execute_batch("DROP TABLE much").unwrap();
+    let created = data.backup("one.tar.gz").unwrap();
+    for stopped in [
+        read::verify_at(&created.path, data.directory.path(), &stop).map(|_| ()),
+        read::check_database(&data.path("belay.db"), &created.path, &stop).map(|_| ()),
+        snapshot(&data.path("belay.db"), &data.path("another.db"), &stop),
+    ] {
+        assert!(matches!(stopped, Err(BackupError::Stopped)), "{stopped:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_hard_links_files_are_copied_and_a_backup_gets_its_name_by_a_rename_that_replaces_nothing() {
+    use rustix::io::Errno;
+    let data = Data::new().await;
+    for (number, errno) in [Errno::PERM, Errno::OPNOTSUPP].into_iter().enumerate() {
+        let link = |_: &Path, _: &Path| Err(io::Error::from(errno));
+        let to = data.path(&format!("copies-{number}"));
+        std::fs::create_dir(&to).unwrap();
+        for _ in 0..2 {
+            links::link_files(&data.path("attachments"), &to, &Stop::default(), &link).unwrap();
+        }
+        assert_eq!(std::fs::read(to.join(&data.digest)).unwrap(), b"a file");
+        let (new, name) = (data.path("new.part"), data.path(&format!("new-{number}.tar.gz")));
+        std::fs::write(&new, "new").unwrap();
+        links::publish(&new, &name, &link).unwrap();
+        std::fs::write(&new, "another").unwrap();
+        assert_eq!(links::publish(&new, &name, &link).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&name).unwrap(), b"new");
+    }
+    let full = links::link_files(&data.path("attachments"), &data.path("backups"), &Stop::default(), &|_, _| {
+        Err(io::ErrorKind::StorageFull.into())
+    });
+    assert!(matches!(full, Err(BackupError::Io { .. })), "{full:?}");
+}
+
+/// Runs in a thread and fails if it blocks.
+fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(run()));
+    result.recv_timeout(std::time::Duration::from_secs(20)).expect("it does not block")
+}
+
+#[tokio::test]
+async fn a_pipe_in_place_of_a_file_blocks_no_backup() {
+    let data = Data::new().await;
+    std::fs::create_dir(data.path("backups")).unwrap();
+    let pipes = ["backups/.belay-backup-x.tar.gz.part", "pipe.toml", ".backup-staging-x", "pipe.tar.gz"];
+    for pipe in pipes.map(|name| data.path(name)) {
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    }
+    let sources = Sources { settings: vec![data.path("pipe.toml"), data.path("belay.toml")], ..data.sources() };
+    let target = data.path("backups/one.tar.gz");
+    let created = in_time(move || create(&sources, &target, LABEL, &Stop::default(), &mut |_, _| {})).unwrap();
+    let settings = created.manifest.entries.iter().filter(|entry| entry.origin.is_some()).count();
+    assert_eq!(settings, 1, "the regular file");
+    let pipe = data.path("pipe.tar.gz");
+    assert!(matches!(in_time(move || manifest_of(&pipe)), Err(BackupError::Damaged { .. })));
+}
+
+#[tokio::test]
+async fn triggers_and_views_that_the_schema_does_not_have_are_refused() {
+    let data = Data::new().await;
+    let known = data.backup("known.tar.gz").unwrap();
+    verify(&known.path).unwrap(); // the schema has triggers
+    let text: String = Connection::open(data.path("belay.db"))
+        .unwrap()
+        .query_row("SELECT sql FROM sqlite_schema WHERE name = 'notes_deleted'", [], |row| row.get(0))
+        .unwrap();
+    for (sql, undo, named) in [
+        ("CREATE TRIGGER t AFTER INSERT ON freezes BEGIN DELETE FROM freezes; END", "DROP TRIGGER t", "trigger \"t\""),
+        ("CREATE VIEW v AS SELECT 1", "DROP VIEW v", "view \"v\""),
+        (
+            "DROP TRIGGER notes_deleted; CREATE TRIGGER notes_deleted AFTER DELETE ON notes BEGIN SELECT 1; END",
+            "DROP TRIGGER notes_deleted",
+            "trigger \"notes_deleted\"",
+        ),
+    ] {
+        let conn = Connection::open(data.path("belay.db")).unwrap();
+        conn.execute_batch(sql).unwrap();
+        let refused = read::check_database(&data.path("belay.db"), &known.path, &Stop::default()).unwrap_err();
+        assert!(matches!(refused, BackupError::Damaged { .. }), "{refused:?}");
+        assert!(refused.to_string().contains(named), "{refused}");
+        conn.execute_batch(undo).unwrap();
+    }
+    let conn = Connection::open(data.path("belay.db")).unwrap();
+    conn.execute_batch(&text).unwrap();
+    read::check_database(&data.path("belay.db"), &known.path, &Stop::default()).unwrap();
 }
