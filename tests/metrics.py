@@ -21,11 +21,11 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
-NAME = re.compile(r"\bbelay_[a-z0-9_]+")
+NAME = re.compile(r"\b(?:belay|process)_[a-z0-9_]+")
 # What Prometheus adds to the name of a histogram.
 PARTS = re.compile(r"_(bucket|count|sum)$")
 LIMIT_S = 60
-# Gauges that are computed when the page is read.
+# Series that are computed when the page is read.
 GAUGES = [
     *(f'belay_runs{{state="{state}"}}' for state in ("running", "queued", "paused")),
     "belay_oldest_waiting_message_seconds",
@@ -33,6 +33,12 @@ GAUGES = [
     "belay_open_reservations_usd",
     'belay_spent_today_usd{purpose="chat"}',
     "belay_model_up",
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+    "process_open_fds",
+    "process_max_fds",
+    "process_threads",
+    "process_start_time_seconds",
     *(f'belay_store_size_bytes{{file="{file}"}}' for file in ("database", "wal")),
 ]
 
@@ -108,7 +114,7 @@ def main():
         count = re.search(rf"^belay_{part}_seconds_count\S* ([1-9]\d*)$", text, re.MULTILINE)
         check(f"the histogram belay_{part}_seconds has counted", count is not None, text)
     for series in GAUGES:
-        check(f"the gauge {series} is on the page", re.search(rf"^{re.escape(series)} [0-9.e+-]+$", text, re.MULTILINE) is not None, text)
+        check(f"the series {series} is on the page", re.search(rf"^{re.escape(series)} [0-9.e+-]+$", text, re.MULTILINE) is not None, text)
     reference = set(NAME.findall((ROOT / "docs" / "reference" / "http-api.md").read_text()))
     check("each metric of the page is in the reference", shown <= reference, str(sorted(shown - reference)))
     for file in ("prometheus/alerts.yml", "grafana/belay.json"):

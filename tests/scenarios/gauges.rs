@@ -96,3 +96,24 @@ async fn the_sizes_of_the_store_are_those_of_its_files() -> Result<()> {
     daemon.shut_down().await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn the_metrics_of_the_process_are_those_of_the_daemon() -> Result<()> {
+    let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs_f64();
+    let home = Home::new();
+    let daemon = home.start().await?;
+    let page = Page::of(&daemon).await?;
+    let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.pid()))?.count();
+    let files = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count();
+    // A thread or a file may come or go between the two readings.
+    assert!((page.value("process_threads")? - threads as f64).abs() <= 2.0, "{threads}");
+    assert!((page.value("process_open_fds")? - files as f64).abs() <= 3.0, "{files}");
+    assert!(page.value("process_max_fds")? >= page.value("process_open_fds")?);
+    assert!(page.value("process_resident_memory_bytes")? > 1_000_000.0);
+    assert!(page.value("process_cpu_seconds_total")? < 60.0);
+    // The kernel counts in ticks since a start that it knows to the second.
+    let started = page.value("process_start_time_seconds")?;
+    assert!(started >= before - 2.0 && started <= before + 60.0, "{before}, then {started}");
+    daemon.shut_down().await?;
+    Ok(())
+}

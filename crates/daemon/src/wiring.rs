@@ -11,6 +11,7 @@ mod mcp;
 mod metrics;
 mod model;
 mod own_files;
+mod process;
 mod programs;
 mod reads;
 mod services;

@@ -63,6 +63,7 @@ impl Recorder {
             .map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
         belay_run::metrics::describe();
         super::services::describe();
+        super::process::describe();
         describe_counter!(
             STORE_STATEMENTS,
             "SQL statements of committed transactions, of the indexing behind replies, and of reads"
@@ -75,7 +76,8 @@ impl Recorder {
         Ok(Self(handle))
     }
 
-    /// Renders the metrics for `GET /metrics`. The figures of the store are read at each request.
+    /// Renders the metrics for `GET /metrics`. The figures of the store and of the process are
+    /// read at each request.
     pub(super) fn renderer(&self, store: impl Fn() -> (StoreStats, FileSizes) + Send + Sync + 'static) -> Metrics {
         let handle = self.0.clone();
         Arc::new(move || {
@@ -86,6 +88,7 @@ impl Recorder {
             counter!(STORE_STATEMENTS, "executor" => "reader").absolute(read_statements);
             gauge!(STORE_SIZE, "file" => "database").set(files.database as f64);
             gauge!(STORE_SIZE, "file" => "wal").set(files.wal as f64);
+            super::process::collect();
             handle.render()
         })
     }
