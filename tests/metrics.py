@@ -21,10 +21,26 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "deploy"
-NAME = re.compile(r"\bbelay_[a-z0-9_]+")
+NAME = re.compile(r"\b(?:belay|process)_[a-z0-9_]+")
 # What Prometheus adds to the name of a histogram.
 PARTS = re.compile(r"_(bucket|count|sum)$")
 LIMIT_S = 60
+# Series that are computed when the page is read.
+GAUGES = [
+    *(f'belay_runs{{state="{state}"}}' for state in ("running", "queued", "paused")),
+    "belay_oldest_waiting_message_seconds",
+    "belay_open_reservations",
+    "belay_open_reservations_usd",
+    'belay_spent_today_usd{purpose="chat"}',
+    "belay_model_up",
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+    "process_open_fds",
+    "process_max_fds",
+    "process_threads",
+    "process_start_time_seconds",
+    *(f'belay_store_size_bytes{{file="{file}"}}' for file in ("database", "wal")),
+]
 
 results = {"passed": 0, "failed": 0}
 
@@ -97,6 +113,8 @@ def main():
     for part in ("run_duration", "queue_wait", "model_call_duration", "model_first_token", "tool_call_duration", "store_commit_duration"):
         count = re.search(rf"^belay_{part}_seconds_count\S* ([1-9]\d*)$", text, re.MULTILINE)
         check(f"the histogram belay_{part}_seconds has counted", count is not None, text)
+    for series in GAUGES:
+        check(f"the series {series} is on the page", re.search(rf"^{re.escape(series)} [0-9.e+-]+$", text, re.MULTILINE) is not None, text)
     reference = set(NAME.findall((ROOT / "docs" / "reference" / "http-api.md").read_text()))
     check("each metric of the page is in the reference", shown <= reference, str(sorted(shown - reference)))
     for file in ("prometheus/alerts.yml", "grafana/belay.json"):

@@ -15,6 +15,7 @@ mod conversation;
 mod endings;
 mod fallback;
 mod freeze;
+mod gauges;
 mod heartbeat;
 #[path = "../injection/mod.rs"]
 mod injection;

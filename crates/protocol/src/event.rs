@@ -88,6 +88,16 @@ pub enum EventKind {
         input: Option<u64>,
         /// The output tokens, likewise.
         output: Option<u64>,
+        /// The model that answered, or else the requested one; empty in events of earlier versions.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        model: String,
+        /// The duration in milliseconds, retries and fallbacks included; 0 in events of earlier versions.
+        #[serde(default)]
+        took_ms: u64,
+        /// The kind of error, or the reason why the call was dropped: `stopped`, `chanting` or `late`. Empty: the model
+        /// has answered.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        error: String,
     },
     /// A fallback model answers instead of the requested one.
     ModelFallback {
@@ -368,4 +378,13 @@ pub enum EventKind {
         /// `sent`, `ambiguous` or `failed`.
         outcome: String,
     },
+}
+
+impl EventKind {
+    /// A model call of this step that was answered with its first request, with its input and output tokens. The model
+    /// and the duration are not known.
+    pub fn model_called(step: u32, input: Option<u64>, output: Option<u64>) -> Self {
+        let (model, error) = (String::new(), String::new());
+        Self::ModelCalled { step, attempts: 1, input, output, model, took_ms: 0, error }
+    }
 }

@@ -21,6 +21,13 @@ macro_rules! uuid_id {
                 Self(Uuid::now_v7())
             }
 
+            /// The date in a UUIDv7, by the clock of the machine that made it; `None`: it is of another version.
+            pub fn created_at(&self) -> Option<crate::UnixMillis> {
+                let (seconds, nanos) = self.0.get_timestamp()?.to_unix();
+                let millis = i64::try_from(seconds).ok()?.checked_mul(1000)?;
+                Some(crate::UnixMillis(millis.checked_add(i64::from(nanos / 1_000_000))?))
+            }
+
             /// The identifier as its 128 bits.
             pub fn as_uuid(&self) -> Uuid {
                 self.0

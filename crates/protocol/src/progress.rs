@@ -96,7 +96,7 @@ mod tests {
     use crate::stop::StopReason;
 
     fn asked(step: u32) -> EventKind {
-        EventKind::ModelCalled { step, attempts: 1, input: None, output: None }
+        EventKind::model_called(step, None, None)
     }
 
     fn begun() -> EventKind {

@@ -1,6 +1,8 @@
 //! Metrics for the operator. Labels are words of closed lists and names of rules from the settings. They never contain
 //! a session, person or run.
 
+mod gauges;
+
 use std::time::Duration;
 
 use belay_protocol::{
@@ -8,6 +10,8 @@ use belay_protocol::{
     StopReason, ToolStatus, UnixMillis, Usage,
 };
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+pub use self::gauges::{RunNumbers, set_state_gauges};
 
 /// Ended runs, by layer, reason and status.
 pub const RUNS_ENDED: &str = "belay_runs_ended_total";
@@ -122,6 +126,7 @@ pub fn describe() {
     describe_gauge!(ROUTINES, "Enabled routines");
     describe_gauge!(ROUTINE_RUNS, "Routine runs in progress");
     describe_gauge!(NEXT_SCHEDULED, Unit::Seconds, "The earliest next scheduled time; 0: there is none");
+    gauges::describe();
     for state in JobState::ALL {
         counter!(JOB_CHANGES, "state" => state.word()).increment(0);
     }

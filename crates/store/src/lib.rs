@@ -31,5 +31,5 @@ pub use blobs::Blobs;
 pub use config::{StoreConfig, StoreUrl, parse_url};
 pub use error::OpenError;
 pub use inspect::{Held, Inspection, inspect};
-pub use sqlite::{SqliteStore, StoreOptions, StoreStats, backup};
+pub use sqlite::{FileSizes, SqliteStore, StoreOptions, StoreStats, backup};
 pub use vault::{KEY_BYTES, KeyError, SealedSecrets, SealedVault, VaultKey};

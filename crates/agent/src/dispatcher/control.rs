@@ -20,6 +20,7 @@ use crate::mail::{LaneOrder, LaneReply};
 use crate::stats;
 use crate::submission::ThreadCommand;
 use belay_run::live::{LiveRun, RunOrigin, StopCause};
+use belay_run::metrics::{self, RunNumbers};
 
 /// Time limit of a stop, after which it answers with the list of the runs that are still ending.
 const STOP_ANSWER: Duration = Duration::from_millis(100);
@@ -34,6 +35,7 @@ impl Dispatcher {
             }
             Control::Status => {
                 let (services, mut report) = (self.services.clone(), self.status());
+                metrics::set_state_gauges(self.run_numbers(&report), &report);
                 if !who.is_operator() {
                     report.frozen = for_everybody(report.frozen);
                     report.tools = report.tools.into_iter().map(ToolHealth::for_everybody).collect();
@@ -193,7 +195,7 @@ impl Dispatcher {
             })
             .collect();
         running.sort_by_key(|run| std::cmp::Reverse(run.for_ms));
-        let paused = self.questions.values().filter(|waits| !waits.in_place).count();
+        let paused = self.paused();
         let mut channels: Vec<_> = self.services.channels.keys().cloned().collect();
         channels.sort();
         let (spent, limits) = (self.services.run.cost.spent_today(), self.services.run.cost.limits());
@@ -220,6 +222,25 @@ impl Dispatcher {
             jobs: None, // read from the store by those who need it
             routines: None,
         }
+    }
+
+    /// The runs of this report in disjoint states, and the age of the oldest waiting message.
+    fn run_numbers(&self, report: &StatusReport) -> RunNumbers {
+        let waiting = self.lanes.values().flat_map(|lane| &lane.runs);
+        let waiting = waiting.filter(|run| !run.activity.has_begun() && !run.control.cancel.is_cancelled());
+        let oldest = waiting.filter_map(|run| run.id.created_at()).min();
+        let age_ms = oldest.map_or(0, |oldest| self.services.clock.now().0.saturating_sub(oldest.0).max(0));
+        RunNumbers {
+            running: report.running.len(),
+            queued: report.queued,
+            paused: self.paused(),
+            oldest_waiting: Duration::from_millis(age_ms.unsigned_abs()),
+        }
+    }
+
+    /// The number of paused runs. A run whose part waits in place works and is not paused.
+    fn paused(&self) -> usize {
+        self.questions.values().filter(|waits| !waits.in_place).count()
     }
 
     /// The candidates of the model, and until when each circuit breaker is open.

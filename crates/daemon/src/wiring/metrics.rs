@@ -8,7 +8,7 @@ use belay_run::metrics::{
     LATENESS_BUCKETS, ROUTINE_LATENESS, RUN_BUCKETS, RUN_DURATION, STEP_BUCKETS, STEP_HISTOGRAMS, STOP_BUCKETS,
     STOP_TIME,
 };
-use belay_store::StoreStats;
+use belay_store::{FileSizes, StoreStats};
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,8 @@ const STORE_COMMITS: &str = "belay_store_commits_total";
 const COMMIT_DURATION: &str = "belay_store_commit_duration_seconds";
 /// Upper bounds of the buckets of [`COMMIT_DURATION`], in seconds: from a fast disk to one that hangs.
 const COMMIT_BUCKETS: [f64; 8] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 5.0];
+/// Bytes of the files of the store: the database, and its write-ahead log.
+const STORE_SIZE: &str = "belay_store_size_bytes";
 /// Always 1, with the version as a label.
 const BUILD_INFO: &str = "belay_build_info";
 
@@ -61,26 +63,32 @@ impl Recorder {
             .map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
         belay_run::metrics::describe();
         super::services::describe();
+        super::process::describe();
         describe_counter!(
             STORE_STATEMENTS,
             "SQL statements of committed transactions, of the indexing behind replies, and of reads"
         );
         describe_counter!(STORE_COMMITS, "Committed transactions of the store");
         describe_histogram!(COMMIT_DURATION, Unit::Seconds, "Time of commits of the store, until they are on the disk");
+        describe_gauge!(STORE_SIZE, Unit::Bytes, "Size of the database and of its write-ahead log");
         describe_gauge!(BUILD_INFO, "The version that runs; always 1");
         gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1);
         Ok(Self(handle))
     }
 
-    /// Renders the metrics for `GET /metrics`. The figures of the store are read at each request.
-    pub(super) fn renderer(&self, store: impl Fn() -> StoreStats + Send + Sync + 'static) -> Metrics {
+    /// Renders the metrics for `GET /metrics`. The figures of the store and of the process are
+    /// read at each request.
+    pub(super) fn renderer(&self, store: impl Fn() -> (StoreStats, FileSizes) + Send + Sync + 'static) -> Metrics {
         let handle = self.0.clone();
         Arc::new(move || {
-            let StoreStats { commits, statements, indexing, read_statements, .. } = store();
+            let (StoreStats { commits, statements, indexing, read_statements, .. }, files) = store();
             counter!(STORE_COMMITS).absolute(commits);
             counter!(STORE_STATEMENTS, "executor" => "writer").absolute(statements);
             counter!(STORE_STATEMENTS, "executor" => "indexer").absolute(indexing);
             counter!(STORE_STATEMENTS, "executor" => "reader").absolute(read_statements);
+            gauge!(STORE_SIZE, "file" => "database").set(files.database as f64);
+            gauge!(STORE_SIZE, "file" => "wal").set(files.wal as f64);
+            super::process::collect();
             handle.render()
         })
     }

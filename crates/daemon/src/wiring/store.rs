@@ -7,7 +7,8 @@ use belay_agent::StorePorts;
 use belay_gateway::{LINK_KEY_BYTES, SignedLinks};
 use belay_protocol::{Clock, EndReader, NoteVectors, SecretVault, SignInStore, SpendReader, UploadStore};
 use belay_store::{
-    Blobs, KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreStats, StoreUrl, VaultKey, parse_url,
+    Blobs, FileSizes, KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreStats, StoreUrl, VaultKey,
+    parse_url,
 };
 use secrecy::{ExposeSecret, SecretBox};
 use zeroize::Zeroizing;
@@ -120,10 +121,10 @@ impl Store {
         StorePorts::of(Arc::new(self.kept.clone()), self.vault.clone(), Arc::new(self.blobs.clone()))
     }
 
-    /// A function that reads the figures of the store, also after it is closed.
-    pub(crate) fn stats(&self) -> impl Fn() -> StoreStats + Send + Sync + 'static {
+    /// A function that reads the figures of the store and the sizes of its files, also after it is closed.
+    pub(crate) fn stats(&self) -> impl Fn() -> (StoreStats, FileSizes) + Send + Sync + 'static {
         let kept = self.kept.clone();
-        move || kept.stats()
+        move || (kept.stats(), kept.file_sizes())
     }
 
     /// Writes pending data and closes the store.

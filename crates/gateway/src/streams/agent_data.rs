@@ -64,7 +64,7 @@ fn queue(kind: &EventKind) -> Option<Value> {
 /// The events between the start of a run and its end.
 fn course(kind: &EventKind) -> Option<Value> {
     Some(match kind {
-        EventKind::ModelCalled { step, attempts, input, output } => {
+        EventKind::ModelCalled { step, attempts, input, output, .. } => {
             let usage = json!({ "input": input, "output": output });
             json!({ "phase": "step", "step": step, "attempts": attempts, "usage": usage })
         }

@@ -173,10 +173,10 @@ mod tests {
         let just_before = HELD_MAX - Duration::from_millis(1);
         assert!(timeout(just_before, live.next(&mut order)).await.is_err(), "the step before it is not told yet");
         order.record(&fact(EventKind::RunStarted { attempt: 1 }));
-        order.record(&fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None }));
+        order.record(&fact(EventKind::model_called(1, None, None)));
         assert_eq!(said(live.next(&mut order).await), "2 Found");
         assert_eq!(begun.elapsed(), just_before, "at once");
-        let called = fact(EventKind::ModelCalled { step: 2, attempts: 1, input: None, output: None });
+        let called = fact(EventKind::model_called(2, None, None));
         assert!(live.before(&called, &order).is_none(), "what waits belongs behind this fact");
         order.record(&called);
         assert_eq!(said(live.next(&mut order).await), "3 !");
@@ -197,7 +197,7 @@ mod tests {
     async fn fragments_that_wait_come_before_the_facts_that_end_them() {
         let (deltas, mut live, order, fact) = at_work();
         deltas.send(text(1, "Once")).expect("somebody listens");
-        let called = fact(EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
+        let called = fact(EventKind::model_called(1, None, None));
         assert_eq!(said(live.before(&called, &order)), "1 Once");
         assert!(live.before(&called, &order).is_none());
     }

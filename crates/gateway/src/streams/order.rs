@@ -120,7 +120,7 @@ mod tests {
         let (call_id, name) = (CallId::from(of), String::new());
         let kind = match word {
             "start" => EventKind::RunStarted { attempt: 1 },
-            "model" => EventKind::ModelCalled { step: of.parse().unwrap_or(0), attempts: 1, input: None, output: None },
+            "model" => EventKind::model_called(of.parse().unwrap_or(0), None, None),
             "tool" => EventKind::ToolStarted { call_id, name, arguments: String::new() },
             "result" => EventKind::ToolFinished {
                 call_id,

@@ -62,7 +62,7 @@ async fn a_job_at_work_shows_what_it_has_used_and_what_it_does() {
     let run = begin(&harness, id);
     let call_id = CallId::from("c1");
     for kind in [
-        EventKind::ModelCalled { step: 1, attempts: 1, input: Some(5), output: Some(2) },
+        EventKind::model_called(1, Some(5), Some(2)),
         EventKind::ToolStarted { call_id: call_id.clone(), name: "list_files".into(), arguments: String::new() },
         EventKind::ToolFinished {
             call_id,
@@ -71,7 +71,7 @@ async fn a_job_at_work_shows_what_it_has_used_and_what_it_does() {
             took_ms: 3,
             result: String::new(),
         },
-        EventKind::ModelCalled { step: 2, attempts: 1, input: Some(9), output: Some(1) },
+        EventKind::model_called(2, Some(9), Some(1)),
     ] {
         harness.store.fact(&run, kind);
     }

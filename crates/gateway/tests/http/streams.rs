@@ -88,7 +88,7 @@ async fn fragments_of_a_run_stand_between_the_facts_where_they_belong() {
         let response = harness.follow(&format!("/api/v1/runs/{run}/events"), None).await;
         harness.agent.delta(run, 1, "I look.");
         harness.agent.delta(run, 2, "Found.");
-        harness.store.fact(&record, EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
+        harness.store.fact(&record, EventKind::model_called(1, None, None));
         harness.agent.finish(run, StopReason::FinalText, "Found.");
         let all = events(response, usize::MAX).await;
         let course: Vec<_> = all.iter().map(|(_, event, _)| event.as_str()).collect();
@@ -118,7 +118,7 @@ async fn a_reader_that_comes_late_or_slowly_misses_no_fact() {
     let record = belay_protocol::RunReader::run(&*harness.store, run).await.unwrap().unwrap();
     let response = harness.follow(&format!("/api/v1/runs/{run}/events"), None).await;
     for step in 0..1000 {
-        let kind = EventKind::ModelCalled { step, attempts: 1, input: None, output: None };
+        let kind = EventKind::model_called(step, None, None);
         harness.store.fact(&record, kind);
     }
     harness.agent.finish(run, StopReason::FinalText, "done");
@@ -190,7 +190,7 @@ async fn what_is_stored_when_the_daemon_ends_is_told_to_the_last() {
         tokio::time::sleep(Duration::from_millis(20)).await; // the reader has come to where it waits
         harness.stop.cancel();
         for step in 0..600 {
-            harness.store.fact(&record, EventKind::ModelCalled { step, attempts: 1, input: None, output: None });
+            harness.store.fact(&record, EventKind::model_called(step, None, None));
         }
         harness.agent.finish(run, StopReason::FinalText, "done");
         let all = events(response, usize::MAX).await;

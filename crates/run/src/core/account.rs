@@ -2,6 +2,8 @@
 //! ([`Tally`](crate::tally::Tally)) and the day's ([`CostGuard`](crate::cost_guard::CostGuard)). Money is reserved
 //! before the call and settled after it.
 
+use std::time::Duration;
+
 use belay_agent_loop::LoopError;
 use belay_protocol::{EventKind, ModelError, ModelReply, ModelRequest, RunEnd, Usage};
 
@@ -11,6 +13,35 @@ use crate::cost_guard::{Refused, Reservation};
 use crate::metrics;
 use crate::model_stream::meter::{Estimate, Meter};
 use crate::tally::{Charge, Hold};
+
+/// The facts of a model call that has ended.
+#[derive(Clone, Copy)]
+pub(super) struct Called<'a> {
+    /// Its step.
+    pub(super) step: u32,
+    /// The requested model.
+    pub(super) model: &'a str,
+    /// Its duration.
+    pub(super) took: Duration,
+    /// The maximum usage of one request.
+    pub(super) most: &'a Usage,
+}
+
+impl Called<'_> {
+    /// The event of this call. `answered_by`: the model that answered, if it is not the requested one. `error`: empty, or
+    /// why there is no answer.
+    fn fact(
+        self,
+        attempts: u32,
+        (input, output): (Option<u64>, Option<u64>),
+        answered_by: Option<&str>,
+        error: &str,
+    ) -> EventKind {
+        let took_ms = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX);
+        let (model, error) = (answered_by.unwrap_or(self.model).to_owned(), error.to_owned());
+        EventKind::ModelCalled { step: self.step, attempts, input, output, model, took_ms, error }
+    }
+}
 
 impl RunCore {
     /// Reserves the money of a call in the tree's account and in the day's.
@@ -63,15 +94,15 @@ impl RunCore {
         }
     }
 
-    /// Settles a completed call in both accounts and records it. `most`: the maximum usage of one request.
+    /// Settles a completed call in both accounts and records it.
     pub(super) async fn settle(
         &mut self,
         (hold, reservation): (Hold, Reservation),
         result: Result<ModelReply, ModelError>,
         mut meter: Meter,
-        most: &Usage,
-        step: u32,
+        call: Called<'_>,
     ) -> Asked {
+        let Called { most, .. } = call;
         match result {
             Ok(reply) => {
                 self.cut_short = None; // the closing turn gave an answer instead
@@ -87,12 +118,12 @@ impl RunCore {
                 self.charge(hold, Charge { requests: reply.attempts, usage, estimated, micro_usd: charged });
                 metrics::model_called(reply.attempts, None, reply.usage.as_ref());
                 let (input, output) = reply.usage.map_or((None, None), |u| (Some(u.input), Some(u.output)));
-                self.journal.note(EventKind::ModelCalled { step, attempts: reply.attempts, input, output });
+                self.journal.note(call.fact(reply.attempts, (input, output), model, ""));
                 self.note_stand_in(&reply);
                 Asked::Reply(reply)
             }
             Err(error) => {
-                self.journal.note(EventKind::ModelCalled { step, attempts: error.attempts, input: None, output: None });
+                self.journal.note(call.fact(error.attempts, (None, None), None, error.kind.word()));
                 meter.fail();
                 let Estimate { usage, requests: estimated } = meter.broken(error.abandoned, most);
                 let charged = self.services.cost.settle(reservation, None, &usage, None, error.attempts).await;
@@ -139,14 +170,13 @@ impl RunCore {
         (hold, reservation): (Hold, Reservation),
         dropped: &Dropped,
         mut meter: Meter,
-        most: &Usage,
-        step: u32,
+        call: Called<'_>,
     ) {
         meter.stop();
-        let Estimate { usage, requests: estimated } = meter.broken(0, most);
+        let Estimate { usage, requests: estimated } = meter.broken(0, call.most);
         // Requests that failed before an answer began were sent as well. They cost nothing.
         let requests = meter.requests().max(estimated);
-        self.journal.note(EventKind::ModelCalled { step, attempts: requests, input: None, output: None });
+        self.journal.note(call.fact(requests, (None, None), None, dropped.word()));
         let charged = self.services.cost.settle(reservation, None, &usage, None, requests).await;
         self.charge(hold, Charge { requests, usage, estimated, micro_usd: charged });
         metrics::model_dropped(dropped.word());

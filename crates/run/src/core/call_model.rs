@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::account::Called;
 use super::{CLOSING_MAX_BYTES, CLOSING_MAX_TOKENS, RunCore, seen};
 use crate::cost_guard::most_of;
 use crate::metrics;
@@ -151,6 +152,7 @@ impl RunCore {
         };
         let request = ModelRequest { max_attempts: hold.attempts.min(reservation.attempts()), ..request };
         let most = most_of(&request);
+        let model = request.model.unwrap_or(&self.services.model.info().model).to_owned();
         let cut = CancellationToken::new();
         let watched = self.rules.cuts_streams(&context.state.stops);
         // The closing turn has its own detector, because chanting may be the reason why the run ended.
@@ -189,14 +191,16 @@ impl RunCore {
             Ok(Err(error)) => error.kind.word(),
             Err(dropped) => dropped.word(),
         };
-        metrics::model_took(outcome, first.map(|first| first.duration_since(begun)), begun.elapsed());
+        let took = begun.elapsed();
+        metrics::model_took(outcome, first.map(|first| first.duration_since(begun)), took);
+        let call = Called { step, model: &model, took, most: &most };
         self.live.activity.touch();
         context.state.stops.measures.chanting = chanting;
         self.tally.add_output(bytes);
         match result {
-            Ok(result) => Ok(self.settle((hold, reservation), result, meter, &most, step).await),
+            Ok(result) => Ok(self.settle((hold, reservation), result, meter, call).await),
             Err(dropped) => {
-                self.settle_dropped((hold, reservation), &dropped, meter, &most, step).await;
+                self.settle_dropped((hold, reservation), &dropped, meter, call).await;
                 if matches!(dropped, Dropped::Stopped | Dropped::Late) && self.shows(allowance, &said) {
                     self.cut_short = Some(said.clone());
                 }

@@ -46,7 +46,7 @@ mod work;
 mod writer;
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -101,6 +101,7 @@ enum Executor {
 }
 
 struct Threads {
+    path: PathBuf,
     writes: Queue<Box<dyn Job>>,
     reads: Arc<Queue<Read>>,
     handles: Mutex<Vec<JoinHandle<()>>>,
@@ -119,6 +120,15 @@ pub struct StoreStats {
     pub indexing: u64,
     /// Statements of reads.
     pub read_statements: u64,
+}
+
+/// Sizes of the files of a store, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileSizes {
+    /// The database file.
+    pub database: u64,
+    /// The write-ahead log.
+    pub wal: u64,
 }
 
 impl SqliteStore {
@@ -172,7 +182,12 @@ impl SqliteStore {
         let writer = Writer::new(conn, items, signals.clone(), counters.clone(), Some(locks));
         threads.push(spawn(path, "store-write".into(), move || writer.run())?);
 
-        let executor = Executor::Threads(Threads { writes, reads: Arc::new(reads), handles: Mutex::new(threads) });
+        let executor = Executor::Threads(Threads {
+            path: path.to_owned(),
+            writes,
+            reads: Arc::new(reads),
+            handles: Mutex::new(threads),
+        });
         Ok(Self { shared: Arc::new(Shared { executor, signals, counters, owners: Mutex::new(owners) }) })
     }
 
@@ -215,6 +230,15 @@ impl SqliteStore {
             indexing: counters.indexing.load(Ordering::Relaxed),
             read_statements: counters.read_statements.load(Ordering::Relaxed),
         }
+    }
+
+    /// The sizes of the files now; 0 for a store in memory, and for a missing file. Reads their metadata.
+    pub fn file_sizes(&self) -> FileSizes {
+        let Executor::Threads(threads) = &self.shared.executor else { return FileSizes::default() };
+        let mut wal = threads.path.clone().into_os_string();
+        wal.push("-wal");
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+        FileSizes { database: size(&threads.path), wal: size(Path::new(&wal)) }
     }
 
     /// Changes [`StoreOptions::max_pages`] of the open store. For tests of a full disk that becomes free again.

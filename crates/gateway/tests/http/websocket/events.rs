@@ -208,7 +208,7 @@ async fn fragments_and_facts_come_in_the_order_in_which_they_happened() {
         assert_eq!(socket.event("agent").await["data"]["text"], "I ", "it is listened to");
         harness.agent.delta(run, 1, "look.");
         harness.agent.delta(run, 2, "Found.");
-        harness.store.fact(&record, EventKind::ModelCalled { step: 1, attempts: 1, input: None, output: None });
+        harness.store.fact(&record, EventKind::model_called(1, None, None));
         harness.store.fact(
             &record,
             EventKind::ToolStarted { call_id: call_id.clone(), name: name.clone(), arguments: "path: a".into() },
