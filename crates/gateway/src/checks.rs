@@ -1,5 +1,7 @@
 //! Checks of request values, shared by all interfaces.
 
+use std::str::FromStr;
+
 use belay_protocol::{RunId, SessionKey};
 
 use crate::error::ApiError;
@@ -18,6 +20,12 @@ pub(crate) fn check_limit(limit: Option<u32>) -> Result<u32, ApiError> {
         limit @ 1..=LIST_MAX => Ok(limit),
         _ => Err(ApiError::invalid(format!("limit: must be 1 to {LIST_MAX}"))),
     }
+}
+
+/// Parses the parameter `after` of a list.
+pub(crate) fn check_cursor<T: FromStr>(after: Option<&str>) -> Result<Option<T>, ApiError> {
+    let cursor = after.map(str::parse).transpose();
+    cursor.map_err(|_other_shape| ApiError::no_such_row("this is no `next` of this list"))
 }
 
 /// 404 for a run.

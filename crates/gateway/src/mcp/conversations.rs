@@ -17,8 +17,8 @@ const TEXTS_MAX_BYTES: usize = 200_000;
 /// The tool `list_sessions`.
 pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) -> Result<Value, CallFailure> {
     let (limit, read) = (asked.limit()?, |limit| app.sessions.sessions(SessionFilter::lasting(limit)));
-    let sessions = app.visibility(principal).page(limit, read, |session| &session.session).await;
-    let sessions = sessions.map_err(ApiError::from)?;
+    let sessions = app.visibility(principal).page(limit, read, |session| &session.session, |_| ()).await;
+    let sessions = sessions.map_err(ApiError::from)?.rows;
     Ok(json!({ "sessions": json_of(&sessions) }))
 }
 

@@ -192,7 +192,8 @@ pub(crate) async fn list_approvals(
     let (now, waiting) = (app.clock.now(), filter.waiting);
     let filter = ApprovalFilter { session: session.map(VisibleSession::into_key), ..filter };
     let read = |limit| app.approvals.approvals(ApprovalFilter { limit, ..filter.clone() });
-    let approvals = app.visibility(principal).page(filter.limit, read, |approval| &approval.session).await?;
+    let approvals =
+        app.visibility(principal).page(filter.limit, read, |approval| &approval.session, |_| ()).await?.rows;
     let state = filter.state.or(waiting.then_some(ApprovalState::Waiting));
     let wanted = approvals.iter().filter(|approval| state.is_none_or(|state| approval.state_at(now) == state));
     shown(&ApprovalList { approvals: wanted.map(|approval| Approval::at(approval, now)).collect() })

@@ -57,7 +57,7 @@ pub(crate) async fn list(
 ) -> Result<Response, ApiError> {
     let ephemeral = params.all;
     let (limit, read) = (check_limit(params.limit)?, |limit| app.sessions.sessions(SessionFilter { limit, ephemeral }));
-    let sessions = app.visibility(&principal).page(limit, read, |session| &session.session).await?;
+    let sessions = app.visibility(&principal).page(limit, read, |session| &session.session, |_| ()).await?.rows;
     Ok(Json(SessionList { sessions }).into_response())
 }
 

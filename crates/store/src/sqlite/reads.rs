@@ -6,7 +6,7 @@ use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
     CallId, ChannelId, Conversation, ConversationSummary, Event, EventQuery, HistoryEntry, IdPrefix, Message, Presence,
     ReplyRoute, RunFilter, RunId, RunRecord, SEND_FILE, SentFile, SessionFilter, SessionKey, SessionSummary,
-    UnixMillis,
+    StoreError, UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
@@ -62,6 +62,11 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
             i64::MAX
         ));
     }
+    if let Some(before) = filter.before {
+        let seq = cursor(conn, "SELECT seq FROM runs WHERE id = ?1", before.as_uuid(), "run")?;
+        values.push(seq.into());
+        wanted.push(format!("seq < ?{}", values.len()));
+    }
     // Open runs are few. The runs of a session and those of a reason are in two indexes, each in the order of their
     // numbers.
     let open = filter.status.is_some_and(|status| !status.is_end());
@@ -82,6 +87,12 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     let sql = format!("{} ORDER BY seq DESC LIMIT ?1", selects.collect::<Vec<_>>().join(" UNION ALL "));
     let found = all(conn, &sql, params_from_iter(values), rows::run_record)?;
     found.into_iter().map(|record| approvals::with_question(conn, record)).collect()
+}
+
+/// The number of the row that a list continues after. `select` reads it by the id.
+pub(super) fn cursor(conn: &Connection, select: &str, id: Uuid, what: &str) -> Done<i64> {
+    let found = row(conn, select, params![id], |row| Ok(row.get(0)?))?;
+    found.ok_or_else(|| StoreError::InvalidCursor(format!("there is no {what} {id} any more")).into())
 }
 
 /// The longest time between the creation of a run's id and its commit that a filter by date allows for. A minute: ids

@@ -34,8 +34,8 @@ pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, A
     let ephemeral = params.all;
     let (limit, read) =
         (check_limit(params.limit)?, |limit| caller.app.sessions.sessions(SessionFilter { limit, ephemeral }));
-    let sessions = caller.app.visibility(&caller.principal).page(limit, read, |session| &session.session).await?;
-    Ok(json!({ "sessions": sessions.iter().map(described).collect::<Vec<_>>() }))
+    let page = caller.app.visibility(&caller.principal).page(limit, read, |session| &session.session, |_| ()).await?;
+    Ok(json!({ "sessions": page.rows.iter().map(described).collect::<Vec<_>>() }))
 }
 
 pub(super) async fn get(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {

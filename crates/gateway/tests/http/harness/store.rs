@@ -70,6 +70,18 @@ impl FakeStore {
     }
 }
 
+/// The rows behind the one with the id of a cursor.
+pub(crate) fn older<T, I: PartialEq>(
+    rows: impl Iterator<Item = T>,
+    before: Option<I>,
+    id: impl Fn(&T) -> I,
+) -> Result<Vec<T>, StoreError> {
+    let Some(before) = before else { return Ok(rows.collect()) };
+    let mut rows = rows.skip_while(|row| id(row) != before);
+    rows.next().ok_or_else(|| StoreError::InvalidCursor("there is no such row any more".into()))?;
+    Ok(rows.collect())
+}
+
 #[async_trait]
 impl RunReader for FakeStore {
     async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
@@ -90,7 +102,8 @@ impl RunReader for FakeStore {
                 && filter.since.is_none_or(|since| run.accepted_at >= since)
                 && filter.until.is_none_or(|until| run.accepted_at < until)
         };
-        Ok(runs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+        let rows = older(runs.iter().rev(), filter.before, |run| run.run_id)?;
+        Ok(rows.into_iter().filter(fits).take(filter.limit as usize).cloned().collect())
     }
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
         let run = self.run(id).await?;
