@@ -4,6 +4,8 @@ use belay_protocol::{RunId, RunRecord};
 use serde_json::{Value, json};
 
 use crate::harness::{Harness, blank, read};
+use crate::routines::spec;
+use crate::websocket::client::Socket;
 
 /// The most pages that a test reads.
 const PAGES_MAX: usize = 1000;
@@ -81,4 +83,84 @@ async fn runs_are_read_page_by_page() {
     let (_, last) = get(&harness, "operator", "/api/v1/runs?session=s&limit=7").await;
     assert_eq!(last.get("next"), None, "a page that is just full is the last one");
     refuses_unknown_cursors(&harness, "/api/v1/runs").await;
+}
+
+/// A request that must be accepted, and its answer.
+async fn post(harness: &Harness, token: &str, path: &str, body: Value) -> Value {
+    let request = harness.client.post(harness.url(path)).json(&body).bearer_auth(token);
+    let (status, answer) = read(request).await;
+    assert!((200..300).contains(&status), "{path}: {answer}");
+    answer
+}
+
+/// The client reads exactly these rows of the list, newest first, in pages of any length, and an operator reads `all`.
+async fn are_listed(harness: &Harness, path: &str, rows: &str, id: &str, own: &[Value], all: usize) {
+    for limit in [1, 3, 7, 500] {
+        let path = format!("{path}?limit={limit}");
+        assert_eq!(field(&all_pages(harness, "client", &path, rows).await, id), own, "{path}");
+        assert_eq!(all_pages(harness, "operator", &path, rows).await.len(), all, "{path}");
+    }
+    for (dates, expected) in [("since=1h", own.len()), ("since=2026-11-21", 0)] {
+        assert_eq!(all_pages(harness, "client", &format!("{path}?{dates}"), rows).await.len(), expected, "{dates}");
+    }
+    assert_eq!(get(harness, "client", &format!("{path}?until=soon")).await.0, 422, "{path}");
+    refuses_unknown_cursors(harness, path).await;
+}
+
+#[tokio::test]
+async fn jobs_are_read_page_by_page() {
+    let harness = Harness::locked().await;
+    let mut own = Vec::new();
+    for n in 0..21 {
+        let token = if n % 3 == 1 { "client" } else { "operator" };
+        let job = post(&harness, token, "/api/v1/jobs", json!({ "task": "count" })).await;
+        if token == "client" {
+            own.insert(0, job["job_id"].clone());
+        }
+    }
+    are_listed(&harness, "/api/v1/jobs", "jobs", "job_id", &own, 21).await;
+}
+
+#[tokio::test]
+async fn approvals_are_read_page_by_page() {
+    let harness = Harness::locked().await;
+    let hidden = hidden_session(&harness).await;
+    let mut own = Vec::new();
+    for n in 0..21 {
+        let (token, session) = if n % 3 == 1 { ("client", "s") } else { ("operator", hidden.as_str()) };
+        let asks = json!({ "session": session, "text": format!("ask {n}"), "wait_ms": 30_000 });
+        let run = post(&harness, token, "/api/v1/messages", asks).await;
+        if token == "client" {
+            own.insert(0, run["waiting_for"]["approval"].clone());
+        }
+    }
+    are_listed(&harness, "/api/v1/approvals", "approvals", "id", &own, 21).await;
+    let (mut socket, _) = Socket::hello(&harness, Some("client")).await;
+    let first = socket.payload("approvals.list", json!({ "limit": 5 })).await;
+    let rest = socket.payload("approvals.list", json!({ "limit": 5, "after": first["next"] })).await;
+    let ids = [&first, &rest].map(|page| field(page["approvals"].as_array().unwrap(), "id")).concat();
+    assert_eq!((ids, rest.get("next")), (own, None));
+}
+
+#[tokio::test]
+async fn routine_runs_are_read_page_by_page() {
+    let harness = Harness::locked().await;
+    for (token, name) in [("client", "mine"), ("operator", "theirs"), ("client", "also-mine")] {
+        let hourly = spec(name, json!({ "kind": "schedule", "when": "@hourly" }));
+        post(&harness, token, "/api/v1/routines", hourly).await;
+    }
+    let (mut own, mut of_one) = (Vec::new(), Vec::new());
+    for n in 0..21 {
+        let (token, name) = [("client", "mine"), ("operator", "theirs"), ("client", "also-mine")][n % 3];
+        let path = format!("/api/v1/routines/{name}/fire");
+        let id = post(&harness, token, &path, json!({})).await["routine_run_id"].clone();
+        if token == "client" {
+            own.insert(0, id.clone());
+        }
+        if name == "mine" {
+            of_one.insert(0, id);
+        }
+    }
+    are_listed(&harness, "/api/v1/routine-runs", "routine_runs", "routine_run_id", &own, 21).await;
+    are_listed(&harness, "/api/v1/routines/mine/runs", "routine_runs", "routine_run_id", &of_one, 7).await;
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Caller;
-use crate::checks::check_limit;
+use crate::checks::{check_cursor, check_limit};
 use crate::error::ApiError;
 use crate::routes::{decide_approval, list_approvals};
 
@@ -16,6 +16,8 @@ pub(super) struct ListParams {
     /// Include answered requests.
     #[serde(default)]
     all: bool,
+    /// The `next` of the page before.
+    after: Option<String>,
     limit: Option<u32>,
 }
 
@@ -29,8 +31,12 @@ pub(super) struct DecideParams {
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
     let visibility = caller.app.visibility(&caller.principal);
     let session = visibility.named_session("sessionKey", params.session_key.as_deref()).await?;
-    let filter =
-        ApprovalFilter { waiting: !params.all, limit: check_limit(params.limit)?, ..ApprovalFilter::default() };
+    let filter = ApprovalFilter {
+        waiting: !params.all,
+        before: check_cursor(params.after.as_deref())?,
+        limit: check_limit(params.limit)?,
+        ..ApprovalFilter::default()
+    };
     list_approvals(&caller.app, &caller.principal, session, filter).await
 }
 

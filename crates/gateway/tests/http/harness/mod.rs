@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::agent::FakeAgent;
-pub(crate) use self::store::{FILE, FakeStore, blank};
+pub(crate) use self::store::{FILE, FakeStore, blank, older};
 use self::store::{FakeArchive, FakeBlobs, FakeNotes};
 use crate::work::{FakeTimes, FakeWork};
 

@@ -240,8 +240,10 @@ impl ApprovalStore for FakeStore {
         let fits = |approval: &&ApprovalRequest| {
             filter.session.as_ref().is_none_or(|key| *key == approval.session)
                 && (!filter.waiting || approval.state == ApprovalState::Waiting)
+                && filter.since.is_none_or(|since| approval.asked_at >= since)
         };
-        Ok(approvals.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+        let rows = older(approvals.iter().rev(), filter.before, |approval| approval.id)?;
+        Ok(rows.into_iter().filter(fits).take(filter.limit as usize).cloned().collect())
     }
     async fn approvals_of(&self, run: RunId) -> Result<Vec<ApprovalRequest>, StoreError> {
         Ok(self.approvals.lock().unwrap().iter().filter(|approval| approval.run_id == run).cloned().collect())

@@ -1,12 +1,35 @@
 //! Pages of lists: each row once, also while rows come and go.
 
-use belay_protocol::{RunFilter, RunId, RunStatus, SearchQuery, StoreError};
+use std::sync::Arc;
+
+use belay_protocol::{
+    ApprovalFilter, ApprovalId, HeldJobs, JobCaps, JobChange, JobFilter, JobId, JobState, NewJob, NewRoutineRun,
+    Retention, RoutineId, RoutineRunFilter, RoutineRunId, RoutineRunStatus, RoutineRunStore, RunFilter, RunId,
+    RunStatus, SearchQuery, StoreError,
+};
 
 use crate::kit::*;
 
 super::for_every_store! {
     runs_are_listed_in_pages
     runs_are_listed_in_pages_while_others_are_accepted_and_deleted
+    jobs_are_listed_in_pages_while_others_are_created_and_deleted
+    approvals_are_listed_in_pages_while_others_are_asked_and_deleted
+    routine_runs_are_listed_in_pages_while_others_are_claimed_and_deleted
+}
+
+type Everywhere = Arc<dyn Everything>;
+
+/// The cursor was refused, and the message names its row.
+fn is_refused<T: std::fmt::Debug>(refused: Result<T, StoreError>, id: impl ToString) {
+    let names_it = |what: &str| what.contains(&id.to_string());
+    assert!(matches!(&refused, Err(StoreError::InvalidCursor(what)) if names_it(what)), "{refused:?}");
+}
+
+/// Deletes all work that has ended.
+async fn prune(store: &Everywhere) {
+    let old = Retention { threads_before: Some(at(5_000)), keys_before: at(5_000), ..Retention::default() };
+    store.prune(old, 100).await.unwrap();
 }
 
 /// A page of three runs.
@@ -69,7 +92,131 @@ async fn runs_are_listed_in_pages_while_others_are_accepted_and_deleted(store: S
     assert_eq!(runs(&store, &all, Some(made[4])).await.unwrap(), [made[3], made[1], made[0]]);
     assert_eq!(runs(&store, &all, Some(made[0])).await.unwrap(), []);
     delete("4").await;
-    let refused = runs(&store, &all, Some(made[4])).await;
-    let names_it = |what: &str| what.contains(&made[4].to_string());
-    assert!(matches!(&refused, Err(StoreError::InvalidCursor(what)) if names_it(what)), "{refused:?}");
+    is_refused(runs(&store, &all, Some(made[4])).await, made[4]);
+}
+
+async fn jobs_are_listed_in_pages_while_others_are_created_and_deleted(store: Everywhere) {
+    let caps = JobCaps { at_work: 2, at_work_each: 2, open_each: 10_000, open: 10_000 };
+    let create = async |who: &str, ms: i64| {
+        let new = NewJob { at: at(ms), ..job(who) };
+        let id = new.id;
+        store.create(new, caps).await.unwrap();
+        id
+    };
+    let delete = async |job: JobId| {
+        let change = JobChange {
+            job,
+            to: JobState::Cancelled,
+            attempt: None,
+            detail: "no".into(),
+            result: None,
+            notice: None,
+            told_in: None,
+            at: at(3_000),
+        };
+        store.change(change).await.unwrap();
+        prune(&store).await;
+    };
+    let page = async |filter: JobFilter| {
+        let jobs = store.jobs(JobFilter { limit: 3, ..filter }).await?;
+        Ok::<Vec<JobId>, StoreError>(jobs.into_iter().map(|job| job.job_id).collect())
+    };
+    let mut made = Vec::new();
+    for n in 0..7 {
+        made.push(create("ann", 1_000 + n).await);
+        create("bob", 1_000).await;
+    }
+    let of_ann = JobFilter { creator: Some(("ann".into(), "http".into())), ..JobFilter::default() };
+    let before = |job: JobId| JobFilter { before: Some(job), ..of_ann.clone() };
+    assert_eq!(page(of_ann.clone()).await.unwrap(), [made[6], made[5], made[4]]);
+    create("ann", 1_000).await;
+    delete(made[2]).await;
+    assert_eq!(page(before(made[4])).await.unwrap(), [made[3], made[1], made[0]]);
+    assert_eq!(page(before(made[0])).await.unwrap(), []);
+    let dated = JobFilter { since: Some(at(1_003)), until: Some(at(1_006)), ..of_ann.clone() };
+    assert_eq!(page(dated).await.unwrap(), [made[5], made[4], made[3]]);
+    let pending = JobFilter { states: vec![JobState::Pending], since: Some(at(1_001)), ..before(made[4]) };
+    assert_eq!(page(pending).await.unwrap(), [made[3], made[1]]);
+    assert!(store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().is_some());
+    delete(made[4]).await;
+    is_refused(page(before(made[4])).await, made[4]);
+}
+
+async fn approvals_are_listed_in_pages_while_others_are_asked_and_deleted(store: Everywhere) {
+    let ask = async |session: &str, end: bool| {
+        let lease = open(&*store, session).await.lease;
+        let run = accept(&*store, &lease, input("hello")).await;
+        if end {
+            let id = approved(&*store, &lease, run).await;
+            store.finish_runs(&lease, vec![finished(run, "done")]).await.unwrap();
+            return id;
+        }
+        pause(&*store, &lease, run).await.id
+    };
+    let delete = async |session: &str| {
+        let lease = open(&*store, session).await.lease;
+        store.delete_session(&lease, at(9_000)).await.unwrap();
+    };
+    let page = async |filter: ApprovalFilter| {
+        let approvals = store.approvals(ApprovalFilter { limit: 3, ..filter }).await?;
+        Ok::<Vec<ApprovalId>, StoreError>(approvals.into_iter().map(|approval| approval.id).collect())
+    };
+    let mut made = Vec::new();
+    let mut waiting = Vec::new();
+    for session in ["0", "1", "2", "3", "4", "5", "6"] {
+        made.push(ask(session, true).await);
+        waiting.push(ask(&format!("waits {session}"), false).await);
+    }
+    let all = ApprovalFilter { until: Some(at(1_701)), ..ApprovalFilter::default() };
+    let before = |id: ApprovalId| ApprovalFilter { before: Some(id), ..all.clone() };
+    assert_eq!(page(all.clone()).await.unwrap(), [waiting[6], made[6], waiting[5]]);
+    ask("new", false).await;
+    delete("5").await;
+    assert_eq!(page(before(waiting[5])).await.unwrap(), [waiting[4], made[4], waiting[3]]);
+    let open = |id| ApprovalFilter { waiting: true, ..before(id) };
+    assert_eq!(page(open(waiting[5])).await.unwrap(), [waiting[4], waiting[3], waiting[2]]);
+    assert_eq!(page(open(waiting[2])).await.unwrap(), [waiting[1], waiting[0]]);
+    assert_eq!(page(before(made[0])).await.unwrap(), []);
+    assert_eq!(page(ApprovalFilter { since: Some(at(1_701)), ..ApprovalFilter::default() }).await.unwrap(), []);
+    assert_eq!(page(ApprovalFilter { until: Some(at(1_700)), ..ApprovalFilter::default() }).await.unwrap(), []);
+    delete("4").await;
+    is_refused(page(before(made[4])).await, made[4]);
+}
+
+async fn routine_runs_are_listed_in_pages_while_others_are_claimed_and_deleted(store: Everywhere) {
+    for name in ["a", "b", "other"] {
+        put(&*store, routine(name)).await;
+    }
+    let claimed = async |name: &str, key: &str, ms: i64| {
+        let new = NewRoutineRun { at: at(ms), ..routine_run(name, key) };
+        claim(&*store, new).await.routine_run_id
+    };
+    let delete = async |id: RoutineRunId| {
+        RoutineRunStore::settle(&*store, end(id, RoutineRunStatus::Ok)).await.unwrap();
+        prune(&store).await;
+    };
+    let page = async |filter: RoutineRunFilter| {
+        let found = store.routine_runs(RoutineRunFilter { limit: 3, ..filter }).await?;
+        Ok::<Vec<RoutineRunId>, StoreError>(found.into_iter().map(|found| found.routine_run_id).collect())
+    };
+    let mut made = Vec::new();
+    for (n, name) in (0..).zip(["a", "b", "a", "b", "b", "a", "b"]) {
+        made.push(claimed(name, &n.to_string(), 2_000 + n).await);
+        claimed("other", &n.to_string(), 2_000).await;
+    }
+    let own: Vec<RoutineId> = vec![routine_id("a"), routine_id("b")];
+    let own = RoutineRunFilter { routine_ids: Some(own), ..RoutineRunFilter::default() };
+    let before = |id: RoutineRunId| RoutineRunFilter { before: Some(id), ..own.clone() };
+    assert_eq!(page(own.clone()).await.unwrap(), [made[6], made[5], made[4]]);
+    claimed("a", "new", 2_000).await;
+    delete(made[2]).await;
+    assert_eq!(page(before(made[4])).await.unwrap(), [made[3], made[1], made[0]]);
+    assert_eq!(page(before(made[0])).await.unwrap(), []);
+    let of_b = RoutineRunFilter { routine: Some("b".into()), since: Some(at(2_001)), ..before(made[6]) };
+    assert_eq!(page(of_b.clone()).await.unwrap(), [made[4], made[3], made[1]]);
+    assert_eq!(page(RoutineRunFilter { until: Some(at(2_003)), ..of_b }).await.unwrap(), [made[1]]);
+    let nobody = RoutineRunFilter { routine_ids: Some(Vec::new()), ..RoutineRunFilter::default() };
+    assert_eq!(page(nobody).await.unwrap(), []);
+    delete(made[4]).await;
+    is_refused(page(before(made[4])).await, made[4]);
 }
