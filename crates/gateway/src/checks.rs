@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use belay_protocol::{RunId, SessionKey};
 
+use crate::cursor::OTHER_LIST;
 use crate::error::ApiError;
 
 /// Longest text of a message, in bytes. 100 000: about 25 000 tokens, more than a person types.
@@ -25,7 +26,7 @@ pub(crate) fn check_limit(limit: Option<u32>) -> Result<u32, ApiError> {
 /// Parses the parameter `after` of a list.
 pub(crate) fn check_cursor<T: FromStr>(after: Option<&str>) -> Result<Option<T>, ApiError> {
     let cursor = after.map(str::parse).transpose();
-    cursor.map_err(|_other_shape| ApiError::no_such_row("this is no `next` of this list"))
+    cursor.map_err(|_other_shape| ApiError::no_such_row(OTHER_LIST))
 }
 
 /// 404 for a run.

@@ -21,6 +21,7 @@ mod checks;
 pub mod config;
 mod connection_slots;
 mod control_socket;
+mod cursor;
 mod dates;
 mod entry;
 pub mod error;

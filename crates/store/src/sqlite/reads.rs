@@ -143,11 +143,22 @@ macro_rules! summaries {
     };
 }
 
-pub(super) fn sessions(conn: &Connection, filter: SessionFilter) -> Done<Vec<SessionSummary>> {
+pub(super) fn sessions(conn: &Connection, filter: &SessionFilter) -> Done<Vec<SessionSummary>> {
+    let since = filter.since.map_or(i64::MIN, |since| since.0);
+    let after = filter.after.as_ref();
+    let (date, session) = after.map_or((i64::MAX, ""), |after| (after.last_active_at.0, after.session.as_str()));
+    // The rows are chosen first: the title and the number of runs are read for one page of them alone.
     all(
         conn,
-        concat!(summaries!(), "WHERE t.ephemeral = 0 OR ?2 ORDER BY t.last_active_at DESC, s.session LIMIT ?1"),
-        params![filter.limit.min(PAGE_MAX), filter.ephemeral],
+        concat!(
+            summaries!(),
+            "WHERE s.session IN (SELECT s.session FROM sessions s JOIN threads t ON t.id = s.thread
+                 WHERE (t.ephemeral = 0 OR ?2) AND t.last_active_at >= ?3
+                   AND (t.last_active_at < ?4 OR (t.last_active_at = ?4 AND s.session > ?5))
+                 ORDER BY t.last_active_at DESC, s.session LIMIT ?1)
+             ORDER BY t.last_active_at DESC, s.session"
+        ),
+        params![filter.limit.min(PAGE_MAX), filter.ephemeral, since, date, session],
         summary,
     )
 }

@@ -135,6 +135,9 @@ impl SessionReader for FakeStore {
                 });
             }
         }
+        seen.retain(|summary| filter.since.is_none_or(|since| summary.last_active_at >= since));
+        let mut seen =
+            older(seen.into_iter(), filter.after.map(|after| after.session), |summary| summary.session.clone())?;
         seen.truncate(filter.limit as usize);
         Ok(seen)
     }
@@ -159,8 +162,17 @@ impl SessionReader for FakeStore {
         let mut history = self.history(session, 0, u32::MAX).await?;
         Ok(history.split_off(history.len().saturating_sub(limit as usize)))
     }
-    async fn principals(&self, _limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
-        Ok(Vec::new())
+    async fn principals(&self, filter: PrincipalFilter) -> Result<Vec<KnownPrincipal>, StoreError> {
+        let known = (0..7).map(|n| KnownPrincipal {
+            channel: "telegram".into(),
+            id: format!("{n}"),
+            name: None,
+            first_seen_at: UnixMillis(NOW),
+            last_seen_at: UnixMillis(NOW - n),
+        });
+        let known = known.filter(|known| filter.since.is_none_or(|since| known.last_seen_at >= since));
+        let known = older(known, filter.after.map(|after| after.id), |known| known.id.clone())?;
+        Ok(known.into_iter().take(filter.limit as usize).collect())
     }
 }
 

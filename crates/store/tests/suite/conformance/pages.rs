@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    ApprovalFilter, ApprovalId, HeldJobs, JobCaps, JobChange, JobFilter, JobId, JobState, NewJob, NewRoutineRun,
-    Retention, RoutineId, RoutineRunFilter, RoutineRunId, RoutineRunStatus, RoutineRunStore, RunFilter, RunId,
-    RunStatus, SearchQuery, StoreError,
+    ApprovalFilter, ApprovalId, Asker, HeldJobs, JobCaps, JobChange, JobFilter, JobId, JobState, KnownPrincipal,
+    NewInput, NewJob, NewRoutineRun, PrincipalCursor, PrincipalFilter, Retention, RoutineId, RoutineRunFilter,
+    RoutineRunId, RoutineRunStatus, RoutineRunStore, RunFilter, RunId, RunStatus, SearchQuery, SessionCursor,
+    SessionFilter, SessionSummary, StoreError,
 };
 
 use crate::kit::*;
@@ -16,6 +17,8 @@ super::for_every_store! {
     jobs_are_listed_in_pages_while_others_are_created_and_deleted
     approvals_are_listed_in_pages_while_others_are_asked_and_deleted
     routine_runs_are_listed_in_pages_while_others_are_claimed_and_deleted
+    sessions_are_listed_in_pages_while_others_are_used_and_deleted
+    principals_are_listed_in_pages_while_others_are_seen_and_deleted
 }
 
 type Everywhere = Arc<dyn Everything>;
@@ -219,4 +222,85 @@ async fn routine_runs_are_listed_in_pages_while_others_are_claimed_and_deleted(s
     assert_eq!(page(nobody).await.unwrap(), []);
     delete(made[4]).await;
     is_refused(page(before(made[4])).await, made[4]);
+}
+
+async fn sessions_are_listed_in_pages_while_others_are_used_and_deleted(store: Everywhere) {
+    let used = async |session: &str, ms: i64| {
+        let lease = open(&*store, session).await.lease;
+        let run = accept(&*store, &lease, NewInput { at: at(ms), ..input("hello") }).await;
+        store.finish_runs(&lease, vec![finished(run, "done")]).await.unwrap();
+    };
+    let delete = async |session: &str| {
+        let lease = open(&*store, session).await.lease;
+        store.delete_session(&lease, at(9_000)).await.unwrap();
+    };
+    let page = async |after: Option<&SessionCursor>, since: Option<i64>| {
+        let (after, since) = (after.cloned(), since.map(at));
+        let filter = SessionFilter { after, since, ..SessionFilter::lasting(3) };
+        let sessions = store.sessions(filter).await.unwrap();
+        let place = |last: &SessionSummary| SessionCursor {
+            last_active_at: last.last_active_at,
+            session: last.session.clone(),
+        };
+        let names = sessions.iter().map(|session| session.session.as_str().to_owned()).collect::<Vec<_>>();
+        (names, sessions.last().map(place))
+    };
+    // Most of them have the same date, so that the key decides.
+    for (session, ms) in
+        [("g", 3_000), ("a", 4_000), ("e", 4_000), ("d", 4_000), ("c", 4_000), ("b", 4_000), ("f", 5_000)]
+    {
+        used(session, ms).await;
+    }
+    let (one, cursor) = page(None, None).await;
+    assert_eq!(one, ["f", "a", "b"]);
+    used("new", 4_000).await; // "new" is behind the cursor, as it was last used at that date
+    used("a", 6_000).await;
+    delete("d").await;
+    delete("b").await; // the cursor's own
+    let (two, cursor) = page(cursor.as_ref(), None).await;
+    assert_eq!(two, ["c", "e", "new"]);
+    let (three, cursor) = page(cursor.as_ref(), None).await;
+    assert_eq!(three, ["g"]);
+    assert_eq!(page(cursor.as_ref(), None).await.0.len(), 0);
+    assert_eq!(page(None, Some(5_000)).await.0, ["a", "f"]);
+}
+
+async fn principals_are_listed_in_pages_while_others_are_seen_and_deleted(store: Everywhere) {
+    let lease = open(&*store, "s").await.lease;
+    let seen = async |channel: &str, id: &str, ms: i64| {
+        let asker = Asker { principal: id.into(), ..Asker::default() };
+        let message = NewInput { channel: channel.into(), asker, at: at(ms), start: false, ..input("hi") };
+        accept(&*store, &lease, message).await;
+    };
+    let page = async |after: Option<&PrincipalCursor>, since: Option<i64>| {
+        let filter = PrincipalFilter { after: after.cloned(), since: since.map(at), limit: 3 };
+        let known = store.principals(filter).await.unwrap();
+        let place = |last: &KnownPrincipal| PrincipalCursor {
+            last_seen_at: last.last_seen_at,
+            channel: last.channel.clone(),
+            id: last.id.clone(),
+        };
+        let names = known.iter().map(|known| format!("{}:{}", known.channel, known.id)).collect::<Vec<_>>();
+        (names, known.last().map(place))
+    };
+    for (channel, id, ms) in [
+        ("telegram", "1", 4_000),
+        ("http", "2", 4_000),
+        ("http", "1", 4_000),
+        ("telegram", "0", 4_000),
+        ("telegram", "9", 3_000),
+        ("http", "9", 5_000),
+        ("webhook", "1", 1_000),
+    ] {
+        seen(channel, id, ms).await;
+    }
+    let (one, cursor) = page(None, None).await;
+    assert_eq!(one, ["http:9", "http:1", "http:2"]);
+    seen("http", "new", 6_000).await;
+    seen("http", "1", 9_000_000).await;
+    store.prune(Retention { threads_before: Some(at(2_000)), ..Retention::default() }, 10).await.unwrap();
+    let (two, cursor) = page(cursor.as_ref(), None).await;
+    assert_eq!(two, ["telegram:0", "telegram:1", "telegram:9"]);
+    assert_eq!(page(cursor.as_ref(), None).await.0.len(), 0, "the last one was deleted");
+    assert_eq!(page(None, Some(5_000)).await.0, ["http:1", "http:new", "http:9"]);
 }
