@@ -20,7 +20,8 @@ async fn all_pages(harness: &Harness, token: &str, path: &str, rows: &str) -> Ve
         found.extend(more);
         match &page["next"] {
             Value::Null => return found,
-            next => after = format!("&after={}", next.as_str().unwrap()),
+            Value::String(next) => after = format!("&after={next}"),
+            number => after = format!("&after={number}"),
         }
     }
     panic!("{path} has no last page");
@@ -209,4 +210,21 @@ async fn principals_are_read_page_by_page() {
         let (status, answer) = get(&harness, "operator", &format!("/api/v1/principals?after={cursor}")).await;
         assert_eq!((status, &answer["error"]["code"]), (400, &json!("invalid_cursor")), "{cursor}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn notes_are_read_page_by_page() {
+    let harness = Harness::locked().await;
+    for (token, query, expected) in
+        [("operator", "limit=1", vec![1, 2]), ("operator", "limit=2", vec![1, 2]), ("client", "limit=1", vec![1])]
+    {
+        let found = all_pages(&harness, token, &format!("/api/v1/memory?{query}"), "notes").await;
+        assert_eq!(field(&found, "id"), expected, "{token} {query}");
+    }
+    let (_, best) = get(&harness, "operator", "/api/v1/memory?limit=1&q=note").await;
+    assert_eq!(
+        (best["notes"].as_array().unwrap().len(), best.get("next")),
+        (1, None),
+        "a list by relevance has no pages"
+    );
 }

@@ -367,8 +367,10 @@ impl NoteArchive for FakeNotes {
             filter.owner.as_ref().is_none_or(|owner| note.owner == *owner)
                 && filter.id.is_none_or(|id| note.id == id)
                 && note.text.contains(&filter.words)
+                && note.id > filter.after
         };
-        Ok(self.0.lock().unwrap().iter().filter(wanted).cloned().collect())
+        let most = if filter.limit == 0 { usize::MAX } else { filter.limit as usize };
+        Ok(self.0.lock().unwrap().iter().filter(wanted).take(most).cloned().collect())
     }
     async fn edit_note(&self, id: u64, text: &str, _at: UnixMillis) -> Result<bool, StoreError> {
         if text.len() > 100 {
