@@ -15,6 +15,7 @@ mod ids;
 mod jobs;
 mod logs;
 mod memory;
+mod pages;
 mod people;
 mod routines;
 mod runs;
