@@ -98,10 +98,10 @@ pub(crate) async fn messages(
 ) -> Result<Response, ApiError> {
     let key = session.into_key();
     let limit = check_limit(params.limit)?;
-    let messages = app.sessions.history(&key, params.after.unwrap_or(0), limit).await?;
+    let messages = app.sessions.history(&key, params.after.unwrap_or(0), limit.saturating_add(1)).await?;
     if messages.is_empty() && app.sessions.session(&key).await?.is_none() {
         return Err(no_such_session(&key));
     }
-    let next = if messages.len() >= limit as usize { messages.last().map(|line| line.id) } else { None };
-    Ok(Json(History { messages, next }).into_response())
+    let page = Page::cut(messages, limit, |line| line.id);
+    Ok(Json(History { messages: page.rows, next: page.next }).into_response())
 }

@@ -10,6 +10,8 @@ use crate::error::ApiError;
 use crate::routes::{decide_approval, list_approvals};
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ApprovalsListParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ListParams {
     session_key: Option<String>,
@@ -22,6 +24,8 @@ pub(super) struct ListParams {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ApprovalsDecideParams"))]
 #[serde(deny_unknown_fields)]
 pub(super) struct DecideParams {
     id: String,

@@ -17,6 +17,8 @@ use crate::routes::{Stop, list_sessions, stop_now};
 use crate::submit::check_options;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SessionsListParams"))]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
     /// The `next` of the page before.
@@ -28,6 +30,8 @@ pub(super) struct ListParams {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SessionKeyParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct KeyParams {
     session_key: String,
@@ -74,6 +78,8 @@ fn described(session: &SessionSummary) -> Value {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SessionsPatchParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PatchParams {
     session_key: String,
