@@ -13,7 +13,6 @@ mod watch;
 
 use std::path::PathBuf;
 
-use belay_gateway::LIST_MAX;
 use belay_protocol::{DeclaredOutput, LinkId};
 use clap::{Args, Subcommand};
 
@@ -27,6 +26,10 @@ pub(crate) use self::routines::{CreateRoutineArgs, RoutineArgs, RoutinesArgs, Ro
 pub(crate) use self::sessions::{ExportArgs, SearchArgs, SessionArgs, SessionsArgs, SessionsCommand, SessionsListArgs};
 pub(crate) use self::tools::{ToolsArgs, ToolsCommand};
 pub(crate) use self::watch::{LogsArgs, TopArgs};
+
+/// Most rows that a command lists. 10,000: some seconds, and a table that a person can still search. The API has at most
+/// 500 rows in a page, so the client reads several pages.
+pub(crate) const ROWS_MAX: u32 = 10_000;
 
 /// The settings arguments of the command line.
 #[derive(Clone, Debug, Default, Args)]
@@ -194,7 +197,7 @@ pub(crate) struct RunsArgs {
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
     /// List at most this many
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(ROWS_MAX)))]
     pub(crate) limit: u32,
     /// List the oldest first, and go on with each run that ends, until it is interrupted
     #[arg(long, conflicts_with = "until")]

@@ -166,7 +166,8 @@ mod tests {
             ("belay runs --session me --status failed --limit 5", true),
             ("belay runs --limit 0", false),
             ("belay runs --limit 500", true),
-            ("belay runs --limit 501", false), // the limit of the API
+            ("belay runs --limit 10000", true), // several pages of the API
+            ("belay runs --limit 10001", false),
             ("belay runs --reason user_stop --since 7d --until 2026-11-20", true),
             ("belay runs --since 12h --follow --json", true),
             ("belay runs --follow --until 1d", false),
@@ -210,7 +211,7 @@ mod tests {
             ("belay approvals --all show 0193", false),
             ("belay jobs", true),
             ("belay jobs --state pending,stuck --session me --limit 5 --json", true),
-            ("belay jobs list --limit 501", false),
+            ("belay jobs list --limit 10001", false),
             ("belay jobs show 0193 --json", true),
             (
                 "belay jobs create --title T --plan --worker --max-steps 9 --max-minutes 60 --session me --watch task",

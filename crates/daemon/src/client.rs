@@ -16,6 +16,7 @@ mod ids;
 mod jobs;
 mod logs;
 mod memory;
+mod pages;
 mod people;
 mod routines;
 mod runs;

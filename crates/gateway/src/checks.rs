@@ -1,7 +1,10 @@
 //! Checks of request values, shared by all interfaces.
 
+use std::str::FromStr;
+
 use belay_protocol::{RunId, SessionKey};
 
+use crate::cursor::OTHER_LIST;
 use crate::error::ApiError;
 
 /// Longest text of a message, in bytes. 100 000: about 25 000 tokens, more than a person types.
@@ -18,6 +21,12 @@ pub(crate) fn check_limit(limit: Option<u32>) -> Result<u32, ApiError> {
         limit @ 1..=LIST_MAX => Ok(limit),
         _ => Err(ApiError::invalid(format!("limit: must be 1 to {LIST_MAX}"))),
     }
+}
+
+/// Parses the parameter `after` of a list.
+pub(crate) fn check_cursor<T: FromStr>(after: Option<&str>) -> Result<Option<T>, ApiError> {
+    let cursor = after.map(str::parse).transpose();
+    cursor.map_err(|_other_shape| ApiError::no_such_row(OTHER_LIST))
 }
 
 /// 404 for a run.

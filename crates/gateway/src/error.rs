@@ -203,6 +203,12 @@ impl ApiError {
         Self::bad_request(ErrorCode::InvalidCursor, message)
     }
 
+    /// 400: the cursor of a list names no row.
+    pub(crate) fn no_such_row(what: &str) -> Self {
+        let message = format!("after: {what}; begin the list again, without `after`");
+        Self::bad_request(ErrorCode::InvalidCursor, message)
+    }
+
     /// 401: no token, or a wrong one.
     pub(crate) fn unauthorized(message: &'static str) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, ErrorCode::Unauthorized, message)
@@ -347,6 +353,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NotFound(what) => Self::not_found(format!("not found: {what}")),
+            StoreError::InvalidCursor(what) => Self::no_such_row(&what),
             error => {
                 tracing::warn!(%error, "the store cannot be read");
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Store, "the store cannot be read now").again()

@@ -22,6 +22,7 @@ pub mod config;
 mod connection_slots;
 mod console;
 mod control_socket;
+mod cursor;
 mod dates;
 mod entry;
 pub mod error;

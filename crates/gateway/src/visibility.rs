@@ -15,6 +15,24 @@ use crate::extract::{Caller, path_text};
 /// Most rows of a list that are checked for visibility. 1,000: the store's page size.
 const LOOKED_AT_MAX: u32 = 1000;
 
+/// A page of a list.
+pub(crate) struct Page<T, C> {
+    /// Its rows.
+    pub(crate) rows: Vec<T>,
+    /// The cursor of the next page; absent on the last page.
+    pub(crate) next: Option<C>,
+}
+
+impl<T, C> Page<T, C> {
+    /// The first `limit` rows of these. The next page begins after the last one of them, if there are more.
+    pub(crate) fn cut(mut rows: Vec<T>, limit: u32, cursor: impl Fn(&T) -> C) -> Self {
+        let more = rows.len() > limit as usize;
+        rows.truncate(limit as usize);
+        let next = rows.last().filter(|_| more).map(cursor);
+        Self { rows, next }
+    }
+}
+
 /// The visibility of one principal.
 pub(crate) struct Visibility<'a> {
     app: &'a App,
@@ -54,25 +72,33 @@ impl Visibility<'_> {
         Ok(routine.is_some_and(|routine| routine.routine_id == routine_run.routine_id && self.routine(&routine)))
     }
 
-    /// The first visible rows of a list, at most `limit`. `read` returns that many rows of the list, hidden ones
-    /// included. If a page is too short after filtering, the newest [`LOOKED_AT_MAX`] rows are checked.
-    pub(crate) async fn page<T, F>(
+    /// A page of the visible rows of a list. `read` returns that many rows of the list, hidden ones included. If a page
+    /// is too short after filtering, the first [`LOOKED_AT_MAX`] rows are checked. A page may be shorter than `limit`,
+    /// and even empty, although more rows follow: then that many rows in a row are hidden.
+    pub(crate) async fn page<T, C, F>(
         &self,
         limit: u32,
         read: impl Fn(u32) -> F,
         session: impl Fn(&T) -> &SessionKey,
-    ) -> Result<Vec<T>, StoreError>
+        cursor: impl Fn(&T) -> C,
+    ) -> Result<Page<T, C>, StoreError>
     where
         F: Future<Output = Result<Vec<T>, StoreError>>,
     {
-        let rows = read(limit).await?;
-        let more = rows.len() >= limit as usize && limit < LOOKED_AT_MAX;
-        let mut shown = self.rows(rows, &session).await?;
-        if more && shown.len() < limit as usize {
-            shown = self.rows(read(LOOKED_AT_MAX).await?, &session).await?;
-            shown.truncate(limit as usize);
+        // One row more than a page tells whether a page follows.
+        let mut read_rows = limit.saturating_add(1);
+        loop {
+            let rows = read(read_rows).await?;
+            let last = rows.last().filter(|_| rows.len() >= read_rows as usize).map(&cursor);
+            let shown = self.rows(rows, &session).await?;
+            if shown.len() > limit as usize {
+                return Ok(Page::cut(shown, limit, cursor));
+            }
+            if last.is_none() || read_rows >= LOOKED_AT_MAX {
+                return Ok(Page { rows: shown, next: last });
+            }
+            read_rows = LOOKED_AT_MAX;
         }
-        Ok(shown)
     }
 
     /// Filters the rows whose session is visible.

@@ -349,6 +349,12 @@ pub struct ApprovalFilter {
     pub waiting: bool,
     /// Only those in this stored state. A request that has expired without being noticed yet is stored as waiting.
     pub state: Option<ApprovalState>,
+    /// Only those that were asked at this date or later.
+    pub since: Option<UnixMillis>,
+    /// Only those that were asked before this date.
+    pub until: Option<UnixMillis>,
+    /// Only those that were asked before this request, in the order of the list.
+    pub before: Option<ApprovalId>,
     /// The maximum count, newest first; 0 means 50.
     pub limit: u32,
 }
@@ -402,6 +408,9 @@ pub trait ApprovalStore: Send + Sync {
     /// The approval request with this id.
     async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalRequest>, StoreError>;
     /// Approval requests, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidCursor`] if the request `filter.before` does not exist.
     async fn approvals(&self, filter: ApprovalFilter) -> Result<Vec<ApprovalRequest>, StoreError>;
     /// The approval requests of a run, oldest first.
     async fn approvals_of(&self, run: RunId) -> Result<Vec<ApprovalRequest>, StoreError>;

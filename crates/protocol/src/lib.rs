@@ -144,7 +144,9 @@ pub use people::{
     AdmittedBy, ChannelPeople, PairedPerson, PairingCode, PairingCodes, PendingPairing, PendingReport, PeopleReport,
     PeopleRequest, PeopleStore, PersonReport, Stranger,
 };
-pub use principal::{KnownPrincipal, Principal, Role as PrincipalRole, SEEN_PRECISION_MS};
+pub use principal::{
+    KnownPrincipal, Principal, PrincipalCursor, PrincipalFilter, Role as PrincipalRole, SEEN_PRECISION_MS,
+};
 pub use process::{Generation, NoProcesses, RunProcesses, StillRunning};
 pub use progress::{Action, JobProgress};
 pub use provenance::{Audience, Author, EarlierMessage, Link, Person, Provenance, Quote, Unread};
@@ -165,7 +167,7 @@ pub use run_status::RunStatus;
 pub use secret::{Secret, SecretVault};
 pub use sent::Sent;
 pub use sent_file::{FileLinks, OutboundFile, OutgoingFiles, SEND_FILE, SentFile, size_text};
-pub use session::{SessionFilter, SessionLifetime};
+pub use session::{SessionCursor, SessionFilter, SessionLifetime};
 pub use sign_in::{SIGN_INS_MAX, SignIn, SignInStore};
 pub use status::{CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};

@@ -32,6 +32,36 @@ pub struct KnownPrincipal {
     pub last_seen_at: UnixMillis,
 }
 
+/// The filter of a list of principals that have sent a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PrincipalFilter {
+    /// The maximum count.
+    pub limit: u32,
+    /// Only those that were last seen at this date or later.
+    pub since: Option<UnixMillis>,
+    /// Only those behind this place of the list.
+    pub after: Option<PrincipalCursor>,
+}
+
+impl PrincipalFilter {
+    /// The first `limit` principals of the list.
+    pub fn first(limit: u32) -> Self {
+        Self { limit, ..Self::default() }
+    }
+}
+
+/// A place in a list of principals, which is in the order of [`KnownPrincipal::last_seen_at`], then of the channel, then
+/// of the id. No principal needs to be at this place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrincipalCursor {
+    /// When the principal was last seen.
+    pub last_seen_at: UnixMillis,
+    /// The channel.
+    pub channel: ChannelId,
+    /// The id within the channel.
+    pub id: String,
+}
+
 /// The maximum lag of [`KnownPrincipal::last_seen_at`], in milliseconds. One hour: messages of an active principal cost
 /// no additional write.
 pub const SEEN_PRECISION_MS: i64 = 3_600_000;

@@ -228,10 +228,16 @@ pub enum Settled {
 pub struct RoutineRunFilter {
     /// Only those of routines with this name, including deleted ones.
     pub routine: Option<String>,
-    /// Only those of this routine, without those of earlier routines with its name.
-    pub routine_id: Option<RoutineId>,
+    /// Only those of these routines, without those of earlier routines with their names.
+    pub routine_ids: Option<Vec<RoutineId>>,
     /// Only those with this status.
     pub status: Option<RoutineRunStatus>,
+    /// Only those that were claimed at this date or later.
+    pub since: Option<UnixMillis>,
+    /// Only those that were claimed before this date.
+    pub until: Option<UnixMillis>,
+    /// Only those that were claimed before this routine run, in the order of the list.
+    pub before: Option<RoutineRunId>,
     /// The maximum count, newest first; 0 means 50.
     pub limit: u32,
 }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::SessionKey;
+use crate::time::UnixMillis;
+
 /// The time for which a session is kept after its last activity. The message that creates the session chooses it, and
 /// it is stored with the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -24,22 +27,36 @@ impl SessionLifetime {
 }
 
 /// The filter of a list of sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
     /// The maximum count.
     pub limit: u32,
     /// Whether the list contains ephemeral sessions too.
     pub ephemeral: bool,
+    /// Only those that were last used at this date or later.
+    pub since: Option<UnixMillis>,
+    /// Only those behind this place of the list.
+    pub after: Option<SessionCursor>,
+}
+
+/// A place in a list of sessions, which is in the order of the last use and then of the key. No session needs to be at
+/// this place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionCursor {
+    /// The time of the last use.
+    pub last_active_at: UnixMillis,
+    /// The key.
+    pub session: SessionKey,
 }
 
 impl SessionFilter {
     /// At most `limit` lasting sessions.
     pub fn lasting(limit: u32) -> Self {
-        Self { limit, ephemeral: false }
+        Self { limit, ..Self::default() }
     }
 
     /// At most `limit` sessions of any lifetime.
     pub fn all(limit: u32) -> Self {
-        Self { limit, ephemeral: true }
+        Self { limit, ephemeral: true, ..Self::default() }
     }
 }

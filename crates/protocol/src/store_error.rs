@@ -14,6 +14,9 @@ pub enum StoreError {
     /// A limit of the store is reached, and nothing was written; the text names the limit.
     #[error("{0}")]
     TooMuch(String),
+    /// The row that a list is to continue after does not exist any more; the text names it.
+    #[error("{0}")]
+    InvalidCursor(String),
     /// The store does not work: the disk is full, the file is damaged, or the writer has ended.
     #[error("store: {0}")]
     Unavailable(String),

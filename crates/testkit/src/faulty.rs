@@ -15,12 +15,12 @@ use belay_protocol::{
     JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal, LaneStore, Lease,
     MemoryOwner, Message, NewEvent, NewInput, NewJob, NewNote, NewReservation, NewRoutine, NewRoutineRun, Note,
     NoteArchive, NoteFilter, NoteSelection, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState,
-    PairedPerson, PausedRun, PendingPairing, PeopleStore, Presence, PromptNotes, Provenance, PutRule, Remembered,
-    Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd,
-    RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId,
-    RunOptions, RunReader, RunRecord, RunStore, RunsIn, SaidQuery, SearchQuery, SecondYes, Secret, SecretVault,
-    SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled, SignIn,
-    SignInStore, SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId,
+    PairedPerson, PausedRun, PendingPairing, PeopleStore, Presence, PrincipalFilter, PromptNotes, Provenance, PutRule,
+    Remembered, Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord,
+    RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore,
+    RunFilter, RunId, RunOptions, RunReader, RunRecord, RunStore, RunsIn, SaidQuery, SearchQuery, SecondYes, Secret,
+    SecretVault, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled,
+    SignIn, SignInStore, SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId,
     ThreadSummary, TitleStore, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis, Untitled,
 };
 use tokio::sync::watch;
@@ -149,7 +149,7 @@ faulty! {
         Session => session(key: &SessionKey) -> Option<SessionSummary>;
         History => history(session: &SessionKey, after: u64, limit: u32) -> Vec<HistoryEntry>;
         RecentHistory => recent_history(session: &SessionKey, limit: u32) -> Vec<HistoryEntry>;
-        Principals => principals(limit: u32) -> Vec<KnownPrincipal>;
+        Principals => principals(filter: PrincipalFilter) -> Vec<KnownPrincipal>;
     }
     ConversationReader {
         Conversation => conversation(session: &SessionKey) -> Option<Conversation>;

@@ -231,8 +231,9 @@ fn local(routine: &RoutineRecord, at: UnixMillis) -> String {
 async fn show(service: &RoutineService, name: &str, by: &RoutineRequester) -> Result<String, Refusal> {
     let routine = find(service, name, by).await?;
     // The filter has the id too, since another routine may have had this name before.
-    let (name, routine_id) = (Some(name.to_owned()), Some(routine.routine_id));
-    let filter = RoutineRunFilter { routine: name, routine_id, status: None, limit: ROUTINE_RUNS };
+    let (name, ids) = (Some(name.to_owned()), Some(vec![routine.routine_id]));
+    let filter =
+        RoutineRunFilter { routine: name, routine_ids: ids, limit: ROUTINE_RUNS, ..RoutineRunFilter::default() };
     let routine_runs = service.routines.routine_runs(filter).await.map_err(unread)?;
     let task = match &routine.spec.action {
         RoutineAction::Lightweight { prompt, .. } => shortened(prompt),

@@ -1,9 +1,8 @@
 //! `belay jobs …`
 
-use belay_gateway::LIST_MAX;
 use clap::{Args, Subcommand};
 
-use super::ClientArgs;
+use super::{ClientArgs, ROWS_MAX};
 
 /// `belay jobs`
 #[derive(Debug, Args)]
@@ -58,7 +57,7 @@ pub(crate) struct JobsListArgs {
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
     /// List at most this many
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(ROWS_MAX)))]
     pub(crate) limit: u32,
 }
 

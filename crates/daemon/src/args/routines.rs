@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use belay_gateway::LIST_MAX;
 use clap::{Args, Subcommand};
 
-use super::ClientArgs;
+use super::{ClientArgs, ROWS_MAX};
 
 /// `belay routines`
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ pub(crate) enum RoutinesCommand {
         #[arg(long)]
         status: Option<String>,
         /// List at most this many
-        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(ROWS_MAX)))]
         limit: u32,
     },
     /// List the next times at which routines fire

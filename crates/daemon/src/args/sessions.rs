@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use belay_gateway::LIST_MAX;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::ClientArgs;
+use super::{ClientArgs, ROWS_MAX};
 
 /// `belay sessions`
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ pub(crate) struct SessionsListArgs {
     #[command(flatten)]
     pub(crate) client: ClientArgs,
     /// List at most this many
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(ROWS_MAX)))]
     pub(crate) limit: u32,
     /// List also the sessions that were created for one OpenAI request without a session name
     #[arg(long)]

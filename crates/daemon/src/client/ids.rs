@@ -15,7 +15,7 @@ use crate::exit::{Exit, Failure};
 const SHOWN_MIN: usize = 8;
 
 /// Most candidates in an error message.
-const NAMED_MAX: usize = 5;
+const NAMED_MAX: u32 = 5;
 
 /// The kind of object that an id belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,11 +71,10 @@ pub(super) async fn candidates(client: &Client, kind: IdKind, prefix: &IdPrefix)
 }
 
 /// At most `limit` ids with this prefix, in any state and of any session, newest first.
-async fn beginning(client: &Client, kind: IdKind, prefix: &IdPrefix, limit: usize) -> Result<Vec<String>, Failure> {
+async fn beginning(client: &Client, kind: IdKind, prefix: &IdPrefix, limit: u32) -> Result<Vec<String>, Failure> {
     let (list, all, field) = kind.list();
-    let limit = limit.to_string();
-    let query: Vec<_> = [("id", prefix.as_str()), ("limit", &limit)].iter().chain(all).copied().collect();
-    let answer = client.get(&["api", "v1", list], &query).await?;
+    let query: Vec<_> = [("id", prefix.as_str())].iter().chain(all).copied().collect();
+    let answer = client.list(&["api", "v1", list], &query, list, limit).await?;
     let rows = answer.get(list).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     Ok(rows.iter().map(|row| text(row, field).to_owned()).collect())
 }
@@ -87,8 +86,8 @@ fn chosen(kind: IdKind, typed: &str, mut found: Vec<String>) -> Result<String, F
             .next(format!("`{}` lists them", kind.command()))),
         1 => Ok(found.remove(0)),
         count => {
-            let more = if count > NAMED_MAX { "\n  …" } else { "" };
-            let named: Vec<_> = found.iter().take(NAMED_MAX).map(|id| format!("  {id}")).collect();
+            let more = if count > NAMED_MAX as usize { "\n  …" } else { "" };
+            let named: Vec<_> = found.iter().take(NAMED_MAX as usize).map(|id| format!("  {id}")).collect();
             let what = format!("several {name}s have an id that begins with {typed}:\n{}{more}", named.join("\n"));
             Err(Failure::new(Exit::Failed, what).next("give more characters"))
         }
@@ -111,13 +110,12 @@ pub(crate) async fn shown_chars(
     }
     let shown: BTreeSet<&str> = shown.collect();
     let begins: BTreeSet<&str> = shown.iter().map(|id| short(id, SHOWN_MIN)).collect();
-    let most = LIST_MAX as usize;
     let mut all: BTreeSet<String> = shown.iter().map(|id| (*id).to_owned()).collect();
     for begin in begins {
         // An id that cannot be a prefix for the search is shown completely.
         let Ok(prefix) = IdPrefix::parse(begin) else { return Ok(usize::MAX) };
-        let found = beginning(client, kind, &prefix, most).await?;
-        if found.len() == most {
+        let found = beginning(client, kind, &prefix, LIST_MAX).await?;
+        if found.len() == LIST_MAX as usize {
             return Ok(usize::MAX); // there may be more, which cannot be compared
         }
         all.extend(found);

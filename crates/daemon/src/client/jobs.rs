@@ -32,12 +32,10 @@ pub(crate) async fn one(command: &JobsCommand, env: &Environment, out: Output<'_
 
 /// Lists jobs, newest first.
 pub(crate) async fn list(args: &JobsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let limit = args.limit.to_string();
-    let mut query = vec![("limit", limit.as_str())];
-    query.extend(args.state.as_deref().map(|state| ("state", state)));
+    let mut query: Vec<(&str, &str)> = args.state.as_deref().map(|state| ("state", state)).into_iter().collect();
     query.extend(args.session.as_deref().map(|session| ("session", session)));
     let client = Client::find(&args.client, env)?;
-    let answer = client.get(&["api", "v1", "jobs"], &query).await?;
+    let answer = client.list(&["api", "v1", "jobs"], &query, "jobs", args.limit).await?;
     if args.client.json {
         out.json(&answer);
         return Ok(Exit::Fine);

@@ -187,11 +187,9 @@ async fn runs(
     env: &Environment,
     out: Output<'_>,
 ) -> Result<Exit, Failure> {
-    let limit = limit.to_string();
-    let mut query = vec![("limit", limit.as_str())];
-    query.extend(status.map(|status| ("status", status)));
+    let query: Vec<(&str, &str)> = status.map(|status| ("status", status)).into_iter().collect();
     let path = ["api", "v1", "routines", &args.name, "runs"];
-    let answer = Client::find(&args.client, env)?.get(&path, &query).await?;
+    let answer = Client::find(&args.client, env)?.list(&path, &query, "routine_runs", limit).await?;
     if args.client.json {
         out.json(&answer);
         return Ok(Exit::Fine);

@@ -14,9 +14,8 @@ use crate::output::{Cell, Output, Tone};
 
 /// Lists recent runs, newest first.
 pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let limit = args.limit.to_string();
-    let mut query = vec![("limit", limit.as_str())];
-    query.extend(args.session.as_deref().map(|session| ("session", session)));
+    let mut query: Vec<(&str, &str)> =
+        args.session.as_deref().map(|session| ("session", session)).into_iter().collect();
     for (name, value) in
         [("status", &args.status), ("reason", &args.reason), ("since", &args.since), ("until", &args.until)]
     {
@@ -26,7 +25,7 @@ pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) ->
     if args.follow {
         return follow::follow(&client, args, &query, out).await;
     }
-    let answer = client.get(&["api", "v1", "runs"], &query).await?;
+    let answer = client.list(&["api", "v1", "runs"], &query, "runs", args.limit).await?;
     if args.client.json {
         out.json(&answer);
         return Ok(Exit::Fine);

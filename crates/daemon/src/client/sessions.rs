@@ -28,10 +28,9 @@ pub(crate) async fn one(command: &SessionsCommand, env: &Environment, out: Outpu
 
 /// Lists sessions, most recently used first.
 pub(crate) async fn list(args: &SessionsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let limit = args.limit.to_string();
-    let mut query = vec![("limit", limit.as_str())];
-    query.extend(args.all.then_some(("all", "true")));
-    let answer = Client::find(&args.client, env)?.get(&["api", "v1", "sessions"], &query).await?;
+    let query: Vec<(&str, &str)> = args.all.then_some(("all", "true")).into_iter().collect();
+    let client = Client::find(&args.client, env)?;
+    let answer = client.list(&["api", "v1", "sessions"], &query, "sessions", args.limit).await?;
     if args.client.json {
         out.json(&answer);
         return Ok(Exit::Fine);

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Event, EventKind, EventLog, EventQuery, FileLinks, HistoryEntry, KnownPrincipal, Message, NewEvent, RunFilter,
-    RunId, RunReader, RunRecord, Seq, SessionFilter, SessionKey, SessionReader, SessionSummary, StoreError,
+    Event, EventKind, EventLog, EventQuery, FileLinks, HistoryEntry, KnownPrincipal, Message, NewEvent,
+    PrincipalFilter, RunFilter, RunId, RunReader, RunRecord, Seq, SessionFilter, SessionKey, SessionReader,
+    SessionSummary, StoreError,
 };
 use tokio::sync::watch;
 
@@ -70,8 +71,8 @@ impl SessionReader for LinkedSessions {
         Ok(self.linked(self.0.recent_history(session, limit).await?))
     }
 
-    async fn principals(&self, limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
-        self.0.principals(limit).await
+    async fn principals(&self, filter: PrincipalFilter) -> Result<Vec<KnownPrincipal>, StoreError> {
+        self.0.principals(filter).await
     }
 }
 

@@ -10,15 +10,14 @@ use super::tools::{ListSessions, ReadConversation};
 use crate::app::App;
 use crate::checks::{LIST_MAX, no_such_session};
 use crate::error::ApiError;
+use crate::routes::list_sessions;
 
 /// Most bytes of text in one answer. 200 000: about 50 000 tokens, which a model can still read.
 const TEXTS_MAX_BYTES: usize = 200_000;
 
 /// The tool `list_sessions`.
 pub(super) async fn list(app: &App, principal: &Principal, asked: ListSessions) -> Result<Value, CallFailure> {
-    let (limit, read) = (asked.limit()?, |limit| app.sessions.sessions(SessionFilter::lasting(limit)));
-    let sessions = app.visibility(principal).page(limit, read, |session| &session.session).await;
-    let sessions = sessions.map_err(ApiError::from)?;
+    let sessions = list_sessions(app, principal, SessionFilter::lasting(asked.limit()?)).await?.rows;
     Ok(json!({ "sessions": json_of(&sessions) }))
 }
 

@@ -13,7 +13,7 @@ use crate::routes::openai::OpenAiErrorBody;
 
 const INTRODUCTION: &str = "The HTTP API of Belay. A request needs a bearer token as soon as one is configured; \
 without tokens, this machine's loopback may ask. Operations with `x-belay-role: operator` need the operator's token. \
-Every list has `limit`. docs/reference/http-api.md explains what the operations do.";
+A list answers a page of at most `limit` rows; if more rows follow, its `next` is the `after` of the next page. docs/reference/http-api.md explains what the operations do.";
 
 /// The whole document.
 fn document() -> Value {

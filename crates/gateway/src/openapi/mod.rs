@@ -16,6 +16,9 @@ mod schemas;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
+#[cfg(test)]
+pub(crate) use schemas::Schemas;
+
 /// The document.
 const DOCUMENT: &str = include_str!("../../../../docs/reference/openapi.json");
 

@@ -17,13 +17,13 @@ pub(super) type Parameter = (String, Value, bool);
 
 /// Collects the schemas. A type may be written in another form than it is read: a field with a default is optional in
 /// a request and always present in a response. So there are two sets.
-pub(super) struct Schemas {
+pub(crate) struct Schemas {
     inputs: SchemaGenerator,
     outputs: SchemaGenerator,
 }
 
 impl Schemas {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let settings = |path: &'static str| {
             SchemaSettings::draft2020_12().with(|settings| {
                 settings.definitions_path = path.into();
@@ -37,12 +37,12 @@ impl Schemas {
     }
 
     /// The schema of a type in requests.
-    pub(super) fn input<T: JsonSchema>(&mut self) -> Value {
+    pub(crate) fn input<T: JsonSchema>(&mut self) -> Value {
         self.inputs.subschema_for::<T>().to_value()
     }
 
     /// The schema of a type in responses.
-    pub(super) fn output<T: JsonSchema>(&mut self) -> Value {
+    pub(crate) fn output<T: JsonSchema>(&mut self) -> Value {
         self.outputs.subschema_for::<T>().to_value()
     }
 
@@ -59,7 +59,7 @@ impl Schemas {
 
     /// All schemas. A type whose two forms differ is in it twice, as `Name` and `NameInput`; the references in
     /// `document` are changed accordingly.
-    pub(super) fn finish(mut self, document: &mut Value) -> Map<String, Value> {
+    pub(crate) fn finish(mut self, document: &mut Value) -> Map<String, Value> {
         let mut schemas = self.outputs.take_definitions(true);
         let inputs = self.inputs.take_definitions(true);
         let differ = differing(&inputs, &schemas);

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::runs::id_prefix;
 use crate::app::{App, Shared};
-use crate::checks::check_limit;
+use crate::checks::{check_cursor, check_limit};
+use crate::dates;
 use crate::error::ApiError;
 use crate::extract::{ApprovalPath, Caller, JsonBody, Params};
 use crate::visibility::VisibleSession;
@@ -27,7 +28,13 @@ pub(crate) struct ListParams {
     all: bool,
     /// Include only requests in this state.
     state: Option<ApprovalState>,
-    /// The length of the list.
+    /// Asked at this date or later.
+    since: Option<String>,
+    /// Asked before this date.
+    until: Option<String>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// The length of a page.
     #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
     /// A prefix of the id.
@@ -57,6 +64,9 @@ fn decision(word: &str) -> Result<Decision, ApiError> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ApprovalList<'a> {
     approvals: Vec<Approval<'a>>,
+    /// The value of `after` for the next page; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<ApprovalId>,
 }
 
 #[derive(Serialize)]
@@ -160,7 +170,7 @@ impl<'a> Approval<'a> {
     }
 }
 
-/// Lists approval requests, newest first: the open ones, or with `all` every one.
+/// Lists approval requests, newest first, in pages: the open ones, or with `all` every one.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -170,10 +180,14 @@ pub(crate) async fn list(
     if params.all && params.state.is_some() {
         return Err(ApiError::invalid("state: give either all or state"));
     }
+    let now = app.clock.now();
     let filter = ApprovalFilter {
         id: id_prefix(params.id.as_deref())?,
         waiting: !params.all && params.state.is_none_or(|state| state == ApprovalState::Waiting),
         state: params.state,
+        since: dates::optional("since", params.since.as_deref(), now)?,
+        until: dates::optional("until", params.until.as_deref(), now)?,
+        before: check_cursor(params.after.as_deref())?,
         limit: check_limit(params.limit)?,
         ..ApprovalFilter::default()
     };
@@ -181,7 +195,7 @@ pub(crate) async fn list(
     Ok(Json(list).into_response())
 }
 
-/// Lists the approval requests that this principal may see, newest first; only those of `session` if it is given. An
+/// A page of the approval requests that this principal may see, newest first; only those of `session` if it is given. An
 /// expired request does not count as open, even if its lane has not noticed yet.
 pub(crate) async fn list_approvals(
     app: &App,
@@ -192,10 +206,12 @@ pub(crate) async fn list_approvals(
     let (now, waiting) = (app.clock.now(), filter.waiting);
     let filter = ApprovalFilter { session: session.map(VisibleSession::into_key), ..filter };
     let read = |limit| app.approvals.approvals(ApprovalFilter { limit, ..filter.clone() });
-    let approvals = app.visibility(principal).page(filter.limit, read, |approval| &approval.session).await?;
+    let visibility = app.visibility(principal);
+    let page = visibility.page(filter.limit, read, |approval| &approval.session, |approval| approval.id).await?;
     let state = filter.state.or(waiting.then_some(ApprovalState::Waiting));
-    let wanted = approvals.iter().filter(|approval| state.is_none_or(|state| approval.state_at(now) == state));
-    shown(&ApprovalList { approvals: wanted.map(|approval| Approval::at(approval, now)).collect() })
+    let wanted = page.rows.iter().filter(|approval| state.is_none_or(|state| approval.state_at(now) == state));
+    let approvals = wanted.map(|approval| Approval::at(approval, now)).collect();
+    shown(&ApprovalList { approvals, next: page.next })
 }
 
 /// Shows one approval request.

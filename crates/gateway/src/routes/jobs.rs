@@ -16,10 +16,12 @@ use super::resume::{Resume, as_response};
 use super::runs::id_prefix;
 use super::status::Nothing;
 use crate::app::{App, Shared};
-use crate::checks::{check_key, check_limit, check_text};
+use crate::checks::{check_cursor, check_key, check_limit, check_text};
+use crate::dates;
 use crate::error::ApiError;
 use crate::extract::{Caller, JobPath, JsonBody, OptionalBody, Params};
 use crate::sse::{self, Feed, JobFeed};
+use crate::visibility::Page;
 
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -29,7 +31,13 @@ pub(crate) struct ListParams {
     state: Option<String>,
     /// The session that created the job.
     session: Option<String>,
-    /// The length of the list.
+    /// Created at this date or later.
+    since: Option<String>,
+    /// Created before this date.
+    until: Option<String>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// The length of a page.
     #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
     /// A prefix of the id.
@@ -70,6 +78,9 @@ pub(crate) struct JobMessage {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct JobList {
     jobs: Vec<JobView>,
+    /// The value of `after` for the next page; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<JobId>,
 }
 
 #[derive(Serialize)]
@@ -80,7 +91,7 @@ pub(crate) struct SaidBody {
     reply: String,
 }
 
-/// Lists jobs, newest first.
+/// Lists jobs, newest first, in pages.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -89,19 +100,24 @@ pub(crate) async fn list(
     let asked_in = params.session.as_deref().map(session).transpose()?;
     let states = params.state.as_deref().map(states).transpose()?.unwrap_or_default();
     let creator = app.visibility(&principal).own_only().map(|id| (id.to_owned(), app.channel.clone()));
+    let (now, limit) = (app.clock.now(), check_limit(params.limit)?);
     let filter = JobFilter {
         id: id_prefix(params.id.as_deref())?,
         states,
         asked_in,
         creator,
-        limit: check_limit(params.limit)?,
+        since: dates::optional("since", params.since.as_deref(), now)?,
+        until: dates::optional("until", params.until.as_deref(), now)?,
+        before: check_cursor(params.after.as_deref())?,
+        limit: limit.saturating_add(1),
     };
+    let page = Page::cut(app.jobs.jobs(filter).await?, limit, |job| job.job_id);
     let mut jobs = Vec::new();
-    for job in app.jobs.jobs(filter).await? {
+    for job in page.rows {
         // Only jobs that hold a slot get their current activity. They are few, and the others do nothing.
         jobs.push(if job.state.holds_slot() { seen(&app, job).await? } else { used(&app, job).await? });
     }
-    Ok(Json(JobList { jobs }).into_response())
+    Ok(Json(JobList { jobs, next: page.next }).into_response())
 }
 
 fn states(words: &str) -> Result<Vec<JobState>, ApiError> {

@@ -10,6 +10,7 @@ use crate::app::{App, Shared};
 use crate::checks::check_limit;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody, Params, path_text};
+use crate::visibility::Page;
 
 /// The maximum length of a search, in bytes.
 const WORDS_MAX_BYTES: usize = belay_protocol::archive::QUERY_MAX_BYTES;
@@ -23,9 +24,10 @@ pub(crate) struct ListParams {
     /// The session of a group.
     group: Option<String>,
     q: Option<String>,
+    /// The `next` of the page before.
     #[serde(default)]
     after: u64,
-    /// The length of the list.
+    /// The length of a page.
     #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
 }
@@ -50,6 +52,9 @@ pub(crate) struct Edited {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct NoteList {
     notes: Vec<Note>,
+    /// The value of `after` for the next page; absent on the last page, and with `q`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -70,7 +75,7 @@ impl FromRequestParts<Shared> for NotePath {
     }
 }
 
-/// Lists notes, oldest first; with `q`, those that contain any of the words, best first.
+/// Lists notes, oldest first, in pages; with `q`, those that contain any of the words, best first.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(caller): Caller,
@@ -85,8 +90,11 @@ pub(crate) async fn list(
         Some(owner) => Some(visible(&app, &caller, owner)?),
         None => (!caller.is_operator()).then(|| own(&app, &caller)),
     };
-    let filter = NoteFilter { owner, id: None, after, words, limit: check_limit(limit)? };
-    Ok(Json(NoteList { notes: app.notes.notes(filter).await? }))
+    let limit = check_limit(limit)?;
+    let in_order = words.trim().is_empty();
+    let filter = NoteFilter { owner, id: None, after, words, limit: limit.saturating_add(1) };
+    let page = Page::cut(app.notes.notes(filter).await?, limit, |note| note.id);
+    Ok(Json(NoteList { notes: page.rows, next: page.next.filter(|_| in_order) }))
 }
 
 /// Shows a note.

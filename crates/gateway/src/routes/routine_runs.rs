@@ -1,21 +1,24 @@
 //! `/api/v1/routine-runs`, `/api/v1/routines/{name}/runs` and `POST /api/v1/events`: past and future triggers of
 //! routines.
 
-use std::cmp::Reverse;
-
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Principal, RoutineRecord, RoutineRequest, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus};
+use belay_protocol::{
+    Principal, RoutineId, RoutineRecord, RoutineRequest, RoutineRunFilter, RoutineRunId, RoutineRunRecord,
+    RoutineRunStatus,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::routines::{find, trigger_runs};
 use crate::app::{App, Shared};
-use crate::checks::{KEY_MAX_BYTES, check_key, check_limit};
+use crate::checks::{KEY_MAX_BYTES, check_cursor, check_key, check_limit};
+use crate::dates;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody, NamePath, Operator, Params, RoutineRunPath};
 use crate::parts::RoutineTime;
+use crate::visibility::Page;
 
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -23,7 +26,13 @@ use crate::parts::RoutineTime;
 pub(crate) struct ListParams {
     routine: Option<String>,
     status: Option<RoutineRunStatus>,
-    /// The length of the list.
+    /// Claimed at this date or later.
+    since: Option<String>,
+    /// Claimed before this date.
+    until: Option<String>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// The length of a page.
     #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
 }
@@ -33,7 +42,13 @@ pub(crate) struct ListParams {
 #[serde(deny_unknown_fields)]
 pub(crate) struct OwnParams {
     status: Option<RoutineRunStatus>,
-    /// The length of the list.
+    /// Claimed at this date or later.
+    since: Option<String>,
+    /// Claimed before this date.
+    until: Option<String>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// The length of a page.
     #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
 }
@@ -64,6 +79,9 @@ pub(crate) struct ReportedEvent {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct RoutineRunList {
     routine_runs: Vec<RoutineRunRecord>,
+    /// The value of `after` for the next page; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<RoutineRunId>,
 }
 
 /// A scheduled time of a routine.
@@ -81,66 +99,68 @@ pub(crate) struct NextRuns {
     next: Vec<NextRun>,
 }
 
-/// Lists routine runs, newest first.
+/// Lists routine runs, newest first, in pages.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
-    let (routine, limit) = (params.routine, check_limit(params.limit)?);
-    let filter = RoutineRunFilter { routine, routine_id: None, status: params.status, limit };
-    routine_runs(&app, &principal, filter).await
+    let ListParams { routine, status, since, until, after, limit } = params;
+    list_page(&app, &principal, routine, OwnParams { status, since, until, after, limit }).await
 }
 
-/// Lists the routine runs of a routine, newest first. An operator also sees those of earlier routines with the same
-/// name.
+/// Lists the routine runs of a routine, newest first, in pages. An operator also sees those of earlier routines with
+/// the same name.
 pub(crate) async fn of_routine(
     State(app): State<Shared>,
     Caller(principal): Caller,
     NamePath(name): NamePath,
     Params(params): Params<OwnParams>,
 ) -> Result<Response, ApiError> {
-    let (routine, limit) = (Some(name), check_limit(params.limit)?);
-    let filter = RoutineRunFilter { routine, routine_id: None, status: params.status, limit };
-    routine_runs(&app, &principal, filter).await
+    list_page(&app, &principal, Some(name), params).await
 }
 
-async fn routine_runs(app: &App, principal: &Principal, filter: RoutineRunFilter) -> Result<Response, ApiError> {
-    let routine_runs = match app.visibility(principal).own_only() {
-        None => {
-            let routine_runs = app.routines.routine_runs(filter.clone()).await?;
-            if let (true, Some(name)) = (routine_runs.is_empty(), &filter.routine) {
-                find(app, principal, name).await?; // a mistyped name must not look like a routine without runs
-            }
-            routine_runs
-        }
-        Some(_) => own_routine_runs(app, principal, filter).await?,
-    };
-    Ok(Json(RoutineRunList { routine_runs }).into_response())
-}
-
-/// Lists the runs of the principal's own routines, newest first.
-async fn own_routine_runs(
+/// A page of the routine runs that the principal may see.
+async fn list_page(
     app: &App,
     principal: &Principal,
-    filter: RoutineRunFilter,
-) -> Result<Vec<RoutineRunRecord>, ApiError> {
-    let mut routines = match &filter.routine {
+    routine: Option<String>,
+    params: OwnParams,
+) -> Result<Response, ApiError> {
+    let (now, limit) = (app.clock.now(), check_limit(params.limit)?);
+    let filter = RoutineRunFilter {
+        routine_ids: own_routines(app, principal, routine.as_deref()).await?,
+        routine,
+        status: params.status,
+        since: dates::optional("since", params.since.as_deref(), now)?,
+        until: dates::optional("until", params.until.as_deref(), now)?,
+        before: check_cursor(params.after.as_deref())?,
+        limit: limit.saturating_add(1),
+    };
+    let routine_runs = app.routines.routine_runs(filter.clone()).await?;
+    if let (true, Some(name)) = (routine_runs.is_empty(), &filter.routine) {
+        find(app, principal, name).await?; // a mistyped name must not look like a routine without runs
+    }
+    let page = Page::cut(routine_runs, limit, |routine_run| routine_run.routine_run_id);
+    Ok(Json(RoutineRunList { routine_runs: page.rows, next: page.next }).into_response())
+}
+
+/// The ids of the principal's own routines, or of the one with this name; `None`: the principal sees all routine runs.
+async fn own_routines(
+    app: &App,
+    principal: &Principal,
+    name: Option<&str>,
+) -> Result<Option<Vec<RoutineId>>, ApiError> {
+    let visibility = app.visibility(principal);
+    if visibility.own_only().is_none() {
+        return Ok(None);
+    }
+    let mut routines = match name {
         Some(name) => vec![find(app, principal, name).await?],
         None => app.routines.routines().await?,
     };
-    let visibility = app.visibility(principal);
     routines.retain(|routine| visibility.routine(routine));
-    let mut routine_runs = Vec::new();
-    for routine in routines {
-        let RoutineRecord { routine_id, spec, .. } = routine;
-        let of_this = RoutineRunFilter { routine: Some(spec.name), routine_id: Some(routine_id), ..filter.clone() };
-        routine_runs.extend(app.routines.routine_runs(of_this).await?);
-        // One routine never needs more than the limit of all. So at most one page and one routine's runs are in memory.
-        routine_runs.sort_by_key(|routine_run| Reverse((routine_run.claimed_at, routine_run.routine_run_id)));
-        routine_runs.truncate(filter.limit as usize);
-    }
-    Ok(routine_runs)
+    Ok(Some(routines.iter().map(|routine| routine.routine_id).collect()))
 }
 
 /// Shows one routine run.
@@ -203,5 +223,5 @@ pub(crate) async fn emit(
         check_key(key).map_err(|e| ApiError::invalid(format!("key: {e}")))?;
     }
     let request = RoutineRequest::Emit { source, event, key, payload: Value::Object(payload) };
-    Ok(Json(RoutineRunList { routine_runs: trigger_runs(&app, principal, request).await? }).into_response())
+    Ok(Json(RoutineRunList { routine_runs: trigger_runs(&app, principal, request).await?, next: None }).into_response())
 }

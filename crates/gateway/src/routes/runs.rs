@@ -7,11 +7,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{IdPrefix, RunFilter, RunRecord, RunStatus, StopReason};
+use belay_protocol::{IdPrefix, RunFilter, RunId, RunRecord, RunStatus, StopReason};
 use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
-use crate::checks::{check_limit, no_such_run};
+use crate::checks::{check_cursor, check_limit, no_such_run};
 use crate::dates;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params};
@@ -31,7 +31,9 @@ pub(crate) struct ListParams {
     since: Option<String>,
     /// Accepted before this date.
     until: Option<String>,
-    /// The length of the list.
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// The length of a page.
     #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
     /// A prefix of the id.
@@ -49,9 +51,12 @@ pub(crate) struct WaitParams {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct RunList {
     runs: Vec<RunRecord>,
+    /// The value of `after` for the next page; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<RunId>,
 }
 
-/// Lists runs, newest first.
+/// Lists runs, newest first, in pages.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -68,11 +73,13 @@ pub(crate) async fn list(
         reason: params.reason,
         since: dates::optional("since", params.since.as_deref(), now)?,
         until: dates::optional("until", params.until.as_deref(), now)?,
+        before: check_cursor(params.after.as_deref())?,
         limit: check_limit(params.limit)?,
     };
     let read = |limit| app.runs.runs(RunFilter { limit, ..filter.clone() });
-    let runs = app.visibility(&principal).page(filter.limit, read, |run| &run.session).await?;
-    Ok(Json(RunList { runs }).into_response())
+    let visibility = app.visibility(&principal);
+    let page = visibility.page(filter.limit, read, |run| &run.session, |run| run.run_id).await?;
+    Ok(Json(RunList { runs: page.rows, next: page.next }).into_response())
 }
 
 /// Parses the prefix of an id, which filters a list.

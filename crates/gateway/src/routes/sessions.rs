@@ -3,20 +3,26 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{HistoryEntry, SessionFilter, SessionSummary};
+use belay_protocol::{HistoryEntry, Principal, SessionFilter, SessionSummary};
 use serde::{Deserialize, Serialize};
 
-use crate::app::Shared;
+use crate::app::{App, Shared};
 use crate::checks::{check_limit, no_such_session};
+use crate::cursor;
+use crate::dates;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params};
-use crate::visibility::VisibleSession;
+use crate::visibility::{Page, VisibleSession};
 
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
-    /// The length of the list.
+    /// Last used at this date or later.
+    since: Option<String>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// The length of a page.
     #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
     /// Include ephemeral sessions.
@@ -38,6 +44,9 @@ pub(crate) struct HistoryParams {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SessionList {
     sessions: Vec<SessionSummary>,
+    /// The value of `after` for the next page; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -49,16 +58,31 @@ pub(crate) struct History {
     next: Option<u64>,
 }
 
-/// Lists sessions, most recently used first.
+/// Lists sessions, most recently used first, in pages.
 pub(crate) async fn list(
     State(app): State<Shared>,
     Caller(principal): Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Response, ApiError> {
-    let ephemeral = params.all;
-    let (limit, read) = (check_limit(params.limit)?, |limit| app.sessions.sessions(SessionFilter { limit, ephemeral }));
-    let sessions = app.visibility(&principal).page(limit, read, |session| &session.session).await?;
-    Ok(Json(SessionList { sessions }).into_response())
+    let filter = SessionFilter {
+        limit: check_limit(params.limit)?,
+        ephemeral: params.all,
+        since: dates::optional("since", params.since.as_deref(), app.clock.now())?,
+        after: cursor::session(params.after.as_deref())?,
+    };
+    let Page { rows: sessions, next } = list_sessions(&app, &principal, filter).await?;
+    Ok(Json(SessionList { sessions, next }).into_response())
+}
+
+/// A page of the sessions that this principal may see, most recently used first.
+pub(crate) async fn list_sessions(
+    app: &App,
+    principal: &Principal,
+    filter: SessionFilter,
+) -> Result<Page<SessionSummary, String>, ApiError> {
+    let read = |limit| app.sessions.sessions(SessionFilter { limit, ..filter.clone() });
+    let visibility = app.visibility(principal);
+    Ok(visibility.page(filter.limit, read, |session| &session.session, cursor::of_session).await?)
 }
 
 /// Shows one session.
@@ -74,10 +98,10 @@ pub(crate) async fn messages(
 ) -> Result<Response, ApiError> {
     let key = session.into_key();
     let limit = check_limit(params.limit)?;
-    let messages = app.sessions.history(&key, params.after.unwrap_or(0), limit).await?;
+    let messages = app.sessions.history(&key, params.after.unwrap_or(0), limit.saturating_add(1)).await?;
     if messages.is_empty() && app.sessions.session(&key).await?.is_none() {
         return Err(no_such_session(&key));
     }
-    let next = if messages.len() >= limit as usize { messages.last().map(|line| line.id) } else { None };
-    Ok(Json(History { messages, next }).into_response())
+    let page = Page::cut(messages, limit, |line| line.id);
+    Ok(Json(History { messages: page.rows, next: page.next }).into_response())
 }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::error::ApiError;
 
 /// Longest id of a request, and longest `traceparent`, in bytes.
-const TEXT_MAX_BYTES: usize = 128;
+pub(super) const TEXT_MAX_BYTES: usize = 128;
 
 /// A request.
 #[derive(Debug, Deserialize)]
@@ -74,6 +74,7 @@ impl Request {
 
 /// An error response.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RpcError {
     code: &'static str,

@@ -44,8 +44,10 @@ pub(super) struct Session {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ConnectParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Connect {
+pub(super) struct Connect {
     min_protocol: u32,
     max_protocol: u32,
     client: ClientInfo,
@@ -54,6 +56,7 @@ struct Connect {
     auth: Option<Credentials>,
     /// The client's capabilities. Unused.
     #[serde(rename = "caps")]
+    #[cfg_attr(test, schemars(with = "Option<Vec<Value>>"))]
     _caps: Option<Vec<IgnoredAny>>,
     #[serde(rename = "locale")]
     _locale: Option<String>,
@@ -63,6 +66,7 @@ struct Connect {
 
 /// The client's description of itself. Only logged; nothing depends on it.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClientInfo {
     id: String,
@@ -74,6 +78,7 @@ struct ClientInfo {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Credentials {
     token: Option<String>,

@@ -14,6 +14,8 @@ mod frames;
 mod handshake;
 mod methods;
 mod outgoing;
+#[cfg(test)]
+mod schema;
 mod scope;
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;

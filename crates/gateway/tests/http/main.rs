@@ -15,6 +15,7 @@ mod mcp;
 mod memory;
 mod messages;
 mod openai;
+mod pages;
 mod reads;
 mod refusals;
 mod routines;

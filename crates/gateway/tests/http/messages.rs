@@ -123,6 +123,8 @@ async fn sessions_and_their_messages_come_in_pages() {
     assert_eq!((&page["messages"][1]["text"], &page["next"]), (&json!("two"), &json!(2)));
     let (_, rest) = harness.get("/api/v1/sessions/a%2Fb/messages?limit=2&after=2").await;
     assert_eq!((&rest["messages"][0]["text"], rest.get("next")), (&json!("three"), None));
+    let (_, all) = harness.get("/api/v1/sessions/a%2Fb/messages?limit=3").await;
+    assert_eq!(all.get("next"), None, "a page that is just full is the last one");
 }
 
 #[tokio::test]

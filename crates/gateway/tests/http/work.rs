@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use belay_gateway::{RoutineTest, RoutineTime, RoutineTimes};
 use belay_protocol::*;
 
-use crate::harness::{FakeStore, NOW};
+use crate::harness::{FakeStore, NOW, older};
 
 /// Keeps jobs, routines and routine runs.
 #[derive(Default)]
@@ -264,13 +264,15 @@ impl JobReader for FakeWork {
         let jobs = self.jobs.lock().unwrap();
         let fits = |job: &&JobRecord| {
             (filter.states.is_empty() || filter.states.contains(&job.state))
+                && filter.since.is_none_or(|since| job.created_at >= since)
                 && filter.asked_in.as_ref().is_none_or(|session| *session == job.asked_in)
                 && filter
                     .creator
                     .as_ref()
                     .is_none_or(|(principal, channel)| job.creator.principal == *principal && job.channel == *channel)
         };
-        Ok(jobs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+        let rows = older(jobs.iter().rev(), filter.before, |job| job.job_id)?;
+        Ok(rows.into_iter().filter(fits).take(filter.limit as usize).cloned().collect())
     }
     async fn progress(&self, run: RunId, runs_in: RunsIn) -> Result<JobProgress, StoreError> {
         Ok(self.store.as_ref().map(|store| store.progress(run, runs_in)).unwrap_or_default())
@@ -299,10 +301,12 @@ impl RoutineReader for FakeWork {
         let routine_runs = self.routine_runs.lock().unwrap();
         let fits = |routine_run: &&RoutineRunRecord| {
             filter.routine.as_ref().is_none_or(|routine| *routine == routine_run.routine)
-                && filter.routine_id.is_none_or(|id| id == routine_run.routine_id)
+                && filter.routine_ids.as_ref().is_none_or(|ids| ids.contains(&routine_run.routine_id))
+                && filter.since.is_none_or(|since| routine_run.claimed_at >= since)
                 && filter.status.is_none_or(|status| status == routine_run.status)
         };
-        Ok(routine_runs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+        let rows = older(routine_runs.iter().rev(), filter.before, |routine_run| routine_run.routine_run_id)?;
+        Ok(rows.into_iter().filter(fits).take(filter.limit as usize).cloned().collect())
     }
     async fn numbers(&self) -> Result<RoutineNumbers, StoreError> {
         panic!("the agent counts routines")

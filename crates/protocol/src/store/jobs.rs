@@ -20,6 +20,9 @@ pub trait JobReader: Send + Sync {
     async fn job(&self, id: JobId) -> Result<Option<JobRecord>, StoreError>;
 
     /// Jobs, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidCursor`] if the job `filter.before` does not exist.
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError>;
 
     /// The progress of a job's run: its steps and its newest tool call, computed from the first [`PROGRESS_EVENTS_MAX`]
@@ -193,6 +196,12 @@ pub struct JobFilter {
     pub asked_in: Option<SessionKey>,
     /// Only those of this creator: the id and the channel.
     pub creator: Option<(String, ChannelId)>,
+    /// Only those that were created at this date or later.
+    pub since: Option<UnixMillis>,
+    /// Only those that were created before this date.
+    pub until: Option<UnixMillis>,
+    /// Only those that were created before this job, in the order of the list.
+    pub before: Option<JobId>,
     /// The maximum count, newest first; 0 means 50.
     pub limit: u32,
 }

@@ -28,6 +28,9 @@ pub trait RoutineReader: Send + Sync {
     async fn routine_run(&self, id: RoutineRunId) -> Result<Option<RoutineRunRecord>, StoreError>;
 
     /// Routine runs, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidCursor`] if the routine run `filter.before` does not exist.
     async fn routine_runs(&self, filter: RoutineRunFilter) -> Result<Vec<RoutineRunRecord>, StoreError>;
 
     /// The numbers of enabled routines and of running routine runs. Cheap.

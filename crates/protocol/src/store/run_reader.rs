@@ -20,6 +20,9 @@ pub trait RunReader: Send + Sync {
     async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError>;
 
     /// Runs, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError::InvalidCursor`] if the run `filter.before` does not exist.
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunRecord>, StoreError>;
 
     /// All messages of a run, in order, including those of run scope and tool calls with results, without cleared ones.
@@ -42,6 +45,8 @@ pub struct RunFilter {
     pub since: Option<UnixMillis>,
     /// Only those that were accepted before this date.
     pub until: Option<UnixMillis>,
+    /// Only those that were accepted before this run, in the order of the list.
+    pub before: Option<RunId>,
     /// The maximum count; 0 means 50.
     pub limit: u32,
 }

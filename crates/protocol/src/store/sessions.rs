@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::context::Conversation;
 use crate::ids::{IdPrefix, RunId, SessionKey, ThreadId};
-use crate::principal::KnownPrincipal;
+use crate::principal::{KnownPrincipal, PrincipalFilter};
 use crate::route::ReplyRoute;
 use crate::sent_file::SentFile;
 use crate::session::{SessionFilter, SessionLifetime};
@@ -30,7 +30,7 @@ pub trait SessionReader: Send + Sync {
     async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError>;
 
     /// The principals that have sent a message, the most recently seen first. Background work is no principal.
-    async fn principals(&self, _limit: u32) -> Result<Vec<KnownPrincipal>, StoreError>;
+    async fn principals(&self, filter: PrincipalFilter) -> Result<Vec<KnownPrincipal>, StoreError>;
 }
 
 /// Reads conversations for the agent itself. Never blocks a writer.

@@ -12,6 +12,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
 
 use super::ledger::append_events;
+use super::reads::cursor;
 use super::tx::{self, Done, Failure, Tx};
 use super::{lanes, outbox, rows, threads};
 use crate::approvals::{
@@ -276,6 +277,14 @@ pub(super) fn approvals(conn: &Connection, filter: &ApprovalFilter) -> Done<Vec<
     if let Some(channel) = &filter.channel {
         wanted.push("(SELECT channel FROM runs WHERE runs.id = approvals.run_id) = ?");
         values.push(channel.to_string().into());
+    }
+    for (condition, date) in [("asked_at >= ?", filter.since), ("asked_at < ?", filter.until)] {
+        wanted.extend(date.map(|_| condition));
+        values.extend(date.map(|date| Value::from(date.0)));
+    }
+    if let Some(before) = filter.before {
+        wanted.push("seq < ?");
+        values.push(cursor(conn, "SELECT seq FROM approvals WHERE id = ?1", before.as_uuid(), "question")?.into());
     }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
     values.push(i64::from(approvals_limit(filter)).into());

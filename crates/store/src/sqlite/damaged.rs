@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::SqliteStore;
 use super::routines::note_change;
-use super::tx::{self, Done, Failure, Tx};
+use super::tx::{Done, Failure, Tx};
 
 /// The rows of a read, and the damaged ones.
 pub(super) struct Sifted<T> {
@@ -36,16 +36,29 @@ pub(super) fn sift<T>(
     name: &str,
     read: impl Fn(&Row<'_>) -> Done<T>,
 ) -> Done<Sifted<T>> {
-    let either = tx::rows(conn, sql, params, |row| match read(row) {
-        Ok(it) => Ok(Ok(it)),
-        Err(Failure::Broken(why)) => Ok(Err(Damaged { name: row.get(name)?, why })),
-        Err(refused) => Err(refused),
-    })?;
-    let mut sifted = Sifted { rows: Vec::with_capacity(either.len()), damaged: Vec::new() };
-    for row in either {
-        match row {
+    sift_first(conn, sql, params, name, usize::MAX, read)
+}
+
+/// The first valid rows of a query, at most `most`, with the damaged ones before them apart: a list that a damaged row
+/// shortened would look like a last page.
+pub(super) fn sift_first<T>(
+    conn: &Connection,
+    sql: &str,
+    params: impl Params,
+    name: &str,
+    most: usize,
+    read: impl Fn(&Row<'_>) -> Done<T>,
+) -> Done<Sifted<T>> {
+    let mut statement = conn.prepare_cached(sql)?;
+    let mut found = statement.query(params)?;
+    let mut sifted = Sifted { rows: Vec::new(), damaged: Vec::new() };
+    while sifted.rows.len() < most
+        && let Some(row) = found.next()?
+    {
+        match read(row) {
             Ok(it) => sifted.rows.push(it),
-            Err(damaged) => sifted.damaged.push(damaged),
+            Err(Failure::Broken(why)) => sifted.damaged.push(Damaged { name: row.get(name)?, why }),
+            Err(refused) => return Err(refused),
         }
     }
     Ok(sifted)

@@ -8,6 +8,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
 
 use super::ledger::append_events;
+use super::reads::cursor;
 use super::tx::{self, Done, Failure, Tx, from_sql_int};
 use super::{outbox, rows, threads};
 use crate::jobs::{Step, begun, changed, jobs_limit, no_job, pending, revoked, step, too_many, too_many_each};
@@ -313,6 +314,14 @@ pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>
     if !filter.states.is_empty() {
         wanted.push(format!("state IN ({})", vec!["?"; filter.states.len()].join(", ")));
         values.extend(filter.states.iter().map(|state| Value::from(state.word().to_owned())));
+    }
+    for (condition, date) in [("created_at >= ?", filter.since), ("created_at < ?", filter.until)] {
+        wanted.extend(date.map(|_| condition.to_owned()));
+        values.extend(date.map(|date| Value::from(date.0)));
+    }
+    if let Some(before) = filter.before {
+        wanted.push("seq < ?".to_owned());
+        values.push(cursor(conn, "SELECT seq FROM jobs WHERE id = ?1", before.as_uuid(), "job")?.into());
     }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
     values.push(i64::from(jobs_limit(filter)).into());

@@ -8,10 +8,10 @@ use belay_protocol::{
     ChildQuestionStore, Conversation, ConversationReader, ConversationSummary, CostQuery, CostRow, Decided, Durability,
     EndCount, EndQuery, EndReader, Event, EventLog, EventQuery, Forgotten, Found, HistoryEntry, IdPrefix,
     KnownPrincipal, Lease, MemoryOwner, Message, NewEvent, NewNote, NewReservation, Note, NoteArchive, NoteFilter,
-    NoteSelection, NoteStore, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Presence, PromptNotes, Remembered,
-    Removed, ReplyRoute, Retention, RunFilter, RunId, RunReader, RunRecord, SaidQuery, SearchQuery, SecondYes, Seq,
-    SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger, SpendReader, Spent, StoreError, StoreHealth,
-    ThreadId, ThreadSummary, TranscriptLine, UnixMillis,
+    NoteSelection, NoteStore, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Presence, PrincipalFilter,
+    PromptNotes, Remembered, Removed, ReplyRoute, Retention, RunFilter, RunId, RunReader, RunRecord, SaidQuery,
+    SearchQuery, SecondYes, Seq, SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger, SpendReader,
+    Spent, StoreError, StoreHealth, ThreadId, ThreadSummary, TranscriptLine, UnixMillis,
 };
 use rusqlite::Connection;
 use tokio::sync::watch;
@@ -46,7 +46,7 @@ impl EndReader for SqliteStore {
 #[async_trait]
 impl SessionReader for SqliteStore {
     async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionSummary>, StoreError> {
-        self.read(move |conn| reads::sessions(conn, filter)).await
+        self.read(move |conn| reads::sessions(conn, &filter)).await
     }
 
     async fn session(&self, key: &SessionKey) -> Result<Option<SessionSummary>, StoreError> {
@@ -64,8 +64,8 @@ impl SessionReader for SqliteStore {
         self.read(move |conn| reads::recent_history(conn, &session, limit)).await
     }
 
-    async fn principals(&self, limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
-        self.read(move |conn| principals::known(conn, limit)).await
+    async fn principals(&self, filter: PrincipalFilter) -> Result<Vec<KnownPrincipal>, StoreError> {
+        self.read(move |conn| principals::known(conn, &filter)).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! The senders of messages.
 
-use belay_protocol::{KnownPrincipal, NewInput, SEEN_PRECISION_MS, UnixMillis};
+use belay_protocol::{KnownPrincipal, NewInput, PrincipalFilter, SEEN_PRECISION_MS, UnixMillis};
 use rusqlite::{Connection, params};
 
 use super::rows;
@@ -28,10 +28,16 @@ pub(super) fn prune(tx: &mut Tx<'_>, before: UnixMillis) -> Done<()> {
     Ok(())
 }
 
-pub(super) fn known(conn: &Connection, limit: u32) -> Done<Vec<KnownPrincipal>> {
+pub(super) fn known(conn: &Connection, filter: &PrincipalFilter) -> Done<Vec<KnownPrincipal>> {
     let sql = "SELECT channel, id, name, first_seen_at, last_seen_at FROM principals
+               WHERE last_seen_at >= ?2
+                 AND (last_seen_at < ?3 OR (last_seen_at = ?3 AND (channel > ?4 OR (channel = ?4 AND id > ?5))))
                ORDER BY last_seen_at DESC, channel, id LIMIT ?1";
-    tx::rows(conn, sql, params![limit.min(PAGE_MAX)], |row| {
+    let since = filter.since.map_or(i64::MIN, |since| since.0);
+    let after = filter.after.as_ref();
+    let (date, channel, id) =
+        after.map_or((i64::MAX, "", ""), |after| (after.last_seen_at.0, after.channel.as_str(), &after.id));
+    tx::rows(conn, sql, params![filter.limit.min(PAGE_MAX), since, date, channel, id], |row| {
         Ok(KnownPrincipal {
             channel: row.get::<_, String>("channel")?.into(),
             id: row.get("id")?,

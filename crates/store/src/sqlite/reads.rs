@@ -6,7 +6,7 @@ use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
     CallId, ChannelId, Conversation, ConversationSummary, Event, EventQuery, HistoryEntry, IdPrefix, Message, Presence,
     ReplyRoute, RunFilter, RunId, RunRecord, SEND_FILE, SentFile, SessionFilter, SessionKey, SessionSummary,
-    UnixMillis,
+    StoreError, UnixMillis,
 };
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, Rows, params, params_from_iter};
@@ -62,6 +62,11 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
             i64::MAX
         ));
     }
+    if let Some(before) = filter.before {
+        let seq = cursor(conn, "SELECT seq FROM runs WHERE id = ?1", before.as_uuid(), "run")?;
+        values.push(seq.into());
+        wanted.push(format!("seq < ?{}", values.len()));
+    }
     // Open runs are few. The runs of a session and those of a reason are in two indexes, each in the order of their
     // numbers.
     let open = filter.status.is_some_and(|status| !status.is_end());
@@ -82,6 +87,12 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     let sql = format!("{} ORDER BY seq DESC LIMIT ?1", selects.collect::<Vec<_>>().join(" UNION ALL "));
     let found = all(conn, &sql, params_from_iter(values), rows::run_record)?;
     found.into_iter().map(|record| approvals::with_question(conn, record)).collect()
+}
+
+/// The number of the row that a list continues after. `select` reads it by the id.
+pub(super) fn cursor(conn: &Connection, select: &str, id: Uuid, what: &str) -> Done<i64> {
+    let found = row(conn, select, params![id], |row| Ok(row.get(0)?))?;
+    found.ok_or_else(|| StoreError::InvalidCursor(format!("there is no {what} {id} any more")).into())
 }
 
 /// The longest time between the creation of a run's id and its commit that a filter by date allows for. A minute: ids
@@ -132,11 +143,22 @@ macro_rules! summaries {
     };
 }
 
-pub(super) fn sessions(conn: &Connection, filter: SessionFilter) -> Done<Vec<SessionSummary>> {
+pub(super) fn sessions(conn: &Connection, filter: &SessionFilter) -> Done<Vec<SessionSummary>> {
+    let since = filter.since.map_or(i64::MIN, |since| since.0);
+    let after = filter.after.as_ref();
+    let (date, session) = after.map_or((i64::MAX, ""), |after| (after.last_active_at.0, after.session.as_str()));
+    // The rows are chosen first: the title and the number of runs are read for one page of them alone.
     all(
         conn,
-        concat!(summaries!(), "WHERE t.ephemeral = 0 OR ?2 ORDER BY t.last_active_at DESC, s.session LIMIT ?1"),
-        params![filter.limit.min(PAGE_MAX), filter.ephemeral],
+        concat!(
+            summaries!(),
+            "WHERE s.session IN (SELECT s.session FROM sessions s JOIN threads t ON t.id = s.thread
+                 WHERE (t.ephemeral = 0 OR ?2) AND t.last_active_at >= ?3
+                   AND (t.last_active_at < ?4 OR (t.last_active_at = ?4 AND s.session > ?5))
+                 ORDER BY t.last_active_at DESC, s.session LIMIT ?1)
+             ORDER BY t.last_active_at DESC, s.session"
+        ),
+        params![filter.limit.min(PAGE_MAX), filter.ephemeral, since, date, session],
         summary,
     )
 }

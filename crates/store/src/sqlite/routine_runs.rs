@@ -1,6 +1,8 @@
 //! Routine runs: claimed once, ended once. Guardrails are checked in the transaction of the write, so that two daemons
 //! or a burst of requests cannot exceed them.
 
+use std::borrow::Cow;
+
 use belay_protocol::{
     Claim, Held, JobId, NewRoutineRun, RoutineId, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
     RoutineRunRecord, RoutineRunStatus, RunId, Settled, UnixMillis, routine_run_session,
@@ -8,8 +10,9 @@ use belay_protocol::{
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params, params_from_iter};
 
-use super::damaged::{Sifted, sift};
+use super::damaged::{Sifted, sift, sift_first};
 use super::ledger::append_events;
+use super::reads::cursor;
 use super::routines::{self, Kept};
 use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
 use super::{outbox, rows, threads};
@@ -266,24 +269,33 @@ pub(super) fn routine_run(conn: &Connection, id: RoutineRunId) -> Done<Option<Ro
 }
 
 pub(super) fn routine_runs(conn: &Connection, filter: &RoutineRunFilter) -> Done<Sifted<RoutineRunRecord>> {
-    let mut wanted: Vec<&str> = Vec::new();
+    let mut wanted: Vec<Cow<'static, str>> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
     if let Some(routine) = &filter.routine {
-        wanted.push("routine = ?");
+        wanted.push("routine = ?".into());
         values.push(routine.clone().into());
     }
-    if let Some(id) = filter.routine_id {
-        wanted.push("routine_id = ?");
-        values.push(id.as_uuid().into());
+    if let Some(ids) = &filter.routine_ids {
+        // The plus sign keeps the order of the numbers: the index of this column would need a sort of all its rows.
+        wanted.push(format!("+routine_id IN ({})", vec!["?"; ids.len()].join(", ")).into());
+        values.extend(ids.iter().map(|id| Value::from(id.as_uuid())));
     }
     if let Some(status) = filter.status {
-        wanted.push("status = ?");
+        wanted.push("status = ?".into());
         values.push(status.word().to_owned().into());
     }
+    for (condition, date) in [("claimed_at >= ?", filter.since), ("claimed_at < ?", filter.until)] {
+        wanted.extend(date.map(|_| condition.into()));
+        values.extend(date.map(|date| Value::from(date.0)));
+    }
+    if let Some(before) = filter.before {
+        wanted.push("seq < ?".into());
+        let seq = cursor(conn, "SELECT seq FROM routine_runs WHERE id = ?1", before.as_uuid(), "routine run")?;
+        values.push(seq.into());
+    }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
-    values.push(i64::from(routine_runs_limit(filter)).into());
-    let sql = format!("SELECT {COLUMNS} FROM routine_runs {filtered} ORDER BY seq DESC LIMIT ?");
-    sift(conn, &sql, params_from_iter(values), "id", record)
+    let sql = format!("SELECT {COLUMNS} FROM routine_runs {filtered} ORDER BY seq DESC");
+    sift_first(conn, &sql, params_from_iter(values), "id", routine_runs_limit(filter) as usize, record)
 }
 
 pub(super) fn open_routine_runs(conn: &Connection) -> Done<Sifted<RoutineRunRecord>> {

@@ -10,6 +10,7 @@ mod jobs;
 mod ledgers;
 mod notes;
 mod notices;
+mod pages;
 mod pauses;
 mod people;
 mod principals;

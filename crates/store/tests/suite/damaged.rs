@@ -71,6 +71,8 @@ async fn a_routine_run_that_cannot_be_read_takes_no_place() {
     let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
     assert_eq!(store.open_routine_runs().await.unwrap(), std::slice::from_ref(&good));
     assert_eq!(store.routine_runs(RoutineRunFilter::default()).await.unwrap(), std::slice::from_ref(&good));
+    let page = store.routine_runs(RoutineRunFilter { limit: 1, ..RoutineRunFilter::default() }).await.unwrap();
+    assert_eq!(page, std::slice::from_ref(&good), "the newest row is damaged, and the page is full all the same");
     let held = store.claim(routine_run("hook", "more"), 2).await.unwrap();
     assert!(matches!(held, Claim::Claimed(_)), "of two places one is free: {held:?}");
     let (status, why): (String, String) = conn

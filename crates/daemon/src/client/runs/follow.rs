@@ -30,7 +30,7 @@ pub(super) async fn follow(
 ) -> Result<Exit, Failure> {
     // Opened before the list is read, so that no end is missed in between.
     let mut facts = Facts::open(client, None).await?;
-    let answer = client.get(&["api", "v1", "runs"], query).await?;
+    let answer = client.list(&["api", "v1", "runs"], query, "runs", args.limit).await?;
     if !args.client.json {
         out.table(&[padded(head())]);
     }

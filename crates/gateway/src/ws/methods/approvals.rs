@@ -5,21 +5,27 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Caller;
-use crate::checks::check_limit;
+use crate::checks::{check_cursor, check_limit};
 use crate::error::ApiError;
 use crate::routes::{decide_approval, list_approvals};
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ApprovalsListParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ListParams {
     session_key: Option<String>,
     /// Include answered requests.
     #[serde(default)]
     all: bool,
+    /// The `next` of the page before.
+    after: Option<String>,
     limit: Option<u32>,
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ApprovalsDecideParams"))]
 #[serde(deny_unknown_fields)]
 pub(super) struct DecideParams {
     id: String,
@@ -29,8 +35,12 @@ pub(super) struct DecideParams {
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
     let visibility = caller.app.visibility(&caller.principal);
     let session = visibility.named_session("sessionKey", params.session_key.as_deref()).await?;
-    let filter =
-        ApprovalFilter { waiting: !params.all, limit: check_limit(params.limit)?, ..ApprovalFilter::default() };
+    let filter = ApprovalFilter {
+        waiting: !params.all,
+        before: check_cursor(params.after.as_deref())?,
+        limit: check_limit(params.limit)?,
+        ..ApprovalFilter::default()
+    };
     list_approvals(&caller.app, &caller.principal, session, filter).await
 }
 

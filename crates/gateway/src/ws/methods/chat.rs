@@ -27,6 +27,8 @@ const HISTORY_MAX_BYTES: usize = 512 * 1024;
 const BEHIND_MAX: u32 = 200;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ChatSendParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct SendParams {
     session_key: String,
@@ -75,6 +77,8 @@ pub(super) async fn send(caller: &Caller, params: SendParams) -> Result<Outcome,
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ChatAbortParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct AbortParams {
     session_key: String,
@@ -107,6 +111,8 @@ pub(super) fn stopped(report: &belay_protocol::StopReport) -> Value {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ChatHistoryParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct HistoryParams {
     session_key: String,

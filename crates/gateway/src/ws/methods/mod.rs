@@ -3,6 +3,8 @@
 mod approvals;
 mod chat;
 mod daemon;
+#[cfg(test)]
+mod params;
 mod runs;
 mod sessions;
 
@@ -231,8 +233,19 @@ fn session_key(text: &str) -> Result<SessionKey, ApiError> {
 
 /// The parameters of a method without parameters.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "NoParams"))]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
+
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SubscriptionParams {
+    session_key: String,
+    /// The cursor of the last seen event: the facts after it come first.
+    since: Option<u64>,
+}
 
 /// The parameters of a subscription.
 pub(super) struct Subscription {
@@ -243,13 +256,7 @@ pub(super) struct Subscription {
 
 impl Subscription {
     pub(super) fn read(params: &str) -> Result<Self, RpcError> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase", deny_unknown_fields)]
-        struct Params {
-            session_key: String,
-            since: Option<u64>,
-        }
-        let Params { session_key: key, since } = read(params)?;
+        let SubscriptionParams { session_key: key, since } = read(params)?;
         Ok(Self { session: session_key(&key)?, since: since.map(Seq) })
     }
 }

@@ -11,13 +11,18 @@ use serde_json::{Value, json};
 use super::Caller;
 use super::chat::stopped;
 use crate::checks::check_limit;
+use crate::cursor;
 use crate::error::ApiError;
-use crate::routes::{Stop, stop_now};
+use crate::routes::{Stop, list_sessions, stop_now};
 use crate::submit::check_options;
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SessionsListParams"))]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
+    /// The `next` of the page before.
+    after: Option<String>,
     limit: Option<u32>,
     /// Include ephemeral sessions.
     #[serde(default)]
@@ -25,17 +30,26 @@ pub(super) struct ListParams {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SessionKeyParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct KeyParams {
     session_key: String,
 }
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
-    let ephemeral = params.all;
-    let (limit, read) =
-        (check_limit(params.limit)?, |limit| caller.app.sessions.sessions(SessionFilter { limit, ephemeral }));
-    let sessions = caller.app.visibility(&caller.principal).page(limit, read, |session| &session.session).await?;
-    Ok(json!({ "sessions": sessions.iter().map(described).collect::<Vec<_>>() }))
+    let filter = SessionFilter {
+        limit: check_limit(params.limit)?,
+        ephemeral: params.all,
+        after: cursor::session(params.after.as_deref())?,
+        ..SessionFilter::default()
+    };
+    let page = list_sessions(&caller.app, &caller.principal, filter).await?;
+    let mut answer = json!({ "sessions": page.rows.iter().map(described).collect::<Vec<_>>() });
+    if let Some(next) = page.next {
+        answer["next"] = json!(next);
+    }
+    Ok(answer)
 }
 
 pub(super) async fn get(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
@@ -64,6 +78,8 @@ fn described(session: &SessionSummary) -> Value {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SessionsPatchParams"))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct PatchParams {
     session_key: String,

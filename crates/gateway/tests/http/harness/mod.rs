@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::agent::FakeAgent;
 pub(crate) use self::sign_ins::FakeSignIns;
-pub(crate) use self::store::{FILE, FakeStore, blank};
+pub(crate) use self::store::{FILE, FakeStore, blank, older};
 use self::store::{FakeArchive, FakeBlobs, FakeNotes};
 use crate::work::{FakeTimes, FakeWork};
 

@@ -70,6 +70,18 @@ impl FakeStore {
     }
 }
 
+/// The rows behind the one with the id of a cursor.
+pub(crate) fn older<T, I: PartialEq>(
+    rows: impl Iterator<Item = T>,
+    before: Option<I>,
+    id: impl Fn(&T) -> I,
+) -> Result<Vec<T>, StoreError> {
+    let Some(before) = before else { return Ok(rows.collect()) };
+    let mut rows = rows.skip_while(|row| id(row) != before);
+    rows.next().ok_or_else(|| StoreError::InvalidCursor("there is no such row any more".into()))?;
+    Ok(rows.collect())
+}
+
 #[async_trait]
 impl RunReader for FakeStore {
     async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
@@ -90,7 +102,8 @@ impl RunReader for FakeStore {
                 && filter.since.is_none_or(|since| run.accepted_at >= since)
                 && filter.until.is_none_or(|until| run.accepted_at < until)
         };
-        Ok(runs.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+        let rows = older(runs.iter().rev(), filter.before, |run| run.run_id)?;
+        Ok(rows.into_iter().filter(fits).take(filter.limit as usize).cloned().collect())
     }
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
         let run = self.run(id).await?;
@@ -122,6 +135,9 @@ impl SessionReader for FakeStore {
                 });
             }
         }
+        seen.retain(|summary| filter.since.is_none_or(|since| summary.last_active_at >= since));
+        let mut seen =
+            older(seen.into_iter(), filter.after.map(|after| after.session), |summary| summary.session.clone())?;
         seen.truncate(filter.limit as usize);
         Ok(seen)
     }
@@ -146,8 +162,17 @@ impl SessionReader for FakeStore {
         let mut history = self.history(session, 0, u32::MAX).await?;
         Ok(history.split_off(history.len().saturating_sub(limit as usize)))
     }
-    async fn principals(&self, _limit: u32) -> Result<Vec<KnownPrincipal>, StoreError> {
-        Ok(Vec::new())
+    async fn principals(&self, filter: PrincipalFilter) -> Result<Vec<KnownPrincipal>, StoreError> {
+        let known = (0..7).map(|n| KnownPrincipal {
+            channel: "telegram".into(),
+            id: format!("{n}"),
+            name: None,
+            first_seen_at: UnixMillis(NOW),
+            last_seen_at: UnixMillis(NOW - n),
+        });
+        let known = known.filter(|known| filter.since.is_none_or(|since| known.last_seen_at >= since));
+        let known = older(known, filter.after.map(|after| after.id), |known| known.id.clone())?;
+        Ok(known.into_iter().take(filter.limit as usize).collect())
     }
 }
 
@@ -227,8 +252,10 @@ impl ApprovalStore for FakeStore {
         let fits = |approval: &&ApprovalRequest| {
             filter.session.as_ref().is_none_or(|key| *key == approval.session)
                 && (!filter.waiting || approval.state == ApprovalState::Waiting)
+                && filter.since.is_none_or(|since| approval.asked_at >= since)
         };
-        Ok(approvals.iter().rev().filter(fits).take(filter.limit as usize).cloned().collect())
+        let rows = older(approvals.iter().rev(), filter.before, |approval| approval.id)?;
+        Ok(rows.into_iter().filter(fits).take(filter.limit as usize).cloned().collect())
     }
     async fn approvals_of(&self, run: RunId) -> Result<Vec<ApprovalRequest>, StoreError> {
         Ok(self.approvals.lock().unwrap().iter().filter(|approval| approval.run_id == run).cloned().collect())
@@ -340,8 +367,10 @@ impl NoteArchive for FakeNotes {
             filter.owner.as_ref().is_none_or(|owner| note.owner == *owner)
                 && filter.id.is_none_or(|id| note.id == id)
                 && note.text.contains(&filter.words)
+                && note.id > filter.after
         };
-        Ok(self.0.lock().unwrap().iter().filter(wanted).cloned().collect())
+        let most = if filter.limit == 0 { usize::MAX } else { filter.limit as usize };
+        Ok(self.0.lock().unwrap().iter().filter(wanted).take(most).cloned().collect())
     }
     async fn edit_note(&self, id: u64, text: &str, _at: UnixMillis) -> Result<bool, StoreError> {
         if text.len() > 100 {

@@ -1,9 +1,11 @@
 //! A client by hand: what it reads is kept in order, and what a test does not ask for is skipped.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
+use jsonschema::Validator;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
@@ -20,6 +22,27 @@ pub(crate) struct Socket {
     /// Frames that were passed over, for whoever asks for them later.
     kept: VecDeque<Value>,
     requests: u32,
+    /// Requests without an answer, by their id.
+    asked: HashMap<String, Value>,
+}
+
+const SCHEMA: &str = include_str!("../../../../../docs/reference/websocket.schema.json");
+
+/// The frame matches this definition of the published schema.
+fn assert_matches(definition: &str, frame: &Value) {
+    static VALIDATORS: LazyLock<HashMap<&str, Validator>> = LazyLock::new(|| {
+        ["ServerFrame", "ClientFrame"]
+            .map(|name| {
+                let mut schema: Value = serde_json::from_str(SCHEMA).unwrap();
+                schema.as_object_mut().unwrap().remove("anyOf");
+                schema["$ref"] = format!("#/$defs/{name}").into();
+                (name, jsonschema::draft202012::new(&schema).unwrap())
+            })
+            .into()
+    });
+    if let Err(problem) = VALIDATORS[definition].validate(frame) {
+        panic!("a frame does not match docs/reference/websocket.schema.json: {problem}\n{frame:#}");
+    }
 }
 
 /// Why a connection is at its end.
@@ -39,7 +62,7 @@ impl Socket {
         }
         let stream = TcpStream::connect(address).await.unwrap();
         match tokio::time::timeout(PATIENCE, tokio_tungstenite::client_async(request, stream)).await.unwrap() {
-            Ok((io, _)) => Ok(Self { io, kept: VecDeque::new(), requests: 0 }),
+            Ok((io, _)) => Ok(Self { io, kept: VecDeque::new(), requests: 0, asked: HashMap::new() }),
             Err(Error::Http(response)) => Err(response.status().as_u16()),
             Err(error) => panic!("{error}"),
         }
@@ -67,7 +90,9 @@ impl Socket {
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> String {
         self.requests += 1;
         let id = format!("r{}", self.requests);
-        self.say(json!({ "type": "req", "id": id, "method": method, "params": params }).to_string()).await;
+        let request = json!({ "type": "req", "id": id, "method": method, "params": params });
+        self.say(request.to_string()).await;
+        self.asked.insert(id.clone(), request);
         id
     }
 
@@ -89,6 +114,17 @@ impl Socket {
         let answer = self.call(method, params).await;
         assert_eq!(answer["ok"], false, "{answer}");
         answer["error"]["code"].as_str().unwrap().to_owned()
+    }
+
+    /// Reads a frame, which must match the published schema, and whose request must match it if it was accepted.
+    fn check(&mut self, frame: &Value) {
+        assert_matches("ServerFrame", frame);
+        let id = frame["id"].as_str().unwrap_or_default();
+        if let Some(request) = self.asked.remove(id)
+            && frame["ok"] == true
+        {
+            assert_matches("ClientFrame", &request);
+        }
     }
 
     /// The next answer to a request.
@@ -145,7 +181,11 @@ impl Socket {
     async fn frame(&mut self) -> Result<Value, End> {
         loop {
             match tokio::time::timeout(PATIENCE, self.io.next()).await.expect("a frame in time") {
-                Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Text(text))) => {
+                    let frame = serde_json::from_str(&text).unwrap();
+                    self.check(&frame);
+                    return Ok(frame);
+                }
                 Some(Ok(Message::Close(Some(close)))) => return Err(End::Code(close.code.into())),
                 Some(Ok(Message::Close(None))) | None | Some(Err(_)) => return Err(End::Broken),
                 Some(Ok(_)) => {}

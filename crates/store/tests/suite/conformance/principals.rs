@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Acceptance, Asker, JobId, KnownPrincipal, NewInput, Person, Provenance, Retention, RoutineRunId, SEEN_PRECISION_MS,
-    Work,
+    Acceptance, Asker, JobId, KnownPrincipal, NewInput, Person, PrincipalFilter, Provenance, Retention, RoutineRunId,
+    SEEN_PRECISION_MS, Work,
 };
 
 use crate::kit::*;
@@ -30,7 +30,7 @@ fn known(channel: &str, id: &str, name: Option<&str>, first: i64, last: i64) -> 
 
 async fn a_sender_is_noted_with_its_message_and_at_most_once_an_hour(store: Shared) {
     let lease = open(&*store, "s").await.lease;
-    assert_eq!(store.principals(9).await.unwrap(), []);
+    assert_eq!(store.principals(PrincipalFilter::first(9)).await.unwrap(), []);
     let hour = SEEN_PRECISION_MS;
     for (sent, expected) in [
         (message("telegram", "42", Some("Ann"), 1_000), vec![known("telegram", "42", Some("Ann"), 1_000, 1_000)]),
@@ -57,9 +57,9 @@ async fn a_sender_is_noted_with_its_message_and_at_most_once_an_hour(store: Shar
         ),
     ] {
         accept(&*store, &lease, sent).await;
-        assert_eq!(store.principals(9).await.unwrap(), expected);
+        assert_eq!(store.principals(PrincipalFilter::first(9)).await.unwrap(), expected);
     }
-    assert_eq!(store.principals(1).await.unwrap().len(), 1);
+    assert_eq!(store.principals(PrincipalFilter::first(1)).await.unwrap().len(), 1);
 }
 
 async fn a_second_delivery_and_background_work_note_nobody(store: Shared) {
@@ -68,12 +68,12 @@ async fn a_second_delivery_and_background_work_note_nobody(store: Shared) {
     for work in [Work::Job { job: JobId::new(), attempt: Some(1) }, Work::RoutineRun { id }, Work::Heartbeat { id }] {
         accept(&*store, &lease, NewInput { work, ..message("telegram", "42", None, 1_000) }).await;
     }
-    assert_eq!(store.principals(9).await.unwrap(), []);
+    assert_eq!(store.principals(PrincipalFilter::first(9)).await.unwrap(), []);
     let sent = |id: &str| NewInput { key: Some(key("k")), ..message("http", id, None, 1_000) };
     accept(&*store, &lease, sent("ann")).await;
     let again = store.accept(&lease, sent("eve")).await.unwrap();
     assert!(matches!(again, Acceptance::Known(_)), "{again:?}");
-    assert_eq!(store.principals(9).await.unwrap(), [known("http", "ann", None, 1_000, 1_000)]);
+    assert_eq!(store.principals(PrincipalFilter::first(9)).await.unwrap(), [known("http", "ann", None, 1_000, 1_000)]);
 }
 
 async fn who_has_sent_nothing_for_long_is_forgotten_with_the_conversations(store: Shared) {
@@ -81,7 +81,7 @@ async fn who_has_sent_nothing_for_long_is_forgotten_with_the_conversations(store
     accept(&*store, &lease, message("http", "ann", None, 1_000)).await;
     accept(&*store, &lease, message("http", "bob", None, 2_000)).await;
     store.prune(Retention::default(), 10).await.unwrap();
-    assert_eq!(store.principals(9).await.unwrap().len(), 2);
+    assert_eq!(store.principals(PrincipalFilter::first(9)).await.unwrap().len(), 2);
     store.prune(Retention { threads_before: Some(at(2_000)), ..Retention::default() }, 10).await.unwrap();
-    assert_eq!(store.principals(9).await.unwrap(), [known("http", "bob", None, 2_000, 2_000)]);
+    assert_eq!(store.principals(PrincipalFilter::first(9)).await.unwrap(), [known("http", "bob", None, 2_000, 2_000)]);
 }

@@ -575,7 +575,7 @@ async fn routine_runs_are_listed_newest_first(store: Store) {
     put(&*store, fresh.clone()).await;
     let new = claim(&*store, NewRoutineRun { routine_id: fresh.id, ..routine_run("a", "1") }).await.routine_run_id;
     let of_it =
-        |id| RoutineRunFilter { routine: Some("a".into()), routine_id: Some(id), ..RoutineRunFilter::default() };
+        |id| RoutineRunFilter { routine: Some("a".into()), routine_ids: Some(vec![id]), ..RoutineRunFilter::default() };
     for (id, expected) in [(fresh.id, vec![new]), (routine_id("a"), vec![ids[2], ids[0]])] {
         let routine_runs = store.routine_runs(of_it(id)).await.unwrap();
         assert_eq!(routine_runs.iter().map(|routine_run| routine_run.routine_run_id).collect::<Vec<_>>(), expected);
