@@ -75,6 +75,11 @@ lint:
 docs: ## Build the documentation of the code, private parts too: target/doc
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
+.PHONY: site
+site: ## Build the documentation as web pages with a search: build/site/index.html
+	@rm -rf build/site
+	$(CARGO) run --locked --quiet -p belay-site -- build/site
+
 # Compiled once, without optimisation: a few minutes.
 .PHONY: deny
 deny:

@@ -64,6 +64,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tests", &["exec", "protocol", "testkit"]),
     // Runs the daemon with an allocator of its own, and measures it as the benchmark does.
     ("budget", &["daemon", "tests"]),
+    // Reads the documents alone.
+    ("site", &[]),
 ];
 
 /// What tests of a package may import beyond that: the testkit anywhere, a real store where turns are tested, and
@@ -90,7 +92,8 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "daemon", "tests"]),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),
-    ("anyhow", &["daemon", "stopbench", "tests", "budget"]),
+    ("anyhow", &["daemon", "stopbench", "tests", "budget", "site"]),
+    ("mdbook-driver", &["site"]),
 ];
 
 /// What the inner loop never names: it does no IO, and asks nobody for the time.

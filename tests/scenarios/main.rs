@@ -48,6 +48,7 @@ mod telegram_files;
 mod terminal;
 mod titles;
 mod tool_health;
+mod tutorial;
 mod websocket;
 mod work;
 mod work_asks;
