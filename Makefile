@@ -127,6 +127,15 @@ service: ## Boot a machine with the installed service in it, and test it as an o
 	$(CARGO) build $(DEV) --bin belay
 	@BELAY_BIN=$(TARGET)/debug/belay $(PYTHON) tests/service/service.py $(ARGS)
 
+build/console/node_modules: tests/console/package-lock.json
+	install -d build/console && cp tests/console/package.json $< build/console
+	cd build/console && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules
+
+.PHONY: console-test
+console-test: build/console/node_modules ## Open the console of a real daemon in Chromium (ARGS="PART OF A NAME"; Node and chromium)
+	$(CARGO) build $(DEV) --bin belay
+	@BELAY_BIN=$(TARGET)/debug/belay node tests/console/run.mjs $(ARGS)
+
 .PHONY: demo
 demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
 	$(CARGO) build $(DEV) --bin belay
@@ -180,4 +189,4 @@ dist-files: ## Write a bill of materials (CycloneDX) and SHA256SUMS beside what 
 .PHONY: clean
 clean: ## Remove what was built; the local model and the tools stay (build/)
 	$(CARGO) clean
-	rm -rf build/clients build/bench build/demo build/websocket build/typescript build/node
+	rm -rf build/clients build/bench build/demo build/websocket build/typescript build/node build/console
