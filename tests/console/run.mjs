@@ -7,6 +7,9 @@
 
 import { launch } from './support/browser.mjs';
 import { runAll } from './support/check.mjs';
+import './checks/work.mjs';
+import './checks/lists.mjs';
+import './checks/origin.mjs';
 import './checks/sign-in.mjs';
 import './checks/assets.mjs';
 

@@ -44,7 +44,7 @@ export class Visitor {
   async open(hash = '') {
     const page = await this.context.newPage();
     const fault = (text) => this.expected.some((pattern) => pattern.test(text)) || this.faults.push(text);
-    page.on('console', (message) => ['error', 'warning'].includes(message.type()) && fault(`console: ${message.text()}`));
+    page.on('console', (message) => ['error', 'warning'].includes(message.type()) && fault(`console: ${message.text()} ${message.location().url}`));
     page.on('pageerror', (error) => fault(`error: ${error.stack}`));
     page.on('dialog', (dialog) => { fault(`dialog: ${dialog.message()}`); return dialog.dismiss(); });
     page.on('request', (request) => {
@@ -55,7 +55,7 @@ export class Visitor {
     return page;
   }
 
-  /** Faults that match are part of the check. */
+  /** Faults that match are part of the checks. Chromium names each answer with an error status. */
   expect(...patterns) {
     this.expected.push(...patterns);
   }
