@@ -45,7 +45,7 @@ async function limited(run) {
 }
 
 /** Runs all groups whose name or check contains `only`, `beside` at a time. Prints each result, and their sums last. */
-export async function runAll(browser, only = '', beside = 2) {
+export async function runAll(browser, only = '', beside = 4) {
   const count = { passed: 0, failed: 0 };
   const report = (name, error, ms) => {
     count[error ? 'failed' : 'passed'] += 1;
