@@ -4,11 +4,44 @@ import assert from 'node:assert/strict';
 import { Visitor } from '../support/browser.mjs';
 import { check, group, times, until } from '../support/check.mjs';
 import { Daemon } from '../support/daemon.mjs';
+import { gate, model } from '../support/model.mjs';
+
+/** The answers of the model: `write KEY` stops in the middle until the gate of `KEY` is opened. */
+function script(gates) {
+  return (text, step, messages) => {
+    const [, word, what] = /^(write|calculate) (\S+)/.exec(text) ?? [];
+    if (word === 'write') {
+      if (!gates.has(what)) gates.set(what, gate());
+      return { text: 'one two three', until: gates.get(what).opened, rest: ` and the end of ${what}` };
+    }
+    if (word === 'calculate' && !step) return { calls: [['calculate', { expression: what }]] };
+    if (word === 'calculate') return { text: `It is ${messages.at(-1).content}.` };
+    return { text: text.includes('note.txt') ? 'I have read note.txt' : 'hello to you' };
+  };
+}
+
+/** A daemon, its model, and a person who is signed in. `open(KEY)` lets the model finish what it writes. */
+async function world(browser) {
+  const gates = new Map();
+  const server = await model(script(gates));
+  const daemon = await new Daemon({ ...server.settings, ...ASK }).start();
+  return { server, daemon, visitor: await Visitor.signedIn(browser, daemon), open: (key) => gates.get(key).open() };
+}
+
+async function end({ visitor, daemon, server }) {
+  try { await visitor.close(); } finally {
+    server.close();
+    await daemon.close();
+  }
+}
 
 const ASK = { 'approvals.rules': '[{tool="calculate",ask="always"}]' };
 /** A request that a dying or absent daemon does not answer. */
 export const LOST = /ERR_CONNECTION_REFUSED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_SOCKET_NOT_CONNECTED/;
 
+/** An answer that is being written, and complete ones. */
+const BUSY = '.message[aria-busy=true]';
+const DONE = '.message.assistant:not([aria-busy])';
 /** The messages of a session that does not exist yet. */
 export const NEW_SESSION = /status of 404 .*\/sessions\/[^/]*\/messages/;
 
@@ -27,20 +60,15 @@ export async function say(page, text) {
 
 export const shown = (page) => page.locator('.messages').innerText();
 
-group('work', async (browser) => {
-  const daemon = await new Daemon(ASK).start();
-  return { browser, daemon, visitor: await Visitor.signedIn(browser, daemon) };
-}, async ({ visitor, daemon }) => {
-  try { await visitor.close(); } finally { await daemon.close(); }
-}, () => {
-  check('an answer is shown while it is written', async ({ visitor }) => {
+group('work', world, end, () => {
+  check('an answer is shown while it is written', async ({ visitor, open }) => {
     const page = await talk(visitor, 'streamed');
-    await say(page, 'rehearse stall 2');
-    await page.locator('.message[aria-busy=true]', { hasText: '1 2 3' }).waitFor();
-    times(await shown(page), 'nothing stopped me', 0);
-    await page.locator('.message[aria-busy=true]').waitFor({ state: 'detached' });
-    times(await shown(page), 'nothing stopped me', 1);
-    times(await shown(page), 'rehearse stall 2', 1);
+    await say(page, 'write a');
+    await page.locator(BUSY, { hasText: 'one two three' }).waitFor();
+    times(await shown(page), 'the end of a', 0);
+    open('a');
+    await page.locator(BUSY).waitFor({ state: 'detached' });
+    for (const part of ['write a', 'one two three', 'the end of a']) times(await shown(page), part, 1);
     await page.close();
   });
 
@@ -48,7 +76,7 @@ group('work', async (browser) => {
     const page = await talk(visitor, 'approved');
     await say(page, 'calculate 17*23');
     await page.getByRole('region', { name: 'Question' }).getByRole('button', { name: 'Approve' }).click();
-    await page.getByText('17*23 = 391').waitFor();
+    await page.getByText('It is 391').waitFor();
     await page.getByRole('region', { name: 'Question' }).waitFor({ state: 'detached' });
     const { approvals: [question] } = await daemon.get('approvals?session=approved&all=true');
     assert.equal(question.state, 'used');
@@ -73,16 +101,16 @@ group('work', async (browser) => {
 
   check('Stop ends the run, and the page names the reason', async ({ visitor }) => {
     const page = await talk(visitor, 'stopped');
-    await say(page, 'rehearse stall 60');
-    await page.locator('.message[aria-busy=true]', { hasText: '1 2' }).waitFor();
+    await say(page, 'write b');
+    await page.locator(BUSY, { hasText: 'one two three' }).waitFor();
     await page.getByRole('button', { name: 'Stop', exact: true }).click();
     await page.locator('.message', { hasText: 'user_stop' }).waitFor();
-    assert.equal(await page.locator('.message[aria-busy=true]').count(), 0);
+    assert.equal(await page.locator(BUSY).count(), 0);
     await page.close();
   });
 
   check('keys alone stop a run: Tab to Stop, then Enter', async ({ visitor, daemon }) => {
-    const { run_id: run } = await daemon.say('by-keys', 'rehearse stall 60');
+    const { run_id: run } = await daemon.say('by-keys', 'write c');
     const page = await visitor.open('#/now');
     await page.getByRole('cell', { name: 'by-keys' }).waitFor();
     const title = () => page.evaluate(() => document.activeElement.title);
@@ -98,7 +126,7 @@ group('work', async (browser) => {
     const page = await visitor.open('#/routines/new');
     await page.getByLabel('Name').fill('morning');
     await page.getByLabel('Starts').selectOption('manual');
-    await page.getByLabel('Prompt').fill('what time is it');
+    await page.getByLabel('Prompt').fill('say hello');
     await page.getByRole('button', { name: 'Create the routine' }).click();
     await page.getByRole('heading', { name: 'morning' }).waitFor();
     await page.getByRole('button', { name: 'Run now' }).click();
@@ -109,18 +137,19 @@ group('work', async (browser) => {
     await page.close();
   });
 
-  check('two tabs show the same, once, also after a reload', async ({ visitor }) => {
+  check('two tabs show the same, once, also after a reload', async ({ visitor, open }) => {
     const [one, other] = [await talk(visitor, 'twice'), await talk(visitor, 'twice')];
-    await say(one, 'rehearse stall 3');
-    for (const page of [one, other]) await page.locator('.message[aria-busy=true]', { hasText: '1 2 3' }).waitFor();
-    await say(one, 'list files');
+    await say(one, 'write d');
+    for (const page of [one, other]) await page.locator(BUSY, { hasText: 'one two three' }).waitFor();
+    await say(one, 'greet me');
     for (const page of [one, other]) await page.getByText('waits for its turn').waitFor();
     await other.reload();
-    await other.locator('.message[aria-busy=true]', { hasText: '1 2 3' }).waitFor();
+    await other.locator(BUSY, { hasText: 'one two three' }).waitFor();
+    open('d');
     for (const page of [one, other]) {
-      await until('both messages are answered', async () => (await page.locator('.message.assistant:not([aria-busy])').count()) === 2);
+      await until('both messages are answered', async () => (await page.locator(DONE).count()) === 2);
       const text = await shown(page);
-      for (const part of ['nothing stopped me', 'rehearse stall 3', 'list files']) times(text, part, 1);
+      for (const part of ['write d', 'one two three', 'the end of d', 'greet me', 'hello to you']) times(text, part, 1);
       assert.equal(await page.locator('.message').count(), 4);
       await page.close();
     }
@@ -129,37 +158,33 @@ group('work', async (browser) => {
   check('a file is attached and named in the answer', async ({ visitor }) => {
     const page = await talk(visitor, 'attached');
     await page.locator('input[type=file]').setInputFiles({ name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('hi') });
-    await page.locator('.chips', { hasText: 'note.txt' }).waitFor();
+    await page.locator('.chips', { hasText: 'note.txt 2 B' }).waitFor();
     await say(page, 'what is in the file');
     await page.locator('.message.assistant', { hasText: 'note.txt' }).waitFor();
     await page.close();
   });
 });
 
-group('restart', async (browser) => {
-  const daemon = await new Daemon(ASK).start();
-  return { daemon, visitor: await Visitor.signedIn(browser, daemon) };
-}, async ({ visitor, daemon }) => {
-  try { await visitor.close(); } finally { await daemon.close(); }
-}, () => {
-  check('a daemon that is killed and restarted under open pages: they reconnect, and nothing is doubled', async ({ visitor, daemon }) => {
+group('restart', world, end, () => {
+  check('a daemon that is killed and restarted under open pages: they reconnect, and nothing is doubled', async ({ visitor, daemon, open }) => {
     visitor.expect(LOST);
     const [page, now] = [await talk(visitor, 'crash'), await visitor.open('#/now')];
-    await say(page, 'list files');
-    await until('the first answer', async () => (await page.locator('.message.assistant:not([aria-busy])').count()) === 1);
-    await say(page, 'rehearse stall 3');
-    await page.locator('.message[aria-busy=true]', { hasText: '1 2 3' }).waitFor();
+    await say(page, 'greet me');
+    await until('the first answer', async () => (await page.locator(DONE).count()) === 1);
+    await say(page, 'write e');
+    await page.locator(BUSY, { hasText: 'one two three' }).waitFor();
     await now.getByRole('cell', { name: 'crash' }).waitFor();
     await daemon.kill();
     for (const one of [page, now]) await one.getByText('no connection, trying again').waitFor();
-    await say(page, 'what time is it');
+    await say(page, 'say hello');
     await page.getByText('It was not sent').waitFor();
     await daemon.start();
     for (const one of [page, now]) await one.locator('.state.good', { hasText: 'live' }).waitFor();
     await page.getByRole('button', { name: 'Send again' }).click();
-    await until('all is answered', async () => (await page.locator('.message.assistant:not([aria-busy])').count()) === 3);
+    open('e');
+    await until('all is answered', async () => (await page.locator(DONE).count()) === 3);
     const text = await shown(page);
-    for (const part of ['list files', 'rehearse stall 3', 'nothing stopped me', 'what time is it']) times(text, part, 1);
+    for (const part of ['greet me', 'write e', 'one two three', 'the end of e', 'say hello']) times(text, part, 1);
     assert.equal(await page.locator('.message').count(), 6);
     await now.getByText('No run is running now.').waitFor();
     const { messages } = await daemon.get('sessions/crash/messages');
