@@ -155,6 +155,34 @@ group('work', world, end, () => {
     }
   });
 
+  check('a question is in view when its conversation is opened', async ({ visitor, daemon }) => {
+    const { run_id: run } = await daemon.say('in-view', `write ${'g '.repeat(2000)}`);
+    await daemon.post(`runs/${run}/stop?wait_ms=5000`);
+    await daemon.say('in-view', 'calculate 2*2');
+    const page = await talk(visitor, 'in-view');
+    const approve = page.getByRole('region', { name: 'Question' }).getByRole('button', { name: 'Approve' });
+    await approve.waitFor();
+    await until('the button is inside the list', async () => {
+      const [box, button] = [await page.locator('.messages').boundingBox(), await approve.boundingBox()];
+      return button.y >= box.y && button.y + button.height <= box.y + box.height;
+    });
+    await page.close();
+  });
+
+  check('a run that has ended is not without events while they load', async ({ visitor, daemon }) => {
+    const { run_id: run } = await daemon.say('ended', 'say hello');
+    await daemon.get(`runs/${run}/wait`);
+    const page = await visitor.open();
+    const late = gate();
+    await page.route(`**/api/v1/runs/${run}/events`, async (route) => { await late.opened; await route.continue(); });
+    await page.evaluate((id) => { location.hash = `#/runs/${id}`; }, run);
+    await page.getByRole('heading', { name: /Timeline/ }).waitFor();
+    assert.match(await page.locator('main').innerText(), /Loading/);
+    late.open();
+    await page.getByRole('option', { name: /End/ }).waitFor();
+    await page.close();
+  });
+
   check('a file is attached and named in the answer', async ({ visitor }) => {
     const page = await talk(visitor, 'attached');
     await page.locator('input[type=file]').setInputFiles({ name: 'note.txt', mimeType: 'text/plain', buffer: Buffer.from('hi') });
