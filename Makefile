@@ -136,6 +136,11 @@ console-test: build/console/node_modules ## Open the console of a real daemon in
 	$(CARGO) build $(DEV) --bin belay
 	@BELAY_BIN=$(TARGET)/debug/belay node tests/console/run.mjs $(ARGS)
 
+.PHONY: screenshots
+screenshots: build/console/node_modules ## Write the pictures of the console: docs/images/console-*.png (Node and chromium; pngquant makes them small)
+	$(CARGO) build $(DEV) --bin belay
+	@BELAY_BIN=$(TARGET)/debug/belay node tests/console/screenshots.mjs
+
 .PHONY: demo
 demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
 	$(CARGO) build $(DEV) --bin belay
