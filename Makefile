@@ -141,6 +141,11 @@ screenshots: build/console/node_modules ## Write the pictures of the console: do
 	$(CARGO) build $(DEV) --bin belay
 	@BELAY_BIN=$(TARGET)/debug/belay node tests/console/screenshots.mjs
 
+.PHONY: console-speed
+console-speed: build/console/node_modules ## Measure the console against the release build (SECONDS=20; Node and chromium)
+	$(CARGO) build --locked --release -p belay-daemon
+	@BELAY_BIN=$(TARGET)/release/belay node tests/console/speed.mjs
+
 .PHONY: demo
 demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
 	$(CARGO) build $(DEV) --bin belay
