@@ -1,5 +1,6 @@
 // Chromium, and pages whose faults are collected: errors, blocked content and requests to other origins.
 
+import fs from 'node:fs';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { OPERATOR } from './daemon.mjs';
@@ -10,6 +11,8 @@ export const modules = createRequire(path.join(MODULES, 'package.json'));
 const { chromium } = modules('playwright-core');
 const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync'];
+/** A folder whose files are shown in place of those in the binary, to try a change without building it. */
+const ASSETS = process.env.BELAY_ASSETS;
 /** Longest wait for a condition in ms. The machine may be busy. */
 export const WAIT_MS = Number(process.env.BELAY_WAIT_MS ?? 10_000);
 
@@ -29,6 +32,13 @@ export class Visitor {
     await context.addInitScript(() => {
       document.addEventListener('securitypolicyviolation', (event) => console.error(`CSP: ${event.violatedDirective} ${event.blockedURI}`));
     });
+    const prefix = '/console/assets/';
+    if (ASSETS) {
+      await context.route((url) => url.pathname.startsWith(prefix), async (route) => {
+        const file = path.join(ASSETS, new URL(route.request().url()).pathname.slice(prefix.length));
+        await route.fulfill({ response: await route.fetch(), body: fs.readFileSync(file) });
+      });
+    }
     return visitor;
   }
 
