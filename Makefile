@@ -143,6 +143,25 @@ service: ## Boot a machine with the installed service in it, and test it as an o
 	$(CARGO) build $(DEV) --bin belay
 	@BELAY_BIN=$(TARGET)/debug/belay $(PYTHON) tests/service/service.py $(ARGS)
 
+build/console/node_modules: tests/console/package-lock.json
+	install -d build/console && cp tests/console/package.json $< build/console
+	cd build/console && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules
+
+.PHONY: console-test
+console-test: build/console/node_modules ## Open the console of a real daemon in Chromium (ARGS="PART OF A NAME"; Node and chromium)
+	$(CARGO) build $(DEV) --bin belay
+	@BELAY_BIN=$(TARGET)/debug/belay node tests/console/run.mjs $(ARGS)
+
+.PHONY: screenshots
+screenshots: build/console/node_modules ## Write the pictures of the console: docs/images/console-*.png (Node and chromium; pngquant makes them small)
+	$(CARGO) build $(DEV) --bin belay
+	@BELAY_BIN=$(TARGET)/debug/belay node tests/console/screenshots.mjs
+
+.PHONY: console-speed
+console-speed: build/console/node_modules ## Measure the console against the release build (SECONDS=20; Node and chromium)
+	$(CARGO) build --locked --release -p belay-daemon
+	@BELAY_BIN=$(TARGET)/release/belay node tests/console/speed.mjs
+
 .PHONY: demo
 demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
 	$(CARGO) build $(DEV) --bin belay
@@ -196,4 +215,4 @@ dist-files: ## Write a bill of materials (CycloneDX) and SHA256SUMS beside what 
 .PHONY: clean
 clean: ## Remove what was built; the local model and the tools stay (build/)
 	$(CARGO) clean
-	rm -rf build/clients build/bench build/demo build/websocket build/typescript build/node
+	rm -rf build/clients build/bench build/demo build/websocket build/typescript build/node build/console

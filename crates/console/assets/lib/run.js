@@ -90,10 +90,15 @@ function Events({ run, changed }) {
     && html`<${Link} state=${link} />`}</h2>
     ${rows.rows.length ? html`<${Timeline} rows=${rows.rows} label="Events of the run" tail=${open(run)}
       detail=${(row) => html`<${Detail} key=${row.key} row=${row} recording=${recording} read=${read} />`} />`
-        : html`<${Empty}>No event yet.</${Empty}>`}
+        : html`<${NoEvent} link=${link} open=${open(run)} />`}
     ${writing && html`<h3>Writing now <span class="soft small">since this page was opened</span></h3><pre><${Text}
       value=${writing} /></pre>`}
     <${Messages} id=${run.run_id} />`;
+}
+
+function NoEvent({ link, open }) {
+  if (link === 'ended' && !open) return html`<${Empty}>Its events are not kept any more.</${Empty}>`;
+  return link === 'live' && open ? html`<${Empty}>No event yet.</${Empty}>` : html`<p class="loading" role="status">Loading …</p>`;
 }
 
 function Detail({ row, recording, read }) {

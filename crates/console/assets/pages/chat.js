@@ -98,6 +98,16 @@ function Messages({ deps, children }) {
   const box = useRef();
   const atEnd = useRef(true);
   const look = () => { atEnd.current = box.current.scrollTop + box.current.clientHeight > box.current.scrollHeight - 60; };
-  useLayoutEffect(() => { if (atEnd.current) box.current.scrollTop = box.current.scrollHeight; }, deps);
-  return html`<div class="messages" ref=${box} onScroll=${look} role="log" aria-label="Messages" tabindex="0">${children}</div>`;
+  const inner = useRef();
+  const toEnd = () => { if (atEnd.current) box.current.scrollTop = box.current.scrollHeight; };
+  useLayoutEffect(toEnd, deps);
+  // A question and a picture load later, and the field below the list grows with its text.
+  useEffect(() => {
+    const sizes = new ResizeObserver(toEnd);
+    sizes.observe(box.current);
+    sizes.observe(inner.current);
+    return () => sizes.disconnect();
+  }, []);
+  return html`<div class="messages" ref=${box} onScroll=${look} role="log" aria-label="Messages" tabindex="0">
+    <div ref=${inner}>${children}</div></div>`;
 }

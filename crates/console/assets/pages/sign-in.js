@@ -17,7 +17,7 @@ export async function takeLink() {
   if (!secret) return;
   history.replaceState(null, '', location.pathname + location.search);
   try {
-    await post('console/session', { link: secret });
+    await post('console/sign-in', { link: secret });
     linkFailure = '';
   } catch (error) {
     linkFailure = reason(error, LINK_REFUSED);
@@ -40,7 +40,7 @@ export function SignIn({ done }) {
   const [send, { busy }] = useAction(async () => {
     setLink(linkFailure = '');
     try {
-      await post('console/session', { token: token.trim() });
+      await post('console/sign-in', { token: token.trim() });
       setRefusal('');
       done();
     } catch (error) {

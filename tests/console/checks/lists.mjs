@@ -1,0 +1,56 @@
+// Ten thousand sessions and runs.
+
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import path from 'node:path';
+import { Visitor } from '../support/browser.mjs';
+import { check, group, until } from '../support/check.mjs';
+import { Daemon } from '../support/daemon.mjs';
+
+const COUNT = 10_000;
+const MANY = new URL('../support/many.py', import.meta.url).pathname;
+/** Most ms until such a list is shown; the machine may be busy. */
+const SHOWN_MS = 5000;
+
+group('lists', async (browser) => {
+  const daemon = await new Daemon().start();
+  const { run_id: run } = await daemon.say('first', 'hello');
+  await daemon.get(`runs/${run}/wait`);
+  await daemon.stop();
+  execFileSync('python3', [MANY, path.join(daemon.home, 'data', 'belay', 'belay.db'), String(COUNT)]);
+  await daemon.start();
+  return { daemon, visitor: await Visitor.signedIn(browser, daemon) };
+}, async ({ visitor, daemon }) => {
+  try { await visitor.close(); } finally { await daemon.close(); }
+}, () => {
+  check('the chat shows the newest of ten thousand sessions, and opens each by its name', async ({ visitor, daemon }) => {
+    const begin = performance.now();
+    const page = await visitor.open('#/chat');
+    const sessions = page.locator('.sessions li');
+    await sessions.nth(99).waitFor();
+    assert.ok(performance.now() - begin < SHOWN_MS, `${performance.now() - begin} ms`);
+    assert.equal(await sessions.count(), 100);
+    await page.locator('.sessions').getByRole('button', { name: 'Show more' }).click();
+    await sessions.nth(499).waitFor();
+    await page.getByRole('searchbox', { name: 'Find a conversation' }).fill('many-09999');
+    await page.keyboard.press('Enter');
+    await until('the conversation is open', () => page.url().endsWith('#/chat/many-09999'));
+    await page.locator('.talk .title', { hasText: 'many-09999' }).waitFor();
+    assert.equal((await daemon.get('sessions/many-09999')).session, 'many-09999');
+    await page.close();
+  });
+
+  check('the list of ten thousand runs goes on without gap and double', async ({ visitor }) => {
+    const page = await visitor.open('#/runs');
+    const rows = page.locator('main tbody tr');
+    await rows.nth(99).waitFor();
+    for (const expected of [299, 498, 697]) {
+      await page.getByRole('button', { name: 'Show more' }).click();
+      await rows.nth(expected - 1).waitFor();
+    }
+    const names = await rows.locator('td[data-name=Session]').allInnerTexts();
+    const numbers = names.map((name) => Number(name.replace('many-', '')));
+    numbers.forEach((number, i) => assert.equal(number, COUNT - i));
+    await page.close();
+  });
+});
