@@ -28,16 +28,24 @@ export function useLoad(load, deps = [], { every } = {}) {
   return { ...state, reload: useCallback(() => again((n) => n + 1), []) };
 }
 
-/** Follows an event stream while the component is shown. Returns `live`, `waiting` or `connecting`. */
-export function useFollow(path, onEvent, { since, ends, enabled = true } = {}) {
+/**
+ * Follows an event stream while the component is shown. Returns `connecting`, `live` or `waiting`, or the error that has
+ * ended it for good. `isEnd`: see `follow`.
+ */
+export function useFollow(path, onEvent, { since, isEnd, enabled = true } = {}) {
   const [state, setState] = useState('connecting');
-  const latest = useRef(onEvent);
-  latest.current = onEvent;
+  const latest = useRef({});
+  latest.current = { onEvent, isEnd };
   useEffect(() => {
     if (!enabled || !path) return undefined;
     const stop = new AbortController();
-    follow(path, { since, ends, signal: stop.signal, onState: setState, onEvent: (event) => latest.current(event) })
-      .catch(() => setState('waiting'));
+    follow(path, {
+      since,
+      signal: stop.signal,
+      onState: setState,
+      onEvent: (event) => latest.current.onEvent(event),
+      isEnd: (event) => latest.current.isEnd?.(event) ?? false,
+    }).catch((error) => stop.signal.aborted || setState(error));
     return () => stop.abort();
   }, [path, enabled]);
   return state;

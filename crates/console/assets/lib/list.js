@@ -99,9 +99,12 @@ export function useLive(types, reload, enabled = true) {
   return state;
 }
 
+/** Says why an event stream has ended for good. */
+export const StreamEnd = ({ error }) => html`<${State} value=${`no live updates: ${error.message}`} tone="bad" />`;
+
 /** Says that the page waits for the daemon. It shows nothing while the connection is up. */
-export const Connection = ({ state }) => html`<span role="status">${state === 'waiting'
-  && html`<${State} value="reconnecting" tone="wait" />`}</span>`;
+export const Connection = ({ state }) => html`<span role="status">${state instanceof Error ? html`<${StreamEnd} error=${state} />`
+  : state === 'waiting' && html`<${State} value="reconnecting" tone="wait" />`}</span>`;
 
 /** Links to the parts of a page: `[[address, label]]`. */
 export const Tabs = ({ at, tabs, label }) => html`<nav class="tabs row" aria-label=${label}>${tabs.map(([to, name]) => html`

@@ -76,7 +76,7 @@ function Events({ run, changed }) {
       if (['run_started', 'run_ended', 'approval_requested', 'approval_resolved'].includes(type) && open(run)) changed();
     }
     soon();
-  }, { ends: true });
+  }, { isEnd: (event) => (event ? event.type === 'run_ended' : !open(run)) });
   // The recording has whole arguments and results; it is read when the first row is opened.
   const read = () => {
     if (recording.loading || (recording.lines && recording.rows === rows.rows.length)) return;

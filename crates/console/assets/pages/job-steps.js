@@ -6,8 +6,11 @@ import { seconds } from '../lib/format.js';
 import { useFollow } from '../lib/hooks.js';
 import { Code, Go, State, Table, Text, Time, runLink } from '../lib/ui.js';
 
+/** The states in which a job is over. Its stream ends with the first of them. */
+const OVER = new Set(['completed', 'submitted', 'accepted', 'failed', 'cancelled']);
+
 /** Follows the events of a job, each once, and calls `reload` soon after new ones. Returns `[events, connection]`. */
-export function useJobEvents(id, reload) {
+export function useJobEvents(id, job, reload) {
   const all = useRef([]);
   const timer = useRef();
   const [, shown] = useState(0);
@@ -23,7 +26,7 @@ export function useJobEvents(id, reload) {
     if (event.type === 'delta' || event.data?.seq === undefined) return;
     all.current.push(event.data);
     soon();
-  }, { ends: true });
+  }, { isEnd: (event) => (event ? event.type === 'job_changed' && OVER.has(event.data.to) : OVER.has(job?.state)) });
   return [all.current, state];
 }
 

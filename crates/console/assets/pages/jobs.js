@@ -52,7 +52,7 @@ const COLUMNS = [
 
 function Job({ id }) {
   const load = useLoad((signal) => get(path`jobs/${id}`, {}, signal), [id]);
-  const [events, live] = useJobEvents(id, load.reload);
+  const [events, live] = useJobEvents(id, load.value, load.reload);
   return html`<${Page} title="Job" aside=${html`<${Connection} state=${live} />`}>
     <p><${Go} to="jobs">All jobs</${Go}></p>
     <${Loaded} load=${load}>${(job) => html`<${View} job=${job} events=${events} reload=${load.reload} />`}</${Loaded}>

@@ -5,6 +5,7 @@ import { get, path, post } from '../lib/api.js';
 import { money, number, seconds } from '../lib/format.js';
 import { useAction, useLoad, useNow } from '../lib/hooks.js';
 import { MOST, useRunning } from '../lib/running.js';
+import { StreamEnd } from '../lib/list.js';
 import { Act, Code, Dialog, Facts, Failure, Go, Loaded, Page, State, Table, Text, Time, chatLink, runLink } from '../lib/ui.js';
 
 export const STOP_WAIT_MS = 2000;
@@ -16,8 +17,9 @@ export function Since({ at }) {
 }
 
 /** The state of the event stream. */
-export const Link = ({ state }) => html`<span role="status">${state === 'live' ? html`<span class="state good">live</span>`
-  : html`<span class="state ask">${state === 'waiting' ? 'no connection, trying again' : 'connecting'}</span>`}</span>`;
+export const Link = ({ state }) => html`<span role="status">${state instanceof Error ? html`<${StreamEnd} error=${state} />`
+  : state === 'live' ? html`<span class="state good">live</span>`
+    : html`<span class="state ask">${state === 'waiting' ? 'no connection, trying again' : 'connecting'}</span>`}</span>`;
 
 /** What a stop or a freeze has done. */
 export function Receipt({ stopped, left = [] }) {
