@@ -2,6 +2,7 @@
 
 import { html, render, useEffect, useState } from './vendor/preact.js';
 import { del, get } from './lib/api.js';
+import { dropDrafts } from './lib/talk.js';
 import { Act, Failure } from './lib/ui.js';
 import { SignIn, hasLink, takeLink } from './pages/sign-in.js';
 
@@ -41,7 +42,7 @@ function App() {
   };
   useEffect(() => {
     link();
-    const out = () => setSession(null);
+    const out = () => { dropDrafts(); setSession(null); };
     // A link that is opened in this tab changes the address only. The page before it stays.
     const moved = async (event) => {
       if (!hasLink()) return;
@@ -59,7 +60,7 @@ function App() {
   const signedIn = () => { setFailure(''); return check(); };
   if (error && session === undefined) return html`<main><${Failure} error=${error} retry=${() => { setError(undefined); check(); }} /></main>`;
   if (session === undefined) return null;
-  return session ? html`<${Frame} key=${round} session=${session} failure=${failure} signedOut=${() => setSession(null)} />`
+  return session ? html`<${Frame} key=${round} session=${session} failure=${failure} signedOut=${() => window.dispatchEvent(new Event('belay:signed-out'))} />`
     : html`<${SignIn} done=${signedIn} failure=${failure} />`;
 }
 

@@ -12,6 +12,20 @@ const OPEN = new Set(['accepted', 'queued', 'running', 'paused']);
 export const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(8)),
   (byte) => byte.toString(16).padStart(2, '0')).join('');
 
+export const draftName = (session) => `draft:${session}`;
+/** Removes the draft of a session, unless it is another text by now. */
+function dropDraft(session, text) {
+  const name = draftName(session);
+  try { if (sessionStorage.getItem(name) === text) sessionStorage.removeItem(name); } catch { /* no storage here */ }
+}
+
+/** Removes all drafts: the next person at this browser must not read them. */
+export function dropDrafts() {
+  try {
+    Object.keys(sessionStorage).filter((name) => name.startsWith(draftName(''))).forEach((name) => sessionStorage.removeItem(name));
+  } catch { /* no storage here */ }
+}
+
 const made = new Set();
 /** The key of a new session. */
 export function newSession() {
@@ -152,6 +166,7 @@ export class Talk {
         ...(item.queue && { queue: item.queue }),
         ...(item.files?.length && { attachments: item.files.map((file) => ({ file: file.id })) }),
       });
+      dropDraft(this.session, item.text);
       if (answer.command) {
         this.pending = this.pending.filter((other) => other !== item);
         const asked = item.secret ? undefined : item.text;
@@ -169,6 +184,7 @@ export class Talk {
   }
 
   drop(item) {
+    dropDraft(this.session, item.text);
     this.pending = this.pending.filter((other) => other !== item);
     this.changed();
   }
