@@ -58,9 +58,13 @@ function Conversation({ session, ended }) {
   const link = useFollow(path`sessions/${session}/stream`, (event) => talk.event(event));
   useEffect(() => () => talk.close(), [talk]);
   // Whatever happened before the stream was connected is in the lists.
-  useEffect(() => { if (link === 'live' || !talk.loaded) talk.refresh(true); }, [talk, link]);
+  useEffect(() => { if (link === 'live' || !talk.loaded) talk.refresh(); }, [talk, link]);
   useEffect(() => { if (talk.loaded) ended(); }, [talk.messages.length]);
   const [shown, setShown] = useState(SHOWN);
+  const earlier = () => {
+    setShown(shown + SHOWN);
+    if (entries.length < shown + SHOWN && talk.cut) talk.earlier();
+  };
   const entries = useMemo(() => talk.entries(), [talk.messages, talk.ends, talk.notes.length]);
   const live = [...talk.live.values()].filter((run) => run.status !== 'paused' || run.tools.size || run.texts.size);
   const own = new Set(talk.pending.map((item) => item.run_id));
@@ -74,8 +78,8 @@ function Conversation({ session, ended }) {
       ${talk.loaded && !entries.length && !busy && !talk.pending.length
         && html`<${Empty}>Nothing was said yet. Ask for something, or write <code>/help</code>.</${Empty}>`}
       ${!talk.loaded && !talk.error && html`<p class="loading" role="status">Loading …</p>`}
-      ${entries.length > shown && html`<p class="more"><button
-        onClick=${() => setShown(shown + SHOWN)}>Show earlier messages</button></p>`}
+      ${(entries.length > shown || talk.cut) && html`<p class="more"><button
+        onClick=${earlier}>Show earlier messages</button></p>`}
       ${entries.slice(-shown).map((entry) => html`<${Entry} key=${entry.key} entry=${entry} />`)}
       ${live.filter((run) => run.status !== 'queued').map((run) => html`<${Live} key=${run.id} run=${run} />`)}
       ${talk.questions.map((question) => html`<${Question} key=${question.id} question=${question} done=${() => talk.refresh()}
