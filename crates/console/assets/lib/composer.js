@@ -60,7 +60,7 @@ export function Composer({ session, send, busy, children }) {
     ${files.length > 0 && html`<ul class="chips">${files.map((file) => html`<li key=${file.key}>
       <span class="text">${visible(file.name)}</span> <span class=${file.error ? 'failure' : 'soft'}>${visible(file.error)
         || (file.id ? `${bytes(file.bytes)}${file.content ? `, ${file.content}` : ''}` : 'uploading …')}</span>
-      <button type="button" class="link" aria-label=${`Remove ${file.name}`}
+      <button type="button" class="link" aria-label=${visible(`Remove ${file.name}`)}
         onClick=${() => setFiles((all) => all.filter((other) => other !== file))}>✕</button></li>`)}</ul>`}
     ${size > LONGEST && html`<p class="failure"
       role="alert">The message is too long: ${bytes(size)} of at most ${bytes(LONGEST)}. Attach it as a file.</p>`}

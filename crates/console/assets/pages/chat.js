@@ -3,6 +3,7 @@
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../vendor/preact.js';
 import { path, post } from '../lib/api.js';
 import { Composer } from '../lib/composer.js';
+import { visible } from '../lib/format.js';
 import { useFollow } from '../lib/hooks.js';
 import { More, useList } from '../lib/list.js';
 import { Question } from '../lib/question.js';
@@ -41,7 +42,7 @@ function Sessions({ list, current }) {
         onInput=${(event) => setFind(event.target.value)} /></form>
     <${Failure} error=${list.error} retry=${list.reload} />
     <ul>${found.map((one) => html`<li key=${one.session}>
-      <${Go} to=${chatLink(one.session)} title=${one.session} aria-current=${one.session === current ? 'page' : undefined}>
+      <${Go} to=${chatLink(one.session)} title=${visible(one.session)} aria-current=${one.session === current ? 'page' : undefined}>
         <${Text} value=${one.title ?? one.session} />
         <span class="soft small"><${Time} at=${one.last_active_at} />${one.open_runs ? html` · <span
           class="state live">${one.open_runs} open</span>` : ''}</span></${Go}></li>`)}</ul>

@@ -2,7 +2,7 @@
 
 import { html, useState } from '../vendor/preact.js';
 import { get, path, post } from '../lib/api.js';
-import { money, number, seconds } from '../lib/format.js';
+import { money, number, seconds, visible } from '../lib/format.js';
 import { useAction, useLoad, useNow } from '../lib/hooks.js';
 import { MOST, useRunning } from '../lib/running.js';
 import { StreamEnd } from '../lib/list.js';
@@ -25,7 +25,7 @@ export const Link = ({ state }) => html`<span role="status">${state instanceof E
 export function Receipt({ stopped, left = [] }) {
   return html`<p class=${left.length ? 'notice' : 'hint'} role="status">
     ${stopped.length === 1 ? '1 run has stopped.' : `${stopped.length} runs have stopped.`}
-    ${left.length ? ` ${left.length} still end: ${left.map((one) => one.what ?? one.run_id).join(', ')}.`
+    ${left.length ? ` ${left.length} still end: ${left.map((one) => visible(one.what ?? one.run_id)).join(', ')}.`
       : ' Nothing is left running.'}</p>`;
 }
 
@@ -111,7 +111,7 @@ function Status({ status, operator, reload }) {
       ['Open reservations', status.open_reservations.calls
         ? `${status.open_reservations.calls} calls, at most ${money(status.open_reservations.cost_micro_usd)}` : ''],
       ['Model', html`<${Text} value=${`${model.model} by ${model.provider}`} />`],
-      ['Channels', status.channels.join(', ')],
+      ['Channels', visible(status.channels.join(', '))],
       ['Up', html`<${Since} at=${status.started_at} />`],
       ['Version', status.version]]} />`;
 }
