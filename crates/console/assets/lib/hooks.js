@@ -6,26 +6,43 @@ import { now } from './clock.js';
 
 /**
  * Loads once, after `reload()`, and every `every` ms while the page is visible: `{ value, error, loading, reload }`. The
- * value before stays while a load fails. `load` receives an `AbortSignal`.
+ * value before stays while a load fails. `load` receives an `AbortSignal`. A reload while a load is in progress follows it,
+ * so that a slow answer is shown too.
  */
 export function useLoad(load, deps = [], { every } = {}) {
   const [state, set] = useState({ loading: true });
-  const [round, again] = useState(0);
-  useEffect(() => set({ loading: true }), deps);
+  const work = useRef({});
+  const latest = useRef(load);
+  latest.current = load;
+  const start = useCallback(() => {
+    const mine = work.current;
+    if (!mine.stop) return;
+    if (mine.busy) { mine.again = true; return; }
+    mine.busy = true;
+    const { signal } = mine.stop;
+    latest.current(signal).then(
+      (value) => signal.aborted || set({ value, loading: false }),
+      (error) => signal.aborted || set((before) => ({ value: before.value, error, loading: false })),
+    ).finally(() => {
+      mine.busy = false;
+      if (!mine.again || signal.aborted) return;
+      mine.again = false;
+      start();
+    });
+  }, []);
   useEffect(() => {
-    const stop = new AbortController();
-    load(stop.signal).then(
-      (value) => stop.signal.aborted || set({ value, loading: false }),
-      (error) => stop.signal.aborted || set((before) => ({ value: before.value, error, loading: false })),
-    );
-    return () => stop.abort();
-  }, [...deps, round]);
+    const mine = { stop: new AbortController() };
+    work.current = mine;
+    set({ loading: true });
+    start();
+    return () => mine.stop.abort();
+  }, deps);
   useEffect(() => {
     if (!every) return undefined;
-    const timer = setInterval(() => document.visibilityState === 'visible' && again((n) => n + 1), every);
+    const timer = setInterval(() => document.visibilityState === 'visible' && !work.current.busy && start(), every);
     return () => clearInterval(timer);
   }, [every]);
-  return { ...state, reload: useCallback(() => again((n) => n + 1), []) };
+  return { ...state, reload: start };
 }
 
 /**
