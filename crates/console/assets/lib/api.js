@@ -18,6 +18,9 @@ export function path(parts, ...values) {
   return parts.reduce((text, part, i) => text + encodeURIComponent(values[i - 1]) + part);
 }
 
+/** The address of a file, relative to the page: a proxy can serve the console under a prefix. */
+export const fileUrl = (url) => url?.replace(/^\//, '');
+
 /** A new UUID (version 4), for idempotency keys. `crypto.randomUUID` is missing on pages without TLS. */
 export function newId() {
   const hex = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte, i) => {

@@ -1,7 +1,7 @@
 // One run: its facts, its end with the rule and the evidence, its reply, and its timeline, live while it runs.
 
 import { html, useEffect, useMemo, useRef, useState } from '../vendor/preact.js';
-import { get, lines, path, post } from './api.js';
+import { fileUrl, get, lines, path, post } from './api.js';
 import { fields, isCut, recorded, recordedCall, recordingRows, Rows } from './facts.js';
 import { duration, money, number } from './format.js';
 import { useFollow, useLoad } from './hooks.js';
@@ -51,7 +51,7 @@ function End({ run }) {
   return html`<h2>End</h2><div class="card"><p>Reason: <code>${run.reason}</code></p><${Evidence} of=${run.evidence} /></div>
     ${run.reply && html`<h2>Reply</h2><div class="card"><${Markdown} text=${run.reply} /></div>`}
     ${run.files?.length > 0 && html`<ul>${run.files.map((file) => html`<li key=${file.id}>
-      <a href=${file.url} download><${Text} value=${file.name} /></a> ${file.caption && html`<${Text}
+      <a href=${fileUrl(file.url)} download><${Text} value=${file.name} /></a> ${file.caption && html`<${Text}
         value=${file.caption} />`}</li>`)}</ul>`}`;
 }
 
