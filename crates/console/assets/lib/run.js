@@ -124,7 +124,8 @@ function Messages({ id }) {
   const load = useLoad((signal) => (shown ? lines(path`runs/${id}/trajectory`, signal) : Promise.resolve()), [id, shown]);
   const rows = useMemo(() => recordingRows(load.value ?? []), [load.value]);
   return html`<details onToggle=${(event) => show(event.target.open)}><summary>Messages of the run (recording)</summary>
-    <p class="hint">What the stop rules see, without cleared parts. <a href=${`api/v1/runs/${encodeURIComponent(id)}/trajectory`}
+    <p class="hint">What the stop rules see, without cleared parts. “Added for the model”: a message during the run,${' '}
+      or a note of Belay. <a href=${`api/v1/runs/${encodeURIComponent(id)}/trajectory`}
       download=${`${id}.jsonl`}>Save as JSON Lines</a></p>
     ${shown && html`<${Failure} error=${load.error} retry=${load.reload} />`}
     ${rows.length > 0 && html`<${Timeline} rows=${rows} label="Messages of the run" detail=${(row) => html`<pre><${Text}
