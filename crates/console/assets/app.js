@@ -60,7 +60,8 @@ function App() {
   const signedIn = () => { setFailure(''); return check(); };
   if (error && session === undefined) return html`<main><${Failure} error=${error} retry=${() => { setError(undefined); check(); }} /></main>`;
   if (session === undefined) return null;
-  return session ? html`<${Frame} key=${round} session=${session} failure=${failure} signedOut=${() => window.dispatchEvent(new Event('belay:signed-out'))} />`
+  const signedOut = () => window.dispatchEvent(new Event('belay:signed-out'));
+  return session ? html`<${Frame} key=${round} session=${session} failure=${failure} signedOut=${signedOut} />`
     : html`<${SignIn} done=${signedIn} failure=${failure} />`;
 }
 
@@ -83,7 +84,8 @@ function Frame({ session, failure, signedOut }) {
       <p class="who">${session.role}
         ${session.cookie && html` <${Act} action=${() => del('console/session')} done=${signedOut}>Sign out</${Act}>`}</p>
     </nav>
-    <main id="main" tabindex="-1">${failure && html`<p class="failure" role="alert">${failure}</p>`}<${Current} at=${at} role=${session.role} /></main>`;
+    <main id="main" tabindex="-1">${failure && html`<p class="failure" role="alert">${failure}</p>`}
+      <${Current} at=${at} role=${session.role} /></main>`;
 }
 
 const OPERATORS = new Error('Only operators see this page.');

@@ -22,7 +22,8 @@ function dropDraft(session, text) {
 /** Removes all drafts: the next person at this browser must not read them. */
 export function dropDrafts() {
   try {
-    Object.keys(sessionStorage).filter((name) => name.startsWith(draftName(''))).forEach((name) => sessionStorage.removeItem(name));
+    const drafts = Object.keys(sessionStorage).filter((name) => name.startsWith(draftName('')));
+    drafts.forEach((name) => sessionStorage.removeItem(name));
   } catch { /* no storage here */ }
 }
 

@@ -58,7 +58,7 @@ export function Timeline({ rows, detail, label, tail = false }) {
           aria-posinset=${first + i + 1} aria-setsize=${rows.length} style=${{ top: `${(first + i) * ROW}px` }}
           onClick=${() => select(row.key === selected ? undefined : row.key)}>
           <span class="soft" title=${row.title ?? exact(row.fact.at)}>${row.time}</span>
-          ${row.tone ? html`<span>${visible(row.kind)} <${State} value=${row.tone} /></span>` : html`<span>${visible(row.kind)}</span>`}
+          <span>${visible(row.kind)}${row.tone && html` <${State} value=${row.tone} />`}</span>
           <span dir="auto">${visible(row.text)}</span>
         </div>`)}</div>
     </div>

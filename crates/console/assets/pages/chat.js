@@ -42,7 +42,8 @@ function Sessions({ list, current }) {
         onInput=${(event) => setFind(event.target.value)} /></form>
     <${Failure} error=${list.error} retry=${list.reload} />
     <ul>${found.map((one) => html`<li key=${one.session}>
-      <${Go} to=${chatLink(one.session)} title=${visible(one.session)} aria-current=${one.session === current ? 'page' : undefined}>
+      <${Go} to=${chatLink(one.session)} title=${visible(one.session)}
+        aria-current=${one.session === current ? 'page' : undefined}>
         <${Text} value=${one.title ?? one.session} />
         <span class="soft small"><${Time} at=${one.last_active_at} />${one.open_runs ? html` · <span
           class="state live">${one.open_runs} open</span>` : ''}</span></${Go}></li>`)}</ul>

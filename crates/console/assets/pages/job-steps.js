@@ -96,5 +96,6 @@ export function Steps({ progress: { rows, count: all, plan } }) {
     ]} />
     ${rows.length > count ? html`<p class="more"><button onClick=${() => show(count + 200)}>
       Show more of ${number(all)} events</button></p>`
-      : all > rows.length && html`<p class="hint">These are the newest of ${number(all)} events. The page of each run has its own.</p>`}`;
+      : all > rows.length && html`<p class="hint">These are the newest of ${number(all)} events. The page of each run has${' '}
+        its own.</p>`}`;
 }

@@ -8,7 +8,8 @@ import { Connection, ListTable, Tabs, useList, useLive } from '../lib/list.js';
 import { Go, Loaded, Page, State, Text, Time } from '../lib/ui.js';
 import { EditRoutine, NewRoutine } from './routine-form.js';
 import { Routine } from './routine-one.js';
-import { Enabled, History, NextTable, RUN_EVENTS, RoutineRun, RunNow, TABS, routineLink, routineRunLink } from './routine-runs.js';
+import { Enabled, History, NextTable, RUN_EVENTS, RoutineRun, RunNow, TABS, routineLink,
+  routineRunLink } from './routine-runs.js';
 import { inZone, triggerText } from './routine-text.js';
 
 /** A routine may have any name, so its name never stands where a word of a page stands. */
