@@ -2,8 +2,9 @@
 
 import { html, render, useEffect, useState } from './vendor/preact.js';
 import { del, get } from './lib/api.js';
+import { dropDrafts } from './lib/talk.js';
 import { Act, Failure } from './lib/ui.js';
-import { SignIn, takeLink } from './pages/sign-in.js';
+import { SignIn, hasLink, takeLink } from './pages/sign-in.js';
 
 /** `path → [title in the navigation, module, who]`. A page exports `default ({ parts, role })`. */
 const PAGES = {
@@ -32,22 +33,42 @@ function address() {
 function App() {
   const [session, setSession] = useState();
   const [error, setError] = useState();
+  const [failure, setFailure] = useState('');
+  const [round, again] = useState(0);
   const check = () => get('console/session').then(setSession, (problem) => (problem.status === 401 ? setSession(null) : setError(problem)));
+  const link = async (hash) => {
+    setFailure(await takeLink(hash));
+    await check();
+  };
   useEffect(() => {
-    takeLink().finally(check);
-    const out = () => setSession(null);
+    link();
+    const out = () => { dropDrafts(); setSession(null); };
+    // A link that is opened in this tab changes the address only. The page before it stays.
+    const moved = async (event) => {
+      if (!hasLink()) return;
+      await link(new URL(event.oldURL).hash);
+      // The pages load again: the role can be another one.
+      again((n) => n + 1);
+    };
     window.addEventListener('belay:signed-out', out);
-    return () => window.removeEventListener('belay:signed-out', out);
+    window.addEventListener('hashchange', moved);
+    return () => {
+      window.removeEventListener('belay:signed-out', out);
+      window.removeEventListener('hashchange', moved);
+    };
   }, []);
+  const signedIn = () => { setFailure(''); return check(); };
   if (error && session === undefined) return html`<main><${Failure} error=${error} retry=${() => { setError(undefined); check(); }} /></main>`;
   if (session === undefined) return null;
-  return session ? html`<${Frame} session=${session} signedOut=${() => setSession(null)} />` : html`<${SignIn} done=${check} />`;
+  const signedOut = () => window.dispatchEvent(new Event('belay:signed-out'));
+  return session ? html`<${Frame} key=${round} session=${session} failure=${failure} signedOut=${signedOut} />`
+    : html`<${SignIn} done=${signedIn} failure=${failure} />`;
 }
 
-function Frame({ session, signedOut }) {
+function Frame({ session, failure, signedOut }) {
   const [at, setAt] = useState(address);
   useEffect(() => {
-    const moved = () => setAt(address());
+    const moved = () => hasLink() || setAt(address());
     window.addEventListener('hashchange', moved);
     return () => window.removeEventListener('hashchange', moved);
   }, []);
@@ -63,7 +84,8 @@ function Frame({ session, signedOut }) {
       <p class="who">${session.role}
         ${session.cookie && html` <${Act} action=${() => del('console/session')} done=${signedOut}>Sign out</${Act}>`}</p>
     </nav>
-    <main id="main" tabindex="-1"><${Current} at=${at} role=${session.role} /></main>`;
+    <main id="main" tabindex="-1">${failure && html`<p class="failure" role="alert">${failure}</p>`}
+      <${Current} at=${at} role=${session.role} /></main>`;
 }
 
 const OPERATORS = new Error('Only operators see this page.');

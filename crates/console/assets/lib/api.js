@@ -18,6 +18,9 @@ export function path(parts, ...values) {
   return parts.reduce((text, part, i) => text + encodeURIComponent(values[i - 1]) + part);
 }
 
+/** The address of a file, relative to the page: a proxy can serve the console under a prefix. */
+export const fileUrl = (url) => url?.replace(/^\//, '');
+
 /** A new UUID (version 4), for idempotency keys. `crypto.randomUUID` is missing on pages without TLS. */
 export function newId() {
   const hex = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte, i) => {
@@ -72,35 +75,42 @@ export async function lines(path, signal) {
 const RECONNECT_MS = [500, 1000, 2000, 5000];
 /** A page that is hidden for longer closes its streams: all tabs of a browser share six connections to one HTTP/1.1 server. */
 const HIDDEN_MS = 10_000;
+/** The server sends a comment after 15 s of silence. A connection that is silent for longer is lost. */
+const SILENT_MS = 45_000;
 
 /**
  * Reads server-sent events until `signal` is aborted, and connects again after the last fact that was read, so that none
- * is missed or shown twice. `onState` receives `live` or `waiting`. A hidden page reads on when it is shown again.
+ * is missed or shown twice. `onState` receives `live` or `waiting`. A hidden page reads on when it is shown again. It
+ * returns after the event for which `isEnd(event)` is true. `isEnd()` is asked when the body ends without such an event: a
+ * daemon that restarts ends it too.
  */
-export async function follow(path, { since, onEvent, onState = () => {}, signal, ends = false }) {
+export async function follow(path, { since, onEvent, onState = () => {}, signal, isEnd = () => false }) {
   let last = since;
   let resumed = false;
   for (let failures = 0; !signal.aborted; failures += 1) {
-    if (resumed) await shown(signal);
+    await shown(signal);
     if (signal.aborted) return;
-    // Without a fact there is nothing to continue after: such a stream stays open.
-    const open = whileShown(signal, () => resumed);
+    const open = connection(signal);
     try {
       const headers = resumed ? { 'last-event-id': String(last) } : {};
       const answer = await ask('GET', path, { signal: open.signal, headers, query: resumed ? {} : { since: last } });
+      open.alive();
       onState('live');
-      for await (const event of events(answer.body)) {
+      for await (const event of events(answer.body, open.alive)) {
         failures = 0;
         if (event.id !== undefined) {
           last = Number(event.id);
           resumed = true;
         }
         onEvent(event);
+        if (isEnd(event)) return;
       }
-      if (ends) return;
+      if (isEnd()) return;
     } catch (error) {
       if (signal.aborted) return;
-      if (open.signal.aborted) {
+      if (open.hidden()) {
+        // Without a fact there is nothing to continue after: the reader has to read its lists again.
+        if (!resumed) onState('waiting');
         failures = -1;
         continue;
       }
@@ -126,32 +136,48 @@ const shown = (signal) => new Promise((done) => {
   signal.addEventListener('abort', check, { signal: listen.signal });
 });
 
-/** A signal that is aborted with `signal`, and after `HIDDEN_MS` in which the page is hidden if `may()` allows it. */
-function whileShown(signal, may) {
+/**
+ * One connection of a stream. Its signal is aborted with `signal`, after `HIDDEN_MS` in which the page is hidden, and after
+ * `SILENT_MS` without a call of `alive()`.
+ */
+function connection(signal) {
   const stop = new AbortController();
   const listen = new AbortController();
   let timer;
+  let silence;
+  let hidden = false;
+  const alive = () => {
+    clearTimeout(silence);
+    silence = setTimeout(() => stop.abort(), SILENT_MS);
+  };
   const check = () => {
     clearTimeout(timer);
-    if (document.visibilityState === 'hidden') timer = setTimeout(() => may() && stop.abort(), HIDDEN_MS);
+    if (document.visibilityState === 'hidden') timer = setTimeout(() => { hidden = true; stop.abort(); }, HIDDEN_MS);
   };
   document.addEventListener('visibilitychange', check, { signal: listen.signal });
   signal.addEventListener('abort', () => stop.abort(), { signal: listen.signal });
   check();
-  return { signal: stop.signal, close: () => { clearTimeout(timer); listen.abort(); } };
+  alive();
+  const close = () => { clearTimeout(timer); clearTimeout(silence); listen.abort(); };
+  return { signal: stop.signal, alive, hidden: () => hidden, close };
 }
 
 const pause = (ms, signal) => new Promise((done) => {
-  const timer = setTimeout(done, ms);
-  signal.addEventListener('abort', () => { clearTimeout(timer); done(); }, { once: true });
+  const end = () => { clearTimeout(timer); signal.removeEventListener('abort', end); done(); };
+  const timer = setTimeout(end, ms);
+  signal.addEventListener('abort', end);
 });
 
-/** Server-sent events of a body: `{ id, type, data }`. Source: HTML, 9.2.6 Interpreting an event stream. */
-export async function* events(body) {
+/**
+ * Server-sent events of a body: `{ id, type, data }`; `alive` is called for each piece that arrives. Source: HTML, 9.2.6
+ * Interpreting an event stream.
+ */
+export async function* events(body, alive = () => {}) {
   const decoder = new TextDecoder();
   let rest = '';
   let event = { data: [] };
   for await (const bytes of chunks(body)) {
+    alive();
     const parts = (rest + decoder.decode(bytes, { stream: true })).split(/\r\n|\n|\r(?!$)/);
     rest = parts.pop();
     for (const line of parts) {

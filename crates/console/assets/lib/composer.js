@@ -3,25 +3,25 @@
 import { html, useEffect, useRef, useState } from '../vendor/preact.js';
 import { upload } from './api.js';
 import { bytes, visible } from './format.js';
-import { unique } from './talk.js';
+import { draftName, unique } from './talk.js';
 
 const MODES = [['', 'as configured'], ['steer', 'joins the running turn'], ['followup', 'gets its own turn after it'],
   ['collect', 'one turn for all new messages'], ['interrupt', 'interrupts the running turn']];
 /** Bytes of a message. */
 const LONGEST = 100_000;
 
-/** The draft of a session outlives a reload of the page. */
+/** The draft of a session outlives a reload of the page, and the conversation removes it after it was sent. */
 function useDraft(session) {
-  const name = `draft:${session}`;
+  const name = draftName(session);
   const [text, set] = useState(() => { try { return sessionStorage.getItem(name) ?? ''; } catch { return ''; } });
-  return [text, (value) => {
+  return [text, set, (value) => {
     set(value);
     try { if (value) sessionStorage.setItem(name, value); else sessionStorage.removeItem(name); } catch { /* no storage here */ }
   }];
 }
 
 export function Composer({ session, send, busy, children }) {
-  const [text, setText] = useDraft(session);
+  const [text, show, setText] = useDraft(session);
   const [files, setFiles] = useState([]);
   const [queue, setQueue] = useState('');
   const field = useRef();
@@ -45,7 +45,7 @@ export function Composer({ session, send, busy, children }) {
     event?.preventDefault();
     if (!ready) return;
     send({ key: unique(), text, queue: queue || undefined, files: files.filter((file) => file.id) });
-    setText('');
+    show('');
     setFiles([]);
     field.current.focus();
   };
@@ -60,7 +60,7 @@ export function Composer({ session, send, busy, children }) {
     ${files.length > 0 && html`<ul class="chips">${files.map((file) => html`<li key=${file.key}>
       <span class="text">${visible(file.name)}</span> <span class=${file.error ? 'failure' : 'soft'}>${visible(file.error)
         || (file.id ? `${bytes(file.bytes)}${file.content ? `, ${file.content}` : ''}` : 'uploading …')}</span>
-      <button type="button" class="link" aria-label=${`Remove ${file.name}`}
+      <button type="button" class="link" aria-label=${visible(`Remove ${file.name}`)}
         onClick=${() => setFiles((all) => all.filter((other) => other !== file))}>✕</button></li>`)}</ul>`}
     ${size > LONGEST && html`<p class="failure"
       role="alert">The message is too long: ${bytes(size)} of at most ${bytes(LONGEST)}. Attach it as a file.</p>`}

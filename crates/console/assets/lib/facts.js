@@ -104,16 +104,23 @@ export function recordedCall(row, calls) {
   return same(calls[row.nth]) ? calls[row.nth] : calls.find((call) => start && same(call));
 }
 
-/** The lines of a recording as rows of a timeline. */
+/**
+ * The lines of a recording as rows of a timeline. The line after a `reset` is the message that begins a request. A later
+ * one has the role `user` too: it is a message of a person during the run, or a note of Belay, and the recording does not
+ * say which.
+ */
 export function recordingRows(lines) {
   const rows = [];
   let step = 0;
+  let before;
   lines.forEach((line, key) => {
     const [kind, value] = Object.entries(line)[0] ?? [];
+    const begins = before === undefined || before === 'reset';
+    if (kind !== 'label') before = kind;
     if (kind === 'turn') step += 1;
     if (['turn', 'reset', 'usage', 'clock_ms', 'label'].includes(kind)) return;
     const texts = { tool: (v) => `${v.name} ${JSON.stringify(v.args)}`, tool_result: (v) => `${v.name}: ${v.text ?? ''}` };
-    const name = { tool: 'Call', tool_result: 'Result', user: 'User', assistant: 'Assistant',
+    const name = { tool: 'Call', tool_result: 'Result', user: begins ? 'User' : 'Added for the model', assistant: 'Assistant',
       text: 'Assistant (part)' }[kind] ?? named(kind);
     const whole = texts[kind]?.(value) ?? (typeof value === 'string' ? value : JSON.stringify(value));
     rows.push({ key, time: `step ${step}`, title: `event ${key} of the recording`, kind: name,

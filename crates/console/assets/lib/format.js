@@ -50,7 +50,12 @@ export function exact(at) {
   return Number.isNaN(date.getTime()) ? '' : EXACT.format(date);
 }
 
-// Characters that change the direction of text, or that nobody sees: a text could look like another one.
-const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+// Characters that change the direction of text, or that nobody sees: a text could look like another one. The variation
+// selector U+FE0F is a part of an emoji.
+const HIDDEN = new RegExp([
+  '[\\u0000-\\u0008\\u000b\\u000c\\u000e-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u180b-\\u180f',
+  '\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\u3164\\ufe00-\\ufe0e\\ufeff\\uffa0\\ufff9-\\ufffb\\u{e0000}-\\u{e007f}]',
+  '|(?<!\\p{Extended_Pictographic})\\ufe0f(?!\\u20e3)'].join(''), 'gu');
 /** Shows hidden characters by their number, so that no text looks like another. */
-export const visible = (text) => String(text ?? '').replace(HIDDEN, (c) => `\u27e8U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e9`);
+export const visible = (text) => String(text ?? '').replace(HIDDEN,
+  (c) => `\u27e8U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e9`);

@@ -6,38 +6,63 @@ import { now } from './clock.js';
 
 /**
  * Loads once, after `reload()`, and every `every` ms while the page is visible: `{ value, error, loading, reload }`. The
- * value before stays while a load fails. `load` receives an `AbortSignal`.
+ * value before stays while a load fails. `load` receives an `AbortSignal`. A reload while a load is in progress follows it,
+ * so that a slow answer is shown too.
  */
 export function useLoad(load, deps = [], { every } = {}) {
   const [state, set] = useState({ loading: true });
-  const [round, again] = useState(0);
-  useEffect(() => set({ loading: true }), deps);
+  const work = useRef({});
+  const latest = useRef(load);
+  latest.current = load;
+  const start = useCallback(() => {
+    const mine = work.current;
+    if (!mine.stop) return;
+    if (mine.busy) { mine.again = true; return; }
+    mine.busy = true;
+    const { signal } = mine.stop;
+    latest.current(signal).then(
+      (value) => signal.aborted || set({ value, loading: false }),
+      (error) => signal.aborted || set((before) => ({ value: before.value, error, loading: false })),
+    ).finally(() => {
+      mine.busy = false;
+      if (!mine.again || signal.aborted) return;
+      mine.again = false;
+      start();
+    });
+  }, []);
   useEffect(() => {
-    const stop = new AbortController();
-    load(stop.signal).then(
-      (value) => stop.signal.aborted || set({ value, loading: false }),
-      (error) => stop.signal.aborted || set((before) => ({ value: before.value, error, loading: false })),
-    );
-    return () => stop.abort();
-  }, [...deps, round]);
+    const mine = { stop: new AbortController() };
+    work.current = mine;
+    set({ loading: true });
+    start();
+    return () => mine.stop.abort();
+  }, deps);
   useEffect(() => {
     if (!every) return undefined;
-    const timer = setInterval(() => document.visibilityState === 'visible' && again((n) => n + 1), every);
+    const timer = setInterval(() => document.visibilityState === 'visible' && !work.current.busy && start(), every);
     return () => clearInterval(timer);
   }, [every]);
-  return { ...state, reload: useCallback(() => again((n) => n + 1), []) };
+  return { ...state, reload: start };
 }
 
-/** Follows an event stream while the component is shown. Returns `connecting`, `live`, `waiting` or `ended`. */
-export function useFollow(path, onEvent, { since, ends, enabled = true } = {}) {
+/**
+ * Follows an event stream while the component is shown. Returns `connecting`, `live`, `waiting` or, after its terminal
+ * event, `ended`; or the error that has ended it for good. `isEnd`: see `follow`.
+ */
+export function useFollow(path, onEvent, { since, isEnd, enabled = true } = {}) {
   const [state, setState] = useState('connecting');
-  const latest = useRef(onEvent);
-  latest.current = onEvent;
+  const latest = useRef({});
+  latest.current = { onEvent, isEnd };
   useEffect(() => {
     if (!enabled || !path) return undefined;
     const stop = new AbortController();
-    follow(path, { since, ends, signal: stop.signal, onState: setState, onEvent: (event) => latest.current(event) })
-      .then(() => stop.signal.aborted || setState('ended'), () => setState('waiting'));
+    follow(path, {
+      since,
+      signal: stop.signal,
+      onState: setState,
+      onEvent: (event) => latest.current.onEvent(event),
+      isEnd: (event) => latest.current.isEnd?.(event) ?? false,
+    }).then(() => stop.signal.aborted || setState('ended'), (error) => stop.signal.aborted || setState(error));
     return () => stop.abort();
   }, [path, enabled]);
   return state;

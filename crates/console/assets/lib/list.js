@@ -10,21 +10,21 @@ import { Failure, State, Table } from './ui.js';
 const MOST = 500;
 
 /**
- * The rows of a list: `{ rows, value, error, loading, reload, more, full }`. `more()` asks for the next page and is absent
- * at the end; `full` says that older rows exist which the API does not return. A reload while a load is in progress
- * follows it, so that frequent events do not keep the list from loading.
+ * The rows of a list: `{ rows, value, error, loading, reload, more }`. `more()` asks for the next page and is absent at the
+ * end. A reload while a load is in progress follows it, so that frequent events do not keep the list from loading. With
+ * `every`, it is loaded again after so many ms while the page is visible.
  */
-export function useList(path, name, query = {}, { page = 50 } = {}) {
+export function useList(path, name, query = {}, { page = 50, every } = {}) {
   const key = JSON.stringify([path, query]);
-  const [state, set] = useState({ loading: true, rows: [] });
+  const [state, set] = useState({ key, loading: true, rows: [] });
   const load = useRef({});
-  const start = useCallback((count) => {
+  const start = useCallback((count, known) => {
     const mine = load.current;
     if (mine.busy) { mine.again = Math.max(mine.again ?? 0, count); return; }
     mine.busy = true;
     mine.count = count;
-    fetchRows(path, name, query, count, mine.stop.signal).then(
-      (found) => mine.stop.signal.aborted || set({ ...found, loading: false }),
+    fetchRows(path, name, query, count, mine.stop.signal, known).then(
+      (found) => mine.stop.signal.aborted || set({ ...found, key, loading: false }),
       (error) => mine.stop.signal.aborted || set((before) => ({ ...before, error, loading: false })),
     ).finally(() => {
       mine.busy = false;
@@ -35,42 +35,53 @@ export function useList(path, name, query = {}, { page = 50 } = {}) {
   }, [key]);
   useEffect(() => {
     load.current = { stop: new AbortController(), count: page };
-    set({ loading: true, rows: [] });
+    set({ key, loading: true, rows: [] });
     start(page);
     return () => load.current.stop.abort();
   }, [key]);
   const reload = useCallback(() => start(load.current.count), [start]);
+  useEffect(() => {
+    if (!every) return undefined;
+    const timer = setInterval(() => document.visibilityState === 'visible' && reload(), every);
+    return () => clearInterval(timer);
+  }, [reload, every]);
   const further = () => {
     set((before) => ({ ...before, loading: true }));
-    start(load.current.count + page * 2);
+    start(load.current.count + page * 2, state);
   };
-  return { ...state, reload, more: state.more ? further : undefined };
+  // Until the first rows of other filters are there, the rows before must not be shown for them.
+  const now = state.key === key ? state : { loading: true, rows: [] };
+  return { ...now, reload, more: now.next ? further : undefined };
 }
 
-/** Reads pages until there are `count` rows. A list without `next` is read again with a higher limit. */
-async function fetchRows(path, name, query, count, signal) {
-  const rows = [];
+/** Reads pages until there are `count` rows, after those of `known` if it has a cursor. */
+async function fetchRows(path, name, query, count, signal, known) {
+  const rows = known?.next ? [...known.rows] : [];
   let value;
-  let after;
+  let after = known?.next;
   do {
     const limit = Math.min(count - rows.length, MOST);
-    value = await get(path, { ...query, limit, after }, signal);
+    value = await readPage(path, { ...query, limit, after }, signal);
+    if (!value) return fetchRows(path, name, query, count, signal);
     rows.push(...value[name]);
     after = value.next;
-    if (!after) {
-      const whole = value[name].length >= limit;
-      return { value, rows, more: whole && limit < MOST, full: whole && limit >= MOST };
-    }
-  } while (rows.length < count);
-  return { value, rows, more: true, full: false };
+  } while (after && rows.length < count);
+  return { value, rows, next: after };
 }
 
-/** The button below a list, or the sentence that older rows need a filter. */
-export function More({ list }) {
-  if (list.more) return html`<p class="more"><button onClick=${list.more} disabled=${list.loading}>Show more</button></p>`;
-  if (!list.full) return null;
-  return html`<p class="hint">These are the newest ${list.rows.length}. Use the filters to find older ones.</p>`;
+/** One page. `undefined`: the row of the cursor was deleted, so that the list has to begin again. */
+async function readPage(path, query, signal) {
+  try {
+    return await get(path, query, signal);
+  } catch (error) {
+    if (query.after === undefined || error.code !== 'invalid_cursor') throw error;
+    return undefined;
+  }
 }
+
+/** The button below a list. */
+export const More = ({ list }) => list.more && html`<p class="more"><button onClick=${list.more}
+  disabled=${list.loading} aria-busy=${list.loading}>Show more</button></p>`;
 
 /**
  * Reloads when an event of one of these types arrives, at most once each second, and after a lost connection. Returns the
@@ -99,9 +110,12 @@ export function useLive(types, reload, enabled = true) {
   return state;
 }
 
+/** Says why an event stream has ended for good. */
+export const StreamEnd = ({ error }) => html`<${State} value=${`no live updates: ${error.message}`} tone="bad" />`;
+
 /** Says that the page waits for the daemon. It shows nothing while the connection is up. */
-export const Connection = ({ state }) => html`<span role="status">${state === 'waiting'
-  && html`<${State} value="reconnecting" tone="wait" />`}</span>`;
+export const Connection = ({ state }) => html`<span role="status">${state instanceof Error ? html`<${StreamEnd} error=${state} />`
+  : state === 'waiting' && html`<${State} value="reconnecting" tone="wait" />`}</span>`;
 
 /** Links to the parts of a page: `[[address, label]]`. */
 export const Tabs = ({ at, tabs, label }) => html`<nav class="tabs row" aria-label=${label}>${tabs.map(([to, name]) => html`

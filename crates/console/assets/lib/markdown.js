@@ -29,7 +29,8 @@ const blocks = (tokens, depth) => (tokens ?? []).map((token, i) => (depth > DEEP
 function block(token, key, depth) {
   const inside = () => blocks(token.tokens, depth);
   switch (token.type) {
-    case 'space': case 'def': return null;
+    case 'space': return null;
+    case 'def': return html`<p key=${key}>${visible(token.raw)}</p>`;
     case 'heading': return html`<${HEADINGS[token.depth - 1]} key=${key}>${inside()}</${HEADINGS[token.depth - 1]}>`;
     case 'paragraph': return html`<p key=${key}>${inside()}</p>`;
     case 'code': return html`<pre key=${key}><code>${visible(token.text)}</code></pre>`;
@@ -49,8 +50,8 @@ function block(token, key, depth) {
     case 'del': return html`<del key=${key}>${inside()}</del>`;
     case 'br': return html`<br key=${key} />`;
     case 'codespan': return html`<code key=${key}>${visible(token.text)}</code>`;
-    case 'link': return link(token.href, inside(), key, token.raw);
-    case 'image': return link(token.href, `picture: ${visible(token.text || token.href)}`, key, token.raw);
+    case 'link': return link(token, token.text, inside(), key);
+    case 'image': return link(token, token.text || token.href, `picture: ${visible(token.text || token.href)}`, key);
     case 'escape': return visible(token.text);
     case 'text': return token.tokens ? html`<span key=${key}>${inside()}</span>` : visible(token.text);
     default: return visible(token.raw);
@@ -60,11 +61,16 @@ function block(token, key, depth) {
 const cell = (tag, depth) => (part, i) => html`<${tag} key=${i} style=${ALIGN[part.align]
   && { textAlign: ALIGN[part.align] }}>${blocks(part.tokens, depth)}</${tag}>`;
 
+/** Whether the first address in a text is this one: `https://good.example/?evil.example` does not show `evil.example`. */
+const shows = (text, where) => (text ?? '').toLowerCase().split(/[^\p{L}\p{N}\p{M}.@:-]+/u)
+  .map((word) => word.replace(/^[.:-]+|[.:-]+$/g, '')).find((word) => word === where || /[.@:]/.test(word)) === where;
+
 /** A link with its host, if the text does not show it. Other schemes stay text. */
-function link(href, inside, key, raw) {
+function link({ href, raw }, text, inside, key) {
   let url;
   try { url = new URL(href); } catch { return visible(raw); }
   if (!['http:', 'https:', 'mailto:'].includes(url.protocol)) return visible(raw);
+  const where = url.host || url.pathname;
   return html`<a key=${key} href=${url.href} title=${visible(url.href)} target="_blank"
-    rel="noopener noreferrer nofollow">${inside}</a>`;
+    rel="noopener noreferrer nofollow">${inside}${shows(text, where) ? '' : ` (${visible(where)})`}</a>`;
 }

@@ -1,6 +1,7 @@
 // The entries of a conversation: stored messages, replies to commands, ends without an answer, and answers in progress.
 
 import { html, useMemo } from '../vendor/preact.js';
+import { fileUrl } from './api.js';
 import { duration, visible } from './format.js';
 import { Markdown } from './markdown.js';
 import { Act, Code, Go, State, Text, Time, runLink } from './ui.js';
@@ -28,7 +29,7 @@ const KINDS = {
 /** Files that Belay has sent. Pictures are shown; an SVG file is not one of them. */
 function Files({ files }) {
   return html`<ul class="files">${files.map((file) => {
-    const url = file.url?.replace(/^\//, '');
+    const url = fileUrl(file.url);
     return html`<li key=${file.id}>${url && PICTURES.has(file.media_type) && html`<img src=${url}
       alt=${visible(file.caption ?? file.name)} loading="lazy" />`}
       ${url ? html`<a href=${url} download><${Text} value=${file.name} /></a>` : html`<${Text}

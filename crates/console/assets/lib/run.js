@@ -1,7 +1,7 @@
 // One run: its facts, its end with the rule and the evidence, its reply, and its timeline, live while it runs.
 
 import { html, useEffect, useMemo, useRef, useState } from '../vendor/preact.js';
-import { get, lines, path, post } from './api.js';
+import { fileUrl, get, lines, path, post } from './api.js';
 import { fields, isCut, recorded, recordedCall, recordingRows, Rows } from './facts.js';
 import { duration, money, number } from './format.js';
 import { useFollow, useLoad } from './hooks.js';
@@ -51,7 +51,7 @@ function End({ run }) {
   return html`<h2>End</h2><div class="card"><p>Reason: <code>${run.reason}</code></p><${Evidence} of=${run.evidence} /></div>
     ${run.reply && html`<h2>Reply</h2><div class="card"><${Markdown} text=${run.reply} /></div>`}
     ${run.files?.length > 0 && html`<ul>${run.files.map((file) => html`<li key=${file.id}>
-      <a href=${file.url} download><${Text} value=${file.name} /></a> ${file.caption && html`<${Text}
+      <a href=${fileUrl(file.url)} download><${Text} value=${file.name} /></a> ${file.caption && html`<${Text}
         value=${file.caption} />`}</li>`)}</ul>`}`;
 }
 
@@ -76,7 +76,7 @@ function Events({ run, changed }) {
       if (['run_started', 'run_ended', 'approval_requested', 'approval_resolved'].includes(type) && open(run)) changed();
     }
     soon();
-  }, { ends: true });
+  }, { isEnd: (event) => (event ? event.type === 'run_ended' : !open(run)) });
   // The recording has whole arguments and results; it is read when the first row is opened.
   const read = () => {
     if (recording.loading || (recording.lines && recording.rows === rows.rows.length)) return;
@@ -129,7 +129,8 @@ function Messages({ id }) {
   const load = useLoad((signal) => (shown ? lines(path`runs/${id}/trajectory`, signal) : Promise.resolve()), [id, shown]);
   const rows = useMemo(() => recordingRows(load.value ?? []), [load.value]);
   return html`<details onToggle=${(event) => show(event.target.open)}><summary>Messages of the run (recording)</summary>
-    <p class="hint">What the stop rules see, without cleared parts. <a href=${`api/v1/runs/${encodeURIComponent(id)}/trajectory`}
+    <p class="hint">What the stop rules see, without cleared parts. “Added for the model”: a message during the run,${' '}
+      or a note of Belay. <a href=${`api/v1/runs/${encodeURIComponent(id)}/trajectory`}
       download=${`${id}.jsonl`}>Save as JSON Lines</a></p>
     ${shown && html`<${Failure} error=${load.error} retry=${load.reload} />`}
     ${rows.length > 0 && html`<${Timeline} rows=${rows} label="Messages of the run" detail=${(row) => html`<pre><${Text}

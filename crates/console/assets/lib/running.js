@@ -10,6 +10,7 @@ export const MOST = 200;
 const RELOAD_MS = 2000;
 const RENDER_MS = 200;
 const FACTS_BEFORE = 500;
+const DOING = new Set(['run_started', 'model_called', 'tool_started', 'tool_finished']);
 
 /** The runs and what each one does now. It is a plain object with timers, so that a burst of facts renders once. */
 class Running {
@@ -57,9 +58,12 @@ class Running {
     clearTimeout(this.renderTimer);
   }
 
-  /** What a run does now: `{ step, tools: Map(call → { name, at }) }`. */
+  /**
+   * What a run does now: `{ step, tools: Map(call → { name, at }) }`. Older facts can come after newer ones, so that the
+   * number of the fact is kept for `finished` calls, the step and the start of the attempt.
+   */
   of(id) {
-    if (!this.doing.has(id)) this.doing.set(id, { tools: new Map() });
+    if (!this.doing.has(id)) this.doing.set(id, { tools: new Map(), finished: new Map(), started: 0, stepped: 0 });
     return this.doing.get(id);
   }
 
@@ -71,32 +75,46 @@ class Running {
       this.ended.add(id);
       this.doing.delete(id);
       this.runs = this.runs.filter((run) => run.run_id !== id);
-    } else if (type === 'model_called') this.of(id).step = data.step;
-    else if (type === 'tool_started') this.of(id).tools.set(data.call_id, { name: data.name, at: data.at });
-    else if (type === 'tool_finished') this.of(id).tools.delete(data.call_id);
-    else if (type === 'run_started') {
+    } else if (DOING.has(type)) this.does(this.of(id), type, data);
+    if (type === 'run_started') {
       const started = (run) => ({ ...run, status: 'running', started_at: run.started_at ?? data.at });
       this.runs = this.runs.map((run) => (run.run_id === id ? started(run) : run));
     }
-    else if (!['run_accepted', 'approval_requested', 'approval_resolved'].includes(type)) return;
+    if (!DOING.has(type) && !['run_ended', 'run_accepted', 'approval_requested', 'approval_resolved'].includes(type)) return;
     this.soon();
     this.render();
   }
 
+  does(run, type, { seq, call_id: call, step, name, at }) {
+    if (type === 'run_started') {
+      run.started = Math.max(run.started, seq);
+      for (const [id, tool] of run.tools) if (tool.seq < seq) run.tools.delete(id);
+    } else if (type === 'model_called') {
+      if (seq > run.stepped) Object.assign(run, { stepped: seq, step });
+    } else if (type === 'tool_started') {
+      if (seq > run.started && seq > (run.finished.get(call) ?? 0)) run.tools.set(call, { name, at, seq });
+    } else {
+      if (this.replays) run.finished.set(call, seq);
+      if (run.tools.get(call)?.seq < seq) run.tools.delete(call);
+    }
+  }
+
   /** Reads the facts before `newest` once: they name the tools that were started before the page was opened. */
   async before(newest) {
+    this.replays = true;
     const stop = new AbortController();
     const timer = setTimeout(() => stop.abort(), 3000);
     this.stop.signal.addEventListener('abort', () => stop.abort(), { once: true });
     await follow('events', {
       since: Math.max(0, newest - FACTS_BEFORE),
       signal: stop.signal,
-      onEvent: (event) => {
-        if (['model_called', 'tool_started', 'tool_finished'].includes(event.type)) this.fact(event);
-        if (Number(event.id) >= newest) stop.abort();
-      },
+      onEvent: ({ type, data }) => DOING.has(type) && this.does(this.of(data.run_id), type, data),
+      isEnd: (event) => Number(event?.id) >= newest,
     }).catch(() => {});
     clearTimeout(timer);
+    this.replays = false;
+    this.render();
+    for (const run of this.doing.values()) run.finished.clear();
   }
 }
 

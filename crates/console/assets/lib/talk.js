@@ -1,9 +1,9 @@
 // A conversation: its stored messages, the runs that answer now, its waiting questions, and what was sent from this page.
 // The stored messages are the truth: events say only when to read them again, and show an answer while it is written.
 
-import { get, path, post } from './api.js';
+import { get, post } from './api.js';
+import { History } from './history.js';
 
-const PAGE = 500;
 const RUNS = 50;
 const RENDER_MS = 60;
 const OPEN = new Set(['accepted', 'queued', 'running', 'paused']);
@@ -11,6 +11,21 @@ const OPEN = new Set(['accepted', 'queued', 'running', 'paused']);
 /** A key that nobody else has. `crypto.randomUUID` does not exist on pages without TLS. */
 export const unique = () => Array.from(crypto.getRandomValues(new Uint8Array(8)),
   (byte) => byte.toString(16).padStart(2, '0')).join('');
+
+export const draftName = (session) => `draft:${session}`;
+/** Removes the draft of a session, unless it is another text by now. */
+function dropDraft(session, text) {
+  const name = draftName(session);
+  try { if (sessionStorage.getItem(name) === text) sessionStorage.removeItem(name); } catch { /* no storage here */ }
+}
+
+/** Removes all drafts: the next person at this browser must not read them. */
+export function dropDrafts() {
+  try {
+    const drafts = Object.keys(sessionStorage).filter((name) => name.startsWith(draftName('')));
+    drafts.forEach((name) => sessionStorage.removeItem(name));
+  } catch { /* no storage here */ }
+}
 
 const made = new Set();
 /** The key of a new session. */
@@ -24,9 +39,11 @@ export class Talk {
   constructor(session, changed) {
     Object.assign(this, {
       session, changed, messages: [], live: new Map(), ends: new Map(), questions: [], pending: [], notes: [],
-      expected: new Set(), loaded: false, error: undefined, wanted: false, all: false,
+      loaded: false, error: undefined, wanted: false,
     });
     this.stop = new AbortController();
+    const absent = () => made.has(session) && !this.live.size && !this.ends.size;
+    this.history = new History(session, this.stop.signal, absent);
   }
 
   close() {
@@ -39,19 +56,29 @@ export class Talk {
     this.timer ??= setTimeout(() => { this.timer = undefined; this.changed(); }, RENDER_MS);
   }
 
-  /** Reads what is new; `all`: everything, after a connection was lost. Never two reads at the same time. */
-  refresh(all = false) {
+  /** Reads what is new; `fresh`: all messages again. Never two reads at the same time. */
+  refresh(fresh = false) {
     this.wanted = true;
-    this.all ||= all;
+    this.history.fresh ||= fresh;
     this.working ??= this.work().finally(() => { this.working = undefined; });
+  }
+
+  /** Whether there can be messages before those that are kept. */
+  get cut() {
+    return this.history.start > 0;
+  }
+
+  /** Reads messages before those that are kept. */
+  earlier() {
+    this.history.older = true;
+    this.refresh();
   }
 
   async work() {
     while (this.wanted && !this.stop.signal.aborted) {
-      const all = this.all || !this.loaded;
-      this.wanted = this.all = false;
+      this.wanted = false;
       try {
-        await this.load(all);
+        await this.load();
         this.error = undefined;
       } catch (error) {
         if (this.stop.signal.aborted) return;
@@ -61,17 +88,17 @@ export class Talk {
     }
   }
 
-  async load(all) {
+  async load() {
     const { session } = this;
     // Ends that come while the lists are read belong to the next round.
     const over = [...this.live.values()].filter((run) => run.ended).map((run) => run.id);
-    const [messages, { runs }, { approvals }] = await Promise.all([
-      this.history(all ? 0 : this.messages.at(-1)?.id ?? 0),
+    const [other, { runs }, { approvals }] = await Promise.all([
+      this.history.read(),
       get('runs', { session, limit: RUNS }, this.stop.signal),
       get('approvals', { session }, this.stop.signal),
     ]);
-    if (all && messages[0]?.at !== this.messages[0]?.at) this.notes.forEach((note) => { note.after = 0; });
-    this.messages = all ? messages : [...this.messages, ...messages];
+    if (other) this.notes.forEach((note) => { note.after = 0; });
+    this.messages = this.history.messages;
     this.loaded = true;
     this.questions = approvals.filter((question) => question.asked_in === session);
     this.ends = new Map(runs.filter((run) => !OPEN.has(run.status)).map((run) => [run.run_id, run]));
@@ -79,26 +106,6 @@ export class Talk {
     for (const id of this.live.keys()) if (over.includes(id) || this.ends.has(id)) this.live.delete(id);
     const stored = new Set(this.messages.map((message) => message.run_id));
     this.pending = this.pending.filter((item) => !item.run_id || !(stored.has(item.run_id) || this.ends.has(item.run_id)));
-    // A run without a stored message can mean that another conversation of this session has begun.
-    const missing = [...this.expected].some((id) => !stored.has(id));
-    this.expected.clear();
-    if (missing && !all) this.refresh(true);
-  }
-
-  /** All stored messages after the id `after`. A session that does not exist yet has none. */
-  async history(after) {
-    const found = [];
-    if (made.has(this.session) && !this.live.size && !this.ends.size) return found;
-    try {
-      for (let next = after; next !== undefined && next !== null;) {
-        const page = await get(path`sessions/${this.session}/messages`, { after: next, limit: PAGE }, this.stop.signal);
-        found.push(...page.messages);
-        next = page.next;
-      }
-    } catch (error) {
-      if (error.status !== 404) throw error;
-    }
-    return found;
   }
 
   /** A run that answers now. */
@@ -135,7 +142,6 @@ export class Talk {
     } else if (what.phase === 'end' || what.phase === 'error') {
       run.ended = true;
     } else return;
-    this.expected.add(run.id);
     this.refresh();
   }
 
@@ -152,11 +158,12 @@ export class Talk {
         ...(item.queue && { queue: item.queue }),
         ...(item.files?.length && { attachments: item.files.map((file) => ({ file: file.id })) }),
       });
+      dropDraft(this.session, item.text);
       if (answer.command) {
         this.pending = this.pending.filter((other) => other !== item);
         const asked = item.secret ? undefined : item.text;
         this.notes.push({ key: item.key, after: this.messages.at(-1)?.id ?? 0, ...answer, asked });
-        this.refresh(true);
+        this.refresh();
       } else {
         Object.assign(item, { state: 'sent', run_id: answer.run_id });
         made.delete(this.session);
@@ -169,6 +176,7 @@ export class Talk {
   }
 
   drop(item) {
+    dropDraft(this.session, item.text);
     this.pending = this.pending.filter((other) => other !== item);
     this.changed();
   }
@@ -180,7 +188,7 @@ export class Talk {
     const take = (id) => {
       while (notes.length && notes[0].after <= id) all.push({ kind: 'note', key: `n${notes[0].key}`, note: notes.shift() });
     };
-    take(0);
+    take((this.messages[0]?.id ?? 1) - 1);
     this.messages.forEach((message, i) => {
       all.push({ kind: 'message', key: `m${message.id}`, message });
       const end = this.ends.get(message.run_id);

@@ -58,11 +58,11 @@ export function Timeline({ rows, detail, label, tail = false }) {
           aria-posinset=${first + i + 1} aria-setsize=${rows.length} style=${{ top: `${(first + i) * ROW}px` }}
           onClick=${() => select(row.key === selected ? undefined : row.key)}>
           <span class="soft" title=${row.title ?? exact(row.fact.at)}>${row.time}</span>
-          ${row.tone ? html`<span>${row.kind} <${State} value=${row.tone} /></span>` : html`<span>${row.kind}</span>`}
+          <span>${visible(row.kind)}${row.tone && html` <${State} value=${row.tone} />`}</span>
           <span dir="auto">${visible(row.text)}</span>
         </div>`)}</div>
     </div>
     ${at >= 0 && html`<section class="detail" aria-live="polite">
-      <h3><span>${rows[at].kind}</span><button class="link"
+      <h3><span>${visible(rows[at].kind)}</span><button class="link"
         onClick=${() => select(undefined)}>Close</button></h3>${detail(rows[at])}</section>`}`;
 }

@@ -48,7 +48,7 @@ export function Act({ action, done, confirm, kind = '', title, disabled, childre
     if (value !== undefined) done?.(value);
   };
   return html`<span class="act">
-    <button class=${kind} title=${title} disabled=${disabled || busy} aria-busy=${busy}
+    <button class=${kind} title=${title && visible(title)} disabled=${disabled || busy} aria-busy=${busy}
       onClick=${() => (confirm ? ask(true) : go())}>${children}</button>
     ${asking && html`<${Dialog} title=${confirm} close=${() => ask(false)}>
       <menu><button autofocus onClick=${() => ask(false)}>Cancel</button><button class="danger" disabled=${busy} onClick=${go}>${children}</button></menu>

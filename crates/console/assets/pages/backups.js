@@ -41,6 +41,6 @@ const COLUMNS = [
     : html`<${State} value=${backup.verified ? 'verified' : 'not verified'} tone=${backup.verified ? 'good' : 'ask'} />`)],
   ['Key of the vault', (backup) => (backup.with_key ? html`<${State} value="inside" tone="ask" />` : 'not inside')],
   ['Size', (backup) => bytes(backup.bytes), 'number'],
-  ['Version', (backup) => backup.program ?? '–'],
+  ['Version', (backup) => html`<${Text} value=${backup.program ?? '–'} />`],
   ['File', (backup) => html`<${Code} value=${backup.file} />`],
 ];

@@ -1,9 +1,11 @@
 // Chat: the conversations, and one of them with its answers as they are written, its questions and its files.
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from '../vendor/preact.js';
-import { get, path, post } from '../lib/api.js';
+import { path, post } from '../lib/api.js';
 import { Composer } from '../lib/composer.js';
-import { useFollow, useLoad } from '../lib/hooks.js';
+import { visible } from '../lib/format.js';
+import { useFollow } from '../lib/hooks.js';
+import { More, useList } from '../lib/list.js';
 import { Question } from '../lib/question.js';
 import { Live, Entry, Pending } from '../lib/message.js';
 import { newSession, Talk, unique } from '../lib/talk.js';
@@ -11,25 +13,23 @@ import { Act, Empty, Failure, Go, Page, Text, Time, chatLink } from '../lib/ui.j
 import { Link, STOP_WAIT_MS } from './now.js';
 
 const SESSIONS = 100;
-const MOST_SESSIONS = 500;
 const SHOWN = 100;
 
 export default function Chat({ parts }) {
   const fresh = useMemo(newSession, [parts[0]]);
   const session = parts[0] ?? fresh;
-  const [limit, setLimit] = useState(SESSIONS);
-  const sessions = useLoad((signal) => get('sessions', { limit }, signal), [limit], { every: 15000 });
+  const sessions = useList('sessions', 'sessions', {}, { page: SESSIONS, every: 15000 });
   const begin = () => { location.hash = `/${chatLink(newSession())}`; };
   return html`<${Page} title="Chat" aside=${html`<button onClick=${begin}>New conversation</button>`}>
     <div class=${parts[0] ? 'chat' : 'chat list'}>
-      <${Sessions} load=${sessions} current=${session} more=${limit < MOST_SESSIONS && (() => setLimit(MOST_SESSIONS))} />
+      <${Sessions} list=${sessions} current=${session} />
       <${Conversation} key=${session} session=${session} ended=${sessions.reload} />
     </div></${Page}>`;
 }
 
-function Sessions({ load, current, more }) {
+function Sessions({ list, current }) {
   const [find, setFind] = useState('');
-  const all = load.value?.sessions ?? [];
+  const all = list.rows;
   const words = find.trim().toLowerCase();
   const found = words ? all.filter((one) => `${one.title ?? ''} ${one.session}`.toLowerCase().includes(words)) : all;
   const open = (event) => {
@@ -40,15 +40,16 @@ function Sessions({ load, current, more }) {
     <form onSubmit=${open} role="search"><label class="hidden" for="find">Find a conversation</label>
       <input id="find" type="search" placeholder="Find, or open by name" value=${find}
         onInput=${(event) => setFind(event.target.value)} /></form>
-    <${Failure} error=${load.error} retry=${load.reload} />
+    <${Failure} error=${list.error} retry=${list.reload} />
     <ul>${found.map((one) => html`<li key=${one.session}>
-      <${Go} to=${chatLink(one.session)} title=${one.session} aria-current=${one.session === current ? 'page' : undefined}>
+      <${Go} to=${chatLink(one.session)} title=${visible(one.session)}
+        aria-current=${one.session === current ? 'page' : undefined}>
         <${Text} value=${one.title ?? one.session} />
         <span class="soft small"><${Time} at=${one.last_active_at} />${one.open_runs ? html` · <span
           class="state live">${one.open_runs} open</span>` : ''}</span></${Go}></li>`)}</ul>
-    ${load.value && !found.length && html`<${Empty}>${words ? 'Press Enter to open it by its name.'
+    ${list.value && !found.length && html`<${Empty}>${words ? 'Press Enter to open it by its name.'
       : 'No conversation yet. Write the first message.'}</${Empty}>`}
-    ${!words && more && all.length >= SESSIONS && html`<p class="more"><button onClick=${more}>Show more</button></p>`}
+    ${!words && html`<${More} list=${list} />`}
   </div>`;
 }
 
@@ -58,9 +59,13 @@ function Conversation({ session, ended }) {
   const link = useFollow(path`sessions/${session}/stream`, (event) => talk.event(event));
   useEffect(() => () => talk.close(), [talk]);
   // Whatever happened before the stream was connected is in the lists.
-  useEffect(() => { if (link === 'live' || !talk.loaded) talk.refresh(true); }, [talk, link]);
+  useEffect(() => { if (link === 'live' || !talk.loaded) talk.refresh(); }, [talk, link]);
   useEffect(() => { if (talk.loaded) ended(); }, [talk.messages.length]);
   const [shown, setShown] = useState(SHOWN);
+  const earlier = () => {
+    setShown(shown + SHOWN);
+    if (entries.length < shown + SHOWN && talk.cut) talk.earlier();
+  };
   const entries = useMemo(() => talk.entries(), [talk.messages, talk.ends, talk.notes.length]);
   const live = [...talk.live.values()].filter((run) => run.status !== 'paused' || run.tools.size || run.texts.size);
   const own = new Set(talk.pending.map((item) => item.run_id));
@@ -74,8 +79,8 @@ function Conversation({ session, ended }) {
       ${talk.loaded && !entries.length && !busy && !talk.pending.length
         && html`<${Empty}>Nothing was said yet. Ask for something, or write <code>/help</code>.</${Empty}>`}
       ${!talk.loaded && !talk.error && html`<p class="loading" role="status">Loading …</p>`}
-      ${entries.length > shown && html`<p class="more"><button
-        onClick=${() => setShown(shown + SHOWN)}>Show earlier messages</button></p>`}
+      ${(entries.length > shown || talk.cut) && html`<p class="more"><button
+        onClick=${earlier}>Show earlier messages</button></p>`}
       ${entries.slice(-shown).map((entry) => html`<${Entry} key=${entry.key} entry=${entry} />`)}
       ${live.filter((run) => run.status !== 'queued').map((run) => html`<${Live} key=${run.id} run=${run} />`)}
       ${talk.questions.map((question) => html`<${Question} key=${question.id} question=${question} done=${() => talk.refresh()}

@@ -1,41 +1,59 @@
 // The plan and the events of one job.
 
-import { html, useCallback, useEffect, useRef, useState } from '../vendor/preact.js';
+import { html, useCallback, useEffect, useMemo, useRef, useState } from '../vendor/preact.js';
 import { path } from '../lib/api.js';
-import { seconds } from '../lib/format.js';
+import { number, seconds } from '../lib/format.js';
 import { useFollow } from '../lib/hooks.js';
 import { Code, Go, State, Table, Text, Time, runLink } from '../lib/ui.js';
 
-/** Follows the events of a job, each once, and calls `reload` soon after new ones. Returns `[events, connection]`. */
-export function useJobEvents(id, reload) {
-  const all = useRef([]);
+/** The states in which a job is over. Its stream ends with the first of them. */
+const OVER = new Set(['completed', 'submitted', 'accepted', 'failed', 'cancelled']);
+
+/** The newest events that are kept. A job can have very many. */
+const KEPT = 2000;
+
+/** What the events of a job say: the newest ones, the plan with the state of each step, and the open questions. */
+class Progress {
+  constructor() {
+    Object.assign(this, { rows: [], count: 0, seen: 0, plan: undefined, questions: new Map() });
+  }
+
+  /** Takes an event; one that it has already is ignored. */
+  add(event) {
+    if (event.seq <= this.seen) return;
+    this.seen = event.seq;
+    this.count += 1;
+    this.rows.push(event);
+    if (this.rows.length > KEPT + KEPT / 10) this.rows = this.rows.slice(-KEPT);
+    if (event.type === 'plan_created') {
+      this.plan = { title: event.title, steps: event.steps.map((text) => ({ text, status: 'pending' })) };
+    } else if (event.type === 'plan_step') {
+      const step = this.plan?.steps[event.index];
+      if (step) Object.assign(step, { status: event.status, note: event.note });
+    } else if (event.type === 'approval_requested') this.questions.set(event.approval, event.summary);
+    else if (event.type === 'approval_resolved') this.questions.delete(event.approval);
+  }
+}
+
+/** Follows the events of a job, each once, and calls `reload` soon after new ones. Returns `[progress, connection]`. */
+export function useJobEvents(id, job, reload) {
+  const progress = useMemo(() => new Progress(), [id]);
   const timer = useRef();
   const [, shown] = useState(0);
   useEffect(() => () => clearTimeout(timer.current), []);
   const soon = useCallback(() => {
     timer.current ??= setTimeout(() => {
       timer.current = undefined;
-      shown(all.current.length);
+      shown(progress.count);
       reload();
     }, 500);
-  }, [reload]);
+  }, [reload, progress]);
   const state = useFollow(path`jobs/${id}/events`, (event) => {
     if (event.type === 'delta' || event.data?.seq === undefined) return;
-    all.current.push(event.data);
+    progress.add(event.data);
     soon();
-  }, { ends: true });
-  return [all.current, state];
-}
-
-/** The newest plan, with the state of each step. */
-function planOf(events) {
-  let plan;
-  for (const event of events) {
-    if (event.type === 'plan_created') {
-      plan = { title: event.title, steps: event.steps.map((text) => ({ text, status: 'pending' })) };
-    } else if (event.type === 'plan_step' && plan?.steps[event.index]) Object.assign(plan.steps[event.index], event);
-  }
-  return plan;
+  }, { isEnd: (event) => (event ? event.type === 'job_changed' && OVER.has(event.data.to) : OVER.has(job?.state)) });
+  return [progress, state];
 }
 
 const words = (name) => String(name).replaceAll('_', ' ');
@@ -58,32 +76,26 @@ const TELLS = {
 const tell = (event) => TELLS[event.type]?.(event) ?? '';
 
 /** Links to the questions that wait for an answer. */
-export function OpenQuestions({ events }) {
-  const open = new Map();
-  for (const event of events) {
-    if (event.type === 'approval_requested') open.set(event.approval, event);
-    else if (event.type === 'approval_resolved') open.delete(event.approval);
-  }
-  return [...open.values()].map((event) => html`<p class="notice" key=${event.approval}>
-    <${State} value="waits for an answer" tone="ask" /> <${Go} to=${`questions/${encodeURIComponent(event.approval)}`}>
-      <${Text} value=${event.summary} /></${Go}></p>`);
-}
+export const OpenQuestions = ({ progress }) => [...progress.questions].map(([id, summary]) => html`<p class="notice" key=${id}>
+  <${State} value="waits for an answer" tone="ask" /> <${Go} to=${`questions/${encodeURIComponent(id)}`}>
+    <${Text} value=${summary} /></${Go}></p>`);
 
-export function Steps({ events }) {
+export function Steps({ progress: { rows, count: all, plan } }) {
   const [count, show] = useState(50);
-  const plan = planOf(events);
   return html`
     ${plan && html`<h2>Plan</h2><p><${Text} value=${plan.title} /></p>
       <ol>${plan.steps.map((step) => html`<li>
         <${State} value=${step.status} tone=${step.status === 'blocked' ? 'bad' : undefined} /> <${Text} value=${step.text} />
         ${step.note && html`<br /><small><${Text} value=${step.note} /></small>`}</li>`)}</ol>`}
     <h2>Events</h2>
-    <${Table} rows=${events.slice(-count).reverse()} keyOf=${(event) => event.seq} empty="There is no event." columns=${[
+    <${Table} rows=${rows.slice(-count).reverse()} keyOf=${(event) => event.seq} empty="There is no event." columns=${[
       ['When', (event) => html`<${Time} at=${event.at} />`],
       ['Event', (event) => html`<${Code} value=${event.type} />`, 'nowrap'],
       ['What', (event) => html`<${Text} value=${tell(event)} />`],
       ['Run', (event) => event.run_id && html`<${Go} to=${runLink(event.run_id)}>open</${Go}>`],
     ]} />
-    ${events.length > count && html`<p class="more"><button onClick=${() => show(count + 200)}>
-      Show more of ${events.length} events</button></p>`}`;
+    ${rows.length > count ? html`<p class="more"><button onClick=${() => show(count + 200)}>
+      Show more of ${number(all)} events</button></p>`
+      : all > rows.length && html`<p class="hint">These are the newest of ${number(all)} events. The page of each run has${' '}
+        its own.</p>`}`;
 }

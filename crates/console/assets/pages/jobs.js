@@ -1,6 +1,6 @@
 // Jobs: work that outlives the message that asked for it. The list, one job, and the form of a new one.
 
-import { html, useState } from '../vendor/preact.js';
+import { html, useMemo, useState } from '../vendor/preact.js';
 import { get, newId, path, post } from '../lib/api.js';
 import { exact, money, number, seconds } from '../lib/format.js';
 import { Grants } from '../lib/grants.js';
@@ -52,14 +52,14 @@ const COLUMNS = [
 
 function Job({ id }) {
   const load = useLoad((signal) => get(path`jobs/${id}`, {}, signal), [id]);
-  const [events, live] = useJobEvents(id, load.reload);
+  const [progress, live] = useJobEvents(id, load.value, load.reload);
   return html`<${Page} title="Job" aside=${html`<${Connection} state=${live} />`}>
     <p><${Go} to="jobs">All jobs</${Go}></p>
-    <${Loaded} load=${load}>${(job) => html`<${View} job=${job} events=${events} reload=${load.reload} />`}</${Loaded}>
+    <${Loaded} load=${load}>${(job) => html`<${View} job=${job} progress=${progress} reload=${load.reload} />`}</${Loaded}>
   </${Page}>`;
 }
 
-function View({ job, events, reload }) {
+function View({ job, progress, reload }) {
   const open = OPEN.split(',').includes(job.state);
   const does = (word, body) => () => post(`${path`jobs/${job.job_id}`}/${word}`, body);
   return html`
@@ -70,13 +70,13 @@ function View({ job, events, reload }) {
       ${['completed', 'submitted'].includes(job.state)
         && html`<${Act} kind="primary" action=${does('accept')} done=${reload}>Accept the result</${Act}>`}</p>
     ${job.detail && html`<${Text} of="p" value=${job.detail} />`}
-    ${open && html`<${OpenQuestions} events=${events} />`}
+    ${open && html`<${OpenQuestions} progress=${progress} />`}
     ${job.result && html`<h2>Result</h2><div class="card"><${Markdown} text=${job.result} /></div>`}
     ${job.state === 'in_progress' && html`<${Tell} id=${job.job_id} />`}
     <h2>Task</h2><${Text} of="pre" value=${job.task} />
     <${Facts} of=${facts(job)} />
     <${Grants} grants=${job.grants} kind="jobs" id=${job.job_id} done=${reload} fixed=${!open} />
-    <${Steps} events=${events} />`;
+    <${Steps} progress=${progress} />`;
 }
 
 const limit = (value, text) => (value ? text(value) : undefined);
@@ -103,12 +103,13 @@ const facts = (job) => [
   ['Most time', limit(job.budget.max_time_ms, (ms) => seconds(ms / 1000))],
 ];
 
-/** A message to the running job. */
+/** A message to the running job. A text that is sent again, after an answer was lost, keeps its key. */
 function Tell({ id }) {
   const [text, set] = useState('');
   const [reply, answer] = useState();
+  const key = useMemo(newId, [text]);
   const [send, { busy, error }] = useAction(async () => {
-    answer(await post(path`jobs/${id}/messages`, { text, idempotency_key: newId() }));
+    answer(await post(path`jobs/${id}/messages`, { text, idempotency_key: key }));
     set('');
   });
   return html`<form onSubmit=${(event) => { event.preventDefault(); send(); }}>

@@ -2,9 +2,10 @@
 
 import { html, useState } from '../vendor/preact.js';
 import { get, path, post } from '../lib/api.js';
-import { money, number, seconds } from '../lib/format.js';
+import { money, number, seconds, visible } from '../lib/format.js';
 import { useAction, useLoad, useNow } from '../lib/hooks.js';
 import { MOST, useRunning } from '../lib/running.js';
+import { StreamEnd } from '../lib/list.js';
 import { Act, Code, Dialog, Facts, Failure, Go, Loaded, Page, State, Table, Text, Time, chatLink, runLink } from '../lib/ui.js';
 
 export const STOP_WAIT_MS = 2000;
@@ -16,14 +17,15 @@ export function Since({ at }) {
 }
 
 /** The state of the event stream. */
-export const Link = ({ state }) => html`<span role="status">${state === 'live' ? html`<span class="state good">live</span>`
-  : html`<span class="state ask">${state === 'waiting' ? 'no connection, trying again' : 'connecting'}</span>`}</span>`;
+export const Link = ({ state }) => html`<span role="status">${state instanceof Error ? html`<${StreamEnd} error=${state} />`
+  : state === 'live' ? html`<span class="state good">live</span>`
+    : html`<span class="state ask">${state === 'waiting' ? 'no connection, trying again' : 'connecting'}</span>`}</span>`;
 
 /** What a stop or a freeze has done. */
 export function Receipt({ stopped, left = [] }) {
   return html`<p class=${left.length ? 'notice' : 'hint'} role="status">
     ${stopped.length === 1 ? '1 run has stopped.' : `${stopped.length} runs have stopped.`}
-    ${left.length ? ` ${left.length} still end: ${left.map((one) => one.what ?? one.run_id).join(', ')}.`
+    ${left.length ? ` ${left.length} still end: ${left.map((one) => visible(one.what ?? one.run_id)).join(', ')}.`
       : ' Nothing is left running.'}</p>`;
 }
 
@@ -109,7 +111,7 @@ function Status({ status, operator, reload }) {
       ['Open reservations', status.open_reservations.calls
         ? `${status.open_reservations.calls} calls, at most ${money(status.open_reservations.cost_micro_usd)}` : ''],
       ['Model', html`<${Text} value=${`${model.model} by ${model.provider}`} />`],
-      ['Channels', status.channels.join(', ')],
+      ['Channels', visible(status.channels.join(', '))],
       ['Up', html`<${Since} at=${status.started_at} />`],
       ['Version', status.version]]} />`;
 }

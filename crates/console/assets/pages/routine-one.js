@@ -1,13 +1,13 @@
 // One routine: its state, its next times, its runs, and what can be done with it.
 
 import { html, useState } from '../vendor/preact.js';
-import { del, get, newId, path, post } from '../lib/api.js';
+import { del, get, path, post } from '../lib/api.js';
 import { exact, seconds, visible } from '../lib/format.js';
 import { Grants } from '../lib/grants.js';
 import { useAction, useLoad } from '../lib/hooks.js';
 import { Connection, Json, ListTable, Tabs, useList, useLive } from '../lib/list.js';
 import { Act, Code, Facts, Failure, Go, Loaded, Page, Text, Time } from '../lib/ui.js';
-import { Enabled, NextTable, RUN_COLUMNS, RUN_EVENTS, TABS } from './routine-runs.js';
+import { Enabled, NextTable, RUN_COLUMNS, RUN_EVENTS, RunNow, TABS } from './routine-runs.js';
 import { misfireText, specOf, triggerText } from './routine-text.js';
 
 const FIXED = {
@@ -43,7 +43,7 @@ function View({ routine, reload }) {
     <p><${Enabled} routine=${routine} /></p>
     ${fixed && html`<p class="hint">${fixed}</p>`}
     <p class="row">
-      <${Act} kind="primary" action=${() => does('fire', { idempotency_key: newId() })()} done=${reload}>Run now</${Act}>
+      <${RunNow} name=${routine.name} kind="primary" done=${reload} />
       <${Act} action=${does(routine.enabled ? 'disable' : 'enable')} done=${reload}>
         ${routine.enabled ? 'Disable' : 'Enable'}</${Act}>
       ${!fixed && html`<${Go} class="button" to=${`routines/edit/${encodeURIComponent(routine.name)}`}>Edit</${Go}>

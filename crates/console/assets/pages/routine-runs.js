@@ -1,12 +1,12 @@
 // The runs of routines: their columns, one of them, and the history of all.
 
-import { html, useState } from '../vendor/preact.js';
-import { get, path } from '../lib/api.js';
+import { html, useRef, useState } from '../vendor/preact.js';
+import { get, newId, path, post } from '../lib/api.js';
 import { exact, money, number, seconds } from '../lib/format.js';
 import { useLoad } from '../lib/hooks.js';
 import { Choice, Connection, ListTable, Tabs, useList, useLive } from '../lib/list.js';
 import { Markdown } from '../lib/markdown.js';
-import { Code, Facts, Go, Loaded, Page, State, Table, Text, Time, runLink } from '../lib/ui.js';
+import { Act, Code, Facts, Go, Loaded, Page, State, Table, Text, Time, runLink } from '../lib/ui.js';
 
 export const TABS = [['routines', 'Routines'], ['routines/next', 'Next times'], ['routines/history', 'History']];
 export const RUN_EVENTS = ['routine_run_started', 'routine_run_ended'];
@@ -14,6 +14,17 @@ export const routineLink = (name) => `routines/of/${encodeURIComponent(name)}`;
 export const routineRunLink = (id) => `routines/run/${encodeURIComponent(id)}`;
 const STATUS = [['', 'All'], ['running', 'Running'], ['ok', 'Nothing to report'], ['attention', 'Reports'], ['failed', 'Failed'],
   ['missed', 'Missed'], ['skipped', 'Skipped']];
+
+/** Starts a run by hand. The key stays until a start has succeeded: a click after a lost answer starts no second run. */
+export function RunNow({ name, kind, done }) {
+  const key = useRef(newId());
+  const fire = async () => {
+    const run = await post(path`routines/${name}/fire`, { idempotency_key: key.current });
+    key.current = newId();
+    return run;
+  };
+  return html`<${Act} kind=${kind} title="Start a run of it now" action=${fire} done=${done}>Run now</${Act}>`;
+}
 
 /** The work of a routine run: its run or its job. */
 const Work = ({ run }) => (run.run_id ? html`<${Go} to=${runLink(run.run_id)}>Run</${Go}>`

@@ -1,14 +1,15 @@
 // Routines: rules that start work by themselves. The list, the next times, the history, one routine and its form.
 
 import { html } from '../vendor/preact.js';
-import { get, newId, path, post } from '../lib/api.js';
+import { get } from '../lib/api.js';
 import { now } from '../lib/clock.js';
 import { useLoad } from '../lib/hooks.js';
 import { Connection, ListTable, Tabs, useList, useLive } from '../lib/list.js';
-import { Act, Go, Loaded, Page, State, Text, Time } from '../lib/ui.js';
+import { Go, Loaded, Page, State, Text, Time } from '../lib/ui.js';
 import { EditRoutine, NewRoutine } from './routine-form.js';
 import { Routine } from './routine-one.js';
-import { Enabled, History, NextTable, RUN_EVENTS, RoutineRun, TABS, routineLink, routineRunLink } from './routine-runs.js';
+import { Enabled, History, NextTable, RUN_EVENTS, RoutineRun, RunNow, TABS, routineLink,
+  routineRunLink } from './routine-runs.js';
 import { inZone, triggerText } from './routine-text.js';
 
 /** A routine may have any name, so its name never stands where a word of a page stands. */
@@ -31,8 +32,8 @@ function List() {
     <${Trouble} runs=${trouble.value} />
     <${ListTable} list=${list} keyOf=${(routine) => routine.name}
       empty="There is no routine. A routine starts work at a time, at a message, or when another program calls."
-      columns=${[...COLUMNS, ['', (routine) => html`<${Act} done=${list.reload} title="Start a run of it now"
-        action=${() => post(path`routines/${routine.name}/fire`, { idempotency_key: newId() })}>Run now</${Act}>`, 'actions']]} />
+      columns=${[...COLUMNS, ['', (routine) => html`<${RunNow} name=${routine.name}
+        done=${list.reload} />`, 'actions']]} />
   </${Page}>`;
 }
 

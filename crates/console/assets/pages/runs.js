@@ -1,10 +1,11 @@
 // Runs: the list with filters. With an id in the address, the page of one run.
 
-import { html, useEffect, useMemo, useState } from '../vendor/preact.js';
+import { html } from '../vendor/preact.js';
 import { get } from '../lib/api.js';
 import { duration, money, number } from '../lib/format.js';
-import { useAction, useLoad } from '../lib/hooks.js';
-import { Failure, Go, Loaded, Page, State, Table, Text, Time, chatLink, runLink } from '../lib/ui.js';
+import { useLoad } from '../lib/hooks.js';
+import { ListTable, useList } from '../lib/list.js';
+import { Go, Page, State, Text, Time, chatLink, runLink } from '../lib/ui.js';
 import { Judge } from '../lib/judge.js';
 import { Run } from '../lib/run.js';
 
@@ -19,29 +20,12 @@ export default function Runs({ parts, query, role }) {
 
 function List({ query, role }) {
   const filter = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? '']));
-  const deps = FILTERS.map((name) => filter[name]);
-  const first = useLoad((signal) => get('runs', { ...filter, limit: PAGE }, signal), deps);
-  const [older, setOlder] = useState({ rows: [], end: false });
-  useEffect(() => setOlder({ rows: [], end: false }), [...deps, first.value]);
-  const rows = useMemo(() => {
-    const known = new Map([...(first.value?.runs ?? []), ...older.rows].map((run) => [run.run_id, run]));
-    return [...known.values()];
-  }, [first.value, older]);
-  const [more, { busy, error }] = useAction(async () => {
-    // `until` is exclusive, and several runs can have the time of the last one.
-    const until = new Date(Date.parse(rows.at(-1).accepted_at) + 1).toISOString();
-    const { runs } = await get('runs', { ...filter, until, limit: PAGE * 2 });
-    const known = new Set(rows.map((run) => run.run_id));
-    setOlder((before) => ({ rows: [...before.rows, ...runs], end: !runs.some((run) => !known.has(run.run_id)) }));
-  });
-  return html`<${Page} title="Runs" aside=${html`<button onClick=${first.reload}>Reload</button>`}>
+  const list = useList('runs', 'runs', filter, { page: PAGE });
+  return html`<${Page} title="Runs" aside=${html`<button onClick=${list.reload}>Reload</button>`}>
     <${Filters} filter=${filter} />
-    <${Loaded} load=${first}>${() => html`<${Table} columns=${COLUMNS} rows=${rows} keyOf=${(run) => run.run_id}
-      empty=${deps.some(Boolean) ? 'No run matches these filters.'
-        : 'There is no run yet. Write a message in the chat.'} />`}</${Loaded}>
-    <${Failure} error=${error} />
-    ${rows.length >= PAGE && !older.end && html`<p class="more"><button onClick=${more} disabled=${busy}
-      aria-busy=${busy}>Show more</button></p>`}
+    <${ListTable} list=${list} columns=${COLUMNS} keyOf=${(run) => run.run_id}
+      empty=${Object.values(filter).some(Boolean) ? 'No run matches these filters.'
+        : 'There is no run yet. Write a message in the chat.'} />
     ${role === 'operator' && html`<${Judge} />`}
   </${Page}>`;
 }

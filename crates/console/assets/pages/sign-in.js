@@ -5,23 +5,24 @@ import { post } from '../lib/api.js';
 import { useAction } from '../lib/hooks.js';
 import { visible } from '../lib/format.js';
 
-let linkFailure = '';
 const LINK_REFUSED = 'This link is not valid. A link works once and for a short time. Run “belay console” for a new one.';
+
+/** Whether the address has a link. It is no address of a page. */
+export const hasLink = () => location.hash.startsWith('#link=');
 
 /**
  * Signs in with the link of the address, if it has one. The secret leaves the address first, so that neither the history
- * of the browser nor a bookmark keeps it. Never rejects: the sign-in page shows the failure.
+ * of the browser nor a bookmark keeps it; `hash` takes its place. Never rejects: it returns the failure as a text.
  */
-export async function takeLink() {
-  const secret = /^#link=(.+)$/.exec(location.hash)?.[1];
-  if (!secret) return;
-  history.replaceState(null, '', location.pathname + location.search);
+export async function takeLink(hash = '') {
+  if (!hasLink()) return '';
+  const secret = location.hash.slice('#link='.length);
+  history.replaceState(null, '', location.pathname + location.search + hash);
   try {
     await post('console/sign-in', { link: secret });
-    linkFailure = '';
+    return '';
   } catch (error) {
-    linkFailure = reason(error, LINK_REFUSED);
-    window.dispatchEvent(new Event('belay:link-failed'));
+    return reason(error, LINK_REFUSED);
   }
 }
 
@@ -32,13 +33,15 @@ function reason(error, refused) {
   return error.message;
 }
 
-export function SignIn({ done }) {
+/** `failure`: why the link of the address was refused. */
+export function SignIn({ done, failure }) {
   const [token, setToken] = useState('');
-  const [link, setLink] = useState(linkFailure);
+  const [link, setLink] = useState(failure);
+  useEffect(() => setLink(failure), [failure]);
   const [refusal, setRefusal] = useState('');
   const field = useRef();
   const [send, { busy }] = useAction(async () => {
-    setLink(linkFailure = '');
+    setLink('');
     try {
       await post('console/sign-in', { token: token.trim() });
       setRefusal('');
@@ -51,20 +54,6 @@ export function SignIn({ done }) {
   useEffect(() => {
     document.title = 'Sign in · Belay';
     field.current?.focus();
-    // A link that is opened while this page is shown changes the address only.
-    const moved = async () => {
-      if (!location.hash.startsWith('#link=')) return;
-      await takeLink();
-      if (!linkFailure) done();
-    };
-    const failed = () => setLink(linkFailure);
-    window.addEventListener('hashchange', moved);
-    window.addEventListener('belay:link-failed', failed);
-    failed();
-    return () => {
-      window.removeEventListener('hashchange', moved);
-      window.removeEventListener('belay:link-failed', failed);
-    };
   }, []);
   const submit = (event) => { event.preventDefault(); if (token.trim()) send(); };
   return html`<main class="sign-in">
