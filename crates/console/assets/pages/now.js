@@ -19,7 +19,8 @@ export function Since({ at }) {
 /** The state of the event stream. */
 export const Link = ({ state }) => html`<span role="status">${state instanceof Error ? html`<${StreamEnd} error=${state} />`
   : state === 'live' ? html`<span class="state good">live</span>`
-    : html`<span class="state ask">${state === 'waiting' ? 'no connection, trying again' : 'connecting'}</span>`}</span>`;
+    : state !== 'ended' && html`<span class="state ask">${state === 'waiting' ? 'no connection, trying again'
+      : 'connecting'}</span>`}</span>`;
 
 /** What a stop or a freeze has done. */
 export function Receipt({ stopped, left = [] }) {
