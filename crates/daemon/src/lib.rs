@@ -38,6 +38,7 @@ mod stop_rules;
 mod stops;
 mod systemd;
 mod telemetry;
+mod traces;
 mod typed;
 mod upgrade;
 mod wiring;

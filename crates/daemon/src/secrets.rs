@@ -18,6 +18,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::environment::Environment;
 use crate::settings::{Loaded, Problem, Settings};
+use crate::telemetry::TelemetryConfig;
+use crate::traces::parse_headers;
 use source::{Missing, Names, find};
 pub(crate) use source::{UNSEEN, of_file, of_reader, of_text, unseen_words};
 
@@ -33,6 +35,8 @@ pub(crate) struct Secrets {
     pub(crate) transcription: Option<SecretString>,
     /// The key of the server that makes embeddings; `None` if it needs none.
     pub(crate) embeddings: Option<SecretString>,
+    /// The headers for the collector of OpenTelemetry; `None` if it needs none, or there is none.
+    pub(crate) otlp_headers: Option<SecretString>,
 }
 
 impl Secrets {
@@ -72,6 +76,7 @@ impl Secrets {
             telegram: search.telegram(&settings.channels.telegram, &absent),
             transcription: search.service("transcription", &Route::of_transcription(&settings.transcription)),
             embeddings: search.service("memory.embeddings", &Route::of_embeddings(&settings.memory.embeddings)),
+            otlp_headers: search.collector(&settings.telemetry),
         };
         if search.problems.is_empty() { Ok(secrets) } else { Err(search.problems) }
     }
@@ -178,6 +183,18 @@ impl Search<'_> {
             self.problems.push(problem);
             None
         })
+    }
+
+    /// The headers for the collector. They are not read while no collector is set.
+    fn collector(&mut self, config: &TelemetryConfig) -> Option<SecretString> {
+        config.traces_endpoint()?;
+        let key = "telemetry.otlp_headers";
+        let headers = self.one(key, (&config.otlp_headers_env, Missing::Refused), None, "otlp_headers")?;
+        let problem = Some(&headers)
+            .filter(|headers| headers.expose_secret() != UNSEEN)
+            .and_then(|headers| parse_headers(headers).err());
+        self.problems.extend(problem.map(|what| Problem::new(key, what)));
+        Some(headers)
     }
 
     /// The secrets of the bot. If the bot is enabled, a missing token is a problem.

@@ -38,6 +38,14 @@ pub(crate) struct TelemetryConfig {
     pub(crate) log: String,
     /// The format of log lines.
     pub(crate) format: LogFormat,
+    /// The base address of a collector of OpenTelemetry that accepts OTLP over HTTP; empty: none.
+    pub(crate) otlp_endpoint: String,
+    /// The environment variable with headers for the collector: `name=value,name=value`; empty: none.
+    pub(crate) otlp_headers_env: String,
+    /// The name of this daemon at the collector.
+    pub(crate) service_name: String,
+    /// Whether traces contain messages, replies, arguments and results.
+    pub(crate) content: bool,
 }
 
 /// The format of log lines.
@@ -54,7 +62,14 @@ pub(crate) enum LogFormat {
 
 impl Default for TelemetryConfig {
     fn default() -> Self {
-        Self { log: "info".into(), format: LogFormat::Auto }
+        Self {
+            log: "info".into(),
+            format: LogFormat::Auto,
+            otlp_endpoint: String::new(),
+            otlp_headers_env: String::new(),
+            service_name: "belay".into(),
+            content: false,
+        }
     }
 }
 
@@ -66,11 +81,35 @@ impl TelemetryConfig {
 
     /// Lists all invalid values.
     pub(crate) fn validate(&self) -> Vec<String> {
-        match filter(&self.log) {
-            Ok(_) => Vec::new(),
-            Err(error) => vec![format!("telemetry.log: is no log filter: {error}; write for example \"info\"")],
-        }
+        let log = filter(&self.log)
+            .err()
+            .map(|error| format!("telemetry.log: is no log filter: {error}; write for example \"info\""));
+        let endpoint = (!self.otlp_endpoint.is_empty() && !is_base_address(&self.otlp_endpoint)).then(|| {
+            "telemetry.otlp_endpoint: is not an http or https address without user, password and query; write for \
+             example \"http://127.0.0.1:4318\""
+                .to_owned()
+        });
+        let name = self.service_name.trim().is_empty().then(|| "telemetry.service_name: is empty".to_owned());
+        [log, endpoint, name].into_iter().flatten().collect()
     }
+
+    /// The address for traces: the base address with `/v1/traces`. `None`: no collector is set.
+    pub(crate) fn traces_endpoint(&self) -> Option<String> {
+        let base = self.otlp_endpoint.trim_end_matches('/');
+        (!base.is_empty()).then(|| format!("{base}/v1/traces"))
+    }
+}
+
+/// Whether a text is an address to which a path can be added.
+fn is_base_address(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none()
+    })
 }
 
 /// The current log filter, which can be replaced while the program runs.
@@ -231,6 +270,27 @@ mod tests {
             assert_eq!(written.lines().count(), 2, "the message alone may have lines: {written:?}");
             assert_eq!(written.contains("\u{1b}["), colour, "{written:?}");
         }
+    }
+
+    #[test]
+    fn the_address_of_the_collector_is_checked_and_extended() {
+        let of = |endpoint: &str| TelemetryConfig { otlp_endpoint: endpoint.into(), ..TelemetryConfig::default() };
+        assert_eq!(of("").traces_endpoint(), None);
+        for endpoint in ["http://127.0.0.1:4318", "http://127.0.0.1:4318/"] {
+            assert_eq!(of(endpoint).validate(), Vec::<String>::new());
+            assert_eq!(of(endpoint).traces_endpoint().as_deref(), Some("http://127.0.0.1:4318/v1/traces"));
+        }
+        assert_eq!(
+            of("https://otlp.example.org/otlp").traces_endpoint().as_deref(),
+            Some("https://otlp.example.org/otlp/v1/traces")
+        );
+        for wrong in
+            ["127.0.0.1:4318", "grpc://host:4317", "http://", "http://u:p@host", "http://host/?a=b", "http://host/#a"]
+        {
+            assert_eq!(of(wrong).validate().len(), 1, "{wrong}");
+        }
+        let nameless = TelemetryConfig { service_name: " ".into(), ..TelemetryConfig::default() };
+        assert_eq!(nameless.validate(), ["telemetry.service_name: is empty"]);
     }
 
     #[test]

@@ -73,6 +73,7 @@ use crate::settings::{Loaded, Settings, expand, refused};
 use crate::signals::SignalWatch;
 use crate::stop_rules::stop_rules;
 use crate::systemd::{self, WatchdogChannel};
+use crate::traces::TraceExporter;
 
 /// The program's version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -92,6 +93,7 @@ pub(crate) struct Parts {
     janitor: Arc<RetentionJanitor>,
     backups: Arc<BackupKeeper>,
     recorder: Recorder,
+    traces: Option<TraceExporter>,
     model: ModelInfo,
     /// A notice about the choice of the model, for the person.
     notice: Option<String>,
@@ -135,6 +137,7 @@ pub(crate) async fn build(
             janitor,
             backups,
             recorder,
+            traces,
             reloadable,
         }) => {
             let (model, ready) = (agent.model.info().clone(), agent.ready.subscribe());
@@ -149,6 +152,7 @@ pub(crate) async fn build(
                 janitor,
                 backups,
                 recorder,
+                traces,
                 model,
                 notice,
                 reloadable,
@@ -174,6 +178,7 @@ struct Assembled {
     janitor: Arc<RetentionJanitor>,
     backups: Arc<BackupKeeper>,
     recorder: Recorder,
+    traces: Option<TraceExporter>,
     reloadable: Reloadable,
 }
 
@@ -212,6 +217,10 @@ async fn assemble(
 
     let webhook_secret = secrets.gateway.webhook_secret.clone();
     let recorder = Recorder::install()?;
+    let (events, runs) = (ports.events.clone(), ports.runs.clone());
+    let headers = secrets.otlp_headers.as_ref();
+    let traces = TraceExporter::open(&settings.telemetry, headers, chosen.provider.info(), events, runs)
+        .map_err(|problem| Failure::new(Exit::Refused, format!("telemetry.otlp_endpoint: {problem}")))?;
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),
         secrets: secrets.gateway,
@@ -311,6 +320,7 @@ async fn assemble(
         janitor,
         backups,
         recorder,
+        traces,
         reloadable,
     })
 }
@@ -375,6 +385,13 @@ impl Parts {
             recorder.upkeep(stop).await;
             Ended::Recorder
         });
+        if let Some(traces) = self.traces {
+            let stop = gateway_stop.clone();
+            tasks.spawn(async move {
+                traces.work(stop).await;
+                Ended::Traces
+            });
+        }
         let keeping = self.programs.keep(self.ready.clone(), gateway_stop.clone());
         tasks.spawn(async move {
             keeping.await;
@@ -452,6 +469,7 @@ enum Ended {
     Janitor,
     Backups,
     Recorder,
+    Traces,
 }
 
 impl Running {
@@ -491,7 +509,8 @@ impl Running {
                         | Ended::Connections
                         | Ended::Janitor
                         | Ended::Backups
-                        | Ended::Recorder,
+                        | Ended::Recorder
+                        | Ended::Traces,
                     ) => {}
                     Ok(Ended::Gateway(ended)) => {
                         error!(?ended, "the gateway ended before the agent");

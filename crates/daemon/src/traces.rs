@@ -1,0 +1,237 @@
+//! Traces of ended runs for a collector of OpenTelemetry, by OTLP over HTTP.
+//!
+//! One task follows the log of events behind the runs. So a collector that is slow or down never slows a run, and the
+//! log is the queue: an unreachable collector costs no memory.
+
+mod client;
+mod names;
+mod spans;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::{
+    Event, EventKind, EventLog, EventQuery, Message, MessageBody, ModelInfo, RunId, RunReader, Seq, StoreError,
+};
+use metrics::{counter, describe_counter};
+use opentelemetry::KeyValue;
+use opentelemetry_otlp::{Protocol, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use self::client::{Client, LastStatus};
+use self::spans::{Facts, Naming};
+use crate::telemetry::TelemetryConfig;
+
+/// The version of the program, in each span.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Requests to the collector, by outcome: `ok`, `failed` for one that is repeated, `refused`, or `given_up`.
+const EXPORTS: &str = "belay_otlp_exports_total";
+/// Pause after a change of the log, so that runs that end together share a request.
+const GATHER: Duration = Duration::from_secs(1);
+/// Longest request.
+const REQUEST: Duration = Duration::from_secs(10);
+/// First pause between attempts of a request; each further one is twice as long, up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Time after which an unreachable collector loses the traces of the runs that have ended until then.
+const GIVE_UP: Duration = Duration::from_secs(600);
+/// Time for the remaining traces when the daemon ends.
+const FLUSH: Duration = Duration::from_secs(3);
+/// Spans of one request, unless a single run has more.
+const BATCH: usize = 512;
+/// Events of one read of the log.
+const PAGE: u32 = 256;
+/// Events of one run that become spans. More are counted in the span of the run.
+const RUN_EVENTS: usize = 4096;
+
+/// Follows the log of events and exports a trace of each run that ends.
+pub(crate) struct TraceExporter {
+    exporter: SpanExporter,
+    last_status: Arc<LastStatus>,
+    events: Arc<dyn EventLog>,
+    runs: Arc<dyn RunReader>,
+    naming: Naming,
+    content: bool,
+    tip: watch::Receiver<Seq>,
+    /// The last event whose run is exported.
+    cursor: Seq,
+    /// Whether the last request failed, which was logged.
+    is_down: bool,
+}
+
+impl TraceExporter {
+    /// The exporter of these settings; `None`: no endpoint is set. Runs that have ended before are not exported.
+    ///
+    /// # Errors
+    /// The headers are malformed, or the client cannot be made.
+    pub(crate) fn open(
+        config: &TelemetryConfig,
+        headers: Option<&SecretString>,
+        model: &ModelInfo,
+        events: Arc<dyn EventLog>,
+        runs: Arc<dyn RunReader>,
+    ) -> Result<Option<Self>, String> {
+        let Some(endpoint) = config.traces_endpoint() else { return Ok(None) };
+        let headers = headers.map_or(Ok(HashMap::new()), parse_headers)?;
+        let last_status = Arc::new(LastStatus::default());
+        let client = Client::new(&endpoint, REQUEST, last_status.clone())?;
+        let mut exporter = SpanExporter::builder()
+            .with_http()
+            .with_protocol(Protocol::HttpBinary)
+            .with_endpoint(endpoint)
+            .with_timeout(REQUEST)
+            .with_headers(headers)
+            .with_http_client(client)
+            // Its pauses would block a thread of the runtime. `send` has pauses of its own.
+            .with_retry_policy(RetryPolicy::disabled())
+            .build()
+            .map_err(|error| error.to_string())?;
+        exporter.set_resource(
+            &Resource::builder()
+                .with_service_name(config.service_name.clone())
+                .with_attribute(KeyValue::new("service.version", VERSION))
+                .build(),
+        );
+        describe_counter!(EXPORTS, "Requests to the collector of OpenTelemetry, by outcome");
+        let naming =
+            Naming { agent: config.service_name.clone(), provider: model.provider.clone(), model: model.model.clone() };
+        let tip = events.tip();
+        let cursor = *tip.borrow();
+        let (content, is_down) = (config.content, false);
+        Ok(Some(Self { exporter, last_status, events, runs, naming, content, tip, cursor, is_down }))
+    }
+
+    /// Exports until `stop`, and then the remaining traces for at most [`FLUSH`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the traces of the newest runs are not exported.
+    pub(crate) async fn work(mut self, stop: CancellationToken) {
+        while let Some(Ok(())) = stop.run_until_cancelled(self.tip.changed()).await {
+            // At a stop, the rest is exported below.
+            stop.run_until_cancelled(tokio::time::sleep(GATHER)).await;
+            if stop.run_until_cancelled(self.catch_up()).await.is_none() {
+                break;
+            }
+        }
+        if timeout(FLUSH, self.catch_up()).await.is_err() {
+            tracing::warn!(limit_s = FLUSH.as_secs(), "the last traces could not be exported in time");
+        }
+    }
+
+    /// Exports the runs that have ended since the last call. A failed read is repeated by the next one.
+    async fn catch_up(&mut self) {
+        loop {
+            let query = EventQuery { after: self.cursor, limit: PAGE, ..EventQuery::default() };
+            let page = match self.events.read(query).await {
+                Ok(page) => page,
+                Err(error) => return tracing::debug!(%error, "the log of events cannot be read now"),
+            };
+            let Some(last) = page.last().map(|event| event.seq) else { return };
+            let mut batch = Vec::new();
+            let mut reached = self.cursor;
+            for event in &page {
+                if let (EventKind::RunEnded { .. }, Some(run)) = (&event.kind, event.run_id) {
+                    match self.trace(run).await {
+                        Ok(spans) => batch.extend(spans),
+                        Err(error) => return tracing::debug!(%error, "a run cannot be read now"),
+                    }
+                }
+                reached = event.seq;
+                if batch.len() >= BATCH {
+                    break;
+                }
+            }
+            let is_sent = batch.is_empty() || self.send(batch).await;
+            self.cursor = if is_sent { reached } else { last.max(*self.tip.borrow()) };
+        }
+    }
+
+    /// The spans of an ended run. None if it is deleted.
+    async fn trace(&self, run: RunId) -> Result<Vec<SpanData>, StoreError> {
+        let Some(record) = self.runs.run(run).await? else { return Ok(Vec::new()) };
+        let (mut events, mut unread): (Vec<Event>, u64) = (Vec::new(), 0);
+        let mut after = Seq::default();
+        loop {
+            let query = EventQuery { after, run: Some(run), limit: PAGE, ..EventQuery::default() };
+            let page = self.events.read(query).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            let room = RUN_EVENTS.saturating_sub(events.len());
+            unread += page.len().saturating_sub(room) as u64;
+            events.extend(page.into_iter().take(room));
+        }
+        let input = if self.content { Some(input(&self.runs.run_messages(run).await?)) } else { None };
+        let facts = Facts { record: &record, events: &events, unread, input: input.as_deref() };
+        Ok(spans::of_run(&self.naming, &facts))
+    }
+
+    /// Sends a batch, and repeats it while the collector is unreachable. Returns `false` after [`GIVE_UP`]: the traces
+    /// until now are lost.
+    async fn send(&mut self, batch: Vec<SpanData>) -> bool {
+        let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
+        loop {
+            self.last_status.forget();
+            let Err(error) = self.exporter.export(batch.clone()).await else {
+                counter!(EXPORTS, "outcome" => "ok").increment(1);
+                if std::mem::take(&mut self.is_down) {
+                    tracing::info!("the collector accepts traces again");
+                }
+                return true;
+            };
+            let (refused, given_up) = (self.last_status.is_refusal(), begun.elapsed() >= GIVE_UP);
+            if !std::mem::replace(&mut self.is_down, true) {
+                tracing::warn!(%error, refused, "traces are not exported; telemetry.otlp_endpoint names the collector");
+            }
+            let outcome = if refused {
+                "refused"
+            } else if given_up {
+                "given_up"
+            } else {
+                "failed"
+            };
+            counter!(EXPORTS, "outcome" => outcome).increment(1);
+            if refused || given_up {
+                return refused; // a refused batch alone is lost
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+/// The text of the first user message of a run.
+fn input(messages: &[Arc<Message>]) -> String {
+    let text = |message: &Arc<Message>| match &message.body {
+        MessageBody::User { text } => Some(text.clone()),
+        _ => None,
+    };
+    messages.iter().find_map(text).unwrap_or_default()
+}
+
+/// Parses `name=value,name=value`.
+///
+/// # Errors
+/// The number of the first malformed header, never its value.
+pub(crate) fn parse_headers(text: &SecretString) -> Result<HashMap<String, String>, String> {
+    let entries = text.expose_secret().split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let pair = |entry: &str| {
+        let (name, value) = entry.split_once('=')?;
+        let (name, value) = (name.trim(), value.trim());
+        let usable = reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
+            && reqwest::header::HeaderValue::from_str(value).is_ok();
+        usable.then(|| (name.to_owned(), value.to_owned()))
+    };
+    entries
+        .enumerate()
+        .map(|(at, entry)| pair(entry).ok_or_else(|| format!("header {} is not of the form name=value", at + 1)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
