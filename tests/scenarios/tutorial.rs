@@ -2,8 +2,8 @@
 //!
 //! | block | what is done with it |
 //! |---|---|
-//! | `sh` | run in one shell, which keeps its variables; each command must succeed |
-//! | `sh daemon` | run as the second terminal: the block before has ended the last daemon; waits until the new one is ready |
+//! | `sh` | run in one shell, which keeps its variables; each command must succeed. After `belay shutdown` the test waits for the end of the daemon, as the page asks the reader to do |
+//! | `sh daemon` | run as the second terminal, with the variables of the first; waits until the daemon is ready |
 //! | `text` | the output of the block before it |
 //! | `text telegram` | the answer of the bot to the message that the text before the block says to write |
 //!
@@ -138,9 +138,9 @@ impl Reader {
         }
     }
 
-    /// Runs a daemon in the second terminal, with the variables of the first, once the last one has ended.
+    /// Runs a daemon in the second terminal, with the variables of the first.
     async fn start(&mut self, command: &str) -> Result<()> {
-        self.ended().await?;
+        ensure!(self.daemon.is_none(), "the page starts a second daemon");
         let file = self.home.path().join("environment");
         self.run(&format!("env -0 > {}", file.display())).await?;
         let variables = std::fs::read_to_string(&file)?;
@@ -161,16 +161,15 @@ impl Reader {
         Ok(())
     }
 
-    /// Waits for the end of the daemon, if there is one.
+    /// Waits for the end of the daemon.
     async fn ended(&mut self) -> Result<()> {
-        if let Some((mut daemon, mut log)) = self.daemon.take() {
-            let end = async {
-                while log.next_line().await?.is_some() {}
-                daemon.wait().await
-            };
-            let status = timeout(PATIENCE, end).await.context("nothing has ended the daemon")??;
-            ensure!(status.success(), "the daemon ended with {status}");
-        }
+        let (mut daemon, mut log) = self.daemon.take().context("a daemon that the page has started")?;
+        let end = async {
+            while log.next_line().await?.is_some() {}
+            daemon.wait().await
+        };
+        let status = timeout(PATIENCE, end).await.context("nothing has ended the daemon")??;
+        ensure!(status.success(), "the daemon ended with {status}");
         Ok(())
     }
 
@@ -207,6 +206,9 @@ async fn the_commands_of_the_tutorial_print_what_it_shows() -> Result<()> {
         match block.kind {
             "sh" => {
                 output = Some(reader.run(block.text).await?);
+                if block.text.lines().any(|line| line == "belay shutdown") {
+                    reader.ended().await?;
+                }
                 commands += 1;
             }
             "sh daemon" => reader.start(block.text).await?,
@@ -223,7 +225,7 @@ async fn the_commands_of_the_tutorial_print_what_it_shows() -> Result<()> {
             other => bail!("nobody checks a block of the kind {other:?}"),
         }
     }
-    reader.ended().await?;
+    ensure!(reader.daemon.is_none(), "the page does not end its last daemon");
     ensure!(
         commands >= 15 && compared >= 12,
         "{commands} blocks with {compared} outputs: the page is not read as it is written"
