@@ -147,6 +147,11 @@ build/console/node_modules: tests/console/package-lock.json
 	install -d build/console && cp tests/console/package.json $< build/console
 	cd build/console && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules
 
+.PHONY: console
+console: build/console/node_modules ## Copy the libraries of the console's pages from their packages (tests/console/package.json; Node)
+	cp build/console/node_modules/htm/preact/standalone.module.js crates/console/assets/vendor/preact.js
+	cp build/console/node_modules/marked/lib/marked.esm.js crates/console/assets/vendor/marked.js
+
 .PHONY: console-test
 console-test: build/console/node_modules ## Open the console of a real daemon in Chromium (ARGS="PART OF A NAME"; Node and chromium)
 	$(CARGO) build $(DEV) --bin belay

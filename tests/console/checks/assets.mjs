@@ -9,6 +9,8 @@ import { Daemon } from '../support/daemon.mjs';
 
 const FOLDER = new URL('../../../crates/console/assets/', import.meta.url).pathname;
 const MOST_BYTES = 150_000;
+/** The libraries of the pages, and the files of the packages that they are. */
+const VENDORED = { 'preact.js': 'htm/preact/standalone.module.js', 'marked.js': 'marked/lib/marked.esm.js' };
 
 /** The bytes of the body, as they are sent to a browser that accepts gzip. */
 const sent = (url) => new Promise((done, fail) => {
@@ -33,5 +35,14 @@ group('assets', async () => ({ daemon: await new Daemon().start() }), ({ daemon 
     const { files, bytes, packed } = await assetsSent(daemon.url);
     assert.ok(files > 30 && packed > 30, `${packed} of ${files} files were sent with gzip`);
     assert.ok(bytes <= MOST_BYTES, `${bytes} bytes`);
+  });
+
+  check('the libraries of the pages are those of the pinned packages', () => {
+    const modules = path.join(process.env.BELAY_CONSOLE_MODULES ?? 'build/console', 'node_modules');
+    assert.deepEqual(fs.readdirSync(path.join(FOLDER, 'vendor')).sort(), Object.keys(VENDORED).sort());
+    for (const [name, file] of Object.entries(VENDORED)) {
+      const [ours, theirs] = [path.join(FOLDER, 'vendor', name), path.join(modules, file)].map((place) => fs.readFileSync(place));
+      assert.ok(ours.equals(theirs), `${name} is not ${file}: \`make console\` copies it`);
+    }
   });
 });

@@ -35,8 +35,8 @@ async fn sign_in(harness: &Harness, proof: Value) -> Result<String, (u16, Value)
     let answer = page(harness, Method::POST, "/console/sign-in").json(&proof).send().await.unwrap();
     let (status, headers): (u16, HeaderMap) = (answer.status().as_u16(), answer.headers().clone());
     let body: Value = answer.json().await.unwrap();
-    let set = headers.get_all(SET_COOKIE).iter().map(|cookie| cookie.to_str().unwrap());
-    match set.filter(|cookie| !cookie.contains("Max-Age=0;")).last() {
+    let set: Vec<_> = headers.get_all(SET_COOKIE).iter().map(|cookie| cookie.to_str().unwrap()).collect();
+    match set.iter().rev().find(|cookie| !cookie.contains("Max-Age=0;")) {
         Some(cookie) => Ok(cookie.split(';').next().unwrap().to_owned()),
         None => Err((status, body)),
     }
