@@ -54,3 +54,5 @@ export function exact(at) {
 const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 /** Shows hidden characters by their number, so that no text looks like another. */
 export const visible = (text) => String(text ?? '').replace(HIDDEN, (c) => `\u27e8U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e9`);
+/** JSON text whose hidden characters are escapes. */
+export const escaped = (json) => json.replace(HIDDEN, (c) => `\\u${c.codePointAt(0).toString(16).padStart(4, '0')}`);
