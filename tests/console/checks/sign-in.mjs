@@ -95,4 +95,16 @@ group('no token', async (browser) => {
     await page.getByRole('link', { name: 'Access' }).click();
     await page.getByText('No token is configured').waitFor();
   });
+
+  check('an address that changes while the page begins is followed', async ({ visitor, daemon }) => {
+    const page = await visitor.context.newPage();
+    await page.addInitScript(() => new MutationObserver((_, observer) => {
+      if (!document.querySelector('nav')) return;
+      observer.disconnect();
+      location.hash = '#/money';
+    }).observe(document, { childList: true, subtree: true }));
+    await page.goto(`${daemon.url}/`);
+    await page.getByRole('heading', { name: 'Money' }).waitFor();
+    await page.close();
+  });
 });
