@@ -16,7 +16,7 @@ import { model } from './support/model.mjs';
 const SECONDS = Number(process.env.SECONDS ?? 20);
 const [CONSOLES, RUNS, EVENTS, ROUNDS] = [50, 200, 5000, 10];
 const STATES = ['running', 'paused', 'queued', 'accepted'];
-const RELOAD_MS = 2000;
+const RELOAD_MS = 5000;
 const STATUS_MS = 5000;
 /** Ticks of the processor times in /proc in a second. */
 const TICKS = Number(execFileSync('getconf', ['CLK_TCK']));

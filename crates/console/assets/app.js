@@ -70,6 +70,8 @@ function Frame({ session, failure, signedOut }) {
   useEffect(() => {
     const moved = () => hasLink() || setAt(address());
     window.addEventListener('hashchange', moved);
+    // The address may have changed between the first render and this effect.
+    moved();
     return () => window.removeEventListener('hashchange', moved);
   }, []);
   // On a narrow screen the navigation is one line that scrolls.

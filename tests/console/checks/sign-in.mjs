@@ -79,3 +79,32 @@ group('sign-in', async (browser) => ({ browser, daemon: await new Daemon().start
     await visitor.close();
   });
 });
+
+group('no token', async (browser) => {
+  const daemon = await new Daemon({}, { tokens: false }).start();
+  return { daemon, visitor: await Visitor.of(browser, daemon) };
+}, async ({ visitor, daemon }) => {
+  try { await visitor.close(); } finally { await daemon.close(); }
+}, () => {
+  check('without a token the address of `belay console` opens at once, and the page says what that means', async ({ visitor, daemon }) => {
+    const [link] = /http\S+/.exec(await daemon.belay('console'));
+    assert.equal(link, `${daemon.url}/`);
+    const page = await visitor.open();
+    await page.getByRole('heading', { name: 'Now' }).waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Sign out' }).count(), 0);
+    await page.getByRole('link', { name: 'Access' }).click();
+    await page.getByText('No token is configured').waitFor();
+  });
+
+  check('an address that changes while the page begins is followed', async ({ visitor, daemon }) => {
+    const page = await visitor.context.newPage();
+    await page.addInitScript(() => new MutationObserver((_, observer) => {
+      if (!document.querySelector('nav')) return;
+      observer.disconnect();
+      location.hash = '#/money';
+    }).observe(document, { childList: true, subtree: true }));
+    await page.goto(`${daemon.url}/`);
+    await page.getByRole('heading', { name: 'Money' }).waitFor();
+    await page.close();
+  });
+});

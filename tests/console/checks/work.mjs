@@ -122,6 +122,36 @@ group('work', world, end, () => {
     await page.close();
   });
 
+  check('a freeze stops the runs, shows its reason as text, and ends with the thaw', async ({ visitor, daemon }) => {
+    await daemon.say('frozen', 'write f');
+    const page = await visitor.open('#/now');
+    await page.getByRole('cell', { name: 'frozen' }).waitFor();
+    await page.getByRole('button', { name: 'Freeze everything' }).click();
+    await page.getByLabel('Reason').fill('a <b>reason</b>');
+    await page.keyboard.press('Enter');
+    await page.getByText('Everything is frozen').waitFor();
+    await page.getByText('a <b>reason</b>').waitFor();
+    await page.getByRole('cell', { name: 'frozen' }).waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Thaw' }).click();
+    await page.getByText('Everything is frozen').waitFor({ state: 'detached' });
+    assert.deepEqual((await daemon.get('freeze')).freezes, []);
+    await page.close();
+  });
+
+  check('a job is made with the form, and is cancelled', async ({ visitor, daemon }) => {
+    const page = await visitor.open('#/jobs/new');
+    await page.getByLabel(/^Task/).fill('write h');
+    await page.getByLabel(/^Title/).fill('Greeting');
+    await page.getByRole('button', { name: /^Create/ }).click();
+    await page.getByRole('heading', { name: 'Greeting' }).waitFor();
+    await page.locator('main .state', { hasText: 'in progress' }).waitFor();
+    await page.getByRole('button', { name: 'Cancel the job' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel the job' }).click();
+    await page.locator('main .state', { hasText: 'cancelled' }).waitFor();
+    assert.equal((await daemon.get('jobs')).jobs[0].state, 'cancelled');
+    await page.close();
+  });
+
   check('a routine is made with the form, and is run now', async ({ visitor, daemon }) => {
     const page = await visitor.open('#/routines/new');
     await page.getByLabel('Name').fill('morning');
@@ -134,6 +164,20 @@ group('work', world, end, () => {
     await page.getByRole('table').last().getByRole('row').nth(1).waitFor();
     const { routine_runs: runs } = await daemon.get('routines/morning/runs');
     assert.equal(runs.length, 1);
+    await page.close();
+  });
+
+  check('the form of a routine shows the hidden characters of its fields', async ({ visitor, daemon }) => {
+    const action = { mode: 'lightweight', prompt: 'say \u202eolleh' };
+    await daemon.post('routines', { name: 'hidden', trigger: { kind: 'manual' }, action });
+    const page = await visitor.open('#/routines/edit/hidden');
+    await page.getByText('say \u27e8U+202E\u27e9olleh').waitFor();
+    await page.getByRole('button', { name: 'Expert view' }).click();
+    const json = await page.getByLabel('The whole specification as JSON').inputValue();
+    assert.ok(json.includes('say \\u202eolleh'), json);
+    await page.getByRole('button', { name: 'Save the routine' }).click();
+    await page.getByRole('heading', { name: 'hidden' }).waitFor();
+    assert.equal((await daemon.get('routines/hidden')).action.prompt, action.prompt);
     await page.close();
   });
 

@@ -59,3 +59,6 @@ const HIDDEN = new RegExp([
 /** Shows hidden characters by their number, so that no text looks like another. */
 export const visible = (text) => String(text ?? '').replace(HIDDEN,
   (c) => `\u27e8U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, '0')}\u27e9`);
+/** JSON text whose hidden characters are escapes: one for each unit of UTF-16. */
+export const escaped = (json) => json.replace(HIDDEN,
+  (c) => c.split('').map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`).join(''));

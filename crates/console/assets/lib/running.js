@@ -7,45 +7,66 @@ import { useFollow } from './hooks.js';
 const STATES = ['running', 'paused', 'queued', 'accepted'];
 /** Most runs that are listed for each state. */
 export const MOST = 200;
-const RELOAD_MS = 2000;
+/** Pauses before a list is loaded again: after a fact that moves a run to another list, and after one that changes its costs. */
+const MOVED_MS = 2000;
+const COSTS_MS = 5000;
 const RENDER_MS = 200;
 const FACTS_BEFORE = 500;
+/** Facts that move a run from one list to another. The others change what a running one costs. */
+const MOVING = new Set(['run_accepted', 'run_started', 'run_ended', 'approval_requested', 'approval_resolved']);
 const DOING = new Set(['run_started', 'model_called', 'tool_started', 'tool_finished']);
 
 /** The runs and what each one does now. It is a plain object with timers, so that a burst of facts renders once. */
 class Running {
   constructor(changed) {
     Object.assign(this, { changed, runs: [], doing: new Map(), ended: new Set(),
-      loading: false, again: false, error: undefined });
+      lists: new Map(), stale: new Set(STATES), loading: false, again: false, error: undefined });
     this.stop = new AbortController();
   }
 
-  /** Loads the lists; while a load is in progress, one more follows it. */
+  /** Loads the lists that facts have changed; while a load is in progress, one more follows it. */
   async load() {
     if (this.loading) { this.again = true; return; }
     this.loading = true;
     this.again = false;
-    this.ended.clear();
+    const stale = [...this.stale];
+    this.stale.clear();
+    if (stale.length === STATES.length) this.ended.clear();
     try {
-      const lists = await Promise.all(STATES.map((status) => get('runs', { status, limit: MOST }, this.stop.signal)));
+      const load = async (status) => [status, (await get('runs', { status, limit: MOST }, this.stop.signal)).runs];
+      for (const [status, runs] of await Promise.all(stale.map(load))) this.lists.set(status, runs);
       const known = new Map();
-      for (const run of lists.flatMap((list) => list.runs)) if (!this.ended.has(run.run_id)) known.set(run.run_id, run);
+      for (const run of STATES.flatMap((status) => this.lists.get(status) ?? [])) {
+        if (!this.ended.has(run.run_id) && !known.has(run.run_id)) known.set(run.run_id, run);
+      }
       this.runs = [...known.values()];
       for (const id of this.doing.keys()) if (!known.has(id)) this.doing.delete(id);
       this.error = undefined;
       this.loaded = true;
     } catch (error) {
       if (this.stop.signal.aborted) return;
+      for (const status of stale) this.stale.add(status);
       this.error = error;
     }
     this.loading = false;
     this.render();
-    if (this.again) this.soon();
+    if (this.again) this.soon([], MOVED_MS);
   }
 
-  /** Loads, at most once in `RELOAD_MS`. */
-  soon() {
-    this.reloadTimer ??= setTimeout(() => { this.reloadTimer = undefined; this.load(); }, RELOAD_MS);
+  /** Loads the lists of these states after `ms` at the latest. */
+  soon(states, ms) {
+    for (const status of states) this.stale.add(status);
+    const at = performance.now() + ms;
+    if (this.reloadTimer !== undefined && this.reloadAt <= at) return;
+    clearTimeout(this.reloadTimer);
+    this.reloadAt = at;
+    this.reloadTimer = setTimeout(() => { this.reloadTimer = undefined; this.load(); }, ms);
+  }
+
+  /** Loads all lists now. */
+  reload() {
+    for (const status of STATES) this.stale.add(status);
+    return this.load();
   }
 
   render() {
@@ -80,8 +101,9 @@ class Running {
       const started = (run) => ({ ...run, status: 'running', started_at: run.started_at ?? data.at });
       this.runs = this.runs.map((run) => (run.run_id === id ? started(run) : run));
     }
-    if (!DOING.has(type) && !['run_ended', 'run_accepted', 'approval_requested', 'approval_resolved'].includes(type)) return;
-    this.soon();
+    if (!DOING.has(type) && !MOVING.has(type)) return;
+    if (MOVING.has(type)) this.soon(STATES, MOVED_MS);
+    else this.soon(['running'], COSTS_MS);
     this.render();
   }
 
@@ -125,7 +147,7 @@ export function useRunning() {
   useEffect(() => () => running.close(), []);
   const link = useFollow('events', (event) => {
     if (event.type !== 'begin' && event.type !== 'reset') return running.fact(event);
-    running.load();
+    running.reload();
     return event.type === 'begin' && running.before(Number(event.id));
   });
   return {
@@ -134,6 +156,6 @@ export function useRunning() {
     link,
     error: running.error,
     loaded: running.loaded,
-    reload: () => running.load(),
+    reload: () => running.reload(),
   };
 }

@@ -23,6 +23,10 @@ export const State = ({ value, tone }) => html`<span class="state ${tone ?? TONE
 /** Text of a person, a model or a tool. */
 export const Text = ({ value, of = 'span' }) => html`<${of} class="text" dir="auto">${visible(value)}</${of}>`;
 
+/** The text of a field with its hidden characters, which the field itself cannot show. */
+export const Hidden = ({ value }) => (visible(value) === String(value ?? '') ? null
+  : html`<span class="hint">With its hidden characters: <${Text} value=${value} /></span>`);
+
 /** Names, ids and keys. */
 export const Code = ({ value }) => html`<code>${visible(value)}</code>`;
 

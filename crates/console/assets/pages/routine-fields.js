@@ -3,7 +3,7 @@
 import { html } from '../vendor/preact.js';
 import { GrantsField } from '../lib/grants.js';
 import { Choice } from '../lib/list.js';
-import { Text } from '../lib/ui.js';
+import { Text, Hidden } from '../lib/ui.js';
 
 const KINDS = [['schedule', 'At times'], ['manual', 'By hand only'], ['event', 'At a message of its owner']];
 const OTHER = { webhook: 'When another program calls', system: 'At an event of another part of the system' };
@@ -18,9 +18,10 @@ export function Fields({ spec, set, named, grants, setGrants }) {
   const part = (name) => (change) => set({ ...spec, [name]: { ...spec[name], ...change } });
   return html`
     <label>Name <input required maxlength="64" disabled=${named} value=${spec.name}
-      onInput=${(event) => set({ ...spec, name: input(event) })} /></label>
+      onInput=${(event) => set({ ...spec, name: input(event) })} /><${Hidden} value=${spec.name} /></label>
     <label>Purpose <input maxlength="200" value=${spec.description ?? ''}
-      onInput=${(event) => set({ ...spec, description: input(event) || undefined })} /></label>
+      onInput=${(event) => set({ ...spec, description: input(event) || undefined })} />
+      <${Hidden} value=${spec.description} /></label>
     <${Trigger} trigger=${spec.trigger} set=${(trigger) => set({ ...spec, trigger })} />
     <${Action} action=${spec.action} set=${(action) => set({ ...spec, action })} />
     ${grants === undefined ? html`<p class="hint">Its grants have patterns of several arguments. The expert view shows them.</p>`
@@ -69,7 +70,8 @@ function Action({ action, set }) {
     <${Choice} label="Kind" value=${action.mode} set=${(value) => value !== action.mode && mode(value)}
       options=${[['lightweight', 'A few model calls'], ['full_job', 'A job']]} />
     <label>${job ? 'Task' : 'Prompt'} <textarea required rows="5" value=${job ? action.task : action.prompt}
-      onInput=${(event) => to({ [job ? 'task' : 'prompt']: input(event) })}></textarea></label>
+      onInput=${(event) => to({ [job ? 'task' : 'prompt']: input(event) })}></textarea>
+      <${Hidden} value=${job ? action.task : action.prompt} /></label>
     ${job ? html`
       <${Check} label="Make a plan first" checked=${action.plan} set=${(plan) => to({ plan })} />
       <${Choice} label="Runs in" value=${action.runs_in ?? 'local'} set=${(value) => to({ runs_in: value })}

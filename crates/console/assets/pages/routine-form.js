@@ -2,7 +2,7 @@
 
 import { html, useState } from '../vendor/preact.js';
 import { get, path, post, put } from '../lib/api.js';
-import { visible } from '../lib/format.js';
+import { visible, escaped } from '../lib/format.js';
 import { ConfirmGrants, parseGrants, writeGrants } from '../lib/grants.js';
 import { useAction, useLoad } from '../lib/hooks.js';
 import { Tabs } from '../lib/list.js';
@@ -36,7 +36,7 @@ export function EditRoutine({ name }) {
   </${Page}>`;
 }
 
-const pretty = (spec) => JSON.stringify(spec, null, 2);
+const pretty = (spec) => escaped(JSON.stringify(spec, null, 2));
 
 /** Whether a part of a stored routine has characters that nobody sees. */
 const hidesText = (spec) => visible(pretty(spec)) !== pretty(spec);

@@ -34,7 +34,7 @@ const took = (run) => duration(Date.parse(run.ended_at) - Date.parse(run.started
 const COLUMNS = [
   ['Run', (run) => html`<${Go} to=${runLink(run.run_id)} title=${run.run_id}><${State} value=${run.status} /></${Go}>`],
   ['Session', (run) => html`<${Go} to=${chatLink(run.session)}><${Text} value=${run.session} /></${Go}>`],
-  ['Reason', (run) => (run.reason ? html`<code>${run.reason}</code>` : '–')],
+  ['Reason', (run) => (run.reason ? html`<code>${run.reason}</code>` : '–'), 'nowrap'],
   ['Accepted', (run) => html`<${Time} at=${run.accepted_at} />`, 'nowrap'],
   ['Time', (run) => (run.ended_at && run.started_at ? took(run) : '–'), 'number'],
   ['Calls', (run) => html`<span title="model calls and tool calls">${run.usage.model_calls} + ${run.usage.tool_calls}</span>`, 'number'],
