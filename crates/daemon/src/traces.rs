@@ -30,7 +30,8 @@ use crate::telemetry::TelemetryConfig;
 
 /// The version of the program, in each span.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Requests to the collector, by outcome: `ok`, `failed` for one that is repeated, `refused`, or `given_up`.
+/// Requests to the collector, by outcome: `ok`, `failed` for one that is repeated, `refused`, or `given_up`. And runs
+/// that cannot be read: `unreadable`.
 const EXPORTS: &str = "belay_otlp_exports_total";
 /// Pause after a change of the log, so that runs that end together share a request.
 const GATHER: Duration = Duration::from_secs(1);
@@ -61,6 +62,10 @@ pub(crate) struct TraceExporter {
     tip: watch::Receiver<Seq>,
     /// The last event whose run is exported.
     cursor: Seq,
+    /// Events of the next read: fewer after a failed one, up to [`PAGE`].
+    page: u32,
+    /// The event at which the last read failed.
+    failed: Option<Seq>,
     /// Whether the last request failed, which was logged.
     is_down: bool,
 }
@@ -103,8 +108,8 @@ impl TraceExporter {
             Naming { agent: config.service_name.clone(), provider: model.provider.clone(), model: model.model.clone() };
         let tip = events.tip();
         let cursor = *tip.borrow();
-        let (content, is_down) = (config.content, false);
-        Ok(Some(Self { exporter, last_status, events, runs, naming, content, tip, cursor, is_down }))
+        let (content, page, failed, is_down) = (config.content, PAGE, None, false);
+        Ok(Some(Self { exporter, last_status, events, runs, naming, content, tip, cursor, page, failed, is_down }))
     }
 
     /// Exports until `stop`, and then the remaining traces for at most [`FLUSH`].
@@ -124,32 +129,77 @@ impl TraceExporter {
         }
     }
 
-    /// Exports the runs that have ended since the last call. A failed read is repeated by the next one.
+    /// Exports the runs that have ended since the last call. A failed read is repeated after a pause, and skipped when
+    /// it fails again.
     async fn catch_up(&mut self) {
+        let mut pause = FIRST_PAUSE;
         loop {
-            let query = EventQuery { after: self.cursor, limit: PAGE, ..EventQuery::default() };
-            let page = match self.events.read(query).await {
-                Ok(page) => page,
-                Err(error) => return tracing::debug!(%error, "the log of events cannot be read now"),
-            };
-            let Some(last) = page.last().map(|event| event.seq) else { return };
-            let mut batch = Vec::new();
-            let mut reached = self.cursor;
-            for event in &page {
-                if let (EventKind::RunEnded { .. }, Some(run)) = (&event.kind, event.run_id) {
-                    match self.trace(run).await {
-                        Ok(spans) => batch.extend(spans),
-                        Err(error) => return tracing::debug!(%error, "a run cannot be read now"),
-                    }
-                }
-                reached = event.seq;
-                if batch.len() >= BATCH {
-                    break;
+            match self.advance().await {
+                Ok(true) => pause = FIRST_PAUSE,
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::debug!(%error, pause_s = pause.as_secs(), "a read for the traces failed");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
-            let is_sent = batch.is_empty() || self.send(batch).await;
-            self.cursor = if is_sent { reached } else { last.max(*self.tip.borrow()) };
         }
+    }
+
+    /// Exports the runs of one page of the log. Returns `false` at its end.
+    ///
+    /// # Errors
+    /// A read has failed. What was read before it is exported.
+    async fn advance(&mut self) -> Result<bool, StoreError> {
+        let query = EventQuery { after: self.cursor, limit: self.page, ..EventQuery::default() };
+        let page = match self.events.read(query).await {
+            Ok(page) => page,
+            Err(error) if self.page > 1 => {
+                self.page = (self.page / 4).max(1);
+                return Err(error);
+            }
+            Err(error) => {
+                let next = Seq(self.cursor.0 + 1);
+                if next <= *self.tip.borrow() && self.fails_again(next, None, &error) {
+                    self.cursor = next;
+                }
+                return Err(error);
+            }
+        };
+        self.page = (self.page * 2).min(PAGE);
+        let Some(last) = page.last().map(|event| event.seq) else { return Ok(false) };
+        let mut batch = Vec::new();
+        let (mut reached, mut failure) = (self.cursor, None);
+        for event in &page {
+            if let (EventKind::RunEnded { .. }, Some(run)) = (&event.kind, event.run_id) {
+                match self.trace(run).await {
+                    Ok(spans) => batch.extend(spans),
+                    Err(error) if self.fails_again(event.seq, Some(run), &error) => {}
+                    Err(error) => {
+                        failure = Some(error);
+                        break;
+                    }
+                }
+            }
+            reached = event.seq;
+            if batch.len() >= BATCH {
+                break;
+            }
+        }
+        let is_sent = batch.is_empty() || self.send(batch).await;
+        self.cursor = if is_sent { reached } else { last.max(*self.tip.borrow()) };
+        failure.map_or(Ok(true), Err)
+    }
+
+    /// Notes that this event, or its run, cannot be read. Returns `true` the second time: it is to be skipped.
+    fn fails_again(&mut self, seq: Seq, run: Option<RunId>, error: &StoreError) -> bool {
+        if self.failed.replace(seq) != Some(seq) {
+            return false;
+        }
+        counter!(EXPORTS, "outcome" => "unreadable").increment(1);
+        let run = run.map(tracing::field::display);
+        tracing::warn!(%error, seq = seq.0, run, "an event or its run cannot be read; its trace is not exported");
+        true
     }
 
     /// The spans of an ended run. None if it is deleted.

@@ -47,7 +47,7 @@ impl Client {
     /// # Errors
     /// TLS cannot be set up.
     pub(super) fn new(endpoint: &str, limit: Duration, last_status: Arc<LastStatus>) -> Result<Self, String> {
-        let builder = if is_plain_loopback(endpoint) { plain_client() } else { reqwest::Client::builder() };
+        let builder = if is_plain_loopback(endpoint) { plain_client().no_proxy() } else { reqwest::Client::builder() };
         // A redirect could lead the headers elsewhere.
         let http = builder.timeout(limit).redirect(reqwest::redirect::Policy::none()).build();
         Ok(Self { http: http.map_err(|error| error.to_string())?, last_status })
