@@ -22,6 +22,8 @@ struct Ends {
     broken_event: Mutex<Option<Seq>>,
     /// Whether the runs are deleted, but not their events.
     are_deleted: AtomicBool,
+    /// Whether a fault is a panic.
+    panics: AtomicBool,
     reads: AtomicUsize,
 }
 
@@ -33,8 +35,15 @@ impl Ends {
             broken_run: Mutex::default(),
             broken_event: Mutex::default(),
             are_deleted: AtomicBool::new(false),
+            panics: AtomicBool::new(false),
             reads: AtomicUsize::new(0),
         })
+    }
+
+    /// Fails, or panics.
+    fn fault(&self, what: &str) -> StoreError {
+        assert!(!self.panics.load(Ordering::Relaxed), "{what}");
+        StoreError::Unavailable(what.into())
     }
 
     /// Ends `number` more runs.
@@ -85,7 +94,7 @@ impl EventLog for Ends {
     }
 
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
-        let runs = self.runs.lock().unwrap();
+        let runs = self.runs.lock().unwrap().clone();
         let end = |(at, run): (usize, &RunRecord)| Event {
             seq: Seq(at as u64 + 1),
             at: UnixMillis(2),
@@ -102,7 +111,7 @@ impl EventLog for Ends {
         let page: Vec<_> = runs.iter().enumerate().map(end).filter(is_meant).take(query.limit as usize).collect();
         let broken = *self.broken_event.lock().unwrap();
         if page.iter().any(|event| Some(event.seq) == broken) {
-            return Err(StoreError::Unavailable("a damaged event".into()));
+            return Err(self.fault("a damaged event"));
         }
         Ok(page)
     }
@@ -116,7 +125,7 @@ impl EventLog for Ends {
 impl RunReader for Ends {
     async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
         if *self.broken_run.lock().unwrap() == Some(id) {
-            return Err(StoreError::Unavailable("a damaged run".into()));
+            return Err(self.fault("a damaged run"));
         }
         let is_there = !self.are_deleted.load(Ordering::Relaxed);
         Ok(self.runs.lock().unwrap().iter().find(|run| is_there && run.run_id == id).cloned())
@@ -197,6 +206,93 @@ async fn an_event_that_cannot_be_read_is_skipped_with_pauses() {
     assert!(ends.reads.load(Ordering::Relaxed) < 20, "{}", ends.reads.load(Ordering::Relaxed));
 }
 
+#[tokio::test]
+async fn a_run_whose_trace_panics_is_skipped() {
+    let (address, mut requests) = collector(OK).await;
+    let ends = Ends::new();
+    let mut exporter = ends.exporter(&address);
+    ends.end(2);
+    let ids: Vec<_> = ends.runs.lock().unwrap().iter().map(|run| run.run_id).collect();
+    *ends.broken_run.lock().unwrap() = Some(ids[0]);
+    ends.panics.store(true, Ordering::Relaxed);
+    exporter.catch_up().await;
+    assert_eq!(exporter.cursor, Seq(2));
+    assert!(requests.recv().await.unwrap().contains(&ids[1].to_string()));
+}
+
+#[tokio::test]
+async fn the_export_goes_on_after_a_panic() {
+    let (address, mut requests) = collector(OK).await;
+    let ends = Ends::new();
+    let exporter = ends.exporter(&address);
+    ends.panics.store(true, Ordering::Relaxed);
+    *ends.broken_event.lock().unwrap() = Some(Seq(1));
+    ends.end(1);
+    let stop = CancellationToken::new();
+    let work = tokio::spawn(exporter.work(stop.clone()));
+    // The first read panics.
+    while ends.reads.load(Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    ends.end(1);
+    let sent = timeout(Duration::from_secs(20), requests.recv()).await.unwrap().unwrap();
+    assert!(sent.contains(&ends.runs.lock().unwrap()[1].run_id.to_string()));
+    stop.cancel();
+    work.await.unwrap();
+}
+
+#[tokio::test]
+async fn headers_that_are_no_settings_are_not_sent() {
+    let (address, mut requests) = collector(OK).await;
+    let headers = parse_headers(&SecretString::from("api-key=ours")).unwrap();
+    let client = Client::new(&address, headers, REQUEST, Arc::default()).unwrap();
+    let request = opentelemetry_http::Request::post(&address)
+        .header("content-type", "application/x-protobuf")
+        .header("user-agent", "exporter")
+        .header("api-key", "of the environment")
+        .header("x-other", "of the environment");
+    let request = request.body(opentelemetry_http::Bytes::new()).unwrap();
+    opentelemetry_http::HttpClient::send_bytes(&client, request).await.unwrap();
+    let sent = requests.recv().await.unwrap().to_ascii_lowercase();
+    for line in ["api-key: ours", "content-type: application/x-protobuf", "user-agent: exporter"] {
+        assert!(sent.contains(line), "{line} in {sent}");
+    }
+    assert!(!sent.contains("of the environment"), "{sent}");
+}
+
+#[tokio::test]
+async fn spans_that_the_collector_rejects_are_counted() {
+    // Field 1 of the answer: { rejected_spans (1): 300, error_message (2): "no" }.
+    let (address, _requests) =
+        collector(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\n\x0a\x07\x08\xac\x02\x12\x02no")
+            .await;
+    let ends = Ends::new();
+    let mut exporter = ends.exporter(&address);
+    ends.end(1);
+    exporter.catch_up().await;
+    assert_eq!(exporter.last_status.rejected(), 300);
+    for body in [&b""[..], b"\x0a", b"\x0a\x00", b"\x0a\x7f\x08", b"\x0a\x04\x12\x02no", &[0xff; 20]] {
+        exporter.last_status.set_answer(body);
+        assert_eq!(exporter.last_status.rejected(), 0, "{body:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_has_a_limited_number_of_spans() {
+    let (address, mut requests) = collector(OK).await;
+    let ends = Ends::new();
+    ends.end(1);
+    let mut exporter = ends.exporter(&address);
+    let run = ends.runs.lock().unwrap()[0].run_id;
+    let span = exporter.trace(run).await.unwrap().remove(0);
+    assert!(exporter.send_all(&vec![span; BATCH * 2 + 1]).await);
+    for expected in [BATCH, BATCH, 1] {
+        let request = requests.recv().await.unwrap();
+        assert_eq!(request.matches("invoke_agent belay").count(), expected);
+    }
+    assert!(requests.try_recv().is_err());
+}
+
 /// An address where nothing listens.
 fn nobody() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -208,7 +304,8 @@ fn headers_are_parsed_and_a_mistake_shows_no_value() {
     let parse = |text: &str| parse_headers(&SecretString::from(text));
     let headers = parse("api-key = s3cret, x-tenant=a=b,").unwrap();
     assert_eq!(headers.len(), 2);
-    assert_eq!((headers["api-key"].as_str(), headers["x-tenant"].as_str()), ("s3cret", "a=b"));
+    assert_eq!((&headers["api-key"], &headers["x-tenant"]), (&"s3cret".parse().unwrap(), &"a=b".parse().unwrap()));
+    assert!(headers["api-key"].is_sensitive(), "no debug output shows it");
     assert!(parse("").unwrap().is_empty());
     for wrong in ["a=1,s3cret", "a=1,na me=s3cret", "a=1,b=s3\ncret", "a=1,=s3cret"] {
         assert_eq!(parse(wrong).unwrap_err(), "header 2 is not of the form name=value", "{wrong}");
@@ -219,9 +316,17 @@ fn headers_are_parsed_and_a_mistake_shows_no_value() {
 fn a_refusal_is_told_from_a_fault_that_passes() {
     let status = LastStatus::default();
     assert!(!status.is_refusal(), "there was no answer");
-    for (code, refused) in
-        [(200, false), (400, true), (401, true), (408, false), (413, true), (429, false), (503, false)]
-    {
+    for (code, refused) in [
+        (200, false),
+        (302, true),
+        (308, true),
+        (400, true),
+        (401, true),
+        (408, false),
+        (413, true),
+        (429, false),
+        (503, false),
+    ] {
         status.set(code);
         assert_eq!(status.is_refusal(), refused, "{code}");
     }
