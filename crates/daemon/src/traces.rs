@@ -18,6 +18,7 @@ use metrics::{counter, describe_counter};
 use opentelemetry::KeyValue;
 use opentelemetry_otlp::{Protocol, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::resource::TelemetryResourceDetector;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
@@ -100,8 +101,9 @@ impl TraceExporter {
             .build()
             .map_err(|error| wrong_endpoint(error.to_string()))?;
         exporter.set_resource(
-            // Without the detectors, which read variables of the environment.
+            // Without the detectors that read variables of the environment.
             &Resource::builder_empty()
+                .with_detector(Box::new(TelemetryResourceDetector))
                 .with_service_name(config.service_name.clone())
                 .with_attribute(KeyValue::new("service.version", VERSION))
                 .build(),

@@ -55,16 +55,19 @@ impl Ends {
 
     fn exporter(self: &Arc<Self>, endpoint: &str) -> TraceExporter {
         let config = TelemetryConfig { otlp_endpoint: endpoint.into(), ..TelemetryConfig::default() };
-        let model = ModelInfo {
-            provider: "test".into(),
-            model: "test".into(),
-            context_tokens: 1,
-            price: None,
-            rehearsal: false,
-            vision: false,
-            sampling: belay_protocol::SamplingSupport::ALL,
-        };
-        TraceExporter::open(&config, None, &model, self.clone(), self.clone()).unwrap().unwrap()
+        TraceExporter::open(&config, None, &model(), self.clone(), self.clone()).unwrap().unwrap()
+    }
+}
+
+fn model() -> ModelInfo {
+    ModelInfo {
+        provider: "test".into(),
+        model: "test".into(),
+        context_tokens: 1,
+        price: None,
+        rehearsal: false,
+        vision: false,
+        sampling: belay_protocol::SamplingSupport::ALL,
     }
 }
 
@@ -258,6 +261,45 @@ async fn headers_that_are_no_settings_are_not_sent() {
         assert!(sent.contains(line), "{line} in {sent}");
     }
     assert!(!sent.contains("of the environment"), "{sent}");
+}
+
+/// The test runs once more in a process with these variables, because those of this process are shared.
+#[tokio::test]
+async fn variables_of_the_environment_have_no_effect() {
+    const MARK: &str = "OTEL_RESOURCE_ATTRIBUTES";
+    if std::env::var_os(MARK).is_none() {
+        let again = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "traces::tests::variables_of_the_environment_have_no_effect"])
+            .env(MARK, "team=of-the-environment,service.name=of-the-environment")
+            .env("OTEL_EXPORTER_OTLP_HEADERS", "x-other=of-the-environment")
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+            .env("HTTP_PROXY", "http://127.0.0.1:9")
+            .env("http_proxy", "http://127.0.0.1:9")
+            .env_remove("NO_PROXY")
+            .env_remove("no_proxy")
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&again.stdout);
+        assert!(again.status.success() && output.contains("1 passed"), "{output}");
+        return;
+    }
+    let (address, mut requests) = collector(OK).await;
+    let ends = Ends::new();
+    let mut exporter = ends.exporter(&address);
+    ends.end(1);
+    timeout(REQUEST, exporter.catch_up()).await.unwrap();
+    let sent = requests.recv().await.unwrap();
+    assert!(sent.contains("service.name") && sent.contains("telemetry.sdk.name"), "{sent}");
+    assert!(!sent.contains("of-the-environment"), "{sent}");
+}
+
+#[test]
+fn a_refusal_to_open_names_the_setting() {
+    let ends = Ends::new();
+    let config = TelemetryConfig { otlp_endpoint: "http://127.0.0.1:4318".into(), ..TelemetryConfig::default() };
+    let headers = SecretString::from("s3cret");
+    let opened = TraceExporter::open(&config, Some(&headers), &model(), ends.clone(), ends);
+    assert_eq!(opened.err().unwrap(), "telemetry.otlp_headers: header 1 is not of the form name=value");
 }
 
 #[tokio::test]
