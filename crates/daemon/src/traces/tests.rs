@@ -144,16 +144,16 @@ impl RunReader for Ends {
 }
 
 /// A collector that gives each request this answer. Returns its address and the requests, as text.
-async fn collector(answer: &'static [u8]) -> (String, mpsc::UnboundedReceiver<String>) {
+async fn collector(answer: &'static [u8]) -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let (requests, received) = mpsc::unbounded_channel();
+    let (requests, received) = mpsc::channel(16);
     tokio::spawn(async move {
         while let Ok((mut peer, _)) = listener.accept().await {
             let request = read_request(&mut peer).await;
             peer.write_all(answer).await.unwrap();
             peer.shutdown().await.unwrap();
-            if requests.send(request).is_err() {
+            if requests.send(request).await.is_err() {
                 return;
             }
         }
