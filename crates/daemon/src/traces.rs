@@ -7,18 +7,20 @@ mod client;
 mod names;
 mod spans;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
     Event, EventKind, EventLog, EventQuery, Message, MessageBody, ModelInfo, RunId, RunReader, Seq, StoreError,
 };
+use belay_run::restart::{Restarts, caught};
 use metrics::{counter, describe_counter};
 use opentelemetry::KeyValue;
 use opentelemetry_otlp::{Protocol, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::resource::TelemetryResourceDetector;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -30,7 +32,8 @@ use crate::telemetry::TelemetryConfig;
 
 /// The version of the program, in each span.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Requests to the collector, by outcome: `ok`, `failed` for one that is repeated, `refused`, or `given_up`.
+/// Requests to the collector, by outcome: `ok`, `partial` for one of which spans are rejected, `failed` for one that is
+/// repeated, `refused`, or `given_up`. And runs or events that cannot be read: `unreadable`.
 const EXPORTS: &str = "belay_otlp_exports_total";
 /// Pause after a change of the log, so that runs that end together share a request.
 const GATHER: Duration = Duration::from_secs(1);
@@ -43,7 +46,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const GIVE_UP: Duration = Duration::from_secs(600);
 /// Time for the remaining traces when the daemon ends.
 const FLUSH: Duration = Duration::from_secs(3);
-/// Spans of one request, unless a single run has more.
+/// Most spans of one request.
 const BATCH: usize = 512;
 /// Events of one read of the log.
 const PAGE: u32 = 256;
@@ -61,6 +64,10 @@ pub(crate) struct TraceExporter {
     tip: watch::Receiver<Seq>,
     /// The last event whose run is exported.
     cursor: Seq,
+    /// Events of the next read: fewer after a failed one, up to [`PAGE`].
+    page: u32,
+    /// The event at which the last read failed.
+    failed: Option<Seq>,
     /// Whether the last request failed, which was logged.
     is_down: bool,
 }
@@ -69,7 +76,7 @@ impl TraceExporter {
     /// The exporter of these settings; `None`: no endpoint is set. Runs that have ended before are not exported.
     ///
     /// # Errors
-    /// The headers are malformed, or the client cannot be made.
+    /// The headers are malformed, or the client cannot be made. The text begins with the setting.
     pub(crate) fn open(
         config: &TelemetryConfig,
         headers: Option<&SecretString>,
@@ -78,22 +85,25 @@ impl TraceExporter {
         runs: Arc<dyn RunReader>,
     ) -> Result<Option<Self>, String> {
         let Some(endpoint) = config.traces_endpoint() else { return Ok(None) };
-        let headers = headers.map_or(Ok(HashMap::new()), parse_headers)?;
+        let headers = headers.map_or(Ok(HeaderMap::new()), parse_headers);
+        let headers = headers.map_err(|problem| format!("telemetry.otlp_headers: {problem}"))?;
+        let wrong_endpoint = |problem| format!("telemetry.otlp_endpoint: {problem}");
         let last_status = Arc::new(LastStatus::default());
-        let client = Client::new(&endpoint, REQUEST, last_status.clone())?;
+        let client = Client::new(&endpoint, headers, REQUEST, last_status.clone()).map_err(wrong_endpoint)?;
         let mut exporter = SpanExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(endpoint)
             .with_timeout(REQUEST)
-            .with_headers(headers)
             .with_http_client(client)
             // Its pauses would block a thread of the runtime. `send` has pauses of its own.
             .with_retry_policy(RetryPolicy::disabled())
             .build()
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| wrong_endpoint(error.to_string()))?;
         exporter.set_resource(
-            &Resource::builder()
+            // Without the detectors that read variables of the environment.
+            &Resource::builder_empty()
+                .with_detector(Box::new(TelemetryResourceDetector))
                 .with_service_name(config.service_name.clone())
                 .with_attribute(KeyValue::new("service.version", VERSION))
                 .build(),
@@ -103,15 +113,30 @@ impl TraceExporter {
             Naming { agent: config.service_name.clone(), provider: model.provider.clone(), model: model.model.clone() };
         let tip = events.tip();
         let cursor = *tip.borrow();
-        let (content, is_down) = (config.content, false);
-        Ok(Some(Self { exporter, last_status, events, runs, naming, content, tip, cursor, is_down }))
+        let (content, page, failed, is_down) = (config.content, PAGE, None, false);
+        Ok(Some(Self { exporter, last_status, events, runs, naming, content, tip, cursor, page, failed, is_down }))
     }
 
-    /// Exports until `stop`, and then the remaining traces for at most [`FLUSH`].
+    /// Exports until `stop`, and then the remaining traces for at most [`FLUSH`]. After a panic, the traces of the runs
+    /// that have ended until then are given up, and the export goes on.
     ///
     /// # Cancel safety
     /// If the future is dropped, the traces of the newest runs are not exported.
     pub(crate) async fn work(mut self, stop: CancellationToken) {
+        let mut restarts = Restarts::default();
+        loop {
+            let exporter = &mut self;
+            if caught(|| exporter.follow(&stop)).await.is_some() {
+                return;
+            }
+            self.cursor = self.cursor.max(*self.tip.borrow());
+            if !restarts.back_off("traces", &stop).await {
+                return;
+            }
+        }
+    }
+
+    async fn follow(&mut self, stop: &CancellationToken) {
         while let Some(Ok(())) = stop.run_until_cancelled(self.tip.changed()).await {
             // At a stop, the rest is exported below.
             stop.run_until_cancelled(tokio::time::sleep(GATHER)).await;
@@ -124,32 +149,81 @@ impl TraceExporter {
         }
     }
 
-    /// Exports the runs that have ended since the last call. A failed read is repeated by the next one.
+    /// Exports the runs that have ended since the last call. A failed read is repeated after a pause, and skipped when
+    /// it fails again.
     async fn catch_up(&mut self) {
+        let mut pause = FIRST_PAUSE;
         loop {
-            let query = EventQuery { after: self.cursor, limit: PAGE, ..EventQuery::default() };
-            let page = match self.events.read(query).await {
-                Ok(page) => page,
-                Err(error) => return tracing::debug!(%error, "the log of events cannot be read now"),
-            };
-            let Some(last) = page.last().map(|event| event.seq) else { return };
-            let mut batch = Vec::new();
-            let mut reached = self.cursor;
-            for event in &page {
-                if let (EventKind::RunEnded { .. }, Some(run)) = (&event.kind, event.run_id) {
-                    match self.trace(run).await {
-                        Ok(spans) => batch.extend(spans),
-                        Err(error) => return tracing::debug!(%error, "a run cannot be read now"),
-                    }
-                }
-                reached = event.seq;
-                if batch.len() >= BATCH {
-                    break;
+            match self.advance().await {
+                Ok(true) => pause = FIRST_PAUSE,
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::debug!(%error, pause_s = pause.as_secs(), "a read for the traces failed");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
-            let is_sent = batch.is_empty() || self.send(batch).await;
-            self.cursor = if is_sent { reached } else { last.max(*self.tip.borrow()) };
         }
+    }
+
+    /// Exports the runs of one page of the log. Returns `false` at its end.
+    ///
+    /// # Errors
+    /// A read has failed. What was read before it is exported.
+    async fn advance(&mut self) -> Result<bool, StoreError> {
+        let query = EventQuery { after: self.cursor, limit: self.page, ..EventQuery::default() };
+        let page = match self.events.read(query).await {
+            Ok(page) => page,
+            Err(error) if self.page > 1 => {
+                self.page = (self.page / 4).max(1);
+                return Err(error);
+            }
+            Err(error) => {
+                let next = Seq(self.cursor.0 + 1);
+                if next <= *self.tip.borrow() && self.fails_again(next, None, &error) {
+                    self.cursor = next;
+                }
+                return Err(error);
+            }
+        };
+        self.page = (self.page * 2).min(PAGE);
+        let Some(last) = page.last().map(|event| event.seq) else { return Ok(false) };
+        let mut batch = Vec::new();
+        let (mut reached, mut failure) = (self.cursor, None);
+        for event in &page {
+            if let (EventKind::RunEnded { .. }, Some(run)) = (&event.kind, event.run_id) {
+                match caught(|| self.trace(run)).await {
+                    Some(Ok(spans)) => batch.extend(spans),
+                    None => {
+                        counter!(EXPORTS, "outcome" => "unreadable").increment(1);
+                        tracing::error!(%run, "the trace of a run panicked; it is not exported");
+                    }
+                    Some(Err(error)) if self.fails_again(event.seq, Some(run), &error) => {}
+                    Some(Err(error)) => {
+                        failure = Some(error);
+                        break;
+                    }
+                }
+            }
+            reached = event.seq;
+            if batch.len() >= BATCH {
+                break;
+            }
+        }
+        let is_sent = self.send_all(&batch).await;
+        self.cursor = if is_sent { reached } else { last.max(*self.tip.borrow()) };
+        failure.map_or(Ok(true), Err)
+    }
+
+    /// Notes that this event, or its run, cannot be read. Returns `true` the second time: it is to be skipped.
+    fn fails_again(&mut self, seq: Seq, run: Option<RunId>, error: &StoreError) -> bool {
+        if self.failed.replace(seq) != Some(seq) {
+            return false;
+        }
+        counter!(EXPORTS, "outcome" => "unreadable").increment(1);
+        let run = run.map(tracing::field::display);
+        tracing::warn!(%error, seq = seq.0, run, "an event or its run cannot be read; its trace is not exported");
+        true
     }
 
     /// The spans of an ended run. None if it is deleted.
@@ -171,6 +245,16 @@ impl TraceExporter {
         Ok(spans::of_run(&self.naming, &facts))
     }
 
+    /// Sends spans in requests of at most [`BATCH`]. Returns `false` if the collector is given up.
+    async fn send_all(&mut self, spans: &[SpanData]) -> bool {
+        for batch in spans.chunks(BATCH) {
+            if !self.send(batch.to_vec()).await {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Sends a batch, and repeats it while the collector is unreachable. Returns `false` after [`GIVE_UP`]: the traces
     /// until now are lost.
     async fn send(&mut self, batch: Vec<SpanData>) -> bool {
@@ -178,7 +262,11 @@ impl TraceExporter {
         loop {
             self.last_status.forget();
             let Err(error) = self.exporter.export(batch.clone()).await else {
-                counter!(EXPORTS, "outcome" => "ok").increment(1);
+                let rejected = self.last_status.rejected();
+                if rejected > 0 {
+                    tracing::warn!(rejected, "the collector has rejected some spans of a request");
+                }
+                counter!(EXPORTS, "outcome" => if rejected > 0 { "partial" } else { "ok" }).increment(1);
                 if std::mem::take(&mut self.is_down) {
                     tracing::info!("the collector accepts traces again");
                 }
@@ -218,14 +306,14 @@ fn input(messages: &[Arc<Message>]) -> String {
 ///
 /// # Errors
 /// The number of the first malformed header, never its value.
-pub(crate) fn parse_headers(text: &SecretString) -> Result<HashMap<String, String>, String> {
+pub(crate) fn parse_headers(text: &SecretString) -> Result<HeaderMap, String> {
     let entries = text.expose_secret().split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let pair = |entry: &str| {
         let (name, value) = entry.split_once('=')?;
-        let (name, value) = (name.trim(), value.trim());
-        let usable = reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_ok()
-            && reqwest::header::HeaderValue::from_str(value).is_ok();
-        usable.then(|| (name.to_owned(), value.to_owned()))
+        let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+        let mut value = HeaderValue::from_str(value.trim()).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
     };
     entries
         .enumerate()

@@ -220,7 +220,7 @@ async fn assemble(
     let (events, runs) = (ports.events.clone(), ports.runs.clone());
     let headers = secrets.otlp_headers.as_ref();
     let traces = TraceExporter::open(&settings.telemetry, headers, chosen.provider.info(), events, runs)
-        .map_err(|problem| Failure::new(Exit::Refused, format!("telemetry.otlp_endpoint: {problem}")))?;
+        .map_err(|problem| Failure::new(Exit::Refused, problem))?;
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),
         secrets: secrets.gateway,

@@ -16,6 +16,9 @@ use super::names;
 /// Longest text of an attribute, in bytes. 16 KiB: collectors refuse requests of a few MiB.
 const TEXT_MAX_BYTES: usize = 16 * 1024;
 
+/// Longest name or id that a model or a provider has chosen, in bytes.
+const NAME_MAX_BYTES: usize = 128;
+
 /// The names that all runs share.
 #[derive(Clone, Debug)]
 pub(super) struct Naming {
@@ -151,7 +154,7 @@ impl<'a> Trace<'a> {
                 self.note("belay.compacted", event, [("belay.source", source.clone())]);
             }
             EventKind::ApprovalRequested { name, kind, .. } => {
-                let facts = [(names::TOOL_NAME, name.clone()), ("belay.kind", kind.clone())];
+                let facts = [(names::TOOL_NAME, short(name)), ("belay.kind", kind.clone())];
                 self.note("belay.approval_requested", event, facts);
             }
             EventKind::ApprovalResolved { state, .. } => {
@@ -179,7 +182,7 @@ impl<'a> Trace<'a> {
         };
         let answered = if model.is_empty() { &self.naming.model } else { model };
         let stood_in_for = self.stand_ins.get(answered);
-        let requested = stood_in_for.unwrap_or(answered).clone();
+        let requested = short(stood_in_for.unwrap_or(answered));
         self.requested = Some(requested.clone());
         let mut facts = vec![
             KeyValue::new(names::OPERATION, "chat"),
@@ -192,7 +195,7 @@ impl<'a> Trace<'a> {
             facts.push(KeyValue::new(names::PROVIDER, self.naming.provider.clone()));
         }
         if error.is_empty() {
-            facts.push(KeyValue::new(names::RESPONSE_MODEL, answered.clone()));
+            facts.push(KeyValue::new(names::RESPONSE_MODEL, short(answered)));
         }
         facts.extend(input.map(|tokens| KeyValue::new(names::INPUT_TOKENS, whole(tokens))));
         facts.extend(output.map(|tokens| KeyValue::new(names::OUTPUT_TOKENS, whole(tokens))));
@@ -208,10 +211,11 @@ impl<'a> Trace<'a> {
 
     fn tool_ended(&mut self, id: &CallId, call: Call, at: UnixMillis, status: ToolStatus, result: &str) {
         let Call { span, parent, began, name, arguments } = call;
+        let name = short(&name);
         let mut facts = vec![
             KeyValue::new(names::OPERATION, "execute_tool"),
             KeyValue::new(names::TOOL_NAME, name.clone()),
-            KeyValue::new(names::TOOL_CALL, id.to_string()),
+            KeyValue::new(names::TOOL_CALL, short(&id.to_string())),
             KeyValue::new(names::TOOL_TYPE, "function"),
             KeyValue::new("belay.tool.status", status.word()),
         ];
@@ -257,7 +261,7 @@ impl<'a> Trace<'a> {
             KeyValue::new(names::OPERATION, "invoke_agent"),
             KeyValue::new(names::PROVIDER, self.naming.provider.clone()),
             KeyValue::new(names::AGENT, self.naming.agent.clone()),
-            KeyValue::new(names::REQUEST_MODEL, self.requested.take().unwrap_or_else(|| self.naming.model.clone())),
+            KeyValue::new(names::REQUEST_MODEL, self.requested.take().unwrap_or_else(|| short(&self.naming.model))),
             KeyValue::new(names::CONVERSATION, record.session.to_string()),
             KeyValue::new(names::INPUT_TOKENS, whole(record.usage.input)),
             KeyValue::new(names::OUTPUT_TOKENS, whole(record.usage.output)),
@@ -344,6 +348,11 @@ fn message(role: &str, text: &str) -> String {
 /// The beginning of a text, at most [`TEXT_MAX_BYTES`].
 fn cut(text: &str) -> String {
     text[..text.floor_char_boundary(TEXT_MAX_BYTES)].to_owned()
+}
+
+/// The beginning of a name, at most [`NAME_MAX_BYTES`].
+fn short(name: &str) -> String {
+    name[..name.floor_char_boundary(NAME_MAX_BYTES)].to_owned()
 }
 
 fn time(at: UnixMillis) -> SystemTime {

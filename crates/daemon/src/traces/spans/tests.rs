@@ -185,3 +185,23 @@ fn the_parts_of_a_subagent_are_under_it_unless_two_work_side_by_side() {
     assert_eq!(named(&spans, "chat small").parent_span_id, root);
     assert_eq!(spans.len(), 4);
 }
+
+#[test]
+fn names_that_a_model_has_chosen_are_cut() {
+    let run = record(RunStatus::Completed, StopReason::FinalText);
+    let long = "é".repeat(NAME_MAX_BYTES);
+    let kinds = vec![
+        (2_000, called(1, &long, 10, "")),
+        (2_000, tool(&long, &long)),
+        (2_000, tool_done(&long, &long, ToolStatus::Success)),
+    ];
+    let events = events(&run, kinds);
+    let spans = of_run(&naming(), &Facts { record: &run, events: &events, unread: 0, input: None });
+    assert_eq!(spans.len(), 3);
+    for span in &spans {
+        assert!(span.name.len() <= NAME_MAX_BYTES + "execute_tool ".len(), "{}", span.name);
+        for fact in &span.attributes {
+            assert!(fact.value.as_str().len() <= NAME_MAX_BYTES, "{fact:?}");
+        }
+    }
+}
