@@ -73,6 +73,7 @@ pub struct PutBack {
 /// # Errors
 /// See [`BackupError`]. The data is as it was, except after [`BackupError::Interrupted`].
 pub fn restore_before_migration(place: &Place, now: UnixMillis) -> Result<PutBack, BackupError> {
+    let place = &place.without_links()?;
     let database = &place.database;
     let _lock = StoreLock::take(database)?;
     roll_back(database)?;

@@ -17,7 +17,7 @@ use super::create::digests;
 use super::links::{hard_link, link_files};
 use super::manifest::Manifest;
 use super::swap::{self, Journal, Move, Rename, journal_path};
-use super::{BackupError, Stop, StoreLock, check_space, directory_of, make_directory, read, sync_directory};
+use super::{BackupError, Stop, StoreLock, check_space, directory_of, is_there, make_directory, read, sync_directory};
 use crate::sqlite::{lock_path, with_suffix};
 
 /// The name of the database in a data directory and in a directory of restored files.
@@ -45,6 +45,22 @@ impl Place {
     /// The store of a data directory: `belay.db` and `secret.key` in it.
     pub fn in_directory(data: &Path) -> Self {
         Self { database: data.join(DATABASE), key: data.join(KEY) }
+    }
+
+    /// The same place with the file of the key instead of a link to it. A moved link would lead elsewhere.
+    ///
+    /// # Errors
+    /// [`BackupError::Link`] if the database is a link; [`BackupError::Io`].
+    pub(super) fn without_links(&self) -> Result<Self, BackupError> {
+        if self.database.is_symlink() {
+            return Err(BackupError::Link(self.database.clone()));
+        }
+        let key = match std::fs::canonicalize(&self.key) {
+            Ok(file) if self.key.is_symlink() => file,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(BackupError::io(&self.key)(error)),
+            _ => self.key.clone(),
+        };
+        Ok(Self { database: self.database.clone(), key })
     }
 }
 
@@ -78,6 +94,7 @@ pub(super) fn restore_by(
     now: UnixMillis,
     rename: Rename<'_>,
 ) -> Result<Restored, BackupError> {
+    let place = &place.without_links()?;
     let (home, interrupted) = (directory_of(&place.database), journal_path(&place.database));
     let is_interrupted = interrupted.try_exists().map_err(BackupError::io(&interrupted))?;
     if !replace && !is_interrupted && is_occupied(place)? {
@@ -159,7 +176,7 @@ fn replace_files(home: &Path, staging: &Path, former: Option<&Path>, journal: &m
     make_directory(&files)?;
     for digest in digests(&staged)? {
         let place = files.join(digest.as_str());
-        let there = place.try_exists().map_err(BackupError::io(&place))?;
+        let there = is_there(&place)?;
         let former = former.filter(|_| there).map(|former| former.join(FILES).join(digest.as_str()));
         journal.moves.push(Move { place, former, staged: Some(staged.join(digest.as_str())) });
     }
@@ -175,7 +192,7 @@ pub(super) fn replace_database(
 ) -> Result<(), BackupError> {
     for suffix in ["-wal", "-shm", ""] {
         let file = with_suffix(database, suffix);
-        let there = file.try_exists().map_err(BackupError::io(&file))?;
+        let there = is_there(&file)?;
         let former = former.filter(|_| there).map(|former| former.join(file.file_name().unwrap_or_default()));
         let staged = suffix.is_empty().then(|| staged.clone());
         if former.is_some() || staged.is_some() {
@@ -204,7 +221,7 @@ fn former_key(
     now: UnixMillis,
     journal: &mut Journal,
 ) -> Result<Option<PathBuf>, BackupError> {
-    if !place.key.try_exists().map_err(BackupError::io(&place.key))? {
+    if !is_there(&place.key)? {
         return Ok(None);
     }
     let directory = directory_of(&place.key);
@@ -225,7 +242,7 @@ fn is_occupied(place: &Place) -> Result<bool, BackupError> {
     let entries = match std::fs::read_dir(home) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return place.key.try_exists().map_err(BackupError::io(&place.key));
+            return is_there(&place.key);
         }
         Err(error) => return Err(BackupError::io(home)(error)),
     };
@@ -235,7 +252,7 @@ fn is_occupied(place: &Place) -> Result<bool, BackupError> {
             return Ok(true);
         }
     }
-    place.key.try_exists().map_err(BackupError::io(&place.key))
+    is_there(&place.key)
 }
 
 /// Removes the staged files of a restore that was killed before its first rename. The caller has the lock of the store.
@@ -261,12 +278,12 @@ pub(super) fn keep_former(
 ) -> Result<Option<PathBuf>, BackupError> {
     let (home, database) = (directory_of(&place.database), &place.database);
     // A log without its database would be applied to the restored one, and the key of another backup replaces this one.
-    let mut is_there = false;
+    let mut has_data = false;
     for file in [database, &place.key, &with_suffix(database, "-wal"), &with_suffix(database, "-shm")] {
-        is_there |= file.try_exists().map_err(BackupError::io(file))?;
+        has_data |= is_there(file)?;
     }
-    is_there |= !digests(&home.join(FILES))?.is_empty();
-    if !is_there {
+    has_data |= !digests(&home.join(FILES))?.is_empty();
+    if !has_data {
         return Ok(None);
     }
     // SQLite does not open the former database: it would delete a log that it cannot read.

@@ -10,6 +10,7 @@ use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
 use super::restore::restore_by;
+use super::swap::{Journal, Move};
 use super::*;
 use crate::{Blobs, SqliteStore, StoreOptions};
 
@@ -389,6 +390,69 @@ async fn a_crash_at_any_rename_of_a_restore_is_recognised_and_rolled_back() {
     let former = restore(&created.path, &place, true, NOW).unwrap().former.unwrap();
     assert_eq!(std::fs::read(former.join("belay.db-wal")).unwrap(), b"the former belay.db-wal");
     SqliteStore::open(&place.database, StoreOptions::default()).unwrap().close().await;
+}
+
+#[test]
+fn a_rollback_moves_a_relative_link_back_with_the_rest() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    for directory in ["real", "former", "staged"] {
+        std::fs::create_dir(at(directory)).unwrap();
+    }
+    for (name, text) in [("real/belay.db", "former"), ("belay.db-wal", "log"), ("staged/belay.db", "restored")] {
+        std::fs::write(at(name), text).unwrap();
+    }
+    std::os::unix::fs::symlink("real/belay.db", at("belay.db")).unwrap();
+    let moved = |name: &str, staged: Option<&str>| Move {
+        place: name.into(),
+        former: Some(Path::new("former").join(name)),
+        staged: staged.map(PathBuf::from),
+    };
+    let moves = vec![moved("belay.db-wal", None), moved("belay.db", Some("staged/belay.db"))];
+    let journal = Journal { moves, directories: vec!["former".into(), "staged".into()] };
+    let mut renames = 0;
+    let swapped = swap::swap(&at("belay.db"), &journal, &mut |from, target| {
+        renames += 1;
+        if renames == 3 { Err(io::Error::other("the disk fails")) } else { std::fs::rename(from, target) }
+    });
+    assert!(matches!(swapped, Err(BackupError::Io { .. })), "{swapped:?}");
+    assert_eq!(std::fs::read_link(at("belay.db")).unwrap(), Path::new("real/belay.db"));
+    assert_eq!(std::fs::read(at("belay.db")).unwrap(), b"former");
+    assert_eq!(std::fs::read(at("belay.db-wal")).unwrap(), b"log");
+}
+
+#[tokio::test]
+async fn a_linked_database_is_refused_and_a_linked_key_is_replaced_at_its_target() {
+    let (_data, created, to) = backup_and_other_store().await;
+    let place = Place::in_directory(to.path());
+    std::fs::create_dir(to.path().join("real")).unwrap();
+    for name in ["secret.key", "belay.db"] {
+        std::fs::rename(to.path().join(name), to.path().join("real").join(name)).unwrap();
+        std::os::unix::fs::symlink(Path::new("real").join(name), to.path().join(name)).unwrap();
+    }
+    let refused = restore(&created.path, &place, true, NOW);
+    assert!(matches!(refused, Err(BackupError::Link(_))), "{refused:?}");
+    let refused = restore_before_migration(&place, NOW);
+    assert!(matches!(refused, Err(BackupError::Link(_))), "{refused:?}");
+
+    std::fs::rename(to.path().join("real/belay.db"), to.path().join("belay.db")).unwrap();
+    restore(&created.path, &place, true, NOW).unwrap();
+    assert!(place.key.is_symlink());
+    assert_eq!(std::fs::read(to.path().join("real/secret.key")).unwrap(), [7; 32]);
+    let former = to.path().join(format!("real/before-restore-{}/secret.key", NOW.0));
+    assert_eq!(std::fs::read(former).unwrap(), b"the former secret.key");
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_leaves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let database = home.path().join("belay.db");
+    std::fs::write(journal_path(&database), "in the way").unwrap();
+    std::fs::create_dir(home.path().join("staged")).unwrap();
+    let journal = Journal { moves: Vec::new(), directories: vec!["staged".into()] };
+    let swapped = swap::swap(&database, &journal, &mut |_, _| Ok(()));
+    assert!(matches!(swapped, Err(BackupError::Io { .. })), "{swapped:?}");
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]
