@@ -163,6 +163,17 @@ fn vacuum_into(conn: &Connection, to: &Path, stop: &Stop) -> Result<(), BackupEr
     private(to)
 }
 
+/// The beginning of the name of a temporary file or directory of this database: another store in the same directory has
+/// other names. The rest has no hyphen.
+fn temporary(beginning: &str, database: &Path) -> String {
+    format!("{beginning}{}-", database.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// Whether a file or directory has a name that begins as [`temporary`] says.
+fn is_temporary(name: &std::ffi::OsStr, beginning: &str, database: &Path) -> bool {
+    name.to_string_lossy().strip_prefix(&temporary(beginning, database)).is_some_and(|rest| !rest.contains('-'))
+}
+
 /// Whether there is anything at a path. A symbolic link counts, wherever it leads: a rename moves the link itself.
 fn is_there(path: &Path) -> Result<bool, BackupError> {
     match std::fs::symlink_metadata(path) {

@@ -17,7 +17,10 @@ use super::create::digests;
 use super::links::{hard_link, link_files};
 use super::manifest::Manifest;
 use super::swap::{self, Journal, Move, Rename, journal_path};
-use super::{BackupError, Stop, StoreLock, check_space, directory_of, is_there, make_directory, read, sync_directory};
+use super::{
+    BackupError, Stop, StoreLock, check_space, directory_of, is_temporary, is_there, make_directory, read,
+    sync_directory, temporary,
+};
 use crate::sqlite::{lock_path, with_suffix};
 
 /// The name of the database in a data directory and in a directory of restored files.
@@ -30,7 +33,7 @@ const KEY: &str = "secret.key";
 const FILES: &str = "attachments";
 
 /// The beginning of the name of a directory of restored files.
-const STAGING: &str = ".belay-restore-";
+pub(super) const STAGING: &str = ".belay-restore-";
 
 /// The store that a backup is restored to. The files of messages are in `attachments` beside the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,8 +111,8 @@ pub(super) fn restore_by(
     if !replace && is_interrupted && is_occupied(place)? {
         return Err(BackupError::NotEmpty(home.to_owned()));
     }
-    sweep(home)?;
-    sweep(directory_of(&place.key))?;
+    sweep(home, &place.database)?;
+    sweep(directory_of(&place.key), &place.database)?;
     check_space(home, manifest.bytes())?;
     let mut journal = Journal::default();
     match prepare(path, place, now, &mut journal) {
@@ -117,7 +120,7 @@ pub(super) fn restore_by(
             journal.make_relative(home);
             swap::swap(&place.database, &journal, rename)?;
             for directory in BTreeSet::from([home, directory_of(&place.key)]) {
-                let _ = std::fs::remove_dir_all(staging_in(directory, now)); // the next restore removes what is left
+                let _ = std::fs::remove_dir_all(staging_in(directory, &place.database, now)); // the next restore removes what is left
             }
             Ok(restored)
         }
@@ -141,15 +144,15 @@ pub fn roll_back(database: &Path) -> Result<bool, BackupError> {
     swap::roll_back(database)
 }
 
-/// The directory of the restored files until they are in place.
-pub(super) fn staging_in(home: &Path, now: UnixMillis) -> PathBuf {
-    home.join(format!("{STAGING}{}", now.0))
+/// The directory of the restored files of this database until they are in place.
+pub(super) fn staging_in(home: &Path, database: &Path, now: UnixMillis) -> PathBuf {
+    home.join(format!("{}{}", temporary(STAGING, database), now.0))
 }
 
 /// Extracts the backup, links the former files, and lists the renames that put the restored files in place.
 fn prepare(path: &Path, place: &Place, now: UnixMillis, journal: &mut Journal) -> Result<Restored, BackupError> {
     let home = directory_of(&place.database);
-    let staging = journal.new_directory(staging_in(home, now))?;
+    let staging = journal.new_directory(staging_in(home, &place.database, now))?;
     let manifest = read::extract(path, &staging)?;
     let detail = format!("restored from the backup of {}", manifest.created.to_rfc3339());
     let undelivered = quiet(&staging.join(DATABASE), detail, now)?;
@@ -209,7 +212,7 @@ fn staged_key(place: &Place, staging: &Path, now: UnixMillis, journal: &mut Jour
     if directory == directory_of(&place.database) {
         return Ok(extracted);
     }
-    let staged = journal.new_directory(staging_in(directory, now))?.join(KEY);
+    let staged = journal.new_directory(staging_in(directory, &place.database, now))?.join(KEY);
     copy(&extracted, &staged)?;
     Ok(staged)
 }
@@ -256,11 +259,11 @@ fn is_occupied(place: &Place) -> Result<bool, BackupError> {
 }
 
 /// Removes the staged files of a restore that was killed before its first rename. The caller has the lock of the store.
-fn sweep(home: &Path) -> Result<(), BackupError> {
+fn sweep(home: &Path, database: &Path) -> Result<(), BackupError> {
     for entry in std::fs::read_dir(home).map_err(BackupError::io(home))? {
         let entry = entry.map_err(BackupError::io(home))?;
         let path = entry.path();
-        if entry.file_name().to_string_lossy().starts_with(STAGING) {
+        if is_temporary(&entry.file_name(), STAGING, database) {
             let is_directory = entry.file_type().map_err(BackupError::io(&path))?.is_dir();
             let removed = if is_directory { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             removed.map_err(BackupError::io(&path))?;
@@ -290,7 +293,8 @@ pub(super) fn keep_former(
     let former = journal.new_directory(former_in(home, now))?;
     let files = former.join(FILES);
     make_directory(&files)?;
-    link_files(&home.join(FILES), &files, &Stop::default(), &hard_link)?;
+    // An unreadable file stays in its place, or is moved here when it is replaced.
+    let _unreadable = link_files(&home.join(FILES), &files, &Stop::default(), &hard_link)?;
     sync_directory(&files)?;
     // A key that stays is copied: the former data is of no use without it.
     if !replaces_key && place.key.try_exists().map_err(BackupError::io(&place.key))? {

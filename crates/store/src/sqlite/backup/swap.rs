@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{BackupError, directory_of, is_there, make_directory, sync_directory};
+use super::restore::STAGING;
+use super::{BackupError, directory_of, is_there, make_directory, sync_directory, temporary};
 use crate::sqlite::with_suffix;
 
 /// Renames a file. Tests replace it by one that fails.
@@ -125,7 +126,7 @@ pub(crate) fn is_interrupted(database: &Path) -> io::Result<bool> {
 fn write_journal(database: &Path, journal: &Journal) -> Result<(), BackupError> {
     let (home, path) = (directory_of(database), journal_path(database));
     let write = || {
-        let mut file = tempfile::Builder::new().prefix(".belay-restore-").tempfile_in(home)?;
+        let mut file = tempfile::Builder::new().prefix(&temporary(STAGING, database)).tempfile_in(home)?;
         serde_json::to_writer(&mut file, journal)?;
         file.flush()?;
         file.as_file().sync_all()?;

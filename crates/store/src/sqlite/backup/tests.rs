@@ -236,7 +236,7 @@ async fn a_stopped_backup_leaves_nothing_and_the_leftovers_of_a_killed_one_are_r
         assert!(matches!(stopped, Err(BackupError::Stopped)), "{from:?}: {stopped:?}");
         assert!(!target.exists() && data.leftovers().is_empty(), "{:?}", data.leftovers());
     }
-    std::fs::create_dir(data.path(".backup-staging-x")).unwrap();
+    std::fs::create_dir(data.path(".backup-staging-belay.db-x")).unwrap();
     std::fs::write(data.path("backups/.belay-backup-old.tar.gz.part"), "half").unwrap();
     data.backup("one.tar.gz").unwrap();
     assert!(data.leftovers().is_empty(), "{:?}", data.leftovers());
@@ -443,6 +443,34 @@ async fn a_linked_database_is_refused_and_a_linked_key_is_replaced_at_its_target
     assert_eq!(std::fs::read(former).unwrap(), b"the former secret.key");
 }
 
+#[tokio::test]
+async fn a_restore_and_a_backup_leave_the_temporary_files_of_a_store_in_the_same_directory() {
+    let (_data, created, to) = backup_and_other_store().await;
+    let of_another = [".belay-restore-other.db-1", ".belay-restore-belay.db-2-1", ".backup-staging-other.db-x"];
+    for name in of_another.iter().chain(&[".belay-restore-belay.db-1"]) {
+        std::fs::create_dir(to.path().join(name)).unwrap();
+    }
+    let place = Place::in_directory(to.path());
+    restore(&created.path, &place, true, NOW).unwrap();
+    sweep(&place.database, to.path()).unwrap();
+    assert!(of_another.iter().all(|name| to.path().join(name).is_dir()));
+    assert!(!to.path().join(".belay-restore-belay.db-1").exists());
+}
+
+#[tokio::test]
+async fn a_file_of_a_message_that_may_not_be_read_is_left_out_and_told() {
+    let data = Data::new().await;
+    let to = tempfile::tempdir().unwrap();
+    for errno in [rustix::io::Errno::ACCESS, rustix::io::Errno::BADMSG, rustix::io::Errno::IO] {
+        let link = |_: &Path, _: &Path| Err(io::Error::from(errno));
+        let left = links::link_files(&data.path("attachments"), to.path(), &Stop::default(), &link).unwrap();
+        assert_eq!(left.iter().map(|digest| digest.as_str()).collect::<Vec<_>>(), [data.digest.as_str()]);
+    }
+    let full = |_: &Path, _: &Path| Err(io::Error::from(rustix::io::Errno::NOSPC));
+    let full = links::link_files(&data.path("attachments"), to.path(), &Stop::default(), &full);
+    assert!(matches!(full, Err(BackupError::Io { .. })), "{full:?}");
+}
+
 #[test]
 fn a_journal_that_cannot_be_written_leaves_nothing() {
     let home = tempfile::tempdir().unwrap();
@@ -584,7 +612,7 @@ fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
 async fn a_pipe_in_place_of_a_file_blocks_no_backup() {
     let data = Data::new().await;
     std::fs::create_dir(data.path("backups")).unwrap();
-    let pipes = ["backups/.belay-backup-x.tar.gz.part", "pipe.toml", ".backup-staging-x", "pipe.tar.gz"];
+    let pipes = ["backups/.belay-backup-x.tar.gz.part", "pipe.toml", ".backup-staging-belay.db-x", "pipe.tar.gz"];
     for pipe in pipes.map(|name| data.path(name)) {
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     }
