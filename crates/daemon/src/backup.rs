@@ -339,9 +339,11 @@ fn failure(error: &BackupError) -> Failure {
     let exit = match error {
         BackupError::Damaged { .. } => Exit::UnusableInput,
         BackupError::Newer { .. } => Exit::Refused,
-        BackupError::NotEmpty(_) | BackupError::Exists(_) | BackupError::NoDatabase(_) | BackupError::NoSnapshot(_) => {
-            Exit::WrongUsage
-        }
+        BackupError::NotEmpty(_)
+        | BackupError::Link(_)
+        | BackupError::Exists(_)
+        | BackupError::NoDatabase(_)
+        | BackupError::NoSnapshot(_) => Exit::WrongUsage,
         BackupError::Io { .. } | BackupError::NoSpace { .. } | BackupError::Interrupted { .. } => Exit::OutOfReach,
         BackupError::Stopped => Exit::Interrupted,
         BackupError::Open(OpenError::Locked { .. }) => {

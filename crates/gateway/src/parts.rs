@@ -256,6 +256,8 @@ pub enum BackupRefusal {
     Busy,
     /// The request cannot be carried out; for people.
     Invalid(String),
+    /// The backup was given up, because the daemon ends.
+    ShuttingDown,
     /// The backup failed; for people.
     Failed(String),
 }

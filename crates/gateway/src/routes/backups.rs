@@ -35,6 +35,7 @@ fn refused(refusal: BackupRefusal) -> ApiError {
     match refusal {
         BackupRefusal::Busy => ApiError::busy("another backup is being made"),
         BackupRefusal::Invalid(problem) => ApiError::invalid(problem),
+        BackupRefusal::ShuttingDown => ApiError::shutting_down(),
         BackupRefusal::Failed(problem) => ApiError::backup_failed(problem),
     }
 }

@@ -284,7 +284,7 @@ pub(super) fn approvals(conn: &Connection, filter: &ApprovalFilter) -> Done<Vec<
     }
     if let Some(before) = filter.before {
         wanted.push("seq < ?");
-        values.push(cursor(conn, "SELECT seq FROM approvals WHERE id = ?1", before.as_uuid(), "question")?.into());
+        values.push(cursor(conn, "approvals", before.as_uuid(), ("", Vec::new()), "question")?.into());
     }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
     values.push(i64::from(approvals_limit(filter)).into());

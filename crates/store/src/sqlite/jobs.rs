@@ -321,7 +321,14 @@ pub(super) fn jobs(conn: &Connection, filter: &JobFilter) -> Done<Vec<JobRecord>
     }
     if let Some(before) = filter.before {
         wanted.push("seq < ?".to_owned());
-        values.push(cursor(conn, "SELECT seq FROM jobs WHERE id = ?1", before.as_uuid(), "job")?.into());
+        // A job of another creator is no more known than one that does not exist.
+        let (own, creator) = match &filter.creator {
+            Some((principal, channel)) => {
+                (" AND creator = json_array(?, ?)", vec![channel.as_str().to_owned().into(), principal.clone().into()])
+            }
+            None => ("", Vec::new()),
+        };
+        values.push(cursor(conn, "jobs", before.as_uuid(), (own, creator), "job")?.into());
     }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
     values.push(i64::from(jobs_limit(filter)).into());

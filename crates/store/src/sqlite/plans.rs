@@ -1,5 +1,6 @@
 //! Tests: queries of every tick use an index, however many rows there are.
 
+use belay_protocol::{RoutineId, RoutineRunFilter, UnixMillis};
 use rusqlite::{Connection, params_from_iter};
 
 use super::{ends, jobs, notes, open, routine_runs, routines};
@@ -53,5 +54,20 @@ fn what_is_asked_at_every_tick_goes_by_an_index() {
             .filter(|step| ["SEARCH", "SCAN"].iter().any(|verb| step.starts_with(&format!("{verb} {table}"))))
             .collect();
         assert!(!of_table.is_empty() && of_table.iter().all(|step| step.contains(index)), "{sql}: {steps:?}");
+    }
+}
+
+#[test]
+fn a_list_of_the_routine_runs_of_some_routines_reads_no_others_and_sorts_no_rows() {
+    let conn = open::open_in_memory().expect("a database");
+    let ids = vec![RoutineId::new(), RoutineId::new()];
+    let own = RoutineRunFilter { routine_ids: Some(ids), since: Some(UnixMillis(1)), ..RoutineRunFilter::default() };
+    let named = RoutineRunFilter { routine: Some("a".into()), ..own.clone() };
+    let of_routines = "SEARCH o USING COVERING INDEX sqlite_autoindex_routine_runs_2 (routine_id=?)";
+    for (filter, step) in [(own, of_routines), (named, "INDEX routine_runs_by_name (routine=?)")] {
+        let (sql, _) = routine_runs::list_sql(&conn, &filter).expect("a statement");
+        let steps = plan(&conn, &sql);
+        let whole = |found: &String| found.starts_with("SCAN") || found.contains("TEMP B-TREE");
+        assert!(steps.iter().any(|found| found.contains(step)) && !steps.iter().any(whole), "{sql}: {steps:?}");
     }
 }

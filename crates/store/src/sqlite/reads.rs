@@ -63,7 +63,7 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
         ));
     }
     if let Some(before) = filter.before {
-        let seq = cursor(conn, "SELECT seq FROM runs WHERE id = ?1", before.as_uuid(), "run")?;
+        let seq = cursor(conn, "runs", before.as_uuid(), ("", Vec::new()), "run")?;
         values.push(seq.into());
         wanted.push(format!("seq < ?{}", values.len()));
     }
@@ -89,9 +89,18 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     found.into_iter().map(|record| approvals::with_question(conn, record)).collect()
 }
 
-/// The number of the row that a list continues after. `select` reads it by the id.
-pub(super) fn cursor(conn: &Connection, select: &str, id: Uuid, what: &str) -> Done<i64> {
-    let found = row(conn, select, params![id], |row| Ok(row.get(0)?))?;
+/// The number of the row that a list of this table continues after. `own` is a further condition, from ` AND`, with its
+/// values: a row that the list cannot have is refused as one that does not exist.
+pub(super) fn cursor(
+    conn: &Connection,
+    table: &str,
+    id: Uuid,
+    (own, values): (&str, Vec<Value>),
+    what: &str,
+) -> Done<i64> {
+    let sql = format!("SELECT seq FROM {table} WHERE id = ?{own}");
+    let values = std::iter::once(Value::from(id)).chain(values);
+    let found = row(conn, &sql, params_from_iter(values), |row| Ok(row.get(0)?))?;
     found.ok_or_else(|| StoreError::InvalidCursor(format!("there is no {what} {id} any more")).into())
 }
 

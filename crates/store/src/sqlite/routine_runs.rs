@@ -269,16 +269,28 @@ pub(super) fn routine_run(conn: &Connection, id: RoutineRunId) -> Done<Option<Ro
 }
 
 pub(super) fn routine_runs(conn: &Connection, filter: &RoutineRunFilter) -> Done<Sifted<RoutineRunRecord>> {
+    let (sql, values) = list_sql(conn, filter)?;
+    sift_first(conn, &sql, params_from_iter(values), "id", routine_runs_limit(filter) as usize, record)
+}
+
+/// The statement of a list, newest first, with its values.
+pub(super) fn list_sql(conn: &Connection, filter: &RoutineRunFilter) -> Done<(String, Vec<Value>)> {
     let mut wanted: Vec<Cow<'static, str>> = Vec::new();
     let mut values: Vec<Value> = Vec::new();
+    let marks = |ids: &[RoutineId]| vec!["?"; ids.len()].join(", ");
+    let ids_of = |ids: &[RoutineId]| ids.iter().map(|id| Value::from(id.as_uuid())).collect::<Vec<_>>();
     if let Some(routine) = &filter.routine {
         wanted.push("routine = ?".into());
         values.push(routine.clone().into());
     }
     if let Some(ids) = &filter.routine_ids {
-        // The plus sign keeps the order of the numbers: the index of this column would need a sort of all its rows.
-        wanted.push(format!("+routine_id IN ({})", vec!["?"; ids.len()].join(", ")).into());
-        values.extend(ids.iter().map(|id| Value::from(id.as_uuid())));
+        // Both keep the order of the numbers: the index of this column alone would need a sort of whole rows. Without a
+        // name, the numbers are collected from that index, so that the routine runs of others are not read.
+        wanted.push(match &filter.routine {
+            Some(_) => format!("+routine_id IN ({})", marks(ids)).into(),
+            None => format!("seq IN (SELECT o.seq FROM routine_runs o WHERE o.routine_id IN ({}))", marks(ids)).into(),
+        });
+        values.extend(ids_of(ids));
     }
     if let Some(status) = filter.status {
         wanted.push("status = ?".into());
@@ -290,12 +302,15 @@ pub(super) fn routine_runs(conn: &Connection, filter: &RoutineRunFilter) -> Done
     }
     if let Some(before) = filter.before {
         wanted.push("seq < ?".into());
-        let seq = cursor(conn, "SELECT seq FROM routine_runs WHERE id = ?1", before.as_uuid(), "routine run")?;
-        values.push(seq.into());
+        // One of another's routine is no more known than one that does not exist.
+        let (own, ids) = match &filter.routine_ids {
+            Some(ids) => (format!(" AND routine_id IN ({})", marks(ids)), ids_of(ids)),
+            None => (String::new(), Vec::new()),
+        };
+        values.push(cursor(conn, "routine_runs", before.as_uuid(), (&own, ids), "routine run")?.into());
     }
     let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
-    let sql = format!("SELECT {COLUMNS} FROM routine_runs {filtered} ORDER BY seq DESC");
-    sift_first(conn, &sql, params_from_iter(values), "id", routine_runs_limit(filter) as usize, record)
+    Ok((format!("SELECT {COLUMNS} FROM routine_runs {filtered} ORDER BY seq DESC"), values))
 }
 
 pub(super) fn open_routine_runs(conn: &Connection) -> Done<Sifted<RoutineRunRecord>> {

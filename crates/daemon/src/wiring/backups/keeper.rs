@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use belay_gateway::{BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups};
 use belay_protocol::{Clock, UnixMillis};
 use belay_schedule::Schedule;
-use belay_store::backup::{self, Created, Label, Reason, Sources, Stop};
+use belay_store::backup::{self, BackupError, Created, Label, Reason, Sources, Stop};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use serde_json::{Value as Json, json};
 use tokio::sync::Semaphore;
@@ -60,8 +60,7 @@ pub(crate) struct BackupKeeper {
 }
 
 impl BackupKeeper {
-    /// A keeper that has done nothing yet, except that it has removed the leftovers of killed backups. The caller has the
-    /// store.
+    /// A keeper that has done nothing yet. The caller has the store.
     ///
     /// # Errors
     /// `store.url` or the schedule is invalid.
@@ -72,17 +71,13 @@ impl BackupKeeper {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, Failure> {
         let (sources, directory) = (sources(settings, env, paths)?, directory(settings, env, paths));
-        if let Some(Err(error)) = sources.as_ref().map(|sources| backup::sweep(&sources.database, &directory)) {
-            warn!(error = words(&error), "the leftovers of a killed backup cannot be removed");
-        }
         let daily = settings.backup.daily();
         let daily = daily.map_err(|problem| Failure::new(Exit::Refused, format!("backup.at: {problem}")))?;
-        let status = BackupStatus { last_success_at: newest(&directory, clock.now()), ..BackupStatus::default() };
         Ok(Self {
             sources,
             directory,
             daily,
-            status: Mutex::new(status),
+            status: Mutex::default(),
             config: settings.backup.clone(),
             clock,
             slot: Arc::new(Semaphore::new(1)),
@@ -96,17 +91,47 @@ impl BackupKeeper {
         // Here, because there is a recorder of metrics now.
         describe_gauge!(LAST_SUCCESS, "Date of the last successful backup, in seconds since 1970");
         describe_counter!(FAILURES, "Failed backups");
-        let last = self.status().last_success_at;
-        if let Some(at) = last {
-            gauge!(LAST_SUCCESS).set(at.0 as f64 / 1000.0);
-        }
-        let _ = stop.run_until_cancelled(self.schedule()).await; // cancellation is the normal end
+        let scheduled = async {
+            // Not in the start of the daemon: the directory may be a mount that does not answer.
+            self.sweep().await;
+            self.find_last().await;
+            self.schedule().await;
+        };
+        let _ = stop.run_until_cancelled(scheduled).await; // cancellation is the normal end
         loop {
             self.ending.stop();
             // An error of the permit would mean a closed semaphore, which nothing closes.
             if tokio::time::timeout(INTERRUPT_AGAIN, self.slot.acquire()).await.is_ok() {
                 return;
             }
+        }
+    }
+
+    /// Removes the leftovers of killed backups. A backup on request meanwhile removes them itself.
+    async fn sweep(&self) {
+        let (Some(sources), Ok(slot)) = (self.sources.clone(), self.slot.clone().try_acquire_owned()) else { return };
+        let directory = self.directory.clone();
+        let swept = tokio::task::spawn_blocking(move || {
+            let _slot = slot; // held to the end: a backup that is being made would lose its files
+            backup::sweep(&sources.database, &directory).map_err(|error| words(&error))
+        });
+        if let Err(error) = swept.await.map_err(|broken| words(&broken)).and_then(|swept| swept) {
+            warn!(error, "the leftovers of a killed backup cannot be removed");
+        }
+    }
+
+    /// Finds the date of the last success before this start.
+    async fn find_last(&self) {
+        let (directory, now) = (self.directory.clone(), self.clock.now());
+        let found = tokio::task::spawn_blocking(move || newest(&directory, now)).await;
+        let found = found.ok().flatten();
+        let last = {
+            let mut status = self.status();
+            status.last_success_at = status.last_success_at.max(found); // one on request may be newer
+            status.last_success_at
+        };
+        if let Some(at) = last {
+            gauge!(LAST_SUCCESS).set(at.0 as f64 / 1000.0);
         }
     }
 
@@ -199,16 +224,16 @@ impl BackupKeeper {
         let made = tokio::task::spawn_blocking(move || {
             let _slot = slot; // held to the end, also if nobody waits for the answer any more
             if target.starts_with(&default) {
-                private_directory(&default).map_err(|error| words(&error))?;
+                private_directory(&default).map_err(|error| BackupRefusal::Failed(words(&error)))?;
             }
             let label = Label { program: VERSION, reason, now };
             let made = backup::create(&sources, &target, label, &ending, &mut |_, _| {});
-            made.map_err(|error| words(&error))
+            made.map_err(|error| match error {
+                BackupError::Stopped => BackupRefusal::ShuttingDown,
+                error => BackupRefusal::Failed(words(&error)),
+            })
         });
-        match made.await {
-            Ok(made) => made.map_err(BackupRefusal::Failed),
-            Err(broken) => Err(BackupRefusal::Failed(words(&broken))),
-        }
+        made.await.unwrap_or_else(|broken| Err(BackupRefusal::Failed(words(&broken))))
     }
 
     fn status(&self) -> MutexGuard<'_, BackupStatus> {
@@ -422,6 +447,12 @@ mod tests {
             list["backups"].as_array().unwrap().iter().map(|backup| backup["reason"].clone()).collect();
         assert_eq!(reasons, ["schedule", "schedule", "request"], "{list}");
         assert!(list["next"].is_string() && list["last_failure"].is_null(), "{list}");
+        // The end of the daemon is no failure.
+        keeper.ending.stop();
+        let stopped = keeper.make(BackupRequest::default(), Reason::Request).await.err();
+        assert_eq!(stopped, Some(BackupRefusal::ShuttingDown));
+        assert!(Backups::status(&keeper).unwrap().last_failure.is_none());
+        keeper.ending = Stop::default();
         // A directory that cannot be made: a file is in its place.
         let directory = std::mem::replace(&mut keeper.directory, data.path().join("belay.db/backups"));
         assert!(matches!(keeper.make(BackupRequest::default(), Reason::Request).await, Err(BackupRefusal::Failed(_))));
@@ -434,6 +465,11 @@ mod tests {
         assert!(Backups::status(&keeper).unwrap().last_failure.is_none());
         assert!(newest(&keeper.directory, UnixMillis(i64::MAX)).is_some(), "the metric survives a restart");
         assert_eq!(newest(&keeper.directory, UnixMillis(1)), None, "a date in the future is of a wrong clock");
+        // The leftovers of a killed backup.
+        let left = keeper.directory.join(".belay-backup-one.tar.gz.part");
+        std::fs::write(&left, "half").unwrap();
+        keeper.sweep().await;
+        assert!(!left.exists() && keeper.slot.available_permits() == 1);
         store.close().await;
     }
 }

@@ -12,13 +12,17 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::digest::{Context, SHA256};
 use belay_protocol::BlobDigest;
 use flate2::{Compression, GzBuilder};
+use rustix::io::Errno;
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 use tracing::warn;
 
 use super::links::{hard_link, link_files, publish};
 use super::manifest::{Entry, EntryName, FORMAT, Label, MANIFEST, Manifest};
-use super::{BackupError, Progress, Stop, check_space, directory_of, make_directory, read, snapshot, sync_directory};
+use super::{
+    BackupError, Progress, Stop, check_space, directory_of, is_temporary, make_directory, read, snapshot,
+    sync_directory, temporary,
+};
 
 /// The beginning of the name of a staging directory.
 const STAGING: &str = ".backup-staging-";
@@ -84,7 +88,8 @@ pub fn create(
     };
     // The snapshot, and the database that the verification extracts.
     check_space(home, database_bytes.saturating_mul(2))?;
-    let staging = tempfile::Builder::new().prefix(STAGING).tempdir_in(home).map_err(BackupError::io(home))?;
+    let prefix = temporary(STAGING, &sources.database);
+    let staging = tempfile::Builder::new().prefix(&prefix).tempdir_in(home).map_err(BackupError::io(home))?;
     let (staged, damaged) = stage(sources, &staging, stop)?;
     let schema = read::check_database(&staging.path().join("belay.db"), &sources.database, stop)?;
     let needed = staged.iter().map(|file| file.entry.bytes).sum::<u64>();
@@ -129,7 +134,7 @@ fn stage(sources: &Sources, staging: &TempDir, stop: &Stop) -> Result<(Vec<Stage
     // Before and after: a row of the snapshot has its file, also if the janitor or an upload is at work meanwhile.
     link_files(&sources.files, &files, stop, &hard_link)?;
     snapshot(&sources.database, &database, stop)?;
-    link_files(&sources.files, &files, stop, &hard_link)?;
+    let mut damaged = link_files(&sources.files, &files, stop, &hard_link)?;
 
     let mut staged = vec![Staged { entry: described(EntryName::Database, &database, None, stop)?, path: database }];
     if let Some(key) = &sources.key {
@@ -149,25 +154,35 @@ fn stage(sources: &Sources, staging: &TempDir, stop: &Stop) -> Result<(Vec<Stage
             Err(error) => return Err(BackupError::io(origin)(error)),
         }
     }
-    let mut damaged = Vec::new();
     for digest in digests(&files)? {
         let path = files.join(digest.as_str());
         match described(EntryName::File(digest.clone()), &path, None, stop) {
             Ok(entry) if entry.sha256 == digest.as_str() => staged.push(Staged { entry, path }),
             Ok(_) => damaged.push(digest),
-            Err(error) if is_unreadable(&error) => damaged.push(digest),
+            Err(BackupError::Io { source, path }) if is_unreadable(&source) => {
+                warn!(file = %path.display(), error = %source, "a file of a message cannot be read");
+                damaged.push(digest);
+            }
             Err(error) => return Err(error),
         }
     }
+    damaged.sort_by(|a, b| a.as_str().cmp(b.as_str()));
+    damaged.dedup(); // the copy of a file may have failed in the middle
     for digest in &damaged {
         warn!(file = digest.as_str(), "a file of a message is damaged; the backup does not contain it");
     }
     Ok((staged, damaged))
 }
 
-/// Whether the disk cannot read a file any more. Other errors are not of the file.
-fn is_unreadable(error: &BackupError) -> bool {
-    matches!(error, BackupError::Io { source, .. } if source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()))
+/// Whether this one file cannot be read: by the disk, by the checksums of the file system, or by this user. Other errors
+/// are not of the file.
+pub(super) fn is_unreadable(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    #[cfg(target_os = "linux")]
+    if errno == Some(Errno::UCLEAN) {
+        return true;
+    }
+    errno.is_some_and(|errno| [Errno::IO, Errno::BADMSG, Errno::ACCESS].contains(&errno))
 }
 
 /// The digests of the files in a directory, sorted. Other files are left out.
@@ -310,7 +325,7 @@ pub fn sweep(database: &Path, directory: &Path) -> Result<(), BackupError> {
     for entry in std::fs::read_dir(home).map_err(BackupError::io(home))? {
         let entry = entry.map_err(BackupError::io(home))?;
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_directory && entry.file_name().to_string_lossy().starts_with(STAGING) {
+        if is_directory && is_temporary(&entry.file_name(), STAGING, database) {
             std::fs::remove_dir_all(entry.path()).map_err(BackupError::io(&entry.path()))?;
         }
     }

@@ -3,10 +3,12 @@
 use std::io;
 use std::path::Path;
 
+use belay_protocol::BlobDigest;
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
+use tracing::warn;
 
-use super::create::digests;
+use super::create::{digests, is_unreadable};
 use super::{BackupError, Stop};
 
 /// Makes a hard link. Tests replace it by one that the file system does not support.
@@ -20,7 +22,9 @@ fn has_no_links(error: &io::Error) -> bool {
 }
 
 /// Links the files of messages into another directory, or copies them. A file that is deleted meanwhile is left out.
-pub(super) fn link_files(from: &Path, to: &Path, stop: &Stop, link: Link<'_>) -> Result<(), BackupError> {
+/// Returns the files that cannot be read.
+pub(super) fn link_files(from: &Path, to: &Path, stop: &Stop, link: Link<'_>) -> Result<Vec<BlobDigest>, BackupError> {
+    let mut unreadable = Vec::new();
     for digest in digests(from)? {
         stop.check()?;
         let (source, target) = (from.join(digest.as_str()), to.join(digest.as_str()));
@@ -29,13 +33,17 @@ pub(super) fn link_files(from: &Path, to: &Path, stop: &Stop, link: Link<'_>) ->
             done => done,
         };
         match done {
+            Err(error) if is_unreadable(&error) => {
+                warn!(file = %source.display(), %error, "a file of a message cannot be read");
+                unreadable.push(digest);
+            }
             Err(error) if !matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {
                 return Err(BackupError::io(&source)(error));
             }
             _ => {}
         }
     }
-    Ok(())
+    Ok(unreadable)
 }
 
 /// Copies a file durably. [`io::ErrorKind::AlreadyExists`]: there is a target.

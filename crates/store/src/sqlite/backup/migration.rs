@@ -73,6 +73,7 @@ pub struct PutBack {
 /// # Errors
 /// See [`BackupError`]. The data is as it was, except after [`BackupError::Interrupted`].
 pub fn restore_before_migration(place: &Place, now: UnixMillis) -> Result<PutBack, BackupError> {
+    let place = &place.without_links()?;
     let database = &place.database;
     let _lock = StoreLock::take(database)?;
     roll_back(database)?;
@@ -85,7 +86,7 @@ pub fn restore_before_migration(place: &Place, now: UnixMillis) -> Result<PutBac
     let (former, undelivered) = prepared.inspect_err(|_| journal.remove_directories())?;
     journal.make_relative(directory);
     swap(database, &journal, &mut |from, to| std::fs::rename(from, to))?;
-    let _ = std::fs::remove_dir(staging_in(directory, now)); // it is empty; the next restore removes what is left
+    let _ = std::fs::remove_dir(staging_in(directory, database, now)); // it is empty; the next restore removes what is left
     Ok(PutBack { snapshot, former, undelivered })
 }
 
@@ -98,7 +99,7 @@ fn prepare(
     now: UnixMillis,
     journal: &mut Journal,
 ) -> Result<(Option<PathBuf>, u64), BackupError> {
-    let new = journal.new_directory(staging_in(directory_of(&place.database), now))?.join("belay.db");
+    let new = journal.new_directory(staging_in(directory_of(&place.database), &place.database, now))?.join("belay.db");
     copy(snapshot, &new)?;
     let undelivered = quiet(&new, format!("put back from before the migration to schema {schema}"), now)?;
     let former = keep_former(place, false, now, journal)?;

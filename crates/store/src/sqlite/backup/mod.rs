@@ -88,6 +88,10 @@ pub enum BackupError {
         .0.display()
     )]
     NotEmpty(PathBuf),
+    /// The database to replace is a symbolic link. The log and the files of messages may be beside the link or its
+    /// target.
+    #[error("{} is a symbolic link: set store.url to the file that it leads to, and try again", .0.display())]
+    Link(PathBuf),
     /// No snapshot of a migration exists.
     #[error("there is no snapshot beside {}: no migration has changed it", .0.display())]
     NoSnapshot(PathBuf),
@@ -157,6 +161,26 @@ fn vacuum_into(conn: &Connection, to: &Path, stop: &Stop) -> Result<(), BackupEr
     })?;
     stop.interruptible(conn, || conn.execute("VACUUM INTO ?1", [text]))??;
     private(to)
+}
+
+/// The beginning of the name of a temporary file or directory of this database: another store in the same directory has
+/// other names. The rest has no hyphen.
+fn temporary(beginning: &str, database: &Path) -> String {
+    format!("{beginning}{}-", database.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// Whether a file or directory has a name that begins as [`temporary`] says.
+fn is_temporary(name: &std::ffi::OsStr, beginning: &str, database: &Path) -> bool {
+    name.to_string_lossy().strip_prefix(&temporary(beginning, database)).is_some_and(|rest| !rest.contains('-'))
+}
+
+/// Whether there is anything at a path. A symbolic link counts, wherever it leads: a rename moves the link itself.
+fn is_there(path: &Path) -> Result<bool, BackupError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(BackupError::io(path)(error)),
+    }
 }
 
 /// Lets only the owner read a file.

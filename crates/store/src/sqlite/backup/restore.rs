@@ -17,7 +17,10 @@ use super::create::digests;
 use super::links::{hard_link, link_files};
 use super::manifest::Manifest;
 use super::swap::{self, Journal, Move, Rename, journal_path};
-use super::{BackupError, Stop, StoreLock, check_space, directory_of, make_directory, read, sync_directory};
+use super::{
+    BackupError, Stop, StoreLock, check_space, directory_of, is_temporary, is_there, make_directory, read,
+    sync_directory, temporary,
+};
 use crate::sqlite::{lock_path, with_suffix};
 
 /// The name of the database in a data directory and in a directory of restored files.
@@ -30,7 +33,7 @@ const KEY: &str = "secret.key";
 const FILES: &str = "attachments";
 
 /// The beginning of the name of a directory of restored files.
-const STAGING: &str = ".belay-restore-";
+pub(super) const STAGING: &str = ".belay-restore-";
 
 /// The store that a backup is restored to. The files of messages are in `attachments` beside the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +48,22 @@ impl Place {
     /// The store of a data directory: `belay.db` and `secret.key` in it.
     pub fn in_directory(data: &Path) -> Self {
         Self { database: data.join(DATABASE), key: data.join(KEY) }
+    }
+
+    /// The same place with the file of the key instead of a link to it. A moved link would lead elsewhere.
+    ///
+    /// # Errors
+    /// [`BackupError::Link`] if the database is a link; [`BackupError::Io`].
+    pub(super) fn without_links(&self) -> Result<Self, BackupError> {
+        if self.database.is_symlink() {
+            return Err(BackupError::Link(self.database.clone()));
+        }
+        let key = match std::fs::canonicalize(&self.key) {
+            Ok(file) if self.key.is_symlink() => file,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(BackupError::io(&self.key)(error)),
+            _ => self.key.clone(),
+        };
+        Ok(Self { database: self.database.clone(), key })
     }
 }
 
@@ -78,6 +97,7 @@ pub(super) fn restore_by(
     now: UnixMillis,
     rename: Rename<'_>,
 ) -> Result<Restored, BackupError> {
+    let place = &place.without_links()?;
     let (home, interrupted) = (directory_of(&place.database), journal_path(&place.database));
     let is_interrupted = interrupted.try_exists().map_err(BackupError::io(&interrupted))?;
     if !replace && !is_interrupted && is_occupied(place)? {
@@ -91,8 +111,8 @@ pub(super) fn restore_by(
     if !replace && is_interrupted && is_occupied(place)? {
         return Err(BackupError::NotEmpty(home.to_owned()));
     }
-    sweep(home)?;
-    sweep(directory_of(&place.key))?;
+    sweep(home, &place.database)?;
+    sweep(directory_of(&place.key), &place.database)?;
     check_space(home, manifest.bytes())?;
     let mut journal = Journal::default();
     match prepare(path, place, now, &mut journal) {
@@ -100,7 +120,7 @@ pub(super) fn restore_by(
             journal.make_relative(home);
             swap::swap(&place.database, &journal, rename)?;
             for directory in BTreeSet::from([home, directory_of(&place.key)]) {
-                let _ = std::fs::remove_dir_all(staging_in(directory, now)); // the next restore removes what is left
+                let _ = std::fs::remove_dir_all(staging_in(directory, &place.database, now)); // the next restore removes what is left
             }
             Ok(restored)
         }
@@ -124,15 +144,15 @@ pub fn roll_back(database: &Path) -> Result<bool, BackupError> {
     swap::roll_back(database)
 }
 
-/// The directory of the restored files until they are in place.
-pub(super) fn staging_in(home: &Path, now: UnixMillis) -> PathBuf {
-    home.join(format!("{STAGING}{}", now.0))
+/// The directory of the restored files of this database until they are in place.
+pub(super) fn staging_in(home: &Path, database: &Path, now: UnixMillis) -> PathBuf {
+    home.join(format!("{}{}", temporary(STAGING, database), now.0))
 }
 
 /// Extracts the backup, links the former files, and lists the renames that put the restored files in place.
 fn prepare(path: &Path, place: &Place, now: UnixMillis, journal: &mut Journal) -> Result<Restored, BackupError> {
     let home = directory_of(&place.database);
-    let staging = journal.new_directory(staging_in(home, now))?;
+    let staging = journal.new_directory(staging_in(home, &place.database, now))?;
     let manifest = read::extract(path, &staging)?;
     let detail = format!("restored from the backup of {}", manifest.created.to_rfc3339());
     let undelivered = quiet(&staging.join(DATABASE), detail, now)?;
@@ -159,7 +179,7 @@ fn replace_files(home: &Path, staging: &Path, former: Option<&Path>, journal: &m
     make_directory(&files)?;
     for digest in digests(&staged)? {
         let place = files.join(digest.as_str());
-        let there = place.try_exists().map_err(BackupError::io(&place))?;
+        let there = is_there(&place)?;
         let former = former.filter(|_| there).map(|former| former.join(FILES).join(digest.as_str()));
         journal.moves.push(Move { place, former, staged: Some(staged.join(digest.as_str())) });
     }
@@ -175,7 +195,7 @@ pub(super) fn replace_database(
 ) -> Result<(), BackupError> {
     for suffix in ["-wal", "-shm", ""] {
         let file = with_suffix(database, suffix);
-        let there = file.try_exists().map_err(BackupError::io(&file))?;
+        let there = is_there(&file)?;
         let former = former.filter(|_| there).map(|former| former.join(file.file_name().unwrap_or_default()));
         let staged = suffix.is_empty().then(|| staged.clone());
         if former.is_some() || staged.is_some() {
@@ -192,7 +212,7 @@ fn staged_key(place: &Place, staging: &Path, now: UnixMillis, journal: &mut Jour
     if directory == directory_of(&place.database) {
         return Ok(extracted);
     }
-    let staged = journal.new_directory(staging_in(directory, now))?.join(KEY);
+    let staged = journal.new_directory(staging_in(directory, &place.database, now))?.join(KEY);
     copy(&extracted, &staged)?;
     Ok(staged)
 }
@@ -204,7 +224,7 @@ fn former_key(
     now: UnixMillis,
     journal: &mut Journal,
 ) -> Result<Option<PathBuf>, BackupError> {
-    if !place.key.try_exists().map_err(BackupError::io(&place.key))? {
+    if !is_there(&place.key)? {
         return Ok(None);
     }
     let directory = directory_of(&place.key);
@@ -225,7 +245,7 @@ fn is_occupied(place: &Place) -> Result<bool, BackupError> {
     let entries = match std::fs::read_dir(home) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return place.key.try_exists().map_err(BackupError::io(&place.key));
+            return is_there(&place.key);
         }
         Err(error) => return Err(BackupError::io(home)(error)),
     };
@@ -235,15 +255,15 @@ fn is_occupied(place: &Place) -> Result<bool, BackupError> {
             return Ok(true);
         }
     }
-    place.key.try_exists().map_err(BackupError::io(&place.key))
+    is_there(&place.key)
 }
 
 /// Removes the staged files of a restore that was killed before its first rename. The caller has the lock of the store.
-fn sweep(home: &Path) -> Result<(), BackupError> {
+fn sweep(home: &Path, database: &Path) -> Result<(), BackupError> {
     for entry in std::fs::read_dir(home).map_err(BackupError::io(home))? {
         let entry = entry.map_err(BackupError::io(home))?;
         let path = entry.path();
-        if entry.file_name().to_string_lossy().starts_with(STAGING) {
+        if is_temporary(&entry.file_name(), STAGING, database) {
             let is_directory = entry.file_type().map_err(BackupError::io(&path))?.is_dir();
             let removed = if is_directory { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
             removed.map_err(BackupError::io(&path))?;
@@ -261,19 +281,20 @@ pub(super) fn keep_former(
 ) -> Result<Option<PathBuf>, BackupError> {
     let (home, database) = (directory_of(&place.database), &place.database);
     // A log without its database would be applied to the restored one, and the key of another backup replaces this one.
-    let mut is_there = false;
+    let mut has_data = false;
     for file in [database, &place.key, &with_suffix(database, "-wal"), &with_suffix(database, "-shm")] {
-        is_there |= file.try_exists().map_err(BackupError::io(file))?;
+        has_data |= is_there(file)?;
     }
-    is_there |= !digests(&home.join(FILES))?.is_empty();
-    if !is_there {
+    has_data |= !digests(&home.join(FILES))?.is_empty();
+    if !has_data {
         return Ok(None);
     }
     // SQLite does not open the former database: it would delete a log that it cannot read.
     let former = journal.new_directory(former_in(home, now))?;
     let files = former.join(FILES);
     make_directory(&files)?;
-    link_files(&home.join(FILES), &files, &Stop::default(), &hard_link)?;
+    // An unreadable file stays in its place, or is moved here when it is replaced.
+    let _unreadable = link_files(&home.join(FILES), &files, &Stop::default(), &hard_link)?;
     sync_directory(&files)?;
     // A key that stays is copied: the former data is of no use without it.
     if !replaces_key && place.key.try_exists().map_err(BackupError::io(&place.key))? {

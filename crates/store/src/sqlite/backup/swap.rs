@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{BackupError, directory_of, make_directory, sync_directory};
+use super::restore::STAGING;
+use super::{BackupError, directory_of, is_there, make_directory, sync_directory, temporary};
 use crate::sqlite::with_suffix;
 
 /// Renames a file. Tests replace it by one that fails.
@@ -76,8 +77,9 @@ pub(crate) fn journal_path(database: &Path) -> PathBuf {
 /// [`BackupError::Io`]: the former files are in place again. [`BackupError::Interrupted`]: the rollback failed too.
 pub(super) fn swap(database: &Path, journal: &Journal, rename: Rename<'_>) -> Result<(), BackupError> {
     let home = directory_of(database);
-    write_journal(database, journal)?;
-    let done = journal.moves.iter().try_for_each(|one| replace(home, one, rename));
+    // A failed journal is undone too: it may be there without being durable.
+    let done = write_journal(database, journal)
+        .and_then(|()| journal.moves.iter().try_for_each(|one| replace(home, one, rename)));
     let done = done.and_then(|()| sync_all(home, journal)).and_then(|()| {
         let path = journal_path(database);
         std::fs::remove_file(&path).map_err(BackupError::io(&path))
@@ -86,6 +88,8 @@ pub(super) fn swap(database: &Path, journal: &Journal, rename: Rename<'_>) -> Re
         let undone = undo(database, journal);
         return Err(match undone {
             Ok(()) => error,
+            // Without a journal, all former files are in place.
+            Err(_) if is_interrupted(database).is_ok_and(|is_interrupted| !is_interrupted) => error,
             Err(undoing) => BackupError::Interrupted {
                 journal: journal_path(database),
                 detail: format!(": {error}; putting the former files back failed too: {undoing}"),
@@ -122,7 +126,7 @@ pub(crate) fn is_interrupted(database: &Path) -> io::Result<bool> {
 fn write_journal(database: &Path, journal: &Journal) -> Result<(), BackupError> {
     let (home, path) = (directory_of(database), journal_path(database));
     let write = || {
-        let mut file = tempfile::Builder::new().prefix(".belay-restore-").tempfile_in(home)?;
+        let mut file = tempfile::Builder::new().prefix(&temporary(STAGING, database)).tempfile_in(home)?;
         serde_json::to_writer(&mut file, journal)?;
         file.flush()?;
         file.as_file().sync_all()?;
@@ -147,20 +151,19 @@ fn replace(home: &Path, one: &Move, rename: Rename<'_>) -> Result<(), BackupErro
 /// Undoes the moves, the last one first, and removes the journal. It may be repeated at any point.
 fn undo(database: &Path, journal: &Journal) -> Result<(), BackupError> {
     let home = directory_of(database);
-    let exists = |path: &Path| path.try_exists().map_err(BackupError::io(path));
     for one in journal.moves.iter().rev() {
         let place = home.join(&one.place);
         match (&one.former, &one.staged) {
             (Some(former), _) => {
                 let former = home.join(former);
                 // Without it, the former file is still in its place.
-                if exists(&former)? {
+                if is_there(&former)? {
                     super::restore::rename(&former, &place)?; // replaces the new file
                 }
             }
             (None, Some(staged)) => {
                 let staged = home.join(staged);
-                if !exists(&staged)? && exists(&place)? {
+                if !is_there(&staged)? && is_there(&place)? {
                     make_directory(directory_of(&staged))?;
                     super::restore::rename(&place, &staged)?;
                 }

@@ -10,6 +10,7 @@ use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 
 use super::restore::restore_by;
+use super::swap::{Journal, Move};
 use super::*;
 use crate::{Blobs, SqliteStore, StoreOptions};
 
@@ -235,7 +236,7 @@ async fn a_stopped_backup_leaves_nothing_and_the_leftovers_of_a_killed_one_are_r
         assert!(matches!(stopped, Err(BackupError::Stopped)), "{from:?}: {stopped:?}");
         assert!(!target.exists() && data.leftovers().is_empty(), "{:?}", data.leftovers());
     }
-    std::fs::create_dir(data.path(".backup-staging-x")).unwrap();
+    std::fs::create_dir(data.path(".backup-staging-belay.db-x")).unwrap();
     std::fs::write(data.path("backups/.belay-backup-old.tar.gz.part"), "half").unwrap();
     data.backup("one.tar.gz").unwrap();
     assert!(data.leftovers().is_empty(), "{:?}", data.leftovers());
@@ -391,6 +392,97 @@ async fn a_crash_at_any_rename_of_a_restore_is_recognised_and_rolled_back() {
     SqliteStore::open(&place.database, StoreOptions::default()).unwrap().close().await;
 }
 
+#[test]
+fn a_rollback_moves_a_relative_link_back_with_the_rest() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    for directory in ["real", "former", "staged"] {
+        std::fs::create_dir(at(directory)).unwrap();
+    }
+    for (name, text) in [("real/belay.db", "former"), ("belay.db-wal", "log"), ("staged/belay.db", "restored")] {
+        std::fs::write(at(name), text).unwrap();
+    }
+    std::os::unix::fs::symlink("real/belay.db", at("belay.db")).unwrap();
+    let moved = |name: &str, staged: Option<&str>| Move {
+        place: name.into(),
+        former: Some(Path::new("former").join(name)),
+        staged: staged.map(PathBuf::from),
+    };
+    let moves = vec![moved("belay.db-wal", None), moved("belay.db", Some("staged/belay.db"))];
+    let journal = Journal { moves, directories: vec!["former".into(), "staged".into()] };
+    let mut renames = 0;
+    let swapped = swap::swap(&at("belay.db"), &journal, &mut |from, target| {
+        renames += 1;
+        if renames == 3 { Err(io::Error::other("the disk fails")) } else { std::fs::rename(from, target) }
+    });
+    assert!(matches!(swapped, Err(BackupError::Io { .. })), "{swapped:?}");
+    assert_eq!(std::fs::read_link(at("belay.db")).unwrap(), Path::new("real/belay.db"));
+    assert_eq!(std::fs::read(at("belay.db")).unwrap(), b"former");
+    assert_eq!(std::fs::read(at("belay.db-wal")).unwrap(), b"log");
+}
+
+#[tokio::test]
+async fn a_linked_database_is_refused_and_a_linked_key_is_replaced_at_its_target() {
+    let (_data, created, to) = backup_and_other_store().await;
+    let place = Place::in_directory(to.path());
+    std::fs::create_dir(to.path().join("real")).unwrap();
+    for name in ["secret.key", "belay.db"] {
+        std::fs::rename(to.path().join(name), to.path().join("real").join(name)).unwrap();
+        std::os::unix::fs::symlink(Path::new("real").join(name), to.path().join(name)).unwrap();
+    }
+    let refused = restore(&created.path, &place, true, NOW);
+    assert!(matches!(refused, Err(BackupError::Link(_))), "{refused:?}");
+    let refused = restore_before_migration(&place, NOW);
+    assert!(matches!(refused, Err(BackupError::Link(_))), "{refused:?}");
+
+    std::fs::rename(to.path().join("real/belay.db"), to.path().join("belay.db")).unwrap();
+    restore(&created.path, &place, true, NOW).unwrap();
+    assert!(place.key.is_symlink());
+    assert_eq!(std::fs::read(to.path().join("real/secret.key")).unwrap(), [7; 32]);
+    let former = to.path().join(format!("real/before-restore-{}/secret.key", NOW.0));
+    assert_eq!(std::fs::read(former).unwrap(), b"the former secret.key");
+}
+
+#[tokio::test]
+async fn a_restore_and_a_backup_leave_the_temporary_files_of_a_store_in_the_same_directory() {
+    let (_data, created, to) = backup_and_other_store().await;
+    let of_another = [".belay-restore-other.db-1", ".belay-restore-belay.db-2-1", ".backup-staging-other.db-x"];
+    for name in of_another.iter().chain(&[".belay-restore-belay.db-1"]) {
+        std::fs::create_dir(to.path().join(name)).unwrap();
+    }
+    let place = Place::in_directory(to.path());
+    restore(&created.path, &place, true, NOW).unwrap();
+    sweep(&place.database, to.path()).unwrap();
+    assert!(of_another.iter().all(|name| to.path().join(name).is_dir()));
+    assert!(!to.path().join(".belay-restore-belay.db-1").exists());
+}
+
+#[tokio::test]
+async fn a_file_of_a_message_that_may_not_be_read_is_left_out_and_told() {
+    let data = Data::new().await;
+    let to = tempfile::tempdir().unwrap();
+    for errno in [rustix::io::Errno::ACCESS, rustix::io::Errno::BADMSG, rustix::io::Errno::IO] {
+        let link = |_: &Path, _: &Path| Err(io::Error::from(errno));
+        let left = links::link_files(&data.path("attachments"), to.path(), &Stop::default(), &link).unwrap();
+        assert_eq!(left.iter().map(|digest| digest.as_str()).collect::<Vec<_>>(), [data.digest.as_str()]);
+    }
+    let full = |_: &Path, _: &Path| Err(io::Error::from(rustix::io::Errno::NOSPC));
+    let full = links::link_files(&data.path("attachments"), to.path(), &Stop::default(), &full);
+    assert!(matches!(full, Err(BackupError::Io { .. })), "{full:?}");
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_leaves_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let database = home.path().join("belay.db");
+    std::fs::write(journal_path(&database), "in the way").unwrap();
+    std::fs::create_dir(home.path().join("staged")).unwrap();
+    let journal = Journal { moves: Vec::new(), directories: vec!["staged".into()] };
+    let swapped = swap::swap(&database, &journal, &mut |_, _| Ok(()));
+    assert!(matches!(swapped, Err(BackupError::Io { .. })), "{swapped:?}");
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
 #[tokio::test]
 async fn a_store_with_its_key_in_another_directory_is_restored_and_rolled_back() {
     let (_data, created, to) = backup_and_other_store().await;
@@ -520,7 +612,7 @@ fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
 async fn a_pipe_in_place_of_a_file_blocks_no_backup() {
     let data = Data::new().await;
     std::fs::create_dir(data.path("backups")).unwrap();
-    let pipes = ["backups/.belay-backup-x.tar.gz.part", "pipe.toml", ".backup-staging-x", "pipe.tar.gz"];
+    let pipes = ["backups/.belay-backup-x.tar.gz.part", "pipe.toml", ".backup-staging-belay.db-x", "pipe.tar.gz"];
     for pipe in pipes.map(|name| data.path(name)) {
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     }

@@ -124,10 +124,10 @@ async fn jobs_are_listed_in_pages_while_others_are_created_and_deleted(store: Ev
         let jobs = store.jobs(JobFilter { limit: 3, ..filter }).await?;
         Ok::<Vec<JobId>, StoreError>(jobs.into_iter().map(|job| job.job_id).collect())
     };
-    let mut made = Vec::new();
+    let (mut made, mut of_bob) = (Vec::new(), Vec::new());
     for n in 0..7 {
         made.push(create("ann", 1_000 + n).await);
-        create("bob", 1_000).await;
+        of_bob.push(create("bob", 1_000).await);
     }
     let of_ann = JobFilter { creator: Some(("ann".into(), "http".into())), ..JobFilter::default() };
     let before = |job: JobId| JobFilter { before: Some(job), ..of_ann.clone() };
@@ -136,6 +136,7 @@ async fn jobs_are_listed_in_pages_while_others_are_created_and_deleted(store: Ev
     delete(made[2]).await;
     assert_eq!(page(before(made[4])).await.unwrap(), [made[3], made[1], made[0]]);
     assert_eq!(page(before(made[0])).await.unwrap(), []);
+    is_refused(page(before(of_bob[3])).await, of_bob[3]);
     let dated = JobFilter { since: Some(at(1_003)), until: Some(at(1_006)), ..of_ann.clone() };
     assert_eq!(page(dated).await.unwrap(), [made[5], made[4], made[3]]);
     let pending = JobFilter { states: vec![JobState::Pending], since: Some(at(1_001)), ..before(made[4]) };
@@ -202,10 +203,10 @@ async fn routine_runs_are_listed_in_pages_while_others_are_claimed_and_deleted(s
         let found = store.routine_runs(RoutineRunFilter { limit: 3, ..filter }).await?;
         Ok::<Vec<RoutineRunId>, StoreError>(found.into_iter().map(|found| found.routine_run_id).collect())
     };
-    let mut made = Vec::new();
+    let (mut made, mut others) = (Vec::new(), Vec::new());
     for (n, name) in (0..).zip(["a", "b", "a", "b", "b", "a", "b"]) {
         made.push(claimed(name, &n.to_string(), 2_000 + n).await);
-        claimed("other", &n.to_string(), 2_000).await;
+        others.push(claimed("other", &n.to_string(), 2_000).await);
     }
     let own: Vec<RoutineId> = vec![routine_id("a"), routine_id("b")];
     let own = RoutineRunFilter { routine_ids: Some(own), ..RoutineRunFilter::default() };
@@ -215,6 +216,7 @@ async fn routine_runs_are_listed_in_pages_while_others_are_claimed_and_deleted(s
     delete(made[2]).await;
     assert_eq!(page(before(made[4])).await.unwrap(), [made[3], made[1], made[0]]);
     assert_eq!(page(before(made[0])).await.unwrap(), []);
+    is_refused(page(before(others[3])).await, others[3]);
     let of_b = RoutineRunFilter { routine: Some("b".into()), since: Some(at(2_001)), ..before(made[6]) };
     assert_eq!(page(of_b.clone()).await.unwrap(), [made[4], made[3], made[1]]);
     assert_eq!(page(RoutineRunFilter { until: Some(at(2_003)), ..of_b }).await.unwrap(), [made[1]]);
