@@ -22,7 +22,7 @@ pub trait JobReader: Send + Sync {
     /// Jobs, newest first.
     ///
     /// # Errors
-    /// [`StoreError::InvalidCursor`] if the job `filter.before` does not exist.
+    /// [`StoreError::InvalidCursor`] if the job `filter.before` does not exist, or is not of `filter.creator`.
     async fn jobs(&self, filter: JobFilter) -> Result<Vec<JobRecord>, StoreError>;
 
     /// The progress of a job's run: its steps and its newest tool call, computed from the first [`PROGRESS_EVENTS_MAX`]

@@ -30,7 +30,8 @@ pub trait RoutineReader: Send + Sync {
     /// Routine runs, newest first.
     ///
     /// # Errors
-    /// [`StoreError::InvalidCursor`] if the routine run `filter.before` does not exist.
+    /// [`StoreError::InvalidCursor`] if the routine run `filter.before` does not exist, or is not of
+    /// `filter.routine_ids`.
     async fn routine_runs(&self, filter: RoutineRunFilter) -> Result<Vec<RoutineRunRecord>, StoreError>;
 
     /// The numbers of enabled routines and of running routine runs. Cheap.
