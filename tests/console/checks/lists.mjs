@@ -27,8 +27,8 @@ group('lists', async (browser) => {
     await sessions.nth(99).waitFor();
     assert.equal(await sessions.count(), 100);
     await page.locator('.sessions').getByRole('button', { name: 'Show more' }).click();
-    await sessions.nth(199).waitFor();
-    assert.equal(await sessions.count(), 200);
+    await sessions.nth(299).waitFor();
+    assert.equal(await sessions.count(), 300);
     await page.getByRole('searchbox', { name: 'Find a conversation' }).fill('many-09999');
     await page.keyboard.press('Enter');
     await until('the conversation is open', () => page.url().endsWith('#/chat/many-09999'));
