@@ -1,7 +1,7 @@
 //! The documentation as web pages: mdBook's library, on a copy of `docs` in which each link has a target within the site.
 //!
 //! The pages link files besides other pages: examples, alert rules, a recorded benchmark. [`build`] copies these files below `source/`
-//! as plain text, so that a browser shows them, and lists the files of a linked directory. [`check`] reads the finished pages.
+//! as plain text, so that a browser shows them, and lists the files of a linked directory. [`mod@check`] reads the finished pages.
 //!
 //! **Does not know** any crate of the house.
 

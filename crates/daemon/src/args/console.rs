@@ -10,7 +10,7 @@ pub(crate) struct ConsoleArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The address at which browsers reach the console, if a proxy stands before the daemon: https://belay.example
+    /// The address at which browsers reach the console, if a proxy stands before the daemon: https://HOST
     #[arg(long, value_name = "URL")]
     pub(crate) base: Option<String>,
 }
