@@ -1,7 +1,7 @@
 //! What scenarios share: the real binary as a child process, a scripted model server, a Bot API double and a person who uses it, and a WebSocket client.
 //! What the programs that measure share is in [`measure`].
 //!
-//! **Does not know** any crate of the house but `protocol` and `testkit`: scenarios see what users see.
+//! **Does not know** any crate of the workspace but `protocol` and `testkit`: scenarios see what users see.
 
 #[path = "support/bot_api.rs"]
 pub mod bot_api;

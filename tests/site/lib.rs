@@ -3,7 +3,7 @@
 //! The pages link files besides other pages: examples, alert rules, a recorded benchmark. [`build`] copies these files below `source/`
 //! as plain text, so that a browser shows them, and lists the files of a linked directory. [`mod@check`] reads the finished pages.
 //!
-//! **Does not know** any crate of the house.
+//! **Does not know** any other crate of the workspace.
 
 mod check;
 mod copy;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where systemd looks for system units; an earlier directory has precedence. The first one is the operator's.
+/// The directories of system units in systemd's order; an earlier one has precedence. The first one is the operator's.
 const PLACES: [&str; 5] = [
     "etc/systemd/system",
     "run/systemd/system",

@@ -1,4 +1,4 @@
-//! Where autonomous work asks for approvals: in the conversation of its creator, or at the operator's fallback.
+//! The place where autonomous work asks for approvals: the conversation of its creator, or the operator's fallback.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ pub(crate) struct CostsArgs {
     pub(crate) until: Option<String>,
 }
 
-/// What costs are summed by.
+/// The key that costs are summed by.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum CostKeyArg {
     /// UTC days

@@ -1,4 +1,4 @@
-//! What a backup contains, and the keeper that makes backups in the daemon.
+//! The contents of a backup, and the keeper that makes backups in the daemon.
 
 mod keeper;
 

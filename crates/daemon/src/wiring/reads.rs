@@ -1,4 +1,4 @@
-//! What the gateway shows but does not understand: verdicts of stop rules, and settings.
+//! Verdicts of stop rules, and settings: the gateway shows both and does not understand them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
