@@ -124,6 +124,28 @@ soak: ## Watch a daemon under load for MINUTES=30, then run the long measurement
 night: ## Have nights of crashes with 200 routines and 50 jobs, and print their ledgers (SEEDS=20: so many; SEEDS=7,9: those)
 	@BELAY_NIGHTS=$(or $(SEEDS),1) $(CARGO) test $(DEV) --quiet --test outer_loop -- --nocapture after_a_night
 
+# The program has a name of its own, and is no daemon for people: it kills itself where BELAY_CRASH says.
+.PHONY: crash
+crash: ## Kill daemons at named points, judge from outside what was lost or done twice (KILLS=10000, SEED=1, JOURNAL=FILE continues an interrupted run, ARGS="--only POINT --json"; 10,000 take 20 minutes on two idle cores)
+	$(CARGO) build $(DEV) --features belay-daemon/crash-points --bin belay-crash-points
+	@$(PYTHON) tests/crash/main.py --belay $(TARGET)/debug/belay-crash-points --kills $(or $(KILLS),10000) --seed $(or $(SEED),1) $(if $(JOURNAL),--journal $(JOURNAL)) $(ARGS)
+
+.PHONY: cluster
+cluster: ## Play faults against three daemons over one PostgreSQL, judge from outside what was lost or done twice (FAULTS=200, SEED=1, MINUTES=60, JSON=1, ARGS="--alone, --only KIND, --round-robin, --markdown, --falsify")
+	$(CARGO) build $(DEV) --bin belay
+	@$(PYTHON) tests/cluster/cluster.py --belay $(TARGET)/debug/belay --faults $(or $(FAULTS),$(KILLS),200) --seed $(or $(SEED),1) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(JSON),--json) $(ARGS)
+
+# A release build is used if there is one: the first of these that exists.
+.PHONY: cluster-speed
+cluster-speed: ## Measure messages over SQLite, PostgreSQL and one to three nodes in one run, and count round trips (ARGS="--seconds 4 --rounds 5 --only NAME", JSON=1)
+	@test -x $(TARGET)/release/belay || $(CARGO) build $(DEV) --bin belay
+	@$(PYTHON) tests/cluster/speed.py --belay $(firstword $(wildcard $(TARGET)/release/belay) $(TARGET)/debug/belay) $(if $(JSON),--json) $(ARGS)
+
+.PHONY: cluster-scale
+cluster-scale: ## Measure what many sessions and nodes cost one PostgreSQL: sizes, takeovers, writers side by side, leases (ARGS="--sessions 100000 --nodes 100")
+	$(CARGO) build $(DEV) --example takeover_cost
+	@$(PYTHON) tests/cluster/scale.py --cost $(TARGET)/debug/examples/takeover_cost $(ARGS)
+
 .PHONY: stopbench
 stopbench: ## Judge tests/stopbench and mutated copies by our rules and others, print the table (ARGS="--without all", "--failures")
 	$(CARGO) build $(DEV) --bin belay-stopbench

@@ -17,24 +17,26 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Texts of schedules, and instants.
     ("schedule", &["protocol", "text"]),
     // One run, whatever started it; then what starts runs by itself; then the kinds of run; then the outer loop.
-    ("run", &["agent-loop", "protocol", "text"]),
-    ("automation", &["agent-loop", "run", "schedule", "protocol"]),
+    ("run", &["agent-loop", "crash-point", "protocol", "text"]),
+    ("automation", &["agent-loop", "crash-point", "run", "schedule", "protocol"]),
     ("delegates", &["agent-loop", "automation", "run", "protocol", "text"]),
-    ("agent", &["agent-loop", "automation", "delegates", "run", "schedule", "protocol", "text"]),
+    ("agent", &["agent-loop", "automation", "crash-point", "delegates", "run", "schedule", "protocol", "text"]),
     ("trajectory", &["agent-loop", "protocol", "text"]),
     // A development program: compares the stop rules with those of other programs.
     ("stopbench", &["agent-loop", "protocol", "trajectory"]),
     ("models", &["protocol", "text"]),
+    // Points at which a crash test kills the daemon; compiled to nothing in every other build.
+    ("crash-point", &[]),
     // Hidden characters: one table, for every exit to a terminal, a question or a prompt. "Did you mean": one metric.
     ("text", &[]),
     // Lines for a terminal, for each program that shows answers on one.
     ("terminal", &["text"]),
     // Starts and ends processes, for whatever runs programs.
-    ("exec", &["protocol"]),
+    ("exec", &["crash-point", "protocol"]),
     ("tools", &["exec", "protocol", "text"]),
-    ("channels", &["protocol", "terminal", "text"]),
+    ("channels", &["crash-point", "protocol", "terminal", "text"]),
     ("hooks", &["exec", "protocol", "text"]),
-    ("store", &["protocol"]),
+    ("store", &["crash-point", "protocol"]),
     ("console", &[]),
     ("gateway", &["console", "protocol"]),
     ("testkit", &["protocol"]),
@@ -44,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "agent",
             "agent-loop",
             "automation",
+            "crash-point",
             "delegates",
             "run",
             "schedule",
@@ -68,16 +71,18 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("site", &[]),
 ];
 
-/// What tests of a package may import beyond that: the testkit anywhere, a real store where turns are tested, and
+/// What tests of a package may import beyond that: the testkit anywhere, a real store where turns or jobs are tested, and
 /// the repair of histories where wire formats are tested with the histories that it leaves.
-const TEST_ARROWS: &[(&str, &[&str])] = &[("agent", &["store"]), ("models", &["agent-loop"])];
+const TEST_ARROWS: &[(&str, &[&str])] =
+    &[("agent", &["store"]), ("automation", &["store"]), ("models", &["agent-loop"])];
 
 /// Libraries that only some packages may use: the library, and who may.
 const LIBRARIES: &[(&str, &[&str])] = &[
     ("rusqlite", &["store"]),
     ("rusqlite_migration", &["store"]),
+    ("tokio-postgres", &["store"]),
     ("tar", &["store"]),
-    ("flate2", &["store"]),
+    ("flate2", &["gateway", "store"]),
     ("clap", &["daemon", "stopbench"]),
     ("config", &["daemon"]),
     ("toml_edit", &["daemon"]),
@@ -92,7 +97,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "daemon", "tests"]),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),
-    ("anyhow", &["daemon", "stopbench", "tests", "budget", "site"]),
+    ("anyhow", &["daemon", "stopbench", "tests", "budget", "site", "testkit"]),
     ("mdbook-driver", &["site"]),
 ];
 
@@ -141,7 +146,7 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/agent/src/queued_run.rs", 2, "what the person has sent"),
     ("crates/protocol/src/message.rs", 1, "the constructor of a message with what is known of it"),
     ("crates/protocol/src/store/inputs.rs", 1, "what the person has sent"),
-    ("crates/store/src/sqlite/lanes.rs", 2, "what the person has sent"),
+    ("crates/store/src/sql/lanes.rs", 2, "what the person has sent"),
 ];
 
 /// Most of the lines of all packages that one package may have, in percent: a larger one is two packages.
@@ -463,6 +468,44 @@ fn every_source_file_is_short_enough_to_read() {
         (lines > MAX_LINES).then(|| format!("{path}: {lines} lines"))
     });
     assert_none(&long.collect::<Vec<_>>(), &format!("files of more than {MAX_LINES} lines"));
+}
+
+#[test]
+fn each_crash_point_occurs_once_and_the_driver_knows_its_work() {
+    let mut names: Vec<String> = Vec::new();
+    for (_, path, text) in sources().into_iter().filter(|(package, ..)| package != "crash-point") {
+        let points = code(&path, &text);
+        names.extend(
+            points.split("crash_point!(\"").skip(1).map(|rest| rest.split('"').next().unwrap_or(rest).to_owned()),
+        );
+    }
+    names.sort_unstable();
+    let table = std::fs::read_to_string(root().join("tests/crash/points.py")).expect("the table of the driver");
+    let mut known: Vec<&str> =
+        table.lines().filter_map(|line| line.strip_prefix("    \"")?.split('"').next()).collect();
+    known.sort_unstable();
+    assert_eq!(names, known, "crash points of the sources, and of tests/crash/points.py");
+}
+
+#[test]
+fn no_feature_that_is_on_by_default_compiles_crash_points_in() {
+    let manifest = |path: &str| {
+        let text = std::fs::read_to_string(root().join(path)).expect("a manifest");
+        text.parse::<toml::Table>().expect("TOML")
+    };
+    for path in ["crates/crash-point/Cargo.toml", "crates/daemon/Cargo.toml"] {
+        assert!(!manifest(path)["features"].as_table().expect("features").contains_key("default"), "{path}");
+    }
+    let enabled = |dependency: &toml::Value| dependency.as_table().is_some_and(|it| it.contains_key("features"));
+    for package in packages() {
+        let path = match package.short_name() {
+            "tests" => "tests/Cargo.toml".to_owned(),
+            name @ ("budget" | "site") => format!("tests/{name}/Cargo.toml"),
+            name => format!("crates/{name}/Cargo.toml"),
+        };
+        let dependency = manifest(&path).get("dependencies").and_then(|all| all.get("belay-crash-point").cloned());
+        assert!(!dependency.as_ref().is_some_and(enabled), "{path} enables the crash points");
+    }
 }
 
 #[test]

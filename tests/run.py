@@ -3,11 +3,12 @@
 
     tests/run.py [--verbose] [--all]
 
-Installs what the tests of the sandbox need where it is missing (bubblewrap; only as root, on Debian and Ubuntu), builds the workspace
+Installs the programs that the tests need where they are missing (bubblewrap, PostgreSQL; only as root, on Debian and Ubuntu), builds the workspace
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
-daemon costs (`make budget`), the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
+daemon costs (`make budget`), daemons are killed at named points (`make crash`), three daemons over one PostgreSQL are killed, cut from it and
+restarted (`make cluster`), the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
 SDK talk to a real daemon, schemathesis fuzzes its API by the description that it serves, promtool checks its metrics, a collector decodes
-its traces, the reverse proxies of deploy/ stand before it, and Chromium opens the console. Then systemd rates the unit, a machine with the
+its signals, the reverse proxies of deploy/ stand before it, and Chromium opens the console. Then systemd rates the unit, a machine with the
 installed service in it is booted, another one installs, upgrades and purges the Debian package, and the OCI image is built and run. What
 these need is installed while the compiler works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again
 (tests/passed.py), unless --all or the variable CI says so.
@@ -47,7 +48,8 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM_PACKAGE = "chromium"
 # Programs that tests start, and the packages of Debian and Ubuntu they come in. Without bubblewrap the tests of the sandbox fail;
 # without mmdebstrap and systemd-nspawn the service is not booted, without umoci no image is built,
-# without openssl no proxy is tested, and without lintian nobody reads the Debian package.
+# without openssl no proxy is tested, and without lintian nobody reads the Debian package. Without PostgreSQL (initdb) the tests of
+# the store over it are skipped, and with them those through PgBouncer and with another clock (faketime).
 PROGRAMS = {
     "bwrap": "bubblewrap",
     "systemd-analyze": "systemd",
@@ -56,7 +58,14 @@ PROGRAMS = {
     "umoci": "umoci",
     "openssl": "openssl",
     "lintian": "lintian",
+    "initdb": "postgresql",
+    "pgbouncer": "pgbouncer",
+    "faketime": "faketime",
 }
+# Where Debian and Ubuntu keep the programs of PostgreSQL, by version.
+POSTGRESQL = pathlib.Path("/usr/lib/postgresql")
+# Has Debian's packages of PostgreSQL create no database cluster, which would start with the machine. Read when they are installed.
+NO_CLUSTER = pathlib.Path("/etc/postgresql-common/createcluster.d/no-main-cluster.conf")
 # Two suites may need the same package.
 INSTALLING = threading.Lock()
 # All programs that wait for a server of packages.
@@ -77,9 +86,19 @@ LONGEST = ["outer_loop", "scenarios"]
 MCP_SUITE = "official MCP SDK"
 OFFICIAL_MCP = "mcp::official::"
 
+# Kills of `make test`: each of the named points at least once.
+CRASHES = "80"
+# Faults of `make test` against several daemons, each once: 80 s on an idle machine. With this seed the cut is longer than a node lives without
+# the database.
+CLUSTER, CLUSTER_SEED = ("kill", "cut", "rolling-restart"), "5"
+# The end of tests/cluster/cluster.py without PostgreSQL.
+MISSING = 69
+
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored; .*finished in ([\d.]+)s")
 CASE = re.compile(r"^test (?P<name>.+) \.\.\. (?P<how>ok|ignored.*|FAILED.*)$")
 COUNTS = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
+# What a test prints that skips itself, since the test harness of Rust counts it as passed (crates/testkit/src/postgres/programs.rs).
+SKIPPED = re.compile(r"\bskipped \S+: this test needs ")
 DOC_TESTS = re.compile(r"^\s+Doc-tests (?P<package>\S+)$")
 
 
@@ -108,7 +127,7 @@ class Tally:
     def cached(self, name, *programs):
         """Whether a suite that starts these programs has passed as it is. If so, its tests are counted; otherwise it has to be run."""
         variables = [f"{key}={value}" for key, value in sorted(os.environ.items()) if key.startswith(("BELAY_", "PROPTEST_"))]
-        machine = [os.uname().release, *(f"{program}: {shutil.which(program)}" for program in PROGRAMS)]
+        machine = [os.uname().release, *(f"{program}: {which(program)}" for program in PROGRAMS)]
         key = self.passed.key(programs, variables + machine)
         counts = self.passed.counts(name, key)
         if counts is None:
@@ -134,14 +153,23 @@ def cargo(*arguments):
     return command
 
 
+def which(program):
+    """The path of a program, or `None`. PostgreSQL's are in no PATH on Debian and Ubuntu."""
+    places = [os.environ.get("PATH", os.defpath), *(str(place) for place in POSTGRESQL.glob("*/bin"))]
+    return shutil.which(program, path=os.pathsep.join(places))
+
+
 def programs():
     """Installs the programs that are missing. What cannot be installed is said here; the tests that need it say it again."""
-    missing = {program: package for program, package in PROGRAMS.items() if shutil.which(program) is None}
+    missing = {program: package for program, package in PROGRAMS.items() if which(program) is None}
     if not missing:
         return
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         say(f"not installed: {', '.join(missing)} (packages of Debian and Ubuntu: {', '.join(missing.values())})")
         return
+    if "initdb" in missing:
+        NO_CLUSTER.parent.mkdir(parents=True, exist_ok=True)
+        NO_CLUSTER.write_text("create_main_cluster = false\n")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *missing.values()]):
         say("$ apt-get " + " ".join(arguments))
@@ -222,7 +250,8 @@ def report(tally, name, output, status, seconds):
         tally.add(name, 0, 1, 0, seconds, f" (ended with {status} without a result)", lines)
         return
     passed, failed, ignored = (int(found[i]) for i in (1, 2, 3))
-    tally.add(name, passed, failed or int(status != 0), ignored, seconds, "", lines, failures)
+    skipped = sum(1 for line in output if SKIPPED.search(line))
+    tally.add(name, passed - skipped, failed or int(status != 0), ignored + skipped, seconds, "", lines, failures)
     if name == MCP_SUITE and passed + failed == 0:
         tally.add(name, 0, 1, 0, seconds, " (no test has this name)")
 
@@ -591,17 +620,68 @@ def proxies(tally, environment):
 
 
 def telemetry(tally, environment):
-    """The traces of a real daemon, decoded by OpenTelemetry's own package."""
-    name, begin = "traces for a collector", time.monotonic()
+    """The traces, metrics and log lines of a real daemon, decoded by OpenTelemetry's own package."""
+    name, begin = "signals for a collector", time.monotonic()
     if tally.cached(name, environment["BELAY_BIN"]):
         return
     if python := installed(tally, name, OTLP, "telemetry"):
         script(tally, name, begin, [str(python), str(ROOT / "tests" / "telemetry.py")], environment)
 
 
+def crashes(tally, environment):
+    """Kills of a daemon at each named point, once. Its program is built only if something has changed: it needs a feature of its own."""
+    name, begin = "kills at named points", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    features = ["--features", "belay-daemon/crash-points", "--bin", "belay-crash-points"]
+    built = subprocess.run(cargo("build", "--locked", "--workspace", "--quiet", *features), cwd=ROOT, stdin=subprocess.DEVNULL)
+    if built.returncode != 0:
+        tally.add(name, 0, 1, 0, time.monotonic() - begin, " (not built)")
+        return
+    program = pathlib.Path(environment["BELAY_BIN"]).with_name("belay-crash-points")
+    command = [sys.executable, str(ROOT / "tests" / "crash" / "main.py"), "--belay", str(program), "--kills", CRASHES, "--json"]
+    begin = time.monotonic()
+    process = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    try:
+        figures = json.loads(process.stdout)
+    except ValueError:
+        tally.add(name, 0, 1, 0, time.monotonic() - begin, f" (ended with {process.returncode} without a result)")
+        return
+    passed = sum(1 for figure in figures["points"].values() if figure["kills"])
+    unreached = sum(1 for where, point in figures["points"].items() if where != "outside" and point["not passed"] and not point["kills"])
+    broken = process.returncode != 0 and not (any(figures["wrong"].values()) or unreached)
+    failed = sum(figures["wrong"].values()) + unreached + int(broken)
+    tally.add(name, passed, failed, 0, time.monotonic() - begin, "", figures["faults"] if failed else ())
+
+
+def cluster(tally, environment):
+    """Faults against three daemons over one PostgreSQL, each kind once. At the end the checker proves that each of its counts can differ from 0."""
+    name, begin = "faults against several daemons", time.monotonic()
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    script = ROOT / "tests" / "cluster" / "cluster.py"
+    command = [sys.executable, str(script), "--belay", environment["BELAY_BIN"], "--faults", str(len(CLUSTER)), "--seed", CLUSTER_SEED]
+    command += ["--patient", "--falsify", "--json", *(argument for kind in CLUSTER for argument in ("--only", kind))]
+    process = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    if process.returncode == MISSING:
+        # As for the tests of the store: only continuous integration has to have it.
+        missing_is_failure = os.environ.get("CI") == "true"
+        tally.add(name, 0, int(missing_is_failure), int(not missing_is_failure), time.monotonic() - begin, f" ({process.stderr.strip()})")
+        return
+    try:
+        figures = json.loads(process.stdout)
+    except ValueError:
+        note = f" (ended with {process.returncode} without a result)"
+        tally.add(name, 0, 1, 0, time.monotonic() - begin, note, process.stderr.splitlines())
+        return
+    failed = sum(figures["wrong"].values()) or int(process.returncode != 0)
+    lines = process.stderr.splitlines() if failed or VERBOSE else ()
+    tally.add(name, figures["faults"], failed, len(CLUSTER) - figures["faults"], time.monotonic() - begin, "", lines, figures["found"])
+
+
 def run(tally, suites, budget_program, environment):
-    """Runs all suites but the last, side by side. The budget waits for its idle minute most of the time, so it takes no place."""
-    jobs = [(budget, budget_program)]
+    """Runs all suites but the last, side by side. The budget and the cluster wait most of the time, so they take no place."""
+    jobs = [(budget, budget_program), (cluster, environment)]
     for suite in suites:
         official = suite["target"] == "programs"
         arguments = ["--skip", OFFICIAL_MCP] if official else []
@@ -611,8 +691,8 @@ def run(tally, suites, budget_program, environment):
         if official:
             jobs.append((mcp_servers, suite, environment))
     clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics, telemetry, proxies, console)
-    jobs += [(job, environment) for job in (examples, *clients_of_api)]
-    with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE + 1) as pool:
+    jobs += [(job, environment) for job in (examples, *clients_of_api, crashes)]
+    with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE + 2) as pool:
         for job, done in [(job, pool.submit(job, tally, *arguments)) for job, *arguments in jobs]:
             if error := done.exception():
                 tally.add(job.__name__, 0, 1, 0, 0.0, f" ({error!r})")

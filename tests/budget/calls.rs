@@ -112,7 +112,7 @@ impl Calls {
     /// A file was opened, or not found, below this directory. A path that begins at the root has no directory.
     pub(crate) fn opened(&mut self, directory: File, file: File) {
         match (directory, file) {
-            (_, File::Process) => self.process_opens += 1,
+            (File::Process, _) | (_, File::Process) => self.process_opens += 1,
             (File::Workspace, _) | (_, File::Workspace) => self.workspace_opens += 1,
             _ => self.opens += 1,
         }
@@ -202,9 +202,10 @@ mod tests {
             (File::None, File::None),
             (File::None, File::Other),
             (File::Process, File::Process),
+            (File::Process, File::Other), // a file below the directory of a process
         ] {
             calls.opened(directory, file);
         }
-        assert_eq!((calls.workspace_opens, calls.opens, calls.process_opens), (3, 2, 1));
+        assert_eq!((calls.workspace_opens, calls.opens, calls.process_opens), (3, 2, 2));
     }
 }

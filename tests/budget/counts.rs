@@ -58,12 +58,14 @@ impl Count {
             (Self::AllocatedBytes, Script::Stream) => 640.0 * 1024.0,
             // Whether a timer falls into the minute is chance.
             (Self::ReadStatements, Script::Idle) => 5.0,
+            (Self::AllocatedBytes, Script::Idle) => 16.0 * 1024.0,
+            // Whether the writes of a step join one commit is chance on a busy machine.
+            (Self::Syncs, Script::ToolRound) => 1.0,
             (Self::WriteStatements | Self::ReadStatements | Self::Syncs, _) => 0.5,
             (Self::FilesOpened, Script::Start) => 10.0,
             (Self::FilesOpened, _) => 0.5,
-            // Whether the writes of a step join one commit is chance on a busy machine.
             (Self::WalPages, Script::ToolRound) => 2.0,
-            (Self::FileBytes, Script::ToolRound) => 8192.0,
+            (Self::FileBytes, Script::ToolRound) => 12.0 * 1024.0,
             (Self::WalPages, _) => 1.0,
             (Self::FileBytes, _) => 4096.0,
             (Self::Allocations, _) => 20.0,

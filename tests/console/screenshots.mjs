@@ -80,7 +80,7 @@ async function pictures(browser, daemon, loop) {
     const picture = async (name, hash, shown) => {
       const page = await visitor.open(hash);
       await page.locator('main').getByText(shown).first().waitFor();
-      await page.locator('.loading').waitFor({ state: 'detached' });
+      await until('the page has loaded', async () => (await page.locator('.loading').count()) === 0);
       const file = path.join(IMAGES, `console-${name}-${colorScheme}.png`);
       await page.screenshot({ path: file });
       // A third of the size, where it is installed.

@@ -15,25 +15,33 @@ import { model } from './support/model.mjs';
 
 const SECONDS = Number(process.env.SECONDS ?? 20);
 const [CONSOLES, RUNS, EVENTS, ROUNDS] = [50, 200, 5000, 10];
-const STATES = ['running', 'paused', 'queued', 'accepted'];
-const RELOAD_MS = 5000;
-const STATUS_MS = 5000;
+/** What a Now page asks for, and how often: see lib/running.js and pages/now.js of the console. */
+const LIST = 'runs?status=running,paused,queued,accepted&limit=500';
+const [EVERY_MS, COSTS_MS, STATUS_MS] = [250, 10_000, 5000];
 /** Ticks of the processor times in /proc in a second. */
 const TICKS = Number(execFileSync('getconf', ['CLK_TCK']));
 
 const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
 const row = (name, value) => console.log(`${name.padEnd(64)} ${value}`);
 
-/** ms from the request of the page to the first text on it. */
+/** ms from the request of the page to the first text on it, and to the list of runs: for a browser without copies of the files. */
 async function firstPaint(browser, daemon) {
-  const all = [];
+  const [paint, list] = [[], []];
   for (let i = 0; i < ROUNDS; i += 1) {
     const visitor = await Visitor.signedIn(browser, daemon);
+    await visitor.context.addInitScript(() => {
+      new MutationObserver((_, observer) => {
+        if (![...document.querySelectorAll('h2 + .empty, h2 + .scroll')].length) return;
+        observer.disconnect();
+        requestAnimationFrame(() => { window.listedAt = performance.now(); });
+      }).observe(document, { childList: true, subtree: true });
+    });
     const page = await visitor.open('#/now');
-    all.push(await until('the first paint', () => page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime)));
+    paint.push(await until('the first paint', () => page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime)));
+    list.push(await until('the list of runs', () => page.evaluate(() => window.listedAt)));
     await visitor.close();
   }
-  return median(all);
+  return { paint: median(paint), list: median(list) };
 }
 
 /** ms from the click on a run of 5,000 events to its whole timeline; and the longest frame while it scrolls. */
@@ -88,22 +96,30 @@ async function share(daemon) {
   return (used(daemon.process.pid) - begin) / ((performance.now() - at) / 1000);
 }
 
-/** Does what the Now page does: it reads the events, and its lists after them, at most every two seconds. */
+/** Does what the Now page does: it reads the facts, the list of runs after model calls, and the status after facts. */
 function follower(daemon, stop) {
   const headers = { authorization: `Bearer ${OPERATOR}` };
   const get = async (where) => (await fetch(`${daemon.url}/api/v1/${where}`, { headers, signal: stop })).text();
   let timer;
+  let news = false;
   const soon = () => {
     timer ??= setTimeout(() => {
       timer = undefined;
-      Promise.all(STATES.map((status) => get(`runs?status=${status}&limit=200`))).catch(() => {});
-    }, RELOAD_MS);
+      get(LIST).catch(() => {});
+    }, COSTS_MS);
   };
-  const every = setInterval(() => get('status').catch(() => {}), STATUS_MS);
+  const every = setInterval(() => {
+    if (news) get('status').catch(() => {});
+    news = false;
+  }, STATUS_MS);
   stop.addEventListener('abort', () => { clearInterval(every); clearTimeout(timer); });
   return (async () => {
-    const answer = await fetch(`${daemon.url}/api/v1/events`, { headers, signal: stop });
-    for await (const bytes of answer.body) if (bytes.includes('event: ')) soon();
+    const answer = await fetch(`${daemon.url}/api/v1/events?every_ms=${EVERY_MS}`, { headers, signal: stop });
+    await get(LIST);
+    for await (const bytes of answer.body) {
+      if (bytes.includes('event: ')) news = true;
+      if (bytes.includes('event: model_called')) soon();
+    }
   })().catch(() => {});
 }
 
@@ -140,7 +156,9 @@ const browser = await launch();
 try {
   const { bytes, files } = await assetsSent(daemon.url);
   row(`files of the console with gzip (${files})`, `${(bytes / 1000).toFixed(1)} KB`);
-  row(`first paint of the Now page, median of ${ROUNDS}`, `${Math.round(await firstPaint(browser, daemon))} ms`);
+  const { paint, list } = await firstPaint(browser, daemon);
+  row(`first paint of the Now page, median of ${ROUNDS}`, `${Math.round(paint)} ms`);
+  row('its list of runs', `${Math.round(list)} ms`);
   const { run_id: long } = await daemon.say('long', 'a long run');
   await until('the long run has ended', async () => (await daemon.get(`runs/${long}/wait?timeout_ms=5000`)).ended_at);
   const { open, scroll, rows } = await longRun(browser, daemon, long);
@@ -150,6 +168,7 @@ try {
   const { without, together } = await consoles(daemon);
   row(`processor share of the daemon: ${RUNS} busy runs`, `${(100 * without).toFixed(1)} %`);
   row(`the same, and ${CONSOLES} consoles on the Now page`, `${(100 * together).toFixed(1)} %`);
+  row('the consoles, of all processors', `${((100 * (together - without)) / os.cpus().length).toFixed(1)} %`);
   row(`machine: ${os.cpus().length} processors, load`, os.loadavg().map((load) => load.toFixed(1)).join(' '));
 } finally {
   await browser.close();

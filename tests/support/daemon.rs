@@ -5,6 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use belay_testkit::postgres::{PostgresServer, Programs, TestDatabase};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -28,6 +29,19 @@ pub fn binary() -> PathBuf {
     path
 }
 
+/// A variable of the test process. With the value `postgres`, each [`Home`] has a database of its own in PostgreSQL.
+pub const ENGINE: &str = "BELAY_TEST_ENGINE";
+
+/// A database of the server that the tests of this process share.
+fn database_of_engine() -> Option<TestDatabase<'static>> {
+    if std::env::var_os(ENGINE)? != "postgres" {
+        return None;
+    }
+    let programs = Programs::find().expect("PostgreSQL is installed");
+    let server = PostgresServer::shared(&programs).expect("the server starts");
+    Some(TestDatabase::new(server).expect("the server answers"))
+}
+
 /// A directory for one daemon's data, kept over its restarts.
 pub struct Home {
     dir: TempDir,
@@ -35,18 +49,31 @@ pub struct Home {
     env: Vec<(String, String)>,
     /// The program, if it is not [`binary`].
     program: Option<PathBuf>,
+    /// The database of the store, where [`ENGINE`] asks for one.
+    database: Option<TestDatabase<'static>>,
 }
 
 impl Home {
     /// A fresh directory; the daemon uses rehearsal and a free port unless told otherwise.
     pub fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("belay-").tempdir().expect("a temporary directory");
-        Self {
+        let home = Self {
             dir,
             sets: vec!["llm.provider=\"rehearsal\"".into(), "gateway.listen=\"127.0.0.1:0\"".into()],
             env: Vec::new(),
             program: None,
+            database: database_of_engine(),
+        };
+        match home.database.as_ref().map(|database| format!("{}?sslmode=disable", database.url())) {
+            Some(url) => home.store(&url),
+            None => home,
         }
+    }
+
+    /// The address of the store, for the daemon and for all commands.
+    #[must_use]
+    pub fn store(self, url: &str) -> Self {
+        self.env("BELAY__STORE__URL", url)
     }
 
     /// One more `--set`.
@@ -133,27 +160,24 @@ impl Home {
 
     /// Starts `belay run` with this standard input, and waits until it is ready.
     pub async fn start_with(&self, stdin: Stdio) -> Result<Daemon> {
+        let mut daemon = self.begin_with(stdin)?;
+        daemon.ready().await?;
+        Ok(daemon)
+    }
+
+    /// Starts `belay run` with stdin off, and does not wait until it is ready.
+    pub fn begin(&self) -> Result<Daemon> {
+        self.begin_with(Stdio::null())
+    }
+
+    fn begin_with(&self, stdin: Stdio) -> Result<Daemon> {
         let args = self.run_args();
         let mut command = self.command(&args.iter().map(String::as_str).collect::<Vec<_>>());
         let mut child = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let stdout = lines(child.stdout.take().context("stdout")?);
-        let mut stderr = lines(child.stderr.take().context("stderr")?);
-        let mut log = Vec::new();
-        let url = loop {
-            let line = timeout(PATIENCE, stderr.recv()).await.context("the daemon did not become ready")?;
-            let Some(line) = line else {
-                let status = child.wait().await?;
-                bail!("the daemon ended before it was ready ({status}):\n{}", log.join("\n"));
-            };
-            let ready = line.split("http://").nth(1).filter(|_| line.contains("ready"));
-            let url = ready.map(|rest| format!("http://{}", rest.split([' ', ')', ',', '"']).next().unwrap_or(rest)));
-            log.push(line);
-            if let Some(url) = url {
-                break url;
-            }
-        };
+        let stderr = lines(child.stderr.take().context("stderr")?);
         let stdin = child.stdin.take();
-        Ok(Daemon { child, url, stdin, stdout, stderr, log, http: client() })
+        Ok(Daemon { child, url: String::new(), stdin, stdout, stderr, log: Vec::new(), http: client() })
     }
 
     /// Runs a subcommand to its end.
@@ -192,7 +216,7 @@ pub struct Output {
 /// A running daemon.
 pub struct Daemon {
     child: Child,
-    /// `http://127.0.0.1:PORT`
+    /// `http://127.0.0.1:PORT`; empty until it is ready.
     pub url: String,
     stdin: Option<ChildStdin>,
     stdout: mpsc::Receiver<String>,
@@ -205,6 +229,33 @@ impl Daemon {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id().expect("it is running")
+    }
+
+    /// Waits for a line of its log that contains a text, and returns it.
+    pub async fn logged(&mut self, text: &str) -> Result<String> {
+        loop {
+            let line = timeout(PATIENCE, self.stderr.recv()).await;
+            let line = line.with_context(|| format!("{text:?} was not logged:\n{}", self.log.join("\n")))?;
+            let Some(line) = line else {
+                let status = self.child.wait().await?;
+                bail!("the daemon ended before {text:?} ({status}):\n{}", self.log.join("\n"));
+            };
+            self.log.push(line.clone());
+            if line.contains(text) {
+                return Ok(line);
+            }
+        }
+    }
+
+    /// Waits until it is ready.
+    pub async fn ready(&mut self) -> Result<()> {
+        loop {
+            let line = self.logged("ready").await?;
+            if let Some(rest) = line.split("http://").nth(1) {
+                self.url = format!("http://{}", rest.split([' ', ')', ',', '"']).next().unwrap_or(rest));
+                return Ok(());
+            }
+        }
     }
 
     /// Types a line.

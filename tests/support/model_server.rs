@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
 /// One answer.
@@ -33,6 +33,8 @@ pub enum Answer {
     Stall,
     /// Sends the head of a stream and then nothing, for ever.
     Silence,
+    /// A text, whole, once the test has notified.
+    Held(Arc<Notify>, String),
     /// A text, one byte at a time, with this pause after each.
     Drip(String, Duration),
     /// A text in pieces of this many characters, with this pause after each.
@@ -148,6 +150,10 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     shared.seen.send_modify(|seen| *seen += 1);
     let answer = lock(&shared.script).pop_front().unwrap_or_else(|| shared.otherwise.clone());
     match answer {
+        Answer::Held(notified, text) => {
+            notified.notified().await;
+            sse([chunk(json!({"content": text}), None), chunk(json!({}), Some("stop")), done()].concat())
+        }
         Answer::Text(text) => {
             sse([chunk(json!({"content": text}), None), chunk(json!({}), Some("stop")), done()].concat())
         }

@@ -13,7 +13,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{ChannelId, Envelope, StoreError, Work, is_own_channel};
+use belay_crash_point::crash_point;
+use belay_protocol::{ChannelId, Envelope, Work, is_own_channel};
 use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll, once};
 use tokio::sync::{mpsc, watch};
@@ -100,6 +101,8 @@ pub struct Agent {
     scheduler: JoinSet<()>,
     /// The supervised writer of titles, if there is one, its only task; ended by `intake`, joined in `drain`.
     titles: JoinSet<()>,
+    /// The supervised task that gives idle money back to other nodes of a cluster, if there are any; ended by `intake`.
+    money: JoinSet<()>,
     ready: watch::Sender<bool>,
     tick: tokio::time::Interval,
 }
@@ -109,6 +112,9 @@ impl Agent {
     ///
     /// # Errors
     /// See [`AgentError`]; after an error nothing keeps running.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, nothing keeps running, and the store is as a crash would leave it.
     pub async fn start(parts: AgentParts) -> Result<Self, AgentError> {
         let channels = parts.channels.clone();
         if let Some(channel) = channels.iter().find(|channel| is_own_channel(channel.id())) {
@@ -122,13 +128,14 @@ impl Agent {
         let mut dispatcher = Dispatcher::new(services.clone(), notes_tx);
 
         let intake = CancellationToken::new();
+        let unless_started = intake.clone().drop_guard();
         let mut inbound = Merged::new();
         inbound.push(said);
         let mut alive = 0;
         for channel in &channels {
             let id = channel.id().clone();
             let ended = id.clone();
-            let stream = channel.start(intake.clone()).await.inspect_err(|_| intake.cancel())?;
+            let stream = channel.start(intake.clone()).await?;
             let stream = stream.map(move |mut envelope| {
                 envelope.inbound.work = Work::Chat; // a channel cannot set this; only the submitter sends other work
                 (id.clone(), Some(envelope))
@@ -137,13 +144,15 @@ impl Agent {
             alive += usize::from(channel.profile().keeps_alive);
         }
         if alive == 0 {
-            intake.cancel();
             return Err(AgentError::NoChannel);
         }
 
-        jobs::reclaim(&services.jobs).await.inspect_err(|_: &StoreError| intake.cancel())?;
-        routines::show(&services.routines, None).await.inspect_err(|_: &StoreError| intake.cancel())?;
-        dispatcher.recover().await.inspect_err(|_: &StoreError| intake.cancel())?;
+        crash_point!("recovery.begun");
+        jobs::reclaim(&services.jobs).await?;
+        crash_point!("recovery.jobs-reclaimed");
+        routines::show(&services.routines, None).await?;
+        dispatcher.recover().await?;
+        crash_point!("recovery.runs-read");
         let mut notes = notes;
         let known = async {
             // An early answer must find the question of a paused run.
@@ -155,6 +164,7 @@ impl Agent {
         if timeout(RECOVER_LIMIT, known).await.is_err() {
             tracing::warn!("some conversations could not be opened in time; they are tried again beside the others");
         }
+        crash_point!("recovery.lanes-opened");
         let deliveries = CancellationToken::new();
         let mut delivery = JoinSet::new();
         let (shared, stop) = (services.clone(), deliveries.clone());
@@ -173,11 +183,25 @@ impl Agent {
             let write = move || TitleWriter::new(shared.clone(), stop.clone()).run();
             titles.spawn(supervise("titles", intake.clone(), write));
         }
+        let mut money = JoinSet::new();
+        if services.cluster.is_some() {
+            let (shared, stop) = (services.clone(), intake.clone());
+            let give_back = move || {
+                let (shared, stop) = (shared.clone(), stop.clone());
+                async move {
+                    stop.run_until_cancelled(shared.run.cost.return_idle()).await;
+                }
+            };
+            money.spawn(supervise("money", intake.clone(), give_back));
+        }
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        crash_point!("recovery.before-ready");
         ready.send_replace(true);
         dispatcher.resume_next();
+        crash_point!("recovery.resumed");
         services.hooks.gateway_start(&services.version, services.channels.keys());
+        unless_started.disarm();
         Ok(Self {
             services,
             dispatcher,
@@ -190,6 +214,7 @@ impl Agent {
             scheduler,
             engine,
             titles,
+            money,
             ready,
             tick,
         })
@@ -239,7 +264,10 @@ impl Agent {
         match event {
             AgentEvent::Inbound(envelope) => return self.dispatcher.route(*envelope),
             AgentEvent::Lane(note) => self.dispatcher.note(note),
-            AgentEvent::TaskEnded(ended) => self.dispatcher.task_ended(ended),
+            AgentEvent::TaskEnded(ended) => {
+                self.note_before_end();
+                return self.dispatcher.task_ended(ended);
+            }
             AgentEvent::Tick => {
                 self.dispatcher.retire_idle();
                 self.dispatcher.watch_silent();
@@ -254,6 +282,15 @@ impl Agent {
         Flow::Continue
     }
 
+    /// Handles the notes that have arrived. A task sends its notes before it ends, and on another thread it may end between
+    /// a look for notes and a look for ended tasks: the mail of a lane that has lost its lease must not come after its end.
+    fn note_before_end(&mut self) {
+        for _ in 0..self.notes.len() {
+            let Ok(note) = self.notes.try_recv() else { return };
+            self.dispatcher.note(note);
+        }
+    }
+
     /// Drains the agent within time limits: the intake stops, running turns get time to end, the remaining ones are
     /// cancelled and recorded, and replies are delivered. Control messages still work meanwhile. New messages are
     /// refused; queued ones stay in the store for the next start.
@@ -263,10 +300,23 @@ impl Agent {
         self.services.hooks.gateway_stop(&self.services.version);
         self.intake.cancel();
         self.dispatcher.begin_drain();
+        crash_point!("drain.begun");
         self.until_lanes_end(self.services.run.config.drain()).await;
+        crash_point!("drain.before-stop");
         self.dispatcher.stop_everything();
         self.until_lanes_end(RECORD_GRACE).await;
-        let Self { services, dispatcher, mut delivery, deliveries, mut scheduler, mut engine, mut titles, .. } = self;
+        crash_point!("drain.lanes-ended");
+        let Self {
+            services,
+            dispatcher,
+            mut delivery,
+            deliveries,
+            mut scheduler,
+            mut engine,
+            mut titles,
+            mut money,
+            ..
+        } = self;
         if timeout(ROUTINES_GRACE, engine.join_next()).await.is_err() {
             engine.shutdown().await; // the next start settles its rows
         }
@@ -275,10 +325,16 @@ impl Agent {
         }
         titles.shutdown().await; // its call has ended with the intake, and a title is written at once or not at all
         dispatcher.end_tasks().await;
+        crash_point!("drain.before-delivery");
         deliveries.cancel();
         if timeout(FLUSH_GRACE, delivery.join_next()).await.is_err() {
             tracing::warn!("some replies could not be delivered in time; they are kept for the next start");
             delivery.shutdown().await; // the next start settles its rows
+        }
+        crash_point!("drain.delivered");
+        money.shutdown().await; // what it has begun is repeated now
+        if let Ok(Err(error)) = timeout(FLUSH_GRACE, services.run.cost.give_back()).await {
+            tracing::warn!(%error, "unused money could not be given back to the other nodes");
         }
         services.hooks.drain(HOOK_GRACE).await;
         tracing::info!("drained");

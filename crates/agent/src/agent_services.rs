@@ -6,17 +6,19 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use belay_protocol::callback::CallbackClient;
 use belay_protocol::{
-    ApprovalStore, Archive, BlobStore, BootId, ChildQuestionStore, Clock, ContextSource, ConversationReader,
-    DispatcherStore, EventLog, FreezeStore, Inbound, InputReader, JobAttempts, JobReader, JobStore, JournalStore,
-    LaneStore, NoteArchive, NoteStore, Outbox, OutgoingFiles, OutputKeeper, PeopleStore, PromptNotes, RoutineReader,
-    RoutineRunStore, RoutineSchedule, RoutineStore, RunProcesses, RunReader, RunStore, SecretVault, SessionReader,
-    SkillStore, SpendLedger, StoreHealth, TitleStore, ToolSwitches, UnixMillis,
+    ApprovalStore, Archive, BlobStore, BootId, BudgetSlices, ChildQuestionStore, Clock, ClusterStore, ContextSource,
+    ConversationReader, DispatcherStore, EventLog, FreezeStore, Hints, Inbound, InputReader, JobAttempts, JobReader,
+    JobStore, JournalStore, LaneStore, MailStore, NoteArchive, NoteStore, OrderStore, Outbox, OutgoingFiles,
+    OutputKeeper, PeopleStore, PromptNotes, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore,
+    RunProcesses, RunReader, RunStore, SecretVault, SessionReader, SkillStore, SpendLedger, StoreHealth, TitleStore,
+    ToolSwitches, UnixMillis,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::asked::WorkQuestions;
 use crate::in_place::PersonAsker;
+use crate::leased_delivery::LeasedDelivery;
 use crate::pairing::Pairing;
 use crate::queue::QueueConfig;
 use crate::sessions::Resets;
@@ -178,6 +180,21 @@ impl StorePorts {
     }
 }
 
+/// The services of an agent that works beside others over one database.
+#[derive(Clone)]
+pub struct ClusterServices {
+    /// Tells what other nodes have changed.
+    pub hints: Arc<dyn Hints>,
+    /// Mail for lanes that other nodes own.
+    pub mail: Arc<dyn MailStore>,
+    /// The parts of the budgets that nodes may spend.
+    pub slices: Arc<dyn BudgetSlices>,
+    /// Stops that apply to all nodes.
+    pub orders: Arc<dyn OrderStore>,
+    /// The nodes.
+    pub nodes: Arc<dyn ClusterStore>,
+}
+
 /// What the outer loop, its lanes and their turns share.
 pub(crate) struct AgentServices {
     /// Services that every run uses.
@@ -209,9 +226,13 @@ pub(crate) struct AgentServices {
     pub(crate) processes: Arc<dyn RunProcesses>,
     pub(crate) hooks: Arc<HookChain>,
     pub(crate) channels: Channels,
+    /// The leases of the channels; `None`: the daemon uses its database alone.
+    pub(crate) leases: Option<LeasedDelivery>,
     pub(crate) store: StorePorts,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) boot: BootId,
+    /// `None`: the daemon uses its database alone.
+    pub(crate) cluster: Option<ClusterServices>,
     pub(crate) version: String,
     pub(crate) started_at: UnixMillis,
     /// The global limit of turns: one permit for each running turn.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use belay_crash_point::crash_point;
 use belay_protocol::{
     ApprovalKind, ApprovalRequest, ApprovalState, ChannelId, Decided, Decision, FirstYes, Outbound, Principal,
     Question, Refusal, SecondYes, SessionKey, StoreError, UnixMillis,
@@ -105,6 +106,7 @@ pub(crate) async fn store_answer(
             return Err(Refusal::Invalid("The question needs yes or no, not a secret.".into()));
         }
     };
+    crash_point!("approval.before-decision");
     match services.store.approvals.decide(approval.id, state, always, by, at).await.map_err(unstored)? {
         Decided::Now(_) => Ok(Stored::Decided(text)),
         Decided::Before(approval) => Err(Refusal::Decided(format!("This question {}.", approval.state.told()))),

@@ -13,8 +13,9 @@ use belay_protocol::{
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent_services::{AgentServices, StorePorts, WAIT_PERMITS};
+use crate::agent_services::{AgentServices, ClusterServices, StorePorts, WAIT_PERMITS};
 use crate::in_place::{AskerPorts, PersonAsker};
+use crate::leased_delivery::LeasedDelivery;
 use crate::mail::LaneNote;
 use crate::model_choice;
 use crate::pairing::Pairing;
@@ -35,6 +36,7 @@ use belay_run::chunking::StreamingConfig;
 use belay_run::completion_check;
 use belay_run::config::{AgentConfig, CompactionConfig, LimitsConfig, MemoryConfig};
 use belay_run::cost_guard::CostGuard;
+use belay_run::cost_slices::SliceSource;
 use belay_run::effect_gate::{EffectGate, GatePorts};
 use belay_run::error::AgentError;
 use belay_run::freeze::Freezer;
@@ -88,6 +90,8 @@ pub struct AgentParts {
     pub tools: Vec<Arc<dyn Tool>>,
     /// The channels, started by the agent.
     pub channels: Vec<Arc<dyn Channel>>,
+    /// The leases of the channels; `None`: the daemon uses its database alone.
+    pub leases: Option<LeasedDelivery>,
     /// Access rules of disabled channels, for work that was requested through them.
     pub absent: DisabledChannels,
     /// The ports of the store.
@@ -96,6 +100,8 @@ pub struct AgentParts {
     pub clock: Arc<dyn Clock>,
     /// The id of this start of the daemon.
     pub boot: BootId,
+    /// The services of a cluster; `None`: the daemon uses its database alone.
+    pub cluster: Option<ClusterServices>,
     /// The program's version, for `/version` and the status.
     pub version: String,
     /// Maximum length of one answer, in tokens.
@@ -150,7 +156,7 @@ pub(crate) async fn assemble(
     let access = Arc::new(AccessPolicy::new(channels.clone(), parts.absent));
     let heartbeat = heartbeat_of(parts.heartbeat, &channels, &*parts.model).map_err(AgentError::Heartbeat)?;
     let titles = Titles::of(&parts.sessions.titles, &*parts.model).map_err(AgentError::Titles)?;
-    let draining = CancellationToken::new();
+    let draining = run.draining.clone();
     let jobs = Arc::new(JobService {
         config: parts.jobs,
         jobs: parts.store.jobs.clone(),
@@ -162,6 +168,7 @@ pub(crate) async fn assemble(
         processes: parts.processes.clone(),
         clock: parts.clock.clone(),
         boot: parts.boot,
+        hints: parts.cluster.as_ref().map(|cluster| cluster.hints.clone()),
         submitter: submitter.clone(),
         bell: Wakeup::default(),
         access: access.clone(),
@@ -182,6 +189,7 @@ pub(crate) async fn assemble(
         jobs: jobs.clone(),
         clock: parts.clock.clone(),
         boot: parts.boot,
+        hints: parts.cluster.as_ref().map(|cluster| cluster.hints.clone()),
         submitter,
         context: parts.context.clone(),
         channels: channels.clone(),
@@ -213,10 +221,12 @@ pub(crate) async fn assemble(
         processes: parts.processes,
         hooks: run.hooks.clone(),
         channels,
+        leases: parts.leases,
         store: parts.store,
         started_at: parts.clock.now(),
         clock: parts.clock,
         boot: parts.boot,
+        cluster: parts.cluster,
         version: parts.version,
         context: parts.context,
         outgoing: parts.outgoing.filter(|_| run.config.send_file),
@@ -307,6 +317,10 @@ async fn run_services(
     let freezer = Arc::new(Freezer::load(parts.store.freezes.clone()).await?);
     let (ledger, clock) = (parts.store.spend.clone(), parts.clock.clone());
     let cost = CostGuard::load(ledger, clock, parts.limits.per_day(), parts.model.dearest()).await?;
+    let cost = match &parts.cluster {
+        Some(cluster) => cost.with_slices(SliceSource { slices: cluster.slices.clone(), boot: parts.boot }),
+        None => cost,
+    };
     let tools = Arc::new(ToolSet::new(tools));
     let prompt = |tools| prompt::join(&prompt::parts(&parts.config, &Briefing::default(), tools, None));
     let (with_tools, without_tools) = (prompt(Some(&*tools)), prompt(None));
@@ -328,6 +342,8 @@ async fn run_services(
         memory,
         hooks,
         journal: parts.store.journal.clone(),
+        events: parts.store.events.clone(),
+        draining: CancellationToken::new(),
         pictures: AttachedPictures::new(parts.store.blobs.clone()),
         inputs: parts.store.inputs.clone(),
         clock: parts.clock.clone(),

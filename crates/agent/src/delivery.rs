@@ -3,14 +3,18 @@
 //! The outbox is the only source: this task is notified of commits, reads the due rows, and stores the result of each.
 //! A row is marked `sending` on disk before the platform is asked. After a crash in between, the next start marks the
 //! row `ambiguous` instead of sending it twice.
+//!
+//! A node of a cluster sends the messages of the channels whose leases it holds. Its deliveries of a channel end at once
+//! when it loses the lease; the next holder settles their rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_crash_point::crash_point;
 use belay_protocol::{
-    Channel, Clock, DeliverError, EventKind, EventLog, NewEvent, Outbound, Outbox, OutboxId, OutboxRow, OutboxState,
-    StoreError, UnixMillis,
+    Channel, Clock, DeliverError, EventLog, HeldLeases, LeasedWork, NewEvent, Outbound, Outbox, OutboxId, OutboxRow,
+    OutboxState, StoreError, UnixMillis, WorkLease,
 };
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
@@ -18,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent_services::AgentServices;
 use crate::asked::WorkQuestions;
+use crate::leased_delivery::LeasedDelivery;
 use crate::own_texts;
 use belay_run::hooks::HookChain;
 use belay_run::metrics;
@@ -57,9 +62,26 @@ pub(crate) struct Delivery {
     work_questions: Arc<WorkQuestions>,
     stop: CancellationToken,
     /// Deliveries in progress; they end with this task.
-    sending: JoinSet<()>,
+    sending: JoinSet<Ended>,
     /// The message of each delivery in progress.
-    busy: HashMap<Id, Outbound>,
+    busy: HashMap<Id, Begun>,
+    /// `None`: the daemon uses its database alone, and sends all messages.
+    leased: Option<LeasedDelivery>,
+    /// The leases under which it sends: those whose interrupted deliveries it has settled.
+    leases: Vec<WorkLease>,
+}
+
+/// A delivery in progress.
+struct Begun {
+    message: Outbound,
+    lease: Option<WorkLease>,
+}
+
+/// The end of a delivery's task.
+enum Ended {
+    Over,
+    /// The lease was lost before its end. The row may be in `sending`.
+    LeaseLost(WorkLease),
 }
 
 impl Delivery {
@@ -74,16 +96,20 @@ impl Delivery {
             stop,
             sending: JoinSet::new(),
             busy: HashMap::new(),
+            leased: services.leases.clone(),
+            leases: Vec::new(),
         }
     }
 
     /// Delivers until `stop` is cancelled, and then also the rows that are due at that moment.
     pub(crate) async fn run(mut self) {
-        self.settle_interrupted().await;
+        if self.leased.is_none() {
+            self.settle_interrupted().await;
+        }
         let mut committed = self.outbox.committed();
         loop {
             committed.mark_unchanged();
-            let pause = match self.begin_due().await {
+            let pause = match self.begin().await {
                 Ok(begun) if self.stop.is_cancelled() && self.sending.is_empty() && !begun => return,
                 Ok(_) => self.until_next_due().await,
                 Err(error) => {
@@ -94,6 +120,7 @@ impl Delivery {
             tokio::select! {
                 Some(done) = self.sending.join_next_with_id() => self.done(done),
                 changed = committed.changed() => if changed.is_err() { return },
+                () = LeasedDelivery::changed(self.leased.as_mut()) => {}
                 () = sleep(pause) => {}
                 () = self.stop.cancelled(), if !self.stop.is_cancelled() => {}
             }
@@ -103,60 +130,126 @@ impl Delivery {
     /// Settles the deliveries that an earlier start left unfinished. No row is sent before that, because these rows
     /// would block their conversations forever.
     async fn settle_interrupted(&self) {
-        let interrupted = until_stored(&self.stop, || self.outbox.settle_interrupted()).await;
-        for row in interrupted.into_iter().flatten() {
+        crash_point!("recovery.before-outbox");
+        let interrupted = until_stored(&self.stop, || self.outbox.settle_interrupted(self.clock.now(), None)).await;
+        self.report_interrupted(interrupted.unwrap_or_default());
+    }
+
+    fn report_interrupted(&self, interrupted: Vec<OutboxRow>) {
+        for row in interrupted {
             tracing::warn!(run = ?row.message.run_id, "a reply may or may not have been delivered before a crash");
-            self.sender(None).tell(&row.message, "ambiguous").await;
+            crash_point!("recovery.outbox-settled");
+            self.hooks.message_sent(&row.message, "ambiguous");
         }
+    }
+
+    async fn begin(&mut self) -> Result<bool, StoreError> {
+        self.follow_leases().await?;
+        self.begin_due().await
+    }
+
+    /// Adopts the leases of the node. Before anything is sent under a new lease, the deliveries that its last holder left
+    /// unfinished are settled; so are those of this task, which end when it loses the lease.
+    async fn follow_leases(&mut self) -> Result<(), StoreError> {
+        let Some(leased) = &mut self.leased else { return Ok(()) };
+        leased.committed.mark_unchanged();
+        let held = leased.held.mark_seen();
+        self.leases.retain(|lease| held.contains(lease));
+        let in_progress = |lease: &WorkLease| {
+            self.busy.values().any(|begun| begun.lease.as_ref().is_some_and(|other| other.work == lease.work))
+        };
+        let is_new = |lease: &WorkLease| matches!(lease.work, LeasedWork::Channel(_)) && !self.leases.contains(lease);
+        let new: Vec<_> = held.into_iter().filter(|lease| is_new(lease) && !in_progress(lease)).collect();
+        if !new.is_empty() {
+            let interrupted = self.outbox.settle_interrupted(self.clock.now(), Some(&new)).await?;
+            self.report_interrupted(interrupted);
+            self.leases.extend(new);
+        }
+        Ok(())
+    }
+
+    /// The lease under which a message is sent; `None`: there are no leases.
+    fn lease_of(&self, message: &Outbound) -> Option<WorkLease> {
+        let of_channel = |lease: &&WorkLease| lease.work == LeasedWork::Channel(message.route.channel.clone());
+        self.leases.iter().find(of_channel).cloned()
+    }
+
+    fn held(&self) -> Option<HeldLeases> {
+        self.leased.as_ref().map(|leased| leased.held.clone())
+    }
+
+    fn leases(&self) -> Option<&[WorkLease]> {
+        self.leased.as_ref().map(|_| &*self.leases)
     }
 
     /// Starts due deliveries, as far as there is capacity. Returns whether it started any.
     async fn begin_due(&mut self) -> Result<bool, StoreError> {
         let room = MAX_PARALLEL - self.sending.len();
-        if room == 0 {
+        if room == 0 || self.leases().is_some_and(<[_]>::is_empty) {
             return Ok(false);
         }
-        let busy: Vec<_> = self.busy.values().map(|message| message.route.clone()).collect();
-        let callbacks = self.busy.values().filter(|message| message.callback.is_some()).count();
+        let busy: Vec<_> = self.busy.values().map(|begun| begun.message.route.clone()).collect();
+        let callbacks = self.busy.values().filter(|begun| begun.message.callback.is_some()).count();
         let callbacks = MAX_CALLBACKS.saturating_sub(callbacks);
-        let rows = self.outbox.due(self.clock.now(), &busy, room as u32, callbacks as u32).await?;
+        let (now, leases) = (self.clock.now(), self.leases());
+        let rows = self.outbox.due(now, &busy, leases, room as u32, callbacks as u32).await?;
         let begun = !rows.is_empty();
         for row in rows {
             let message = row.message.clone();
-            let sender = self.sender(self.channels.get(&message.route.channel).cloned());
-            let task = self.sending.spawn(sender.send(row));
-            self.busy.insert(task.id(), message);
+            let lease = self.lease_of(&message);
+            let sender = self.sender(self.channels.get(&message.route.channel).cloned(), lease.clone());
+            self.spawn(message, lease, sender.send(row));
         }
         Ok(begun)
     }
 
-    fn done(&mut self, done: Result<(Id, ()), JoinError>) {
+    /// Runs a delivery until its end, or until the lease of its channel is lost.
+    fn spawn(&mut self, message: Outbound, lease: Option<WorkLease>, work: impl Future<Output = ()> + Send + 'static) {
+        let leased = self.held().zip(lease.clone());
+        let task = self.sending.spawn(async move {
+            let Some((mut held, lease)) = leased else {
+                work.await;
+                return Ended::Over;
+            };
+            tokio::select! {
+                biased; // nothing begins after the loss
+                () = held.lost(&lease) => Ended::LeaseLost(lease),
+                () = work => Ended::Over,
+            }
+        });
+        self.busy.insert(task.id(), Begun { message, lease });
+    }
+
+    fn done(&mut self, done: Result<(Id, Ended), JoinError>) {
         let crashed = match done {
-            Ok((id, ())) => {
+            Ok((id, ended)) => {
                 self.busy.remove(&id);
+                if let Ended::LeaseLost(lost) = ended {
+                    self.leases.retain(|lease| *lease != lost); // its rows are settled before it is used again
+                }
                 return;
             }
             Err(error) => error,
         };
         tracing::error!(error = %crashed, "a delivery crashed");
-        if let Some(message) = self.busy.remove(&crashed.id()) {
+        if let Some(Begun { message, lease }) = self.busy.remove(&crashed.id()) {
             // Nobody knows whether the platform has the message. Its conversation stays busy until that is stored.
-            let sender = self.sender(None);
+            let sender = self.sender(None, lease.clone());
             let (unsure, stop) = (message.clone(), self.stop.clone());
-            let task = self.sending.spawn(async move {
+            self.spawn(message, lease, async move {
                 let settle = || sender.settle(unsure.id, OutboxState::Ambiguous);
                 // If the daemon ends first, the next start finds the row in `sending`.
-                if persist("delivery_settlement", &stop, settle).await.is_some() {
-                    persist("delivery_report", &stop, || sender.tell(&unsure, "ambiguous")).await;
+                if persist("delivery_settlement", &stop, settle).await.is_some_and(|is_settled| is_settled) {
+                    sender.hooks.message_sent(&unsure, "ambiguous");
                 }
             });
-            self.busy.insert(task.id(), message);
         }
     }
 
-    fn sender(&self, channel: Option<Arc<dyn Channel>>) -> Sender {
+    fn sender(&self, channel: Option<Arc<dyn Channel>>, lease: Option<WorkLease>) -> Sender {
         Sender {
             channel,
+            lease: self.held().zip(lease),
             outbox: self.outbox.clone(),
             events: self.events.clone(),
             clock: self.clock.clone(),
@@ -167,7 +260,7 @@ impl Delivery {
     }
 
     async fn until_next_due(&self) -> Duration {
-        match self.outbox.next_due().await {
+        match self.outbox.next_due(self.leases()).await {
             // A date in the past belongs to a row that cannot start now. The end of a delivery wakes this task for it.
             Ok(Some(due)) => {
                 let wait = due.0.saturating_sub(self.clock.now().0).max(0) as u64;
@@ -192,6 +285,8 @@ fn tried(result: &Result<(), DeliverError>) -> &'static str {
 /// Sends one row.
 struct Sender {
     channel: Option<Arc<dyn Channel>>,
+    /// The lease of the channel, of those of the node; `None`: there are no leases.
+    lease: Option<(HeldLeases, WorkLease)>,
     outbox: Arc<dyn Outbox>,
     events: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
@@ -204,24 +299,29 @@ impl Sender {
     async fn send(self, mut row: OutboxRow) {
         let Some(channel) = &self.channel else {
             let pieces_sent = row.message.pieces_sent;
-            return self
-                .settle(row.message.id, OutboxState::Waiting { until: self.later(CHANNEL_MISSING), pieces_sent })
-                .await;
+            self.settle(row.message.id, OutboxState::Waiting { until: self.later(CHANNEL_MISSING), pieces_sent }).await;
+            return;
         };
+        crash_point!("outbox.before-mark");
         if let Err(error) = self.check(&mut row.message).await {
             tracing::error!(%error, "a text that hooks have checked could not be stored; its delivery is not begun");
             return sleep(STORE_TROUBLE).await;
         }
-        if let Err(error) = self.outbox.mark(row.message.id, OutboxState::Sending).await {
+        if let Err(error) = self.mark(row.message.id, OutboxState::Sending).await {
             tracing::error!(%error, "a delivery could not be marked; it is not begun");
+            if let (StoreError::WorkLost(_), Some((held, lease))) = (&error, &self.lease) {
+                held.give_up(lease);
+            }
             return sleep(STORE_TROUBLE).await;
         }
+        crash_point!("outbox.marked-sending");
         let limit = if row.message.file.is_some() { FILE_DELIVERY_LIMIT } else { DELIVERY_LIMIT };
         let begun = Instant::now();
         let result = timeout(limit, channel.deliver(&row.message)).await.unwrap_or_else(|_| {
             let detail = format!("no answer within {} s", limit.as_secs());
             Err(DeliverError::Ambiguous { detail, pieces_sent: row.message.pieces_sent })
         });
+        crash_point!("outbox.after-wire");
         metrics::delivery_tried(tried(&result), begun.elapsed());
         self.work_questions.delivered(&row.message); // also a part of it may be shown
         let (state, outcome) = match result {
@@ -231,9 +331,10 @@ impl Sender {
                 self.after(&row, error)
             }
         };
-        self.settle(row.message.id, state).await;
-        if let Some(outcome) = outcome {
-            self.tell(&row.message, outcome).await;
+        let is_settled = self.settle(row.message.id, state).await;
+        crash_point!("outbox.settled");
+        if let Some(outcome) = outcome.filter(|_| is_settled) {
+            self.hooks.message_sent(&row.message, outcome);
         }
     }
 
@@ -262,16 +363,6 @@ impl Sender {
         Ok(())
     }
 
-    /// Reports the outcome of a delivery as an event and to hooks.
-    async fn tell(&self, message: &Outbound, outcome: &'static str) {
-        self.hooks.message_sent(message, outcome);
-        let kind = EventKind::Delivered { outcome: outcome.into() };
-        let event = NewEvent { at: self.clock.now(), session: None, run_id: message.run_id, kind };
-        if let Err(error) = self.events.append(vec![event]).await {
-            tracing::warn!(%error, "the event of a delivery was not stored");
-        }
-    }
-
     fn after(&self, row: &OutboxRow, error: DeliverError) -> (OutboxState, Option<&'static str>) {
         let attempt = row.attempts + 1;
         let most = if row.message.callback.is_some() { MAX_CALLBACK_ATTEMPTS } else { MAX_ATTEMPTS };
@@ -289,10 +380,21 @@ impl Sender {
         UnixMillis(self.clock.now().0.saturating_add(delay.as_millis().min(i64::MAX as u128) as i64))
     }
 
+    async fn mark(&self, id: OutboxId, state: OutboxState) -> Result<(), StoreError> {
+        self.outbox.mark(id, state, self.clock.now(), self.lease.as_ref().map(|(_, lease)| lease)).await
+    }
+
     /// Stores the result of an attempt, and retries until the store accepts it or the daemon ends: a row in `sending`
-    /// blocks its conversation.
-    async fn settle(&self, id: OutboxId, state: OutboxState) {
+    /// blocks its conversation. `false`: the next holder of the lease has settled it.
+    async fn settle(&self, id: OutboxId, state: OutboxState) -> bool {
+        let mark = async || match self.mark(id, state.clone()).await {
+            Err(error @ (StoreError::WorkLost(_) | StoreError::NotFound(_))) if self.lease.is_some() => {
+                tracing::info!(%error, "the result of a delivery is not stored: another node has settled it");
+                Ok(false)
+            }
+            result => result.map(|()| true),
+        };
         // If the daemon shuts down first, the next start finds the row in `sending` and marks it `ambiguous`.
-        until_stored(&self.stop, || self.outbox.mark(id, state.clone())).await;
+        until_stored(&self.stop, mark).await.unwrap_or(true)
     }
 }

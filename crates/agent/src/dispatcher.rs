@@ -7,27 +7,35 @@
 //! - [`notes`]: notes from lanes
 //! - [`routines`]: requests about routines
 //! - [`answers`]: answers to approval requests
+//! - [`questions`]: the approval requests that a message may answer
 //! - [`named`]: resolves the beginning of an id
 //! - [`keys`]: recognises redeliveries
+//! - [`look_ups`]: reads the store before a message is handled, in a cluster
 //! - [`admission`]: limits the number of waiting messages
 //! - [`freeze`]: stops work until a thaw
 //! - [`parking`]: sessions that wait without a task
+//! - [`cluster`]: lanes that come from other nodes, and go to them
+//! - [`orders`]: stops on all nodes
 //! - [`people`]: requests about people
 //! - [`watch`]: detects stuck runs
 
 mod admission;
 mod answers;
+mod cluster;
 mod commands;
 mod control;
 mod freeze;
 mod guards;
 mod input;
 mod keys;
+mod look_ups;
 mod memory;
 mod named;
 mod notes;
+mod orders;
 mod parking;
 mod people;
+mod questions;
 mod routines;
 mod shared_ack;
 mod tools;
@@ -40,8 +48,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use belay_protocol::{
-    Ack, AckSender, ApprovalId, CommandReply, Inbound, Refusal, ReplyRoute, RunId, SessionKey, SessionLifetime,
-    StopReason,
+    Ack, AckSender, ApprovalId, ClaimMode, CommandReply, Inbound, MailId, Refusal, ReplyRoute, RunId, SessionKey,
+    SessionLifetime, StopReason,
 };
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -49,6 +57,7 @@ use tokio::time::{Instant, timeout};
 
 use self::admission::Admission;
 use self::keys::Keys;
+use self::look_ups::{LookUps, LookedUp};
 use self::parking::Resumption;
 use crate::agent_services::AgentServices;
 use crate::lane::{LaneStart, run_lane};
@@ -75,10 +84,14 @@ pub(crate) enum TaskEnd {
     Lane,
     /// An answer or a report.
     Background,
+    /// The store has the answer to mail of another node that was handled without its lane, or the mail stays open.
+    Mail(MailId),
     /// A wait permit for a parked session; `None`: the daemon shuts down.
     WaitPermit(Option<OwnedSemaphorePermit>),
     /// All processes of this run have ended.
     Processes(RunId),
+    /// A look-up before a message is handled.
+    LookedUp(Box<LookedUp>),
     /// The pause for a lane that crashed repeatedly is over; `None`: the daemon shuts down.
     Retry(Option<SessionKey>),
 }
@@ -129,6 +142,7 @@ pub(crate) struct Dispatcher {
     lanes: HashMap<SessionKey, Lane>,
     sessions: HashMap<RunId, SessionKey>,
     keys: Keys,
+    look_ups: LookUps,
     /// The count of waiting messages.
     admission: Admission,
     /// Sessions that wait without a task, in the order in which they get a wait permit. An entry is outdated if its
@@ -142,6 +156,9 @@ pub(crate) struct Dispatcher {
     ending: HashMap<RunId, Arc<LiveRun>>,
     /// Unanswered approval requests.
     questions: HashMap<ApprovalId, PendingQuestion>,
+    /// Mail of other nodes that was handled without its lane, such as the answer to a question, until the store knows that.
+    /// It must not be handled twice.
+    handled: HashSet<MailId>,
     /// Conversations that know that their messages wait for a thaw.
     told_frozen: HashSet<SessionKey>,
     notifier: Notifier,
@@ -164,12 +181,14 @@ impl Dispatcher {
             lanes: HashMap::new(),
             sessions: HashMap::new(),
             keys: Keys::new(),
+            look_ups: LookUps::default(),
             admission,
             parked: VecDeque::new(),
             awaiting_permit: false,
             resumption: Resumption::default(),
             ending: HashMap::new(),
             questions: HashMap::new(),
+            handled: HashSet::new(),
             told_frozen: HashSet::new(),
             notifier,
             tasks,
@@ -186,7 +205,7 @@ impl Dispatcher {
     /// The lane of a session; starts its task if it has none. `lifetime` is used if the lane creates the session.
     fn lane(&mut self, session: &SessionKey, lifetime: SessionLifetime) -> &mut Lane {
         if self.lanes.get(session).is_none_or(Lane::is_without_task) {
-            self.wake(session, lifetime, None);
+            self.wake(session, lifetime, ClaimMode::Idle, None);
         }
         // Inserted above, so the closure is never called.
         self.lanes.entry(session.clone()).or_insert_with(|| unreachable!("the lane was inserted above"))
@@ -194,13 +213,20 @@ impl Dispatcher {
 
     /// Starts a task for a session. The task takes over the runs of an earlier task, whose end may not be processed
     /// yet.
-    fn wake(&mut self, session: &SessionKey, lifetime: SessionLifetime, wait_permit: Option<OwnedSemaphorePermit>) {
+    fn wake(
+        &mut self,
+        session: &SessionKey,
+        lifetime: SessionLifetime,
+        claim: ClaimMode,
+        wait_permit: Option<OwnedSemaphorePermit>,
+    ) {
         let left = self.lanes.remove(session);
         let (insist, listed) = (left.is_some(), left.as_ref().is_some_and(|lane| lane.listed));
         let crashes = left.as_ref().map_or(0, |lane| lane.crashes.min(MAX_LANE_CRASHES));
         let adopted = left.map(|lane| lane.runs).unwrap_or_default();
-        let lane =
-            self.spawn_lane(LaneStart { session: session.clone(), lifetime, adopted, insist, crashes, wait_permit });
+        let (session_of, mail) = (session.clone(), Vec::new());
+        let start = LaneStart { session: session_of, lifetime, claim, mail, adopted, insist, crashes, wait_permit };
+        let lane = self.spawn_lane(start);
         self.lanes.insert(session.clone(), Lane { listed, ..lane });
     }
 
@@ -255,21 +281,25 @@ impl Dispatcher {
         self.tasks.join_next_with_id().await
     }
 
-    pub(crate) fn task_ended(&mut self, ended: Result<(Id, TaskEnd), JoinError>) {
-        let (id, crashed) = match ended {
-            Ok((id, TaskEnd::Lane)) => (id, false),
-            Ok((_, TaskEnd::Background)) => return,
-            Ok((_, TaskEnd::WaitPermit(wait_permit))) => return self.wake_longest_parked(wait_permit),
-            Ok((_, TaskEnd::Processes(run))) => {
-                self.ending.remove(&run);
-                return;
-            }
-            Ok((_, TaskEnd::Retry(session))) => return session.iter().for_each(|session| self.retry(session)),
+    pub(crate) fn task_ended(&mut self, ended: Result<(Id, TaskEnd), JoinError>) -> Flow {
+        match ended {
+            Ok((id, TaskEnd::Lane)) => self.lane_ended(id, false),
+            Ok((_, TaskEnd::Background)) => {}
+            Ok((_, TaskEnd::Mail(mail))) => drop(self.handled.remove(&mail)),
+            Ok((_, TaskEnd::WaitPermit(wait_permit))) => self.wake_longest_parked(wait_permit),
+            Ok((_, TaskEnd::Processes(run))) => drop(self.ending.remove(&run)),
+            Ok((id, TaskEnd::LookedUp(looked_up))) => return self.look_up_ended(id, Some(*looked_up)),
+            Ok((_, TaskEnd::Retry(session))) => session.iter().for_each(|session| self.retry(session)),
             Err(error) => {
                 tracing::error!(%error, "a task of the dispatcher crashed");
-                (error.id(), true)
+                self.lane_ended(error.id(), true);
+                return self.look_up_ended(error.id(), None);
             }
-        };
+        }
+        Flow::Continue
+    }
+
+    fn lane_ended(&mut self, id: Id, crashed: bool) {
         let Some(session) = self.lane_tasks.remove(&id) else { return };
         self.resumed(&session);
         let Some(lane) = self.lanes.get(&session).filter(|lane| lane.task == Some(id)) else { return };
@@ -286,7 +316,16 @@ impl Dispatcher {
             // Its runs continue in a new task; their watchers see no difference.
             let (session_of, wait_permit) = (session.clone(), None);
             let lifetime = SessionLifetime::Lasting; // not used: the session exists
-            let start = LaneStart { session: session_of, lifetime, adopted: left, insist: true, crashes, wait_permit };
+            let start = LaneStart {
+                session: session_of,
+                lifetime,
+                claim: ClaimMode::Free,
+                mail: Vec::new(),
+                adopted: left,
+                insist: true,
+                crashes,
+                wait_permit,
+            };
             let lane = self.spawn_lane(start);
             self.lanes.insert(session, Lane { listed, ..lane });
             return;
@@ -297,8 +336,13 @@ impl Dispatcher {
         }
     }
 
+    /// Whether there are as many small tasks as may be in progress.
+    fn has_many_tasks(&self) -> bool {
+        self.tasks.len() >= MAX_TASKS + self.lanes.len()
+    }
+
     fn background(&mut self, work: impl Future<Output = ()> + Send + 'static) {
-        if self.tasks.len() >= MAX_TASKS + self.lanes.len() {
+        if self.has_many_tasks() {
             tracing::warn!("too many answers are under way; one is dropped");
             return;
         }

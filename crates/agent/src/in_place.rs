@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use belay_protocol::{
     ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, ChildQuestion, ChildQuestionStore, Clock,
-    Outbound, Question, RunId, StoreError, TextKind, ToolCall, UnixMillis,
+    Decided, Outbound, Question, RunId, StoreError, TextKind, ToolCall, UnixMillis,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
@@ -310,6 +310,8 @@ impl Wait<'_> {
         let (asker, now, id) = (self.asker, self.asker.clock.now(), approval.id);
         if now.0 >= approval.expires_at.0 {
             match asker.approvals.decide(id, ApprovalState::Expired, false, "nobody", now).await {
+                // Another daemon has stored the first of two approvals, and the second person has more time.
+                Ok(Decided::Before(stored)) if stored.state == ApprovalState::Waiting => *approval = *stored,
                 Ok(_) => tracing::info!(run = %approval.run_id, approval = %id, "nobody answered in time"),
                 Err(error) => tracing::error!(%error, approval = %id, "the end of a question could not be stored"),
             }

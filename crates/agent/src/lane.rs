@@ -17,11 +17,14 @@ mod first;
 mod next;
 mod opening;
 mod pause;
+mod place;
 mod port;
 mod receive;
+mod remote;
 mod repeat;
 mod settings;
 mod state;
+mod wire;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,18 +38,21 @@ use tokio::time::{Instant, sleep_until};
 
 use self::compact::{Compacting, Compaction, compacted};
 use self::next::{Parking, may_go_on};
+use self::place::Taken;
+use self::port::{note, refuse_mail};
 use self::receive::{Receiving, looked_at};
 use self::state::LaneState;
 use crate::agent_services::AgentServices;
-use crate::mail::{LaneCommand, LaneMail, LaneOrder, LanePort};
+use crate::mail::{LaneCommand, LaneMail, LaneNote, LaneOrder, LanePort};
 use crate::queued_run::QueuedRun;
 use crate::submission::ThreadCommand;
 use crate::turn::TurnEnd;
 use belay_run::estimate::Calibration;
 use belay_run::prompt::Briefing;
 
-pub(crate) use self::first::used_before;
 pub(crate) use self::opening::{LaneStart, run_lane};
+pub(crate) use self::remote::{OPEN_MAX, is_message, mail_of, unpack, wait_for_answer};
+pub(crate) use self::wire::{WireAck, WireMail, secret_name};
 
 /// Time in which a turn must return after it was told to stop. After it, the turn is aborted, and only its stored
 /// messages remain.
@@ -95,6 +101,8 @@ struct Lane {
     abort_at: Option<Instant>,
     /// Mail that is held back while hooks check a message.
     held: VecDeque<LaneMail>,
+    /// The mail of other nodes that the lane has taken.
+    taken: Taken,
     /// When a person last sent a message here, if that is known.
     spoken_at: Option<UnixMillis>,
     /// Whether the next answer must say that a new conversation was started automatically.
@@ -140,7 +148,7 @@ impl Lane {
                 Some(said) = looked_at(&mut self.receiving) => Box::pin(self.received(said)).await?,
                 Some(made) = compacted(&mut self.state) => Box::pin(self.end_compaction(made)).await?,
                 mail = self.port.mail.recv(), if !no_mail && self.held.len() < HELD => match mail {
-                    Some(LaneMail::Answer(answer)) => Box::pin(self.answer(*answer)).await?,
+                    Some(mail @ LaneMail::Answer(_)) => Box::pin(self.take(mail)).await?,
                     Some(mail) if self.receiving.is_some() => self.held.push_back(mail),
                     Some(mail) => self.take(mail).await?,
                     None => {}
@@ -156,7 +164,19 @@ impl Lane {
     }
 
     async fn take(&mut self, mail: LaneMail) -> Result<(), LeaseLost> {
-        self.revive().await?;
+        // An answer is no reason to create a deleted session again.
+        if !matches!(mail, LaneMail::Answer(_))
+            && let Err(LeaseLost) = self.revive().await
+        {
+            return Err(self.keep_back(mail));
+        }
+        let mail = match self.services.cluster {
+            None => mail,
+            Some(_) => match Box::pin(self.in_turn(mail)).await? {
+                Some(mail) => mail,
+                None => return Ok(()),
+            },
+        };
         match mail {
             LaneMail::Input(input) => Box::pin(self.receive(*input)).await,
             LaneMail::Command(command) => match Box::pin(self.first_command(*command)).await {
@@ -164,6 +184,37 @@ impl Lane {
                 None => Ok(()),
             },
             LaneMail::Answer(answer) => Box::pin(self.answer(*answer)).await,
+        }
+    }
+
+    /// Returns the mail if it is next among the mail of all nodes, and is to be handled now.
+    async fn in_turn(&mut self, mail: LaneMail) -> Result<Option<LaneMail>, LeaseLost> {
+        match self.after_earlier(mail).await? {
+            Some(mail) => self.admit(mail).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the mail if it is to be handled now. A command or an answer of another node is marked as begun: if this
+    /// node ends, the next owner must not carry it out once more.
+    async fn admit(&mut self, mail: LaneMail) -> Result<Option<LaneMail>, LeaseLost> {
+        let (Some(id), Some(cluster)) = (mail.forwarded(), &self.services.cluster) else { return Ok(Some(mail)) };
+        let is_new = self.taken.take(id);
+        if mail.run().is_some() {
+            return Ok(is_new.then_some(mail)); // the dispatcher may bring what the lane has found itself
+        }
+        match cluster.mail.take(id, &self.lease).await {
+            Ok(true) => Ok(Some(mail)),
+            Ok(false) => {
+                // It is answered or begun already.
+                note(&self.port.notes, LaneNote::Commanded { session: self.lease.session.clone(), say: None }).await;
+                Ok(None)
+            }
+            Err(StoreError::LeaseLost(_)) => Err(self.keep_back(mail)),
+            Err(error) => {
+                refuse_mail(&self.port, mail, Refusal::Store(error.to_string())).await;
+                Ok(None)
+            }
         }
     }
 
@@ -199,45 +250,66 @@ impl Lane {
         }
     }
 
+    /// Keeps mail that a lost lease has left undone, before all other mail. Nothing of it is in the store.
+    fn keep_back(&mut self, mail: LaneMail) -> LeaseLost {
+        self.held.push_front(mail);
+        LeaseLost
+    }
+
     /// Carries out a command: thread changes between turns, everything else at once.
     async fn command(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
-        if matches!(command.order, LaneOrder::Thread(ThreadCommand::Delete)) {
-            return self.delete(command).await;
-        }
-        let busy = self.state.is_answering() || !self.queue.is_empty();
-        let word = command.word.clone();
-        let said = match command.order.clone() {
-            LaneOrder::Setting(setting) => self.set(setting, &command.origin.channel).await?,
-            LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await?,
-            LaneOrder::Thread(ThreadCommand::List) => self.list_conversations().await,
-            LaneOrder::Thread(_) if self.state.compacting().is_some() => {
-                let why =
-                    format!("This conversation is being compacted. Send /stop first, or repeat {word} in a moment.");
-                Err(Undone::Refused(why))
-            }
-            LaneOrder::Thread(_) if busy => {
-                Err(Undone::Refused(format!("A message is still being answered. Send /stop first, then {word}.")))
-            }
-            LaneOrder::Thread(ThreadCommand::Compact(wish)) => {
-                Box::pin(self.begin_compaction(command, Compaction::Shorten(wish))).await;
+        match &command.order {
+            LaneOrder::Thread(ThreadCommand::Delete) => return self.delete(command).await,
+            LaneOrder::Thread(ThreadCommand::Compact(wish)) if self.may_change() => {
+                let work = Compaction::Shorten(wish.clone());
+                Box::pin(self.begin_compaction(command, work)).await;
                 return Ok(());
             }
-            LaneOrder::Thread(ThreadCommand::Summarize) => {
+            LaneOrder::Thread(ThreadCommand::Summarize) if self.may_change() => {
                 Box::pin(self.begin_compaction(command, Compaction::Show)).await;
                 return Ok(());
             }
-            LaneOrder::Thread(ThreadCommand::Undo) => self.edit(ThreadEdit::Undo, &word).await?,
-            LaneOrder::Thread(ThreadCommand::Redo) => self.edit(ThreadEdit::Redo, &word).await?,
-            LaneOrder::Thread(ThreadCommand::Clear) => self.edit(ThreadEdit::Clear, &word).await?,
-            LaneOrder::Thread(ThreadCommand::New) => self.edit(ThreadEdit::New, &word).await?,
-            LaneOrder::Thread(ThreadCommand::Resume(id)) => self.resume_conversation(&id, &word).await?,
-            LaneOrder::Thread(ThreadCommand::Fork) => self.edit(ThreadEdit::Fork, &word).await?,
-            LaneOrder::Thread(ThreadCommand::Delete) => {
-                Err(Undone::Refused("Only an operator can delete a conversation.".into()))
-            }
-        };
-        self.say(command, said).await;
+            _ => {}
+        }
+        match self.carry_out(&command).await {
+            Ok(said) => self.say(command, said).await,
+            Err(LeaseLost) => return Err(self.keep_back(LaneMail::Command(Box::new(command)))),
+        }
         Ok(())
+    }
+
+    /// Whether the thread may be changed: no message is being answered or waits, and nothing compacts it.
+    fn may_change(&self) -> bool {
+        self.state.compacting().is_none() && !self.state.is_answering() && self.queue.is_empty()
+    }
+
+    /// Carries out a command that takes no model call.
+    async fn carry_out(&mut self, command: &LaneCommand) -> Result<CommandResult, LeaseLost> {
+        let busy = self.state.is_answering() || !self.queue.is_empty();
+        let word = command.word.as_str();
+        match command.order.clone() {
+            LaneOrder::Setting(setting) => self.set(setting, &command.origin.channel).await,
+            LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await,
+            LaneOrder::Thread(ThreadCommand::List) => Ok(self.list_conversations().await),
+            LaneOrder::Thread(_) if self.state.compacting().is_some() => {
+                let why =
+                    format!("This conversation is being compacted. Send /stop first, or repeat {word} in a moment.");
+                Ok(Err(Undone::Refused(why)))
+            }
+            LaneOrder::Thread(_) if busy => {
+                Ok(Err(Undone::Refused(format!("A message is still being answered. Send /stop first, then {word}."))))
+            }
+            LaneOrder::Thread(ThreadCommand::Undo) => self.edit(ThreadEdit::Undo, word).await,
+            LaneOrder::Thread(ThreadCommand::Redo) => self.edit(ThreadEdit::Redo, word).await,
+            LaneOrder::Thread(ThreadCommand::Clear) => self.edit(ThreadEdit::Clear, word).await,
+            LaneOrder::Thread(ThreadCommand::New) => self.edit(ThreadEdit::New, word).await,
+            LaneOrder::Thread(ThreadCommand::Resume(id)) => self.resume_conversation(&id, word).await,
+            LaneOrder::Thread(ThreadCommand::Fork) => self.edit(ThreadEdit::Fork, word).await,
+            // Handled before, unless the conversation is busy.
+            LaneOrder::Thread(ThreadCommand::Delete | ThreadCommand::Compact(_) | ThreadCommand::Summarize) => {
+                Ok(Err(Undone::Refused(format!("{word} is not possible now. Repeat it in a moment."))))
+            }
+        }
     }
 
     async fn edit(&mut self, edit: ThreadEdit, word: &str) -> Result<CommandResult, LeaseLost> {

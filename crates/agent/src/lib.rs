@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`agent`] (the loop) → `assembly` (the services) → [`submission`] (parsing a message) → `dispatcher`
 //! (routing), `pairing` (who is admitted) → `mail` (messages between dispatcher and lanes) → `lane` and `queued_run` →
-//! `turn` → [`delivery`] → `titles` (behind idle conversations). Questions: `asked`, `answering` and `in_place`. One
+//! `turn` → [`delivery`] → `titles` (behind idle conversations) → `lease_keeper` (the channels of a node). Questions: `asked`, `answering` and `in_place`. One
 //! run is in `belay_run`, the kinds of run are in `belay_delegates`, jobs and routines in `belay_automation`. Rules
 //! that change while the agent runs: [`reload`].
 
@@ -17,12 +17,15 @@ mod agent_services;
 mod answering;
 mod asked;
 mod assembly;
+mod claims;
 mod compose;
 mod context_report;
 pub mod delivery;
 mod dispatcher;
 mod in_place;
 mod lane;
+mod lease_keeper;
+mod leased_delivery;
 mod mail;
 mod model_choice;
 mod notifier;
@@ -35,6 +38,8 @@ mod reply_hooks;
 mod second_person;
 pub mod sessions;
 mod stats;
+mod stop_orders;
+mod stopped_mail;
 mod streaming;
 pub mod submission;
 mod title_writer;
@@ -44,8 +49,10 @@ mod turn;
 pub use agent::{Agent, AgentExit};
 pub use reload::{Reloader, Rules};
 
-pub use agent_services::StorePorts;
+pub use agent_services::{ClusterServices, StorePorts};
 pub use assembly::AgentParts;
+pub use lease_keeper::LeaseKeeper;
+pub use leased_delivery::LeasedDelivery;
 pub use own_texts::OwnTexts;
 pub use pairing::Pairing;
 pub use queue::QueueConfig;

@@ -3,10 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use belay_protocol::cluster::StopOrder;
+use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
-    AckSender, ActedOn, ApprovalId, ApprovalKind, ApprovalRequest, Asker, ChannelId, Decision, IdempotencyKey, Inbound,
-    KnownInput, Principal, Refusal, ReplyRoute, RunId, Secret, Sent, SessionKey, UnixMillis,
+    AckSender, ActedOn, ApprovalId, ApprovalKind, ApprovalRequest, Asker, BootId, ChannelId, Decision, Freeze,
+    IdempotencyKey, Inbound, KnownInput, MailId, Principal, Refusal, ReplyRoute, RunId, Secret, Sent, SessionKey,
+    SessionLifetime, UnixMillis,
 };
+use futures_util::future::BoxFuture;
+use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::submission::{Repeat, SettingCommand, ThreadCommand};
@@ -22,7 +27,55 @@ pub(crate) enum LaneMail {
     Answer(Box<LaneAnswer>),
 }
 
+impl LaneMail {
+    /// The run of a message; `None`: it is none.
+    pub(crate) fn run(&self) -> Option<RunId> {
+        match self {
+            Self::Input(input) => Some(input.run.id),
+            Self::Command(_) | Self::Answer(_) => None,
+        }
+    }
+
+    /// The mail in the store, if another node has received it.
+    pub(crate) fn forwarded(&self) -> Option<MailId> {
+        match self {
+            Self::Input(input) => input.forwarded,
+            Self::Command(command) => command.forwarded,
+            Self::Answer(answer) => answer.forwarded,
+        }
+    }
+
+    /// The key of a command or an answer.
+    pub(crate) fn acted_on_key(&self) -> Option<&IdempotencyKey> {
+        match self {
+            Self::Input(_) => None,
+            Self::Command(command) => command.sent.as_ref().map(|sent| &sent.key),
+            Self::Answer(answer) => answer.sent.as_ref().map(|sent| &sent.key),
+        }
+    }
+
+    /// The secret in an answer.
+    pub(crate) fn secret(&self) -> Option<&Secret> {
+        match self {
+            Self::Answer(answer) => match &answer.reply {
+                LaneReply::Secret(secret) => Some(secret),
+                LaneReply::Decision(_) => None,
+            },
+            Self::Input(_) | Self::Command(_) => None,
+        }
+    }
+
+    /// The lifetime of the session that a message creates.
+    pub(crate) fn lifetime(&self) -> Option<SessionLifetime> {
+        match self {
+            Self::Input(input) => Some(input.inbound.lifetime),
+            Self::Command(_) | Self::Answer(_) => None,
+        }
+    }
+}
+
 /// A message for the model. Its text is separate from the rest.
+#[derive(Debug)]
 pub(crate) struct LaneInput {
     pub(crate) run: Arc<LiveRun>,
     pub(crate) inbound: Inbound,
@@ -31,10 +84,15 @@ pub(crate) struct LaneInput {
     pub(crate) sent: Option<Sent>,
     /// Set for a message that replaces the last turn. The lane sets the text then.
     pub(crate) repeat: Option<Repeat>,
+    /// Whether hooks have checked it already.
+    pub(crate) checked: bool,
+    /// The mail in the store, if another node has received it.
+    pub(crate) forwarded: Option<MailId>,
     pub(crate) ack: AckSender,
 }
 
 /// A command for the lane.
+#[derive(Debug)]
 pub(crate) struct LaneCommand {
     pub(crate) session: SessionKey,
     pub(crate) order: LaneOrder,
@@ -44,11 +102,15 @@ pub(crate) struct LaneCommand {
     pub(crate) reply_to: Option<ReplyRoute>,
     /// Recognises a duplicate.
     pub(crate) sent: Option<Sent>,
+    /// The node that has claimed the key of `sent`.
+    pub(crate) claimed: Option<BootId>,
+    /// The mail in the store, if another node has received it.
+    pub(crate) forwarded: Option<MailId>,
     pub(crate) ack: AckSender,
 }
 
 /// The kind of a command.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum LaneOrder {
     /// A change of the thread.
     Thread(ThreadCommand),
@@ -56,7 +118,21 @@ pub(crate) enum LaneOrder {
     Setting(SettingCommand),
 }
 
+impl LaneOrder {
+    /// Whether it may be carried out twice: it changes nothing, or sets the same value again.
+    pub(crate) fn may_be_repeated(&self) -> bool {
+        match self {
+            Self::Setting(_) => true,
+            Self::Thread(command) => matches!(
+                command,
+                ThreadCommand::List | ThreadCommand::Summarize | ThreadCommand::Compact(_) | ThreadCommand::Loops(_)
+            ),
+        }
+    }
+}
+
 /// An answer to an approval request.
+#[derive(Debug)]
 pub(crate) struct LaneAnswer {
     pub(crate) approval: ApprovalId,
     pub(crate) reply: LaneReply,
@@ -69,10 +145,15 @@ pub(crate) struct LaneAnswer {
     pub(crate) reply_to: Option<ReplyRoute>,
     /// Recognises a duplicate.
     pub(crate) sent: Option<Sent>,
+    /// The node that has claimed the key of `sent`.
+    pub(crate) claimed: Option<BootId>,
+    /// The mail in the store, if another node has received it.
+    pub(crate) forwarded: Option<MailId>,
     pub(crate) ack: AckSender,
 }
 
 /// The content of an answer.
+#[derive(Debug)]
 pub(crate) enum LaneReply {
     Decision(Decision),
     Secret(Secret),
@@ -89,6 +170,7 @@ impl LaneReply {
 }
 
 /// A waiting approval request, as the dispatcher knows it.
+#[derive(Clone)]
 pub(crate) struct PendingQuestion {
     pub(crate) approval: ApprovalId,
     pub(crate) run: RunId,
@@ -141,6 +223,25 @@ pub(crate) enum LaneNote {
     WantsParking { session: SessionKey, runs: usize, go_on: oneshot::Sender<()> },
     /// A run that an earlier task of the lane left is not in the store: it was never accepted.
     Lost { run: RunId },
+    /// Another node owns the lane. These runs, which the dispatcher knows, are its own.
+    Foreign { session: SessionKey, runs: Vec<RunId> },
+    /// The lane has lost its lease, and its turn has ended. `mail`: the mail that it had not accepted, in order, before
+    /// that in its mailbox.
+    LeaseLost { session: SessionKey, mail: Vec<LaneMail>, mailbox: mpsc::Receiver<LaneMail> },
+    /// Runs of sessions that no living node owns.
+    Unfinished(Vec<UnfinishedRun>),
+    /// Mail is in the store since `at`, for the node that owns its lane.
+    Sent { id: MailId, at: UnixMillis, session: SessionKey, mail: Box<LaneMail> },
+    /// A message that was sent to the owner of its lane is acknowledged.
+    Elsewhere { run: Arc<LiveRun>, key: Option<IdempotencyKey>, outcome: Settled },
+    /// Mail from other nodes, for lanes that this node owns or that no living node owns, in order.
+    Routed(Vec<RoutedMail>),
+    /// Open mail that a lane needs now. `handled`: the mail that does not go to the lane.
+    Brought { mail: Vec<RoutedMail>, handled: oneshot::Sender<Vec<MailId>> },
+    /// Writes the answer to mail of another node, once it is acknowledged.
+    Answering(BoxFuture<'static, ()>),
+    /// An answer to the question of a run that is paused in this session.
+    Answer { session: SessionKey, answer: Box<LaneAnswer> },
     /// A run is paused on an approval request, or waits for it in its place.
     Paused(Box<PendingQuestion>),
     /// The run of this approval request continues.
@@ -151,12 +252,32 @@ pub(crate) enum LaneNote {
     Stop { run: Arc<LiveRun>, cause: StopCause },
     /// A freeze has ended.
     Thawed,
+    /// Other nodes have begun these freezes.
+    Frozen(Vec<Freeze>),
+    /// A stop that another node was asked for.
+    Ordered(Box<StopOrder>),
     /// The admission of this person was revoked.
     Removed { channel: ChannelId, id: String },
     /// A command or an answer was not acted on and may be sent again.
     NotActedOn { key: IdempotencyKey },
     /// A command was answered. `say`: the reply to the conversation.
     Commanded { session: SessionKey, say: Option<(ReplyRoute, String)> },
+}
+
+/// Mail from another node that is ready for its lane.
+pub(crate) struct RoutedMail {
+    pub(crate) id: MailId,
+    /// When the other node received it.
+    pub(crate) at: UnixMillis,
+    pub(crate) session: SessionKey,
+    /// The run of a message.
+    pub(crate) run: Option<RunId>,
+    /// See [`NodeMail::body`](belay_protocol::cluster::NodeMail::body).
+    pub(crate) body: Value,
+    /// The secret of an answer.
+    pub(crate) secret: Option<Secret>,
+    /// Whether the vault has a part of it, until it is answered.
+    pub(crate) in_vault: bool,
 }
 
 /// The result of a message.

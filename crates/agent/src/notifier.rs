@@ -1,7 +1,8 @@
 //! The notifier: sends answers to commands, and refusals, in the order in which they were given.
 //!
 //! They go through the outbox like every reply, so that a conversation has one order and the rate limits of a platform
-//! apply. If the store fails, they are sent at once instead: an answer to `/stop` must not need a disk.
+//! apply. If the store fails, they are sent at once instead: an answer to `/stop` must not need a disk. A node of a
+//! cluster does so only while it holds the lease of the channel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +62,10 @@ async fn show(services: &AgentServices, message: Outbound) {
     let Err(error) = services.store.outbox.enqueue(message.clone()).await else { return };
     tracing::error!(%error, "the answer to a command could not be stored; showing it at once");
     let Some(channel) = services.channels.get(&message.route.channel) else { return };
+    if services.leases.as_ref().is_some_and(|leased| !leased.may_send(channel.id())) {
+        tracing::warn!(channel = %channel.id(), "the answer to a command is not shown: this node does not send for its channel");
+        return;
+    }
     let (checked, _facts) = own_texts::checked(&services.hooks, &message).await; // the store takes no events now
     let message = checked.unwrap_or(message);
     match timeout(SAY_LIMIT, channel.deliver(&message)).await {

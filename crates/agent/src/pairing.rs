@@ -1,7 +1,8 @@
 //! Pairing: issues codes to strangers, and admits those whose code an operator enters.
 //!
 //! Codes and admissions are in memory and in the store. A change is durable before it takes effect and before anybody
-//! is told. No message costs a look-up in the store: channels check a snapshot of the admitted people.
+//! is told. No message costs a look-up in the store: channels check a snapshot of the admitted people. A code is taken
+//! from the store, so that it is valid once among all daemons that share the database.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,13 +36,15 @@ pub struct Pairing {
     clock: Arc<dyn Clock>,
     /// The channels with pairing.
     channels: Vec<(ChannelId, Arc<dyn ChannelPeople>)>,
-    /// Codes that were issued and not entered, expired ones included. The lock is held for a few instructions.
+    /// Codes that this daemon has issued or loaded and that nobody has entered here, expired ones included. The lock is
+    /// held for a few instructions.
     pending: Mutex<Vec<PendingPairing>>,
     /// The admitted people. Changed by the holder of `writing`; the lock is held for a copy.
     paired: Mutex<Vec<PairedPerson>>,
     /// The wrong codes of the last minutes, the oldest first.
     wrong: Mutex<VecDeque<(UnixMillis, ChannelId, Arc<str>)>>,
-    /// Held while an admission is written and takes effect, so that the snapshots follow the store in its order.
+    /// Held while a code is looked up, and while an admission is written and takes effect: wrong codes are counted one
+    /// by one, and the snapshots follow the store in its order.
     writing: AsyncMutex<()>,
 }
 
@@ -107,10 +110,15 @@ impl Pairing {
     ///
     /// # Errors
     /// There is no such code, the operator has entered too many wrong ones, or the store fails.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the code may be used up without an admission. The stranger gets another one after an
+    /// hour.
     pub(crate) async fn admit(&self, code: &str, by: &Principal, through: &ChannelId) -> Result<Admission, Refusal> {
+        let _writing = self.writing.lock().await;
         let now = self.clock.now();
         self.refuse_guesses(now, by, through)?;
-        let Some(pending) = self.take(code, now) else {
+        let Some(pending) = self.take(code, now).await? else {
             self.note_wrong(now, by, through);
             tracing::warn!(operator = %by.id, channel = %through, "a pairing code that does not exist");
             return Err(Refusal::Unknown(NO_SUCH_CODE.to_owned()));
@@ -121,9 +129,8 @@ impl Pairing {
             admitted_through: through.clone(),
             admitted_at: now,
         };
-        let _writing = self.writing.lock().await;
         if let Err(error) = self.store.admit_person(paired.clone()).await {
-            lock(&self.pending).push(pending);
+            self.give_back(pending, now).await;
             return Err(Refusal::Store(error.to_string()));
         }
         let Stranger { channel, id, .. } = &paired.person;
@@ -154,6 +161,28 @@ impl Pairing {
         Ok(())
     }
 
+    /// Reads the people and the codes again, which other daemons may have changed. Returns the people who are admitted no
+    /// more.
+    ///
+    /// # Errors
+    /// The store does not answer.
+    pub(crate) async fn reload(&self) -> Result<Vec<Stranger>, StoreError> {
+        let _writing = self.writing.lock().await;
+        let stored = self.store.paired().await?;
+        // A code that is written at this moment may be missing here until the next reading; the store has it.
+        let codes = self.store.pending_pairings(self.clock.now()).await?;
+        *lock(&self.pending) = codes;
+        let known = std::mem::replace(&mut *lock(&self.paired), stored.clone());
+        if known == stored {
+            return Ok(Vec::new());
+        }
+        self.channels.iter().for_each(|(channel, _)| self.publish(channel));
+        let is_stored = |person: &Stranger| {
+            stored.iter().any(|paired| paired.person.channel == person.channel && paired.person.id == person.id)
+        };
+        Ok(known.into_iter().map(|paired| paired.person).filter(|person| !is_stored(person)).collect())
+    }
+
     fn not_paired(&self, channel: &ChannelId, id: &str) -> String {
         let is_listed = |people: &Arc<dyn ChannelPeople>| people.listed().iter().any(|(listed, _)| listed == id);
         if self.people_of(channel).is_some_and(is_listed) {
@@ -182,12 +211,23 @@ impl Pairing {
         people.replace_paired(&of_channel);
     }
 
-    /// Takes a valid code out of the pending ones.
-    fn take(&self, code: &str, now: UnixMillis) -> Option<PendingPairing> {
-        let digest = PairingCode::parse(code)?.digest();
-        let mut pending = lock(&self.pending);
-        let at = pending.iter().position(|known| known.code_digest == digest && known.expires_at > now)?;
-        Some(pending.remove(at))
+    /// Takes a valid code out of the store. `None`: there is no such code.
+    async fn take(&self, code: &str, now: UnixMillis) -> Result<Option<PendingPairing>, Refusal> {
+        let Some(code) = PairingCode::parse(code) else { return Ok(None) };
+        let taken = self.store.take_pairing(code.digest(), now).await;
+        let taken = taken.map_err(|error| Refusal::Store(error.to_string()))?;
+        if let Some(pending) = &taken {
+            self.forget(&pending.person);
+        }
+        Ok(taken)
+    }
+
+    /// Stores a code again that was taken without an admission. If that fails too, the stranger can ask for another one.
+    async fn give_back(&self, pending: PendingPairing, now: UnixMillis) {
+        match self.store.put_pairing(pending.clone(), now).await {
+            Ok(()) => lock(&self.pending).push(pending),
+            Err(error) => tracing::warn!(%error, "a pairing code is lost; the stranger gets another one on request"),
+        }
     }
 
     fn refuse_guesses(&self, now: UnixMillis, by: &Principal, through: &ChannelId) -> Result<(), Refusal> {
@@ -236,7 +276,8 @@ impl PairingCodes for Pairing {
         let Some((code, pending)) = self.reserve(&stranger, now) else { return Ok(None) };
         if let Err(error) = self.store.put_pairing(pending, now).await {
             self.forget(&stranger);
-            return Err(error);
+            // Other daemons have issued codes too.
+            return if matches!(error, StoreError::TooMuch(_)) { Ok(None) } else { Err(error) };
         }
         tracing::info!(person = %format_args!("{}:{}", stranger.channel, stranger.id), "a stranger has a pairing code");
         Ok(Some(code))

@@ -273,7 +273,7 @@ impl QueuedRun {
     /// The row that ends the run in the store, and the record for its watchers.
     pub(crate) fn finish(&self, ending: RunEnding, at: UnixMillis) -> (FinishedRun, RunRecord) {
         let RunEnding { mut end, reply, silent, delivery, unstored } = ending;
-        let Remainder { messages, events, said } = unstored;
+        let Remainder { messages, events, said, unclear: _ } = unstored; // the lane has settled it
         if let Some(cause) = self.run.control.stopped_by().filter(|cause| cause.reason == end.reason) {
             end.evidence.extend(cause.end().evidence);
         }

@@ -1,8 +1,8 @@
-//! Numbers of jobs and routines: read from the store on each request, and then shown as gauges.
+//! Numbers of jobs and routines, and the money of the day: read from the store on each request, and then shown as gauges.
 
 use std::time::Duration;
 
-use belay_protocol::{JobNumbers, JobsStatus, RoutineNumbers, StoreError};
+use belay_protocol::{JobNumbers, JobsStatus, RoutineNumbers, StatusReport, StoreError};
 use tokio::time::timeout;
 
 use crate::agent_services::AgentServices;
@@ -27,15 +27,26 @@ pub(crate) async fn read(services: &AgentServices) -> (Option<JobsStatus>, Optio
     (jobs.map(|numbers| JobsStatus { numbers, slots: services.jobs.config.max_parallel }), routines)
 }
 
+/// The report with the money of the day of all nodes, which becomes the gauge too. If the store does not respond in time, the
+/// report keeps the money that this node knows. A daemon alone reads nothing.
+///
+/// # Cancel safety
+/// Nothing is changed.
+pub(crate) async fn with_money(services: &AgentServices, report: StatusReport) -> StatusReport {
+    let Some(spent) = said(services.run.cost.spent_today_by_all()).await else { return report };
+    metrics::set_spent_gauge(&spent);
+    StatusReport { spent_today_micro_usd: spent.total(), spent_today_for: spent, ..report }
+}
+
 async fn said<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
     match timeout(LIMIT, asked).await {
         Ok(Ok(numbers)) => Some(numbers),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "jobs or routines could not be counted");
+            tracing::warn!(%error, "numbers of the status could not be read");
             None
         }
         Err(_elapsed) => {
-            tracing::warn!(limit_s = LIMIT.as_secs(), "the store takes too long to count jobs or routines");
+            tracing::warn!(limit_s = LIMIT.as_secs(), "the store takes too long to read numbers of the status");
             None
         }
     }

@@ -10,6 +10,8 @@ use belay_protocol::{
     CommandInfo, Decision, FreezeRequest, FreezeScope, IdPrefix, PeopleRequest, Skill, SkillLocation, Skills,
 };
 
+use serde::{Deserialize, Serialize};
+
 pub use belay_automation::jobs::JobCommand;
 pub use belay_run::tool_health::ToolsCommand;
 pub use settings::{Change, Setting, SettingCommand};
@@ -41,7 +43,7 @@ pub enum Submission {
 }
 
 /// The text of a message that replaces the last turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Repeat {
     /// `/retry`: the text of the turn.
     Same,
@@ -101,7 +103,7 @@ pub enum MemoryCommand {
 }
 
 /// A command that changes the thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ThreadCommand {
     /// Hides the last turn.
     Undo,

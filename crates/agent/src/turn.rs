@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome};
-use belay_protocol::{Authority, Durability, Lease, Message, RunEnd, StopReason, Work};
+use belay_protocol::{Authority, Durability, Lease, Message, RunEnd, StopReason, StoreError, Work};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::ending::end_processes;
@@ -32,7 +32,7 @@ use belay_automation::routines::RoutineToolContext;
 use belay_delegates::chat::ChatDelegate;
 use belay_delegates::subagent::{Goal, spawned};
 use belay_run::compaction::Shortener;
-use belay_run::core::{RunClock, RunCore, RunStart};
+use belay_run::core::{CallPurpose, RunClock, RunCore, RunStart};
 use belay_run::effect_gate::{Asking, put_changed};
 use belay_run::estimate::Calibration;
 use belay_run::freeze;
@@ -100,8 +100,8 @@ pub(crate) enum TurnOutcome {
     Ended(RunEnding),
     /// The run is paused on an approval request.
     Paused(Box<Asking>, Remainder),
-    /// The run stays in the store for the next start: the daemon shut down before the run had a permit, or the run is
-    /// autonomous.
+    /// The run stays in the store for the next start: the daemon shut down before the run had a permit, while the store did
+    /// not answer, or the run is autonomous.
     Deferred,
     /// Another owner has the lane. The turn must not write any more.
     LeaseLost,
@@ -115,9 +115,9 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     let permit = job.slot.permit.take();
     let (goal, mut delegate, mut context) = open(&mut job);
     let mut screen = None;
-    let begun = enter(&mut job, permit).await;
+    let begun = enter(&mut job, permit, delegate.core.journal.wait()).await;
     let mut deferred = matches!(begun, Err(NotBegun::Draining));
-    let outcome = match begun {
+    let mut outcome = match begun {
         Ok(permit) => {
             screen = begin(&mut job, &mut delegate, &mut context).await;
             let outcome = drive(goal, &mut delegate, &mut context, &job).await;
@@ -127,6 +127,14 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
         }
         Err(not_begun) => not_begun.outcome(),
     };
+    if matches!(outcome, Err(LoopError::Store(StoreError::Unavailable(_)))) {
+        match delegate.core.stopped() {
+            // The next start continues from the last step that the store has.
+            None | Some(StopReason::Shutdown) if job.services.draining.is_cancelled() => deferred = true,
+            Some(reason) => outcome = Ok(LoopOutcome::Stopped(reason.into())),
+            None => {} // its deadline has passed
+        }
+    }
     Box::pin(conclude(&mut job, Left { delegate, context, outcome, screen, deferred })).await
 }
 
@@ -216,6 +224,8 @@ async fn begin(job: &mut TurnJob, delegate: &mut ChatDelegate, context: &mut Loo
     }
     joined_at_start(job, &mut delegate.core);
     delegate.core.clock = RunClock::starting(job.services.clock.now());
+    let deadlines = delegate.core.deadlines(context, CallPurpose::Step);
+    delegate.core.journal.set_deadlines(deadlines);
     let journal = || delegate.core.journal.seed().grow();
     Screen::open(&job.services, &job.run, &job.request, journal).await
 }
@@ -255,7 +265,8 @@ mod tests {
     fn a_turn_that_waits_for_the_model_is_small() {
         let bytes = bytes_of(run_turn);
         assert!(
-            bytes < 5 << 10,
+            // 5.5 KiB: 0.5 KiB of it are the waits for a store that does not answer.
+            bytes < 11 << 9,
             "{bytes} bytes for each run at work; box what is large and not on the way to the model"
         );
     }

@@ -14,6 +14,7 @@ pub mod jobs;
 mod routine_grants;
 pub mod routines;
 pub mod submitter;
+mod wakes;
 
 pub use jobs::JobsConfig;
 pub use routine_grants::RoutineWork;

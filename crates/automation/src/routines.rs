@@ -8,7 +8,7 @@
 //! keeps routine runs apart.
 //!
 //! Reading order: [`config`] → `check` (validates a routine) → `preview` → `reckon` (finds the routines that are due)
-//! → `step` (decides what happens to each) → `define` (stores the routines of the configuration) → `engine` →
+//! → `step` (decides what happens to each) → `stored` and `define` (store the routines of the configuration) → `engine` →
 //! `routine_run` (follows a routine run from its claim to its end) → `outcome` → `task` and `text` (prompts for the
 //! model) → [`heartbeat`] (the built-in routine) → `events` and `registry` (state shared with the engine) →
 //! `requests`, `commands` and `tool` (requests of programs, people and models).
@@ -30,6 +30,7 @@ mod service;
 #[cfg(test)]
 mod spec_tests;
 mod step;
+mod stored;
 mod task;
 mod text;
 mod tool;

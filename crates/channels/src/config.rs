@@ -40,6 +40,20 @@ impl StdinConfig {
     pub fn validate(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// The settings for a node of a cluster, where the terminal is disabled unless it is asked for.
+    ///
+    /// # Errors
+    /// The terminal is asked for: the reason and the remedy.
+    pub fn in_cluster(self) -> Result<Self, String> {
+        match self.enabled {
+            Enabled::Yes => Err("channels.stdin.enabled: a terminal belongs to one process, so other nodes of the cluster \
+                                 could neither show its replies nor take over its conversation. Set it to false, or remove \
+                                 [cluster]"
+                .to_owned()),
+            Enabled::Auto | Enabled::No => Ok(Self { enabled: Enabled::No, ..self }),
+        }
+    }
 }
 
 /// Whether a channel is enabled.

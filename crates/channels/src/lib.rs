@@ -8,16 +8,18 @@
 //! mounts. It reads neither the environment nor configuration files. It parses no commands except those that a platform
 //! requires.
 //!
-//! Reading order: [`config`] → [`stdin`] → [`telegram`].
+//! Reading order: [`config`] → [`stdin`] → [`telegram`] → `leased` (one node of a cluster takes a channel's messages).
 
 mod commands;
 pub mod config;
+mod leased;
 pub mod stdin;
 pub mod telegram;
 
 pub use config::{
     Enabled, GroupAnswer, GroupOverrides, GroupsConfig, StdinConfig, Stream, TelegramConfig, TelegramMode,
 };
+pub use leased::LeasedChannel;
 pub use stdin::{Completions, Operators, StdinChannel};
 pub use telegram::{
     AllowLists, FirstContact, FirstContactError, Sender, Telegram, TelegramParts, TelegramSecrets, bot_api_client,

@@ -59,7 +59,7 @@ function App() {
   }, []);
   const signedIn = () => { setFailure(''); return check(); };
   if (error && session === undefined) return html`<main><${Failure} error=${error} retry=${() => { setError(undefined); check(); }} /></main>`;
-  if (session === undefined) return null;
+  if (session === undefined) return html`<p class="loading first" role="status">Loading …</p>`;
   const signedOut = () => window.dispatchEvent(new Event('belay:signed-out'));
   return session ? html`<${Frame} key=${round} session=${session} failure=${failure} signedOut=${signedOut} />`
     : html`<${SignIn} done=${signedIn} failure=${failure} />`;

@@ -68,6 +68,50 @@ mod tests {
         }
     }
 
+    /// The files that a file imports before it runs.
+    fn imports(path: &str) -> Vec<String> {
+        let file = file(path).unwrap_or_else(|| panic!("{path} is imported"));
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let text = String::from_utf8_lossy(&file.bytes).into_owned();
+        // A statement may have several lines, of which the last one names the file.
+        let names = text.lines().filter(|line| line.starts_with("import ") || line.starts_with('}'));
+        let names = names.filter_map(|line| line.split_once(" from '.")?.1.strip_suffix("';"));
+        names
+            .map(|name| match name.strip_prefix("./") {
+                Some(above) => above.to_owned(),
+                None => format!("{folder}{name}").trim_start_matches('/').to_owned(),
+            })
+            .collect()
+    }
+
+    /// Without this the browser learns of a file only when it has read the one that imports it.
+    #[test]
+    fn the_page_names_all_files_that_the_first_page_needs() {
+        let page = file(PAGE).unwrap();
+        let page = String::from_utf8_lossy(&page.bytes).into_owned();
+        let named: Vec<&str> = page
+            .lines()
+            .filter_map(|line| {
+                line.strip_prefix("<link rel=\"modulepreload\" href=\"console/assets/")?.strip_suffix("\">")
+            })
+            .collect();
+        let mut needed = vec!["app.js".to_owned(), "pages/now.js".to_owned()];
+        let mut next = 0;
+        while let Some(path) = needed.get(next) {
+            for import in imports(path) {
+                if !needed.contains(&import) {
+                    needed.push(import);
+                }
+            }
+            next += 1;
+        }
+        needed.sort_unstable();
+        let mut sorted = named.clone();
+        sorted.sort_unstable();
+        assert!(needed.len() > 10, "{needed:?}");
+        assert_eq!(sorted, needed);
+    }
+
     /// A page must not load anything from elsewhere, and the policy of the gateway refuses inline scripts and styles.
     #[test]
     fn no_file_names_another_site_to_load_from_and_no_page_has_an_inline_script() {

@@ -184,10 +184,10 @@ pub(crate) struct RunsArgs {
     /// Show whole ids; commands also accept the beginning of an id if only one id begins so
     #[arg(long)]
     pub(crate) full: bool,
-    /// List only runs with this status: running, paused, completed, stopped, failed, …
+    /// List only runs with one of these statuses: running, paused, completed, stopped, failed, … (a comma list)
     #[arg(long)]
     pub(crate) status: Option<String>,
-    /// List only runs that have ended for this reason, for example user_stop
+    /// List only runs that have ended for one of these reasons, for example user_stop (a comma list)
     #[arg(long)]
     pub(crate) reason: Option<String>,
     /// List only runs that were accepted since then: 30m, 12h, 7d, or a date

@@ -52,7 +52,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
     let telemetry = &loaded.settings.telemetry;
-    telemetry::start(&if loaded.is_set("telemetry.log") { telemetry.clone() } else { telemetry.quiet() }, env);
+    telemetry::start(&if loaded.is_set("telemetry.log") { telemetry.clone() } else { telemetry.quiet() }, env, None);
     let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
 
     let settings = &loaded.settings;
@@ -69,7 +69,8 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // The notes of one message need no search by meaning.
     let (notes, runs) = (store.ports().notes, store.ports().runs);
-    let tool_ports = ToolPorts { notes, meaning: None, runs, clock: clock.clone() };
+    // Its conversation is in memory, so its outputs are files of this machine, also beside a cluster.
+    let tool_ports = ToolPorts { notes, meaning: None, runs, clock: clock.clone(), shared: None };
     let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
     let hooks = hooks(settings, env, programs.kept())?;
     let handle = programs.handle();
@@ -85,6 +86,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let (channel, answer, person_link) =
         AskChannel::new(first, Person::find(is_input_used, env), screen.clone(), files.clone());
     let agent = Agent::start(AgentParts {
+        leases: None,
         outgoing: programs.outgoing(settings, &store)?,
         callbacks: None,
         pairing: None,
@@ -114,6 +116,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         store: store.ports(),
         clock,
         boot: BootId::new(),
+        cluster: None,
         version: VERSION.into(),
         max_tokens: settings.llm.max_tokens,
         max_attempts: settings.llm.max_attempts,

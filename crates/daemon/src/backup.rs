@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 use crate::paths::Paths;
 use crate::settings::{load, refused};
-use crate::wiring::backups::{described, directory, listed, sources, target, with_or_without_key};
+use crate::wiring::backups::{OF_THE_SERVER, described, directory, listed, sources, target, with_or_without_key};
 use crate::wiring::{Store, VERSION, refuse_store, words};
 
 /// Longest time of a backup that the daemon makes.
@@ -156,7 +156,7 @@ fn create_alone(args: &CreateArgs, to: Option<&Path>, env: &Environment, out: Ou
     let paths = Paths::find(env)?.with_named(&args.settings.files);
     let settings = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?.settings;
     let wrong = |problem: String| Failure::new(Exit::WrongUsage, problem);
-    let sources = sources(&settings, env, &paths)?.ok_or_else(|| wrong("the store is in memory (store.url)".into()))?;
+    let sources = sources(&settings, env, &paths)?.map_err(|why| wrong(why.into()))?;
     let sources = with_or_without_key(sources, args.with_key).map_err(wrong)?;
     let now = SystemClock.now();
     let target = target(to, &directory(&settings, env, &paths), now).map_err(wrong)?;
@@ -270,8 +270,12 @@ fn place(args: &RestoreArgs, env: &Environment) -> Result<Place, Failure> {
     }
     let settings = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?.settings;
     let default = Place::in_directory(&paths.data);
-    let StoreUrl::Sqlite(database) = Store::place(&settings, &paths, env)? else {
-        return Err(wrong("the store is in memory (store.url): name a data directory with --data".into()));
+    let database = match Store::place(&settings, &paths, env)? {
+        StoreUrl::Sqlite(database) => database,
+        StoreUrl::Memory => {
+            return Err(wrong("the store is in memory (store.url): name a data directory with --data".into()));
+        }
+        StoreUrl::Postgres(_) => return Err(wrong(OF_THE_SERVER.into())),
     };
     let database = std::path::absolute(database).map_err(|error| wrong(format!("store.url: {error}")))?;
     if named.is_some() && database != default.database {

@@ -26,8 +26,8 @@ use crate::paths::Paths;
 use crate::secrets::{Secrets, UNSEEN, check_all, unseen_words};
 use crate::settings::{Problem, Settings, load, refused};
 use crate::wiring::{
-    Chosen, McpNeeds, Store, gateway_failure, meaning, own_files_problems, sandbox_config, transcriber, words,
-    workspace_of,
+    Chosen, CommandPins, McpNeeds, Store, gateway_failure, meaning, own_files_problems, sandbox_config, transcriber,
+    words, workspace_of,
 };
 
 pub(crate) use directories::{refuse_workspace, writable};
@@ -334,14 +334,23 @@ async fn mcp(settings: &Settings, paths: &Paths, env: &Environment) -> Vec<Findi
     }
     let asked = async {
         let needs = McpNeeds::find(settings, env, paths)?;
-        let mcp = needs.servers(settings, env, paths)?;
-        let survey = mcp.survey(SurveyMode::Only).await.map_err(|error| Failure::new(Exit::OutOfReach, error));
+        let Some(pins) = CommandPins::open(settings, env, paths).await? else { return Ok(None) };
+        let survey = match needs.servers(settings, env, paths, pins.pins()) {
+            Ok(mcp) => mcp.survey(SurveyMode::Only).await.map_err(|error| Failure::new(Exit::OutOfReach, error)),
+            Err(failure) => Err(failure),
+        };
         needs.processes.shutdown().await;
-        survey
+        pins.close().await;
+        survey.map(Some)
     };
     match asked.await {
         Err(failure) => vec![Finding::failed("mcp", &failure)],
-        Ok(survey) => survey.reports.iter().map(|report| of_server(report, settings)).collect(),
+        Ok(None) => {
+            let detail =
+                "the servers are asked once the database of the cluster has tables: the first node creates them";
+            vec![finding(State::Note, detail.into())]
+        }
+        Ok(Some(survey)) => survey.reports.iter().map(|report| of_server(report, settings)).collect(),
     }
 }
 

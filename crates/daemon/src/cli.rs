@@ -11,6 +11,7 @@ use crate::args::{
 use crate::backup::BackupCommand;
 use crate::man::ManArgs;
 use crate::mcp::McpCommand;
+use crate::migrate::MigrateArgs;
 use crate::setup::SetupArgs;
 use crate::stops::StopsCommand;
 use crate::upgrade::UpgradeCommand;
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Agent(AgentArgs),
     /// Show what the running daemon is doing
     Status(ClientArgs),
+    /// List the daemons that share the database of the running daemon
+    Nodes(ClientArgs),
     /// List recent runs, or show one
     Runs(RunsArgs),
     /// Print the newest events of all runs, and follow them
@@ -107,6 +110,8 @@ pub(crate) enum Command {
     /// Make, verify, list and restore backups
     #[command(subcommand)]
     Backup(BackupCommand),
+    /// Copy the store to another database while no daemon runs, and verify the copy
+    Migrate(MigrateArgs),
     /// Say what this version of Belay would change in the data and settings, without changing anything
     #[command(subcommand)]
     Upgrade(UpgradeCommand),
@@ -176,6 +181,8 @@ mod tests {
             ("belay top --interval 1", true),
             ("belay top --once --json", true),
             ("belay top --interval 0", false),
+            ("belay nodes", true),
+            ("belay nodes --json", true),
             ("belay costs", true),
             ("belay costs --by person --since 7d --json", true),
             ("belay costs --by planet", false),
@@ -317,6 +324,9 @@ mod tests {
             ("belay backup restore --roll-back f", false),
             ("belay backup restore", false),
             ("belay backup list --json", true),
+            ("belay migrate sqlite:///a postgres://u@h/d --json", true),
+            ("belay migrate sqlite:///a", false),
+            ("belay migrate sqlite:///a sqlite:///b --force", false),
             ("belay upgrade check --json", true),
             ("belay upgrade", false),
             ("belay completions bash", true),

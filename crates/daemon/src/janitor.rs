@@ -3,16 +3,19 @@
 //!
 //! It deletes in small batches, each in a write of its own among the other writes. So a message waits for at most one
 //! batch, and two concurrent rounds share the work.
+//!
+//! Of several nodes over one database, the one with the lease for it prunes the database, the outputs of tools included.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent::SessionsConfig;
+use belay_crash_point::crash_point;
 use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{
-    Archive, BlobStore, Clock, Janitor, OutputKeeper, Removed, Retention, StoreError, UPLOADS_KEPT_MS, UnixMillis,
-    UploadStore,
+    Archive, BlobStore, Clock, ClusterTask, HeldLeases, Janitor, LeasedWork, OutputKeeper, Removed, Retention,
+    StoreError, UPLOADS_KEPT_MS, UnixMillis, UploadStore,
 };
 use belay_tools::KeptOutputs;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -43,9 +46,11 @@ pub(crate) struct RetentionJanitor {
     archive: Arc<dyn Archive>,
     kept: Kept,
     clock: Arc<dyn Clock>,
+    /// The leases of this node; `None`: the daemon uses its database alone.
+    leases: Option<HeldLeases>,
 }
 
-/// The files that are kept outside of the database.
+/// The files that are kept: outside of the database, or in tables of their own.
 pub(crate) struct Kept {
     /// Long outputs of tools.
     pub(crate) outputs: KeptOutputs,
@@ -81,7 +86,32 @@ impl RetentionJanitor {
         kept: Kept,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { config, keep_routine_runs_days, keep_ephemeral_hours, archive, kept, clock }
+        Self { config, keep_routine_runs_days, keep_ephemeral_hours, archive, kept, clock, leases: None }
+    }
+
+    /// The same janitor on a node of a cluster: it changes the database only while the node has the lease for it.
+    #[must_use]
+    pub(crate) fn under_lease(self, leases: Option<HeldLeases>) -> Self {
+        Self { leases, ..self }
+    }
+
+    /// The error that tells that another node prunes the database, if that is so.
+    fn refused(&self) -> Option<StoreError> {
+        let work = LeasedWork::Task(ClusterTask::Janitor);
+        let is_held = self.leases.as_ref().is_none_or(|leases| leases.of(&work).is_some());
+        (!is_held).then_some(StoreError::WorkLost(work))
+    }
+
+    /// Deletes old outputs of tools.
+    async fn tidy_outputs(&self) -> Result<(), StoreError> {
+        if self.config.keep_outputs_days == 0 {
+            return Ok(());
+        }
+        let outputs = self.kept.outputs.forget_before(self.days_ago(self.config.keep_outputs_days)).await?;
+        if outputs > 0 {
+            info!(outputs, "old outputs of tools are deleted");
+        }
+        Ok(())
     }
 
     /// Works until it is stopped. If it is cancelled in the middle of a round, the next start continues.
@@ -94,6 +124,7 @@ impl RetentionJanitor {
                 match self.tidy(false).await {
                     Ok(removed) if removed.is_nothing() => {}
                     Ok(removed) => info!(%removed, "what was too old is deleted"),
+                    Err(StoreError::WorkLost(_)) => {} // another node does it
                     Err(error) => error!(%error, "what is too old could not be deleted; it is tried again later"),
                 }
             }
@@ -129,9 +160,18 @@ impl Janitor for RetentionJanitor {
         if dry_run {
             return self.archive.prunable(old).await;
         }
+        if let Some(refused) = self.refused() {
+            return Err(refused);
+        }
+        self.tidy_outputs().await?;
         let mut all = Removed::default();
         loop {
+            if let Some(refused) = self.refused() {
+                return Err(refused);
+            }
+            crash_point!("prune.before-batch");
             let mut removed = self.archive.prune(old, BATCH_ROWS).await?;
+            crash_point!("prune.batch-deleted");
             if removed.is_nothing() {
                 break;
             }
@@ -140,12 +180,6 @@ impl Janitor for RetentionJanitor {
             all.add(removed);
             self.archive.shrink(PAGES).await?;
             sleep(BATCH_PAUSE).await;
-        }
-        if self.config.keep_outputs_days > 0 {
-            let outputs = self.kept.outputs.forget_before(self.days_ago(self.config.keep_outputs_days)).await;
-            if outputs > 0 {
-                info!(outputs, "old outputs of tools are deleted");
-            }
         }
         let files = self.kept.sweep_blobs(self.clock.now()).await?;
         if files > 0 {
@@ -160,10 +194,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails there")]
 
     use belay_protocol::{
-        Attachment, AttachmentContent, BootId, LaneStore, RunId, SessionFilter, SessionLifetime, SessionReader, Upload,
-        Uploader,
+        Attachment, AttachmentContent, BootId, LaneClaim, LaneStore, RunId, SessionFilter, SessionLifetime,
+        SessionReader, Upload, Uploader, WorkLease,
     };
-    use belay_store::{Blobs, SqliteStore};
+    use belay_store::{Blobs, SqlStore};
     use belay_tools::ToolsConfig;
 
     use super::*;
@@ -181,11 +215,16 @@ mod tests {
     /// A date after every id that a test makes: 2100-01-01.
     const TODAY: i64 = 4_102_444_800_000;
 
-    async fn fixture(config: SessionsConfig) -> (RetentionJanitor, Arc<SqliteStore>, tempfile::TempDir) {
-        let (store, directory) = (Arc::new(SqliteStore::in_memory().unwrap()), tempfile::tempdir().unwrap());
+    async fn fixture(config: SessionsConfig) -> (RetentionJanitor, Arc<SqlStore>, tempfile::TempDir) {
+        let (store, directory) = (Arc::new(SqlStore::in_memory().unwrap()), tempfile::tempdir().unwrap());
         for (session, days) in [("long ago", 31), ("lately", 29)] {
             store
-                .open_lane(&session.into(), SessionLifetime::Lasting, BootId::new(), UnixMillis(TODAY - days * DAY_MS))
+                .open_lane(
+                    &session.into(),
+                    SessionLifetime::Lasting,
+                    LaneClaim::free(BootId::new()),
+                    UnixMillis(TODAY - days * DAY_MS),
+                )
                 .await
                 .unwrap();
         }
@@ -239,6 +278,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_node_without_the_lease_deletes_nothing() {
+        let config = SessionsConfig { keep_days: 30, keep_outputs_days: 7, ..SessionsConfig::default() };
+        let (janitor, store, directory) = fixture(config).await;
+        let (leases, book) = HeldLeases::new();
+        let janitor = janitor.under_lease(Some(leases));
+        let work = LeasedWork::Task(ClusterTask::Janitor);
+        assert_eq!(janitor.tidy(true).await.unwrap().sessions, 1, "a count needs no lease");
+        assert_eq!(kept_outputs(&directory), 1);
+        let refused = janitor.tidy(false).await.unwrap_err().to_string();
+        assert_eq!(refused, "this node does not have the task janitor any more");
+        assert_eq!((store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), kept_outputs(&directory)), (2, 1));
+        book.held.send_replace(vec![WorkLease { work, owner: BootId::new(), epoch: 1 }]);
+        assert_eq!(janitor.tidy(false).await.unwrap().sessions, 1);
+        assert_eq!(kept_outputs(&directory), 0);
+        drop(book);
+        janitor.tidy(false).await.unwrap_err();
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn by_default_it_keeps_everything() {
         let (janitor, store, directory) = fixture(SessionsConfig::default()).await;
         assert!(janitor.tidy(false).await.unwrap().is_nothing());
@@ -250,7 +308,10 @@ mod tests {
         let (janitor, store, _directory) = fixture(SessionsConfig::default()).await;
         for (session, hours) in [("a day ago", 25), ("today", 23)] {
             let at = UnixMillis(TODAY - hours * HOUR_MS);
-            store.open_lane(&session.into(), SessionLifetime::Ephemeral, BootId::new(), at).await.unwrap();
+            store
+                .open_lane(&session.into(), SessionLifetime::Ephemeral, LaneClaim::free(BootId::new()), at)
+                .await
+                .unwrap();
         }
         let expected = Removed { sessions: 1, threads: 1, ..Removed::default() };
         assert_eq!(janitor.tidy(true).await.unwrap(), expected);
@@ -264,7 +325,7 @@ mod tests {
         let (janitor, store, _directory) = fixture(SessionsConfig::default()).await;
         let janitor = RetentionJanitor { keep_ephemeral_hours: 0, ..janitor };
         let old = UnixMillis(TODAY - 40 * DAY_MS);
-        store.open_lane(&"kept".into(), SessionLifetime::Ephemeral, BootId::new(), old).await.unwrap();
+        store.open_lane(&"kept".into(), SessionLifetime::Ephemeral, LaneClaim::free(BootId::new()), old).await.unwrap();
         assert!(janitor.tidy(false).await.unwrap().is_nothing());
     }
 
@@ -277,7 +338,10 @@ mod tests {
             sleep(Duration::from_secs(60)).await;
             assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1, "at the start");
             let old = UnixMillis(TODAY - 40 * DAY_MS);
-            store.open_lane(&"older still".into(), SessionLifetime::Lasting, BootId::new(), old).await.unwrap();
+            store
+                .open_lane(&"older still".into(), SessionLifetime::Lasting, LaneClaim::free(BootId::new()), old)
+                .await
+                .unwrap();
             sleep(PERIOD).await;
             assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1, "and again");
             stop.cancel();

@@ -5,7 +5,7 @@
 //!
 //! **Does not know**: how any part works. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`], [`setup`], [`backup`], [`upgrade`] →
+//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`], [`setup`], [`backup`], [`upgrade`], [`migrate`] →
 //! [`client`] → [`stops`] → [`mcp`]. [`worker`] runs in a process of its own.
 
 mod args;
@@ -16,6 +16,7 @@ mod check;
 mod cli;
 mod client;
 mod clock;
+mod cluster_config;
 mod completion;
 mod drop_ins;
 mod environment;
@@ -25,7 +26,9 @@ mod janitor;
 mod launch;
 mod man;
 mod mcp;
+mod migrate;
 mod net;
+mod otlp;
 mod output;
 mod paths;
 mod reload;
@@ -117,6 +120,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Agent(args) => block_on(one_thread(), client::agent(&args, env, out)),
         Command::Send(args) => block_on(one_thread(), client::send(&args, env, out)),
         Command::Status(args) => block_on(one_thread(), client::status(&args, env, out)),
+        Command::Nodes(args) => block_on(one_thread(), client::nodes(&args, env, out)),
         Command::Runs(args) => match &args.command {
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
             Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
@@ -163,6 +167,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
         Command::Mcp(McpCommand::Serve(args)) => block_on(one_thread(), mcp::serve(&args, env)),
         Command::Backup(command) => block_on(one_thread(), backup::command(&command, env, out)),
+        Command::Migrate(args) => migrate::command(&args, env, out),
         Command::Upgrade(UpgradeCommand::Check(args)) => upgrade::check(&args, env, out),
         Command::Worker(args) => block_on(one_thread(), worker::worker(&args)),
         Command::Completions { shell } => {

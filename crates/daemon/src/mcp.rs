@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 use crate::paths::{Paths, private_directory};
 use crate::settings::{Settings, load, refused};
-use crate::wiring::{McpNeeds, refuse_own_files, workspace_of};
+use crate::wiring::{CommandPins, McpNeeds, refuse_own_files, workspace_of};
 
 pub(crate) use serve::{ServeArgs, serve};
 
@@ -61,9 +61,7 @@ pub(crate) async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) ->
     if let Some(wanted) = &args.server {
         settings.tools.mcp.retain(|name, _| name == wanted);
     }
-    let (needs, mcp) = servers(&settings, env, &paths).await?;
-    let survey = mcp.survey(SurveyMode::Only).await;
-    needs.processes.shutdown().await;
+    let survey = with_servers(&settings, env, &paths, async |mcp| mcp.survey(SurveyMode::Only).await).await?;
     let reports = survey.map_err(|error| Failure::new(Exit::OutOfReach, error))?.reports;
     if args.json {
         out.json(&json!({ "servers": reports }));
@@ -81,9 +79,8 @@ pub(crate) async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) ->
 /// Approves what a server describes now.
 pub(crate) async fn approve(args: &ApproveArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let (settings, paths) = settings_of(&args.settings, Some(&args.server), env)?;
-    let (needs, mcp) = servers(&settings, env, &paths).await?;
-    let approved = mcp.approve(&args.server, args.tool.as_deref()).await;
-    needs.processes.shutdown().await;
+    let approve = async |mcp: &Mcp| mcp.approve(&args.server, args.tool.as_deref()).await;
+    let approved = with_servers(&settings, env, &paths, approve).await?;
     let approved = approved.map_err(|what| Failure::new(Exit::Failed, what))?;
     if args.json {
         out.json(&json!({ "approved": approved }));
@@ -110,15 +107,29 @@ fn settings_of(args: &SettingsArgs, server: Option<&str>, env: &Environment) -> 
     }
 }
 
-/// Prepares the servers and the directories that they need.
-async fn servers(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(McpNeeds, Mcp), Failure> {
+/// Uses the servers with their pins, and ends what they have started. Prepares the directories that they need.
+async fn with_servers<T>(
+    settings: &Settings,
+    env: &Environment,
+    paths: &Paths,
+    work: impl AsyncFnOnce(&Mcp) -> T,
+) -> Result<T, Failure> {
     refuse_own_files(settings, env, paths)?;
     for directory in [&paths.data, &workspace_of(settings, env, paths)] {
         private_directory(directory).map_err(|error| Failure::new(Exit::OutOfReach, error))?;
     }
     let needs = McpNeeds::find(settings, env, paths)?;
-    let mcp = needs.servers(settings, env, paths)?;
-    Ok((needs, mcp))
+    let pins = CommandPins::required(settings, env, paths).await?;
+    let done = match needs.servers(settings, env, paths, pins.pins()) {
+        Ok(mcp) => {
+            let done = work(&mcp).await;
+            needs.processes.shutdown().await;
+            Ok(done)
+        }
+        Err(failure) => Err(failure),
+    };
+    pins.close().await;
+    done
 }
 
 /// The table rows of a server.

@@ -5,17 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use belay_channels::Enabled;
-use tokio_util::sync::CancellationToken;
+use belay_crash_point::crash_point;
+use tracing::info;
 
 use crate::args::SettingsArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
+use crate::otlp::{LogLayer, LogQueue, Signal};
 use crate::output::note;
 use crate::paths::Paths;
 use crate::reload::Source;
 use crate::settings::{Loaded, Settings, load, refused};
 use crate::signals::{OnHangup, SignalWatch};
-use crate::telemetry::{LineForm, LogFilter};
+use crate::telemetry::{LineForm, LogFilter, TelemetryConfig};
+use crate::wiring::{NotStarted, Starting};
 use crate::{systemd, telemetry, wiring};
 
 /// Runs until a signal, an operator's `/quit`, or the end of every channel; then drains.
@@ -23,20 +26,30 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
     let paths = Paths::find(env)?.with_named(&args.files);
     let loaded = Arc::new(load(args, env, &paths).map_err(|problems| refused(&problems))?);
     let workspace = wiring::workspace_of(&loaded.settings, env, &paths);
-    let (logging, log) = telemetry_for(&loaded, &paths, env);
+    let (logging, log, log_queue) = telemetry_for(&loaded, &paths, env);
     for line in loaded.hidden_notices() {
         logging.announce(&line);
     }
     let signals = SignalWatch::install(OnHangup::Reload)
         .map_err(|error| Failure::new(Exit::Internal, format!("signal handlers cannot be installed: {error}")))?;
-    let root = CancellationToken::new();
-
-    let parts = wiring::build(&loaded, args, env, &paths).await?;
-    if let Some(notice) = parts.notice() {
-        logging.announce(notice);
-    }
-    let (args, env, settings) = (args.clone(), env.clone(), loaded.settings.clone());
-    let running = Box::pin(parts.start(&root, signals, Source { args, env, paths, settings, log })).await?;
+    let starting = Starting::begin(signals, logging.file.is_some());
+    let started = async {
+        let parts = Box::pin(wiring::build(&starting, &loaded, args, env, &paths, log_queue)).await?;
+        if let Some(notice) = parts.notice() {
+            logging.announce(notice);
+        }
+        let (args, env, settings) = (args.clone(), env.clone(), loaded.settings.clone());
+        Box::pin(parts.start(starting, Source { args, env, paths, settings, log })).await
+    };
+    let running = match started.await {
+        Ok(running) => running,
+        Err(NotStarted::Failed(failure)) => return Err(failure),
+        Err(NotStarted::LeaseLost) => return Err(Failure::new(Exit::Busy, wiring::LEASE_LOST)),
+        Err(NotStarted::Stopped) => {
+            info!("stopped before it was ready");
+            return Ok(Exit::Fine);
+        }
+    };
 
     let described = format!("{}; workspace {}", running.describe(), workspace.display());
     systemd::ready(&described);
@@ -45,6 +58,7 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
     if !running.say_above_prompt(&described).await {
         logging.announce(&described);
     }
+    crash_point!("recovery.ready");
     Ok(running.wait().await)
 }
 
@@ -66,24 +80,39 @@ impl Logging {
     }
 }
 
-/// Starts logging: to stderr, or to a file if there is a prompt and the person has not set what to log.
-fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> (Logging, LogFilter) {
+/// Starts logging: to stderr, or to a file if there is a prompt and the person has not set what to log. Also to the
+/// collector, if it gets log lines: they wait in the queue until its exporter starts.
+fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> (Logging, LogFilter, Option<LogQueue>) {
     let config = &loaded.settings.telemetry;
-    let on_stderr = |config| {
-        let (log, stderr) = telemetry::start(config, env);
-        (Logging { file: None, stderr }, log)
+    let (layer, queue) = config.sends(Signal::Logs).then(|| LogLayer::new(config.content)).unzip();
+    let (logging, log) = if !at_a_prompt(&loaded.settings) || loaded.is_set("telemetry.log") {
+        on_stderr(config, env, layer)
+    } else {
+        in_file(config, paths, env, layer)
     };
-    if !at_a_prompt(&loaded.settings) || loaded.is_set("telemetry.log") {
-        return on_stderr(config);
-    }
+    (logging, log, queue)
+}
+
+fn on_stderr(config: &TelemetryConfig, env: &Environment, layer: Option<LogLayer>) -> (Logging, LogFilter) {
+    let (log, stderr) = telemetry::start(config, env, layer);
+    (Logging { file: None, stderr }, log)
+}
+
+/// Starts logging to a file, or to stderr with warnings alone if the file cannot be written.
+fn in_file(
+    config: &TelemetryConfig,
+    paths: &Paths,
+    env: &Environment,
+    layer: Option<LogLayer>,
+) -> (Logging, LogFilter) {
     match telemetry::log_file(&paths.data) {
         Ok((path, file)) => {
-            let log = telemetry::start_in(config, file);
+            let log = telemetry::start_in(config, file, layer);
             (Logging { file: Some(path), stderr: LineForm::Human }, log)
         }
         Err(error) => {
             note(&format!("no log file can be written, so that warnings appear here: {error}"));
-            on_stderr(&config.quiet())
+            on_stderr(&config.quiet(), env, layer)
         }
     }
 }

@@ -17,9 +17,9 @@ use belay_run::EmbeddingsConfig;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::environment::Environment;
+use crate::otlp::parse_headers;
 use crate::settings::{Loaded, Problem, Settings};
 use crate::telemetry::TelemetryConfig;
-use crate::traces::parse_headers;
 use source::{Missing, Names, find};
 pub(crate) use source::{UNSEEN, of_file, of_reader, of_text, unseen_words};
 
@@ -187,7 +187,7 @@ impl Search<'_> {
 
     /// The headers for the collector. They are not read while no collector is set.
     fn collector(&mut self, config: &TelemetryConfig) -> Option<SecretString> {
-        config.traces_endpoint()?;
+        config.has_collector().then_some(())?;
         let key = "telemetry.otlp_headers";
         let headers = self.one(key, (&config.otlp_headers_env, Missing::Refused), None, "otlp_headers")?;
         let problem = Some(&headers)

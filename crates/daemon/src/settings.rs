@@ -43,6 +43,7 @@ use show::as_toml;
 
 use crate::args::{CheckArgs, SettingsArgs};
 use crate::backup_config::BackupConfig;
+use crate::cluster_config::ClusterConfig;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -105,6 +106,8 @@ pub(crate) struct Settings {
     pub(crate) workers: WorkersConfig,
     /// The store.
     pub(crate) store: StoreConfig,
+    /// Several daemons over one database.
+    pub(crate) cluster: ClusterConfig,
     /// Backups.
     pub(crate) backup: BackupConfig,
     /// Logging.
@@ -156,6 +159,7 @@ impl Settings {
             self.jobs.validate(),
             self.workers.validate(),
             self.store.validate(),
+            self.cluster.validate(&self.store, &self.channels.stdin),
             self.backup.validate(),
             self.telemetry.validate(),
         ]

@@ -31,6 +31,18 @@ pub(crate) fn reloading() {
     }
 }
 
+/// Notifies what the start waits for.
+pub(crate) fn waiting(status: &str) {
+    notify(&[NotifyState::Status(status)]);
+}
+
+/// Requests that the service manager lets the start take at least this time from now on.
+///
+/// Source: sd_notify(3), `EXTEND_TIMEOUT_USEC=`; systemd.service(5), `TimeoutStartSec=`.
+pub(crate) fn extend_timeout(time: Duration) {
+    notify(&[NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))]);
+}
+
 /// Notifies that the drain has begun.
 pub(crate) fn stopping() {
     notify(&[NotifyState::Stopping, NotifyState::Status("draining")]);

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::clock::SystemClock;
 use crate::environment::Environment;
+use crate::otlp::{LogLayer, Signal};
 use crate::paths::private_directory;
 
 /// Libraries that log normal events, and their highest level unless the filter names them. `genai` warns at the first
@@ -29,6 +31,9 @@ const NOISY: &[(&str, &str)] = &[("genai", "off"), ("rusqlite_migration", "warn"
 
 /// Length at which the next start begins a new log file. 4 MiB: tens of thousands of turns.
 const LOG_MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Possible values of `telemetry.metrics_interval_s`.
+const METRICS_INTERVALS_S: RangeInclusive<u64> = 1..=86_400;
 
 /// The section `[telemetry]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +49,11 @@ pub(crate) struct TelemetryConfig {
     pub(crate) otlp_headers_env: String,
     /// The name of this daemon at the collector.
     pub(crate) service_name: String,
-    /// Whether traces contain messages, replies, arguments and results.
+    /// The signals that are sent to the collector.
+    pub(crate) signals: Vec<Signal>,
+    /// Seconds between two exports of metrics, 1 to 86,400.
+    pub(crate) metrics_interval_s: u64,
+    /// Whether traces contain messages, replies, arguments and results, and whether log lines of level TRACE are sent.
     pub(crate) content: bool,
 }
 
@@ -68,6 +77,8 @@ impl Default for TelemetryConfig {
             otlp_endpoint: String::new(),
             otlp_headers_env: String::new(),
             service_name: "belay".into(),
+            signals: Signal::ALL.to_vec(),
+            metrics_interval_s: 60,
             content: false,
         }
     }
@@ -90,13 +101,21 @@ impl TelemetryConfig {
                 .to_owned()
         });
         let name = self.service_name.trim().is_empty().then(|| "telemetry.service_name: is empty".to_owned());
-        [log, endpoint, name].into_iter().flatten().collect()
+        let interval = (!METRICS_INTERVALS_S.contains(&self.metrics_interval_s)).then(|| {
+            let (least, most) = (METRICS_INTERVALS_S.start(), METRICS_INTERVALS_S.end());
+            format!("telemetry.metrics_interval_s: must be {least} to {most}")
+        });
+        [log, endpoint, name, interval].into_iter().flatten().collect()
     }
 
-    /// The address for traces: the base address with `/v1/traces`. `None`: no collector is set.
-    pub(crate) fn traces_endpoint(&self) -> Option<String> {
-        let base = self.otlp_endpoint.trim_end_matches('/');
-        (!base.is_empty()).then(|| format!("{base}/v1/traces"))
+    /// Whether a collector is set.
+    pub(crate) fn has_collector(&self) -> bool {
+        !self.otlp_endpoint.is_empty()
+    }
+
+    /// Whether a signal is sent to a collector.
+    pub(crate) fn sends(&self, signal: Signal) -> bool {
+        self.has_collector() && self.signals.contains(&signal)
     }
 }
 
@@ -135,8 +154,9 @@ pub(crate) enum LineForm {
     Json,
 }
 
-/// Starts logging to stderr, and returns the form of its lines. Later calls do nothing, so tests may call it too.
-pub(crate) fn start(config: &TelemetryConfig, env: &Environment) -> (LogFilter, LineForm) {
+/// Starts logging to stderr, and to the collector if there is a layer. Returns the form of the lines on stderr. Later
+/// calls do nothing, so tests may call it too.
+pub(crate) fn start(config: &TelemetryConfig, env: &Environment, otlp: Option<LogLayer>) -> (LogFilter, LineForm) {
     let terminal = std::io::stderr().is_terminal();
     let form = match config.format {
         LogFormat::Auto if terminal => LineForm::Human,
@@ -146,7 +166,7 @@ pub(crate) fn start(config: &TelemetryConfig, env: &Environment) -> (LogFilter, 
     // `validate` has refused an invalid one.
     let Ok(filter) = filter(&config.log) else { return (LogFilter::default(), form) };
     let colour = terminal && env.raw("NO_COLOR").is_none();
-    (begin(filter, form == LineForm::Human, colour, std::io::stderr), form)
+    (begin(filter, form == LineForm::Human, colour, std::io::stderr, otlp), form)
 }
 
 /// Writes a line to stderr in the form of a log line of level INFO, whatever the filter is. So the start is always
@@ -159,22 +179,23 @@ pub(crate) fn json_line(message: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Starts logging to a file, in lines for people unless the settings say otherwise.
-pub(crate) fn start_in(config: &TelemetryConfig, file: File) -> LogFilter {
+/// Starts logging to a file, in lines for people unless the settings say otherwise, and to the collector if there is a
+/// layer.
+pub(crate) fn start_in(config: &TelemetryConfig, file: File, otlp: Option<LogLayer>) -> LogFilter {
     let Ok(filter) = filter(&config.log) else { return LogFilter::default() }; // `validate` has refused an invalid one
-    begin(filter, config.format != LogFormat::Json, false, Arc::new(file))
+    begin(filter, config.format != LogFormat::Json, false, Arc::new(file), otlp)
 }
 
-fn begin<W>(filter: EnvFilter, human: bool, colour: bool, writer: W) -> LogFilter
+fn begin<W>(filter: EnvFilter, human: bool, colour: bool, writer: W, otlp: Option<LogLayer>) -> LogFilter
 where
     W: for<'a> fmt::MakeWriter<'a> + Send + Sync + 'static,
 {
     let (filter, handle) = reload::Layer::new(filter);
     let registry = Registry::default().with(filter);
     let started = if human {
-        registry.with(for_people(colour, writer)).try_init()
+        registry.with(for_people(colour, writer)).with(otlp).try_init()
     } else {
-        registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).try_init()
+        registry.with(fmt::layer().json().flatten_event(true).with_writer(writer)).with(otlp).try_init()
     };
     // An error means that logging was started before; its first caller has the handle.
     LogFilter(started.is_ok().then_some(handle))
@@ -273,17 +294,19 @@ mod tests {
     }
 
     #[test]
-    fn the_address_of_the_collector_is_checked_and_extended() {
+    fn the_settings_of_the_collector_are_checked() {
         let of = |endpoint: &str| TelemetryConfig { otlp_endpoint: endpoint.into(), ..TelemetryConfig::default() };
-        assert_eq!(of("").traces_endpoint(), None);
+        assert!(!of("").sends(Signal::Traces));
         for endpoint in ["http://127.0.0.1:4318", "http://127.0.0.1:4318/"] {
             assert_eq!(of(endpoint).validate(), Vec::<String>::new());
-            assert_eq!(of(endpoint).traces_endpoint().as_deref(), Some("http://127.0.0.1:4318/v1/traces"));
+            assert!(Signal::ALL.into_iter().all(|signal| of(endpoint).sends(signal)));
         }
-        assert_eq!(
-            of("https://otlp.example.org/otlp").traces_endpoint().as_deref(),
-            Some("https://otlp.example.org/otlp/v1/traces")
-        );
+        let logs = TelemetryConfig { signals: vec![Signal::Logs], ..of("https://otlp.example.org/otlp") };
+        assert_eq!(Signal::ALL.map(|signal| logs.sends(signal)), [false, false, true]);
+        for (metrics_interval_s, problems) in [(0, 1), (1, 0), (86_400, 0), (86_401, 1)] {
+            let config = TelemetryConfig { metrics_interval_s, ..TelemetryConfig::default() };
+            assert_eq!(config.validate().len(), problems, "{metrics_interval_s}");
+        }
         for wrong in
             ["127.0.0.1:4318", "grpc://host:4317", "http://", "http://u:p@host", "http://host/?a=b", "http://host/#a"]
         {

@@ -3,7 +3,6 @@
 //! One task follows the log of events behind the runs. So a collector that is slow or down never slows a run, and the
 //! log is the queue: an unreachable collector costs no memory.
 
-mod client;
 mod names;
 mod spans;
 
@@ -14,38 +13,17 @@ use belay_protocol::{
     Event, EventKind, EventLog, EventQuery, Message, MessageBody, ModelInfo, RunId, RunReader, Seq, StoreError,
 };
 use belay_run::restart::{Restarts, caught};
-use metrics::{counter, describe_counter};
-use opentelemetry::KeyValue;
-use opentelemetry_otlp::{Protocol, RetryPolicy, SpanExporter, WithExportConfig, WithHttpConfig};
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::resource::TelemetryResourceDetector;
+use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use self::client::{Client, LastStatus};
 use self::spans::{Facts, Naming};
-use crate::telemetry::TelemetryConfig;
+use crate::otlp::{Collector, Delivery, FIRST_PAUSE, FLUSH, LONGEST_PAUSE, Sent, count_unreadable};
 
-/// The version of the program, in each span.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Requests to the collector, by outcome: `ok`, `partial` for one of which spans are rejected, `failed` for one that is
-/// repeated, `refused`, or `given_up`. And runs or events that cannot be read: `unreadable`.
-const EXPORTS: &str = "belay_otlp_exports_total";
 /// Pause after a change of the log, so that runs that end together share a request.
 const GATHER: Duration = Duration::from_secs(1);
-/// Longest request.
-const REQUEST: Duration = Duration::from_secs(10);
-/// First pause between attempts of a request; each further one is twice as long, up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Time after which an unreachable collector loses the traces of the runs that have ended until then.
-const GIVE_UP: Duration = Duration::from_secs(600);
-/// Time for the remaining traces when the daemon ends.
-const FLUSH: Duration = Duration::from_secs(3);
 /// Most spans of one request.
 const BATCH: usize = 512;
 /// Events of one read of the log.
@@ -56,7 +34,7 @@ const RUN_EVENTS: usize = 4096;
 /// Follows the log of events and exports a trace of each run that ends.
 pub(crate) struct TraceExporter {
     exporter: SpanExporter,
-    last_status: Arc<LastStatus>,
+    delivery: Delivery,
     events: Arc<dyn EventLog>,
     runs: Arc<dyn RunReader>,
     naming: Naming,
@@ -68,53 +46,31 @@ pub(crate) struct TraceExporter {
     page: u32,
     /// The event at which the last read failed.
     failed: Option<Seq>,
-    /// Whether the last request failed, which was logged.
-    is_down: bool,
 }
 
 impl TraceExporter {
-    /// The exporter of these settings; `None`: no endpoint is set. Runs that have ended before are not exported.
+    /// An exporter of traces to this collector. `content`: whether texts are exported. Runs that have ended before are
+    /// not exported.
     ///
     /// # Errors
-    /// The headers are malformed, or the client cannot be made. The text begins with the setting.
+    /// The client cannot be made. The text begins with the setting.
     pub(crate) fn open(
-        config: &TelemetryConfig,
-        headers: Option<&SecretString>,
+        collector: &Collector,
+        content: bool,
         model: &ModelInfo,
         events: Arc<dyn EventLog>,
         runs: Arc<dyn RunReader>,
-    ) -> Result<Option<Self>, String> {
-        let Some(endpoint) = config.traces_endpoint() else { return Ok(None) };
-        let headers = headers.map_or(Ok(HeaderMap::new()), parse_headers);
-        let headers = headers.map_err(|problem| format!("telemetry.otlp_headers: {problem}"))?;
-        let wrong_endpoint = |problem| format!("telemetry.otlp_endpoint: {problem}");
-        let last_status = Arc::new(LastStatus::default());
-        let client = Client::new(&endpoint, headers, REQUEST, last_status.clone()).map_err(wrong_endpoint)?;
-        let mut exporter = SpanExporter::builder()
-            .with_http()
-            .with_protocol(Protocol::HttpBinary)
-            .with_endpoint(endpoint)
-            .with_timeout(REQUEST)
-            .with_http_client(client)
-            // Its pauses would block a thread of the runtime. `send` has pauses of its own.
-            .with_retry_policy(RetryPolicy::disabled())
-            .build()
-            .map_err(|error| wrong_endpoint(error.to_string()))?;
-        exporter.set_resource(
-            // Without the detectors that read variables of the environment.
-            &Resource::builder_empty()
-                .with_detector(Box::new(TelemetryResourceDetector))
-                .with_service_name(config.service_name.clone())
-                .with_attribute(KeyValue::new("service.version", VERSION))
-                .build(),
-        );
-        describe_counter!(EXPORTS, "Requests to the collector of OpenTelemetry, by outcome");
-        let naming =
-            Naming { agent: config.service_name.clone(), provider: model.provider.clone(), model: model.model.clone() };
+    ) -> Result<Self, String> {
+        let (exporter, delivery) = collector.spans()?;
+        let naming = Naming {
+            agent: collector.service_name().to_owned(),
+            provider: model.provider.clone(),
+            model: model.model.clone(),
+        };
         let tip = events.tip();
         let cursor = *tip.borrow();
-        let (content, page, failed, is_down) = (config.content, PAGE, None, false);
-        Ok(Some(Self { exporter, last_status, events, runs, naming, content, tip, cursor, page, failed, is_down }))
+        let (page, failed) = (PAGE, None);
+        Ok(Self { exporter, delivery, events, runs, naming, content, tip, cursor, page, failed })
     }
 
     /// Exports until `stop`, and then the remaining traces for at most [`FLUSH`]. After a panic, the traces of the runs
@@ -195,7 +151,7 @@ impl TraceExporter {
                 match caught(|| self.trace(run)).await {
                     Some(Ok(spans)) => batch.extend(spans),
                     None => {
-                        counter!(EXPORTS, "outcome" => "unreadable").increment(1);
+                        count_unreadable();
                         tracing::error!(%run, "the trace of a run panicked; it is not exported");
                     }
                     Some(Err(error)) if self.fails_again(event.seq, Some(run), &error) => {}
@@ -220,7 +176,7 @@ impl TraceExporter {
         if self.failed.replace(seq) != Some(seq) {
             return false;
         }
-        counter!(EXPORTS, "outcome" => "unreadable").increment(1);
+        count_unreadable();
         let run = run.map(tracing::field::display);
         tracing::warn!(%error, seq = seq.0, run, "an event or its run cannot be read; its trace is not exported");
         true
@@ -255,41 +211,12 @@ impl TraceExporter {
         true
     }
 
-    /// Sends a batch, and repeats it while the collector is unreachable. Returns `false` after [`GIVE_UP`]: the traces
+    /// Sends a batch, and repeats it while the collector is unreachable. Returns `false` if it is given up: the traces
     /// until now are lost.
     async fn send(&mut self, batch: Vec<SpanData>) -> bool {
-        let (begun, mut pause) = (Instant::now(), FIRST_PAUSE);
-        loop {
-            self.last_status.forget();
-            let Err(error) = self.exporter.export(batch.clone()).await else {
-                let rejected = self.last_status.rejected();
-                if rejected > 0 {
-                    tracing::warn!(rejected, "the collector has rejected some spans of a request");
-                }
-                counter!(EXPORTS, "outcome" => if rejected > 0 { "partial" } else { "ok" }).increment(1);
-                if std::mem::take(&mut self.is_down) {
-                    tracing::info!("the collector accepts traces again");
-                }
-                return true;
-            };
-            let (refused, given_up) = (self.last_status.is_refusal(), begun.elapsed() >= GIVE_UP);
-            if !std::mem::replace(&mut self.is_down, true) {
-                tracing::warn!(%error, refused, "traces are not exported; telemetry.otlp_endpoint names the collector");
-            }
-            let outcome = if refused {
-                "refused"
-            } else if given_up {
-                "given_up"
-            } else {
-                "failed"
-            };
-            counter!(EXPORTS, "outcome" => outcome).increment(1);
-            if refused || given_up {
-                return refused; // a refused batch alone is lost
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        let exporter = &self.exporter;
+        // A refused batch alone is lost.
+        self.delivery.repeat(|| exporter.export(batch.clone())).await != Sent::Failed
     }
 }
 
@@ -300,25 +227,6 @@ fn input(messages: &[Arc<Message>]) -> String {
         _ => None,
     };
     messages.iter().find_map(text).unwrap_or_default()
-}
-
-/// Parses `name=value,name=value`.
-///
-/// # Errors
-/// The number of the first malformed header, never its value.
-pub(crate) fn parse_headers(text: &SecretString) -> Result<HeaderMap, String> {
-    let entries = text.expose_secret().split(',').map(str::trim).filter(|entry| !entry.is_empty());
-    let pair = |entry: &str| {
-        let (name, value) = entry.split_once('=')?;
-        let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
-        let mut value = HeaderValue::from_str(value.trim()).ok()?;
-        value.set_sensitive(true);
-        Some((name, value))
-    };
-    entries
-        .enumerate()
-        .map(|(at, entry)| pair(entry).ok_or_else(|| format!("header {} is not of the form name=value", at + 1)))
-        .collect()
 }
 
 #[cfg(test)]

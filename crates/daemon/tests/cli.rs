@@ -9,6 +9,8 @@ mod check;
 mod control_group;
 #[path = "cli/credentials.rs"]
 mod credentials;
+#[path = "cli/left_behind.rs"]
+mod left_behind;
 #[path = "cli/mcp.rs"]
 mod mcp;
 #[path = "cli/signals.rs"]
@@ -124,6 +126,20 @@ fn the_last_stage_becomes_the_command_it_is_given() {
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stdout).trim()), (Some(3), "64"));
     let output = home.run(&["launch", "--bare", "--", "sh", "-c", "exit 4"]);
     assert_eq!(output.status.code(), Some(4));
+}
+
+#[test]
+fn the_last_stage_inside_the_sandbox_runs_nothing_when_nobody_reads_its_output() {
+    let home = Home::new();
+    let made = home.0.path().join("made");
+    let limits = "--memory-mb 256 --processes 4096 --open-files 64 --file-mb 1 --cpu-s 60";
+    let stage = format!("launch --files all --landlock optional {limits} -- touch {}", made.display());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader); // as after the death of the daemon, while bubblewrap prepares the sandbox
+    let mut command = home.command(&stage.split(' ').collect::<Vec<_>>());
+    let output = command.stdout(writer).spawn().unwrap().wait_with_output().unwrap();
+    let said = stderr(&output);
+    assert_eq!((output.status.code(), said.contains("is gone"), made.exists()), (Some(126), true, false), "{said}");
 }
 
 #[test]
@@ -435,6 +451,28 @@ fn the_service_manager_is_told_when_it_is_ready_alive_and_stopping() {
     assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     let stopping = other();
     assert!(stopping.contains("STOPPING=1"), "{stopping}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_service_manager_is_told_what_a_start_waits_for_and_does_not_end_it_meanwhile() {
+    let home = Home::new();
+    let path = home.0.path().join("notify.sock");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = || {
+        let mut buffer = [0; 1024];
+        let n = socket.recv(&mut buffer).expect("the service manager was told nothing");
+        String::from_utf8_lossy(&buffer[..n]).into_owned()
+    };
+    // No server listens on port 1.
+    let url = "postgres://belay:secret@127.0.0.1:1/belay?sslmode=disable";
+    let mut command = home.command(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=127.0.0.1:0"]);
+    let mut child = command.env("NOTIFY_SOCKET", &path).env("BELAY__STORE__URL", url).spawn().unwrap();
+    assert_eq!(told().trim(), "EXTEND_TIMEOUT_USEC=30000000");
+    let status = told();
+    assert!(status.starts_with("STATUS=the start waits for the database: ") && !status.contains("secret"), "{status}");
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 

@@ -13,7 +13,7 @@
 //!
 //! Reading order: `launch` → `registry` (the requests for each tree) → `running` → `spawner` → `reaper` → `termination`
 //! (the steps) → `members` (the processes of a tree) → `adopted` (processes that have lost every tie to a tree) →
-//! `table`, `signal`, `namespace`, `cgroup`.
+//! `left_behind` (processes of a daemon that was killed) → `table`, `signal`, `namespace`, `cgroup`.
 
 mod adopted;
 mod cgroup;
@@ -21,6 +21,7 @@ mod config;
 mod error;
 mod exit;
 mod launch;
+mod left_behind;
 mod members;
 mod namespace;
 mod reaper;
@@ -52,12 +53,13 @@ pub use self::sealed::SealedProgram;
 
 use self::adopted::Adopted;
 use self::cgroup::LazyGroups;
+use self::left_behind::Origin;
 use self::reaper::ProcessReaper;
 use self::registry::{Owner, Progress, Registry};
 use self::spawner::{JOBS, Job, Spawner};
 
-/// The environment variable that every process of a tree inherits. Its value is random for each tree. It identifies a
-/// process that has lost all other ties to its tree.
+/// The environment variable that every process of a tree inherits. Its value names the daemon and is random for each
+/// tree. It identifies a process that has lost all other ties to its tree, or whose daemon was killed.
 pub const MARK: &str = "BELAY_RUN";
 
 /// Starts and ends the processes of all runs and hooks. The daemon has one, which is shared.
@@ -68,6 +70,7 @@ pub const MARK: &str = "BELAY_RUN";
 pub struct Processes {
     registry: Arc<Registry>,
     groups: Arc<LazyGroups>,
+    origin: Origin,
     /// `None` once dropped, like the threads.
     jobs: Option<mpsc::Sender<Job>>,
     spawner: Option<JoinHandle<()>>,
@@ -97,6 +100,7 @@ impl Processes {
             return Err(ProcessesError::Grace);
         }
         let me = rustix::process::getpid();
+        let origin = Origin::current().map_err(ProcessesError::NoProcessTable)?;
         let adopted = Adopted::new().map_err(ProcessesError::NoProcessTable)?;
         pidfd_open(me, PidfdFlags::empty()).map_err(|error| ProcessesError::NoPidfd(error.into()))?;
         // Any number except zero turns it on.
@@ -104,9 +108,9 @@ impl Processes {
         let groups = Arc::new(LazyGroups::new(config.cgroup));
         let registry = Arc::new(Registry::default());
         let (jobs, waiting) = mpsc::channel(JOBS);
-        let spawner = Spawner { launcher: config.launcher, groups: groups.clone() };
+        let spawner = Spawner { launcher: config.launcher, groups: groups.clone(), origin };
         let reaper = ProcessReaper { registry: registry.clone(), grace: config.term_grace };
-        let mut processes = Self { registry, groups, jobs: Some(jobs), spawner: None, reaper: None };
+        let mut processes = Self { registry, groups, origin, jobs: Some(jobs), spawner: None, reaper: None };
         let begin = |name: &str| thread::Builder::new().name(name.to_owned());
         let spawner = begin("spawner").spawn(move || spawner.run(waiting));
         processes.spawner = Some(spawner.map_err(ProcessesError::NoThread)?);
@@ -118,6 +122,14 @@ impl Processes {
     /// Whether each tree gets a control group of its own. The first call, or the first start of a tree, tries that out.
     pub fn has_groups(&self) -> bool {
         self.groups.get().is_some()
+    }
+
+    /// Kills the processes of daemons that were killed, as far as they are visible and may be signalled: most end with
+    /// their daemon, but a sandbox that was just being made may live on. Returns their number. A daemon calls this before
+    /// it is ready, once no other one can be starting for the same data. Blocks for one walk over the process table, and
+    /// while killed processes end, at most 2 s.
+    pub fn end_left_behind(&self) -> usize {
+        self.origin.end_left_behind()
     }
 
     /// Starts a program for a run. `what` names it in lists of running programs.

@@ -12,14 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use belay_crash_point::crash_point;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::{mpsc, oneshot};
-use uuid::Uuid;
 
 use super::cgroup::{Groups, LazyGroups, Leaf};
 use super::error::StartError;
 use super::launch::{Launch, Stdin};
+use super::left_behind::Origin;
 use super::registry::{Handle, Root};
 use super::sealed::SealedProgram;
 use super::{MARK, signal, table};
@@ -50,6 +51,8 @@ pub(super) struct Spawned {
 pub(super) struct Spawner {
     pub(super) launcher: Option<PathBuf>,
     pub(super) groups: Arc<LazyGroups>,
+    /// This daemon, which each mark names.
+    pub(super) origin: Origin,
 }
 
 impl Spawner {
@@ -64,7 +67,7 @@ impl Spawner {
         if !handle.registry.may_start(handle.id) {
             return Err(StartError::Stopped);
         }
-        let mark = Uuid::now_v7().simple().to_string();
+        let mark = self.origin.mark();
         let leaf = self.groups.get().and_then(Groups::leaf);
         let child = self.command(launch, &mark, leaf.as_ref()).and_then(|mut command| {
             let _inherited = launch.sealed.as_ref().map(SealedProgram::inherited).transpose()?;
@@ -84,6 +87,7 @@ impl Spawner {
         if !handle.registry.started(handle.id, root) {
             return Err(StartError::Stopped);
         }
+        crash_point!("tool.spawned");
         Ok(Spawned { handle, pid, child })
     }
 

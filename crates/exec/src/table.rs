@@ -26,9 +26,17 @@ pub(super) struct Process {
     pub(super) state: State,
     /// Its start time, in clock ticks since the machine started (a hundredth of a second on all common machines).
     pub(super) start: u64,
+    /// Whether it is a thread of the kernel, which has no environment. Its session does not tell: it is 0 also for a
+    /// process whose session was opened outside of this PID namespace, as in a container.
+    of_kernel: bool,
     /// The value of its mark, once it was read.
     mark: OnceCell<Option<Vec<u8>>>,
 }
+
+/// The flag of a thread of the kernel among the flags of a process.
+///
+/// Source: `PF_KTHREAD` in include/linux/sched.h; unchanged since Linux 2.6.27.
+const KERNEL_THREAD: u32 = 0x0020_0000;
 
 /// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +63,9 @@ impl Process {
     /// The value of [`MARK`] in the environment that it was started with. `None`: it has no mark, has ended, or belongs
     /// to another user, so that its environment is not readable.
     pub(super) fn mark(&self) -> Option<&[u8]> {
+        if self.of_kernel {
+            return None;
+        }
         self.mark.get_or_init(|| read_mark(self.pid)).as_deref()
     }
 }
@@ -183,9 +194,12 @@ fn parse(pid: Pid, line: &[u8]) -> Option<Process> {
     };
     let mut next = || number(fields.next()?).ok();
     let (parent, group, session) = (next()?, next()?, next()?);
-    // The 22nd field of the line. The first three and the three above have been read.
-    let start = fields.nth(15)?.parse().ok()?;
-    Some(Process { pid, parent, group, session, state, start, mark: OnceCell::new() })
+    // The 9th field of the line. The first three and the three above have been read.
+    let flags: u32 = fields.nth(2)?.parse().ok()?;
+    // The 22nd field.
+    let start = fields.nth(12)?.parse().ok()?;
+    let of_kernel = flags & KERNEL_THREAD != 0;
+    Some(Process { pid, parent, group, session, state, start, of_kernel, mark: OnceCell::new() })
 }
 
 /// Parses the number of a process. `None` for 0 (the kernel, or outside of this namespace) and −1 (the process is being
@@ -228,6 +242,11 @@ mod tests {
         }
         let released = parse(pid, b"42 (sh) X 0 -1 -1 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9 9").unwrap();
         assert_eq!((released.parent, released.group, released.session, released.lives()), (None, None, None, false));
+        // A thread of the kernel, and a process of a container whose session was opened outside.
+        for (flags, of_kernel) in [("2129984", true), ("4194304", false)] {
+            let line = format!("42 (x) S 2 0 0 0 -1 {flags} 1 2 3 4 5 6 7 8 20 0 1 0 9 9");
+            assert_eq!(parse(pid, line.as_bytes()).unwrap().of_kernel, of_kernel, "{flags}");
+        }
         for broken in ["", "42 (sh", "42 (sh) S", "42 (sh) S 1 2 3", "42 (sh) S a b c"] {
             assert!(parse(pid, broken.as_bytes()).is_none(), "{broken}");
         }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, AckSender, ApprovalId, ApprovalState, ApprovalStore, Archive, AttachmentIntake, BlobStore, Body,
-    ChannelId, Clock, CommandReply, Control, EndReader, Envelope, EventLog, Inbound, Janitor, JobReader, ModelInfo,
-    NoteArchive, Principal, RoutineReader, RunId, RunReader, RunRecord, RunStatus, RunWatch, SecretVault, SessionKey,
-    SessionReader, SpendReader, StopTarget, StoreHealth,
+    ChannelId, Clock, CommandReply, Control, EndReader, Envelope, EventLog, IdempotencyKey, Inbound, Janitor,
+    JobReader, ModelInfo, NoteArchive, OrderId, Principal, RoutineReader, RunId, RunReader, RunRecord, RunStatus,
+    RunWatch, SecretVault, Seq, SessionKey, SessionReader, SpendReader, StopTarget, StoreHealth,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -22,10 +22,13 @@ use crate::auth::Auth;
 use crate::channel::CONTROL_SLOTS;
 use crate::config::GatewayConfig;
 use crate::error::ApiError;
+use crate::fact_pages::FactPages;
 use crate::failed_auth::FailedAuthLimiter;
 use crate::file_links::SignedLinks;
 use crate::new_socket::NewSocket;
-use crate::parts::{Backups, JudgeOfRules, Metrics, QuestionWords, RoutineTimes, SettingsSource, Trajectory};
+use crate::parts::{
+    Backups, ClusterView, JudgeOfRules, Metrics, QuestionWords, RoutineTimes, SettingsSource, Trajectory,
+};
 use crate::sign_ins::SignIns;
 use crate::sign_ins::cookie::Cookies;
 
@@ -34,7 +37,7 @@ use crate::sign_ins::cookie::Cookies;
 const ACK_LIMIT: Duration = Duration::from_secs(30);
 
 /// Shortest pause between two reads of a run that is followed through the store.
-const STORE_POLL: Duration = Duration::from_millis(20);
+pub(crate) const STORE_POLL: Duration = Duration::from_millis(20);
 
 /// A wait without a limit: a year, which every clock can add.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -65,6 +68,8 @@ pub(crate) struct App {
     pub(crate) sessions: Arc<dyn SessionReader>,
     pub(crate) health: Arc<dyn StoreHealth>,
     pub(crate) events: Arc<dyn EventLog>,
+    /// New facts of [`App::events`], written once for all readers.
+    pub(crate) fact_pages: FactPages,
     pub(crate) approvals: Arc<dyn ApprovalStore>,
     pub(crate) archive: Arc<dyn Archive>,
     pub(crate) notes: Arc<dyn NoteArchive>,
@@ -76,6 +81,7 @@ pub(crate) struct App {
     pub(crate) ends: Arc<dyn EndReader>,
     pub(crate) janitor: Arc<dyn Janitor>,
     pub(crate) backups: Arc<dyn Backups>,
+    pub(crate) cluster: Option<ClusterView>,
     pub(crate) attachments: Arc<dyn AttachmentIntake>,
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) links: Arc<SignedLinks>,
@@ -213,6 +219,21 @@ impl App {
         self.ask(self.control_message(principal, control)).await
     }
 
+    /// The same for a message that may be sent again. `id`: the same each time; `None`: it is not repeated.
+    pub(crate) async fn repeated_control(
+        &self,
+        principal: Principal,
+        control: Control,
+        id: Option<OrderId>,
+    ) -> Result<Ack, ApiError> {
+        let key = id.map(|id| IdempotencyKey {
+            channel: self.channel.clone(),
+            account: "control".into(),
+            message_id: id.to_string().into(),
+        });
+        self.ask(Inbound { key, ..self.control_message(principal, control) }).await
+    }
+
     /// Sends a control message whose answer nobody needs. Never waits.
     pub(crate) fn send_control(&self, principal: Principal, control: Control) {
         let inbound = self.control_message(principal, control);
@@ -244,6 +265,35 @@ impl App {
             Ok(other) => Err(ApiError::unexpected(&other)),
             Err(error) if error.retryable => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// The number of the newest event, against which a cursor is checked. Another node may have given the cursor before
+    /// this one has noticed the event. So the store is read, but only for a cursor beyond the tip.
+    ///
+    /// # Errors
+    /// 503: the store cannot be read.
+    pub(crate) async fn newest_for(&self, cursor: Option<Seq>) -> Result<Seq, ApiError> {
+        let tip = *self.events.tip().borrow();
+        match cursor {
+            Some(cursor) if cursor > tip => Ok(self.events.newest().await?.max(tip)),
+            _ => Ok(tip),
+        }
+    }
+
+    /// The number of the newest event that any node has committed. Without other nodes, or if the store cannot be read, that
+    /// of the tip.
+    pub(crate) async fn newest_beside_others(&self) -> Seq {
+        let tip = *self.events.tip().borrow();
+        if self.cluster.is_none() {
+            return tip;
+        }
+        match self.events.newest().await {
+            Ok(newest) => newest.max(tip),
+            Err(error) => {
+                tracing::warn!(%error, "the newest event cannot be read");
+                tip
+            }
         }
     }
 

@@ -1,10 +1,12 @@
-//! The cursors of lists without a number for each row: the values that a list is sorted by, as opaque text.
+//! The cursors of lists without a number for each row, as opaque text: the values that a list is sorted by, or the
+//! position in a list that is sorted by relevance.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use belay_protocol::{KnownPrincipal, PrincipalCursor, SessionCursor, SessionKey, SessionSummary, UnixMillis};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
 
 use crate::error::ApiError;
 
@@ -35,6 +37,36 @@ pub(crate) fn of_principal(principal: &KnownPrincipal) -> String {
 pub(crate) fn principal(after: Option<&str>) -> Result<Option<PrincipalCursor>, ApiError> {
     let Some((date, channel, id)) = decoded::<(i64, String, String)>(after)? else { return Ok(None) };
     Ok(Some(PrincipalCursor { last_seen_at: UnixMillis(date), channel: channel.into(), id }))
+}
+
+/// The cursors of one search: the number of the rows before, with a digest of what is searched for.
+pub(crate) struct Search {
+    digest: String,
+}
+
+impl Search {
+    /// The cursors of a search for these words in this session, or in all.
+    pub(crate) fn of(terms: &[String], session: Option<&SessionKey>) -> Self {
+        let asked = serde_json::json!([terms, session.map(SessionKey::as_str)]).to_string();
+        Self { digest: URL_SAFE_NO_PAD.encode(&Sha256::digest(asked)[..9]) }
+    }
+
+    /// The cursor behind that many rows.
+    pub(crate) fn after(&self, rows: u32) -> String {
+        encoded(&(rows, &self.digest))
+    }
+
+    /// Parses the parameter `after` of the search: the number of the rows before.
+    ///
+    /// # Errors
+    /// 400 `invalid_cursor` for another text, and for the cursor of another search.
+    pub(crate) fn skip(&self, after: Option<&str>) -> Result<u32, ApiError> {
+        match decoded::<(u32, String)>(after)? {
+            None => Ok(0),
+            Some((rows, digest)) if digest == self.digest => Ok(rows),
+            Some(_) => Err(ApiError::no_such_row(OTHER_LIST)),
+        }
+    }
 }
 
 /// The problem of a cursor that this list has not given.

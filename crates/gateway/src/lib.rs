@@ -9,7 +9,7 @@
 //! a reader never holds anything that a run waits for. A slow reader delays only itself.
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
-//! `entry` → `auth` → `sign_ins` → `console` → `extract` → `file_links` → `routes` → `table` → `openapi` → `sse` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with
+//! `entry` → `auth` → `sign_ins` → `console` → `extract` → `file_links` → `gauges` → `routes` → `table` → `openapi` → `sse` → `fact_pages` → `fact_feed` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with
 //! `control_socket`, `write_timeout` and `connection_slots`) → [`worker_link`].
 
 mod agent_rpc;
@@ -28,9 +28,12 @@ mod entry;
 pub mod error;
 mod export;
 mod extract;
+mod fact_feed;
+mod fact_pages;
 mod failed_auth;
 mod file_links;
 mod files;
+mod gauges;
 mod guard;
 mod mcp;
 mod new_socket;
@@ -46,6 +49,7 @@ mod streams;
 mod submit;
 mod table;
 mod visibility;
+mod words;
 pub mod worker_link;
 mod write_timeout;
 mod ws;
@@ -57,10 +61,11 @@ pub use config::{GatewayConfig, GatewaySecrets};
 pub use control_socket::ControlGroup;
 pub use error::GatewayError;
 pub use file_links::{LINK_KEY_BYTES, SignedLinks};
+pub use gauges::GaugeRefresh;
 pub use parts::{
-    BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, GatewayParts, JudgeOfRules, Judged, Metrics,
-    QuestionWords, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue, SettingsReport, SettingsSource,
-    Trajectory,
+    BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, ClusterView, GatewayParts, JudgeOfRules,
+    Judged, Metrics, QuestionWords, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue, SettingsReport,
+    SettingsSource, Trajectory,
 };
 pub use server::Gateway;
 pub use worker_link::{LinkClient, WorkerLinkServer};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    ApprovalRequest, ApprovalStore, Archive, AttachmentIntake, BlobStore, Clock, EndReader, EventLog, Janitor,
-    JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader, SecretVault, SessionReader,
-    SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis,
+    ApprovalRequest, ApprovalStore, Archive, AttachmentIntake, BlobStore, BootId, Clock, ClusterStore, EndReader,
+    EventLog, Hints, Janitor, JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader,
+    SecretVault, SessionReader, SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis, WorkLeases,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -62,6 +62,8 @@ pub struct GatewayParts {
     pub times: Arc<dyn RoutineTimes>,
     /// Makes and lists backups.
     pub backups: Arc<dyn Backups>,
+    /// The daemons that share the database; `None`: this one uses it alone.
+    pub cluster: Option<ClusterView>,
     /// The clock for dates.
     pub clock: Arc<dyn Clock>,
     /// The configured model, for `/v1/models`.
@@ -84,6 +86,19 @@ pub struct GatewayParts {
     pub control_socket: Option<PathBuf>,
     /// Whether the agent accepts messages.
     pub ready: watch::Receiver<bool>,
+}
+
+/// What the gateway of a node reads of its cluster.
+#[derive(Clone)]
+pub struct ClusterView {
+    /// This node.
+    pub boot: BootId,
+    /// Reads the nodes.
+    pub nodes: Arc<dyn ClusterStore>,
+    /// Reads the work that one node does at a time.
+    pub leases: Arc<dyn WorkLeases>,
+    /// Tells of changes that other nodes make.
+    pub hints: Arc<dyn Hints>,
 }
 
 /// Renders the current metrics.

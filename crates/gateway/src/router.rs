@@ -26,8 +26,8 @@ use crate::guard::guard;
 use crate::openapi;
 use crate::routes::{
     agent, approvals, archive, backups, console, context, costs, ends, error_for, events, files, freeze, health,
-    heartbeat, hooks, jobs, judge, memory, messages, models, openai, people, principals, routine_runs, routines, runs,
-    sessions, settings, status, stop, tools, webhook,
+    heartbeat, hooks, jobs, judge, memory, messages, models, nodes, openai, people, principals, routine_runs, routines,
+    runs, sessions, settings, status, stop, tools, webhook,
 };
 use crate::table::{Table, delete, get, post};
 use crate::{mcp, ws};
@@ -183,6 +183,7 @@ pub(crate) fn principals_table() -> Table {
         .route("/api/v1/thaw", post(freeze::thaw))
         .route("/api/v1/console/links", post(console::make_link))
         .route("/api/v1/backups", get(backups::list).post(backups::create))
+        .route("/api/v1/nodes", get(nodes::list))
         .route("/api/v1/status", get(status::show))
         .route("/api/v1/shutdown", post(status::shutdown))
         .route("/metrics", get(status::metrics))

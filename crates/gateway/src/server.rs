@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use belay_protocol::{ChannelId, SessionKey};
+use belay_protocol::{ChannelId, EventLog, SessionKey};
 use hyper::body::Body as _;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -28,8 +28,10 @@ use crate::channel::HttpChannel;
 use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
 use crate::control_socket::{ControlGroup, ControlSocket};
 use crate::error::GatewayError;
+use crate::fact_pages::FactPages;
 use crate::failed_auth::FailedAuthLimiter;
 use crate::file_links::{LinkedEvents, LinkedRuns, LinkedSessions};
+use crate::gauges::GaugeRefresh;
 use crate::new_socket::{NEW_SOCKETS, NewSocket};
 use crate::parts::GatewayParts;
 use crate::peer::Peer;
@@ -83,11 +85,16 @@ impl Gateway {
         let socket = parts.control_socket.map(|path| ControlSocket::bind(path, group.as_ref())).transpose()?;
         let id = ChannelId::from("http");
         let auth = Arc::new(Auth::new(&secrets, parts.config.listen_address(), &parts.config.cors_origins));
-        let sign_ins = SignIns::new(parts.sign_ins, parts.clock.clone(), auth.tokens_digest());
+        if parts.cluster.is_some() {
+            crate::gauges::describe_nodes();
+        }
+        let hints = parts.cluster.as_ref().map(|cluster| cluster.hints.clone());
+        let sign_ins = SignIns::new(parts.sign_ins, parts.clock.clone(), auth.tokens_digest(), hints);
         let address = tcp.as_ref().and_then(|tcp| tcp.local_addr().ok()).map(reachable);
         let (channel, intake) = HttpChannel::new(id.clone(), auth.clone());
         let (abandoned_sender, abandoned) = mpsc::channel(ABANDONED_CAPACITY);
         let (new_sockets, sockets) = mpsc::channel(NEW_SOCKETS);
+        let events: Arc<dyn EventLog> = Arc::new(LinkedEvents(parts.events, parts.links.clone()));
         let app = Arc::new(App {
             auth,
             sign_ins,
@@ -97,7 +104,8 @@ impl Gateway {
             runs: Arc::new(LinkedRuns(parts.runs, parts.links.clone())),
             sessions: Arc::new(LinkedSessions(parts.sessions, parts.links.clone())),
             health: parts.health,
-            events: Arc::new(LinkedEvents(parts.events, parts.links.clone())),
+            fact_pages: FactPages::new(events.clone()),
+            events,
             approvals: parts.approvals,
             archive: parts.archive,
             notes: parts.notes,
@@ -113,6 +121,7 @@ impl Gateway {
             ends: parts.ends,
             janitor: parts.janitor,
             backups: parts.backups,
+            cluster: parts.cluster,
             attachments: parts.attachments,
             blobs: parts.blobs,
             links: parts.links,
@@ -138,6 +147,11 @@ impl Gateway {
             config: parts.config,
         });
         Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket, abandoned, sockets }, channel))
+    }
+
+    /// Updates the gauges of the agent, for an exporter that pushes metrics.
+    pub fn gauge_refresh(&self) -> GaugeRefresh {
+        GaugeRefresh::new(Arc::downgrade(&self.app))
     }
 
     /// The address that it listens on; `None`: only the control socket.

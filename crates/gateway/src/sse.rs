@@ -9,16 +9,15 @@ use std::time::Duration;
 
 use axum::response::sse;
 use belay_protocol::{
-    Delta, Event, EventKind, EventLog, EventQuery, Partial, Principal, RunId, RunReader, RunRecord, RunWatch, Seq,
-    SessionKey, StoreError,
+    Delta, Event, EventKind, EventLog, EventQuery, Partial, RunId, RunReader, RunRecord, RunWatch, Seq, SessionKey,
 };
 use futures_util::Stream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::Shared;
-use crate::streams::{Live, News, Order};
+use crate::app::STORE_POLL;
+use crate::streams::{Live, News, Order, commit};
 
 /// Silence after which a comment is sent, so that proxies keep the connection.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -35,10 +34,10 @@ pub(crate) struct Feed {
     tip: watch::Receiver<Seq>,
     cursor: Seq,
     page: VecDeque<Event>,
+    /// The time of the last read of the log.
+    read_at: Instant,
     run: Option<RunFeed>,
     job: Option<JobFeed>,
-    /// The principal whose visible facts are read; `None`: all facts are.
-    viewer: Option<(Shared, Principal)>,
     draining: CancellationToken,
     ended: bool,
     /// Released when the stream is dropped.
@@ -109,19 +108,13 @@ impl Feed {
         permit: OwnedSemaphorePermit,
     ) -> Self {
         let tip = log.tip();
-        let page = VecDeque::new();
-        Self { log, tip, cursor: after, page, run, job: None, viewer: None, draining, ended: false, _permit: permit }
+        let (page, read_at) = (VecDeque::new(), Instant::now());
+        Self { log, tip, cursor: after, page, read_at, run, job: None, draining, ended: false, _permit: permit }
     }
 
     /// Limits the facts to those of a job, up to the one that ends it.
     pub(crate) fn of_job(self, job: JobFeed) -> Self {
         Self { job: Some(job), ..self }
-    }
-
-    /// Limits the facts to those that this principal may see.
-    pub(crate) fn visible_to(self, app: Shared, principal: Principal) -> Self {
-        let viewer = app.visibility(&principal).own_only().is_some().then_some((app, principal));
-        Self { viewer, ..self }
     }
 
     /// Whether the run or job had ended before the stream began.
@@ -135,10 +128,12 @@ impl Feed {
             if let Some(fact) = self.page.pop_front() {
                 return Some(self.take(fact));
             }
+            let over = self.over();
             let tip = *self.tip.borrow_and_update(); // marked before the read: a later commit wakes this task
-            self.read_page(tip).await?;
+            // Another node may have committed the end; the tip of this one may lag behind it.
+            self.read_page((!over).then_some(tip)).await?;
             if self.page.is_empty() {
-                if self.over() {
+                if over {
                     return None; // the reader has seen everything
                 }
                 if let Some(delta) = self.wait().await? {
@@ -167,61 +162,27 @@ impl Feed {
         fact_event(&fact)
     }
 
-    /// Reads the facts between the cursor and `tip`, so no cursor is ahead of the newest fact. `None`: the log cannot
-    /// be read; the client reconnects with its last cursor.
-    async fn read_page(&mut self, tip: Seq) -> Option<()> {
+    /// Reads the facts after the cursor, with `tip` only those up to it, so that facts come in the order of commits.
+    /// `None`: the log cannot be read; the client reconnects with its last cursor.
+    async fn read_page(&mut self, tip: Option<Seq>) -> Option<()> {
         let run = self.run.as_ref().map(|run| run.id);
         let session = self.job.as_ref().map(|job| job.session.clone());
-        loop {
-            let query = EventQuery { after: self.cursor, run, session: session.clone(), limit: PAGE };
-            let read = async {
-                let page = self.log.read(query).await?;
-                let page: VecDeque<_> = page.into_iter().filter(|fact| fact.seq <= tip).collect();
-                let last = page.back().map(|fact| fact.seq);
-                Ok::<_, StoreError>((self.shown(page).await?, last))
-            };
-            match read.await {
-                Ok((page, last)) => {
-                    self.page = page;
-                    // A page without visible facts is skipped.
-                    let Some(last) = last.filter(|_| self.page.is_empty()) else { return Some(()) };
-                    self.cursor = last;
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the event log cannot be read; a stream ends");
-                    return None;
-                }
+        match self.log.read(EventQuery { after: self.cursor, run, session, limit: PAGE }).await {
+            Ok(page) => {
+                self.page = page.into_iter().filter(|fact| tip.is_none_or(|tip| fact.seq <= tip)).collect();
+                self.read_at = Instant::now();
+                Some(())
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the event log cannot be read; a stream ends");
+                None
             }
         }
-    }
-
-    /// Filters the facts that the reader may see.
-    async fn shown(&self, mut page: VecDeque<Event>) -> Result<VecDeque<Event>, StoreError> {
-        let Some((app, principal)) = &self.viewer else { return Ok(page) };
-        let visibility = app.visibility(principal);
-        let mut shown = VecDeque::with_capacity(page.len());
-        // Facts of one session are usually consecutive, so the last result is cached.
-        let mut newest: Option<(SessionKey, bool)> = None;
-        while let Some(fact) = page.pop_front() {
-            let seen = match (&fact.session, &newest) {
-                (None, _) => true,
-                (Some(session), Some((last, seen))) if session == last => *seen,
-                (Some(session), _) => {
-                    let seen = visibility.session(session).await?;
-                    newest = Some((session.clone(), seen));
-                    seen
-                }
-            };
-            if seen {
-                shown.push_back(fact);
-            }
-        }
-        Ok(shown)
     }
 
     /// Waits for a commit, a delta, or the end of the run. `None`: the stream ends here.
     async fn wait(&mut self) -> Option<Option<Delta>> {
-        let Self { tip, run, draining, .. } = self;
+        let Self { tip, read_at, run, draining, .. } = self;
         let Some(run) = run else {
             return tokio::select! {
                 changed = tip.changed() => changed.ok().map(|()| None),
@@ -229,8 +190,10 @@ impl Feed {
             };
         };
         let alive = run.life.is_some();
+        // The facts of a run that is not live here come with commits of other runs and of other nodes.
+        let not_before = if alive { *read_at } else { *read_at + STORE_POLL };
         tokio::select! {
-            changed = tip.changed() => changed.ok().map(|()| None),
+            committed = commit(tip, not_before) => committed.map(|()| None),
             delta = next_delta(&mut run.live, &mut run.order) => Some(Some(delta)),
             filled = end_of(&mut run.life) => {
                 run.over |= filled;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::archive::Removed;
@@ -114,7 +114,7 @@ pub enum Ack {
 }
 
 /// The reply to a command.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandReply {
     /// The recognised command, with its slash.
@@ -125,7 +125,7 @@ pub struct CommandReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resumes: Option<RunId>,
     /// Whether the command failed: nothing has changed, and the reply has the reason.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
 }
 
@@ -137,6 +137,16 @@ pub struct StopReport {
     pub stopped: Vec<RunId>,
     /// Runs and processes that have not ended yet.
     pub still_running: Vec<StillRunning>,
+    /// Living nodes of the cluster that have not answered yet. The stop is stored, and they carry it out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_nodes: Vec<String>,
+}
+
+impl StopReport {
+    /// The line about nodes that have not answered; `None`: there are none.
+    pub fn pending_line(&self) -> Option<String> {
+        (!self.pending_nodes.is_empty()).then(|| format!("No answer yet from {}.", self.pending_nodes.join(", ")))
+    }
 }
 
 impl fmt::Display for StopReport {
@@ -145,12 +155,14 @@ impl fmt::Display for StopReport {
             (0, 0) => write!(f, "Nothing is running."),
             (n, 0) => write!(f, "Stopped {n} run{}.", if n == 1 { "" } else { "s" }),
             (n, m) => write!(f, "Stopped {n} run{}; {m} still ending.", if n == 1 { "" } else { "s" }),
-        }
+        }?;
+        self.pending_line().map_or(Ok(()), |line| write!(f, " {line}"))
     }
 }
 
 /// The reason for which a message was not accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Refusal {
     /// The queue of the session or of the sender is full.
     #[error("busy: {what}; try again in {} ms", retry_after.as_millis())]

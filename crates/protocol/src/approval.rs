@@ -384,7 +384,9 @@ pub trait ChildQuestionStore: Send + Sync {
 pub trait ApprovalStore: Send + Sync {
     /// Answers an open approval request with [`ApprovalState::Approved`], [`ApprovalState::Denied`] or [`ApprovalState::Expired`].
     /// With `always`, the calls that it covers are granted to the session in the same commit. Only the first answer
-    /// counts. An approval of a request that needs two is refused before the first one is stored. Committed.
+    /// counts. An approval of a request that needs two is refused before the first one is stored, and so is an expiry
+    /// before its stored date, which a first approval postpones: the request is returned as it is, still waiting.
+    /// Committed.
     async fn decide(
         &self,
         id: ApprovalId,

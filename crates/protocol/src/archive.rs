@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::{RunId, SessionKey, ThreadId};
 use crate::lease::Lease;
@@ -72,6 +72,8 @@ pub struct SearchQuery {
     pub words: String,
     /// Only in this session.
     pub session: Option<SessionKey>,
+    /// The number of best messages to leave out: those of the pages before.
+    pub skip: u32,
     /// The maximum count; 0 means 20.
     pub limit: u32,
 }
@@ -158,7 +160,7 @@ impl Retention {
 }
 
 /// The counts of a deletion.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Removed {
     /// Sessions of which only notes and secrets are left. A deleted or ephemeral session leaves nothing.

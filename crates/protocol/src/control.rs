@@ -11,7 +11,8 @@ use crate::tool_health::ToolRequest;
 /// A request to the dispatcher.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Control {
-    /// Stop the target. Answered with [`Ack::Stopped`](crate::Ack::Stopped).
+    /// Stop the target. Answered with [`Ack::Stopped`](crate::Ack::Stopped). The key of a message that is repeated until
+    /// everything has ended has the [`OrderId`](crate::OrderId) of that one stop as its `message_id`.
     Stop(StopTarget),
     /// Follow a run. Answered with [`Ack::Watch`](crate::Ack::Watch).
     Watch(RunId),

@@ -146,13 +146,16 @@ pub trait FreezeStore: Send + Sync {
     /// The store fails.
     async fn freezes(&self) -> Result<Vec<Freeze>, StoreError>;
 
-    /// Writes a freeze, or its receipt. Committed.
+    /// Writes a freeze, or its receipt, and returns the freeze of its scope that is in force: this one, or an earlier one,
+    /// which another daemon may have written. `None`: this freeze has ended, and no other one is in force. The stopped
+    /// runs of a receipt are added to the stored ones. Committed.
     ///
     /// # Errors
     /// The store fails. The freeze may have been written all the same.
-    async fn put_freeze(&self, freeze: Freeze) -> Result<(), StoreError>;
+    async fn put_freeze(&self, freeze: Freeze) -> Result<Option<Freeze>, StoreError>;
 
-    /// Ends a freeze, also one that is not written yet. Committed. An ended freeze never comes into force again.
+    /// Ends the freeze of this scope, also one that is not written yet. Committed. An ended freeze never comes into force
+    /// again.
     ///
     /// # Errors
     /// The store fails. The freeze may have been ended all the same.

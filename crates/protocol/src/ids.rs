@@ -70,11 +70,26 @@ macro_rules! uuid_id {
 /// The beginning of an identifier, for a search of the identifiers that it may mean.
 ///
 /// At least [`IdPrefix::MIN_CHARS`] characters of the usual form (`0199e3a0-7b1c-…`), case-insensitive.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct IdPrefix {
     text: String,
     first: Uuid,
     last: Uuid,
+}
+
+impl TryFrom<String> for IdPrefix {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
+    }
+}
+
+impl From<IdPrefix> for String {
+    fn from(prefix: IdPrefix) -> Self {
+        prefix.text
+    }
 }
 
 impl IdPrefix {
@@ -170,6 +185,14 @@ uuid_id!(
 uuid_id!(
     /// One execution of a routine.
     RoutineRunId
+);
+uuid_id!(
+    /// One order to stop that applies to all nodes of a cluster.
+    OrderId
+);
+uuid_id!(
+    /// One message between nodes of a cluster.
+    MailId
 );
 
 macro_rules! text_id {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ack::AckSender;
 use crate::control::Control;
 use crate::declared::DeclaredOutput;
@@ -55,7 +57,7 @@ pub struct Inbound {
 }
 
 /// A line of history that a client has sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryLine {
     /// `system`, `user` or `assistant`.
     pub role: HistoryRole,
@@ -64,7 +66,8 @@ pub struct HistoryLine {
 }
 
 /// The author of such a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HistoryRole {
     /// An instruction, which is added to those of Belay.
     System,

@@ -11,14 +11,14 @@
 //! Reading order:
 //!
 //! 1. A model call and a tool call: [`ids`] → [`message`] → [`attachment`] → [`transcriber`] → [`provenance`] → [`model`] →
-//!    [`refusal`] → [`tool`] → [`process`] → [`secret`] → [`embedder`].
+//!    [`refusal`] → [`tool`] → [`output`] → [`pins`] → [`process`] → [`secret`] → [`embedder`].
 //! 2. A run and its end: [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`].
 //! 3. A message in and a message out: [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`route`] →
 //!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
 //!    [`people`] → [`sign_in`] → [`channel`] → [`mod@line`].
 //! 4. Events and background work: [`event`] → [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] →
 //!    [`heartbeat`] → [`routine_request`] → [`tool_health`].
-//! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`thread`] → [`store`] → [`archive`] →
+//! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`cluster`] → [`held_leases`] → [`thread`] → [`store`] → [`archive`] →
 //!    [`status`] → [`worker`].
 
 /// The examples of the developer documents, compiled as doc tests.
@@ -39,6 +39,7 @@ pub mod archive;
 pub mod attachment;
 pub mod callback;
 pub mod channel;
+pub mod cluster;
 pub mod context;
 pub mod control;
 pub mod declared;
@@ -47,6 +48,7 @@ pub mod event;
 pub mod freeze;
 pub mod grant;
 pub mod heartbeat;
+pub mod held_leases;
 pub mod hook;
 pub mod idempotency;
 pub mod ids;
@@ -59,7 +61,9 @@ pub mod message;
 pub mod model;
 pub mod options;
 pub mod outbound;
+pub mod output;
 pub mod people;
+pub mod pins;
 pub mod principal;
 pub mod process;
 pub mod progress;
@@ -108,6 +112,10 @@ pub use channel::{
     Channel, ChannelError, ChannelProfile, CommandInfo, InboundStream, LiveCall, LiveNews, LiveState, LiveView,
     Preview, Streaming,
 };
+pub use cluster::{
+    ClusterTask, LeasedWork, NodeEnd, NodeMail, NodeRecord, NodeState, OpenMail, OrderTarget, StopOrder, Topic,
+    WorkLease,
+};
 pub use context::{
     Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillLocation,
     Skills, Skipped, Variable,
@@ -119,11 +127,12 @@ pub use event::{Event, EventKind, NewEvent, Seq};
 pub use freeze::{Freeze, FreezeReceipt, FreezeRequest, FreezeScope, FreezeStore};
 pub use grant::{CONFIRM_OPTION, GrantOptions, WorkGrant};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
+pub use held_leases::{HeldLeases, LeaseBook};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
 pub use idempotency::IdempotencyKey;
 pub use ids::{
-    ApprovalId, BootId, CallId, ChannelId, ConnectionId, FreezeId, IdPrefix, JobId, LinkId, OutboxId, RoutineId,
-    RoutineRunId, RunId, SentFileId, SessionKey, ThreadId, UploadId,
+    ApprovalId, BootId, CallId, ChannelId, ConnectionId, FreezeId, IdPrefix, JobId, LinkId, MailId, OrderId, OutboxId,
+    RoutineId, RoutineRunId, RunId, SentFileId, SessionKey, ThreadId, UploadId,
 };
 pub use inbound::{Body, Envelope, Inbound};
 pub use job::{JobBudget, JobOrder, JobRecord, JobRequest, JobState, RunsIn};
@@ -140,10 +149,12 @@ pub use model::{
 };
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, SamplingSupport, Thinking};
 pub use outbound::{DeliverError, Outbound, SessionNotice, TextChecker, TextKind, UncheckedTexts};
+pub use output::{NoOutputName, OutputName, OutputPart, OutputStore, OutputWriter};
 pub use people::{
     AdmittedBy, ChannelPeople, PairedPerson, PairingCode, PairingCodes, PendingPairing, PendingReport, PeopleReport,
     PeopleRequest, PeopleStore, PersonReport, Stranger,
 };
+pub use pins::PinStore;
 pub use principal::{
     KnownPrincipal, Principal, PrincipalCursor, PrincipalFilter, Role as PrincipalRole, SEEN_PRECISION_MS,
 };
@@ -168,19 +179,21 @@ pub use secret::{Secret, SecretVault};
 pub use sent::Sent;
 pub use sent_file::{FileLinks, OutboundFile, OutgoingFiles, SEND_FILE, SentFile, size_text};
 pub use session::{SessionCursor, SessionFilter, SessionLifetime};
-pub use sign_in::{SIGN_INS_MAX, SignIn, SignInStore};
+pub use sign_in::{LINKS_MAX, SIGN_INS_MAX, SignIn, SignInStore};
 pub use status::{CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
 pub use store::{
-    Acceptance, ActedOn, CallCharge, Checkpoint, CollectedStart, ConversationReader, ConversationSummary, CostKey,
-    CostQuery, CostRow, Deferral, DispatcherStore, Durability, EditOutcome, EditedMessage, EndCount, EndQuery,
-    EndReader, EventLog, EventQuery, FinishedRun, Forgotten, HeldJobs, HistoryEntry, InputReader, JobAttempts, JobCaps,
-    JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput,
-    LaneStore, NewInput, NewJob, NewNote, NewReservation, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore,
-    NoteVector, NoteVectors, OpenedLane, Outbox, OutboxRow, OutboxState, PausedRun, PendingRun, Period, Presence,
-    PromptNotes, Remembered, RoutineNumbers, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter,
-    RunReader, RunStore, SaidQuery, SentMessage, SessionReader, SessionSummary, SkillSnapshot, SkillStore, SpendLedger,
-    SpendReader, StoreHealth, ThreadEdit, ThreadSnapshot, TitleStore, TurnCompaction, Untitled,
+    Acceptance, ActedOn, BudgetSlices, CallCharge, Checkpoint, ClaimMode, ClusterStore, CollectedStart,
+    ConversationReader, ConversationSummary, CostKey, CostQuery, CostRow, Deferral, DispatcherStore, Draw, Drawn,
+    Durability, EditOutcome, EditedMessage, EndCount, EndQuery, EndReader, EventLog, EventQuery, FinishedRun,
+    Forgotten, HeldJobs, Hints, HistoryEntry, InputReader, JobAttempt, JobAttempts, JobCaps, JobChange, JobChanged,
+    JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput, LaneClaim, LaneStore,
+    MailEnd, MailPlace, MailStore, NewInput, NewJob, NewNote, NewReservation, Note, NoteArchive, NoteFilter,
+    NoteSelection, NoteStore, NoteVector, NoteVectors, OpenedLane, Opening, OrderStore, Outbox, OutboxRow, OutboxState,
+    PausedRun, PendingRun, Period, Presence, PromptNotes, Remembered, RoutineNumbers, RoutineReader, RoutineRunStore,
+    RoutineSchedule, RoutineStore, RunFilter, RunReader, RunStore, SaidQuery, SentMessage, SessionReader,
+    SessionSummary, SkillSnapshot, SkillStore, SpendLedger, SpendReader, StoreHealth, ThreadEdit, ThreadSnapshot,
+    TitleStore, TurnCompaction, Untitled, WorkLeases,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;

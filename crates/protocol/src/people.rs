@@ -147,8 +147,16 @@ pub trait PeopleStore: Send + Sync {
     /// Committed.
     ///
     /// # Errors
-    /// The store fails. The code may have been stored all the same.
+    /// [`StoreError::TooMuch`]: [`PENDING_MAX`] other people of the channel have a valid code. Or the store fails; then
+    /// the code may have been stored all the same.
     async fn put_pairing(&self, pairing: PendingPairing, now: UnixMillis) -> Result<(), StoreError>;
+
+    /// Takes the code with this digest, if it is valid at this date: deletes it, and returns it. Of several daemons that
+    /// take a code, one gets it. Committed.
+    ///
+    /// # Errors
+    /// The store fails. The code may have been deleted all the same.
+    async fn take_pairing(&self, code_digest: String, now: UnixMillis) -> Result<Option<PendingPairing>, StoreError>;
 
     /// Deletes the code of this person. Committed.
     ///

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ids::ChannelId;
 use crate::time::UnixMillis;
 
 /// The sender of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     /// Its id, stable within the channel: a user id, the name of a token. For the log and for ownership.
     pub id: Arc<str>,
@@ -67,7 +67,8 @@ pub struct PrincipalCursor {
 pub const SEEN_PRECISION_MS: i64 = 3_600_000;
 
 /// The role of a principal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// May write, and may decide and stop what is theirs, within the session of the message.
     User,

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 
 use crate::ids::RunId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A part of a stopped run that has not ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StillRunning {
     /// The run.

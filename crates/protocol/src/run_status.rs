@@ -24,6 +24,10 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
+    /// All statuses.
+    pub const ALL: &'static [Self] =
+        &[Self::Accepted, Self::Queued, Self::Running, Self::Paused, Self::Completed, Self::Stopped, Self::Failed];
+
     /// The name on the wire and in the store.
     pub fn word(self) -> &'static str {
         match self {
@@ -39,9 +43,7 @@ impl RunStatus {
 
     /// The status with this name.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Accepted, Self::Queued, Self::Running, Self::Paused, Self::Completed, Self::Stopped, Self::Failed]
-            .into_iter()
-            .find(|status| status.word() == word)
+        Self::ALL.iter().copied().find(|status| status.word() == word)
     }
 
     /// Whether the run has ended.

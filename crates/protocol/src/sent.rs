@@ -3,6 +3,7 @@
 //! The digest is defined in this crate since it is the content of the stored words
 //! [`NewInput::digest`](crate::NewInput::digest) and [`ActedOn::digest`].
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::attachment::Attachment;
@@ -21,7 +22,7 @@ const WITH_MORE: &str = "Belay: a message with what it asks of its run, 1";
 ///
 /// If the message is a secret, the digest is that of the secret, and the caller stores the key without it; see
 /// [`ActedOn::digest`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// The key.
     pub key: IdempotencyKey,

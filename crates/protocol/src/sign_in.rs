@@ -10,6 +10,9 @@ use crate::time::UnixMillis;
 /// The maximum number of sign-ins of one principal. One more replaces the one that was unused for longest.
 pub const SIGN_INS_MAX: usize = 64;
 
+/// The maximum number of valid one-time links. One more replaces the oldest.
+pub const LINKS_MAX: usize = 16;
+
 /// A browser that is signed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignIn {
@@ -63,4 +66,24 @@ pub trait SignInStore: Send + Sync {
     /// # Errors
     /// The store fails; nothing has changed.
     async fn end_sign_ins(&self, ids: Vec<String>) -> Result<usize, StoreError>;
+
+    /// Stores a one-time link by the digest of its secret, and deletes those that have expired by now, and the oldest of
+    /// more than [`LINKS_MAX`]. Committed.
+    ///
+    /// # Errors
+    /// The store fails; nothing has changed.
+    async fn put_link(&self, digest: String, now: UnixMillis, expires_at: UnixMillis) -> Result<(), StoreError>;
+
+    /// Uses a one-time link: deletes it. `false`: it has expired by now, was used, or does not exist. Of several uses, also
+    /// in several daemons, one succeeds. Committed.
+    ///
+    /// # Errors
+    /// The store fails. The link may have been used all the same.
+    async fn take_link(&self, digest: String, now: UnixMillis) -> Result<bool, StoreError>;
+
+    /// Withdraws all one-time links. Committed.
+    ///
+    /// # Errors
+    /// The store fails; nothing has changed.
+    async fn drop_links(&self) -> Result<(), StoreError>;
 }

@@ -36,7 +36,8 @@ pub struct StatusReport {
     pub paused: usize,
     /// The channels that accept messages.
     pub channels: Vec<ChannelId>,
-    /// The money that was spent today (UTC), in millionths of a US dollar.
+    /// The money that was spent today (UTC), in millionths of a US dollar: in a cluster by all nodes. If the store does not
+    /// answer, what this node knows of it.
     pub spent_today_micro_usd: u64,
     /// The same by purpose.
     pub spent_today_for: Spent,

@@ -14,14 +14,16 @@
 //! | [`RoutineReader`], [`RoutineStore`], [`RoutineSchedule`], [`RoutineRunStore`] | routines and routine runs |
 //! | [`NoteStore`], [`NoteArchive`], [`PromptNotes`], [`NoteVectors`] | notes: for tools, for people, for prompts, for the search by meaning |
 //! | [`SpendLedger`], [`SpendReader`], [`StoreHealth`] | money, readiness |
+//! | [`ClusterStore`], [`WorkLeases`], [`OrderStore`], [`MailStore`], [`Hints`] | several daemons over one database |
 //!
 //! The ports [`Archive`](crate::Archive), [`ApprovalStore`](crate::ApprovalStore), [`FreezeStore`](crate::FreezeStore),
 //! [`SecretVault`](crate::SecretVault), [`ToolSwitches`](crate::ToolSwitches), [`UploadStore`](crate::UploadStore),
-//! [`BlobStore`](crate::BlobStore), [`PeopleStore`](crate::PeopleStore) and [`SignInStore`](crate::SignInStore) are in the
-//! modules of their words.
+//! [`BlobStore`](crate::BlobStore), [`OutputStore`](crate::OutputStore), [`PinStore`](crate::PinStore),
+//! [`PeopleStore`](crate::PeopleStore) and [`SignInStore`](crate::SignInStore) are in the modules of their words.
 //!
 //! Each write is *committed* or *relaxed*, see [`Durability`].
 
+mod cluster;
 mod dispatcher;
 mod events;
 mod health;
@@ -39,18 +41,21 @@ mod skills;
 mod spending;
 mod titles;
 
-pub use dispatcher::{ACTED_ON_KEPT, ActedOn, DispatcherStore, RECENT_INPUTS, UnfinishedRun};
+pub use cluster::{ClusterStore, Hints, MailEnd, MailStore, OrderStore, WorkLeases};
+pub use dispatcher::{
+    ACTED_ON_KEPT, ActedOn, ClaimState, Claimed, DispatcherStore, KeyClaim, RECENT_INPUTS, UnfinishedRun,
+};
 pub use events::{EventLog, EventQuery};
 pub use health::StoreHealth;
 pub use inputs::{InputReader, KnownInput, LastTurn, QueuedInput, input_digest};
 pub use jobs::{
-    HeldJobs, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore,
-    NewJob, PROGRESS_EVENTS_MAX,
+    HeldJobs, JobAttempt, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader,
+    JobStore, NewJob, PROGRESS_EVENTS_MAX,
 };
 pub use journal::{Checkpoint, Durability, JoinedRun, JournalStore, TurnCompaction, joined_end};
 pub use lanes::{
-    Acceptance, EditOutcome, EditedMessage, LaneStore, NewInput, OpenedLane, PendingRun, SentMessage, ThreadEdit,
-    ThreadSnapshot,
+    Acceptance, ClaimMode, EditOutcome, EditedMessage, LaneClaim, LaneStore, MailPlace, NewInput, OpenedLane, Opening,
+    PendingRun, SentMessage, ThreadEdit, ThreadSnapshot,
 };
 pub use notes::{
     Forgotten, NewNote, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore, NoteVector, NoteVectors, PromptNotes,
@@ -64,5 +69,7 @@ pub use sessions::{
     ConversationReader, ConversationSummary, HistoryEntry, Presence, SessionReader, SessionSummary, TITLE_MAX_CHARS,
 };
 pub use skills::{SkillSnapshot, SkillStore};
-pub use spending::{CallCharge, CostKey, CostQuery, CostRow, NewReservation, SpendLedger, SpendReader};
+pub use spending::{
+    BudgetSlices, CallCharge, CostKey, CostQuery, CostRow, Draw, Drawn, NewReservation, SpendLedger, SpendReader,
+};
 pub use titles::{TITLE_TRIES, TitleStore, Untitled};

@@ -1,5 +1,6 @@
 //! The error of the ports of persistence.
 
+use crate::cluster::LeasedWork;
 use crate::ids::SessionKey;
 
 /// A read or write that has failed.
@@ -8,6 +9,9 @@ pub enum StoreError {
     /// Another owner has the lane. The caller must release it at once.
     #[error("lane {0} belongs to another owner")]
     LeaseLost(SessionKey),
+    /// Another node has the work now, or nobody has. The caller must stop doing it at once.
+    #[error("this node does not have {0} any more")]
+    WorkLost(LeasedWork),
     /// The named row does not exist.
     #[error("not found: {0}")]
     NotFound(String),

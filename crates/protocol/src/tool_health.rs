@@ -267,13 +267,13 @@ pub trait ToolSwitches: Send + Sync {
     /// The store fails.
     async fn switches(&self) -> Result<Vec<ToolSwitch>, StoreError>;
 
-    /// Writes a switch and its events. Committed. If the revision is not higher than the stored one, neither the switch
-    /// nor the events are written.
+    /// Writes a switch and its events. Committed. `false`: the revision is not higher than the stored one, and neither the
+    /// switch nor the events are written.
     ///
     /// # Errors
     /// The store fails. The switch may have been written all the same.
     ///
     /// # Cancel safety
     /// If the future is dropped, the switch is written completely or not at all.
-    async fn switch(&self, switch: ToolSwitch, events: Vec<NewEvent>) -> Result<(), StoreError>;
+    async fn switch(&self, switch: ToolSwitch, events: Vec<NewEvent>) -> Result<bool, StoreError>;
 }

@@ -53,7 +53,7 @@ impl Work {
 }
 
 /// The creator's channel and the routine of autonomous work. A freeze of the creator or of the routine covers the work.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkSource {
     /// The channel of the creator. The sender of the work's message is the id of the creator within this channel.
     pub channel: ChannelId,

@@ -43,6 +43,7 @@ use crate::metrics;
 use crate::prompt::Briefing;
 use crate::request::RunRequest;
 use crate::services::RunServices;
+use crate::store_wait::StoreWait;
 use crate::tally::Tally;
 
 /// Maximum number of tokens of a closing turn. Their cost is reserved for that turn. 1024: a page of text.
@@ -123,11 +124,12 @@ impl RunCore {
     /// messages that may join.
     pub fn root(services: Arc<RunServices>, live: Arc<LiveRun>, request: Arc<RunRequest>, start: RunStart) -> Self {
         let RunStart { lease, stored, tally, spawned } = start;
-        let (store, clock) = (services.journal.clone(), services.clock.clone());
+        let cancel = live.control.cancel.clone();
+        let wait = StoreWait::new(live.clone(), cancel.clone(), services.draining.clone());
         Self {
-            cancel: live.control.cancel.clone(),
+            cancel,
             child: false,
-            journal: RunJournal::new(store, clock, lease, live.id, tally.clone(), stored),
+            journal: RunJournal::new(services.journal_ports(), wait, lease, live.id, tally.clone(), stored),
             rules: services.rules(),
             clock: RunClock::starting(services.clock.now()),
             above: None,

@@ -6,18 +6,20 @@
 //!
 //! A purpose may have a budget of its own besides the day's; a call must fit into both. Subagents, plans, summaries and
 //! workers are charged to the purpose of their run. Checking and reserving is one step, so parallel calls cannot exceed
-//! a limit together.
+//! a limit together. The nodes of a cluster share the budgets by slices ([`cost_slices`](crate::cost_slices)).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use belay_agent_loop::Shortage;
+use belay_crash_point::crash_point;
 use belay_protocol::{
     CallCharge, Clock, ModelRequest, NewReservation, OpenReservations, Price, Purpose, RunId, SpendLedger, Spent,
     StoreError, Thinking, Usage,
 };
 
+use crate::cost_slices::{Call, Limited, SliceSource, Slices, Unpaid};
 use crate::estimate::tokens_of;
 
 /// Enforces the budgets of a day.
@@ -28,6 +30,8 @@ pub struct CostGuard {
     terms: ArcSwap<Terms>,
     // Held for a few instructions, and never across an await.
     day: Mutex<Day>,
+    /// The slices of the budgets; `None`: the daemon is alone.
+    slices: Option<Slices>,
 }
 
 /// The limits of a day, and the highest price that a call can have.
@@ -63,6 +67,15 @@ struct Day {
     open: OpenReservations,
 }
 
+impl Day {
+    /// Counts a call of so many requests.
+    fn reserve(&mut self, purpose: Purpose, each: u64, attempts: u32) -> Reservation {
+        let micro_usd = each.saturating_mul(u64::from(attempts));
+        self.spent.add(purpose, micro_usd);
+        Reservation { utc_day: self.utc_day, purpose, micro_usd, attempts, row: None, paid: Vec::new() }
+    }
+}
+
 /// The reserved maximum cost of a call. If it is dropped unsettled, it stays counted in full.
 #[derive(Debug)]
 pub struct Reservation {
@@ -72,6 +85,8 @@ pub struct Reservation {
     micro_usd: u64,
     attempts: u32,
     row: Option<u64>,
+    /// The budgets whose slices have paid it.
+    paid: Vec<Option<Purpose>>,
 }
 
 impl Reservation {
@@ -104,7 +119,39 @@ impl CostGuard {
         let utc_day = clock.now().utc_day();
         let spent = ledger.spent(utc_day).await?;
         let terms = ArcSwap::from_pointee(Terms { limits, price });
-        Ok(Self { ledger, clock, terms, day: Mutex::new(Day { utc_day, spent, open: OpenReservations::default() }) })
+        let day = Mutex::new(Day { utc_day, spent, open: OpenReservations::default() });
+        Ok(Self { ledger, clock, terms, day, slices: None })
+    }
+
+    /// The same for a node of a cluster, which shares the budgets with other nodes. Then the totals of the day are those of
+    /// its start and of this node.
+    #[must_use]
+    pub fn with_slices(self, source: SliceSource) -> Self {
+        Self { slices: Some(Slices::new(source)), ..self }
+    }
+
+    /// Gives each slice back to the other nodes after a minute without a call. If the store fails, it tries again after a
+    /// pause. Never returns.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, money may be given back later, by the next call of this function or of
+    /// [`CostGuard::give_back`].
+    pub async fn return_idle(&self) {
+        match &self.slices {
+            Some(slices) => slices.return_idle().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Gives unused money of the slices back to the other nodes, such as at a drain. Nothing happens without slices.
+    ///
+    /// # Errors
+    /// The store fails; the money counts as spent until this node has ended.
+    pub async fn give_back(&self) -> Result<(), StoreError> {
+        match &self.slices {
+            Some(slices) => slices.give_back().await,
+            None => Ok(()),
+        }
     }
 
     /// The limits of a day.
@@ -127,9 +174,30 @@ impl CostGuard {
         self.terms.load().price
     }
 
-    /// Money spent today, reservations included.
+    /// Money spent today, reservations included. In a cluster that of all nodes before the start of this one, and of this one
+    /// since then.
     pub fn spent_today(&self) -> Spent {
         self.with_today(|day| day.spent.clone())
+    }
+
+    /// Whether other nodes may spend from the same budgets.
+    pub fn is_shared(&self) -> bool {
+        self.slices.is_some()
+    }
+
+    /// Money that all nodes of a cluster have spent today, reservations included. One read of the ledger; a daemon alone
+    /// reads nothing.
+    ///
+    /// # Errors
+    /// The ledger cannot be read.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn spent_today_by_all(&self) -> Result<Spent, StoreError> {
+        match &self.slices {
+            None => Ok(self.spent_today()),
+            Some(_) => self.ledger.spent(self.with_today(|day| day.utc_day)).await,
+        }
     }
 
     /// The money that is reserved for calls in progress. A call whose task panicked stays counted.
@@ -139,7 +207,13 @@ impl CostGuard {
 
     /// Whether the day's budget for this purpose is not used up. The rest may still be too small for a call.
     pub fn has_room(&self, purpose: Purpose) -> bool {
-        self.with_today(|day| self.fitting(&day.spent, purpose, 0, 1).is_ok())
+        match &self.slices {
+            None => self.with_today(|day| self.fitting(&day.spent, purpose, 0, 1).is_ok()),
+            Some(slices) => {
+                let utc_day = self.with_today(|day| day.utc_day);
+                self.limited(purpose).iter().all(|(budget, _)| slices.has_room(utc_day, *budget))
+            }
+        }
     }
 
     /// Maximum cost of one request of this call, in millionths of a US dollar; 0 without a price.
@@ -167,17 +241,22 @@ impl CostGuard {
     ) -> Result<Reservation, Refused> {
         let each = self.estimate(request);
         let wanted = request.max_attempts.max(1);
-        let (utc_day, attempts) = self.with_today(|day| {
-            let attempts = self.fitting(&day.spent, purpose, each, wanted).map_err(Refused::Limit)?;
-            day.spent.add(purpose, each.saturating_mul(u64::from(attempts)));
-            Ok((day.utc_day, attempts))
-        })?;
-        let micro_usd = each.saturating_mul(u64::from(attempts));
-        let mut reservation = Reservation { utc_day, purpose, micro_usd, attempts, row: None };
+        let mut reservation = match &self.slices {
+            None => self.with_today(|day| {
+                let attempts = self.fitting(&day.spent, purpose, each, wanted).map_err(Refused::Limit)?;
+                Ok(day.reserve(purpose, each, attempts))
+            })?,
+            // Boxed: a daemon alone does not need the room in each run.
+            Some(slices) => Box::pin(self.pay(slices, purpose, each, wanted)).await?,
+        };
+        let Reservation { utc_day, micro_usd, .. } = reservation;
         if micro_usd > 0 {
-            let new = NewReservation { run, purpose, model: model.to_owned(), utc_day, micro_usd };
+            let node = self.slices.as_ref().filter(|_| !reservation.paid.is_empty()).map(Slices::boot);
+            let new = NewReservation { run, purpose, model: model.to_owned(), utc_day, micro_usd, node };
+            crash_point!("money.before-reservation");
             match self.ledger.reserve(new).await {
                 Ok(row) => {
+                    crash_point!("money.reserved");
                     reservation.row = Some(row);
                     self.with_today(|day| day.open.add(micro_usd));
                 }
@@ -188,6 +267,36 @@ impl CostGuard {
             }
         }
         Ok(reservation)
+    }
+
+    /// Pays a call from the slices.
+    async fn pay(&self, slices: &Slices, purpose: Purpose, each: u64, wanted: u32) -> Result<Reservation, Refused> {
+        let call = Call { each, wanted, priced: self.has_price() };
+        loop {
+            let budgets = self.limited(purpose);
+            let utc_day = self.with_today(|day| day.utc_day);
+            let attempts = match slices.pay(utc_day, &budgets, call).await {
+                Ok(attempts) => attempts,
+                Err(Unpaid::Midnight) => continue, // the next day has budgets of its own
+                Err(Unpaid::Limit(shortage)) => return Err(Refused::Limit(shortage)),
+                Err(Unpaid::Store(error)) => return Err(Refused::Store(error)),
+            };
+            let paid = budgets.into_iter().map(|(budget, _)| budget).collect();
+            let micro_usd = each.saturating_mul(u64::from(attempts));
+            self.with_today(|day| {
+                if day.utc_day == utc_day {
+                    day.spent.add(purpose, micro_usd);
+                }
+            });
+            return Ok(Reservation { utc_day, purpose, micro_usd, attempts, row: None, paid });
+        }
+    }
+
+    /// The limited budgets that pay for this purpose.
+    fn limited(&self, purpose: Purpose) -> Vec<Limited> {
+        let limits = &self.terms.load().limits;
+        let own = limits.of.get(&purpose).map(|limit| (Some(purpose), *limit));
+        limits.all.map(|limit| (None, limit)).into_iter().chain(own).collect()
     }
 
     /// The number of the `wanted` requests that fit into each budget that they are charged to.
@@ -245,13 +354,18 @@ impl CostGuard {
         self.replace(&reservation, charge.micro_usd);
         let Some(row) = reservation.row else { return };
         self.with_today(|day| day.open.take_back(reservation.micro_usd));
+        crash_point!("money.before-settlement");
         if let Err(error) = self.ledger.settle(row, charge).await {
             // The ledger keeps the reservation: after a restart the day's total may be too high, never too low.
             tracing::warn!(%error, "a settlement was not stored");
         }
+        crash_point!("money.settled");
     }
 
     fn replace(&self, reservation: &Reservation, charged: u64) {
+        if let Some(slices) = &self.slices {
+            slices.replace(reservation.utc_day, &reservation.paid, reservation.micro_usd, charged);
+        }
         self.with_today(|day| {
             if day.utc_day == reservation.utc_day {
                 day.spent.take_back(reservation.purpose, reservation.micro_usd);

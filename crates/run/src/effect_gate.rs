@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use belay_agent_loop::{AdmittedCall, LoopContext};
+use belay_crash_point::crash_point;
 use belay_protocol::{
     ApprovalStore, Arguments, CallId, Durability, EventKind, Message, MessageBody, OutputKeeper, Picture, SecretVault,
     StoreError, Tool, ToolCall, ToolFailure, ToolReply, ToolResult, ToolSet, ToolStatus,
@@ -161,7 +162,9 @@ impl EffectGate {
         self.run_batch(&mut caller, context, slots, durability).await?;
         // If there is an approval request, the pause writes the new messages.
         if asking.is_none() {
+            crash_point!("tool.before-result");
             caller.journal.write(context, durability).await?;
+            crash_point!("tool.result-journaled");
         }
         Ok(asking)
     }
@@ -222,7 +225,9 @@ impl EffectGate {
         if slots.is_empty() {
             return Ok(());
         }
+        crash_point!("tool.before-intent");
         intend(caller, &slots, durability, context).await?;
+        crash_point!("tool.intent-journaled");
         let mut ready = Vec::with_capacity(slots.len());
         for (at, slot) in slots.iter_mut().enumerate() {
             match std::mem::replace(slot, Slot::Running) {
@@ -232,6 +237,7 @@ impl EffectGate {
         }
         let admitted = ready.len();
         let (ran, begun) = batch::run(caller, ready).await;
+        crash_point!("tool.exited");
         caller.tally().give_back_tools(admitted.saturating_sub(begun));
         for ran in ran {
             let at = ran.at;

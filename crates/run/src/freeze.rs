@@ -4,6 +4,7 @@
 //! first, so that one that fails can be repeated. The dispatcher changes the freezes; lanes, turns, jobs and routines
 //! read them.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -21,8 +22,9 @@ pub struct Freezer {
     /// Whether anything is frozen. Set before and cleared after `in_force` changes, under the lock of `in_force`.
     any: AtomicBool,
     in_force: watch::Sender<Arc<[Freeze]>>,
-    /// Held while the store writes, so that writes follow each other. A write reads the freeze under this lock.
-    writing: Mutex<()>,
+    /// Held while the store writes, so that writes follow each other. A write reads the freeze under this lock. The freezes
+    /// that the store has, as far as this daemon knows.
+    writing: Mutex<HashSet<FreezeId>>,
 }
 
 impl Freezer {
@@ -33,7 +35,8 @@ impl Freezer {
     pub async fn load(store: Arc<dyn FreezeStore>) -> Result<Self, StoreError> {
         let in_force: Arc<[Freeze]> = store.freezes().await?.into();
         let any = AtomicBool::new(!in_force.is_empty());
-        Ok(Self { store, any, in_force: watch::Sender::new(in_force), writing: Mutex::default() })
+        let writing = Mutex::new(in_force.iter().map(|freeze| freeze.id).collect());
+        Ok(Self { store, any, in_force: watch::Sender::new(in_force), writing })
     }
 
     /// The freezes in force, oldest first.
@@ -166,16 +169,30 @@ impl Freezer {
         amended
     }
 
-    /// Writes a freeze with its receipt to the store, unless it has ended.
+    /// Writes a freeze with its receipt to the store, unless it has ended. Returns the id of the freeze of its scope that
+    /// is in force: another one if another daemon has written one first. It then takes the place of this one. `None`: the
+    /// freeze has ended, here or in another daemon.
     ///
     /// # Errors
     /// The store fails; then a restart may forget the freeze, or its receipt.
-    pub async fn keep(&self, freeze: FreezeId) -> Result<(), StoreError> {
-        let _writing = self.writing.lock().await;
-        match self.in_force().iter().find(|other| other.id == freeze) {
-            Some(freeze) => self.store.put_freeze(freeze.clone()).await,
-            None => Ok(()),
-        }
+    pub async fn keep(&self, freeze: FreezeId) -> Result<Option<FreezeId>, StoreError> {
+        let mut stored_ids = self.writing.lock().await;
+        let Some(own) = self.in_force().iter().find(|other| other.id == freeze).cloned() else { return Ok(None) };
+        let Some(stored) = self.store.put_freeze(own).await? else {
+            self.end(freeze);
+            return Ok(None);
+        };
+        let in_force = stored.id;
+        stored_ids.insert(in_force);
+        self.in_force.send_if_modified(|freezes| {
+            let mut changed = freezes.to_vec();
+            if let Some(own) = changed.iter_mut().find(|other| other.id == freeze) {
+                merge(own, stored);
+                *freezes = changed.into();
+            }
+            false // the scope is the same
+        });
+        Ok(Some(in_force))
     }
 
     /// Ends the freeze of this scope, in the store and then in memory. Returns it; `None`: there is no such freeze.
@@ -184,21 +201,88 @@ impl Freezer {
     /// The store fails; the freeze stays in force, and the thaw can be repeated.
     pub async fn thaw(&self, scope: &FreezeScope, at: UnixMillis) -> Result<Option<Freeze>, StoreError> {
         let _writing = self.writing.lock().await;
-        let Some(freeze) = self.in_force().iter().find(|freeze| freeze.scope == *scope).cloned() else {
-            return Ok(None);
+        let is_it = |freeze: &&Freeze| freeze.scope == *scope;
+        let known = self.in_force().iter().find(is_it).cloned();
+        let known = match known {
+            Some(known) => Some(known),
+            // Another daemon may have begun it.
+            None => self.store.freezes().await?.iter().find(is_it).cloned(),
         };
+        let Some(freeze) = known else { return Ok(None) };
         self.store.thaw(freeze.clone(), at).await?;
-        self.in_force.send_modify(|in_force| {
-            *in_force = in_force.iter().filter(|other| other.id != freeze.id).cloned().collect();
-            self.any.store(!in_force.is_empty(), Ordering::Release);
-        });
+        self.end(freeze.id);
         Ok(Some(freeze))
     }
+
+    /// Reads the freezes in the store, which other daemons may have begun or ended, and returns the changes. A freeze that
+    /// is being written here stays in force.
+    ///
+    /// # Errors
+    /// The store does not answer; nothing has changed.
+    pub async fn adopt(&self) -> Result<Adopted, StoreError> {
+        let mut stored_ids = self.writing.lock().await;
+        let stored = self.store.freezes().await?;
+        let ids: HashSet<FreezeId> = stored.iter().map(|freeze| freeze.id).collect();
+        let mut adopted = Adopted::default();
+        self.in_force.send_if_modified(|in_force| {
+            let has_ended = |freeze: &Freeze| stored_ids.contains(&freeze.id) && !ids.contains(&freeze.id);
+            let mut freezes: Vec<Freeze> = in_force.iter().filter(|freeze| !has_ended(freeze)).cloned().collect();
+            adopted.some_ended = freezes.len() < in_force.len();
+            for stored in stored {
+                match freezes.iter_mut().find(|own| own.scope == stored.scope) {
+                    Some(own) if own.id == stored.id => merge(own, stored),
+                    Some(_) => {} // `keep` finds the stored one
+                    None => {
+                        freezes.push(stored.clone());
+                        adopted.new.push(stored);
+                    }
+                }
+            }
+            // Under the lock of `in_force`, as in `hold`.
+            self.any.store(!freezes.is_empty(), Ordering::Release);
+            *in_force = freezes.into();
+            adopted.some_ended || !adopted.new.is_empty()
+        });
+        fence(Ordering::SeqCst);
+        *stored_ids = ids;
+        Ok(adopted)
+    }
+
+    /// Ends a freeze in memory.
+    fn end(&self, freeze: FreezeId) {
+        self.in_force.send_modify(|in_force| {
+            *in_force = in_force.iter().filter(|other| other.id != freeze).cloned().collect();
+            self.any.store(!in_force.is_empty(), Ordering::Release);
+        });
+    }
+}
+
+/// What other daemons have changed. See [`Freezer::adopt`].
+#[derive(Debug, Default, PartialEq)]
+pub struct Adopted {
+    /// The freezes that began.
+    pub new: Vec<Freeze>,
+    /// Whether a freeze has ended.
+    pub some_ended: bool,
 }
 
 /// The cause of the stops of a freeze.
 pub fn cause(freeze: FreezeId) -> StopCause {
     StopCause { freeze: Some(freeze), ..StopCause::of(StopReason::OperatorStop) }
+}
+
+/// Replaces a freeze by the stored one of its scope. The receipt in memory may be newer than the stored one.
+fn merge(own: &mut Freeze, stored: Freeze) {
+    let is_same = own.id == stored.id;
+    let known = std::mem::replace(own, stored).receipt.filter(|_| is_same);
+    let stored = std::mem::replace(&mut own.receipt, known);
+    match (&mut own.receipt, stored) {
+        (Some(own), Some(stored)) => {
+            let others: Vec<RunId> = stored.stopped.into_iter().filter(|run| !own.stopped.contains(run)).collect();
+            own.stopped.extend(others);
+        }
+        (own, stored) => *own = own.take().or(stored),
+    }
 }
 
 fn first<'a>(in_force: &'a [Freeze], origin: &RunOrigin) -> Option<&'a Freeze> {
@@ -223,6 +307,8 @@ mod tests {
     struct Last {
         failures: AtomicUsize,
         written: std::sync::Mutex<Option<Freeze>>,
+        /// The freeze that another daemon has put in force, or its end.
+        other: std::sync::Mutex<Option<Option<Freeze>>>,
     }
 
     impl Last {
@@ -235,13 +321,14 @@ mod tests {
     #[async_trait]
     impl FreezeStore for Last {
         async fn freezes(&self) -> Result<Vec<Freeze>, StoreError> {
-            Ok(Vec::new())
+            Ok(self.other.lock().unwrap().clone().flatten().into_iter().collect())
         }
 
-        async fn put_freeze(&self, freeze: Freeze) -> Result<(), StoreError> {
+        async fn put_freeze(&self, freeze: Freeze) -> Result<Option<Freeze>, StoreError> {
             tokio::task::yield_now().await;
-            *self.written.lock().unwrap() = Some(freeze);
-            self.fail()
+            *self.written.lock().unwrap() = Some(freeze.clone());
+            self.fail()?;
+            Ok(self.other.lock().unwrap().clone().unwrap_or(Some(freeze)))
         }
 
         async fn thaw(&self, _: Freeze, _: UnixMillis) -> Result<(), StoreError> {
@@ -296,6 +383,27 @@ mod tests {
         assert_eq!((ended.map(|freeze| freeze.id), freezer.holds_anything()), (Some(all.id), false));
     }
 
+    #[tokio::test]
+    async fn freezes_of_another_daemon_are_adopted_and_one_that_is_being_written_stays() {
+        let store = Arc::new(Last::default());
+        let freezer = Freezer::load(store.clone()).await.expect("loaded");
+        let (own, other) = (freezer.hold(freeze(FreezeScope::person("ann"))), freeze(FreezeScope::All));
+        let adopted = async |stored: Option<Freeze>| {
+            *store.other.lock().unwrap() = Some(stored);
+            freezer.adopt().await.expect("readable")
+        };
+        let new = Adopted { new: vec![other.clone()], some_ended: false };
+        assert_eq!(adopted(Some(other.clone())).await, new);
+        assert_eq!(adopted(Some(other)).await, Adopted::default(), "known");
+        assert!(freezer.holds_everything());
+        assert_eq!(adopted(None).await, Adopted { new: Vec::new(), some_ended: true });
+        assert_eq!(*freezer.in_force(), *std::slice::from_ref(&own), "the store does not have it yet");
+        *store.other.lock().unwrap() = Some(Some(own.clone()));
+        assert_eq!(freezer.keep(own.id).await.expect("stored"), Some(own.id));
+        assert_eq!(adopted(None).await, Adopted { new: Vec::new(), some_ended: true });
+        assert!(!freezer.holds_anything());
+    }
+
     /// Both writers change the receipt before either of them writes. The last write has the changes of both.
     #[tokio::test]
     async fn two_requests_at_once_share_one_receipt() {
@@ -313,5 +421,34 @@ mod tests {
         let receipt = FreezeReceipt { acknowledged_ms: Some(3), stopped: vec![one, two], ..FreezeReceipt::default() };
         let written = store.written.lock().unwrap().clone().and_then(|freeze| freeze.receipt);
         assert_eq!((written, freezer.in_force()[0].receipt.clone()), (Some(receipt.clone()), Some(receipt)));
+    }
+
+    #[tokio::test]
+    async fn the_freeze_that_another_daemon_has_written_first_takes_the_place_of_the_own_one() {
+        let store = Arc::new(Last::default());
+        let freezer = Freezer::load(store.clone()).await.expect("loaded");
+        let own = freezer.hold(freeze(FreezeScope::All));
+        let first = freeze(FreezeScope::All);
+        *store.other.lock().unwrap() = Some(Some(first.clone()));
+        assert_eq!(freezer.keep(own.id).await.expect("stored"), Some(first.id));
+        assert_eq!(*freezer.in_force(), *std::slice::from_ref(&first));
+        freezer.note_stopped(first.id, &[RunId::new()]);
+        assert_eq!(freezer.keep(first.id).await.expect("stored"), Some(first.id));
+        assert_eq!(freezer.in_force()[0].receipt.as_ref().map(|receipt| receipt.stopped.len()), Some(1));
+
+        *store.other.lock().unwrap() = Some(None); // another daemon thaws
+        assert_eq!(freezer.keep(first.id).await.expect("stored"), None);
+        assert!(!freezer.holds_anything());
+    }
+
+    #[tokio::test]
+    async fn a_freeze_of_another_daemon_can_be_thawed_before_this_one_knows_it() {
+        let store = Arc::new(Last::default());
+        let freezer = Freezer::load(store.clone()).await.expect("loaded");
+        let other = freeze(FreezeScope::All);
+        *store.other.lock().unwrap() = Some(Some(other.clone()));
+        let thawed = freezer.thaw(&FreezeScope::All, UnixMillis(2)).await.expect("stored");
+        assert_eq!(thawed, Some(other));
+        assert_eq!(freezer.thaw(&FreezeScope::person("ann"), UnixMillis(2)).await.expect("read"), None);
     }
 }

@@ -4,18 +4,23 @@ use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
 use belay_protocol::{
-    ApprovalId, Checkpoint, Clock, Durability, EventKind, JoinedRun, JournalStore, Lease, Message, NewEvent, Outbound,
-    RunId, StoreError,
+    ApprovalId, Checkpoint, Durability, EventKind, JoinedRun, Lease, Message, NewEvent, Outbound, RunId, StoreError,
+    TurnCompaction,
 };
+use tokio_util::sync::CancellationToken;
 
+use crate::deadlines::Deadlines;
 use crate::pending_outbound::{OutboundBatch, PendingOutbound};
+use crate::store_wait::{Outage, StoreWait};
 use crate::tally::Tally;
+use crate::unclear_write::{JournalPorts, UnclearWrite};
 
 /// Writes the progress of one run, under its lane's lease.
 pub struct RunJournal {
-    store: Arc<dyn JournalStore>,
-    clock: Arc<dyn Clock>,
-    lease: Lease,
+    ports: Arc<JournalPorts>,
+    /// The waits for a store that does not answer.
+    wait: Box<StoreWait>, // a run waits for its model with it
+    lease: Box<Lease>,
     run: RunId,
     /// Number of messages of the context that are in the store.
     stored: usize,
@@ -29,6 +34,8 @@ pub struct RunJournal {
     /// The account of the run tree. Each write stores its totals.
     tally: Tally,
     keeps: Keeps,
+    /// The last write, if it failed and may have been done. What it contains counts as unwritten.
+    unclear: Option<Box<UnclearWrite>>,
 }
 
 /// Scope of a journal.
@@ -51,14 +58,23 @@ pub struct Remainder {
     pub events: Vec<NewEvent>,
     /// Messages to deliver.
     pub said: Vec<Outbound>,
+    /// A write that may have stored a part of these.
+    pub unclear: Option<Box<UnclearWrite>>,
+}
+
+impl Remainder {
+    /// Removes what the unclear write has stored after all.
+    pub fn without_stored(&mut self, unclear: &UnclearWrite) {
+        unclear.remove_from(&mut self.messages, &mut self.events, &mut self.said);
+    }
 }
 
 /// The parts of a run's journal from which the journals of child runs are made.
 #[derive(Clone)]
 pub struct JournalSeed {
-    store: Arc<dyn JournalStore>,
-    clock: Arc<dyn Clock>,
-    lease: Lease,
+    ports: Arc<JournalPorts>,
+    wait: Box<StoreWait>,
+    lease: Box<Lease>,
     run: RunId,
     tally: Tally,
     keeps: Keeps,
@@ -68,24 +84,37 @@ impl JournalSeed {
     /// A journal for a child run. It writes events under the same run id, unless that run's journal writes nothing, and
     /// no context.
     pub fn grow(&self) -> RunJournal {
-        let Self { store, clock, lease, run, tally, keeps } = self.clone();
+        let Self { ports, wait, lease, run, tally, keeps } = self.clone();
         let keeps = if keeps == Keeps::Nothing { keeps } else { Keeps::Facts };
-        RunJournal { keeps, ..RunJournal::new(store, clock, lease, run, tally, 0) }
+        RunJournal { keeps, ..RunJournal::new(ports, *wait, *lease, run, tally, 0) }
     }
 }
 
 impl RunJournal {
     /// A journal of a run. The first `stored` messages of its context are in the store.
     pub fn new(
-        store: Arc<dyn JournalStore>,
-        clock: Arc<dyn Clock>,
+        ports: Arc<JournalPorts>,
+        wait: StoreWait,
         lease: Lease,
         run: RunId,
         tally: Tally,
         stored: usize,
     ) -> Self {
         let (events, used, joined, saying) = (Vec::new(), Vec::new(), Vec::new(), PendingOutbound::default());
-        Self { store, clock, lease, run, stored, events, used, joined, saying, tally, keeps: Keeps::Everything }
+        Self {
+            ports,
+            wait: Box::new(wait),
+            lease: Box::new(lease),
+            run,
+            stored,
+            events,
+            used,
+            joined,
+            saying,
+            tally,
+            keeps: Keeps::Everything,
+            unclear: None,
+        }
     }
 
     /// The journal of work that is not a run in the store. It writes nothing, and neither do journals made from it.
@@ -97,13 +126,29 @@ impl RunJournal {
     /// The parts for journals of child runs.
     pub fn seed(&self) -> JournalSeed {
         JournalSeed {
-            store: self.store.clone(),
-            clock: self.clock.clone(),
+            ports: self.ports.clone(),
+            wait: self.wait.clone(),
             lease: self.lease.clone(),
             run: self.run,
             tally: self.tally.clone(),
             keeps: self.keeps,
         }
+    }
+
+    /// The same journal for a run that this token stops.
+    #[must_use]
+    pub(crate) fn stopped_by(self, stop: CancellationToken) -> Self {
+        Self { wait: Box::new(self.wait.stopped_by(stop)), ..self }
+    }
+
+    /// The waits for a store that does not answer.
+    pub fn wait(&self) -> &StoreWait {
+        &self.wait
+    }
+
+    /// Sets the deadlines of later waits for the store.
+    pub fn set_deadlines(&mut self, deadlines: Deadlines) {
+        self.wait.set_deadlines(deadlines);
     }
 
     /// The account of the run's tree.
@@ -119,7 +164,7 @@ impl RunJournal {
     /// Records an event with the current date; the next write stores it.
     pub fn note(&mut self, kind: EventKind) {
         self.events.push(NewEvent {
-            at: self.clock.now(),
+            at: self.ports.clock.now(),
             session: Some(self.lease.session.clone()),
             run_id: Some(self.run),
             kind,
@@ -158,45 +203,130 @@ impl RunJournal {
         self.joined.extend_from_slice(joined);
     }
 
-    /// Writes the new messages of the context, and the events since the last write.
+    /// Writes the new messages of the context, and the events since the last write. While the store does not answer, the
+    /// write is repeated. It is done once, also if the answer to a commit is lost.
     ///
     /// # Errors
-    /// Nothing was written. Messages and events are written with the next write, or with the end of the run.
+    /// Nothing was written, or nobody knows: see [`UnclearWrite`]. Messages and events that the store does not have are
+    /// written with the next write, or with the end of the run.
     ///
     /// # Cancel safety
     /// If the future is dropped, the write may or may not happen. The caller then ends the run, and the end carries the
     /// same messages. The store appends the end of a run once, but may store a message twice. So no caller drops this
     /// future on purpose.
     pub async fn write(&mut self, context: &LoopContext, durability: Durability) -> Result<(), StoreError> {
-        let (messages, state) = match self.keeps {
-            Keeps::Everything => (context.messages[self.stored..].to_vec(), serde_json::to_value(&context.state).ok()),
-            Keeps::Facts => (Vec::new(), None),
-            Keeps::Nothing => return Ok(()),
+        if self.keeps == Keeps::Nothing {
+            return Ok(());
+        }
+        self.settle_unclear(context).await?;
+        let messages = match self.keeps {
+            Keeps::Everything => context.messages[self.stored..].to_vec(),
+            Keeps::Facts | Keeps::Nothing => Vec::new(),
+        };
+        // Written anew for a repetition: a copy would cost each step as much as the state itself.
+        let keeps = self.keeps;
+        let state = || match keeps {
+            Keeps::Everything => serde_json::to_value(&context.state).ok(),
+            Keeps::Facts | Keeps::Nothing => None,
         };
         let (usage, cost_micro_usd) = self.tally.spent();
         let outbound = self.take_said();
-        let (events, used, joined) =
-            (std::mem::take(&mut self.events), std::mem::take(&mut self.used), std::mem::take(&mut self.joined));
         let checkpoint = Checkpoint {
             run: self.run,
             messages,
-            state,
+            state: None,
             usage,
             cost_micro_usd,
-            events: events.clone(),
-            used: used.clone(),
-            joined: joined.clone(),
-            outbound: outbound.clone(),
+            events: std::mem::take(&mut self.events),
+            used: std::mem::take(&mut self.used),
+            joined: std::mem::take(&mut self.joined),
+            outbound,
             durability,
         };
-        if let Err(error) = self.store.checkpoint(&self.lease, checkpoint).await {
+        let write = UnclearWrite::new(&self.ports, &self.lease, checkpoint);
+        let attempt =
+            || self.ports.store.checkpoint(&self.lease, Checkpoint { state: state(), ..write.write().clone() });
+        if let Err(error) = self.once(&write, attempt).await {
+            let Checkpoint { events, used, joined, outbound, .. } = write.write().clone();
             // The end of the run carries the results that mention these messages, so it must carry the messages too.
             self.saying.add(OutboundBatch { messages: outbound, ..OutboundBatch::default() });
             // The write has exclusive access, so no event was added meanwhile.
             (self.events, self.used, self.joined) = (events, used, joined);
+            self.unclear = write.is_open(&error).then(|| Box::new(write));
             return Err(error);
         }
         self.stored = context.messages.len();
+        Ok(())
+    }
+
+    /// Finds out about an earlier write before the next one, so that nothing is stored twice.
+    async fn settle_unclear(&mut self, context: &LoopContext) -> Result<(), StoreError> {
+        let Some(unclear) = &self.unclear else { return Ok(()) };
+        if self.wait.until_stored(|| unclear.is_done()).await? {
+            let Checkpoint { used, joined, .. } = unclear.write();
+            let mut said = self.saying.take();
+            unclear.remove_from(&mut Vec::new(), &mut self.events, &mut said.messages);
+            self.saying.add(said);
+            self.used.retain(|id| !used.contains(id));
+            self.joined.retain(|run| !joined.contains(run));
+            self.stored += unclear.leading(context.messages.get(self.stored..).unwrap_or_default());
+        }
+        self.unclear = None;
+        Ok(())
+    }
+
+    /// Stores a compaction of ended turns, see [`JournalStore::compact`](belay_protocol::JournalStore::compact).
+    ///
+    /// # Errors
+    /// See [`Self::write`].
+    pub(crate) async fn compact(&self, keep: u32, summary: String, fact: NewEvent) -> Result<(), StoreError> {
+        let write = self.compaction(vec![fact]);
+        let events = || write.write().events.clone();
+        self.once(&write, || self.ports.store.compact(&self.lease, keep, summary.clone(), events())).await
+    }
+
+    /// Stores a compaction that includes the running turn, see
+    /// [`JournalStore::compact_turn`](belay_protocol::JournalStore::compact_turn).
+    ///
+    /// # Errors
+    /// See [`Self::write`].
+    pub(crate) async fn compact_turn(&self, cut: TurnCompaction) -> Result<(), StoreError> {
+        let write = self.compaction(cut.events.clone());
+        self.once(&write, || self.ports.store.compact_turn(&self.lease, cut.clone())).await
+    }
+
+    /// A compaction, as far as its events show whether it was done.
+    fn compaction(&self, events: Vec<NewEvent>) -> UnclearWrite {
+        let (usage, cost_micro_usd) = self.tally.spent();
+        let checkpoint = Checkpoint {
+            run: self.run,
+            messages: Vec::new(),
+            state: None,
+            usage,
+            cost_micro_usd,
+            events,
+            used: Vec::new(),
+            joined: Vec::new(),
+            outbound: Vec::new(),
+            durability: Durability::Committed,
+        };
+        UnclearWrite::new(&self.ports, &self.lease, checkpoint)
+    }
+
+    /// Does a write, and repeats it while the store does not answer and the write was not done.
+    async fn once<F>(&self, write: &UnclearWrite, attempt: impl Fn() -> F) -> Result<(), StoreError>
+    where
+        F: Future<Output = Result<(), StoreError>>,
+    {
+        let (mut outage, mut done) = (Outage::default(), attempt().await);
+        while let Err(error) = done {
+            self.wait.again(&mut outage, error).await?;
+            done = match write.is_done().await {
+                Ok(true) => Ok(()),
+                Ok(false) => attempt().await,
+                Err(error) => Err(error),
+            };
+        }
         Ok(())
     }
 
@@ -218,6 +348,6 @@ impl RunJournal {
         let is_apart = |run: &RunId| apart.iter().any(|joined| joined.run == *run);
         self.retract(|fact| matches!(fact, EventKind::Joined { runs, .. } if runs.iter().any(is_apart)));
         let messages = messages.get(self.stored..).unwrap_or_default().to_vec();
-        Remainder { messages, events: std::mem::take(&mut self.events), said }
+        Remainder { messages, events: std::mem::take(&mut self.events), said, unclear: self.unclear.take() }
     }
 }

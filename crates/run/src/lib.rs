@@ -10,10 +10,10 @@
 //! Reading order: [`services`] (used by every run) → [`request`] (what was asked of one run) → [`core`] (the parts of one
 //! run) → [`model_call`] (the model call, with compaction and the wait for an outage) → [`effect_gate`] (passed by every
 //! tool call), with [`approvals`], [`hooks`] and [`tool_health`] → [`child_asker`] and [`deadlines`] (questions of runs that
-//! other runs have started) → [`journal`] → [`progress`] (how far a run has come) →
+//! other runs have started) → [`journal`], with [`store_wait`] and [`unclear_write`] (a store that does not answer) → [`progress`] (how far a run has come) →
 //! [`live`] → [`cost_guard`] and [`tally`] (money) → [`compaction`] and [`prompt`] (the context) → [`closing`] (the last
 //! step) → [`titles`] (of conversations) → [`rights`] (the permissions of autonomous work). Shared by the parts around runs: [`restart`] (tasks that
-//! panic), [`retry`] (a store that does not answer), [`run_tool`] (tools that act on their run).
+//! panic), [`retry`] (pauses between attempts), [`run_tool`] (tools that act on their run).
 
 pub mod approvals;
 pub mod attached_pictures;
@@ -27,6 +27,7 @@ pub mod completion_check;
 pub mod config;
 pub mod core;
 pub mod cost_guard;
+pub mod cost_slices;
 pub mod deadlines;
 pub mod effect_gate;
 pub mod error;
@@ -58,11 +59,13 @@ pub mod run_tool;
 pub mod send_file;
 pub mod send_message;
 pub mod services;
+pub mod store_wait;
 pub mod tally;
 pub mod terminate;
 pub mod titles;
 pub mod tool_health;
 pub mod unattended;
+pub mod unclear_write;
 pub mod untrusted;
 
 pub use approvals::ApprovalRule;

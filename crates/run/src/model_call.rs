@@ -269,14 +269,14 @@ impl ModelCall<'_> {
         if self.core.child {
             self.core.journal.note(fact)
         } else {
-            let (services, live, lease) = (&self.core.services, &self.core.live, self.core.journal.lease());
-            let events = vec![services.event(&live.session, live.id, fact)];
+            let (journal, live) = (&self.core.journal, &self.core.live);
+            let fact = self.core.services.event(&live.session, live.id, fact);
             let (keep, summary) = (left.kept_of_earlier_turns, left.summary);
             if left.left_of_turn.is_empty() {
-                services.journal.compact(lease, keep, summary, events).await?
+                journal.compact(keep, summary, fact).await?
             } else {
-                let cut = TurnCompaction { run: live.id, left: left.left_of_turn, keep, summary, events };
-                services.journal.compact_turn(lease, cut).await?;
+                let (left, events) = (left.left_of_turn, vec![fact]);
+                journal.compact_turn(TurnCompaction { run: live.id, left, keep, summary, events }).await?;
             }
         }
         context.messages = left.messages;

@@ -7,9 +7,11 @@ use arc_swap::ArcSwap;
 use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::status::ModelTrouble;
 use belay_protocol::{
-    Clock, EventKind, InputReader, JournalStore, ModelError, ModelErrorKind, ModelProvider, NewEvent, RunId,
+    Clock, EventKind, EventLog, InputReader, JournalStore, ModelError, ModelErrorKind, ModelProvider, NewEvent, RunId,
     SessionKey, ToolSet,
 };
+
+use tokio_util::sync::CancellationToken;
 
 use crate::attached_pictures::AttachedPictures;
 use crate::child_asker::ChildAsker;
@@ -21,6 +23,7 @@ use crate::hooks::HookChain;
 use crate::memory::MemoryRules;
 use crate::prompt::{self, Briefing, PromptBook};
 use crate::tool_health::Health;
+use crate::unclear_write::JournalPorts;
 
 /// Services that every run uses.
 pub struct RunServices {
@@ -59,6 +62,10 @@ pub struct RunServices {
     pub hooks: Arc<HookChain>,
     /// Writes the progress of runs.
     pub journal: Arc<dyn JournalStore>,
+    /// Shows which writes of a run were done.
+    pub events: Arc<dyn EventLog>,
+    /// Cancelled when the daemon begins to shut down. Runs then do not wait for the store any longer.
+    pub draining: CancellationToken,
     /// Reads the attached pictures of messages.
     pub pictures: AttachedPictures,
     /// Reads accepted messages.
@@ -70,6 +77,12 @@ pub struct RunServices {
 }
 
 impl RunServices {
+    /// The ports of a run's journal.
+    pub fn journal_ports(&self) -> Arc<JournalPorts> {
+        let (store, events, clock) = (self.journal.clone(), self.events.clone(), self.clock.clone());
+        Arc::new(JournalPorts { store, events, clock })
+    }
+
     /// The stop rules for a run that begins now.
     pub fn rules(&self) -> Arc<StopRules> {
         self.rules.load_full()

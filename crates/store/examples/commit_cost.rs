@@ -1,6 +1,7 @@
 //! What a message costs: accepted with its start, and finished, as for one HTTP request.
 //!
-//! `cargo run --release -p belay-store --example commit_cost [messages]`
+//! `cargo run --release -p belay-store --example commit_cost [messages] [postgres://...]`: over SQLite, and also over this
+//! PostgreSQL database.
 
 #![allow(clippy::print_stdout)]
 
@@ -9,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
-    Asker, BootId, FinishedRun, IdempotencyKey, LaneStore, Lease, Message, NewInput, RunEnd, RunId, RunStore,
-    SessionKey, SessionLifetime, StopReason, StoreError, ThreadState, UnixMillis, Work,
+    Asker, BootId, FinishedRun, IdempotencyKey, LaneClaim, LaneStore, Lease, Message, NewInput, RunEnd, RunId,
+    RunStore, SessionKey, SessionLifetime, StopReason, StoreError, ThreadState, UnixMillis, Work,
 };
-use belay_store::{SqliteStore, StoreOptions, StoreStats};
+use belay_store::{PostgresLimits, SqlStore, StoreOptions, StoreStats, StoreUrl, parse_url};
 use tokio::task::JoinSet;
 
 const TEXT: &str = "What is the weather in Tokyo, and should I take an umbrella with me when I go there tomorrow?";
@@ -21,15 +22,29 @@ const TEXT: &str = "What is the weather in Tokyo, and should I take an umbrella 
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let messages: u32 = std::env::args().nth(1).map(|text| text.parse()).transpose()?.unwrap_or(2_000);
     let directory = tempfile::tempdir()?;
-    let store = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default())?;
+    let file = directory.path().join("belay.db");
+    let store = tokio::task::spawn_blocking(move || SqlStore::open(&file, StoreOptions::default())).await??;
+    measure("SQLite", store, messages).await?;
+    if let Some(address) = std::env::args().nth(2) {
+        let StoreUrl::Postgres(url) = parse_url(&address)? else { return Err("not an address of PostgreSQL".into()) };
+        let limits = PostgresLimits { connections: 1, statement: LIMIT, lock: LIMIT };
+        let connect = move || SqlStore::connect(&url, limits, StoreOptions::default());
+        measure("PostgreSQL", tokio::task::spawn_blocking(connect).await??, messages).await?;
+    }
+    Ok(())
+}
 
-    println!("{messages} messages each:");
+/// The longest time of a statement and of a wait for a lock.
+const LIMIT: Duration = Duration::from_secs(30);
+
+async fn measure(name: &str, store: SqlStore, messages: u32) -> Result<(), Box<dyn std::error::Error>> {
+    println!("{name}, {messages} messages each:");
     for tasks in [1, 64] {
         let before = store.stats();
         let began = Instant::now();
         let mut working = JoinSet::new();
         for task in 0..tasks {
-            working.spawn(converse(store.clone(), format!("{tasks}-{task}"), messages / tasks));
+            working.spawn(converse(store.clone(), format!("{name}-{tasks}-{task}"), messages / tasks));
         }
         while let Some(outcome) = working.join_next().await {
             outcome??;
@@ -40,21 +55,23 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-async fn converse(store: SqliteStore, session: String, messages: u32) -> Result<(), StoreError> {
-    let lane =
-        store.open_lane(&SessionKey::new(&session), SessionLifetime::Lasting, BootId::new(), UnixMillis(0)).await?;
+async fn converse(store: SqlStore, session: String, messages: u32) -> Result<(), StoreError> {
+    let lane = store
+        .open_lane(&SessionKey::new(&session), SessionLifetime::Lasting, LaneClaim::free(BootId::new()), UnixMillis(0))
+        .await?;
+    let lane = lane.opened().ok_or_else(|| StoreError::LeaseLost(SessionKey::new(&session)))?;
     for n in 0..messages {
         message(&store, &lane.lease, n).await?;
     }
     Ok(())
 }
 
-async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), StoreError> {
+async fn message(store: &SqlStore, lease: &Lease, n: u32) -> Result<(), StoreError> {
     let run = RunId::new();
     let account: Arc<str> = lease.session.as_str().into();
     let input = NewInput {
         run_id: run,
-        key: Some(IdempotencyKey { channel: "http".into(), account, message_id: n.to_string().into() }),
+        key: Some(IdempotencyKey { channel: "http".into(), account, message_id: format!("{run}-{n}").into() }),
         channel: "http".into(),
         work: Work::Chat,
         asker: Asker { principal: "client".into(), ..Asker::default() },
@@ -69,6 +86,7 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
         at: UnixMillis(i64::from(n)),
         replaces_turn: false,
         start: true,
+        place: None,
         spoken: true,
     };
     store.accept(lease, input).await?;
@@ -92,9 +110,10 @@ async fn message(store: &SqliteStore, lease: &Lease, n: u32) -> Result<(), Store
 fn report(tasks: u32, messages: u32, took: Duration, before: StoreStats, after: StoreStats) {
     let each = f64::from(messages);
     println!(
-        "{tasks:3} at once: {:7.1} us a message, {:.2} commits, {:.1} statements (begin and commit not counted)",
+        "{tasks:3} at once: {:7.1} us a message, {:.2} commits, {:.1} statements (begin and commit not counted), {:.1} round trips",
         took.as_secs_f64() * 1e6 / each,
         (after.commits - before.commits) as f64 / each,
         (after.statements - before.statements) as f64 / each,
+        (after.round_trips - before.round_trips) as f64 / each,
     );
 }

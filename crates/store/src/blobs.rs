@@ -1,6 +1,6 @@
-//! Files by their digest: a directory beside the database, or memory.
+//! Files by their digest: a directory beside the database, a table of the database, or memory.
 //!
-//! A file is written under a temporary name (0600), synchronised, and renamed to its digest. So a name that is a digest
+//! The table is for several daemons that share a database and no directory. In the directory, a file is written under a temporary name (0600), synchronised, and renamed to its digest. So a name that is a digest
 //! always has the whole file, and a crash leaves at most a temporary file, which [`BlobStore::older_than`] removes.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
-use belay_protocol::{BlobDigest, BlobStore, BlobWriter, ByteStream, StoreError, UnixMillis};
+use belay_protocol::{BlobDigest, BlobStore, BlobWriter, ByteStream, Clock, StoreError, UnixMillis};
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
 use tokio::fs::{DirBuilder, File, OpenOptions};
@@ -19,6 +19,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::spawn_blocking;
 use tokio_util::io::ReaderStream;
 use uuid::Uuid;
+
+use crate::parts::PartBuffer;
+use crate::sql::SqlStore;
 
 /// The ending of the names of files that are being written.
 const UNFINISHED: &str = ".part";
@@ -33,6 +36,7 @@ pub struct Blobs(Place);
 #[derive(Clone)]
 enum Place {
     Directory(Arc<Directory>),
+    Table(SqlStore, Arc<dyn Clock>),
     Memory(Arc<Mutex<HashMap<BlobDigest, Bytes>>>),
 }
 
@@ -47,6 +51,14 @@ impl Blobs {
     /// Files in this directory, which the first write creates (0700).
     pub fn in_directory(path: PathBuf) -> Self {
         Self(Place::Directory(Arc::new(Directory { path, names: Mutex::default() })))
+    }
+
+    /// Files in a table of the store's database. A file that something refers to is not removed.
+    ///
+    /// A crash, or a drop of a [`BlobWriter`], may leave parts of a file, which [`BlobStore::older_than`] removes. Writing
+    /// a file takes a commit for each 256 KiB.
+    pub fn in_table(store: SqlStore, clock: Arc<dyn Clock>) -> Self {
+        Self(Place::Table(store, clock))
     }
 
     /// Files in memory. They are lost with the last clone.
@@ -64,6 +76,7 @@ impl BlobStore for Blobs {
     async fn begin(&self) -> Result<Box<dyn BlobWriter>, StoreError> {
         let to = match &self.0 {
             Place::Memory(blobs) => Destination::Memory(BytesMut::new(), blobs.clone()),
+            Place::Table(store, clock) => Destination::Table(Box::new(Parts::new(store.clone(), clock.clone()))),
             Place::Directory(directory) => {
                 DirBuilder::new().recursive(true).mode(0o700).create(&directory.path).await.map_err(failed)?;
                 let unfinished = Unfinished(directory.path.join(format!("{}{UNFINISHED}", Uuid::now_v7())));
@@ -77,6 +90,14 @@ impl BlobStore for Blobs {
     async fn read(&self, digest: &BlobDigest) -> Result<Option<Bytes>, StoreError> {
         match &self.0 {
             Place::Memory(blobs) => Ok(lock(blobs).get(digest).cloned()),
+            Place::Table(store, _) => {
+                let count = store.blob_parts(digest).await?;
+                let mut bytes = BytesMut::new();
+                for part in 0..count {
+                    bytes.extend_from_slice(&part_of(store, digest, part).await?);
+                }
+                Ok((count > 0).then(|| bytes.freeze()))
+            }
             Place::Directory(directory) => match tokio::fs::read(directory.path.join(digest.as_str())).await {
                 Ok(bytes) => Ok(Some(bytes.into())),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -91,6 +112,15 @@ impl BlobStore for Blobs {
                 let found = lock(blobs).get(digest).cloned();
                 return Ok(found.map(|bytes| stream::iter([Ok(bytes)]).boxed()));
             }
+            Place::Table(store, _) => {
+                let count = store.blob_parts(digest).await?;
+                let (store, digest) = (store.clone(), digest.clone());
+                let parts = stream::iter(0..count).then(move |part| {
+                    let (store, digest) = (store.clone(), digest.clone());
+                    async move { part_of(&store, &digest, part).await.map(Bytes::from).map_err(io::Error::other) }
+                });
+                return Ok((count > 0).then(|| parts.boxed()));
+            }
             Place::Directory(directory) => directory,
         };
         match File::open(directory.path.join(digest.as_str())).await {
@@ -103,6 +133,7 @@ impl BlobStore for Blobs {
     async fn older_than(&self, before: UnixMillis) -> Result<Vec<BlobDigest>, StoreError> {
         match &self.0 {
             Place::Memory(_) => Ok(Vec::new()), // it ends with the process
+            Place::Table(store, _) => store.old_blobs(before).await,
             Place::Directory(directory) => {
                 let directory = directory.clone();
                 blocking(move || directory.older_than(instant(before))).await
@@ -116,6 +147,7 @@ impl BlobStore for Blobs {
                 let mut blobs = lock(blobs);
                 Ok(digests.iter().filter(|digest| blobs.remove(*digest).is_some()).count() as u64)
             }
+            Place::Table(store, _) => store.remove_blobs(digests.to_vec(), before).await,
             Place::Directory(directory) => {
                 let (directory, digests) = (directory.clone(), digests.to_vec());
                 blocking(move || directory.remove(&digests, instant(before))).await
@@ -195,6 +227,52 @@ struct Writer {
 enum Destination {
     Memory(BytesMut, Arc<Mutex<HashMap<BlobDigest, Bytes>>>),
     File(File, Unfinished, Arc<Directory>),
+    Table(Box<Parts>),
+}
+
+/// A file that is being written to the table.
+struct Parts {
+    store: SqlStore,
+    clock: Arc<dyn Clock>,
+    /// The name of the file until it has its digest.
+    name: String,
+    /// The number of stored parts.
+    stored: u64,
+    /// Bytes that are not stored yet.
+    rest: PartBuffer,
+}
+
+impl Parts {
+    fn new(store: SqlStore, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock, name: Uuid::now_v7().to_string(), stored: 0, rest: PartBuffer::default() }
+    }
+
+    async fn write(&mut self, mut piece: &[u8]) -> Result<(), StoreError> {
+        while let Some(part) = self.rest.fill(&mut piece) {
+            self.store_part(part).await?;
+        }
+        Ok(())
+    }
+
+    async fn store_part(&mut self, part: Vec<u8>) -> Result<(), StoreError> {
+        self.store.put_blob_part(self.name.clone(), self.stored, part, self.clock.now()).await?;
+        self.stored += 1;
+        Ok(())
+    }
+
+    async fn finish(mut self, digest: BlobDigest) -> Result<(), StoreError> {
+        let rest = self.rest.take();
+        if !rest.is_empty() || self.stored == 0 {
+            self.store_part(rest).await?;
+        }
+        self.store.name_blob(self.name, self.stored, digest, self.clock.now()).await
+    }
+}
+
+/// A part of a file that was there a moment ago.
+async fn part_of(store: &SqlStore, digest: &BlobDigest, part: u64) -> Result<Vec<u8>, StoreError> {
+    let bytes = store.blob_part(digest, part).await?;
+    bytes.ok_or_else(|| StoreError::NotFound(format!("part {part} of the file {}, which was removed", digest.as_str())))
 }
 
 /// The path of a file that is being written. Dropping it removes the file.
@@ -217,6 +295,7 @@ impl BlobWriter for Writer {
                 Ok(())
             }
             Destination::File(file, ..) => file.write_all(piece).await.map_err(failed),
+            Destination::Table(parts) => parts.write(piece).await,
         }
     }
 
@@ -233,6 +312,7 @@ impl BlobWriter for Writer {
                 let named = digest.clone();
                 blocking(move || directory.keep(&unfinished.0, &named)).await?;
             }
+            Destination::Table(parts) => parts.finish(digest.clone()).await?,
         }
         Ok(digest)
     }
@@ -280,30 +360,6 @@ mod tests {
             writer.write(&Bytes::from_static(piece.as_bytes())).await.unwrap();
         }
         writer.finish().await.unwrap()
-    }
-
-    async fn streamed(blobs: &Blobs, digest: &BlobDigest) -> Option<String> {
-        let pieces: Vec<_> = blobs.stream(digest).await.unwrap()?.collect().await;
-        Some(pieces.into_iter().map(|piece| String::from_utf8(piece.unwrap().to_vec()).unwrap()).collect())
-    }
-
-    #[tokio::test]
-    async fn a_file_is_found_by_the_digest_of_its_bytes() {
-        let directory = tempfile::tempdir().unwrap();
-        for blobs in [Blobs::in_memory(), Blobs::in_directory(directory.path().join("files"))] {
-            let digest = put(&blobs, &["a", "bc"]).await;
-            // Source: FIPS 180-2, appendix B.1.
-            assert_eq!(digest.as_str(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-            assert_eq!(put(&blobs, &["abc"]).await, digest);
-            assert_eq!(blobs.digest(b"abc").unwrap(), digest);
-            assert_eq!(blobs.read(&digest).await.unwrap().unwrap(), "abc");
-            assert_eq!(streamed(&blobs, &digest).await.unwrap(), "abc");
-            let other = "0".repeat(64).parse().unwrap();
-            assert_eq!(blobs.read(&other).await.unwrap(), None);
-            assert_eq!(streamed(&blobs, &other).await, None);
-            assert_eq!(blobs.remove(&[digest.clone(), other], LATER).await.unwrap(), 1);
-            assert_eq!(blobs.read(&digest).await.unwrap(), None);
-        }
     }
 
     #[tokio::test]

@@ -7,17 +7,22 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::OpenError;
+use crate::postgres::{PostgresUrl, inspect_schema};
+use crate::sql::PostgresLimits;
 use crate::sqlite::{Version, known_schema, lock_path, refuse_interrupted_restore, with_suffix};
 
 /// The result of an inspection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// The schema of the file; 0 for a file without tables; `None`: there is no file.
+    /// The schema of the store; 0 for a file without tables; `None`: there is no file, or no tables. It may be higher than
+    /// `known` if this program can use it.
     pub schema: Option<u32>,
-    /// The newest schema of this program. Opening the store migrates an older one to it.
+    /// The schema of this program. Opening the store migrates an older one to it.
     pub known: u32,
     /// The process that uses the store.
     pub held: Held,
+    /// The names of the nodes of a cluster for whose end the migration would wait.
+    pub waits_for: Vec<String>,
 }
 
 /// Whether a process uses a store.
@@ -36,7 +41,7 @@ pub enum Held {
 /// index of a log that a crash left behind. It holds the lock only while it checks that the lock is free.
 ///
 /// # Errors
-/// [`OpenError::Newer`], [`OpenError::Unreleased`], [`OpenError::InterruptedRestore`], [`OpenError::Io`] and [`OpenError::Sqlite`], as for opening. A
+/// [`OpenError::Newer`], [`OpenError::TooOld`], [`OpenError::Unreleased`], [`OpenError::InterruptedRestore`], [`OpenError::Io`] and [`OpenError::Database`], as for opening. A
 /// store in use is no error.
 pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     let held = held(path)?;
@@ -45,7 +50,20 @@ pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     }
     let version = version(path)?;
     version.map_or(Ok(()), Version::check)?;
-    Ok(Inspection { schema: version.map(|version| version.schema), known: known_schema(), held })
+    Ok(Inspection { schema: version.map(|version| version.schema), known: known_schema(), held, waits_for: Vec::new() })
+}
+
+/// Inspects a PostgreSQL database. Blocks. It changes and creates nothing.
+///
+/// # Errors
+/// Those of opening the store. A store in use is no error.
+pub fn inspect_server(url: &PostgresUrl, limits: PostgresLimits) -> Result<Inspection, OpenError> {
+    // A thread of its own: the connection may not be used where asynchronous tasks run.
+    let inspect = || inspect_schema(url, &limits.of_statements());
+    let found = std::thread::scope(|scope| scope.spawn(inspect).join());
+    let found = found.map_err(|_| OpenError::Database("the inspection panicked".into()))??;
+    let held = if found.in_use { Held::By { pid: None } } else { Held::ByNobody };
+    Ok(Inspection { schema: found.version, known: found.known, held, waits_for: found.waits_for })
 }
 
 fn version(path: &Path) -> Result<Option<Version>, OpenError> {
@@ -65,7 +83,7 @@ fn version(path: &Path) -> Result<Option<Version>, OpenError> {
         (Some(schema), Some(edition)) if header.starts_with(b"SQLite format 3\0") => {
             Ok(Some(Version { schema, edition }))
         }
-        _ => Err(OpenError::Sqlite("the file is not a database".into())),
+        _ => Err(OpenError::Database("the file is not a database".into())),
     }
 }
 

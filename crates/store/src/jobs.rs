@@ -1,8 +1,8 @@
 //! Jobs: the rules that the store enforces, its errors and its events.
 
 use belay_protocol::{
-    EventKind, JobChange, JobCreated, JobFilter, JobId, JobRecord, JobState, NO_SESSION, NewEvent, NewJob, SessionKey,
-    StoreError, UnixMillis, WorkGrant, job_session,
+    BootId, EventKind, JobChange, JobCreated, JobFilter, JobId, JobRecord, JobState, NO_SESSION, NewEvent, NewJob,
+    SessionKey, StoreError, UnixMillis, WorkGrant, job_session,
 };
 
 use crate::limits::PAGE_MAX;
@@ -69,10 +69,13 @@ pub(crate) enum Step {
     No,
 }
 
-/// The effect of a change on this job.
-pub(crate) fn step(job: &JobRecord, change: &JobChange) -> Step {
-    let other_attempt = change.attempt.is_some_and(|attempt| attempt != job.attempt);
-    if other_attempt || change.to == JobState::InProgress || !job.state.may_become(change.to) {
+/// The effect of a change on this job, which this daemon owns.
+pub(crate) fn step(job: &JobRecord, owner: Option<BootId>, change: &JobChange) -> Step {
+    // A job that holds no slot has no owner. The repeated end of an attempt finds such a job.
+    let refused = change
+        .attempt
+        .is_some_and(|attempt| attempt.number != job.attempt || job.state.holds_slot() && owner != Some(attempt.owner));
+    if refused || change.to == JobState::InProgress || !job.state.may_become(change.to) {
         return Step::No;
     }
     if job.state == change.to {

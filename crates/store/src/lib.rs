@@ -1,20 +1,23 @@
-//! Persistence: SQLite, in a file or in memory.
+//! Persistence: SQLite, in a file or in memory, or PostgreSQL.
 //!
-//! **For**: implementing the ports of [`belay_protocol::store`]. [`SqliteStore::open`] stores data in a file;
-//! [`SqliteStore::in_memory`] stores it until the process ends, for tests and for trials. Both use the same SQL, but
+//! **For**: implementing the ports of [`belay_protocol::store`]. [`SqlStore::open`] stores data in a file;
+//! [`SqlStore::in_memory`] stores it until the process ends, for tests and for trials. Both use the same SQL, but
 //! another executor: one conformance suite (`tests/suite/conformance`) runs over both.
 //!
 //! **Does not know**: what a turn is made of, when one begins, or who delivers a reply. It stores what it gets, in
 //! order and once, and confirms a write only when it is true. Only this crate knows SQL.
 //!
-//! Reading order: `config` → `sqlite/migrations` (the tables) → `sqlite/open` → `sqlite/writer` (the one thread that
-//! writes, and the sharing of commits), `sqlite/inline` (the same in memory) → `sqlite/lane_ports`, `work`, `ports`
-//! (the ports) → `sqlite/lanes`, `threads`, `gates`, `edits`, `outbox`, `ledger` (writes) → `sqlite/prune` (deletions)
-//! → `sqlite/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted secrets) → `blobs` (files of messages) → `sqlite/backup`.
+//! Reading order: `config` → `sqlite/migrations` (the tables) → `schema_range` (who may use and migrate them), `sqlite/open` → `value`, `sql/connection`, `sql/tx` (statements on
+//! whatever database) → `sql/writer` (the one thread that writes, and the sharing of commits), `postgres` and `sql/pg` (the other engine), `sql/inline` (the same in
+//! memory) → `sql/lane_ports`, `work`, `ports` (the ports) → `sql/lanes`, `threads`, `edits`, `outbox`, `ledger` (writes)
+//! → `sql/prune` (deletions) → `sql/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted
+//! secrets) → `parts` → `blobs` (files of messages) → `outputs` (long outputs of tools) → `sqlite/backup` → `transfer` (from one engine to the other), `unfinished` → [`lease`], `postgres/hints`, `sql/nodes`,
+//! `work_leases`, `orders`, `node_mail` (several daemons over one database).
 
 mod approvals;
 mod blobs;
 mod config;
+mod edition;
 mod error;
 mod excerpt;
 mod inspect;
@@ -22,14 +25,25 @@ mod jobs;
 mod limits;
 mod notes;
 mod notices;
+mod outputs;
+mod parts;
+mod postgres;
 mod queue;
 mod routines;
+mod schema_range;
+mod sql;
 mod sqlite;
+pub mod transfer;
+mod unfinished;
+mod value;
 mod vault;
 
 pub use blobs::Blobs;
 pub use config::{StoreConfig, StoreUrl, parse_url};
 pub use error::OpenError;
-pub use inspect::{Held, Inspection, inspect};
-pub use sqlite::{FileSizes, SqliteStore, StoreOptions, StoreStats, backup};
+pub use inspect::{Held, Inspection, inspect, inspect_server};
+pub use outputs::SqlOutputs;
+pub use postgres::{Hearing, PostgresUrl, lease};
+pub use sql::{ClusterOptions, FileSizes, PostgresLimits, SqlStore, StoreOptions, StoreStats};
+pub use sqlite::backup;
 pub use vault::{KEY_BYTES, KeyError, SealedSecrets, SealedVault, VaultKey};

@@ -42,6 +42,13 @@ impl<J> Queue<J> {
         self.items.try_send(Item::Job(job, slot)).map_err(|_| closed())
     }
 
+    /// Passes the job to a thread if a slot is free; otherwise drops it.
+    pub(crate) fn try_send(&self, job: J) {
+        if let Ok(slot) = self.slots.clone().try_acquire_owned() {
+            let _ = self.items.try_send(Item::Job(job, slot)); // the threads have ended
+        }
+    }
+
     /// Makes the threads finish the queued jobs and exit. Callers that wait for a slot get an error.
     pub(crate) fn close(&self) {
         if self.slots.is_closed() {

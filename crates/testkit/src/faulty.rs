@@ -5,16 +5,16 @@ mod plan;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::store::{LastTurn, QueuedInput, UnfinishedRun};
+use belay_protocol::store::{Claimed, KeyClaim, LastTurn, QueuedInput, UnfinishedRun};
 use belay_protocol::{
     Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, BootId,
     CallCharge, ChannelId, Checkpoint, ChildQuestion, ChildQuestionStore, Claim, CollectedStart, Conversation,
     ConversationReader, ConversationSummary, Decided, Deferral, DispatcherStore, EditOutcome, EditedMessage, Event,
     EventLog, EventQuery, FinishedRun, Forgotten, Found, Freeze, FreezeStore, HeldJobs, HistoryEntry, IdPrefix,
     IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers,
-    JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal, LaneStore, Lease,
+    JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal, LaneClaim, LaneStore, Lease,
     MemoryOwner, Message, NewEvent, NewInput, NewJob, NewNote, NewReservation, NewRoutine, NewRoutineRun, Note,
-    NoteArchive, NoteFilter, NoteSelection, NoteStore, OpenedLane, Outbound, Outbox, OutboxId, OutboxRow, OutboxState,
+    NoteArchive, NoteFilter, NoteSelection, NoteStore, Opening, Outbound, Outbox, OutboxId, OutboxRow, OutboxState,
     PairedPerson, PausedRun, PendingPairing, PeopleStore, Presence, PrincipalFilter, PromptNotes, Provenance, PutRule,
     Remembered, Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord,
     RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore,
@@ -22,6 +22,7 @@ use belay_protocol::{
     SecretVault, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled,
     SignIn, SignInStore, SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId,
     ThreadSummary, TitleStore, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis, Untitled,
+    WorkLease,
 };
 use tokio::sync::watch;
 
@@ -89,7 +90,7 @@ macro_rules! faulty {
 
 faulty! {
     LaneStore {
-        OpenLane => open_lane(session: &SessionKey, lifetime: SessionLifetime, owner: BootId, at: UnixMillis) -> OpenedLane;
+        OpenLane => open_lane(session: &SessionKey, lifetime: SessionLifetime, claim: LaneClaim, at: UnixMillis) -> Opening;
         Accept => accept(lease: &Lease, input: NewInput) -> Acceptance;
         ReplaceMessage => replace_message(lease: &Lease, edited: EditedMessage) -> Option<Arc<Provenance>>;
         SentMessage => sent_message(session: &SessionKey, message_id: &str) -> Option<SentMessage>;
@@ -114,6 +115,8 @@ faulty! {
         LastTurn => last_turn(session: &SessionKey) -> Option<LastTurn>;
     }
     DispatcherStore {
+        ClaimKey => claim_key(claim: KeyClaim) -> Claimed;
+        ReleaseKey => release_key(key: &IdempotencyKey, owner: BootId) -> ();
         NoteActedOn => note_acted_on(acted_on: &ActedOn, at: UnixMillis) -> ();
         ActedOn => acted_on() -> Vec<ActedOn>;
         RecentInputs => recent_inputs() -> Vec<(IdempotencyKey, KnownInput)>;
@@ -171,15 +174,17 @@ faulty! {
     EventLog {
         AppendEvents => append(events: Vec<NewEvent>) -> ();
         ReadEvents => read(query: EventQuery) -> Vec<Event>;
+        NewestEvent => newest() -> Seq;
         @watch tip -> Seq;
     }
     Outbox {
         Enqueue => enqueue(message: Outbound) -> ();
-        Due => due(now: UnixMillis, busy: &[ReplyRoute], limit: u32, callbacks: u32) -> Vec<OutboxRow>;
-        NextDue => next_due() -> Option<UnixMillis>;
-        Mark => mark(id: OutboxId, state: OutboxState) -> ();
+        Due => due(now: UnixMillis, busy: &[ReplyRoute], leases: Option<&[WorkLease]>, limit: u32, callbacks: u32) -> Vec<OutboxRow>;
+        NextDue => next_due(leases: Option<&[WorkLease]>) -> Option<UnixMillis>;
+        Mark => mark(id: OutboxId, state: OutboxState, at: UnixMillis, lease: Option<&WorkLease>) -> ();
         PutChecked => put_checked(message: &Outbound) -> ();
-        SettleInterrupted => settle_interrupted() -> Vec<OutboxRow>;
+        ShownLast => shown_last(route: &ReplyRoute, run: RunId) -> Option<ApprovalId>;
+        SettleInterrupted => settle_interrupted(at: UnixMillis, leases: Option<&[WorkLease]>) -> Vec<OutboxRow>;
         @watch committed -> u64;
     }
     NoteStore {
@@ -215,11 +220,11 @@ faulty! {
         RevokeGrant => revoke(job: JobId, grant: usize, by: &str, at: UnixMillis) -> JobChanged;
     }
     JobAttempts {
-        BeginJob => begin_next(caps: JobCaps, held: HeldJobs, at: UnixMillis) -> Option<JobRecord>;
-        BeginJobAgain => begin_again(job: JobId, at: UnixMillis) -> JobChanged;
+        BeginJob => begin_next(caps: JobCaps, held: HeldJobs, boot: BootId, at: UnixMillis) -> Option<JobRecord>;
+        BeginJobAgain => begin_again(job: JobId, boot: BootId, at: UnixMillis) -> JobChanged;
         NoteJobRun => note_run(job: JobId, attempt: u32, run: RunId) -> ();
         NoteJobProgress => note_progress(job: JobId) -> ();
-        SuspendJobs => suspend() -> ();
+        SuspendJobs => suspend(boot: BootId) -> ();
         ReclaimJobs => reclaim(boot: BootId) -> Vec<JobRecord>;
     }
     RoutineReader {
@@ -247,17 +252,18 @@ faulty! {
         ClaimRoutineRun => claim(routine_run: NewRoutineRun, global: u32) -> Claim;
         NoteRoutineRun => note_work(routine_run: RoutineRunId, run: Option<RunId>, job: Option<JobId>) -> ();
         SettleRoutineRun => settle(end: RoutineRunEnd) -> Settled;
-        OpenRoutineRuns => open_routine_runs() -> Vec<RoutineRunRecord>;
+        OpenRoutineRuns => open_routine_runs(boot: BootId) -> Vec<RoutineRunRecord>;
     }
     FreezeStore {
         ReadFreezes => freezes() -> Vec<Freeze>;
-        WriteFreeze => put_freeze(freeze: Freeze) -> ();
+        WriteFreeze => put_freeze(freeze: Freeze) -> Option<Freeze>;
         EndFreeze => thaw(freeze: Freeze, at: UnixMillis) -> ();
     }
     PeopleStore {
         ReadPeople => paired() -> Vec<PairedPerson>;
         ReadPairings => pending_pairings(now: UnixMillis) -> Vec<PendingPairing>;
         WritePairing => put_pairing(pairing: PendingPairing, now: UnixMillis) -> ();
+        TakePairing => take_pairing(code_digest: String, now: UnixMillis) -> Option<PendingPairing>;
         DropPairing => drop_pairing(channel: ChannelId, id: String) -> ();
         AdmitPerson => admit_person(person: PairedPerson) -> ();
         RemovePerson => remove_person(channel: ChannelId, id: String) -> bool;
@@ -268,6 +274,9 @@ faulty! {
         UseSignIn => use_sign_in(id: String, used_at: UnixMillis, expires_at: UnixMillis) -> ();
         ReadSignIns => sign_ins() -> Vec<SignIn>;
         EndSignIns => end_sign_ins(ids: Vec<String>) -> usize;
+        PutLink => put_link(digest: String, now: UnixMillis, expires_at: UnixMillis) -> ();
+        TakeLink => take_link(digest: String, now: UnixMillis) -> bool;
+        DropLinks => drop_links() -> ();
     }
     SkillStore {
         KeepSkills => keep_skills(session: &SessionKey, skills: SkillSnapshot) -> ();
@@ -279,7 +288,7 @@ faulty! {
     }
     ToolSwitches {
         ReadSwitches => switches() -> Vec<ToolSwitch>;
-        SwitchTool => switch(switch: ToolSwitch, events: Vec<NewEvent>) -> ();
+        SwitchTool => switch(switch: ToolSwitch, events: Vec<NewEvent>) -> bool;
     }
 }
 

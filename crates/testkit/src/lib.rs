@@ -1,9 +1,14 @@
-//! Shared parts of tests: a scripted model, golden transcripts, a faulty store, a manual clock.
+//! Shared parts of tests: a scripted model, golden transcripts, a faulty store, a manual clock, a PostgreSQL server, a proxy,
+//! and suites for ports that two crates implement.
 //!
 //! **Does not know** any crate but `protocol`.
 
 pub mod clock;
 pub mod faulty;
 pub mod golden;
+pub mod output_suite;
+pub mod pin_suite;
+pub mod postgres;
+pub mod proxy;
 pub mod scripted_model;
 pub mod seen_request;

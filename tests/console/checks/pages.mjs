@@ -18,7 +18,7 @@ async function settled(visitor, address, title, text) {
   const page = await visitor.open(`#/${address}`);
   await page.getByRole('heading', { name: title, level: 1, exact: true }).waitFor();
   await until(`${address} shows “${text}”`, async () => (await page.locator('main').innerText()).includes(text));
-  await page.locator('.loading').waitFor({ state: 'detached' });
+  await until(`${address} has loaded`, async () => (await page.locator('.loading').count()) === 0);
   return page;
 }
 

@@ -35,7 +35,7 @@ export class Visitor {
     const prefix = '/console/assets/';
     if (ASSETS) {
       await context.route((url) => url.pathname.startsWith(prefix), async (route) => {
-        const file = path.join(ASSETS, new URL(route.request().url()).pathname.slice(prefix.length));
+        const file = path.join(ASSETS, new URL(route.request().url()).pathname.slice(prefix.length).replace(/^[0-9a-f]{16}\//, ''));
         await route.fulfill({ response: await route.fetch(), body: fs.readFileSync(file) });
       });
     }

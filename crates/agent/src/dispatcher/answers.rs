@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, AckSender, ActedOn, ApprovalId, ApprovalState, Authority, ChannelId, CommandReply, Decision, Inbound,
-    Principal, Refusal, RunId, Secret, Sent, SessionKey, SessionLifetime,
+    Ack, AckSender, ActedOn, ApprovalId, ApprovalRequest, ApprovalState, Authority, ChannelId, CommandReply, Decision,
+    Inbound, Principal, Refusal, ReplyRoute, RunId, Secret, Sent, SessionKey, SessionLifetime, StoreError,
 };
 
 use tokio::sync::mpsc;
@@ -14,40 +14,63 @@ use tokio::sync::mpsc;
 use super::Dispatcher;
 use super::guards::{ANSWERED, Arrival, Guarded};
 use super::named::{Named, several};
+use super::questions::{Ambiguous, Asked, WorkQuestion, asked_anywhere};
+use super::routines::pass_over;
 use crate::agent_services::AgentServices;
 use crate::answering::{Stored, may_answer, store_answer};
-use crate::lane::used_before;
+use crate::claims::{Act, claim_or_wait, keep, word_of};
 use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, PendingQuestion};
+use crate::notifier::Notifier;
 use crate::queue::BUSY_RETRY;
-use crate::submission::{Submission, word_of as word_of_text};
+use crate::submission::Submission;
 use belay_run::approvals::parse_answer;
 use belay_run::live::LiveRun;
 use belay_run::retry::until_stored;
 
 impl Dispatcher {
-    /// Handles a message that answers the question of its conversation.
+    /// Guard: handles a message that answers a question. In a cluster, a plain yes or no may answer the question of another
+    /// node.
+    pub(super) fn take_answer(&mut self, message: Arrival) -> Guarded {
+        match is_plain(&message) && self.services.cluster.is_some() {
+            true => self.look_up_questions(message),
+            false => self.answer_question(message, None),
+        }
+    }
+
+    /// Guard: handles a message from another node that answers a question of this node. That node has handled a plain yes or
+    /// no already.
+    pub(super) fn take_secret(&mut self, message: Arrival) -> Guarded {
+        match is_plain(&message) {
+            true => Guarded::Continue(message),
+            false => self.answer_question(message, None),
+        }
+    }
+
+    /// Handles a message that answers a question. `asked`: the questions of all nodes; `None`: only those of this node
+    /// count.
     ///
     /// If a person was asked for a secret, that person's next message is the secret, unless it is a command. Messages
     /// of other people in the same conversation are not answers.
-    pub(super) fn take_answer(&mut self, message: Arrival) -> Guarded {
+    pub(super) fn answer_question(&mut self, message: Arrival, asked: Option<Asked>) -> Guarded {
         let Arrival { inbound, text, .. } = &message;
-        if self.questions.is_empty() || inbound.relayed || !matches!(message.submission, Submission::Input) {
+        if !may_be_answer(&message) || (asked.is_none() && self.questions.is_empty()) {
             return Guarded::Continue(message);
         }
+        let asked = asked.unwrap_or_else(|| self.asked_here(inbound));
         let decision = parse_answer(text);
-        let work = decision.and_then(|_| self.work_question_in(inbound));
-        let Some(waits) = self.question_in(&inbound.session) else {
-            return match (work, decision) {
-                (Some(work), Some(decision)) => self.take_plain_answer(work, decision, message),
+        let Some(waits) = asked.of_conversation else {
+            return match (asked.of_work, decision) {
+                (Some(work), Some(decision)) => self.take_plain_answer(work, asked.is_next, decision, message),
                 _ => {
-                    let holds = |waits: &PendingQuestion| waits.of_second && !waits.in_place;
-                    if self.questions.values().any(|waits| holds(waits) && waits.session == inbound.session) {
+                    if asked.waits_for_second {
                         self.notifier.notify(inbound.reply_to.clone(), SECOND_WAITS.to_owned());
                     }
                     Guarded::Continue(message)
                 }
             };
         };
+        let work = asked.of_work.filter(|_| decision.is_some());
+        let waits = &waits;
         let asked = *inbound.principal.id == *waits.asker.principal
             && Authority::from(inbound.principal.role) == waits.asker.authority;
         if !asked {
@@ -89,42 +112,19 @@ impl Dispatcher {
         ANSWERED
     }
 
-    /// The question that a conversation waits for. There is at most one.
-    fn question_in(&self, session: &SessionKey) -> Option<&PendingQuestion> {
-        self.questions.values().find(|waits| !waits.of_work && waits.session == *session)
-    }
-
-    /// The questions that autonomous work asks the sender in this conversation.
-    fn work_question_in(&self, inbound: &Inbound) -> Option<WorkQuestion> {
-        let authority = Authority::from(inbound.principal.role);
-        let asked = |waits: &&PendingQuestion| {
-            waits.of_work
-                && waits.asked_in == inbound.session
-                && *waits.asker.principal == *inbound.principal.id
-                && waits.asker.authority == authority
-        };
-        let mut asked = self.questions.values().filter(asked).map(|waits| waits.approval);
-        let first = asked.next()?;
-        Some(if asked.next().is_some() { WorkQuestion::Several } else { WorkQuestion::One(first) })
-    }
-
     /// Handles a plain yes or no while autonomous work waits for an answer in this conversation. It is the answer only
     /// if the question is the newest message of the conversation, no other run of the conversation works, and no other
     /// question waits. Otherwise the message goes to the model, and the person learns how to answer.
-    fn take_plain_answer(&mut self, work: WorkQuestion, decision: Decision, message: Arrival) -> Guarded {
+    fn take_plain_answer(
+        &mut self,
+        work: WorkQuestion,
+        is_next: bool,
+        decision: Decision,
+        message: Arrival,
+    ) -> Guarded {
         let inbound = &message.inbound;
-        let waits_here = |approval| self.questions.get(&approval).filter(|waits| waits.in_place).map(|waits| waits.run);
-        let waiting = match work {
-            WorkQuestion::One(approval) => waits_here(approval),
-            WorkQuestion::Several => None,
-        };
-        // The run of a turn may work on while a run that it has started asks.
-        let is_quiet =
-            self.lanes.get(&inbound.session).is_none_or(|lane| lane.runs.iter().all(|run| Some(run.id) == waiting));
         match work {
-            WorkQuestion::One(approval)
-                if is_quiet && !inbound.is_forwarded() && self.services.work_questions.is_newest(approval) =>
-            {
+            WorkQuestion::One(PendingQuestion { approval, .. }) if is_next && !inbound.is_forwarded() => {
                 let reply = LaneReply::Decision(decision);
                 let Arrival { inbound, ack, sent, .. } = message;
                 let ack = match &sent {
@@ -134,7 +134,7 @@ impl Dispatcher {
                 self.decide(approval, reply, word_of(decision).to_owned(), sent, inbound, ack);
                 ANSWERED
             }
-            WorkQuestion::One(approval) => {
+            WorkQuestion::One(PendingQuestion { approval, .. }) => {
                 let reminder = format!(
                     "A question waits for an answer too. Your message did not answer it: /approve {approval} or /deny {approval} does."
                 );
@@ -165,16 +165,13 @@ impl Dispatcher {
             return self.refuse_decision(reply, word, sent, inbound, ack);
         }
         let approval = match named {
-            None => {
-                match (self.question_in(&inbound.session).map(|waits| waits.approval), self.work_question_in(&inbound))
-                {
-                    (asked, None) => asked,
-                    (None, Some(WorkQuestion::One(approval))) => Some(approval),
-                    (Some(_), Some(_)) | (None, Some(WorkQuestion::Several)) => {
-                        return self.refuse_decision(MORE_THAN_ONE.to_owned(), word, sent, inbound, ack);
-                    }
-                }
+            None if self.services.cluster.is_some() => {
+                return self.decide_anywhere(decision, word, sent, inbound, ack);
             }
+            None => match self.asked_here(&inbound).meant() {
+                Ok(question) => question.map(|question| question.approval),
+                Err(Ambiguous) => return self.refuse_decision(MORE_THAN_ONE.to_owned(), word, sent, inbound, ack),
+            },
             Some(named) => match self.question_named(&named, &inbound) {
                 Named::One(approval) => Some(approval),
                 Named::Several => {
@@ -192,21 +189,62 @@ impl Dispatcher {
         };
         match approval {
             Some(approval) => self.decide(approval, LaneReply::Decision(decision), word, sent, inbound, ack),
-            None => self.refuse_decision("Nothing is waiting for approval.".into(), word, sent, inbound, ack),
+            None => self.refuse_decision(NOTHING_WAITS.into(), word, sent, inbound, ack),
         }
+    }
+
+    /// Answers the question of a conversation, which any node may ask: the store knows the question.
+    fn decide_anywhere(
+        &mut self,
+        decision: Decision,
+        word: String,
+        sent: Option<Sent>,
+        inbound: Inbound,
+        ack: AckSender,
+    ) {
+        let replying = self.replying();
+        self.background(async move {
+            let services = &replying.services;
+            let refusal = match asked_anywhere(services, &inbound).await.map(Asked::meant) {
+                Ok(Ok(Some(PendingQuestion { approval, .. }))) => {
+                    let Inbound { principal: who, session: from, channel: through, reply_to, .. } = inbound;
+                    let (reply, claimed, forwarded) = (LaneReply::Decision(decision), None, None);
+                    let answer = LaneAnswer {
+                        approval,
+                        reply,
+                        who,
+                        from,
+                        through,
+                        word,
+                        reply_to,
+                        sent,
+                        claimed,
+                        forwarded,
+                        ack,
+                    };
+                    return replying.answer(answer).await;
+                }
+                Ok(Ok(None)) => NOTHING_WAITS.to_owned(),
+                Ok(Err(Ambiguous)) => MORE_THAN_ONE.to_owned(),
+                Err(error) => format!("The questions of this conversation cannot be read: {error}"),
+            };
+            replying.refuse(refusal, word, sent, inbound.reply_to, ack).await;
+        });
     }
 
     /// Refuses a decision without a question, after the store has its key. Otherwise a redelivery could answer a
     /// question asked meanwhile.
     fn refuse_decision(&mut self, reply: String, word: String, sent: Option<Sent>, inbound: Inbound, ack: AckSender) {
-        let Some(sent) = sent else { return self.answer(&inbound, ack, &word, Err(reply)) };
-        let (services, notifier) = (self.services.clone(), self.notifier.clone());
-        self.background(async move {
-            keep_refused(&services, sent.into()).await;
-            let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: true };
-            ack.send(Ack::Command(said));
-            notifier.say(inbound.reply_to, reply);
-        });
+        if sent.is_none() {
+            return self.answer(&inbound, ack, &word, Err(reply));
+        }
+        let replying = self.replying();
+        self.background(async move { replying.refuse(reply, word, sent, inbound.reply_to, ack).await });
+    }
+
+    fn replying(&self) -> Replying {
+        let (services, notifier, notes) = (self.services.clone(), self.notifier.clone(), self.notes.clone());
+        Replying { services, notifier, notes }
     }
 
     /// Sends an answer to the lane of its run.
@@ -219,12 +257,33 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) {
-        let Inbound { principal, session: from, channel: through, reply_to, key, .. } = inbound;
-        let answer = LaneAnswer { approval, reply, who: principal, from, through, word, reply_to, sent, ack };
+        let Inbound { principal, session: from, channel: through, reply_to, .. } = inbound;
+        let answer = LaneAnswer {
+            approval,
+            reply,
+            who: principal,
+            from,
+            through,
+            word,
+            reply_to,
+            sent,
+            claimed: None,
+            forwarded: None,
+            ack,
+        };
         let paused = self.questions.get(&approval).filter(|waits| !waits.in_place);
-        let Some(session) = paused.map(|waits| waits.session.clone()) else { return self.answer_in_store(answer) };
-        let lane = self.lane(&session, SessionLifetime::Lasting);
-        match lane.post(LaneMail::Answer(Box::new(answer))) {
+        let Some(session) = paused.map(|waits| waits.session.clone()) else {
+            let replying = self.replying();
+            return self.background(async move { replying.answer(answer).await });
+        };
+        self.post_answer(&session, Box::new(answer));
+    }
+
+    /// Puts an answer into the lane of its run.
+    pub(super) fn post_answer(&mut self, session: &SessionKey, answer: Box<LaneAnswer>) {
+        let key = answer.sent.as_ref().map(|sent| sent.key.clone());
+        let lane = self.lane(session, SessionLifetime::Lasting);
+        match lane.post(LaneMail::Answer(answer)) {
             Ok(()) => lane.commands += 1,
             Err(mail) => {
                 let LaneMail::Answer(answer) = mail else { return };
@@ -233,51 +292,6 @@ impl Dispatcher {
                 answer.ack.send(Ack::Refused(Refusal::Busy { what, retry_after: BUSY_RETRY }));
             }
         }
-    }
-
-    /// Answers a question that no lane waits for: a run that another run has started asks, and the store takes the answer.
-    /// Otherwise reports the state of the question, which no longer waits or never existed.
-    fn answer_in_store(&mut self, answer: LaneAnswer) {
-        let (services, notifier, notes) = (self.services.clone(), self.notifier.clone(), self.notes.clone());
-        self.background(async move {
-            let LaneAnswer { approval, reply, who, from, through, word, reply_to, sent, ack } = answer;
-            if let Some(instead) = used_before(&services, sent.as_ref()).await {
-                if let Some(Sent { key, .. }) = sent {
-                    let _ = notes.send(LaneNote::NotActedOn { key }).await; // fails only when the dispatcher ends
-                }
-                ack.send(instead);
-                return;
-            }
-            let acted_on = sent.map(|sent| reply.acted_on(sent));
-            let refusal = match decide_in_place(&services, &notes, approval, reply, (&who, &through), &from).await {
-                Ok((resumes, text)) => {
-                    if resumes.is_some() {
-                        // Also if no run waits for it, as after a restart. Fails only when the dispatcher ends.
-                        let _ = notes.send(LaneNote::Unasked { approval, withdraw: false }).await;
-                    }
-                    if let Some(acted_on) = acted_on {
-                        keep(&services, acted_on).await;
-                    }
-                    let said = CommandReply { command: word, reply: text.clone(), resumes, refused: false };
-                    ack.send(Ack::Command(said));
-                    notifier.say(reply_to, text);
-                    return services.asker.answered(approval);
-                }
-                Err(refusal) => refusal,
-            };
-            match (&refusal, acted_on) {
-                (_, None) => {}
-                // Before the refusal is sent, because the answer is then given again. Fails only when the dispatcher
-                // ends.
-                (Refusal::Busy { .. } | Refusal::Store(_), Some(ActedOn { key, .. })) => {
-                    let _ = notes.send(LaneNote::NotActedOn { key }).await;
-                }
-                (_, Some(acted_on)) => keep_refused(&services, acted_on).await,
-            }
-            let text = refusal.to_string();
-            ack.send(Ack::Refused(refusal));
-            notifier.say(reply_to, text);
-        });
     }
 
     /// Forgets a question that no run waits for in its place any more. `withdraw`: nobody has answered it, and its run
@@ -308,17 +322,113 @@ impl Dispatcher {
     }
 }
 
+/// Whether a message may be an answer. A command is none.
+fn may_be_answer(message: &Arrival) -> bool {
+    !message.inbound.relayed && matches!(message.submission, Submission::Input)
+}
+
+/// Whether a message is a plain yes or no.
+fn is_plain(message: &Arrival) -> bool {
+    may_be_answer(message) && parse_answer(&message.text).is_some()
+}
+
+/// Answers in a background task.
+struct Replying {
+    services: Arc<AgentServices>,
+    notifier: Notifier,
+    notes: mpsc::Sender<LaneNote>,
+}
+
+impl Replying {
+    /// Answers a question that no lane here waits for. A paused run waits for it in the lane of another node, or a run that
+    /// another run has started asks, and the store takes the answer. Otherwise reports the state of the question, which no
+    /// longer waits or never existed.
+    async fn answer(self, answer: LaneAnswer) {
+        let Self { services, notifier, notes } = &self;
+        let asked = services.store.approvals.approval(answer.approval).await;
+        if let Ok(Some(asked)) = &asked
+            && services.cluster.is_some()
+            && asked.state_at(services.clock.now()) == ApprovalState::Waiting
+            && !asked.is_in_place()
+        {
+            let (session, answer) = (asked.session.clone(), Box::new(answer));
+            // Fails only when the dispatcher ends.
+            let _ = notes.send(LaneNote::Answer { session, answer }).await;
+            return;
+        }
+        let LaneAnswer { approval, reply, who, from, through, word, reply_to, sent, claimed, forwarded: _, ack } =
+            answer;
+        if let Some(sent) = &sent {
+            let is_secret = matches!(reply, LaneReply::Secret(_));
+            // The question is decided once, and an earlier delivery that came after it was for the same question.
+            let again_since = asked.as_ref().ok().and_then(|asked| asked.as_ref().map(|asked| asked.asked_at));
+            let act = Act { sent, is_secret, word: &word, claimed, again_since };
+            if let Err(instead) = claim_or_wait(services, &act).await {
+                return pass_over(notifier, notes, (sent.key.clone(), ack, reply_to), *instead).await;
+            }
+        }
+        let acted_on = sent.map(|sent| reply.acted_on(sent));
+        let refusal = match decide_in_place(services, notes, (approval, asked), reply, (&who, &through), &from).await {
+            Ok((resumes, text)) => {
+                if resumes.is_some() {
+                    // Also if no run waits for it, as after a restart. Fails only when the dispatcher ends.
+                    let _ = notes.send(LaneNote::Unasked { approval, withdraw: false }).await;
+                }
+                if let Some(acted_on) = acted_on {
+                    keep(services, acted_on).await;
+                }
+                let said = CommandReply { command: word, reply: text.clone(), resumes, refused: false };
+                ack.send(Ack::Command(said));
+                notifier.say(reply_to, text);
+                return services.asker.answered(approval);
+            }
+            Err(refusal) => refusal,
+        };
+        match (&refusal, acted_on) {
+            (_, None) => {}
+            // Before the refusal is sent, because the answer is then given again. Fails only when the dispatcher ends.
+            (Refusal::Busy { .. } | Refusal::Store(_), Some(ActedOn { key, .. })) => {
+                let _ = notes.send(LaneNote::NotActedOn { key }).await;
+            }
+            (_, Some(acted_on)) => keep_refused(services, acted_on).await,
+        }
+        let text = refusal.to_string();
+        ack.send(Ack::Refused(refusal));
+        notifier.say(reply_to, text);
+    }
+
+    /// Refuses an answer for good, after the store has its key.
+    async fn refuse(
+        self,
+        reply: String,
+        word: String,
+        sent: Option<Sent>,
+        reply_to: Option<ReplyRoute>,
+        ack: AckSender,
+    ) {
+        let Self { services, notifier, notes } = &self;
+        if let Some(sent) = sent {
+            let act = Act { sent: &sent, is_secret: false, word: &word, claimed: None, again_since: None };
+            if let Err(instead) = claim_or_wait(services, &act).await {
+                return pass_over(notifier, notes, (sent.key, ack, reply_to), *instead).await;
+            }
+            keep_refused(services, sent.into()).await;
+        }
+        ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None, refused: true }));
+        notifier.say(reply_to, reply);
+    }
+}
+
 /// Stores the answer to a question of a run that another run has started. Returns the run tree if the call is decided,
 /// and the text for the sender.
 async fn decide_in_place(
     services: &AgentServices,
     notes: &mpsc::Sender<LaneNote>,
-    approval: ApprovalId,
+    (approval, asked): (ApprovalId, Result<Option<ApprovalRequest>, StoreError>),
     reply: LaneReply,
     who: (&Principal, &ChannelId),
     from: &SessionKey,
 ) -> Result<(Option<RunId>, String), Refusal> {
-    let asked = services.store.approvals.approval(approval).await;
     let Some(asked) = asked.map_err(|error| Refusal::Store(error.to_string()))? else {
         return Err(Refusal::Unknown(format!("There is no question {approval}.")));
     };
@@ -339,15 +449,11 @@ async fn decide_in_place(
     }
 }
 
-/// The questions of autonomous work for one person in one conversation.
-#[derive(Clone, Copy)]
-enum WorkQuestion {
-    One(ApprovalId),
-    Several,
-}
-
 /// The reminder while a second person is asked.
 const SECOND_WAITS: &str = "Your message is queued: a call of this conversation still waits for the approval of a second person. /stop ends it.";
+
+/// The reply to a decision without a question.
+const NOTHING_WAITS: &str = "Nothing is waiting for approval.";
 
 /// The reply to an answer that could mean several questions.
 const MORE_THAN_ONE: &str =
@@ -363,28 +469,4 @@ fn still_needed(waits: &PendingQuestion) -> String {
 /// Stores the key of a finally refused answer, before its sender learns about the refusal.
 async fn keep_refused(services: &AgentServices, acted_on: ActedOn) {
     keep(services, ActedOn { refused: true, ..acted_on }).await;
-}
-
-/// Stores the key of an answer, before its sender learns the result.
-async fn keep(services: &AgentServices, acted_on: ActedOn) {
-    if let Err(error) = services.store.dispatcher.note_acted_on(&acted_on, services.clock.now()).await {
-        tracing::warn!(%error, "an answer that came again after a restart would not be recognised");
-    }
-}
-
-/// The command in a text, or the command that an answer stands for. A secret is not repeated.
-pub(super) fn word_of_answer(text: &str) -> String {
-    match parse_answer(text) {
-        _ if text.trim_start().starts_with('/') => word_of_text(text),
-        Some(decision) => word_of(decision).to_owned(),
-        None => "/secret".to_owned(),
-    }
-}
-
-fn word_of(decision: Decision) -> &'static str {
-    match decision {
-        Decision::Approve => "/approve",
-        Decision::Always => "/always",
-        Decision::Deny => "/deny",
-    }
 }

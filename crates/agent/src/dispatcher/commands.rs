@@ -1,20 +1,20 @@
 //! Commands in a conversation, and the texts that answer them.
 
-use std::sync::Arc;
-
 use belay_protocol::{
     Ack, AckSender, CommandReply, Inbound, Purpose, Refusal, RunId, Sent, SessionKey, Skills, StatusReport,
     StillRunning, StopReport, StopTarget,
 };
 
-use super::control::{operators_only, reason_of};
+use super::control::operators_only;
 use super::freeze::for_everybody;
 use super::named::{Named, several};
 use super::{Dispatcher, Flow};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder};
 use crate::queue::BUSY_RETRY;
+use crate::stats;
+use crate::stop_orders::StopRequest;
 use crate::submission::{self, Command, ThreadCommand};
-use belay_run::live::{LiveRun, RunOrigin};
+use belay_run::live::RunOrigin;
 use belay_run::tool_health;
 
 impl Dispatcher {
@@ -35,9 +35,9 @@ impl Dispatcher {
             Command::Quit => Err(operators_only("shut Belay down").to_string()),
             Command::Stop(target) => return self.stop_command(target, word, inbound, ack),
             Command::Interrupt => {
-                let runs: Vec<_> = self.targets(&StopTarget::Session(inbound.session.clone()));
-                let running = runs.into_iter().filter(|run| run.activity.has_begun()).collect();
-                return self.stop_in_conversation(running, word, inbound, ack);
+                let target = StopTarget::Session(inbound.session.clone());
+                let request = StopRequest { only_begun: true, ..StopRequest::of(&inbound) };
+                return self.stop_in_conversation(target, request, word, inbound, ack);
             }
             // A compaction asks the model.
             Command::Thread(ThreadCommand::Compact(_)) if self.is_frozen(&inbound) => {
@@ -51,7 +51,7 @@ impl Dispatcher {
                 self.freeze_command(request, word, &inbound, ack);
                 return Flow::Continue;
             }
-            Command::Status => Ok(self.status_text(&inbound)),
+            Command::Status => return self.status_command(word, inbound, ack),
             Command::Start => Ok(self.greeting(&inbound)),
             Command::Help => Ok(help_text(&self.services.context.known_skills())),
             Command::Version => Ok(format!("Belay {}", self.services.version)),
@@ -112,23 +112,23 @@ impl Dispatcher {
                 Named::Nothing => StopTarget::Session(SessionKey::new(name)),
             },
         };
-        self.services.titles.iter().for_each(|titles| titles.stop(&target));
-        let runs = self.targets(&target);
-        self.stop_in_conversation(runs, word, inbound, ack)
+        let request = StopRequest { may_stop_work: true, ..StopRequest::of(&inbound) };
+        self.stop_in_conversation(target, request, word, inbound, ack)
     }
 
     fn stop_in_conversation(
         &mut self,
-        runs: Vec<Arc<LiveRun>>,
+        target: StopTarget,
+        request: StopRequest,
         word: String,
         inbound: Inbound,
         ack: AckSender,
     ) -> Flow {
-        let at_work: Vec<RunId> = runs.iter().filter(|run| run.activity.has_begun()).map(|run| run.id).collect();
-        let report = self.stop_for(runs, &inbound, reason_of);
+        let stopping = self.stop_everywhere(target, request, None);
         let notifier = self.notifier.clone();
         self.background(async move {
-            let reply = stop_text(&report.await, &at_work);
+            let (report, at_work) = stopping.await;
+            let reply = stop_text(&report, &at_work);
             let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false };
             ack.send(Ack::Command(said));
             notifier.say(inbound.reply_to, reply);
@@ -146,7 +146,17 @@ impl Dispatcher {
     ) -> Flow {
         let lane = self.lane(&inbound.session, inbound.lifetime);
         let (session, origin, reply_to) = (inbound.session.clone(), RunOrigin::of(&inbound), inbound.reply_to.clone());
-        let mail = LaneMail::Command(Box::new(LaneCommand { session, order, origin, word, reply_to, sent, ack }));
+        let mail = LaneMail::Command(Box::new(LaneCommand {
+            session,
+            order,
+            origin,
+            word,
+            reply_to,
+            sent,
+            claimed: None,
+            forwarded: None,
+            ack,
+        }));
         match lane.post(mail) {
             Ok(()) => lane.commands += 1,
             Err(mail) => {
@@ -172,47 +182,63 @@ impl Dispatcher {
         format!("Model: {} by {}{label}.", info.model, info.provider)
     }
 
-    /// The status. Operators see all runs, others only those of their conversation.
-    fn status_text(&self, inbound: &Inbound) -> String {
-        let status = self.status();
-        let all = inbound.principal.is_operator();
-        let shown = status.running.iter().filter(|run| all || run.session == inbound.session);
-        let channels: Vec<_> = status.channels.iter().map(|channel| channel.as_str()).collect();
-        let mut text = format!(
-            "Belay {} is up. {}\n{} running, {} queued, {} awaiting approval, {} active conversation{}. Channels: {}.",
-            status.version,
-            self.model_text(),
-            status.running.len(),
-            status.queued,
-            status.paused,
-            status.sessions_awake,
-            if status.sessions_awake == 1 { "" } else { "s" },
-            channels.join(", ")
-        );
-        for run in shown.take(10) {
-            text.push_str(&format!("\n- run {} of {}, {:.1} s", run.run_id, run.session, run.for_ms as f64 / 1000.0));
+    /// `/status`. At once, except in a cluster: there the store has the money of the day.
+    fn status_command(&mut self, word: String, inbound: Inbound, ack: AckSender) -> Flow {
+        let (status, model) = (self.status(), self.model_text());
+        if !self.services.run.cost.is_shared() {
+            self.answer(&inbound, ack, &word, Ok(status_text(&status, &model, &inbound)));
+            return Flow::Continue;
         }
-        if let Some(trouble) = &status.model_trouble {
-            text.push_str(&format!(
-                "\nThe model has not answered ({}) since {}.",
-                trouble.kind,
-                trouble.since.to_rfc3339()
-            ));
-        }
-        for candidate in &status.candidates {
-            if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.reason) {
-                text.push_str(&format!("\n{} is not used until {} ({why}).", candidate.name, until.to_rfc3339()));
-            }
-        }
-        for freeze in if all { status.frozen.clone() } else { for_everybody(status.frozen.clone()) } {
-            text.push_str(&format!("\nFrozen since {}: {}.", freeze.at.to_rfc3339(), freeze.scope));
-        }
-        for line in status.tools.iter().filter_map(tool_health::trouble_line) {
-            text.push_str(&format!("\n{line}"));
-        }
-        text.push_str(&money_text(&status));
-        text
+        let (services, notifier) = (self.services.clone(), self.notifier.clone());
+        self.background(async move {
+            let status = stats::with_money(&services, status).await;
+            let reply = status_text(&status, &model, &inbound);
+            ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false }));
+            notifier.say(inbound.reply_to, reply);
+        });
+        Flow::Continue
     }
+}
+
+/// The status. Operators see all runs, others only those of their conversation.
+fn status_text(status: &StatusReport, model: &str, inbound: &Inbound) -> String {
+    let all = inbound.principal.is_operator();
+    let shown = status.running.iter().filter(|run| all || run.session == inbound.session);
+    let channels: Vec<_> = status.channels.iter().map(|channel| channel.as_str()).collect();
+    let mut text = format!(
+        "Belay {} is up. {}\n{} running, {} queued, {} awaiting approval, {} active conversation{}. Channels: {}.",
+        status.version,
+        model,
+        status.running.len(),
+        status.queued,
+        status.paused,
+        status.sessions_awake,
+        if status.sessions_awake == 1 { "" } else { "s" },
+        channels.join(", ")
+    );
+    for run in shown.take(10) {
+        text.push_str(&format!("\n- run {} of {}, {:.1} s", run.run_id, run.session, run.for_ms as f64 / 1000.0));
+    }
+    if let Some(trouble) = &status.model_trouble {
+        text.push_str(&format!(
+            "\nThe model has not answered ({}) since {}.",
+            trouble.kind,
+            trouble.since.to_rfc3339()
+        ));
+    }
+    for candidate in &status.candidates {
+        if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.reason) {
+            text.push_str(&format!("\n{} is not used until {} ({why}).", candidate.name, until.to_rfc3339()));
+        }
+    }
+    for freeze in if all { status.frozen.clone() } else { for_everybody(status.frozen.clone()) } {
+        text.push_str(&format!("\nFrozen since {}: {}.", freeze.at.to_rfc3339(), freeze.scope));
+    }
+    for line in status.tools.iter().filter_map(tool_health::trouble_line) {
+        text.push_str(&format!("\n{line}"));
+    }
+    text.push_str(&money_text(status));
+    text
 }
 
 /// Today's spending: against the limit of the day if there is one, and for each purpose that has a limit, or that has
@@ -255,8 +281,9 @@ fn help_text(skills: &Skills) -> String {
 
 /// The text about a stop. `at_work`: the runs that were running when they were stopped.
 fn stop_text(report: &StopReport, at_work: &[RunId]) -> String {
+    let pending = report.pending_line().map_or_else(String::new, |line| format!(" {line}"));
     if report.stopped.is_empty() && report.still_running.is_empty() {
-        return "Nothing is running.".into();
+        return format!("Nothing is running.{pending}");
     }
     let mut runs: Vec<&RunId> = report.still_running.iter().map(|still| &still.run_id).chain(&report.stopped).collect();
     runs.sort_unstable();
@@ -280,7 +307,7 @@ fn stop_text(report: &StopReport, at_work: &[RunId]) -> String {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         text.push_str(&format!(" Still ending: {}{more}.", some.join(", ")));
     }
-    text
+    text + &pending
 }
 
 fn messages(n: usize) -> String {

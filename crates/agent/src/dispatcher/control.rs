@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use belay_protocol::status::LiveRun as LiveRunInfo;
 use belay_protocol::{
-    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, Refusal, RunId, RunProcesses,
-    RunRecord, RunStatus, SessionOwner, StatusReport, StillRunning, StopReason, StopReport, StopTarget, ToolHealth,
-    UnixMillis,
+    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, OrderId, Refusal, RunId, RunProcesses,
+    RunRecord, RunStatus, SessionOwner, StatusReport, StillRunning, StopReport, StopTarget, ToolHealth, UnixMillis,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -18,12 +17,10 @@ use super::{Dispatcher, Flow, end_processes};
 use crate::context_report;
 use crate::mail::{LaneOrder, LaneReply};
 use crate::stats;
+use crate::stop_orders::StopRequest;
 use crate::submission::ThreadCommand;
-use belay_run::live::{LiveRun, RunOrigin, StopCause};
+use belay_run::live::{LiveRun, StopCause};
 use belay_run::metrics::{self, RunNumbers};
-
-/// Time limit of a stop, after which it answers with the list of the runs that are still ending.
-const STOP_ANSWER: Duration = Duration::from_millis(100);
 
 impl Dispatcher {
     pub(super) fn control(&mut self, control: Control, inbound: &Inbound, ack: AckSender) -> Flow {
@@ -42,7 +39,8 @@ impl Dispatcher {
                 }
                 self.background(async move {
                     let (jobs, routines) = stats::read(&services).await;
-                    ack.send(Ack::Status(Box::new(StatusReport { jobs, routines, ..report })));
+                    let report = StatusReport { jobs, routines, ..report };
+                    ack.send(Ack::Status(Box::new(stats::with_money(&services, report).await)));
                 });
             }
             Control::Context { session, full } => {
@@ -66,18 +64,15 @@ impl Dispatcher {
                 ack.send(Ack::Refused(operators_only("stop everything")));
             }
             // Autonomous work belongs to its creator; the cancellation of a job checks that.
-            Control::Stop(target) if !may_stop(inbound) && self.is_autonomous_target(&target) => {
+            Control::Stop(target) if !StopRequest::of(inbound).may_stop_work && self.is_autonomous_target(&target) => {
                 let what = "a job or a routine runs there: use /cancel, or ask the routine's owner".to_owned();
                 ack.send(Ack::Refused(Refusal::Forbidden(what)));
             }
             Control::Stop(target) => {
-                let reason = match &target {
-                    StopTarget::RunOfGoneClient(_) => |_: &LiveRun, _: &Inbound| StopReason::ClientGone,
-                    _ => reason_of,
-                };
-                self.services.titles.iter().for_each(|titles| titles.stop(&target));
-                let report = self.stop_for(self.targets(&target), inbound, reason);
-                self.background(async move { ack.send(Ack::Stopped(report.await)) });
+                let client_gone = matches!(target, StopTarget::RunOfGoneClient(_));
+                let request = StopRequest::of(inbound).with_gone_client(client_gone);
+                let report = self.stop_everywhere(target, request, repeated_order(inbound));
+                self.background(async move { ack.send(Ack::Stopped(report.await.0)) });
             }
             Control::DeleteSession(_) if !who.is_operator() => {
                 ack.send(Ack::Refused(operators_only("delete a session")));
@@ -145,22 +140,6 @@ impl Dispatcher {
     pub(super) fn find(&self, run: RunId) -> Option<Arc<LiveRun>> {
         let lane = self.lanes.get(self.sessions.get(&run)?)?;
         lane.runs.iter().find(|live| live.id == run).cloned()
-    }
-
-    /// Stops runs on request of `by`, each with its own reason, and returns the future report. A stopped run of the
-    /// requesting conversation sends no reply, because the report is the reply there.
-    pub(super) fn stop_for(
-        &mut self,
-        runs: Vec<Arc<LiveRun>>,
-        by: &Inbound,
-        reason: fn(&LiveRun, &Inbound) -> StopReason,
-    ) -> impl Future<Output = StopReport> + Send + use<> {
-        self.stop(&runs, |run| {
-            let told = by.reply_to.is_some() && run.session == by.session;
-            StopCause { told, ..StopCause::of(reason(run, by)) }
-        });
-        let processes = self.services.processes.clone();
-        async move { report(runs, &*processes).await }
     }
 
     /// Stops runs, each for its cause, and wakes their lanes.
@@ -257,18 +236,9 @@ impl Dispatcher {
     }
 }
 
-/// The reason of a requested stop, on every path: `operator_stop` if an operator stops another principal's run, else
-/// `user_stop`. The run of a job or a routine belongs to its creator, whatever channel the request comes through.
-pub(super) fn reason_of(run: &LiveRun, by: &Inbound) -> StopReason {
-    let RunOrigin { work, channel, principal, .. } = &run.origin;
-    let own = *principal == by.principal.id && (*channel == by.channel || work.is_autonomous());
-    if by.principal.is_operator() && !own { StopReason::OperatorStop } else { StopReason::UserStop }
-}
-
-/// Waits for the ends of stopped runs and of their processes until [`STOP_ANSWER`] is over, and reports what has not
-/// ended.
-pub(super) async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses) -> StopReport {
-    let deadline = Instant::now() + STOP_ANSWER;
+/// Waits for the ends of stopped runs and of their processes for `limit` at most, and reports what has not ended.
+pub(super) async fn report(runs: &[Arc<LiveRun>], processes: &dyn RunProcesses, limit: Duration) -> StopReport {
+    let deadline = Instant::now() + limit;
     let mut report = StopReport::default();
     for run in runs {
         let mut finished = run.activity.finished();
@@ -296,9 +266,9 @@ pub(super) async fn report(runs: Vec<Arc<LiveRun>>, processes: &dyn RunProcesses
     report
 }
 
-/// Whether the sender may stop autonomous work: operators, and the agent itself, which has checked the right before.
-fn may_stop(inbound: &Inbound) -> bool {
-    inbound.principal.is_operator() || inbound.work.is_autonomous()
+/// The id of the order that a repeated stop has in its key; `None`: the stop is not repeated.
+fn repeated_order(stop: &Inbound) -> Option<OrderId> {
+    stop.key.as_ref()?.message_id.parse().ok()
 }
 
 /// Whether a run has ended; a paused run has not.

@@ -7,12 +7,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_protocol::cluster::{OrderTarget, Topic};
 use belay_protocol::store::EventQuery;
 use belay_protocol::{
     Ack, AckSender, CommandReply, EventKind, Freeze, FreezeId, FreezeReceipt, FreezeRequest, FreezeScope, Inbound,
-    Refusal, ReplyRoute, RunId, StillRunning, ToolStatus,
+    Refusal, ReplyRoute, RunId, StillRunning, StoreError, ToolStatus,
 };
 use futures_util::future::join_all;
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::Dispatcher;
@@ -20,11 +22,12 @@ use super::control::{operators_only, report};
 use super::guards::{Arrival, Guarded};
 use crate::agent_services::AgentServices;
 use crate::mail::LaneNote;
-use belay_run::freeze::cause;
+use crate::stop_orders::{self, Answers, NodeReport, OrderCause};
+use belay_run::freeze::{Adopted, cause};
 use belay_run::live::{LiveRun, RunOrigin};
 
 /// How long the receipt of a freeze waits for the last processes. Each is told to end after 2 s and again after 10 s.
-const TREES_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const TREES_LIMIT: Duration = Duration::from_secs(30);
 
 /// Most stopped runs whose events are read for calls with an unknown outcome.
 const MAX_READ_RUNS: usize = 100;
@@ -80,7 +83,13 @@ impl Dispatcher {
                 self.stop(&runs, |_| cause(freeze.id));
                 freezer.note_stopped(freeze.id, &runs.iter().map(|run| run.id).collect::<Vec<_>>());
                 tracing::warn!(freeze = %freeze.id, scope = %freeze.scope, runs = runs.len(), "frozen");
-                self.background(async move { settle(&services, freeze, runs, begun, answer).await });
+                let notes = self.notes.clone();
+                self.background(async move {
+                    if settle(&services, freeze, runs, begun, answer).await.is_none() {
+                        // Thawed meanwhile, perhaps by another daemon. Fails only when the agent has ended.
+                        let _ = notes.send(LaneNote::Thawed).await;
+                    }
+                });
             }
             FreezeRequest::Thaw(scope) => {
                 let notes = self.notes.clone();
@@ -100,6 +109,24 @@ impl Dispatcher {
                 });
             }
         }
+    }
+
+    /// Begins to read the freezes of other nodes, if this is a node of a cluster.
+    pub(super) fn watch_freezes(&mut self) {
+        self.watch("freezes", Topic::Freezes, |services, notes| async move { adopt(&services, &notes).await });
+    }
+
+    /// Stops the runs here that a freeze of another node covers. Returns them.
+    pub(super) fn stop_as_frozen(&mut self, freeze: FreezeId) -> Vec<Arc<LiveRun>> {
+        let freezer = &self.services.run.freezer;
+        let Some(freeze) = freezer.in_force().iter().find(|other| other.id == freeze).cloned() else {
+            return Vec::new(); // it has ended
+        };
+        let runs = self.covered(&freeze.scope);
+        self.stop(&runs, |_| cause(freeze.id));
+        let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+        self.services.run.freezer.note_stopped(freeze.id, &ids);
+        runs
     }
 
     /// Begins the work that waited for a thaw.
@@ -152,43 +179,97 @@ impl Dispatcher {
     }
 }
 
-/// Writes a freeze, answers, and completes its receipt.
+/// Reads the freezes that other nodes have begun and ended.
+pub(super) async fn adopt(services: &AgentServices, notes: &mpsc::Sender<LaneNote>) -> Result<(), StoreError> {
+    let Adopted { new, some_ended } = services.run.freezer.adopt().await?;
+    // Notes fail only when the dispatcher ends.
+    if !new.is_empty() {
+        let _ = notes.send(LaneNote::Frozen(new)).await;
+    }
+    if some_ended {
+        let _ = notes.send(LaneNote::Thawed).await;
+    }
+    Ok(())
+}
+
+/// Makes the other nodes stop the runs of a freeze, and waits for their answers. A daemon that is alone has none.
+async fn order(services: &AgentServices, freeze: FreezeId) -> Answers {
+    let Some(cluster) = &services.cluster else { return Answers::default() };
+    let id = freeze.as_uuid().into();
+    stop_orders::order(services, cluster, id, OrderTarget::All, &OrderCause::Freeze(freeze), |_| true).await
+}
+
+/// Waits until the processes that other nodes have stopped for a freeze have ended, at most [`TREES_LIMIT`].
+async fn until_ended(services: &AgentServices, freeze: FreezeId) -> Answers {
+    let Some(cluster) = &services.cluster else { return Answers::default() };
+    let deadline = Instant::now() + TREES_LIMIT;
+    let is_done = |reports: &NodeReport| reports.still_running.is_empty();
+    stop_orders::answers(cluster, services.boot, freeze.as_uuid().into(), deadline, is_done).await
+}
+
+/// The lines about other nodes in a receipt.
+fn lines_of(others: &Answers) -> Vec<String> {
+    let still = others.reports.still_running.iter().map(ending_line);
+    still.chain(others.pending.iter().map(|node| format!("node {node}: no answer yet"))).collect()
+}
+
+/// Writes a freeze, answers, and completes its receipt. `None`: the freeze has ended meanwhile.
 async fn settle(
     services: &AgentServices,
     freeze: Freeze,
     runs: Vec<Arc<LiveRun>>,
     begun: Instant,
     answer: impl FnOnce(Answer) + Send,
-) {
+) -> Option<()> {
     let freezer = &services.run.freezer;
-    if let Err(error) = freezer.keep(freeze.id).await {
-        return answer(Err(Refusal::Store(format!("it is frozen until a restart only: {error}"))));
+    let id = match freezer.keep(freeze.id).await {
+        Ok(Some(id)) => id,
+        Ok(None) => {
+            answer(Ok(freezer.in_force().to_vec()));
+            return None;
+        }
+        Err(error) => {
+            answer(Err(Refusal::Store(format!("it is frozen until a restart only: {error}"))));
+            return Some(());
+        }
+    };
+    let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+    if id != freeze.id {
+        tracing::info!(freeze = %id, instead_of = %freeze.id, "another daemon has frozen this scope first");
+        freezer.note_stopped(id, &ids);
     }
     // A repeated freeze keeps the receipt of the first one, unless it has stopped more runs.
     if freeze.receipt.is_some_and(|receipt| receipt.acknowledged_ms.is_some()) && runs.is_empty() {
-        return answer(Ok(freezer.in_force().to_vec()));
+        answer(Ok(freezer.in_force().to_vec()));
+        return Some(());
     }
     let acknowledged_ms = ms(begun.elapsed());
-    freezer.amend(freeze.id, |receipt| receipt.acknowledged_ms = receipt.acknowledged_ms.or(Some(acknowledged_ms)));
-    let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
-    let ending = report(runs, &*services.processes).await.still_running;
-    complete(services, freeze.id, ending.iter().map(ending_line).collect(), begun).await;
+    freezer.amend(id, |receipt| receipt.acknowledged_ms = receipt.acknowledged_ms.or(Some(acknowledged_ms)));
+    let stopped = report(&runs, &*services.processes, stop_orders::STOP_ANSWER);
+    let (stopped, others) = tokio::join!(stopped, order(services, id));
+    let mut ending: Vec<String> = stopped.still_running.iter().map(ending_line).collect();
+    ending.extend(lines_of(&others));
+    freezer.note_stopped(id, &others.reports.stopped);
+    let mut kept = complete(services, id, ending.clone(), begun).await;
     answer(Ok(freezer.in_force().to_vec()));
-    if ending.is_empty() {
-        return;
+    if !ending.is_empty() && kept.is_some() {
+        let here = timeout(TREES_LIMIT, join_all(ids.iter().map(|run| services.processes.end(*run))));
+        let (ended, others) = tokio::join!(here, until_ended(services, id));
+        let left = lines_of(&others);
+        if ended.is_err() || !left.is_empty() {
+            tracing::warn!(freeze = %id, "processes of stopped runs have not ended");
+        }
+        freezer.note_stopped(id, &others.reports.stopped);
+        kept = complete(services, id, left, begun).await;
     }
-    let ended = timeout(TREES_LIMIT, join_all(ids.iter().map(|run| services.processes.end(*run)))).await;
-    if ended.is_err() {
-        tracing::warn!(freeze = %freeze.id, "processes of stopped runs have not ended");
-    }
-    complete(services, freeze.id, Vec::new(), begun).await;
+    kept
 }
 
 /// Completes the receipt of a freeze for all runs that it has stopped, and stores it. `ending`: runs and processes that
-/// were still ending a moment ago.
-async fn complete(services: &AgentServices, freeze: FreezeId, ending: Vec<String>, begun: Instant) {
+/// were still ending a moment ago. `None`: the freeze has ended.
+async fn complete(services: &AgentServices, freeze: FreezeId, ending: Vec<String>, begun: Instant) -> Option<()> {
     let freezer = &services.run.freezer;
-    let Some(FreezeReceipt { stopped, .. }) = freezer.amend(freeze, |_| {}) else { return };
+    let FreezeReceipt { stopped, .. } = freezer.amend(freeze, |_| {})?;
     let alive = stopped.iter().flat_map(|run| services.processes.alive(*run)).map(|still| ending_line(&still));
     let mut outside = ending;
     for still in alive {
@@ -205,8 +286,12 @@ async fn complete(services: &AgentServices, freeze: FreezeId, ending: Vec<String
             receipt.outside = outside;
         }
     });
-    if let Err(error) = freezer.keep(freeze).await {
-        tracing::error!(%error, "the receipt of a freeze could not be stored");
+    match freezer.keep(freeze).await {
+        Ok(in_force) => in_force.map(|_| ()),
+        Err(error) => {
+            tracing::error!(%error, "the receipt of a freeze could not be stored");
+            Some(())
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use belay_protocol::{
 };
 
 use super::{Dispatcher, Flow};
+use crate::claims::keep;
 use crate::model_choice;
 use crate::own_texts;
 use crate::queue::MAX_TEXT_BYTES;
@@ -35,8 +36,11 @@ pub(super) type Guarded = ControlFlow<Flow, Arrival>;
 /// The message is answered, and the agent continues.
 pub(super) const ANSWERED: Guarded = ControlFlow::Break(Flow::Continue);
 
-/// The guards, in the order in which a message passes them.
-const GUARDS: &[fn(&mut Dispatcher, Arrival) -> Guarded] = &[
+/// A guard.
+type Guard = fn(&mut Dispatcher, Arrival) -> Guarded;
+
+/// The first guards, in the order in which a message passes them.
+const FIRST_GUARDS: &[Guard] = &[
     Dispatcher::refuse_unreadable,
     Dispatcher::first_delivery, // before everything that has an effect
     Dispatcher::begin_own_work, // before the text may be an edit, an answer or a command
@@ -44,6 +48,10 @@ const GUARDS: &[fn(&mut Dispatcher, Arrival) -> Guarded] = &[
     Dispatcher::refuse_in_sessions_of_work,
     Dispatcher::take_edit,
     Dispatcher::take_answer,
+];
+
+/// The guards after the one that takes answers.
+pub(super) const GUARDS: &[Guard] = &[
     Dispatcher::refuse_while_frozen,
     Dispatcher::refuse_while_draining, // after answers, which a paused run may still receive
     Dispatcher::refuse_unknown_model,
@@ -56,7 +64,8 @@ const GUARDS: &[fn(&mut Dispatcher, Arrival) -> Guarded] = &[
 
 impl Dispatcher {
     /// Routes one inbound message.
-    pub(crate) fn route(&mut self, Envelope { inbound, ack }: Envelope) -> Flow {
+    pub(crate) fn route(&mut self, envelope: Envelope) -> Flow {
+        let Some(Envelope { inbound, ack }) = self.hold_back(envelope) else { return Flow::Continue };
         let ack = self.checked_ack(&inbound, ack);
         let text = match &inbound.body {
             Body::Control(control) => return self.control(control.clone(), &inbound, ack),
@@ -68,7 +77,18 @@ impl Dispatcher {
             Submission::Input
         };
         let mut message = Arrival { sent: Sent::of(&inbound), inbound, ack, text, submission };
-        for guard in GUARDS {
+        for guard in FIRST_GUARDS {
+            match guard(self, message) {
+                ControlFlow::Continue(passed) => message = passed,
+                ControlFlow::Break(flow) => return flow,
+            }
+        }
+        self.pass(message, GUARDS)
+    }
+
+    /// Lets a message pass these guards, and then sends it to its lane.
+    pub(super) fn pass(&mut self, mut message: Arrival, guards: &[Guard]) -> Flow {
+        for guard in guards {
             match guard(self, message) {
                 ControlFlow::Continue(passed) => message = passed,
                 ControlFlow::Break(flow) => return flow,
@@ -228,35 +248,32 @@ impl Dispatcher {
         if message.submission.is_input() {
             return Guarded::Continue(message);
         }
-        let Arrival { inbound, ack, text, sent, submission } = self.first_command(message)?;
-        let command = match submission {
-            Submission::Command(command) => command,
-            Submission::Unknown { word, nearest } => {
-                let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
-                self.answer(&inbound, ack, &word, Err(reply));
-                return ANSWERED;
+        let message = self.first_command(message)?;
+        let (word, nearest) = match &message.submission {
+            Submission::Command(command) if self.services.cluster.is_some() && !stores_its_key(command) => {
+                let message = self.claim_first(message)?;
+                return ControlFlow::Break(self.carry_out(message));
             }
-            submission @ (Submission::Input | Submission::Plan(_) | Submission::Skill(_) | Submission::Repeat(_)) => {
-                return Guarded::Continue(Arrival { inbound, ack, text, sent, submission });
+            Submission::Command(_) => return ControlFlow::Break(self.carry_out(message)),
+            Submission::Unknown { word, nearest } => (word.clone(), *nearest),
+            Submission::Input | Submission::Plan(_) | Submission::Skill(_) | Submission::Repeat(_) => {
+                return Guarded::Continue(message);
             }
         };
+        let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
+        self.answer(&message.inbound, message.ack, &word, Err(reply));
+        ANSWERED
+    }
+
+    /// Carries out a command whose key is claimed, as far as it must be.
+    pub(super) fn carry_out(&mut self, message: Arrival) -> Flow {
+        let Arrival { inbound, ack, text, sent, submission } = message;
+        let Submission::Command(command) = submission else { return Flow::Continue };
         self.services.hooks.command(&inbound, &submission::word_of(&text), &text);
-        // For these commands, the lane, background task or answer that carries them out stores the key.
-        let kept = !matches!(
-            command,
-            Command::Decide(..)
-                | Command::Thread(_)
-                | Command::Setting(_)
-                | Command::Job(_)
-                | Command::Routine(_)
-                | Command::Tools(_)
-                | Command::Memory(_)
-                | Command::People(_)
-        );
-        let acted_on = sent.clone().filter(|_| kept).map(ActedOn::from);
+        let acted_on = sent.clone().filter(|_| !stores_its_key(&command)).map(ActedOn::from);
         let flow = self.command(command, &text, sent, inbound, ack);
         self.keep_key(acted_on);
-        ControlFlow::Break(flow)
+        flow
     }
 
     /// Refuses declared outputs that a run cannot produce.
@@ -272,19 +289,30 @@ impl Dispatcher {
         }
     }
 
-    /// Stores the key of a command in a background task. If that fails, a redelivery after a restart is carried out
-    /// again.
+    /// Stores the key of a command that acted at once, in a background task. If that fails, a redelivery after a restart is
+    /// carried out again.
     fn keep_key(&mut self, acted_on: Option<ActedOn>) {
         let Some(acted_on) = acted_on else { return };
         let Some(refused) = self.keys.refused(&acted_on.key) else { return };
         let acted_on = ActedOn { refused, ..acted_on };
-        let (store, at) = (self.services.store.dispatcher.clone(), self.services.clock.now());
-        self.background(async move {
-            if let Err(error) = store.note_acted_on(&acted_on, at).await {
-                tracing::warn!(%error, "a command that came again after a restart would not be recognised");
-            }
-        });
+        let services = self.services.clone();
+        self.background(async move { keep(&services, acted_on).await });
     }
+}
+
+/// Whether the lane, background task or answer that carries out the command claims and stores its key.
+fn stores_its_key(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Decide(..)
+            | Command::Thread(_)
+            | Command::Setting(_)
+            | Command::Job(_)
+            | Command::Routine(_)
+            | Command::Tools(_)
+            | Command::Memory(_)
+            | Command::People(_)
+    )
 }
 
 /// The options that a message sets for its run or its session.

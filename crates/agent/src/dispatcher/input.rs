@@ -25,7 +25,16 @@ impl Dispatcher {
         let lane = self.lane(&inbound.session, inbound.lifetime);
         let run = LiveRun::new(RunId::new(), inbound.session.clone(), RunOrigin::of(&inbound), inbound.want_deltas);
         let session = inbound.session.clone();
-        let input = LaneInput { run: run.clone(), inbound, text, sent: sent.clone(), repeat, ack };
+        let input = LaneInput {
+            run: run.clone(),
+            inbound,
+            text,
+            sent: sent.clone(),
+            repeat,
+            checked: false,
+            forwarded: None,
+            ack,
+        };
         let mail = LaneMail::Input(Box::new(input));
         if let Err(mail) = lane.post(mail) {
             if let LaneMail::Input(input) = mail {

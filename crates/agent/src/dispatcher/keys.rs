@@ -1,27 +1,22 @@
 //! Used idempotency keys, and what each was used for. Messages, commands and answers share them: a second delivery
 //! under a used key is either a redelivery, or refused.
 //!
-//! **Does not know** messages older than the newest [`RECENT_INPUTS`]: the store does, and lanes query it before they
-//! accept a message, change a conversation or handle an answer. A command that acts at once cannot wait for that. So it
-//! may reuse the key of a much older message without being recognised.
+//! **Does not know** messages older than the newest [`RECENT_INPUTS`], nor what other nodes have received: the store does.
+//! Lanes and background tasks claim the key there before they act, see [`claims`](crate::claims). A command that acts at
+//! once cannot wait for that, except in a cluster, see [`look_ups`](super::look_ups). So it may reuse the key of a much
+//! older message without being recognised.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use belay_protocol::store::{ACTED_ON_KEPT, RECENT_INPUTS};
-use belay_protocol::{
-    Accepted, Ack, AckSender, ActedOn, CommandReply, IdempotencyKey, KnownInput, Refusal, RunId, Sent, UnixMillis,
-};
+use belay_protocol::{Accepted, Ack, AckSender, ActedOn, IdempotencyKey, KnownInput, Refusal, RunId, Sent, UnixMillis};
 
 use super::Dispatcher;
-use super::answers::word_of_answer;
 use super::guards::{ANSWERED, Arrival, Guarded};
 use super::shared_ack::SharedAck;
+use crate::claims::{acted_on_before, word_of_answer};
 use belay_run::live::LiveRun;
-
-/// The reply to a redelivery, which is not carried out again.
-const ACTED_ON_BEFORE: &str = "This was delivered before and has been carried out.";
-const REFUSED_BEFORE: &str = "This was delivered before and was refused; send it with a new key to try again.";
 
 /// The keys known to the dispatcher.
 pub(super) struct Keys {
@@ -169,6 +164,16 @@ impl Keys {
         self.acted_on.remove(key);
     }
 
+    /// Lets a redelivery of a command or an answer wait for the same reply, or sends it the reply that was given. Returns
+    /// the acknowledgement if the key has none.
+    pub(super) fn join(&self, key: &IdempotencyKey, word: &str, ack: AckSender) -> Option<AckSender> {
+        let Some(Acted { reply, .. }) = self.acted_on.get(key) else { return Some(ack) };
+        if let Some((ack, refused)) = reply.join(ack) {
+            ack.send(acted_on_before(word.to_owned(), refused));
+        }
+        None
+    }
+
     /// Whether the command or answer under this key was refused, as far as it was answered; `None`: the key has none.
     pub(super) fn refused(&self, key: &IdempotencyKey) -> Option<bool> {
         Some(match &self.acted_on.get(key)?.reply {
@@ -179,15 +184,25 @@ impl Keys {
 }
 
 impl Dispatcher {
+    /// Forgets the key of a command or an answer that was not carried out, and releases its claim, so that it may come
+    /// again here and at other nodes.
+    pub(super) fn not_acted_on(&mut self, key: IdempotencyKey) {
+        self.keys.not_acted_on(&key);
+        let services = self.services.clone();
+        self.background(async move {
+            if let Err(error) = services.store.dispatcher.release_key(&key, services.boot).await {
+                tracing::warn!(%error, "the claim of a command that was not carried out could not be released");
+            }
+        });
+    }
+
     /// Guard: answers a redelivery, and refuses a reused key.
     pub(super) fn first_delivery(&mut self, message: Arrival) -> Guarded {
         match message.sent.as_ref().map_or(Used::No, |sent| self.keys.used(sent)) {
             Used::No => return Guarded::Continue(message),
             Used::ActedOn(before) => {
                 if let Some((ack, refused)) = before.join(message.ack) {
-                    let reply = if refused { REFUSED_BEFORE } else { ACTED_ON_BEFORE }.to_owned();
-                    let command = word_of_answer(&message.text);
-                    ack.send(Ack::Command(CommandReply { command, reply, resumes: None, refused }));
+                    ack.send(acted_on_before(word_of_answer(&message.text), refused));
                 }
             }
             Used::Living(living) => match &mut living.state {

@@ -31,8 +31,7 @@ impl Dispatcher {
         let owner = services.run.memory.owner_in(&RunOrigin::of(&inbound), &inbound.session, audience);
         let answer = self.answer_of(word, sent, inbound, ack);
         self.background(async move {
-            let said = carry_out(&*services.store.notes, command, &owner).await;
-            answer.give(said).await;
+            answer.carry_out(true, carry_out(&*services.store.notes, command, &owner)).await;
         });
     }
 }

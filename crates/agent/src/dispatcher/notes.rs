@@ -1,11 +1,13 @@
 //! Handles the notes from lanes.
 
+use std::sync::Arc;
+
 use belay_protocol::{Ack, IdempotencyKey, Refusal, RunId, SessionOwner, StopReason};
 use tokio::time::Instant;
 
 use super::Dispatcher;
 use crate::mail::{LaneNote, Settled};
-use belay_run::live::StopCause;
+use belay_run::live::{LiveRun, StopCause};
 
 impl Dispatcher {
     pub(crate) fn note(&mut self, note: LaneNote) {
@@ -15,6 +17,7 @@ impl Dispatcher {
             LaneNote::Recovered { run } => {
                 self.sessions.insert(run.id, run.session.clone());
                 if let Some(lane) = self.lanes.get_mut(&run.session) {
+                    lane.runs.retain(|live| live.id != run.id); // it was sent to another node, and has come back
                     lane.runs.push(run);
                 }
             }
@@ -52,13 +55,31 @@ impl Dispatcher {
             LaneNote::Unasked { approval, withdraw } => self.unasked(approval, withdraw),
             LaneNote::Stop { run, cause } => self.stop(&[run], |_| cause),
             LaneNote::Thawed => self.thawed(),
+            LaneNote::Frozen(new) => new.iter().for_each(|freeze| drop(self.stop_as_frozen(freeze.id))),
+            LaneNote::Ordered(order) => self.ordered(*order),
             LaneNote::Removed { channel, id } => self.stop_removed(channel, id),
-            LaneNote::NotActedOn { key } => self.keys.not_acted_on(&key),
+            LaneNote::NotActedOn { key } => self.not_acted_on(key),
             LaneNote::Lost { run } => {
                 let refusal = Refusal::Store("it was not accepted".into());
                 let key = self.keys.of_run(run);
                 self.settled(run, key, Settled::Refused { refusal, reply_to: None });
             }
+            LaneNote::Foreign { session, runs } => self.leave(&session, runs),
+            LaneNote::LeaseLost { session, mail, mailbox } => self.lease_lost(session, mail, mailbox),
+            LaneNote::Unfinished(runs) => self.take_over(runs),
+            LaneNote::Sent { id, at, session, mail } => self.await_answer(id, at, session, *mail),
+            LaneNote::Elsewhere { run, key, outcome } => self.elsewhere(&run, key, outcome),
+            LaneNote::Routed(mail) => {
+                for mail in mail {
+                    self.route_mail(mail);
+                }
+            }
+            LaneNote::Brought { mail, handled } => {
+                let handled_here = mail.into_iter().filter_map(|mail| self.route_mail(mail)).collect();
+                let _ = handled.send(handled_here); // fails only when the lane has ended
+            }
+            LaneNote::Answering(answering) => self.spawn(answering),
+            LaneNote::Answer { session, answer } => self.post_answer(&session, answer),
             LaneNote::Commanded { session, say } => {
                 if let Some(lane) = self.lanes.get_mut(&session) {
                     lane.commands = lane.commands.saturating_sub(1);
@@ -79,6 +100,22 @@ impl Dispatcher {
             }
             return;
         }
+        self.tell_waiters(key, outcome);
+        self.forget(run);
+    }
+
+    /// Settles a message whose lane another node owns. If the lane has come here meanwhile, it has a live run of its own
+    /// for the message.
+    fn elsewhere(&mut self, run: &Arc<LiveRun>, key: Option<IdempotencyKey>, outcome: Settled) {
+        self.tell_waiters(key, outcome);
+        let runs = self.lanes.get(&run.session).map_or(&[][..], |lane| &lane.runs);
+        if !runs.iter().any(|live| live.id == run.id && !Arc::ptr_eq(live, run)) {
+            self.forget(run.id);
+        }
+    }
+
+    /// Acknowledges the redeliveries of a message that has no live run here.
+    fn tell_waiters(&mut self, key: Option<IdempotencyKey>, outcome: Settled) {
         let waiters = key.map(|key| self.keys.not_accepted(&key)).unwrap_or_default();
         match outcome {
             Settled::Accepted { .. } => {}
@@ -90,7 +127,6 @@ impl Dispatcher {
                 self.say_refusal(reply_to, &refusal);
             }
         }
-        self.forget(run);
     }
 
     /// Removes a run that has ended or was never accepted. Watchers that still wait for its end learn that it will not

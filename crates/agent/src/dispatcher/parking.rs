@@ -18,7 +18,8 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use belay_protocol::{RunStatus, SessionKey, SessionLifetime, StoreError};
+use belay_protocol::store::UnfinishedRun;
+use belay_protocol::{ClaimMode, RunStatus, SessionKey, SessionLifetime, StoreError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep};
 
@@ -77,9 +78,27 @@ impl Dispatcher {
     pub(crate) async fn recover(&mut self) -> Result<(), StoreError> {
         let store = self.services.store.dispatcher.clone();
         self.keys.recall(store.acted_on().await?, store.recent_inputs().await?);
+        // Before the first claim: an order is either carried out here, or read by the claim.
+        let newest_order = match &self.services.cluster {
+            Some(cluster) => cluster.orders.newest_order().await?,
+            None => 0,
+        };
+        let unfinished = store.unfinished_runs().await?;
+        self.adopt(unfinished);
+        self.watch_nodes();
+        self.watch_mail();
+        self.watch_orders(newest_order);
+        self.watch_freezes();
+        self.watch_people();
+        self.watch_tools();
+        Ok(())
+    }
+
+    /// Parks the sessions of these runs, and wakes those with a paused run. The sessions are new.
+    pub(super) fn adopt(&mut self, unfinished: Vec<UnfinishedRun>) {
         let (mut paused, mut interrupted) = (HashSet::new(), HashSet::new());
         let (mut order, mut cut_off) = (Vec::new(), Vec::new());
-        for unfinished in store.unfinished_runs().await? {
+        for unfinished in unfinished {
             self.admission.recall(&unfinished);
             let session = unfinished.session;
             let origin = RunOrigin {
@@ -108,7 +127,7 @@ impl Dispatcher {
         }
         for session in order {
             if paused.contains(&session) {
-                self.wake(&session, SessionLifetime::Lasting, None);
+                self.wake(&session, SessionLifetime::Lasting, ClaimMode::Free, None);
             } else if interrupted.contains(&session) {
                 self.resumption.waiting.push_back(session);
             } else {
@@ -118,7 +137,6 @@ impl Dispatcher {
         self.seek_seat();
         self.stop_if_frozen(&cut_off);
         self.stop_revoked();
-        Ok(())
     }
 
     /// Resumes the next sessions whose run was interrupted, as far as [`RESUMED_AT_ONCE`] allows.
@@ -127,7 +145,7 @@ impl Dispatcher {
             let Some(session) = self.resumption.waiting.pop_front() else { return };
             if self.lanes.get(&session).is_some_and(Lane::is_parked) {
                 self.resumption.opening.insert(session.clone());
-                self.wake(&session, SessionLifetime::Lasting, None);
+                self.wake(&session, SessionLifetime::Lasting, ClaimMode::Free, None);
             }
         }
     }
@@ -188,7 +206,7 @@ impl Dispatcher {
             let Some(lane) = self.lanes.get_mut(&session) else { continue };
             lane.listed = false;
             if lane.is_parked() {
-                self.wake(&session, SessionLifetime::Lasting, Some(wait_permit));
+                self.wake(&session, SessionLifetime::Lasting, ClaimMode::Free, Some(wait_permit));
                 break;
             }
         }
@@ -213,14 +231,14 @@ impl Dispatcher {
     /// Starts a task for such a session, unless it was woken meanwhile.
     pub(super) fn retry(&mut self, session: &SessionKey) {
         if self.lanes.get(session).is_some_and(Lane::is_parked) && !self.services.draining.is_cancelled() {
-            self.wake(session, SessionLifetime::Lasting, None);
+            self.wake(session, SessionLifetime::Lasting, ClaimMode::Free, None);
         }
     }
 
     /// Wakes parked sessions whose runs were stopped.
     pub(super) fn wake_parked(&mut self, mut sessions: Vec<SessionKey>) {
         let later = sessions.split_off(sessions.len().min(WOKEN_AT_ONCE));
-        sessions.iter().for_each(|session| self.wake(session, SessionLifetime::Lasting, None));
+        sessions.iter().for_each(|session| self.wake(session, SessionLifetime::Lasting, ClaimMode::Free, None));
         later.into_iter().rev().for_each(|session| self.parked.push_front(session));
     }
 

@@ -2,7 +2,7 @@
 
 use belay_protocol::{
     AccessDecision, Ack, AckSender, ChannelId, FreezeScope, Inbound, PeopleReport, PeopleRequest, Refusal, ReplyRoute,
-    Sent, StopReason, plain_line,
+    Sent, StopReason, Stranger, Topic, plain_line,
 };
 
 use tokio::sync::mpsc;
@@ -47,7 +47,7 @@ impl Dispatcher {
     ) {
         let work = self.people_work(request, inbound.clone());
         let answer = self.answer_of(word, sent, inbound, ack);
-        self.background(async move { answer.give(work.await).await });
+        self.background(answer.carry_out(true, work));
     }
 
     /// The future answer to a request about people.
@@ -63,6 +63,21 @@ impl Dispatcher {
             }
             carry_out(&services, request, &by, &notifier, &notes).await
         }
+    }
+
+    /// Begins to read whom other nodes admit and remove, if this is a node of a cluster.
+    pub(super) fn watch_people(&mut self) {
+        if self.services.pairing.is_none() {
+            return;
+        }
+        self.watch("people", Topic::People, |services, notes| async move {
+            let Some(pairing) = &services.pairing else { return Ok(()) };
+            for Stranger { channel, id, .. } in pairing.reload().await? {
+                // Fails only when the dispatcher ends.
+                let _ = notes.send(LaneNote::Removed { channel, id }).await;
+            }
+            Ok(())
+        });
     }
 
     /// Whether a person has no access through a channel that knows its persons.

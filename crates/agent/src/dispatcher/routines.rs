@@ -3,12 +3,15 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Ack, AckSender, ActedOn, CommandReply, Inbound, Refusal, RoutineRequest, Sent};
+use belay_protocol::{
+    Ack, AckSender, ActedOn, CommandReply, IdempotencyKey, Inbound, Refusal, ReplyRoute, RoutineRequest, Sent,
+};
 use tokio::sync::mpsc;
 
-use super::Dispatcher;
 use super::guards::{ANSWERED, Arrival, Guarded};
+use super::{Dispatcher, worth_saying};
 use crate::agent_services::AgentServices;
+use crate::claims::{ALWAYS, Act, claim_or_wait, keep};
 use crate::mail::LaneNote;
 use crate::notifier::Notifier;
 use crate::submission::Submission;
@@ -38,9 +41,9 @@ impl Dispatcher {
     ) {
         let (services, by, answer) =
             (self.services.clone(), RoutineRequester::of(&inbound), self.answer_of(word, sent, inbound, ack));
+        let once = matches!(command, RoutineCommand::Revoke(..));
         self.background(async move {
-            let said = routines::command(&services.routines, command, &by).await;
-            answer.give(said).await;
+            answer.carry_out(!once, routines::command(&services.routines, command, &by)).await;
         });
     }
 
@@ -59,8 +62,8 @@ impl Dispatcher {
         let (services, by) = (self.services.clone(), RoutineRequester::of(&inbound));
         let answer = self.answer_of(WORD.to_owned(), sent, inbound, ack);
         self.background(async move {
-            let said = routines::start(&services.routines, &waiting, &text, &by).await;
-            answer.give(said).await;
+            // A redelivery finds the same routine runs.
+            answer.carry_out(true, routines::start(&services.routines, &waiting, &text, &by)).await;
         });
         ANSWERED
     }
@@ -90,20 +93,36 @@ pub(super) struct BackgroundAnswer {
 }
 
 impl BackgroundAnswer {
+    /// Claims the key, does the work and sends its answer. `may_repeat`: after the end of a daemon in between, a redelivery
+    /// does the work again; otherwise its outcome is unknown.
+    pub(super) async fn carry_out(self, may_repeat: bool, work: impl Future<Output = Result<String, Refusal>>) {
+        if let Some(sent) = &self.sent {
+            let again_since = ALWAYS.filter(|_| may_repeat);
+            let act = Act { sent, is_secret: false, word: &self.word, claimed: None, again_since };
+            if let Err(instead) = claim_or_wait(&self.services, &act).await {
+                return self.pass_over(*instead).await;
+            }
+        }
+        let said = work.await;
+        self.give(said).await;
+    }
+
+    async fn pass_over(self, instead: Ack) {
+        let Self { notifier, notes, sent, inbound, ack, .. } = self;
+        if let Some(Sent { key, .. }) = sent {
+            pass_over(&notifier, &notes, (key, ack, inbound.reply_to), instead).await;
+        }
+    }
+
     /// Sends the answer. If the store failed or the agent shuts down, the request may come again under the same key.
     /// Otherwise its key is stored, so that a redelivery is recognised.
-    pub(super) async fn give(self, said: Result<String, Refusal>) {
+    async fn give(self, said: Result<String, Refusal>) {
         let Self { services, notifier, notes, word, sent, inbound, ack } = self;
         let again = matches!(said, Err(Refusal::Store(_) | Refusal::ShuttingDown));
         match sent {
             // Fails only when the agent has ended.
             Some(Sent { key, .. }) if again => drop(notes.send(LaneNote::NotActedOn { key }).await),
-            Some(sent) => {
-                let (acted_on, at) = (ActedOn::from(sent), services.clock.now());
-                if let Err(error) = services.store.dispatcher.note_acted_on(&acted_on, at).await {
-                    tracing::warn!(%error, "what was done about routines would not be recognised after a restart");
-                }
-            }
+            Some(sent) => keep(&services, ActedOn::from(sent)).await,
             None => {}
         }
         match said {
@@ -116,4 +135,21 @@ impl BackgroundAnswer {
             }
         }
     }
+}
+
+/// Sends this acknowledgement instead of acting: the key belongs to an earlier delivery, or may be tried again.
+pub(super) async fn pass_over(
+    notifier: &Notifier,
+    notes: &mpsc::Sender<LaneNote>,
+    (key, ack, reply_to): (IdempotencyKey, AckSender, Option<ReplyRoute>),
+    instead: Ack,
+) {
+    // Fails only when the agent has ended.
+    let _ = notes.send(LaneNote::NotActedOn { key }).await;
+    if let Ack::Refused(refusal) = &instead
+        && worth_saying(refusal)
+    {
+        notifier.say(reply_to, refusal.to_string());
+    }
+    ack.send(instead);
 }

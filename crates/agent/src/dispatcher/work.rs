@@ -4,6 +4,8 @@
 use belay_protocol::{Ack, AckSender, ActedOn, CommandReply, Inbound, JobRequest, Refusal, Sent};
 
 use super::Dispatcher;
+use super::routines::pass_over;
+use crate::claims::{ALWAYS, Act, claim_or_wait, keep};
 use crate::mail::LaneNote;
 use belay_automation::jobs::{self, JobCommand};
 
@@ -30,6 +32,14 @@ impl Dispatcher {
     ) {
         let (services, notifier, notes) = (self.services.clone(), self.notifier.clone(), self.notes.clone());
         self.background(async move {
+            if let Some(sent) = &sent {
+                // A redelivery finds the same job.
+                let again_since = ALWAYS.filter(|_| !matches!(command, JobCommand::Revoke(..)));
+                let act = Act { sent, is_secret: false, word: &word, claimed: None, again_since };
+                if let Err(instead) = claim_or_wait(&services, &act).await {
+                    return pass_over(&notifier, &notes, (sent.key.clone(), ack, inbound.reply_to), *instead).await;
+                }
+            }
             let (said, passed_on) = match jobs::command(&services.jobs, command, &inbound).await {
                 Ok(answer) => (Ok(answer.text), answer.passed_on),
                 Err(refusal @ (Refusal::Store(_) | Refusal::ShuttingDown)) => {
@@ -45,11 +55,8 @@ impl Dispatcher {
                 Err(refusal) => (Err(refusal.to_string()), None),
             };
             let refused = said.is_err();
-            if let Some(sent) = sent
-                && let acted_on = (ActedOn { refused, ..sent.into() })
-                && let Err(error) = services.store.dispatcher.note_acted_on(&acted_on, services.clock.now()).await
-            {
-                tracing::warn!(%error, "a command that came again after a restart would be answered once more");
+            if let Some(sent) = sent {
+                keep(&services, ActedOn { refused, ..sent.into() }).await;
             }
             let (Ok(text) | Err(text)) = said;
             let reply = CommandReply { command: word, reply: text.clone(), resumes: None, refused };

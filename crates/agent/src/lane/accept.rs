@@ -1,16 +1,18 @@
 //! Accepts a message: commits it, acknowledges it, and queues it as its queue mode requires.
 
+use belay_crash_point::crash_point;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::store::input_digest;
+use belay_protocol::store::{ClaimState, input_digest};
 use belay_protocol::{
     Acceptance, Accepted, Ack, Body, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput, QueueMode,
     Refusal, RunEnd, RunOptions, StopReason, StoreError,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::port::{note, refuse};
+use super::port::note;
 use super::{Lane, LeaseLost};
-use crate::mail::{LaneInput, LaneNote, Settled};
+use crate::claims::{used, word_of_answer};
+use crate::mail::{LaneInput, LaneMail, LaneNote, Settled};
 use crate::queue::{BUSY_RETRY, Capacity, Position, QueueRules, room};
 use crate::queued_run::{QueuedRun, RunEnding};
 use belay_run::compaction;
@@ -25,8 +27,10 @@ impl Lane {
         if matches!(input.inbound.body, Body::Edit(_)) {
             return Box::pin(self.replace(input)).await;
         }
-        if input.repeat.is_none() {
-            Box::pin(self.begin_anew(&input)).await?;
+        if input.repeat.is_none()
+            && let Err(LeaseLost) = Box::pin(self.begin_anew(&input)).await
+        {
+            return Err(self.keep_back(LaneMail::Input(Box::new(input))));
         }
         let spoken = self.services.is_spoken(&input.inbound);
         // Stored with the run: a later change of the session is for later messages.
@@ -42,9 +46,13 @@ impl Lane {
         }
         let held = self.services.run.freezer.holds(&waiting.run.origin).is_some();
         let permit = if held { None } else { self.place_at_once() };
-        let new = self.new_input(&input, &waiting, permit.is_some());
+        let place = self.place_of(&input, at, held);
+        let new = NewInput { place, ..self.new_input(&input, &waiting, permit.is_some()) };
+        crash_point!("inbox.before-insert");
         let outcome = match self.services.store.lanes.accept(&self.lease, new).await {
             Ok(Acceptance::New) => {
+                crash_point!("inbox.before-acknowledgement");
+                self.taken.accepted(input.forwarded);
                 // The conversation without the replaced turn is read before the next turn starts.
                 self.stale |= input.repeat.is_some();
                 let LaneInput { run, inbound, ack, .. } = input;
@@ -56,6 +64,7 @@ impl Lane {
                     held,
                     watch: Some(run.watch(inbound.want_deltas)),
                 }));
+                crash_point!("inbox.after-acknowledgement");
                 if spoken {
                     self.spoken_at = Some(at);
                 }
@@ -71,17 +80,32 @@ impl Lane {
             Ok(Acceptance::Known(known)) => known,
             Ok(Acceptance::Conflict(known)) => {
                 let refusal = Refusal::Conflict { run_id: known.run_id };
-                refuse(&self.port.notes, input, refusal).await;
+                Box::pin(self.turn_away(input, refusal)).await;
                 return Ok(());
             }
+            Ok(Acceptance::Behind(earlier)) => {
+                return Box::pin(self.go_behind(LaneMail::Input(Box::new(input)), earlier)).await;
+            }
+            Ok(Acceptance::Answered) => return Box::pin(self.pass_answered(input)).await,
+            Ok(Acceptance::Used { digest, state }) => {
+                Box::pin(self.used(input, digest.as_deref(), state)).await;
+                return Ok(());
+            }
+            Err(StoreError::LeaseLost(_)) => return Err(self.keep_back(LaneMail::Input(Box::new(input)))),
             Err(error) => {
-                let lost = matches!(error, StoreError::LeaseLost(_));
                 tracing::error!(%error, session = %self.lease.session, "a message could not be stored");
-                refuse(&self.port.notes, input, Refusal::Store(error.to_string())).await;
-                return if lost { Err(LeaseLost) } else { Ok(()) };
+                let refusal = match &error {
+                    // A later attempt has the same result. Mail that stays open would hold up its conversation.
+                    StoreError::NotFound(_) | StoreError::TooMuch(_) if input.forwarded.is_some() => {
+                        Refusal::Decided(error.to_string())
+                    }
+                    _ => Refusal::Store(error.to_string()),
+                };
+                Box::pin(self.turn_away(input, refusal)).await;
+                return Ok(());
             }
         };
-        self.known(input, outcome).await;
+        Box::pin(self.known(input, outcome)).await;
         Ok(())
     }
 
@@ -143,6 +167,7 @@ impl Lane {
             start,
             replaces_turn: input.repeat.is_some(),
             spoken: self.services.is_spoken(&input.inbound),
+            place: None,
         }
     }
 
@@ -215,8 +240,24 @@ impl Lane {
             }
             Err(error) => Refusal::Store(error.to_string()),
         };
-        refuse(&self.port.notes, input, refusal).await;
+        self.turn_away(input, refusal).await;
         Ok(())
+    }
+
+    /// Acknowledges a message under the key of a command or an answer, which another node has received.
+    async fn used(&mut self, input: LaneInput, digest: Option<&str>, state: ClaimState) {
+        let instead = input.sent.as_ref().map(|sent| used(sent, digest, state, &word_of_answer(&input.text)));
+        match instead {
+            Some(Ack::Refused(refusal)) => self.turn_away(input, refusal).await,
+            Some(instead) => {
+                input.ack.send(instead);
+                // Redeliveries of it that wait here come again.
+                let refusal = Refusal::Store("it was not accepted".into());
+                let outcome = Settled::Refused { refusal, reply_to: None };
+                note(&self.port.notes, LaneNote::Settled { run: input.run.id, key: input.inbound.key, outcome }).await;
+            }
+            None => self.turn_away(input, Refusal::ConflictWithCommand).await,
+        }
     }
 
     /// Acknowledges a duplicate.

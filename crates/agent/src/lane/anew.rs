@@ -1,11 +1,12 @@
 //! Ends conversations: automatically by the rule of their channel, or when an operator deletes the session. The rule is
 //! checked when the next message of a person arrives, and never while the session has unfinished work.
 
-use belay_protocol::{Ack, EditOutcome, Refusal, StoreError, ThreadEdit};
+use belay_crash_point::crash_point;
+use belay_protocol::{Ack, ClaimMode, EditOutcome, Refusal, StoreError, ThreadEdit};
 
 use super::port::note;
 use super::{Lane, LeaseLost};
-use crate::mail::{LaneCommand, LaneInput, LaneNote};
+use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote};
 use belay_run::estimate::Calibration;
 use belay_run::prompt::Briefing;
 
@@ -60,12 +61,14 @@ impl Lane {
     /// Deletes the session. The next mail creates it again.
     pub(super) async fn delete(&mut self, command: LaneCommand) -> Result<(), LeaseLost> {
         let at = self.services.clock.now();
+        crash_point!("prune.before-deletion");
         let outcome = match self.is_quiet() {
             true => self.services.store.archive.delete_session(&self.lease, at).await,
             false => Err(StoreError::TooMuch("a message of it is still being answered: stop it first".into())),
         };
         let ack = match outcome {
             Ok(removed) => {
+                crash_point!("prune.session-deleted");
                 tracing::info!(session = %self.lease.session, %removed, "a session was deleted");
                 self.deleted = true;
                 // As for /new, the values outside the store are removed too.
@@ -79,7 +82,7 @@ impl Lane {
                 }
                 Ack::Removed(removed)
             }
-            Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
+            Err(StoreError::LeaseLost(_)) => return Err(self.keep_back(LaneMail::Command(Box::new(command)))),
             Err(StoreError::TooMuch(what)) => Ack::Refused(Refusal::Decided(what)),
             Err(error) => Ack::Refused(Refusal::Store(error.to_string())),
         };
@@ -93,7 +96,7 @@ impl Lane {
         if !std::mem::take(&mut self.deleted) {
             return Ok(());
         }
-        Box::pin(self.reload()).await?; // large and rare
+        Box::pin(self.reopen(ClaimMode::Free)).await?; // large and rare
         (self.fresh, self.loop_detection, self.spoken_at, self.announce) = (true, true, None, false);
         self.options = belay_protocol::RunOptions::default();
         Ok(())

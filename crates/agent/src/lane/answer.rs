@@ -1,18 +1,21 @@
 //! Answers to the question of a paused run. An answer is in the store before the run continues, and before its sender is
 //! informed.
 
+use belay_crash_point::crash_point;
 use belay_protocol::{Ack, ActedOn, ApprovalId, CommandReply, Refusal};
 
 use super::port::{not_acted_on, note};
 use super::{Lane, LeaseLost};
 use crate::answering::{Stored, may_answer, store_answer};
+use crate::claims::keep;
 use crate::mail::{LaneAnswer, LaneNote};
 
 impl Lane {
     /// Handles a person's answer.
     pub(super) async fn answer(&mut self, answer: LaneAnswer) -> Result<(), LeaseLost> {
         let Some(answer) = self.first_answer(answer).await else { return Ok(()) };
-        let LaneAnswer { approval, reply, who, from, through, word, reply_to, sent, ack } = answer;
+        let LaneAnswer { approval, reply, who, from, through, word, reply_to, sent, claimed: _, forwarded: _, ack } =
+            answer;
         let acted_on = sent.map(|sent| reply.acted_on(sent));
         if self.state.paused().is_some_and(|paused| self.services.clock.now().0 >= paused.approval.expires_at.0) {
             self.expire().await?; // the request had expired before the answer
@@ -44,6 +47,7 @@ impl Lane {
                 text
             }
             Ok(Stored::Decided(text)) => {
+                crash_point!("approval.decided");
                 self.remember(acted_on).await;
                 let resumes = self.state.paused().map(|paused| {
                     paused.waiting.run.activity.resume();
@@ -52,6 +56,7 @@ impl Lane {
                 // The answer is stored. Its sender is informed now, because reading it back may take a while.
                 let reply = text.clone();
                 ack.send(Ack::Command(CommandReply { command: word, reply, resumes, refused: false }));
+                crash_point!("approval.before-resume");
                 self.resume().await?;
                 text
             }
@@ -71,12 +76,10 @@ impl Lane {
         Ok(())
     }
 
-    /// Stores that an answer or a command was acted on, or refused for good, before its sender is informed. If it is
-    /// delivered again, even after a restart, it must not answer another request or act a second time.
+    /// See [`keep`].
     pub(super) async fn remember(&self, acted_on: Option<ActedOn>) {
-        let Some(acted_on) = acted_on else { return };
-        if let Err(error) = self.services.store.dispatcher.note_acted_on(&acted_on, self.services.clock.now()).await {
-            tracing::warn!(%error, "what came again after a restart would not be recognised");
+        if let Some(acted_on) = acted_on {
+            keep(&self.services, acted_on).await;
         }
     }
 

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use belay_agent_loop::LoopContext;
+use belay_crash_point::crash_point;
 use belay_protocol::{
     Ack, ActedOn, CommandReply, EventKind, NewEvent, Refusal, RunEnd, RunId, RunRecord, RunUsage, StopReason,
     UnixMillis,
@@ -15,7 +16,7 @@ use tracing::Instrument;
 use super::port::{not_acted_on, note, refuse_command};
 use super::state::LaneState;
 use super::{CommandResult, Lane, LeaseLost, Undone, unchanged};
-use crate::mail::{LaneCommand, LaneNote};
+use crate::mail::{LaneCommand, LaneMail, LaneNote};
 use belay_run::compaction::cut::Compacted;
 use belay_run::compaction::{Cut, How, Shortened, context_of, shorten, summarize};
 use belay_run::core::{RunCore, RunStart};
@@ -142,7 +143,11 @@ impl Lane {
         };
         let (reason, said) = match made {
             Ok(Some(CompactionResult::Shorter(shorter))) => {
-                (StopReason::FinalText, self.store_compaction(shorter).await?)
+                let Ok(said) = self.store_compaction(shorter).await else {
+                    self.forget(&run, StopReason::Shutdown, begun_at).await;
+                    return Err(self.keep_back(LaneMail::Command(Box::new(command))));
+                };
+                (StopReason::FinalText, said)
             }
             Ok(Some(CompactionResult::Summary(Some(text)))) => (StopReason::FinalText, Ok(text)),
             Ok(Some(CompactionResult::Summary(None))) => (
@@ -166,11 +171,18 @@ impl Lane {
 
     /// Ends a compaction with a refusal of its command, because the lane ends.
     pub(super) async fn refuse_compacting(&mut self, refusal: Refusal) {
-        let Some(Compacting { command, run, begun_at, task }) = self.state.take_compacting() else { return };
+        if let Some(command) = self.give_back_compacting().await {
+            refuse_command(&self.port.notes, command, refusal).await;
+        }
+    }
+
+    /// Ends a compaction and returns its command. Nothing has changed.
+    pub(super) async fn give_back_compacting(&mut self) -> Option<LaneCommand> {
+        let Compacting { command, run, begun_at, task } = self.state.take_compacting()?;
         self.abort_at = None;
         drop(task);
         self.forget(&run, StopReason::Shutdown, begun_at).await;
-        refuse_command(&self.port.notes, command, refusal).await;
+        Some(command)
     }
 
     async fn store_compaction(&mut self, shorter: Shortened) -> Result<CommandResult, LeaseLost> {
@@ -182,9 +194,11 @@ impl Lane {
             |kind| NewEvent { at: self.services.clock.now(), session: Some(session.clone()), run_id: None, kind };
         let started = EventKind::CompactionStarted { tokens: before, reason: "command".into() };
         let events = vec![fact(started), fact(compacted)];
+        crash_point!("compaction.before-store");
         if let Err(error) = self.services.store.journal.compact(&self.lease, keep, summary.clone(), events).await {
             return unchanged(&error);
         }
+        crash_point!("compaction.stored");
         self.services.hooks.after_compaction(session, None, messages.len(), dropped, Some(&summary));
         tracing::info!(%session, dropped, before, after, by = by.word(), "conversation shortened on request");
         self.messages = messages.into_iter().skip(1).collect();

@@ -4,9 +4,8 @@
 use belay_protocol::store::{EditedMessage, KnownInput, input_digest};
 use belay_protocol::{Message, QueueMode, Refusal, RunId, StoreError, with_spoken};
 
-use super::port::refuse;
 use super::{Lane, LeaseLost};
-use crate::mail::LaneInput;
+use crate::mail::{LaneInput, LaneMail};
 use belay_run::joining::JoinOffer;
 
 /// The answer to an edit of a message whose turn has begun.
@@ -44,11 +43,11 @@ impl Lane {
                 self.known(input, KnownInput { run_id: run, session, accepted_at, digest }).await;
                 Ok(())
             }
+            Err(StoreError::LeaseLost(_)) => Err(self.keep_back(LaneMail::Input(Box::new(input)))),
             Err(error) => {
                 tracing::error!(%error, session = %self.lease.session, "an edit could not be stored");
-                let lost = matches!(error, StoreError::LeaseLost(_));
-                refuse(&self.port.notes, input, Refusal::Store(error.to_string())).await;
-                if lost { Err(LeaseLost) } else { Ok(()) }
+                self.turn_away(input, Refusal::Store(error.to_string())).await;
+                Ok(())
             }
         }
     }
@@ -96,7 +95,7 @@ impl Lane {
             Ok(None) => Refusal::Decided(NOT_TAKEN.to_owned()),
             Err(error) => Refusal::Store(error.to_string()),
         };
-        refuse(&self.port.notes, input, refusal).await;
+        self.turn_away(input, refusal).await;
     }
 }
 

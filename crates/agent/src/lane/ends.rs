@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use belay_crash_point::crash_point;
 use belay_protocol::store::joined_end;
 use belay_protocol::{
-    HookPoint, JoinedRun, Message, MessageBody, RunEnd, RunId, RunRecord, RunUsage, SessionLifetime, StopReason,
+    ClaimMode, HookPoint, JoinedRun, LaneClaim, Message, MessageBody, RunEnd, RunId, RunRecord, RunUsage,
+    SessionLifetime, StopReason, StoreError,
 };
 use tokio::task::JoinError;
 
@@ -193,16 +195,34 @@ impl Lane {
         let at = self.services.clock.now();
         let mut finished = Vec::with_capacity(ends.len());
         let mut records = Vec::with_capacity(ends.len());
-        for (waiting, ending) in ends {
+        for (waiting, mut ending) in ends {
+            self.settle_unclear(&mut ending).await?;
             let (row, record) = waiting.finish(ending, at);
             finished.push(row);
             records.push((waiting.run, Arc::new(record)));
         }
+        crash_point!("run.before-end");
         let runs = &self.services.store.run_store;
         let what = "the end of a run could not be stored";
         until_stored(&mut self.port, what, || runs.finish_runs(&self.lease, finished.clone())).await?;
+        crash_point!("run.ended");
         for (run, record) in records {
             self.publish(&run, record).await;
+        }
+        Ok(())
+    }
+
+    /// Finds out whether the last write of a run was done, so that its end does not store a part of it again.
+    async fn settle_unclear(&mut self, ending: &mut RunEnding) -> Result<(), LeaseLost> {
+        let Some(unclear) = ending.unstored.unclear.take() else { return Ok(()) };
+        let done = || async {
+            match unclear.is_done().await {
+                Err(StoreError::NotFound(_)) => Ok(false), // it has ended, so this end changes nothing
+                done => done,
+            }
+        };
+        if until_stored(&mut self.port, "the last step of a run could not be read", done).await? {
+            ending.unstored.without_stored(&unclear);
         }
         Ok(())
     }
@@ -227,10 +247,21 @@ impl Lane {
     }
 
     /// Reads the thread again. Returns the runs that have not ended.
+    ///
+    /// The lane is opened again as its own: a lane that another node has taken must not be taken back.
     pub(super) async fn reload(&mut self) -> Result<Vec<RunId>, LeaseLost> {
+        self.reopen(ClaimMode::Own(self.lease.epoch)).await
+    }
+
+    /// Opens the lane again, as far as the claim allows it.
+    pub(super) async fn reopen(&mut self, mode: ClaimMode) -> Result<Vec<RunId>, LeaseLost> {
         let now = self.services.clock.now();
-        let (lanes, session, boot) = (&self.services.store.lanes, &self.lease.session, self.services.boot);
-        let open = || lanes.open_lane(session, SessionLifetime::Lasting, boot, now);
+        let (lanes, session, owner) = (&self.services.store.lanes, &self.lease.session, self.services.boot);
+        let open = || async {
+            let claim = LaneClaim { owner, mode };
+            let opening = lanes.open_lane(session, SessionLifetime::Lasting, claim, now).await?;
+            opening.opened().ok_or_else(|| StoreError::LeaseLost(session.clone()))
+        };
         let opened = until_stored(&mut self.port, "the thread could not be read", open).await?;
         self.lease = opened.lease;
         self.show(opened.thread);

@@ -1,32 +1,52 @@
-//! Checks whether the key of a command or an answer was used before. The dispatcher knows the keys of recent messages;
-//! the store knows all keys, and is asked before anything changes. So a "yes" that was once a message approves nothing
-//! when its platform delivers it again.
+//! Claims the key of a command or an answer before anything changes. The dispatcher knows the keys of recent messages; the
+//! store knows all keys, of all nodes. So a "yes" that was once a message approves nothing when its platform delivers it
+//! again.
 
-use belay_protocol::{Ack, AckSender, Refusal, ReplyRoute, Sent};
+use belay_protocol::{Ack, AckSender, ApprovalId, ReplyRoute, Sent, UnixMillis};
 
 use super::Lane;
 use super::port::{not_acted_on, note};
-use crate::agent_services::AgentServices;
-use crate::mail::{LaneAnswer, LaneCommand, LaneNote};
+use crate::claims::{ALWAYS, Act, claim};
+use crate::mail::{LaneAnswer, LaneCommand, LaneNote, LaneReply};
 
 impl Lane {
-    /// Returns the command if no message used its key before. Otherwise answers it and returns `None`.
-    pub(super) async fn first_command(&self, command: LaneCommand) -> Option<LaneCommand> {
-        let Some(instead) = used_before(&self.services, command.sent.as_ref()).await else { return Some(command) };
+    /// Returns the command if its key is claimed for it, or if it has none. Otherwise answers it and returns `None`.
+    pub(super) async fn first_command(&self, mut command: LaneCommand) -> Option<LaneCommand> {
+        let Some(sent) = &command.sent else { return Some(command) };
+        let again_since = ALWAYS.filter(|_| command.order.may_be_repeated());
+        let act = Act { sent, is_secret: false, word: &command.word, claimed: command.claimed, again_since };
+        let Err(instead) = claim(&self.services, &act).await else {
+            command.claimed = Some(self.services.boot);
+            return Some(command);
+        };
         let LaneCommand { sent, ack, reply_to, .. } = command;
-        self.pass_over(sent, ack, reply_to, instead).await;
+        self.pass_over(sent, ack, reply_to, *instead).await;
         None
     }
 
     /// Same as [`Self::first_command`], for an answer to an approval request.
-    pub(super) async fn first_answer(&self, answer: LaneAnswer) -> Option<LaneAnswer> {
-        let Some(instead) = used_before(&self.services, answer.sent.as_ref()).await else { return Some(answer) };
+    pub(super) async fn first_answer(&self, mut answer: LaneAnswer) -> Option<LaneAnswer> {
+        let Some(sent) = &answer.sent else { return Some(answer) };
+        let is_secret = matches!(answer.reply, LaneReply::Secret(_));
+        let again_since = self.asked_at(answer.approval);
+        let act = Act { sent, is_secret, word: &answer.word, claimed: answer.claimed, again_since };
+        let Err(instead) = claim(&self.services, &act).await else {
+            answer.claimed = Some(self.services.boot);
+            return Some(answer);
+        };
         let LaneAnswer { sent, ack, reply_to, .. } = answer;
-        self.pass_over(sent, ack, reply_to, instead).await;
+        self.pass_over(sent, ack, reply_to, *instead).await;
         None
     }
 
-    /// Answers without acting. The key belongs to the earlier message, or may be tried again.
+    /// The time since which an answer may be given twice: the question is decided once, and an earlier delivery that came
+    /// after the question was for the same question.
+    fn asked_at(&self, approval: ApprovalId) -> Option<UnixMillis> {
+        let paused = self.state.paused().filter(|paused| paused.approval.id == approval);
+        paused.map_or(ALWAYS, |paused| Some(paused.approval.asked_at))
+    }
+
+    /// Answers without acting. The key belongs to an earlier delivery, or may be tried again.
     async fn pass_over(&self, sent: Option<Sent>, ack: AckSender, reply_to: Option<ReplyRoute>, instead: Ack) {
         not_acted_on(&self.port.notes, sent.map(|sent| sent.key)).await;
         let refused = match &instead {
@@ -37,15 +57,4 @@ impl Lane {
         let say = reply_to.zip(refused);
         note(&self.port.notes, LaneNote::Commanded { session: self.lease.session.clone(), say }).await;
     }
-}
-
-/// The acknowledgement for a key that a message has used already; `None`: the key is new.
-pub(crate) async fn used_before(services: &AgentServices, sent: Option<&Sent>) -> Option<Ack> {
-    let sent = sent?;
-    Some(match services.store.inputs.find(&sent.key).await {
-        Ok(None) => return None,
-        Ok(Some(known)) if sent.is_again(&known) => Ack::Accepted(known.again(None)),
-        Ok(Some(known)) => Ack::Refused(Refusal::Conflict { run_id: known.run_id }),
-        Err(error) => Ack::Refused(Refusal::Store(error.to_string())),
-    })
 }

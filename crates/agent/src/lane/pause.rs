@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_crash_point::crash_point;
 use belay_protocol::{
-    ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Checkpoint, Durability, Message, Outbound, PausedRun,
-    Question, Refusal, StoreError, TextKind, ToolResult, ToolStatus, UnixMillis,
+    ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Checkpoint, Decided, Durability, Message, Outbound,
+    PausedRun, Question, Refusal, StoreError, TextKind, ToolResult, ToolStatus, UnixMillis,
 };
 use tokio::time::Instant;
 
@@ -61,7 +62,7 @@ impl Lane {
             question: Some(question),
             ..Outbound::new(Some(approval.run_id), route, text.clone()).checked()
         });
-        let Remainder { messages: new, events, said } = unstored;
+        let Remainder { messages: new, events, said, unclear } = unstored;
         let checkpoint = Checkpoint {
             run: approval.run_id,
             messages: new.clone(),
@@ -86,25 +87,34 @@ impl Lane {
                 note(&self.port.notes, LaneNote::Resumed { approval: approval.id }).await;
                 let mut ending = stopped(&current);
                 let messages = new.into_iter().chain(ending.unstored.messages).collect();
-                ending.unstored = Remainder { messages, events: paused.checkpoint.events, said };
+                ending.unstored = Remainder { messages, events: paused.checkpoint.events, said, unclear };
                 self.commit_ends(vec![(current, ending)]).await?;
                 return self.reload().await.map(|_| ());
             }
+            crash_point!("approval.before-question");
             match self.services.store.run_store.pause_run(&self.lease, paused.clone()).await {
                 Ok(()) => break,
                 Err(StoreError::LeaseLost(_)) => return Err(LeaseLost),
+                // The answer to an earlier attempt was lost: the run is paused, so it is not running any more.
+                Err(StoreError::NotFound(_)) if self.is_asked(approval.id).await => break,
                 Err(error) => {
                     tracing::error!(%error, session = %self.lease.session, "a question could not be stored; trying again");
                     refuse_for(&mut self.port, Refusal::Store(error.to_string()), pauses.next_pause()).await;
                 }
             }
         }
+        crash_point!("approval.asked");
         current.progress.in_thread = true;
         tracing::info!(run = %approval.run_id, session = %approval.session, approval = %approval.id, tool = approval.tool, "run waits for \
                                                                                                         approval");
         current.run.activity.pause(Arc::new(current.record_while_paused(&approval, text)));
         self.await_answer(current, approval);
         Ok(())
+    }
+
+    /// Whether the store has an approval request. `false` also if it does not answer.
+    async fn is_asked(&self, approval: ApprovalId) -> bool {
+        matches!(self.services.store.approvals.approval(approval).await, Ok(Some(_)))
     }
 
     /// Restores a run that was paused when the daemon ended. Its approval request was sent before.
@@ -189,6 +199,14 @@ impl Lane {
         }
         let (id, run) = (paused.approval.id, paused.approval.run_id);
         match self.services.store.approvals.decide(id, ApprovalState::Expired, false, "nobody", now).await {
+            // Another daemon has stored the first of two approvals, and the second person has more time.
+            Ok(Decided::Before(stored)) if stored.state == ApprovalState::Waiting => {
+                let until = self.next_look(&stored);
+                if let Some(paused) = self.state.paused_mut() {
+                    (paused.approval, paused.until) = (*stored, until);
+                }
+                Ok(())
+            }
             Ok(_) => {
                 tracing::info!(%run, approval = %id, "nobody answered in time");
                 self.resume().await

@@ -5,7 +5,6 @@ use belay_protocol::{EventKind, HookPoint, NewEvent, Refusal};
 use tokio::task::{JoinError, JoinSet};
 use tracing::Instrument;
 
-use super::port::refuse;
 use super::{Lane, LeaseLost};
 use crate::mail::LaneInput;
 use crate::queue::MAX_TEXT_BYTES;
@@ -32,8 +31,14 @@ pub(super) async fn looked_at(receiving: &mut Option<Receiving>) -> Option<Resul
 impl Lane {
     /// Receives a message: runs the hooks, if there are any, and then accepts it.
     pub(super) async fn receive(&mut self, input: LaneInput) -> Result<(), LeaseLost> {
-        let Some(input) = Box::pin(self.resolve_repeat(input)).await else { return Ok(()) };
-        if !self.services.hooks.is_bound(HookPoint::MessageReceived) {
+        let input = match input.repeat {
+            None => input,
+            Some(_) => match Box::pin(self.resolve_repeat(input)).await {
+                Some(input) => input,
+                None => return Ok(()),
+            },
+        };
+        if input.checked || !self.services.hooks.is_bound(HookPoint::MessageReceived) {
             return self.accept(input).await;
         }
         let (services, inbound, text) = (self.services.clone(), input.inbound.clone(), input.text.clone());
@@ -68,14 +73,14 @@ impl Lane {
     pub(super) async fn received(&mut self, said: Result<HookedText, JoinError>) -> Result<(), LeaseLost> {
         let Some(Receiving { input, .. }) = self.receiving.take() else { return Ok(()) };
         let refusal = match said {
-            Ok(Ok(text)) => return self.accept_as(input, text).await,
+            Ok(Ok(text)) => return self.accept_as(LaneInput { checked: true, ..input }, text).await,
             Ok(Err(refusal)) => Refusal::Forbidden(capitalised(&refusal.to_string())),
             Err(error) => {
                 tracing::error!(%error, "asking hooks about a message crashed");
                 Refusal::Store("it was not accepted".into())
             }
         };
-        refuse(&self.port.notes, input, refusal).await;
+        self.turn_away(input, refusal).await;
         Ok(())
     }
 
@@ -87,7 +92,7 @@ impl Lane {
         if text.trim().is_empty() || text.contains('\0') || text.len() > MAX_TEXT_BYTES {
             let what =
                 "The operator's hooks removed all text of this message, so there is nothing to answer.".to_owned();
-            refuse(&self.port.notes, input, Refusal::Forbidden(what)).await;
+            self.turn_away(input, Refusal::Forbidden(what)).await;
             return Ok(());
         }
         // The digest that recognises duplicates is of the message as received, not of this text.
@@ -95,10 +100,15 @@ impl Lane {
         self.accept(input).await
     }
 
+    /// Returns the message that hooks are checking, if there is one. They check it again.
+    pub(super) fn give_back_receiving(&mut self) -> Option<LaneInput> {
+        self.receiving.take().map(|Receiving { input, .. }| input)
+    }
+
     /// Refuses the message that hooks are checking, if there is one.
     pub(super) async fn refuse_receiving(&mut self, refusal: Refusal) {
         if let Some(Receiving { input, .. }) = self.receiving.take() {
-            refuse(&self.port.notes, input, refusal).await;
+            self.turn_away(input, refusal).await;
         }
     }
 }

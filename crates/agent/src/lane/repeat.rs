@@ -7,7 +7,6 @@ use belay_protocol::store::LastTurn;
 use belay_protocol::{Attachment, Message, Provenance, Refusal, StoreError};
 
 use super::Lane;
-use super::port::refuse;
 use crate::mail::LaneInput;
 use crate::submission::Repeat;
 
@@ -37,7 +36,7 @@ impl Lane {
             Ok(None) => return Some(input),
             Err(refusal) => refusal,
         };
-        refuse(&self.port.notes, input, refusal).await;
+        self.turn_away(input, refusal).await;
         None
     }
 

@@ -1,11 +1,13 @@
 //! Settings of a conversation for all its runs: `/queue`, `/think`, `/reasoning`, `/verbose`, `/model` and `/callback`. Pure.
 
+use serde::{Deserialize, Serialize};
+
 use belay_protocol::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Thinking};
 
 use crate::queue::{MAX_CAP, MAX_DEBOUNCE_MS};
 
 /// A command about a setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingCommand {
     /// The setting.
     pub setting: Setting,
@@ -14,7 +16,7 @@ pub struct SettingCommand {
 }
 
 /// A setting of a conversation for all its runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Setting {
     /// `/queue`: handling of messages that arrive during a turn.
     Queue,
@@ -31,7 +33,7 @@ pub enum Setting {
 }
 
 /// A change of a setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// Shows the setting.
     Show,

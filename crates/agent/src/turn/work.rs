@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use belay_agent_loop::policies::{Observation, StopRules};
+use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
-use belay_protocol::{Audience, Authority, Message, RunEnd, StopReason, Work};
+use belay_crash_point::crash_point;
+use belay_protocol::{Audience, Authority, JobId, Message, RunEnd, StopReason, Work};
 
 use super::ending::iterations_used;
 use super::resume::resume;
@@ -19,8 +20,10 @@ use belay_delegates::subagent::last_chance;
 use belay_delegates::{job as job_delegate, lightweight};
 use belay_run::bootstrap::{self, Beginning};
 use belay_run::closing::{self, closing_turn};
+use belay_run::core::RunCore;
 use belay_run::prompt::{About, Briefing};
 use belay_run::rights;
+use belay_run::store_wait::Outage;
 
 /// Runs a turn that has begun to its outcome. Meanwhile the channel shows that Belay is working.
 ///
@@ -32,21 +35,16 @@ pub(super) async fn work(
     job: &TurnJob,
 ) -> Result<LoopOutcome, LoopError> {
     let background = match job.request.work {
-        Work::Job { job: id, attempt } => {
-            match Box::pin(jobs::begin(&mut delegate.core, &job.services.jobs, id, attempt)).await? {
-                Begun::Active(background) => {
-                    Box::pin(asks::for_job(&mut delegate.core, &job.services, &background)).await?;
-                    Some(background)
-                }
-                Begun::Over(end) => return Ok(LoopOutcome::Stopped(end)),
-            }
-        }
+        Work::Job { job: id, attempt } => match Box::pin(begin_job(delegate, job, id, attempt)).await? {
+            Begun::Active(background) => Some(background),
+            Begun::Over(end) => return Ok(LoopOutcome::Stopped(end)),
+        },
         Work::Chat | Work::RoutineRun { .. } | Work::Heartbeat { .. } => None,
     };
     if let (Some(background), Some(post)) = (&background, &mut delegate.post) {
         post.elsewhere = background.job.creator.authority == Authority::Operator;
     }
-    delegate.core.tally.open_session(session_before(job, &delegate.core.rules).await?);
+    delegate.core.tally.open_session(session_before(job, &delegate.core).await?);
     if let Some(end) = restore(delegate, context, job) {
         return Ok(LoopOutcome::Stopped(end));
     }
@@ -68,13 +66,37 @@ pub(super) async fn work(
     outcome
 }
 
+/// Begins the attempt of a job. It only reads the store, so that it is repeated while the store does not answer.
+async fn begin_job(
+    delegate: &mut ChatDelegate,
+    job: &TurnJob,
+    id: JobId,
+    attempt: Option<u32>,
+) -> Result<Begun, LoopError> {
+    let (core, mut outage) = (&mut delegate.core, Outage::default());
+    loop {
+        let begun = match jobs::begin(core, &job.services.jobs, id, attempt).await {
+            Ok(Begun::Active(background)) => {
+                let asks = asks::for_job(core, &job.services, &background).await;
+                asks.map(|()| Begun::Active(background)).map_err(LoopError::Store)
+            }
+            begun => begun,
+        };
+        match begun {
+            Err(LoopError::Store(error)) => core.journal.wait().again(&mut outage, error).await?,
+            begun => return begun,
+        }
+    }
+}
+
 /// The cost of the session's other runs, if a stop rule needs it.
-async fn session_before(job: &TurnJob, rules: &StopRules) -> Result<u64, LoopError> {
+async fn session_before(job: &TurnJob, core: &RunCore) -> Result<u64, LoopError> {
     let services = &job.services;
-    if !rules.counts_session_money() {
+    if !core.rules.counts_session_money() {
         return Ok(0);
     }
-    let spent = services.store.spend.session_spent(&job.run.session).await?;
+    let read = || services.store.spend.session_spent(&job.run.session);
+    let spent = core.journal.wait().until_stored(read).await?;
     Ok(spent.saturating_sub(job.progress.cost_micro_usd)) // the run's own account has its earlier attempts
 }
 
@@ -107,6 +129,7 @@ async fn carry_out(
     let message =
         context.messages.get(delegate.turn_start).map(|message| message.text().to_owned()).unwrap_or_default();
     let briefing = briefing_of(job).await;
+    crash_point!("context.built");
     let beginning = bootstrap::begin(&mut delegate.core, context, &briefing, &message);
     match Box::pin(beginning).await? {
         Beginning::Go(told) if background.is_some() => {
@@ -121,7 +144,8 @@ async fn carry_out(
         }
     }
     if let Work::RoutineRun { id } | Work::Heartbeat { id } = job.request.work {
-        return match routines::lightweight_task(&job.services.routines, id).await? {
+        let read = || routines::lightweight_task(&job.services.routines, id);
+        return match delegate.core.journal.wait().until_stored(read).await? {
             Ok(task) => {
                 if task.with_tools {
                     asks::for_routine_run(&mut delegate.core, &job.services, &task.routine, id);

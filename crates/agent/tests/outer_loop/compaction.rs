@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use belay_protocol::{
-    Ack, BootId, Control, EventKind, EventQuery, ModelErrorKind, Price, Refusal, RunRecord, RunStatus, SessionLifetime,
-    StopReason, StopTarget, UnixMillis,
+    Ack, BootId, Control, EventKind, EventQuery, LaneClaim, ModelErrorKind, Price, Refusal, RunRecord, RunStatus,
+    SessionLifetime, StopReason, StopTarget, UnixMillis,
 };
 use belay_run::CompactionConfig;
 use belay_testkit::assert_golden;
@@ -198,9 +198,12 @@ async fn a_stop_ends_the_writing_of_an_account_and_nothing_has_changed() {
     };
     assert_eq!(why, "stopped");
     agent.shut_down().await;
-    let opened =
-        setup.store.lanes.open_lane(&"alice".into(), SessionLifetime::Lasting, BootId::new(), UnixMillis(1)).await;
-    let thread = opened.expect("opens").thread;
+    let opened = setup
+        .store
+        .lanes
+        .open_lane(&"alice".into(), SessionLifetime::Lasting, LaneClaim::free(BootId::new()), UnixMillis(1))
+        .await;
+    let thread = opened.expect("opens").opened().expect("free").thread;
     assert_eq!((thread.summary, thread.messages.len()), (None, 7));
 }
 

@@ -15,7 +15,7 @@ use belay_protocol::{
     UnixMillis,
 };
 use belay_run::LimitsConfig;
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 
@@ -372,7 +372,7 @@ async fn a_refused_key_is_told_once_and_waits_a_day() {
 #[tokio::test(start_paused = true)]
 async fn a_crash_between_claim_and_settle_beats_and_tells_once() {
     let model = ScriptedModel::new([Scripted::text("The cellar is wet.")]);
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
+    let store = Faulty::new(Arc::new(SqlStore::in_memory().unwrap()));
     let setup = Setup { store: ports(Arc::new(store.clone())), ..untiring(model) };
     let agent = setup.start().await;
     is_set_up(&setup, true).await;
@@ -409,7 +409,7 @@ async fn a_crash_between_claim_and_settle_beats_and_tells_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_beat_that_a_crash_held_up_until_the_quiet_hours_is_skipped() {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
+    let store = Faulty::new(Arc::new(SqlStore::in_memory().unwrap()));
     let heartbeat = HeartbeatConfig { quiet_hours: "13:15-14:00".into(), idle_after_s: 0, ..every_half_hour() };
     let setup = Setup { heartbeat, store: ports(Arc::new(store.clone())), ..beating(ScriptedModel::new([])) };
     let agent = setup.start().await;

@@ -1,17 +1,18 @@
 //! Idempotency keys: the same thing again is the same thing, anything else is refused, and nothing is lost or done twice.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
     Accepted, Ack, ApprovalState, CommandReply, DeclaredOutput, DispatcherStore, QueueMode, Refusal, RunId, RunOptions,
     Thinking,
 };
-use belay_testkit::faulty::{Fault, StoreOp};
+use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
 use crate::compaction::three_turns;
-use crate::support::{Setup, TestTool, end_of, faulty, rest_of};
+use crate::support::{Setup, TestTool, end_of, faulty, ports, rest_of, saw};
 
 const BEFORE: &str = "This was delivered before and has been carried out.";
 const REFUSED_BEFORE: &str = "This was delivered before and was refused; send it with a new key to try again.";
@@ -331,7 +332,7 @@ async fn the_same_text_that_asks_for_something_else_is_another_message() {
 async fn a_command_whose_key_could_not_be_looked_up_may_be_given_again() {
     let (setup, store) = faulty(ScriptedModel::new([]));
     let agent = setup.start().await;
-    store.plan().nth_of(StoreOp::Find, 1, Fault::Fail);
+    store.plan().nth_of(StoreOp::ClaimKey, 1, Fault::Fail);
     let ack = agent.one.keyed("alice", "/new", "update 1").await;
     assert!(matches!(&ack, Ack::Refused(Refusal::Store(_))), "{ack:?}");
     for reply in ["Started a new conversation.", BEFORE] {
@@ -356,5 +357,45 @@ async fn a_model_that_is_not_configured_is_refused_before_anything_is_accepted()
     let run = accepted(agent.one.keyed_with("alice", "hi", "k", named("scripted"), vec![]).await);
     assert_eq!(end_of(run).await.reply.as_deref(), Some("hello"));
     assert_eq!(agent.model.seen()[0].model.as_deref(), Some("scripted"));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_a_command_that_a_crash_has_interrupted_is_unknown_unless_it_may_be_repeated() {
+    let (setup, store) = faulty(ScriptedModel::new([]).then_forever(Scripted::text("ok")));
+    let mut agent = setup.start().await;
+    for text in ["first", "second"] {
+        agent.one.ask("alice", text).await;
+    }
+    store.plan().nth_of(StoreOp::EditThread, 1, Fault::DieAfter);
+    let one = agent.one.writer();
+    let undo = tokio::spawn(async move { one.keyed("alice", "/undo", "u").await });
+    tokio::time::timeout(Duration::from_secs(60), store.plan().died()).await.expect("it dies");
+    undo.abort();
+    agent.crash().await;
+
+    let revived = Faulty::new(store.inner().clone());
+    let mut setup = setup.next_boot(ScriptedModel::new([Scripted::text("third")]));
+    setup.store = ports(Arc::new(revived.clone()));
+    let mut agent = setup.start().await;
+    for text in ["/undo", "/redo", "/undo"] {
+        let ack = agent.one.keyed("alice", text, "u").await;
+        let unknown = matches!(&ack, Ack::Refused(Refusal::Decided(detail)) if detail.starts_with("Outcome unknown"));
+        assert!(if text == "/undo" { unknown } else { conflict_with_command(&ack) }, "{text}: {ack:?}");
+    }
+    revived.plan().nth_of(StoreOp::SetOptions, 1, Fault::DieAfter);
+    let one = agent.one.writer();
+    let think = tokio::spawn(async move { one.keyed("alice", "/think high", "t").await });
+    tokio::time::timeout(Duration::from_secs(60), revived.plan().died()).await.expect("it dies");
+    think.abort();
+    agent.crash().await;
+
+    let mut setup = setup.next_boot(ScriptedModel::new([Scripted::text("third")]));
+    setup.store = ports(Arc::new(Faulty::new(store.inner().clone())));
+    agent = setup.start().await;
+    assert_eq!(answered(agent.one.keyed("alice", "/think high", "t").await).reply, "Thinking: high.");
+    assert_eq!(answered(agent.one.keyed("alice", "/think high", "t").await).reply, BEFORE);
+    assert_eq!(end_of(accepted(agent.one.text("alice", "and now").await)).await.reply.as_deref(), Some("third"));
+    assert_eq!(saw(&agent.model, 1), ["first", "ok", "and now"], "one turn was undone");
     agent.shut_down().await;
 }

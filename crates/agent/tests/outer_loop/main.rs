@@ -3,6 +3,12 @@
 
 mod approvals;
 mod chat;
+mod cluster;
+mod cluster_keys;
+mod cluster_mail;
+mod cluster_money;
+mod cluster_questions;
+mod cluster_stops;
 mod compaction;
 mod context;
 mod conversation_settings;
@@ -15,9 +21,11 @@ mod hooks;
 mod in_place;
 mod jobs;
 mod keys;
+mod leases;
 mod money;
 mod multiplying;
 mod night;
+mod outages;
 mod outputs;
 mod own_texts;
 mod pairing;

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use belay_protocol::{
-    BootId, EventKind, HookAnswer, HookPoint, ModelErrorKind, RunStatus, SessionLifetime, UnixMillis,
+    BootId, EventKind, HookAnswer, HookPoint, LaneClaim, ModelErrorKind, RunStatus, SessionLifetime, UnixMillis,
 };
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -101,9 +101,9 @@ async fn a_child_run_whose_context_is_too_long_goes_on_with_what_is_left_of_it()
             let opened = setup
                 .store
                 .lanes
-                .open_lane(&"alice".into(), SessionLifetime::Lasting, BootId::new(), UnixMillis(1))
+                .open_lane(&"alice".into(), SessionLifetime::Lasting, LaneClaim::free(BootId::new()), UnixMillis(1))
                 .await;
-            let thread = opened.expect("opens").thread;
+            let thread = opened.expect("opens").opened().expect("free").thread;
             assert_eq!(thread.summary, None, "the conversation is as long as it was: {name}");
         }
     }
@@ -178,7 +178,7 @@ async fn a_shortening_that_has_begun_has_one_end_whatever_happens_to_it() {
 /// A shortening of that fate, in a conversation or inside a subagent: its facts, and how often hooks were told of its
 /// beginning and of its end.
 async fn fated(fate: Fate, inside: bool) -> (Vec<EventKind>, (usize, usize)) {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")));
+    let store = Faulty::new(Arc::new(SqlStore::in_memory().expect("a store in memory opens")));
     let model = match fate {
         Fate::WinsNothing | Fate::StoreFails | Fate::HookHangs => by_rule(ScriptedModel::new([])),
         Fate::ModelFails | Fate::ModelHangs | Fate::Stopped => ScriptedModel::new([]),
@@ -215,6 +215,10 @@ async fn fated(fate: Fate, inside: bool) -> (Vec<EventKind>, (usize, usize)) {
     let accepted = agent.one.accepted("alice", "go").await;
     if fate == Fate::Stopped {
         agent.asked(if inside { 6 } else { 5 }).await;
+        agent.one.command("alice", "/stop").await;
+    }
+    if fate == Fate::StoreFails {
+        sleep(Duration::from_secs(1)).await; // it waits for the store until it is stopped
         agent.one.command("alice", "/stop").await;
     }
     let record = end_of(accepted).await;

@@ -39,7 +39,7 @@ use belay_protocol::{
     Ack, Clock, Misfire, ModelErrorKind, NewRoutine, PutBy, PutRule, RoutineOrigin, RoutineRequest, RoutineRunRecord,
     RoutineRunStatus, RoutineSpec, Trigger, UnixMillis,
 };
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use tokio::time::sleep;
@@ -110,7 +110,7 @@ async fn the_same_put_again_right_before_its_time_skips_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_for_an_hour_ends_no_timer() {
     for op in [StoreOp::DueRoutines, StoreOp::ClaimRoutineRun, StoreOp::RoutineChanges, StoreOp::ListRoutines] {
-        let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
+        let store = Faulty::new(Arc::new(SqlStore::in_memory().unwrap()));
         let setup = Setup { store: ports(Arc::new(store.clone())), ..at_ten_past(quiet()) };
         let agent = setup.start().await;
         put(&agent, hourly("watch", Misfire::Once)).await;
@@ -184,7 +184,7 @@ async fn a_herd_at_the_top_of_the_hour_fires_whole_and_never_more_at_once_than_m
     setup.clock.set(TEN_PAST + 50 * 60_000);
     let whole = async {
         loop {
-            let at_work = setup.store.routine_run_store.open_routine_runs().await.expect("readable").len();
+            let at_work = setup.store.routines.numbers().await.expect("readable").running;
             assert!(at_work <= 10, "{at_work} at once");
             let next = setup.store.schedule.due(setup.clock.now(), 1).await.expect("readable");
             if next.is_empty() && at_work == 0 {

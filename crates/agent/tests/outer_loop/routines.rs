@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use belay_automation::JobsConfig;
 
-use belay_automation::RoutinesConfig;
+use belay_automation::{HeartbeatConfig, RoutinesConfig};
 use belay_protocol::{
     Ack, Claim, Clock, Control, Guardrails, JobChange, JobId, JobState, Misfire, NewRoutineRun, Notify, PrincipalRole,
     Refusal, RoutineAction, RoutineAnswer, RoutineRecord, RoutineRequest, RoutineRunFilter, RoutineRunId,
     RoutineRunRecord, RoutineRunStatus, RoutineSpec, Trigger, UnixMillis, routine_run_session,
 };
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
-use crate::support::{PATIENCE, Running, Setup, TestTool, ports, saw};
+use crate::support::{PATIENCE, Running, Setup, TestTool, faulty, ports, saw};
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 /// Longer than the engine sleeps, so that it has seen where the clock stands.
@@ -280,7 +280,7 @@ async fn a_message_of_its_owner_sets_it_off_once_and_is_not_answered_otherwise()
 
 #[tokio::test(start_paused = true)]
 async fn the_first_message_after_a_start_sets_off_what_waits_for_it() {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
+    let store = Faulty::new(Arc::new(SqlStore::in_memory().unwrap()));
     let setup = Setup { store: ports(Arc::new(store.clone())), ..setup_with(ScriptedModel::new([])) };
     let agent = setup.start().await;
     put(&agent, routine("plants", Trigger::Event { pattern: "water".into(), channel: None })).await;
@@ -448,7 +448,7 @@ async fn a_routine_run_is_led_on_by_the_next_start_wherever_a_crash_has_left_it(
 
 #[tokio::test(start_paused = true)]
 async fn a_routine_run_that_was_done_and_not_settled_is_settled_by_the_next_start_and_told_once() {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
+    let store = Faulty::new(Arc::new(SqlStore::in_memory().unwrap()));
     let model = ScriptedModel::new([Scripted::text("done")]);
     let setup = Setup { store: ports(Arc::new(store.clone())), ..setup_with(model) };
     let agent = setup.start().await;
@@ -478,7 +478,7 @@ async fn a_routine_run_that_was_done_and_not_settled_is_settled_by_the_next_star
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_answer_is_lost_fires_once_and_the_engine_goes_on() {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
+    let store = Faulty::new(Arc::new(SqlStore::in_memory().unwrap()));
     let model = ScriptedModel::new([]).then_forever(Scripted::text("ROUTINE_OK"));
     let setup = Setup { store: ports(Arc::new(store.clone())), ..at_ten_past(model) };
     setup.clock.set(TEN_PAST);
@@ -548,10 +548,12 @@ async fn routines_of_the_configuration_are_put_at_each_start_and_switched_off_wh
     let first = setup.start().await;
     first.shut_down().await;
     let read = async |name: &str| setup.store.routines.routine(name).await.expect("readable").expect("known");
-    let before = (read("often").await, read("watch").await);
+    let changes = async || setup.store.schedule.changes().await.expect("readable");
+    let (before, written) = ((read("often").await, read("watch").await), changes().await);
     setup.clock.forward(Duration::from_secs(60));
     setup.next_boot(ScriptedModel::new([])).start().await.shut_down().await;
     let after = (read("often").await, read("watch").await);
+    assert_eq!(changes().await, written, "nothing is written");
     assert_eq!((before.0.revision, before.0.next_at), (after.0.revision, after.0.next_at), "put again it is the same");
     assert_eq!((before.1.revision, before.1.next_at), (after.1.revision, after.1.next_at));
 
@@ -567,6 +569,41 @@ async fn routines_of_the_configuration_are_put_at_each_start_and_switched_off_wh
     agent.shut_down().await;
     setup.next_boot(ScriptedModel::new([])).start().await.shut_down().await;
     assert!(read("watch").await.enabled, "it is back");
+}
+
+/// Both have read that there is none before either stores it. Their clocks differ, and so would the starts of the interval.
+#[tokio::test(start_paused = true)]
+async fn two_nodes_with_the_same_settings_store_a_routine_once() {
+    let often =
+        routine("often", Trigger::Schedule { when: "every 2h".into(), zone: "utc".into(), misfire: Misfire::Once });
+    for (define, enabled) in [(vec![often], false), (vec![], true)] {
+        let with_settings = |setup: Setup| Setup {
+            routines: RoutinesConfig { define: define.clone(), ..RoutinesConfig::default() },
+            heartbeat: HeartbeatConfig { enabled, ..HeartbeatConfig::default() },
+            ..setup
+        };
+        let (late, store) = faulty(ScriptedModel::new([]));
+        let other = ports(Arc::new(Faulty::new(store.inner().clone())));
+        let late = with_settings(late);
+        let early = with_settings(Setup { store: other, ..Setup::new(ScriptedModel::new([])) });
+        store.plan().nth_of(StoreOp::PutRoutine, 1, Fault::Stall);
+        let second = late.start().await;
+        tokio::time::sleep(A_TICK).await;
+        early.clock.forward(Duration::from_secs(9));
+        let first = early.start().await;
+        tokio::time::sleep(A_TICK).await;
+        let all = async || early.store.routines.routines().await.expect("readable");
+        let changes = async || early.store.schedule.changes().await.expect("readable");
+        let (before, written) = (all().await, changes().await);
+        assert_eq!(before.iter().map(|routine| routine.revision).collect::<Vec<_>>(), [1]);
+        let asked = store.plan().asked();
+        store.plan().release();
+        tokio::time::sleep(A_TICK).await;
+        assert!(store.plan().asked() > asked, "the second node goes on");
+        assert_eq!((all().await, changes().await), (before, written), "nothing is written");
+        first.shut_down().await;
+        second.shut_down().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

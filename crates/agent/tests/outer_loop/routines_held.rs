@@ -11,7 +11,7 @@ use belay_protocol::{
     Asker, Guardrails, JobChange, JobId, JobState, Misfire, NewRoutine, PutBy, PutRule, Refusal, RoutineAction,
     RoutineAnswer, RoutineId, RoutineRequest, RoutineRunStatus, RoutineSpec, RunId, Trigger, UnixMillis,
 };
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 
@@ -26,8 +26,8 @@ fn silent() -> ScriptedModel {
 }
 
 /// An agent at ten past whose store fails where the test says.
-fn faulty(model: ScriptedModel) -> (Setup, Faulty<SqliteStore>) {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")));
+fn faulty(model: ScriptedModel) -> (Setup, Faulty<SqlStore>) {
+    let store = Faulty::new(Arc::new(SqlStore::in_memory().expect("a store in memory opens")));
     (Setup { store: ports(Arc::new(store.clone())), ..at_ten_past(model) }, store)
 }
 

@@ -6,7 +6,7 @@ use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
     Ack, ApprovalId, DispatcherStore, EventKind, EventLog, EventQuery, Refusal, RunId, RunStatus, StopReason,
 };
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -314,16 +314,18 @@ async fn a_run_that_is_stopped_while_its_question_is_stored_keeps_its_facts() {
 async fn facts_that_could_not_be_stored_go_with_the_end_and_a_call_that_did_not_begin_is_none() {
     let (setup, store) = faulty(ScriptedModel::new([Scripted::call("echo", json!({}))]));
     let agent = setup.start().await;
-    store.plan().nth_of(StoreOp::Checkpoint, 1, Fault::Fail);
+    store.plan().every(StoreOp::Checkpoint, Fault::Fail);
     let run = agent.one.accepted("alice", "go").await;
     let id = run.run_id;
+    agent.asked(1).await;
+    agent.one.text("alice", "/stop").await;
     end_of(run).await;
     assert_eq!(facts_of(&store, id).await, (true, false));
     agent.shut_down().await;
 }
 
 /// Whether the log has a model call of a run, and the beginning of a tool call.
-async fn facts_of(store: &Faulty<SqliteStore>, run: RunId) -> (bool, bool) {
+async fn facts_of(store: &Faulty<SqlStore>, run: RunId) -> (bool, bool) {
     let query = EventQuery { run: Some(run), ..EventQuery::default() };
     let events = store.inner().read(query).await.expect("read");
     let has = |is: fn(&EventKind) -> bool| events.iter().any(|event| is(&event.kind));

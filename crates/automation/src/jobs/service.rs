@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    BootId, Clock, InputReader, JobAttempts, JobReader, JobStore, RoutineReader, RunProcesses, RunReader,
+    BootId, Clock, Hints, InputReader, JobAttempts, JobReader, JobStore, RoutineReader, RunProcesses, RunReader,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +35,8 @@ pub struct JobService {
     pub clock: Arc<dyn Clock>,
     /// This start of the daemon.
     pub boot: BootId,
+    /// Tells what other nodes change; `None`: the daemon uses its database alone.
+    pub hints: Option<Arc<dyn Hints>>,
     /// Submits attempts as messages.
     pub submitter: Submitter,
     /// Wakes the job scheduler.

@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
+use belay_crash_point::crash_point;
 use belay_protocol::{
-    Asker, Body, Control, IdempotencyKey, Inbound, JobChange, JobChanged, JobId, JobRecord, JobState, NO_SESSION,
-    Outbound, Purpose, QueueMode, RoutineRunRecord, RunId, RunOptions, RunRecord, RunWatch, SessionKey, SessionNotice,
-    StopTarget, Work, WorkSource,
+    Asker, Body, Control, IdempotencyKey, Inbound, JobAttempt, JobChange, JobChanged, JobId, JobRecord, JobState,
+    NO_SESSION, Outbound, Purpose, QueueMode, RoutineRunRecord, RunId, RunOptions, RunRecord, RunWatch, SessionKey,
+    SessionNotice, StopTarget, Work, WorkSource,
 };
 
 use super::outcome::AttemptOutcome;
@@ -67,6 +68,13 @@ async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
         .await
 }
 
+/// Stops the session of a job that has ended. The stop may come too late or be lost: the run also sees at its next step
+/// that the job is over.
+pub(super) async fn stop(service: &JobService, job: &JobRecord) {
+    let stop = Body::Control(Control::Stop(StopTarget::Session(job.session.clone())));
+    service.submitter.send(message(job, &job.creator, stop)).await;
+}
+
 /// Stops the run of an attempt and waits until it has ended. Returns `None` when the daemon ends first.
 async fn end_run(service: &JobService, job: &JobRecord, run: RunId) -> Option<()> {
     let mut pauses = STORE.pauses();
@@ -90,8 +98,10 @@ async fn run_attempts(service: &JobService, mut job: JobRecord) {
             if let Some(run) = job.run_id {
                 service.processes.end(run).await;
             }
-            match until_stored(&service.draining, || service.attempts.begin_again(job.job_id, service.clock.now()))
-                .await
+            match until_stored(&service.draining, || {
+                service.attempts.begin_again(job.job_id, service.boot, service.clock.now())
+            })
+            .await
             {
                 Some(JobChanged::Now(again)) => {
                     metrics::count_job_state(again.state);
@@ -103,6 +113,7 @@ async fn run_attempts(service: &JobService, mut job: JobRecord) {
         if job.state != JobState::InProgress {
             return; // cancelled meanwhile
         }
+        crash_point!("job.claimed");
         tracing::info!(attempt = job.attempt, "a job is running");
         let (outcome, run) = match rights::of_job(&service.access, &job) {
             Ok(asker) => match attempt(service, &job, &asker).await {
@@ -139,6 +150,7 @@ async fn attempt(service: &JobService, job: &JobRecord, asker: &Asker) -> Attemp
             Ok(submitted) => submitted,
             Err(why) => return Attempt::Refused(why),
         };
+        crash_point!("job.submitted");
         until_stored(&service.draining, || service.attempts.note_run(job.job_id, job.attempt, run)).await;
         if let Some(record) = end_of(service, run, watch).await {
             return Attempt::Ended(record);
@@ -227,8 +239,10 @@ async fn settle(
         outcome => outcome,
     };
     let change = change_to(service, job, &outcome, run);
+    crash_point!("job.before-settlement");
     let changed = until_stored(&service.draining, || service.job_store.change(change.clone())).await?;
     service.bell.ring(); // a slot may be free
+    crash_point!("job.settled");
     let JobChanged::Now(job) = changed else { return None };
     if let Some(SessionNotice { session, .. }) = change.told_in {
         service.submitter.refresh(session).await;
@@ -276,7 +290,7 @@ pub(super) fn change_to(
     JobChange {
         job: job.job_id,
         to,
-        attempt: Some(job.attempt),
+        attempt: Some(JobAttempt { number: job.attempt, owner: service.boot }),
         detail: why,
         result,
         notice,

@@ -6,14 +6,15 @@
 //! ```
 //!
 //! It decides from the store alone. A durable claim of a scheduled time precedes its routine run. Of two engines on
-//! one store, therefore, only one gets a time, and changes of the clock do no harm. At a start, the engine continues
-//! the open routine runs in the store.
+//! one store, therefore, only one gets a time, and changes of the clock do no harm. At a start, the engine takes over the
+//! open routine runs of earlier starts. In a cluster, it also looks after each change of routines by another node, and
+//! takes over the routine runs of nodes that end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_protocol::{RoutineRecord, RoutineRunRecord, StoreError, UnixMillis};
+use belay_protocol::{RoutineRecord, RoutineRunRecord, StoreError, Topic, UnixMillis};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -27,6 +28,7 @@ use super::registry::Handed;
 use super::routine_run::{drive, give_up};
 use super::service::RoutineService;
 use super::step::{Done, carry_out, decide};
+use crate::wakes::Wakes;
 use belay_run::restart::persist;
 
 /// Longest sleep: the engine notices a change of the clock within this time.
@@ -45,6 +47,10 @@ const ELSEWHERE: Duration = Duration::from_secs(1);
 /// How long a due routine is deferred while its own routine runs use its concurrency. The end of one of them also ends
 /// the deferral.
 const ASIDE_MS: i64 = 60_000;
+/// Least time between two looks because another node of a cluster has changed routines.
+const AFTER_CHANGES: Duration = Duration::from_millis(100);
+/// Least time between two looks for routine runs of nodes that have ended.
+const AFTER_NODES: Duration = Duration::from_secs(1);
 /// Pause before a failed start or tick is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -91,6 +97,8 @@ impl Engine {
             }
         }
         let service = self.service.clone();
+        let mut changes = Wakes::new(service.hints.as_ref(), Topic::Routines, AFTER_CHANGES);
+        let mut nodes = Wakes::new(service.hints.as_ref(), Topic::Nodes, AFTER_NODES);
         while !self.stop.is_cancelled() {
             let pause = self.tick().await.unwrap_or_else(|error| {
                 tracing::error!(%error, "routines could not be looked at; trying again");
@@ -101,6 +109,10 @@ impl Engine {
                 () = self.stop.cancelled() => {}
                 Some(ended) = self.at_work.join_next_with_id() => self.ended(ended),
                 () = service.registry.changed() => {}
+                () = nodes.next() => self.take_over().await.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "the routine runs of ended nodes could not be looked for; trying again");
+                }),
+                () = changes.next() => self.shown_at = None, // looks at the triggers too
                 () = sleep(pause) => {}
             }
         }
@@ -116,7 +128,12 @@ impl Engine {
             define(&self.service, &self.service.registry.defined()).await?;
         }
         heartbeat::set_up(&self.service).await?;
-        for routine_run in self.service.routine_run_store.open_routine_runs().await? {
+        self.take_over().await
+    }
+
+    /// Takes over the open routine runs of earlier starts and of ended nodes. A repetition follows each of them once.
+    async fn take_over(&mut self) -> Result<(), StoreError> {
+        for routine_run in self.service.routine_run_store.open_routine_runs(self.service.boot).await? {
             self.lead(routine_run);
         }
         Ok(())

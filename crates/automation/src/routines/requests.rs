@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belay_crash_point::crash_point;
 use belay_protocol::routine::{ROUTINE_TEXT_MAX_BYTES, WEBHOOK_ECHO_MS};
 use belay_protocol::routine_run::ROUTINE_RUN_DETAIL_MAX_CHARS;
 use belay_protocol::{
@@ -405,6 +406,7 @@ async fn claim(service: &RoutineService, routine: &TriggeredRoutine, cause: Caus
         return Ok(Claim::Off(format!("the routine {} is frozen", routine.name)));
     }
     let id = routine_run.id;
+    crash_point!("routine.before-claim");
     let claim = match service.routine_run_store.claim(routine_run, service.registry.config.max_concurrent).await {
         Ok(claim) => claim,
         Err(error) => {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_crash_point::crash_point;
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
     Body, IdempotencyKey, Inbound, JobId, JobOrder, Refusal, RoutineAction, RoutineOrigin, RoutineRecord,
@@ -33,6 +34,7 @@ const RUN_LOOK: Duration = Duration::from_secs(1);
 /// # Cancel safety
 /// When dropped, the next start continues the routine run.
 pub(super) async fn drive(service: Arc<RoutineService>, routine_run: RoutineRunRecord) {
+    crash_point!("routine.claimed");
     let name = &routine_run.routine;
     let Some(routine) = until_stored(&service.draining, || service.routines.routine(name)).await else { return };
     // A routine with another id was created under the same name later.
@@ -86,8 +88,10 @@ async fn refuse(
 
 async fn settle(service: &RoutineService, routine_run: &RoutineRunRecord, end: RoutineRunEnd) {
     let (status, why) = (end.status.word(), end.summary.clone());
+    crash_point!("routine.before-settlement");
     let settled = until_stored(&service.draining, || service.routine_run_store.settle(end.clone())).await;
     tracing::info!(routine_run = %routine_run.routine_run_id, routine = routine_run.routine, status, "routine run ended");
+    crash_point!("routine.settled");
     let Some(Settled::Now { disabled, .. }) = settled else { return };
     if let Some(SessionNotice { session, .. }) = end.told_in {
         service.submitter.refresh(session).await;
@@ -126,6 +130,7 @@ pub(super) async fn by_run(
         Ok(submitted) => submitted,
         Err(why) => return Some(Outcome::failed(why)),
     };
+    crash_point!("routine.submitted");
     until_stored(&service.draining, || {
         service.routine_run_store.note_work(routine_run.routine_run_id, Some(submitted.run), None)
     })

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    BootId, Clock, ContextSource, ConversationReader, InputReader, RoutineReader, RoutineRunStore, RoutineSchedule,
-    RoutineStore, RunReader,
+    BootId, Clock, ContextSource, ConversationReader, Hints, InputReader, RoutineReader, RoutineRunStore,
+    RoutineSchedule, RoutineStore, RunReader,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +41,8 @@ pub struct RoutineService {
     pub clock: Arc<dyn Clock>,
     /// This start of the daemon.
     pub boot: BootId,
+    /// Tells what other nodes change; `None`: the daemon uses its database alone.
+    pub hints: Option<Arc<dyn Hints>>,
     /// Submits the messages of routine runs.
     pub submitter: Submitter,
     /// Reads files of the workspace.

@@ -248,6 +248,12 @@ fn place_in(line: &mut VecDeque<Waiting>, arrival: Arrival, open_until: Option<I
 }
 
 impl Arrival {
+    /// The same message, without the calls that wait for its acknowledgement.
+    pub(super) fn copy(&self) -> Self {
+        let (message, more_updates) = (self.message.clone(), self.more_updates.clone());
+        Self { update_id: self.update_id, more_updates, message, acks: Vec::new() }
+    }
+
     /// Adds a further part of the album.
     fn absorb(&mut self, part: Self) {
         let Self { update_id, more_updates, message, acks } = part;
@@ -260,7 +266,7 @@ impl Arrival {
 }
 
 /// Whether a message is `/stop`, which stops the messages before it.
-fn is_stop(message: &AgentMessage) -> bool {
+pub(super) fn is_stop(message: &AgentMessage) -> bool {
     match &message.inbound.body {
         Body::Text(text) => is_stop_command(text) && !message.inbound.is_forwarded(),
         Body::Edit(_) | Body::Control(_) => false,
@@ -268,7 +274,7 @@ fn is_stop(message: &AgentMessage) -> bool {
 }
 
 /// Whether a message waits for no earlier one.
-fn passes(message: &AgentMessage) -> bool {
+pub(super) fn passes(message: &AgentMessage) -> bool {
     match &message.inbound.body {
         Body::Text(text) => acts_at_once(text) && !message.inbound.is_forwarded(),
         Body::Edit(_) => false,

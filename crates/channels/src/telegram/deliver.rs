@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
+use belay_crash_point::crash_point;
 use belay_protocol::{BlobStore, DeliverError, Outbound, ReplyRoute};
 use frankenstein::ParseMode;
 use frankenstein::methods::{SendChatActionParams, SendMessageParams};
@@ -52,6 +53,7 @@ pub(super) async fn deliver(
     let sent = message.pieces_sent.max(u32::from(message.file.is_some()));
     let mut keyboard = message.question.as_ref().and_then(callback_buttons::keyboard);
     for (number, piece) in (0..).zip(&pieces).skip(sent as usize) {
+        crash_point!("outbox.before-piece");
         let preview = message.preview.as_deref().filter(|_| number == 0);
         if let Some(preview) = preview
             && replace(api, to, preview, piece).await?

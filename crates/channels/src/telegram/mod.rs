@@ -7,8 +7,8 @@
 //!
 //! Reading order: `groups`, `people`, `facts` and `attached` (metadata and attachments of a message), `unaddressed`
 //! (messages that are not for the bot), `intake` (which updates are messages) → `fetch`, `repeated`, `arrivals` (their
-//! files) → `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is written) → `deliver`,
-//! `files`, `multipart` (how it is sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under an
+//! files) → `offers` (their order) → `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is
+//! written) → `deliver`, `files`, `multipart` (how it is sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under an
 //! approval request) → `api`. `menu` registers the commands with Telegram. `first_contact` checks a token and finds a
 //! person's id, for the set-up, without a channel.
 
@@ -27,6 +27,7 @@ mod groups;
 mod intake;
 mod menu;
 mod multipart;
+mod offers;
 mod people;
 mod polling;
 mod preview;
@@ -65,7 +66,7 @@ use self::fetch::Fetcher;
 pub use self::first_contact::{FirstContact, FirstContactError, Sender};
 use self::intake::{AcceptedGroupMessages, Rules};
 pub use self::people::AllowLists;
-use self::polling::Poller;
+use self::polling::{Conflicts, Poller};
 use self::router::UpdateRouter;
 use self::unaddressed::UnaddressedMessages;
 use self::webhook::Webhook;
@@ -96,6 +97,8 @@ pub struct Telegram {
     webhook: Option<Arc<Webhook>>,
     /// Messages from the webhook; taken by `start`.
     inbox: Mutex<Option<mpsc::Receiver<Arrival>>>,
+    /// The reaction to a conflict in polling mode.
+    conflicts: Conflicts,
     /// The stored files that are sent; `None`: the bot sends no files.
     files: Option<Arc<dyn BlobStore>>,
 }
@@ -168,13 +171,27 @@ impl Telegram {
         };
         let commands = if config.register_commands { parts.commands } else { Vec::new() };
         let (id, inbox) = (ChannelId::new(NAME), Mutex::new(Some(inbox)));
-        Ok(Self { id, config, commands, router, webhook, inbox, files: None })
+        let conflicts = Conflicts::Wait;
+        Ok(Self { id, config, commands, router, webhook, inbox, conflicts, files: None })
     }
 
     /// The same bot, which also sends the files of messages.
     #[must_use]
     pub fn with_files(self, files: Arc<dyn BlobStore>) -> Self {
         Self { files: Some(files), ..self }
+    }
+
+    /// The same bot, as the polling of one node of a cluster: its stream of messages ends at a conflict (HTTP 409), since
+    /// another node may poll now. It can be started again.
+    #[must_use]
+    pub fn under_lease(self) -> Self {
+        Self { conflicts: Conflicts::End(Arc::default()), ..self }
+    }
+
+    /// Whether it asks Telegram for messages, which one node of a cluster may do at a time. A webhook's calls may reach
+    /// every node.
+    pub fn polls(&self) -> bool {
+        self.webhook.is_none()
     }
 
     /// The webhook's route at `webhook_path`, for the owner of the listener; `None` in polling mode.
@@ -220,21 +237,30 @@ impl Channel for Telegram {
     }
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
-        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let inbox = inbox.ok_or_else(|| cannot("it was started before"))?;
+        let inbox = match self.webhook {
+            Some(_) => self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            None => None,
+        };
+        if self.webhook.is_some() && inbox.is_none() {
+            return Err(cannot("it was started before"));
+        }
         if !self.router.rules.people.has_anybody() {
             warn!("channels.telegram.allow and operators are empty: the bot answers nobody");
         }
         let is_introduced = self.introduce().await?;
         info!(mode = ?self.config.mode, "telegram intake begins");
-        let menu = self.menu(intake.clone());
-        let Some(webhook) = &self.webhook else {
-            let poller = Poller::new(Arc::clone(&self.router), is_introduced, intake);
-            let messages =
-                stream::unfold(
-                    poller,
-                    |mut poller| async move { poller.next().await.map(|envelope| (envelope, poller)) },
-                );
+        let menu_intake = intake.child_token();
+        let menu = self.menu(menu_intake.clone());
+        let Some((webhook, inbox)) = self.webhook.as_ref().zip(inbox) else {
+            let conflicts = self.conflicts.clone();
+            let poller = Poller::new(Arc::clone(&self.router), is_introduced, conflicts, intake);
+            let messages = stream::unfold((poller, menu_intake), |(mut poller, menu)| async move {
+                let Some(envelope) = poller.next().await else {
+                    menu.cancel(); // the stream ends with the polling
+                    return None;
+                };
+                Some((envelope, (poller, menu)))
+            });
             return Ok(Box::pin(stream::select(messages, menu)));
         };
         let (webhook, url) = (Arc::clone(webhook), self.config.webhook_url.clone());

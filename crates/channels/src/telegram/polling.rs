@@ -5,15 +5,19 @@
 //! that it has. At the end of intake, the settled updates are confirmed once more: the store knows messages but not
 //! commands, and a repeated `/stop` would be carried out again.
 //!
-//! While a message waits for its files or its acknowledgement, polling continues from that message on, so that a later `/stop`
-//! arrives. Such an answer repeats updates; they are recognised by their numbers and skipped.
+//! On a node of a cluster, the polling ends at a conflict: another node may be the poller now.
+//!
+//! While a message waits for its files, its turn or its acknowledgement, polling continues from that message on, so that
+//! a later `/stop` arrives. Such an answer repeats updates; they are recognised by their numbers and skipped.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use belay_crash_point::crash_point;
 use belay_protocol::{AckSender, Envelope};
 use frankenstein::methods::GetUpdatesParams;
 use futures_util::stream::FuturesUnordered;
@@ -26,6 +30,7 @@ use tracing::{error, info, warn};
 
 use super::api::ApiError;
 use super::arrivals::{Arrival, Arrivals};
+use super::offers::{Offer, Offers, Place};
 use super::router::{Settled, Sorted, UpdateRouter, update_id};
 use super::setup::{self, ALLOWED, Pauses};
 
@@ -51,8 +56,8 @@ const RECEIVED_MAX: usize = 100;
 /// Longest wait for an acknowledgement before the message is offered again. The store recognises a repeated message.
 const ACK_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long a message is offered to a full conversation. Then it is given up and the person gets a notice, because no
-/// later update can be confirmed before it.
+/// How long messages are offered to a conversation that stays full. Then they are given up and the person gets notices,
+/// because no later update can be confirmed before them.
 const BUSY_MAX: Duration = Duration::from_secs(30);
 
 /// Deadline of the last call. Short, because the end of the daemon waits for it. Without an answer, its updates come
@@ -83,13 +88,27 @@ pub(super) struct Poller {
     batch: VecDeque<Box<RawValue>>,
     /// Messages whose files are being fetched, and those behind them.
     arrivals: Arrivals,
-    /// Messages that were offered and are not yet acknowledged.
+    /// The order of the messages for the agent.
+    offers: Offers,
+    /// Messages that were offered and are not yet acknowledged, and pauses before a further offer.
     open: FuturesUnordered<Pin<Box<dyn Future<Output = Progress> + Send>>>,
     /// The numbers of the unsettled updates.
     unsettled: BTreeSet<i64>,
     /// The numbers of received updates that may come again: those from `requested_offset` on.
     received: BTreeSet<i64>,
     pauses: Pauses,
+    conflicts: Conflicts,
+    /// Whether the polling has ended because of a conflict.
+    is_displaced: bool,
+}
+
+/// The reaction to a conflict: another program takes the updates of the bot.
+#[derive(Clone)]
+pub(super) enum Conflicts {
+    /// The poller waits, and asks again.
+    Wait,
+    /// The poller ends. The flag tells whether a conflict was logged since the last answer with updates.
+    End(Arc<AtomicBool>),
 }
 
 type Batch = Vec<Box<RawValue>>;
@@ -97,21 +116,21 @@ type Request = Pin<Box<dyn Future<Output = Result<Batch, ApiError>> + Send>>;
 
 /// The result of an offered message.
 enum Progress {
-    /// The message is settled: its update, and those of further parts of its album.
-    Settled(i64, Vec<i64>),
-    /// The message is to be offered again.
+    /// The message is settled.
+    Settled(Box<Offer>),
+    /// The message may be accepted after this time.
+    Refused(Box<Offer>, Duration),
+    /// The message is to be offered again now.
     Again(Box<Offer>),
 }
 
-/// A message that is offered to the agent.
-struct Offer {
-    arrival: Arrival,
-    /// Time of the first offer.
-    since: Instant,
-}
-
 impl Poller {
-    pub(super) fn new(router: Arc<UpdateRouter>, is_introduced: bool, intake: CancellationToken) -> Self {
+    pub(super) fn new(
+        router: Arc<UpdateRouter>,
+        is_introduced: bool,
+        conflicts: Conflicts,
+        intake: CancellationToken,
+    ) -> Self {
         Self {
             arrivals: Arrivals::new(Arc::clone(&router)),
             router,
@@ -125,27 +144,39 @@ impl Poller {
             requested_offset: None,
             confirmed: None,
             batch: VecDeque::new(),
+            offers: Offers::default(),
             open: FuturesUnordered::new(),
             unsettled: BTreeSet::new(),
             received: BTreeSet::new(),
             pauses: Pauses::new(),
+            conflicts,
+            is_displaced: false,
         }
     }
 
-    /// Returns the next message, or `None` when intake has ended. Messages without an acknowledgement at that time are
-    /// not confirmed.
+    /// Returns the next message, or `None` when intake has ended, or when another poller has displaced this one. Messages
+    /// without an acknowledgement at that time are not confirmed.
     pub(super) async fn next(&mut self) -> Option<Envelope> {
         let intake = self.intake.clone();
-        let message = intake.run_until_cancelled(self.next_message()).await;
+        let message = intake.run_until_cancelled(self.next_message()).await.flatten();
         if message.is_none() {
             self.arrivals.close().await;
-            self.confirm_settled().await;
+            if !self.is_displaced {
+                self.confirm_settled().await;
+            }
         }
         message
     }
 
-    async fn next_message(&mut self) -> Envelope {
+    /// The next message; `None`: another poller has displaced this one.
+    async fn next_message(&mut self) -> Option<Envelope> {
         loop {
+            if self.is_displaced {
+                return None;
+            }
+            if let Some(offer) = self.offers.next() {
+                return Some(self.offer(offer));
+            }
             if let Some(update) = self.batch.front() {
                 // Removed from the batch only afterwards: if cancelled midway, it is not settled.
                 let sorted = self.router.sort(update).await;
@@ -158,7 +189,7 @@ impl Poller {
                         let (message, more_updates, acks) = (*message, Vec::new(), Vec::new());
                         let arrival = Arrival { update_id, more_updates, message, acks };
                         if let Some(arrival) = self.arrivals.admit(arrival) {
-                            return self.offer(Offer { arrival, since: Instant::now() });
+                            self.offers.admit(arrival);
                         }
                     }
                     // `Later` cannot occur: the bot's name is known before the first request.
@@ -173,10 +204,11 @@ impl Poller {
             tokio::select! {
                 biased; // settled updates first: they decide the next request
                 Some(progress) = self.open.next() => match progress {
-                    Progress::Settled(update_id, more) => self.settled(update_id, &more),
-                    Progress::Again(offer) => return self.offer(*offer),
+                    Progress::Settled(offer) => self.settled(&offer),
+                    Progress::Refused(offer, after) => self.refused(*offer, after),
+                    Progress::Again(offer) => return Some(self.offer(*offer)),
                 },
-                arrival = self.arrivals.next() => return self.offer(Offer { arrival, since: Instant::now() }),
+                arrival = self.arrivals.next() => self.offers.admit(arrival),
                 Some(answer) = OptionFuture::from(self.request.as_mut()) => {
                     self.request = None;
                     self.receive(answer);
@@ -186,32 +218,49 @@ impl Poller {
         }
     }
 
-    fn offer(&mut self, offer: Offer) -> Envelope {
+    fn offer(&mut self, mut offer: Offer) -> Envelope {
         let (ack, answer) = AckSender::channel();
         let router = Arc::clone(&self.router);
         let inbound = offer.arrival.message.inbound.clone();
         self.open.push(Box::pin(async move {
             let ack = timeout(ACK_DEADLINE, answer).await.ok().and_then(Result::ok);
+            crash_point!("telegram.before-confirmation");
             let message = &offer.arrival.message;
-            match router.settle(&message.after, ack).await {
-                Settled::Done => Progress::Settled(offer.arrival.update_id, offer.arrival.more_updates),
-                Settled::Later { is_busy: true, .. } if offer.since.elapsed() >= BUSY_MAX => {
-                    warn!(session = %message.inbound.session, "a message was given up: its conversation stays full");
-                    router.notify_not_accepted(message).await;
-                    Progress::Settled(offer.arrival.update_id, offer.arrival.more_updates)
+            let (is_busy, after) = match router.settle(&message.after, ack).await {
+                Settled::Done => {
+                    offer.busy_since = None;
+                    return Progress::Settled(Box::new(offer));
                 }
-                Settled::Later { after, .. } => {
-                    sleep(after).await;
-                    Progress::Again(Box::new(offer))
-                }
+                Settled::Later { is_busy, after } => (is_busy, after),
+            };
+            offer.busy_since = is_busy.then(|| offer.busy_since.unwrap_or_else(Instant::now));
+            if offer.busy_since.is_some_and(|since| since.elapsed() >= BUSY_MAX) {
+                warn!(session = %message.inbound.session, "a message was given up: its conversation stays full");
+                router.notify_not_accepted(message).await;
+                return Progress::Settled(Box::new(offer));
             }
+            Progress::Refused(Box::new(offer), after)
         }));
         Envelope { inbound, ack }
     }
 
-    fn settled(&mut self, update_id: i64, more: &[i64]) {
-        self.unsettled.remove(&update_id);
-        more.iter().for_each(|part| _ = self.unsettled.remove(part));
+    /// Offers a message again after a pause, but not before earlier messages of its conversation.
+    fn refused(&mut self, offer: Offer, after: Duration) {
+        if let Some(offer) = self.offers.refused(offer) {
+            self.open.push(Box::pin(async move {
+                sleep(after).await;
+                Progress::Again(Box::new(offer))
+            }));
+        }
+    }
+
+    fn settled(&mut self, offer: &Offer) {
+        self.offers.settled(offer);
+        if offer.place != Place::Extra {
+            let Arrival { update_id, more_updates, .. } = &offer.arrival;
+            self.unsettled.remove(update_id);
+            more_updates.iter().for_each(|part| _ = self.unsettled.remove(part));
+        }
     }
 
     async fn set_up(&mut self) {
@@ -261,6 +310,9 @@ impl Poller {
             }
         };
         self.pauses = Pauses::new();
+        if let Conflicts::End(is_logged) = &self.conflicts {
+            is_logged.store(false, Ordering::Relaxed);
+        }
         let numbers = || batch.iter().filter_map(|update| update_id(update));
         let last = numbers().max();
         if !batch.is_empty() && last.is_none() {
@@ -278,8 +330,8 @@ impl Poller {
     async fn confirm_settled(&mut self) {
         self.request = None; // Telegram answers one request at a time
         while let Some(Some(progress)) = self.open.next().now_or_never() {
-            if let Progress::Settled(update_id, more) = progress {
-                self.settled(update_id, &more);
+            if let Progress::Settled(offer) = progress {
+                self.settled(&offer);
             }
         }
         let waiting = self.batch.iter().filter_map(|update| update_id(update)).min();
@@ -300,9 +352,19 @@ impl Poller {
         }
     }
 
+    /// The pause after an error. Of several conflicts under leases, the first is logged.
     fn pause_after(&mut self, error: &ApiError) -> Duration {
         if error.is_conflict() {
-            error!(%error, "somebody else takes this bot's updates: another daemon with the same token, or a webhook");
+            let is_logged = match &self.conflicts {
+                Conflicts::Wait => false,
+                Conflicts::End(is_logged) => {
+                    self.is_displaced = true;
+                    is_logged.swap(true, Ordering::Relaxed)
+                }
+            };
+            if !is_logged {
+                error!(%error, "somebody else takes this bot's updates: another daemon with the same token, or a webhook");
+            }
             return CONFLICT_PAUSE;
         }
         let pause = self.pauses.after(error);
@@ -319,7 +381,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_conflict_and_a_429_are_waited_for_as_long_as_they_demand() {
-        let mut poller = Poller::new(Arc::new(unreachable_router()), true, CancellationToken::new());
+        let mut poller = Poller::new(Arc::new(unreachable_router()), true, Conflicts::Wait, CancellationToken::new());
         let conflict = ApiError::Refused { code: 409, description: "Conflict".into(), migrate_to: None };
         for (error, seconds) in [(conflict, 10), (ApiError::Flood(Duration::from_secs(17)), 17)] {
             let demand = error.to_string();

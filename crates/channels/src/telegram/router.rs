@@ -70,6 +70,7 @@ pub(super) struct UpdateRouter {
 }
 
 /// A message for the agent.
+#[derive(Clone)]
 pub(super) struct AgentMessage {
     pub(super) inbound: Inbound,
     /// What to do after its acknowledgement.

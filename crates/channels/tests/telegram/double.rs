@@ -116,6 +116,17 @@ impl Double {
         tokio::time::timeout(Duration::from_secs(10), wait).await.expect("the call in time");
         self.calls(method)
     }
+
+    /// Waits until all updates before this number are confirmed.
+    pub(crate) async fn wait_until_confirmed(&self, number: i64) {
+        let mut changed = self.state.changed.subscribe();
+        let wait = async {
+            while self.unconfirmed().iter().any(|unconfirmed| *unconfirmed < number) {
+                changed.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), wait).await.expect("the confirmation in time");
+    }
 }
 
 impl Drop for Double {
@@ -197,6 +208,7 @@ async fn updates(state: &Inner, parameters: &Value) -> Value {
     let offset = parameters["offset"].as_i64().unwrap_or_default();
     let mut changed = state.changed.subscribe();
     state.updates.lock().unwrap().retain(|update| update["update_id"].as_i64().unwrap() >= offset);
+    state.changed.send_modify(|n| *n += 1);
     let wait = async {
         while state.updates.lock().unwrap().is_empty() {
             changed.changed().await.unwrap();

@@ -14,7 +14,7 @@ use crate::double::{Double, Download, Trouble, refusal};
 use crate::intake::Intake;
 use crate::polling::polling;
 use crate::webhook::{Served, serve_channel};
-use crate::{accept, config, next, telegram_with, update};
+use crate::{accept, config, confirmed, next, telegram_with, update};
 
 /// An update with a photo of user 42, in two sizes.
 fn photo(update_id: u64, caption: Option<&str>) -> Value {
@@ -258,14 +258,15 @@ async fn the_parts_of_an_album_are_one_message_that_settles_all_of_their_updates
     let facts = facts(&album);
     let sizes: Vec<u64> = facts.attachments.iter().map(|file| file.bytes).collect();
     assert_eq!((sizes, facts.not_read.len(), facts.message_id.as_deref()), (vec![1, 2], 1, Some("2")));
+    assert!(timeout(Duration::from_millis(1200), stream.next()).await.is_err(), "the next message waits for the album");
+    assert_eq!(double.unconfirmed(), [1, 2, 3, 4], "the album is not committed");
+    accept(album.ack);
     let another = next(&mut stream).await;
     assert_eq!(text(&another), "another message");
     accept(another.ack);
-    assert!(timeout(Duration::from_millis(1200), stream.next()).await.is_err());
-    assert_eq!(double.unconfirmed(), [1, 2, 3, 4], "the album is not committed");
-    accept(album.ack);
     double.add_update(update(5, "last"));
     assert_eq!(text(&next(&mut stream).await), "last");
+    confirmed(&double, &mut stream, 5).await;
     assert_eq!(double.unconfirmed(), [5]);
     let told = double.calls("sendMessage");
     assert_eq!(told.len(), 1, "{told:?}");

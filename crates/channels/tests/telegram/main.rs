@@ -5,6 +5,8 @@ mod deliver;
 mod double;
 mod files;
 mod intake;
+mod leased;
+mod order;
 mod polling;
 mod preview;
 mod taps;
@@ -23,7 +25,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::double::TOKEN;
+use crate::double::{Double, TOKEN};
 
 const SECRET: &str = "the-webhook-secret";
 
@@ -70,6 +72,14 @@ fn update(update_id: u64, text: &str) -> Value {
     }})
 }
 
+/// An update with a text of the operator 7, in a private chat of their own.
+fn other_chat(update_id: u64, text: &str) -> Value {
+    let mut update = update(update_id, text);
+    update["message"]["from"]["id"] = json!(7);
+    update["message"]["chat"]["id"] = json!(7);
+    update
+}
+
 /// An update with a tap of this user on a button of the message 77 in the private chat of user 42.
 fn tap(update_id: u64, from: u64, data: &str) -> Value {
     json!({"update_id": update_id, "callback_query": {
@@ -84,6 +94,15 @@ fn tap(update_id: u64, from: u64, data: &str) -> Value {
 
 async fn next(stream: &mut InboundStream) -> Envelope {
     timeout(Duration::from_secs(10), stream.next()).await.expect("a message in time").expect("the stream goes on")
+}
+
+/// Polls until all updates before this number are confirmed. No message may come meanwhile.
+async fn confirmed(double: &Double, stream: &mut InboundStream, number: i64) {
+    tokio::select! {
+        biased;
+        message = stream.next() => panic!("{:?}", message.map(|envelope| envelope.inbound)),
+        () = double.wait_until_confirmed(number) => {}
+    }
 }
 
 fn accept(ack: AckSender) {

@@ -8,13 +8,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::double::{Double, Trouble, refusal};
-use crate::{accept, config, next, telegram, update};
+use crate::{accept, config, next, other_chat, telegram, update};
 
 pub(crate) fn polling(double: &Double) -> TelegramConfig {
     TelegramConfig { mode: TelegramMode::Polling, ..config(&double.base) }
 }
 
-fn text(envelope: &Envelope) -> String {
+pub(crate) fn text(envelope: &Envelope) -> String {
     match &envelope.inbound.body {
         Body::Text(text) | Body::Edit(text) => text.clone(),
         Body::Control(control) => panic!("{control:?}"),
@@ -28,14 +28,14 @@ fn offsets(double: &Double) -> Vec<Value> {
 #[tokio::test]
 async fn a_batch_is_confirmed_only_after_all_of_it_is_committed() {
     let double = Double::start().await;
-    for (number, words) in [(10, "one"), (11, "two"), (12, "three")] {
-        double.add_update(update(number, words));
-    }
+    double.add_update(update(10, "one"));
+    double.add_update(other_chat(11, "two"));
+    double.add_update(update(12, "/status"));
     let channel = telegram(polling(&double));
     assert!(channel.router().is_none());
     let mut stream = channel.start(CancellationToken::new()).await.unwrap();
     let mut envelopes = Vec::new();
-    for words in ["one", "two", "three"] {
+    for words in ["one", "two", "/status"] {
         envelopes.push(next(&mut stream).await);
         assert_eq!(text(envelopes.last().unwrap()), words);
     }
@@ -170,17 +170,13 @@ async fn a_telegram_that_does_not_answer_does_not_hold_up_the_end() {
 #[tokio::test]
 async fn a_stop_is_heard_while_an_earlier_message_is_unsettled() {
     let double = Double::start().await;
-    for (number, words) in [(100, "held"), (101, "settled")] {
-        double.add_update(update(number, words));
-    }
+    double.add_update(update(100, "held"));
+    double.add_update(other_chat(101, "settled"));
     let channel = telegram(polling(&double));
     let mut stream = channel.start(CancellationToken::new()).await.unwrap();
     let held = next(&mut stream).await;
     accept(next(&mut stream).await.ack);
-    let mut stop = update(102, "/stop all");
-    stop["message"]["from"]["id"] = json!(7); // the operator, in a chat of their own
-    stop["message"]["chat"]["id"] = json!(7);
-    double.add_update(stop);
+    double.add_update(other_chat(102, "/stop all"));
     let stop = timeout(Duration::from_secs(3), stream.next()).await.expect("it is heard soon").unwrap();
     assert_eq!(text(&stop), "/stop all");
     accept(stop.ack);
@@ -201,7 +197,9 @@ async fn a_stop_is_heard_while_an_earlier_message_is_unsettled() {
 #[tokio::test]
 async fn no_more_is_asked_for_behind_a_hundred_updates_of_which_the_first_is_unsettled() {
     let double = Double::start().await;
-    for number in 200..302 {
+    double.add_update(other_chat(200, "/status"));
+    double.add_update(other_chat(201, "/status"));
+    for number in 202..302 {
         double.add_update(update(number, &number.to_string()));
     }
     let channel = telegram(polling(&double));
@@ -214,7 +212,9 @@ async fn no_more_is_asked_for_behind_a_hundred_updates_of_which_the_first_is_uns
     assert!(timeout(Duration::from_millis(1500), stream.next()).await.is_err());
     assert_eq!(offsets(&double), [Value::Null]);
     accept(first.ack);
-    assert_eq!(text(&next(&mut stream).await), "300");
+    let last = next(&mut stream).await;
+    assert_eq!(text(&last), "300");
+    accept(last.ack);
     assert_eq!(offsets(&double), [Value::Null, json!(201)]);
     accept(second.ack);
     assert_eq!(text(&next(&mut stream).await), "301");
@@ -227,15 +227,21 @@ async fn a_message_that_a_full_conversation_never_takes_is_given_up_and_the_pers
     let channel = telegram(polling(&double));
     let intake = CancellationToken::new();
     let mut stream = channel.start(intake.clone()).await.unwrap();
-    let envelope = next(&mut stream).await;
+    double.add_update(update(121, "two too many"));
+    let busy = || Ack::Refused(Refusal::Busy { what: "queue".into(), retry_after: Duration::from_millis(20) });
+    next(&mut stream).await.ack.send(busy());
+    let again = next(&mut stream).await;
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(31)).await;
     tokio::time::resume();
-    envelope.ack.send(Ack::Refused(Refusal::Busy { what: "queue".into(), retry_after: Duration::from_millis(20) }));
+    again.ack.send(busy());
+    let second = next(&mut stream).await;
+    assert_eq!(text(&second), "two too many");
+    second.ack.send(busy()); // given up at once: the conversation has been full for long
     let (again, sent) = tokio::join!(stream.next(), async {
-        let sent = double.wait_for("sendMessage", 1).await;
-        double.wait_for("getUpdates", 2).await;
-        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let sent = double.wait_for("sendMessage", 2).await;
+        let polls = double.calls("getUpdates").len();
+        double.wait_for("getUpdates", polls + 1).await; // a further offer would come before it
         intake.cancel();
         sent
     });

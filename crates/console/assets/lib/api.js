@@ -79,12 +79,12 @@ const HIDDEN_MS = 10_000;
 const SILENT_MS = 45_000;
 
 /**
- * Reads server-sent events until `signal` is aborted, and connects again after the last fact that was read, so that none
+ * Reads server-sent events until `signal` is aborted; `query` has further parameters of the stream. It connects again after the last fact that was read, so that none
  * is missed or shown twice. `onState` receives `live` or `waiting`. A hidden page reads on when it is shown again. It
  * returns after the event for which `isEnd(event)` is true. `isEnd()` is asked when the body ends without such an event: a
  * daemon that restarts ends it too.
  */
-export async function follow(path, { since, onEvent, onState = () => {}, signal, isEnd = () => false }) {
+export async function follow(path, { since, query, onEvent, onState = () => {}, signal, isEnd = () => false }) {
   let last = since;
   let resumed = false;
   for (let failures = 0; !signal.aborted; failures += 1) {
@@ -93,7 +93,7 @@ export async function follow(path, { since, onEvent, onState = () => {}, signal,
     const open = connection(signal);
     try {
       const headers = resumed ? { 'last-event-id': String(last) } : {};
-      const answer = await ask('GET', path, { signal: open.signal, headers, query: resumed ? {} : { since: last } });
+      const answer = await ask('GET', path, { signal: open.signal, headers, query: resumed ? query : { ...query, since: last } });
       open.alive();
       onState('live');
       for await (const event of events(answer.body, open.alive)) {

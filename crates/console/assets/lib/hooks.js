@@ -5,15 +5,18 @@ import { follow } from './api.js';
 import { now } from './clock.js';
 
 /**
- * Loads once, after `reload()`, and every `every` ms while the page is visible: `{ value, error, loading, reload }`. The
+ * Loads once, after `reload()`, and every `every` ms while the page is visible and `when()` is true or the load before has
+ * failed: `{ value, error, loading, reload }`. The
  * value before stays while a load fails. `load` receives an `AbortSignal`. A reload while a load is in progress follows it,
  * so that a slow answer is shown too.
  */
-export function useLoad(load, deps = [], { every } = {}) {
+export function useLoad(load, deps = [], { every, when = () => true } = {}) {
   const [state, set] = useState({ loading: true });
   const work = useRef({});
   const latest = useRef(load);
   latest.current = load;
+  const wanted = useRef();
+  wanted.current = () => when() || Boolean(state.error);
   const start = useCallback(() => {
     const mine = work.current;
     if (!mine.stop) return;
@@ -39,7 +42,7 @@ export function useLoad(load, deps = [], { every } = {}) {
   }, deps);
   useEffect(() => {
     if (!every) return undefined;
-    const timer = setInterval(() => document.visibilityState === 'visible' && !work.current.busy && start(), every);
+    const timer = setInterval(() => document.visibilityState === 'visible' && !work.current.busy && wanted.current() && start(), every);
     return () => clearInterval(timer);
   }, [every]);
   return { ...state, reload: start };
@@ -47,9 +50,9 @@ export function useLoad(load, deps = [], { every } = {}) {
 
 /**
  * Follows an event stream while the component is shown. Returns `connecting`, `live`, `waiting` or, after its terminal
- * event, `ended`; or the error that has ended it for good. `isEnd`: see `follow`.
+ * event, `ended`; or the error that has ended it for good. `query` and `isEnd`: see `follow`.
  */
-export function useFollow(path, onEvent, { since, isEnd, enabled = true } = {}) {
+export function useFollow(path, onEvent, { since, query, isEnd, enabled = true } = {}) {
   const [state, setState] = useState('connecting');
   const latest = useRef({});
   latest.current = { onEvent, isEnd };
@@ -58,6 +61,7 @@ export function useFollow(path, onEvent, { since, isEnd, enabled = true } = {}) 
     const stop = new AbortController();
     follow(path, {
       since,
+      query,
       signal: stop.signal,
       onState: setState,
       onEvent: (event) => latest.current.onEvent(event),
@@ -92,14 +96,18 @@ export function useAction(action) {
 
 const tickers = new Map();
 
-/** The current time, renewed every `ms`. All readers of one interval share a timer. */
+/** The current time, renewed every `ms` while the page is visible. All readers of one interval share a timer. */
 export function useNow(ms = 1000) {
   const [at, set] = useState(now);
   useEffect(() => {
     const ticker = tickers.get(ms) ?? { readers: new Set() };
     tickers.set(ms, ticker);
     ticker.readers.add(set);
-    ticker.timer ??= setInterval(() => { const at = now(); ticker.readers.forEach((read) => read(at)); }, ms);
+    ticker.timer ??= setInterval(() => {
+      if (document.visibilityState === 'hidden') return;
+      const at = now();
+      ticker.readers.forEach((read) => read(at));
+    }, ms);
     return () => {
       ticker.readers.delete(set);
       if (ticker.readers.size) return;

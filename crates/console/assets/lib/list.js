@@ -100,7 +100,7 @@ export function useLive(types, reload, enabled = true) {
       latest.current();
     }, Math.max(50, last.current + 1000 - Date.now()));
   };
-  const state = useFollow('events', ({ type }) => (types.includes(type) || type === 'reset') && soon(), { enabled });
+  const state = useFollow('events', ({ type }) => (types.includes(type) || type === 'reset') && soon(), { enabled, query: { every_ms: 250 } });
   const before = useRef(state);
   useEffect(() => {
     // A load may have failed while the daemon was away.

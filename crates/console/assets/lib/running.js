@@ -1,81 +1,101 @@
-// The runs that have not ended, as they live: lists of the API, moved on by the facts of the event stream.
+// The runs that have not ended, as they live: one list of the API, moved on by the facts of the event stream.
 
 import { useEffect, useMemo, useState } from '../vendor/preact.js';
 import { follow, get } from './api.js';
 import { useFollow } from './hooks.js';
 
-const STATES = ['running', 'paused', 'queued', 'accepted'];
-/** Most runs that are listed for each state. */
-export const MOST = 200;
-/** Pauses before a list is loaded again: after a fact that moves a run to another list, and after one that changes its costs. */
-const MOVED_MS = 2000;
-const COSTS_MS = 5000;
-const RENDER_MS = 200;
+const OPEN = 'running,paused,queued,accepted';
+/** The runs that a page must not leave out, however many are queued. */
+const AT_WORK = 'running,paused';
+/** Most runs that are listed. */
+export const MOST = 500;
+/** Pauses before the list is loaded again: after a fact that does not say how a run has changed, and after one that changes costs. */
+const MOVED_MS = 500;
+const COSTS_MS = 10_000;
+/** Facts arrive at most so often, and so do renderings. */
+const EVERY_MS = 250;
 const FACTS_BEFORE = 500;
-/** Facts that move a run from one list to another. The others change what a running one costs. */
-const MOVING = new Set(['run_accepted', 'run_started', 'run_ended', 'approval_requested', 'approval_resolved']);
+/** Facts that change the state of a run. */
+const MOVING = new Set(['run_accepted', 'queued', 'run_started', 'run_ended', 'approval_requested', 'approval_resolved']);
 const DOING = new Set(['run_started', 'model_called', 'tool_started', 'tool_finished']);
+
+/** A run of which only its first fact is known. */
+const accepted = ({ run_id, session, at }) => ({
+  run_id, session, status: 'accepted', accepted_at: at, usage: { input: 0, output: 0, model_calls: 0 }, cost_micro_usd: 0,
+});
 
 /** The runs and what each one does now. It is a plain object with timers, so that a burst of facts renders once. */
 class Running {
   constructor(changed) {
-    Object.assign(this, { changed, runs: [], doing: new Map(), ended: new Set(),
-      lists: new Map(), stale: new Set(STATES), loading: false, again: false, error: undefined });
+    Object.assign(this, { changed, known: new Map(), doing: new Map(), during: [], news: false, loading: false, error: undefined });
     this.stop = new AbortController();
+    document.addEventListener('visibilitychange', () => this.shown(), { signal: this.stop.signal });
   }
 
-  /** Loads the lists that facts have changed; while a load is in progress, one more follows it. */
+  /** The runs, newest first: their ids begin with the time. */
+  get runs() {
+    return [...this.known.values()].sort((a, b) => (a.run_id < b.run_id ? 1 : -1));
+  }
+
+  /** Loads the list. A load while another one is in progress follows it. */
   async load() {
     if (this.loading) { this.again = true; return; }
-    this.loading = true;
-    this.again = false;
-    const stale = [...this.stale];
-    this.stale.clear();
-    if (stale.length === STATES.length) this.ended.clear();
+    Object.assign(this, { loading: true, again: false, during: [] });
+    clearTimeout(this.loadTimer);
+    this.loadTimer = undefined;
     try {
-      const load = async (status) => [status, (await get('runs', { status, limit: MOST }, this.stop.signal)).runs];
-      for (const [status, runs] of await Promise.all(stale.map(load))) this.lists.set(status, runs);
-      const known = new Map();
-      for (const run of STATES.flatMap((status) => this.lists.get(status) ?? [])) {
-        if (!this.ended.has(run.run_id) && !known.has(run.run_id)) known.set(run.run_id, run);
-      }
-      this.runs = [...known.values()];
-      for (const id of this.doing.keys()) if (!known.has(id)) this.doing.delete(id);
+      const ask = (status) => get('runs', { status, limit: MOST }, this.stop.signal);
+      const { runs, next } = await ask(OPEN);
+      if (next) runs.push(...(await ask(AT_WORK)).runs);
+      this.cut = next !== undefined;
+      this.known = new Map(runs.map((run) => [run.run_id, run]));
+      // The answer may be older than facts that came meanwhile.
+      this.during.forEach((fact) => this.move(fact));
+      for (const id of this.doing.keys()) if (!this.known.has(id)) this.doing.delete(id);
       this.error = undefined;
       this.loaded = true;
     } catch (error) {
       if (this.stop.signal.aborted) return;
-      for (const status of stale) this.stale.add(status);
       this.error = error;
     }
     this.loading = false;
     this.render();
-    if (this.again) this.soon([], MOVED_MS);
+    if (this.again) this.soon(MOVED_MS);
   }
 
-  /** Loads the lists of these states after `ms` at the latest. */
-  soon(states, ms) {
-    for (const status of states) this.stale.add(status);
+  /** Loads the list after `ms` at the latest, or when the page is shown again. */
+  soon(ms) {
     const at = performance.now() + ms;
-    if (this.reloadTimer !== undefined && this.reloadAt <= at) return;
-    clearTimeout(this.reloadTimer);
-    this.reloadAt = at;
-    this.reloadTimer = setTimeout(() => { this.reloadTimer = undefined; this.load(); }, ms);
+    if (this.loadTimer !== undefined && this.loadAt <= at) return;
+    clearTimeout(this.loadTimer);
+    this.loadAt = at;
+    this.loadTimer = setTimeout(() => {
+      this.loadTimer = undefined;
+      if (document.visibilityState === 'hidden') this.stale = true;
+      else this.load();
+    }, ms);
   }
 
-  /** Loads all lists now. */
-  reload() {
-    for (const status of STATES) this.stale.add(status);
-    return this.load();
-  }
-
+  /** Renders at most every `EVERY_MS`, and not while the page is hidden. */
   render() {
-    this.renderTimer ??= setTimeout(() => { this.renderTimer = undefined; this.changed(); }, RENDER_MS);
+    this.renderTimer ??= setTimeout(() => {
+      this.renderTimer = undefined;
+      if (document.visibilityState === 'hidden') this.unseen = true;
+      else this.changed();
+    }, EVERY_MS);
+  }
+
+  shown() {
+    if (document.visibilityState === 'hidden') return;
+    if (this.stale) this.load();
+    if (this.unseen) this.changed();
+    this.stale = false;
+    this.unseen = false;
   }
 
   close() {
     this.stop.abort();
-    clearTimeout(this.reloadTimer);
+    clearTimeout(this.loadTimer);
     clearTimeout(this.renderTimer);
   }
 
@@ -89,22 +109,40 @@ class Running {
   }
 
   /** Takes one fact. */
-  fact({ type, data }) {
+  fact(fact) {
+    this.news = true;
+    const { type, data } = fact;
     const id = data?.run_id;
     if (!id) return;
-    if (type === 'run_ended') {
-      this.ended.add(id);
-      this.doing.delete(id);
-      this.runs = this.runs.filter((run) => run.run_id !== id);
-    } else if (DOING.has(type)) this.does(this.of(id), type, data);
-    if (type === 'run_started') {
-      const started = (run) => ({ ...run, status: 'running', started_at: run.started_at ?? data.at });
-      this.runs = this.runs.map((run) => (run.run_id === id ? started(run) : run));
-    }
-    if (!DOING.has(type) && !MOVING.has(type)) return;
-    if (MOVING.has(type)) this.soon(STATES, MOVED_MS);
-    else this.soon(['running'], COSTS_MS);
-    this.render();
+    if (DOING.has(type)) this.does(this.of(id), type, data);
+    if (MOVING.has(type)) {
+      if (this.loading) this.during.push(fact);
+      this.move(fact);
+    } else if (type === 'model_called') this.soon(COSTS_MS);
+    if (DOING.has(type) || MOVING.has(type)) this.render();
+  }
+
+  /** Changes the state of a run as the fact says. */
+  move({ type, data }) {
+    const run = this.known.get(data.run_id);
+    if (type === 'run_accepted') run ?? this.known.set(data.run_id, accepted(data));
+    else if (type === 'run_ended') {
+      this.known.delete(data.run_id);
+      this.doing.delete(data.run_id);
+      // One of those that were left out has room now.
+      if (this.cut) this.soon(COSTS_MS);
+    } else if (!run || type.startsWith('approval_')) this.soon(MOVED_MS);
+    else if (type === 'run_started') {
+      const { waiting_for, ...rest } = run;
+      this.known.set(run.run_id, { ...rest, status: 'running', started_at: run.started_at ?? data.at });
+    } else if (run.status === 'accepted') this.known.set(run.run_id, { ...run, status: 'queued' });
+  }
+
+  /** Whether a fact has come since this was asked last. */
+  takeNews() {
+    const { news } = this;
+    this.news = false;
+    return news;
   }
 
   does(run, type, { seq, call_id: call, step, name, at }) {
@@ -140,22 +178,24 @@ class Running {
   }
 }
 
-/** `{ runs, doing(id), link, error, loaded, reload }`; `link` is the state of the event stream. */
+/** `{ runs, cut, doing(id), link, error, loaded, reload, takeNews }`; `link` is the state of the event stream, `cut` says that there are more runs. */
 export function useRunning() {
   const [, render] = useState(0);
   const running = useMemo(() => new Running(() => render((n) => n + 1)), []);
   useEffect(() => () => running.close(), []);
   const link = useFollow('events', (event) => {
     if (event.type !== 'begin' && event.type !== 'reset') return running.fact(event);
-    running.reload();
+    running.load();
     return event.type === 'begin' && running.before(Number(event.id));
-  });
+  }, { query: { every_ms: EVERY_MS } });
   return {
     runs: running.runs,
+    cut: running.cut,
     doing: (id) => running.doing.get(id),
     link,
     error: running.error,
     loaded: running.loaded,
-    reload: () => running.reload(),
+    reload: () => running.load(),
+    takeNews: () => running.takeNews(),
   };
 }

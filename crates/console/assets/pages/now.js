@@ -1,14 +1,17 @@
 // Now: the runs as they live, with a stop on each, and the stop and the freeze of everything.
 
-import { html, useState } from '../vendor/preact.js';
+import { html, useRef, useState } from '../vendor/preact.js';
 import { get, path, post } from '../lib/api.js';
-import { money, number, seconds, visible } from '../lib/format.js';
+import { duration, money, number, seconds, visible } from '../lib/format.js';
 import { useAction, useLoad, useNow } from '../lib/hooks.js';
-import { MOST, useRunning } from '../lib/running.js';
+import { useRunning } from '../lib/running.js';
 import { StreamEnd } from '../lib/list.js';
 import { Act, Code, Dialog, Facts, Failure, Go, Loaded, Page, State, Table, Text, Time, chatLink, runLink } from '../lib/ui.js';
 
 export const STOP_WAIT_MS = 2000;
+/** The status is loaded so often after facts, and so often without one. */
+const STATUS_MS = 5000;
+const STATUS_AT_LEAST_MS = 60_000;
 
 /** The time from `at` on, renewed every second. */
 export function Since({ at }) {
@@ -32,12 +35,20 @@ export function Receipt({ stopped, left = [] }) {
 
 export default function Now({ role }) {
   const live = useRunning();
-  const status = useLoad((signal) => get('status', {}, signal), [], { every: 5000 });
+  const loadedAt = useRef(0);
+  const status = useLoad((signal) => {
+    loadedAt.current = Date.now();
+    return get('status', {}, signal);
+  }, [], {
+    every: STATUS_MS,
+    // Times and amounts of a day change without a fact.
+    when: () => live.takeNews() || Date.now() - loadedAt.current >= STATUS_AT_LEAST_MS,
+  });
   const [receipt, setReceipt] = useState();
   const operator = role === 'operator';
   const reload = () => { live.reload(); status.reload(); };
   const running = live.runs.filter((run) => run.status === 'running');
-  const waiting = live.runs.filter((run) => run.status !== 'running');
+  const waiting = ['paused', 'queued', 'accepted'].flatMap((status) => live.runs.filter((run) => run.status === status));
   const aside = html`<${Link} state=${live.link} />
     ${operator && html`<${Act} kind="danger" confirm="Stop all runs of all sessions?"
       done=${(report) => { setReceipt(report); reload(); }}
@@ -48,10 +59,34 @@ export default function Now({ role }) {
     <${Loaded} load=${status}>${(value) => html`<${Status} status=${value} operator=${operator} reload=${reload} />`}</${Loaded}>
     <${Failure} error=${live.error} retry=${live.reload} />
     <h2>Running</h2>
-    ${live.loaded ? html`<${Runs} runs=${running} doing=${live.doing} empty="No run is running now." />` : html`<p class="loading"
+    ${live.loaded ? html`<${Runs} runs=${running} doing=${live.doing} cut=${live.cut} empty="No run is running now." />` : html`<p class="loading"
       role="status">Loading …</p>`}
-    ${waiting.length > 0 && html`<h2>Waiting</h2><${Waiting} runs=${waiting} />`}
+    ${waiting.length > 0 && html`<h2>Waiting</h2><${Waiting} runs=${waiting} cut=${live.cut} />`}
+    ${operator && html`<${Nodes} />`}
   </${Page}>`;
+}
+
+const NODE_TONE = { alive: 'good', draining: 'wait', drained: 'muted', lost: 'bad' };
+/** The daemons that share the database. A daemon that uses it alone is asked once, and shows nothing. */
+function Nodes() {
+  const shared = useRef(false);
+  const load = useLoad((signal) => get('nodes', {}, signal), [], { every: STATUS_MS, when: () => shared.current });
+  const { nodes = [], leases = [] } = load.value ?? {};
+  shared.current = nodes.length > 0;
+  if (!nodes.length && !load.error) return null;
+  const work = (node) => leases.filter((lease) => lease.boot === node.boot).map((lease) => lease.channel ?? lease.task);
+  return html`<h2>Nodes</h2><${Failure} error=${load.error} retry=${load.reload} />
+    ${nodes.length > 0 && html`<${Table} rows=${nodes} keyOf=${(node) => node.boot} columns=${[
+      ['Node', (node) => html`<span><${Text} value=${node.name} />${node.here && html` <small>(this one)</small>`}
+        ${node.settings_differ && html`<br /><small class="state ask">its settings differ</small>`}</span>`],
+      ['State', (node) => html`<${State} value=${node.state} tone=${NODE_TONE[node.state]} />`],
+      ['Sessions', (node) => number(node.lanes), 'number'],
+      ['Work', (node) => visible(work(node).join(', ')) || '–'],
+      ['Lease', (node) => (node.ended_at ? '–' : duration(node.lease_ms)), 'number'],
+      ['Version', (node) => visible(node.version)],
+      ['Started', (node) => html`<${Time} at=${node.started_at} />`],
+      ['Ended', (node) => html`<${Time} at=${node.ended_at} />`],
+    ]} />`}`;
 }
 
 const who = ['Session', (run) => html`<${Go} to=${chatLink(run.session)}><${Text} value=${run.session} /></${Go}>`];
@@ -60,7 +95,7 @@ const which = ['Run', (run) => html`<${Go} to=${runLink(run.run_id)} title=${run
 const stop = ['', (run) => html`<${Act} kind="danger" title=${`Stop the run of ${run.session}`}
   action=${() => post(path`runs/${run.run_id}/stop`, {}, { wait_ms: STOP_WAIT_MS })}>Stop</${Act}>`, 'actions'];
 
-function Runs({ runs, doing, empty }) {
+function Runs({ runs, doing, cut, empty }) {
   const columns = [which, who,
     ['Step', (run) => doing(run.run_id)?.step ?? (run.usage.model_calls || '–'), 'number'],
     ['Doing', (run) => html`<${Doing} of=${doing(run.run_id)} />`],
@@ -68,8 +103,8 @@ function Runs({ runs, doing, empty }) {
     ['Tokens', (run) => html`<span title="read and written">${number(run.usage.input)} + ${number(run.usage.output)}</span>`, 'number'],
     ['Cost', (run) => money(run.cost_micro_usd), 'number'], stop];
   return html`<${Table} columns=${columns} rows=${runs} keyOf=${(run) => run.run_id} empty=${empty} />
-    ${runs.length >= MOST && html`<p
-      class="hint">The newest ${MOST} are shown. <${Go} to="runs?status=running">All running runs</${Go}></p>`}`;
+    ${cut && html`<p
+      class="hint">The newest runs are shown. <${Go} to="runs?status=running">All running runs</${Go}></p>`}`;
 }
 
 function Doing({ of }) {
@@ -79,14 +114,14 @@ function Doing({ of }) {
     ? ` and ${tools.length - 1} more` : ''}</span>`;
 }
 
-function Waiting({ runs }) {
+function Waiting({ runs, cut }) {
   const columns = [which, who,
     ['For', (run) => (run.waiting_for ? html`<${Go} to=${`questions/${run.waiting_for.approval}`}><${Text}
       value=${run.waiting_for.summary} /></${Go}>`
       : html`<span class="soft">its turn</span>`)],
     ['Since', (run) => html`<${Time} at=${run.accepted_at} />`], stop];
   return html`<${Table} columns=${columns} rows=${runs} keyOf=${(run) => run.run_id} />
-    ${runs.length >= MOST && html`<p class="hint">The list is cut. <${Go} to="runs?status=queued">All queued runs</${Go}></p>`}`;
+    ${cut && html`<p class="hint">The list is cut. <${Go} to="runs?status=queued">All queued runs</${Go}></p>`}`;
 }
 
 function Status({ status, operator, reload }) {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use belay_gateway::LIST_MAX;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::{ClientArgs, ROWS_MAX};
@@ -85,7 +84,7 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "KEY")]
     pub(crate) session: Option<String>,
     /// List at most this many
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(LIST_MAX)))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=i64::from(ROWS_MAX)))]
     pub(crate) limit: u32,
     /// Words, or their beginnings; a message must contain all of them
     #[arg(required = true)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use belay_store::{Held, Inspection, OpenError, StoreUrl, inspect};
+use belay_store::{Held, Inspection, OpenError, PostgresUrl, StoreUrl, inspect, inspect_server};
 use belay_tools::ToolsConfig;
 
 use super::{Finding, State};
@@ -10,7 +10,7 @@ use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
 use crate::settings::Settings;
-use crate::wiring::{Store, refuse_store, words, workspace_of};
+use crate::wiring::{Store, postgres_limits, refuse_store, words, workspace_of};
 
 /// Tests whether a directory, or its nearest existing ancestor, is writable, by writing a file.
 pub(crate) fn writable(directory: &Path) -> Result<&Path, String> {
@@ -39,6 +39,7 @@ pub(super) fn store(settings: &Settings, paths: &Paths, env: &Environment, runni
     let path = match Store::place(settings, paths, env) {
         Err(failure) => return Finding::failed("store", &failure),
         Ok(StoreUrl::Memory) => return finding(State::Note, "memory: everything is gone at the end".into()),
+        Ok(StoreUrl::Postgres(url)) => return server(&url, settings, running),
         Ok(StoreUrl::Sqlite(path)) => path,
     };
     let shown = path.display();
@@ -66,6 +67,36 @@ pub(super) fn store(settings: &Settings, paths: &Paths, env: &Environment, runni
             }
             Ok(_) => finding(State::Ok, format!("{shown} is there, with schema {found}")),
         },
+    }
+}
+
+/// Checks whether the server accepts Belay, and whether a start can use its schema or create it.
+fn server(url: &PostgresUrl, settings: &Settings, running: bool) -> Finding {
+    let finding = |state, detail| Finding::new("store", state, detail);
+    let Inspection { schema, known, held, waits_for } = match inspect_server(url, postgres_limits(settings)) {
+        Ok(found) => found,
+        Err(error) => return Finding::failed("store", &refuse_store(&error)),
+    };
+    let nodes = waits_for.join(", ");
+    match (held, schema) {
+        (Held::By { .. }, _) if running => {
+            finding(State::Note, format!("{url} is in use by the Belay that is running"))
+        }
+        (Held::By { pid }, _) if !settings.cluster.enabled => {
+            Finding::failed("store", &refuse_store(&OpenError::Locked { pid }))
+        }
+        (_, None) => finding(State::Ok, format!("{url}: the tables will be made")),
+        (_, Some(_)) if !nodes.is_empty() => finding(
+            State::Note,
+            format!("{url} answers; a start waits for the end of the nodes {nodes}, which are too old"),
+        ),
+        (_, Some(found)) if found < known => {
+            finding(State::Ok, format!("{url} answers; a start brings its schema from {found} to {known}"))
+        }
+        (Held::By { .. }, Some(found)) => {
+            finding(State::Ok, format!("{url} answers, with schema {found}; other nodes use it"))
+        }
+        (Held::ByNobody, Some(found)) => finding(State::Ok, format!("{url} answers, with schema {found}")),
     }
 }
 

@@ -81,10 +81,11 @@ async fn show(args: &SessionArgs, env: &Environment, out: Output<'_>) -> Result<
 
 /// Searches messages. Exit 1 if nothing is found, like `grep`.
 async fn search(args: &SearchArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let (words, limit) = (args.query.join(" "), args.limit.to_string());
-    let mut query = vec![("q", words.as_str()), ("limit", limit.as_str())];
+    let words = args.query.join(" ");
+    let mut query = vec![("q", words.as_str())];
     query.extend(args.session.as_deref().map(|session| ("session", session)));
-    let answer = Client::find(&args.client, env)?.get(&["api", "v1", "search"], &query).await?;
+    let path = ["api", "v1", "search"];
+    let answer = Client::find(&args.client, env)?.list(&path, &query, "found", args.limit).await?;
     let found = list_in(&answer, "/found");
     if args.client.json {
         out.json(&answer);

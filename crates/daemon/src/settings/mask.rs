@@ -236,10 +236,21 @@ fn masked_piece(piece: &str) -> String {
     let start = piece[..colon].rfind(|c| !is_scheme(c)).map_or(0, |at| at + 1);
     let end = start
         + piece[start..].trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',')).len();
-    match Url::parse(&piece[start..end]).ok().and_then(masked_url) {
+    let masked = match Url::parse(&piece[start..end]) {
+        Ok(url) => masked_url(url),
+        Err(_) => masked_login(&piece[start..end]),
+    };
+    match masked {
         Some(url) => format!("{}{url}{}", &piece[..start], &piece[end..]),
         None => piece.to_owned(),
     }
+}
+
+/// A text like a URL without its user and password; `None`: it has none. Addresses of PostgreSQL with several servers, or
+/// with none before the path, are no URLs.
+fn masked_login(text: &str) -> Option<String> {
+    let (scheme, at) = (text.find("://")? + 3, text.rfind('@')?);
+    (scheme < at).then(|| format!("{}{MASK}{}", &text[..scheme], &text[at..]))
 }
 
 /// The URL without its secrets; `None`: it has none.

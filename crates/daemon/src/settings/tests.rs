@@ -573,4 +573,11 @@ fn show_masks_secrets_in_free_tables_and_addresses_and_nothing_of_the_defaults()
             assert!(shown.contains(kept), "{kept}: {shown}");
         }
     }
+    // Not all addresses of PostgreSQL are URLs.
+    for address in ["u:hush@h.example.org/d", "u:hush@h.example.org:1,i:2/d", "u:hush@/d?host=/h.example.org"] {
+        let loaded = load_in(dir.path(), [], &[&format!("store.url=postgres://{address}")]).unwrap();
+        for shown in [as_toml(&loaded), as_json(&loaded).to_string()] {
+            assert!(!shown.contains("hush"), "{shown}");
+        }
+    }
 }

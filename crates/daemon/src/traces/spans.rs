@@ -12,6 +12,7 @@ use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 
 use super::names;
+use crate::otlp::{VERSION, span_id, trace_id};
 
 /// Longest text of an attribute, in bytes. 16 KiB: collectors refuse requests of a few MiB.
 const TEXT_MAX_BYTES: usize = 16 * 1024;
@@ -88,13 +89,13 @@ struct Trace<'a> {
 
 impl<'a> Trace<'a> {
     fn new(naming: &'a Naming, facts: &'a Facts<'a>) -> Self {
-        let run = facts.record.run_id.as_uuid();
+        let run = facts.record.run_id;
         Self {
             naming,
             facts,
-            id: TraceId::from_bytes(run.into_bytes()),
+            id: trace_id(run),
             root: span_id(run, 0),
-            scope: InstrumentationScope::builder("belay").with_version(super::VERSION).build(),
+            scope: InstrumentationScope::builder("belay").with_version(VERSION).build(),
             spans: Vec::with_capacity(facts.events.len() / 2 + 1),
             notes: Vec::new(),
             calls: Vec::new(),
@@ -109,7 +110,7 @@ impl<'a> Trace<'a> {
     }
 
     fn add(&mut self, event: &Event) {
-        let span = span_id(self.facts.record.run_id.as_uuid(), event.seq.0);
+        let span = span_id(self.facts.record.run_id, event.seq.0);
         match &event.kind {
             EventKind::ModelCalled { .. } => self.model_called(span, event),
             EventKind::ToolStarted { call_id, name, arguments } => {
@@ -329,15 +330,6 @@ impl<'a> Trace<'a> {
             instrumentation_scope: self.scope.clone(),
         });
     }
-}
-
-/// The id of a span: the same at each export of a run, so that a repeated export adds nothing.
-fn span_id(run: uuid::Uuid, number: u64) -> SpanId {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(run.as_bytes()).update(&number.to_le_bytes());
-    let mut bytes = [0; 8];
-    hasher.finalize_xof().fill(&mut bytes);
-    SpanId::from_bytes(bytes)
 }
 
 /// A message in the form of the conventions.

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use async_trait::async_trait;
 use belay_protocol::{NewEvent, RunFilter, RunRecord, RunStatus, RunUsage, SessionKey, StopReason, UnixMillis};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::*;
+use crate::otlp::tests::stub::{OK, collector, nobody};
+use crate::otlp::{GIVE_UP, REQUEST};
 
 /// A log of the ends of these runs, and the runs.
 struct Ends {
@@ -54,8 +54,8 @@ impl Ends {
     }
 
     fn exporter(self: &Arc<Self>, endpoint: &str) -> TraceExporter {
-        let config = TelemetryConfig { otlp_endpoint: endpoint.into(), ..TelemetryConfig::default() };
-        TraceExporter::open(&config, None, &model(), self.clone(), self.clone()).unwrap().unwrap()
+        let collector = Collector::new(endpoint, "belay", None).unwrap();
+        TraceExporter::open(&collector, false, &model(), self.clone(), self.clone()).unwrap()
     }
 }
 
@@ -122,6 +122,10 @@ impl EventLog for Ends {
     fn tip(&self) -> watch::Receiver<Seq> {
         self.tip.subscribe()
     }
+
+    async fn newest(&self) -> Result<Seq, StoreError> {
+        unreachable!("an exporter follows the tip")
+    }
 }
 
 #[async_trait]
@@ -142,42 +146,6 @@ impl RunReader for Ends {
         unreachable!("content is off")
     }
 }
-
-/// A collector that gives each request this answer. Returns its address and the requests, as text.
-async fn collector(answer: &'static [u8]) -> (String, mpsc::Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let (requests, received) = mpsc::channel(16);
-    tokio::spawn(async move {
-        while let Ok((mut peer, _)) = listener.accept().await {
-            let request = read_request(&mut peer).await;
-            peer.write_all(answer).await.unwrap();
-            peer.shutdown().await.unwrap();
-            if requests.send(request).await.is_err() {
-                return;
-            }
-        }
-    });
-    (address, received)
-}
-
-/// Reads one request with its body.
-async fn read_request(peer: &mut TcpStream) -> String {
-    let mut bytes = Vec::new();
-    loop {
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        if let Some((head, _)) = text.split_once("\r\n\r\n") {
-            let length =
-                head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-            if bytes.len() >= head.len() + 4 + length.unwrap_or(0_usize) {
-                return text;
-            }
-        }
-        assert!(peer.read_buf(&mut bytes).await.unwrap() > 0, "the request is cut: {text}");
-    }
-}
-
-const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
 #[tokio::test]
 async fn a_run_that_cannot_be_read_is_skipped_and_the_runs_around_it_are_exported() {
@@ -244,25 +212,6 @@ async fn the_export_goes_on_after_a_panic() {
     work.await.unwrap();
 }
 
-#[tokio::test]
-async fn headers_that_are_no_settings_are_not_sent() {
-    let (address, mut requests) = collector(OK).await;
-    let headers = parse_headers(&SecretString::from("api-key=ours")).unwrap();
-    let client = Client::new(&address, headers, REQUEST, Arc::default()).unwrap();
-    let request = opentelemetry_http::Request::post(&address)
-        .header("content-type", "application/x-protobuf")
-        .header("user-agent", "exporter")
-        .header("api-key", "of the environment")
-        .header("x-other", "of the environment");
-    let request = request.body(opentelemetry_http::Bytes::new()).unwrap();
-    opentelemetry_http::HttpClient::send_bytes(&client, request).await.unwrap();
-    let sent = requests.recv().await.unwrap().to_ascii_lowercase();
-    for line in ["api-key: ours", "content-type: application/x-protobuf", "user-agent: exporter"] {
-        assert!(sent.contains(line), "{line} in {sent}");
-    }
-    assert!(!sent.contains("of the environment"), "{sent}");
-}
-
 /// The test runs once more in a process with these variables, because those of this process are shared.
 #[tokio::test]
 async fn variables_of_the_environment_have_no_effect() {
@@ -293,15 +242,6 @@ async fn variables_of_the_environment_have_no_effect() {
     assert!(!sent.contains("of-the-environment"), "{sent}");
 }
 
-#[test]
-fn a_refusal_to_open_names_the_setting() {
-    let ends = Ends::new();
-    let config = TelemetryConfig { otlp_endpoint: "http://127.0.0.1:4318".into(), ..TelemetryConfig::default() };
-    let headers = SecretString::from("s3cret");
-    let opened = TraceExporter::open(&config, Some(&headers), &model(), ends.clone(), ends);
-    assert_eq!(opened.err().unwrap(), "telemetry.otlp_headers: header 1 is not of the form name=value");
-}
-
 #[tokio::test]
 async fn spans_that_the_collector_rejects_are_counted() {
     // Field 1 of the answer: { rejected_spans (1): 300, error_message (2): "no" }.
@@ -312,11 +252,7 @@ async fn spans_that_the_collector_rejects_are_counted() {
     let mut exporter = ends.exporter(&address);
     ends.end(1);
     exporter.catch_up().await;
-    assert_eq!(exporter.last_status.rejected(), 300);
-    for body in [&b""[..], b"\x0a", b"\x0a\x00", b"\x0a\x7f\x08", b"\x0a\x04\x12\x02no", &[0xff; 20]] {
-        exporter.last_status.set_answer(body);
-        assert_eq!(exporter.last_status.rejected(), 0, "{body:?}");
-    }
+    assert_eq!(exporter.delivery.last_status().rejected(), 300);
 }
 
 #[tokio::test]
@@ -333,47 +269,6 @@ async fn a_request_has_a_limited_number_of_spans() {
         assert_eq!(request.matches("invoke_agent belay").count(), expected);
     }
     assert!(requests.try_recv().is_err());
-}
-
-/// An address where nothing listens.
-fn nobody() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
-}
-
-#[test]
-fn headers_are_parsed_and_a_mistake_shows_no_value() {
-    let parse = |text: &str| parse_headers(&SecretString::from(text));
-    let headers = parse("api-key = s3cret, x-tenant=a=b,").unwrap();
-    assert_eq!(headers.len(), 2);
-    assert_eq!((&headers["api-key"], &headers["x-tenant"]), (&"s3cret".parse().unwrap(), &"a=b".parse().unwrap()));
-    assert!(headers["api-key"].is_sensitive(), "no debug output shows it");
-    assert!(parse("").unwrap().is_empty());
-    for wrong in ["a=1,s3cret", "a=1,na me=s3cret", "a=1,b=s3\ncret", "a=1,=s3cret"] {
-        assert_eq!(parse(wrong).unwrap_err(), "header 2 is not of the form name=value", "{wrong}");
-    }
-}
-
-#[test]
-fn a_refusal_is_told_from_a_fault_that_passes() {
-    let status = LastStatus::default();
-    assert!(!status.is_refusal(), "there was no answer");
-    for (code, refused) in [
-        (200, false),
-        (302, true),
-        (308, true),
-        (400, true),
-        (401, true),
-        (408, false),
-        (413, true),
-        (429, false),
-        (503, false),
-    ] {
-        status.set(code);
-        assert_eq!(status.is_refusal(), refused, "{code}");
-    }
-    status.forget();
-    assert!(!status.is_refusal());
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,16 +17,29 @@ use crate::exit::Failure;
 use crate::paths::Paths;
 use crate::settings::{Settings, expand};
 
-/// The files that a backup of these settings contains, with the key of the vault. `None`: the store is in memory.
-pub(crate) fn sources(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Option<Sources>, Failure> {
-    let StoreUrl::Sqlite(database) = Store::place(settings, paths, env)? else { return Ok(None) };
-    Ok(Some(Sources {
+/// The files that a backup of these settings contains, with the key of the vault. The inner error says why there is no
+/// backup of this store.
+pub(crate) fn sources(
+    settings: &Settings,
+    env: &Environment,
+    paths: &Paths,
+) -> Result<Result<Sources, &'static str>, Failure> {
+    let database = match Store::place(settings, paths, env)? {
+        StoreUrl::Sqlite(database) => database,
+        StoreUrl::Memory => return Ok(Err("the store is in memory (store.url): there is nothing to back up")),
+        StoreUrl::Postgres(_) => return Ok(Err(OF_THE_SERVER)),
+    };
+    Ok(Ok(Sources {
         files: Store::files(&database),
         key: Some(paths.data.join("secret.key")),
         settings: paths.settings.iter().chain(&paths.named).cloned().collect(),
         database,
     }))
 }
+
+/// Why Belay does not back up or restore PostgreSQL.
+pub(crate) const OF_THE_SERVER: &str = "the store is in PostgreSQL (store.url): back it up and restore it with the tools of the \
+     server, such as pg_dump and pg_restore, and copy the data directory with the attachments and the key of the vault";
 
 /// The directory of backups.
 pub(crate) fn directory(settings: &Settings, env: &Environment, paths: &Paths) -> PathBuf {

@@ -32,6 +32,11 @@ pub(crate) struct McpNeeds {
     pub(crate) sandbox: LazySandbox,
 }
 
+/// The approved descriptions of a daemon that uses its database alone.
+pub(crate) fn own_pins(paths: &Paths) -> Pins {
+    Pins::new(paths.data.join(PINS))
+}
+
 /// The workspace: the directory of the file tools, in which programs of servers start.
 pub(crate) fn workspace_of(settings: &Settings, env: &Environment, paths: &Paths) -> PathBuf {
     let configured = settings.tools.workspace.as_deref().map(|path| expand(path, env));
@@ -77,11 +82,17 @@ impl McpNeeds {
         Self { sandbox: self.sandbox.remembered_in(file), ..self }
     }
 
-    /// Builds all enabled servers. Starts nothing.
+    /// Builds all enabled servers, with the approved descriptions of their tools. Starts nothing.
     ///
     /// # Errors
     /// All named secrets of servers that are missing, and all unusable URLs.
-    pub(crate) fn servers(&self, settings: &Settings, env: &Environment, paths: &Paths) -> Result<Mcp, Failure> {
+    pub(crate) fn servers(
+        &self,
+        settings: &Settings,
+        env: &Environment,
+        paths: &Paths,
+        pins: Pins,
+    ) -> Result<Mcp, Failure> {
         let mut tokens = mcp_tokens(settings, env).map_err(|problems| refused(&problems))?;
         let variable = |name: &str| env.raw(name).map(ToOwned::to_owned);
         let workspace = workspace_of(settings, env, paths);
@@ -104,7 +115,7 @@ impl McpNeeds {
         }
         let starter = Arc::new(ProcessTrees::new(self.processes.clone(), self.sandbox.clone()));
         let sessions = Arc::new(McpSessions::new(starter));
-        let mcp = Mcp::new(servers, Pins::new(paths.data.join(PINS)), sessions, Arc::new(SystemClock));
+        let mcp = Mcp::new(servers, pins, sessions, Arc::new(SystemClock));
         Ok(mcp.remembering(paths.data.join(REMEMBERED)))
     }
 }

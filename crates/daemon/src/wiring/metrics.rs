@@ -9,12 +9,15 @@ use belay_run::metrics::{
     STOP_TIME,
 };
 use belay_store::{FileSizes, StoreStats};
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram, set_global_recorder,
+};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::words;
 use crate::exit::{Exit, Failure};
+use crate::otlp::{Fanout, Instruments};
 
 /// How often the samples of histograms are folded into their buckets. 10 s: at 8,000 runs a second about 1 MB waits.
 const UPKEEP: Duration = Duration::from_secs(10);
@@ -42,25 +45,24 @@ pub(super) fn committed(took: Duration) {
 pub(super) struct Recorder(PrometheusHandle);
 
 impl Recorder {
-    /// Installs the recorder of this process and describes every metric.
+    /// Installs the recorder of this process and describes every metric. `instruments`: a second recorder, of which an
+    /// exporter pushes the values.
     ///
     /// # Errors
     /// The process has a recorder already.
-    pub(super) fn install() -> Result<Self, Failure> {
-        let histogram = |name: &str| Matcher::Full(name.to_owned());
-        let special: [(&str, &[f64]); 4] = [
-            (RUN_DURATION, &RUN_BUCKETS),
-            (ROUTINE_LATENESS, &LATENESS_BUCKETS),
-            (STOP_TIME, &STOP_BUCKETS),
-            (COMMIT_DURATION, &COMMIT_BUCKETS),
-        ];
-        let handle = (STEP_HISTOGRAMS.into_iter().map(|name| (name, &STEP_BUCKETS[..])))
-            .chain(special)
+    pub(super) fn install(instruments: Option<Instruments>) -> Result<Self, Failure> {
+        let recorder = bounds()
             .try_fold(PrometheusBuilder::new(), |builder, (name, bounds)| {
-                builder.set_buckets_for_metric(histogram(name), bounds)
+                builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), bounds)
             })
-            .and_then(PrometheusBuilder::install_recorder)
-            .map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
+            .map_err(|error| Failure::new(Exit::Internal, words(&error)))?
+            .build_recorder();
+        let handle = recorder.handle();
+        match instruments {
+            Some(instruments) => set_global_recorder(Fanout(recorder, instruments)).map_err(|error| words(&error)),
+            None => set_global_recorder(recorder).map_err(|error| words(&error)),
+        }
+        .map_err(|problem| Failure::new(Exit::Internal, problem))?;
         belay_run::metrics::describe();
         super::services::describe();
         super::process::describe();
@@ -76,19 +78,11 @@ impl Recorder {
         Ok(Self(handle))
     }
 
-    /// Renders the metrics for `GET /metrics`. The figures of the store and of the process are
-    /// read at each request.
-    pub(super) fn renderer(&self, store: impl Fn() -> (StoreStats, FileSizes) + Send + Sync + 'static) -> Metrics {
+    /// Renders the metrics for `GET /metrics`. The figures are read at each request.
+    pub(super) fn renderer(&self, figures: Figures) -> Metrics {
         let handle = self.0.clone();
         Arc::new(move || {
-            let (StoreStats { commits, statements, indexing, read_statements, .. }, files) = store();
-            counter!(STORE_COMMITS).absolute(commits);
-            counter!(STORE_STATEMENTS, "executor" => "writer").absolute(statements);
-            counter!(STORE_STATEMENTS, "executor" => "indexer").absolute(indexing);
-            counter!(STORE_STATEMENTS, "executor" => "reader").absolute(read_statements);
-            gauge!(STORE_SIZE, "file" => "database").set(files.database as f64);
-            gauge!(STORE_SIZE, "file" => "wal").set(files.wal as f64);
-            super::process::collect();
+            figures();
             handle.render()
         })
     }
@@ -99,4 +93,32 @@ impl Recorder {
             self.0.run_upkeep();
         }
     }
+}
+
+/// Reads the figures of the store and of the process. Their metrics have the values of the last reading.
+pub(super) type Figures = Arc<dyn Fn() + Send + Sync>;
+
+/// The figures of the process and of this store.
+pub(super) fn figures(store: impl Fn() -> (StoreStats, FileSizes) + Send + Sync + 'static) -> Figures {
+    Arc::new(move || {
+        let (StoreStats { commits, statements, indexing, read_statements, .. }, files) = store();
+        counter!(STORE_COMMITS).absolute(commits);
+        counter!(STORE_STATEMENTS, "executor" => "writer").absolute(statements);
+        counter!(STORE_STATEMENTS, "executor" => "indexer").absolute(indexing);
+        counter!(STORE_STATEMENTS, "executor" => "reader").absolute(read_statements);
+        gauge!(STORE_SIZE, "file" => "database").set(files.database as f64);
+        gauge!(STORE_SIZE, "file" => "wal").set(files.wal as f64);
+        super::process::collect();
+    })
+}
+
+/// The upper bounds of the buckets of each histogram.
+pub(super) fn bounds() -> impl Iterator<Item = (&'static str, &'static [f64])> {
+    let special: [(&str, &[f64]); 4] = [
+        (RUN_DURATION, &RUN_BUCKETS),
+        (ROUTINE_LATENESS, &LATENESS_BUCKETS),
+        (STOP_TIME, &STOP_BUCKETS),
+        (COMMIT_DURATION, &COMMIT_BUCKETS),
+    ];
+    STEP_HISTOGRAMS.into_iter().map(|name| (name, &STEP_BUCKETS[..])).chain(special)
 }

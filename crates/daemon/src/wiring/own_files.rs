@@ -11,7 +11,7 @@ mod routes;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use belay_store::StoreUrl;
+use belay_store::{StoreUrl, parse_url};
 use belay_tools::mcp::McpServerConfig;
 
 use self::command_line::{LOADING, Start, mentions};
@@ -211,7 +211,12 @@ pub(super) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(Strin
     let servers = settings.tools.mcp.iter();
     let servers = servers
         .filter_map(|(name, server)| Some((format!("tools.mcp.{name}.token_file"), server.token_file.as_deref()?)));
-    let files = named.chain(further).chain(fallbacks).chain(servers);
+    let store = match settings.store.url.as_deref().map(parse_url) {
+        Some(Ok(StoreUrl::Postgres(url))) => url.passfile().map(Path::to_owned),
+        _ => None,
+    };
+    let store = store.iter().map(|file| ("passfile of store.url".to_owned(), file.as_path()));
+    let files = named.chain(further).chain(fallbacks).chain(servers).chain(store);
     files.filter(|(_, file)| !file.as_os_str().is_empty()).map(|(key, file)| (key, expand(file, env))).collect()
 }
 

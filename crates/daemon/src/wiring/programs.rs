@@ -10,7 +10,7 @@ use belay_protocol::{
 };
 use belay_tools::attachments::{Attachments, AttachmentsParts};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
-use belay_tools::mcp::{KnownServers, Mcp, McpSessions, RunEnds};
+use belay_tools::mcp::{KnownServers, Mcp, McpSessions, Pins, RunEnds};
 use belay_tools::outgoing::WorkspaceFiles;
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
@@ -18,8 +18,8 @@ use belay_tools::{KeptOutputs, Meaning, ToolsConfig, ToolsParts, sweep};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::mcp::{McpNeeds, workspace_of};
-use super::{Store, words};
+use super::mcp::{McpNeeds, own_pins, workspace_of};
+use super::{Shared, Store, words};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::{Paths, private_directory};
@@ -55,6 +55,8 @@ pub(crate) struct ToolPorts {
     pub(crate) meaning: Option<Meaning>,
     pub(crate) runs: Arc<dyn RunReader>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The files that the nodes of a cluster share; `None`: the daemon uses files of its own.
+    pub(crate) shared: Option<Shared>,
 }
 
 impl Programs {
@@ -81,10 +83,24 @@ impl Programs {
             Err(error) => tracing::warn!(%error, "the workspace was not swept"),
         }
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
-        let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), &settings.tools.outputs);
-        let outputs = outputs.map_err(|error| refused(&error))?;
+        let outputs_config = &settings.tools.outputs;
+        let (outputs, pins) = match ports.shared {
+            Some(Shared { outputs, pins }) => (KeptOutputs::in_database(outputs, outputs_config), Pins::shared(pins)),
+            None => {
+                let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), outputs_config);
+                (outputs.map_err(|error| refused(&error))?, own_pins(paths))
+            }
+        };
         let needs = McpNeeds::find(settings, env, paths)?.remembering(paths.data.join(SANDBOX_PROBE));
-        let mcp = needs.servers(settings, env, paths)?;
+        let processes = needs.processes.clone();
+        match tokio::task::spawn_blocking(move || processes.end_left_behind()).await {
+            Ok(0) => {}
+            Ok(processes) => {
+                tracing::warn!(processes, "processes of a daemon that was killed were still alive; they are killed")
+            }
+            Err(error) => tracing::warn!(%error, "processes of a daemon that was killed were not looked for"),
+        }
+        let mcp = needs.servers(settings, env, paths, pins)?;
         let context = surroundings(settings, env, &workspace)?;
         let config = ToolsConfig { workspace: Some(workspace.clone()), ..settings.tools.clone() };
         let parts = ToolsParts {

@@ -2,18 +2,26 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use belay_agent::StorePorts;
 use belay_gateway::{LINK_KEY_BYTES, SignedLinks};
-use belay_protocol::{Clock, EndReader, NoteVectors, SecretVault, SignInStore, SpendReader, UploadStore};
+use belay_protocol::{
+    BootId, Clock, EndReader, NoteVectors, OutputStore, PinStore, SecretVault, SignInStore, SpendReader, UploadStore,
+};
 use belay_store::{
-    Blobs, FileSizes, KeyError, OpenError, SealedVault, SqliteStore, StoreOptions, StoreStats, StoreUrl, VaultKey,
-    parse_url,
+    Blobs, ClusterOptions, FileSizes, KeyError, OpenError, PostgresLimits, PostgresUrl, SealedVault, SqlOutputs,
+    SqlStore, StoreOptions, StoreStats, StoreUrl, VaultKey, parse_url,
 };
 use secrecy::{ExposeSecret, SecretBox};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
+use super::node::Node;
+use super::starting::{Attempt, NotStarted, Starting};
 use super::words;
+use crate::clock::SystemClock;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
@@ -22,15 +30,31 @@ use crate::settings::{Settings, expand};
 /// The name of the systemd credential with the key of the vault.
 const KEY_CREDENTIAL: &str = "belay-secret-key";
 
+/// Longest wait for the release of the node's work. What is not released is free when the lease ends.
+const RELEASE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The same, and the longest wait for the close of the connections, where nothing waits to be written.
+pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+
 /// The directory of the files of messages, beside the database.
 const FILES: &str = "attachments";
 
+/// The stores that are tables in a cluster, and files of a daemon that is alone.
+pub(crate) struct Shared {
+    /// Long outputs of tools.
+    pub(crate) outputs: Arc<dyn OutputStore>,
+    /// The approved descriptions of MCP tools.
+    pub(crate) pins: Arc<dyn PinStore>,
+}
+
 /// The open store.
 pub(crate) struct Store {
-    kept: SqliteStore,
+    kept: SqlStore,
     vault: Arc<dyn SecretVault>,
     blobs: Blobs,
     link_key: SecretBox<[u8; LINK_KEY_BYTES]>,
+    /// `None`: the daemon uses its database alone.
+    node: Option<Node>,
 }
 
 impl Store {
@@ -39,7 +63,7 @@ impl Store {
         match settings.store.url.as_deref().map(parse_url) {
             None => Ok(StoreUrl::Sqlite(paths.data.join("belay.db"))),
             Some(Ok(StoreUrl::Sqlite(path))) => Ok(StoreUrl::Sqlite(expand(&path, env))),
-            Some(Ok(StoreUrl::Memory)) => Ok(StoreUrl::Memory),
+            Some(Ok(other)) => Ok(other),
             Some(Err(problem)) => Err(Failure::new(Exit::Refused, format!("store.url: {problem}"))),
         }
     }
@@ -49,23 +73,82 @@ impl Store {
         database.parent().map_or_else(|| PathBuf::from(FILES), |beside| beside.join(FILES))
     }
 
-    /// Opens the store.
+    /// Opens the store. Waits for a PostgreSQL server that is away. After `stop` it ends within a second or two.
     ///
     /// # Errors
-    /// Another daemon uses it (75), another version wrote it (78), or the disk fails (69).
-    pub(crate) async fn open(settings: &Settings, paths: &Paths, env: &Environment) -> Result<Self, Failure> {
+    /// Another daemon uses it (75), another version wrote it (78), the disk fails, or the server rejects the login (69);
+    /// `stop` is cancelled. Nothing is open then, and no node is registered.
+    pub(super) async fn open(
+        settings: &Settings,
+        paths: &Paths,
+        env: &Environment,
+        starting: &Starting,
+        stop: &CancellationToken,
+    ) -> Result<Self, NotStarted> {
         match Self::place(settings, paths, env)? {
-            StoreUrl::Memory => Self::memory(),
+            StoreUrl::Memory => Ok(Self::memory()?),
             StoreUrl::Sqlite(path) => {
                 let files = Self::files(&path);
-                let store = open_file(path).await?;
-                match vault_key(paths, env).await {
-                    Ok(key) => Ok(Self::of(store, key, Blobs::in_directory(files))),
-                    Err(failure) => {
-                        store.close().await;
-                        Err(failure)
-                    }
-                }
+                let options = Self::options();
+                let kept = opened(move || SqlStore::open(&path, options)).await?;
+                Ok(Self::with_key(kept, files, paths, env).await?)
+            }
+            StoreUrl::Postgres(url) if settings.cluster.enabled => {
+                let attempt = || Self::open_shared(url.clone(), settings, paths, env, stop);
+                starting.until_database(stop, attempt).await
+            }
+            StoreUrl::Postgres(url) => {
+                let limits = postgres_limits(settings);
+                let attempt = async || {
+                    let (url, options) = (url.clone(), Self::options());
+                    let kept = connected(move || SqlStore::connect(&url, limits, options), stop).await?;
+                    Ok(Self::with_key(kept, paths.data.join(FILES), paths, env).await?)
+                };
+                starting.until_database(stop, attempt).await
+            }
+        }
+    }
+
+    /// Opens a database that other nodes use too, and registers this node.
+    async fn open_shared(
+        url: PostgresUrl,
+        settings: &Settings,
+        paths: &Paths,
+        env: &Environment,
+        stop: &CancellationToken,
+    ) -> Result<Self, Attempt> {
+        // A registration whose outcome is unknown is one of another start: each attempt has an id of its own.
+        let (limits, options, boot) = (postgres_limits(settings), Self::options(), BootId::new());
+        let (address, cluster) = (url.clone(), ClusterOptions { boot });
+        let kept = connected(move || SqlStore::connect_cluster(&address, limits, options, cluster), stop).await?;
+        let registered = async {
+            let key = vault_key(paths, env).await?;
+            kept.check_key(&key).await.map_err(|error| refuse_key(&error))?;
+            Ok((key, Node::register(url, kept.clone(), boot, settings, stop).await?))
+        };
+        match registered.await {
+            Ok((key, node)) => {
+                let blobs = Blobs::in_table(kept.clone(), node.clock());
+                Ok(Self { node: Some(node), ..Self::of(kept, key, blobs) })
+            }
+            Err(ended) => {
+                close_soon(&kept).await;
+                Err(ended)
+            }
+        }
+    }
+
+    fn options() -> StoreOptions {
+        StoreOptions { on_commit: Some(super::metrics::committed), ..StoreOptions::default() }
+    }
+
+    /// The opened store with the key of the vault. `files`: the directory of the files of messages.
+    async fn with_key(kept: SqlStore, files: PathBuf, paths: &Paths, env: &Environment) -> Result<Self, Failure> {
+        match vault_key(paths, env).await {
+            Ok(key) => Ok(Self::of(kept, key, Blobs::in_directory(files))),
+            Err(failure) => {
+                kept.close().await;
+                Err(failure)
             }
         }
     }
@@ -75,15 +158,15 @@ impl Store {
     /// # Errors
     /// The system has no memory or no randomness.
     pub(crate) fn memory() -> Result<Self, Failure> {
-        let store = SqliteStore::in_memory().map_err(|error| refuse_store(&error))?;
+        let store = SqlStore::in_memory().map_err(|error| refuse_store(&error))?;
         let key = VaultKey::generate().map_err(|error| refuse_key(&error))?;
         Ok(Self::of(store, key, Blobs::in_memory()))
     }
 
-    fn of(kept: SqliteStore, key: VaultKey, blobs: Blobs) -> Self {
+    fn of(kept: SqlStore, key: VaultKey, blobs: Blobs) -> Self {
         let link_key = SecretBox::new(Box::new(*key.for_links()));
         let vault = Arc::new(SealedVault::new(Arc::new(kept.clone()), key));
-        Self { kept, vault, blobs, link_key }
+        Self { kept, vault, blobs, link_key, node: None }
     }
 
     /// Makes and checks links to sent files. The links stay valid over restarts.
@@ -111,6 +194,13 @@ impl Store {
         Arc::new(self.kept.clone())
     }
 
+    /// The stores that the nodes of a cluster share; `None`: the daemon uses its database alone.
+    pub(crate) fn shared(&self, settings: &Settings) -> Option<Shared> {
+        let node = self.node.as_ref()?;
+        let outputs = SqlOutputs::new(self.kept.clone(), node.clock(), settings.tools.outputs.max_total_bytes);
+        Some(Shared { outputs: Arc::new(outputs), pins: Arc::new(self.kept.clone()) })
+    }
+
     /// The vectors of notes.
     pub(crate) fn note_vectors(&self) -> Arc<dyn NoteVectors> {
         Arc::new(self.kept.clone())
@@ -127,9 +217,47 @@ impl Store {
         move || (kept.stats(), kept.file_sizes())
     }
 
-    /// Writes pending data and closes the store.
+    /// This daemon among the nodes of a cluster; `None`: it uses its database alone.
+    pub(super) fn node(&self) -> Option<&Node> {
+        self.node.as_ref()
+    }
+
+    /// Waits until this node of a cluster may not begin anything any more. Alone, a daemon waits for ever.
+    pub(super) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        let lost = self.node.as_ref().map(Node::lost);
+        async move {
+            match lost {
+                Some(lost) => lost.await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// The id of this start.
+    pub(super) fn boot(&self) -> BootId {
+        self.node.as_ref().map_or_else(BootId::new, Node::boot)
+    }
+
+    /// The clock for dates and times.
+    pub(super) fn clock(&self) -> Arc<dyn Clock> {
+        self.node.as_ref().map_or_else(|| Arc::new(SystemClock) as Arc<dyn Clock>, Node::clock)
+    }
+
+    /// Writes pending data, releases the work of this node, and closes the store. No process of a run lives any more.
     pub(crate) async fn close(self) {
+        if let Some(node) = self.node {
+            node.release(RELEASE_LIMIT).await;
+        }
         self.kept.close().await;
+    }
+
+    /// The same where nothing waits to be written: a signal has ended the start, or the node has lost its lease. Takes two
+    /// seconds at most, also if the database does not answer.
+    pub(super) async fn abandon(self) {
+        if let Some(node) = self.node {
+            node.release(CLOSE_LIMIT).await;
+        }
+        close_soon(&self.kept).await;
     }
 }
 
@@ -160,22 +288,70 @@ fn refuse_key(error: &KeyError) -> Failure {
     Failure::new(exit, words(error))
 }
 
-async fn open_file(path: PathBuf) -> Result<SqliteStore, Failure> {
-    let options = StoreOptions { on_commit: Some(super::metrics::committed), ..StoreOptions::default() };
-    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path, options)).await;
-    match opened {
-        Ok(Ok(store)) => Ok(store),
-        Ok(Err(error)) => Err(refuse_store(&error)),
-        Err(broken) => Err(Failure::new(Exit::Internal, format!("the store could not be opened: {broken}"))),
+/// The limits of the connections to PostgreSQL in the settings.
+pub(crate) fn postgres_limits(settings: &Settings) -> PostgresLimits {
+    PostgresLimits {
+        connections: settings.store.connections,
+        statement: Duration::from_secs(settings.store.statement_timeout_s),
+        lock: Duration::from_secs(settings.store.lock_timeout_s),
+    }
+}
+
+/// Closes a store in which nothing waits to be written. A connection that hangs ends with the process.
+async fn close_soon(kept: &SqlStore) {
+    if timeout(CLOSE_LIMIT, kept.close()).await.is_err() {
+        tracing::warn!("the connections to the database could not be closed in time");
+    }
+}
+
+/// Opens a store for a command, which does not wait for a server that is away.
+pub(super) async fn opened<T: Send + 'static>(
+    open: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, Failure> {
+    blocking(open).await?.map_err(|error| refuse_store(&error))
+}
+
+async fn blocking<T: Send + 'static>(
+    open: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<Result<T, OpenError>, Failure> {
+    let opened = tokio::task::spawn_blocking(open).await;
+    opened.map_err(|broken| Failure::new(Exit::Internal, format!("the store could not be opened: {broken}")))
+}
+
+/// Connects to a server. After `stop` nobody waits for an attempt that hangs.
+async fn connected(
+    connect: impl FnOnce() -> Result<SqlStore, OpenError> + Send + 'static,
+    stop: &CancellationToken,
+) -> Result<SqlStore, Attempt> {
+    let opened = stop.run_until_cancelled(blocking(connect)).await.ok_or(NotStarted::Stopped)?;
+    opened?.map_err(|error| attempted(&error))
+}
+
+/// The failure of an attempt to open the store, or to register in it. Older nodes end some time, like an outage.
+pub(super) fn attempted(error: &OpenError) -> Attempt {
+    let failure = refuse_store(error);
+    if error.is_outage() || matches!(error, OpenError::OlderNodes { .. }) {
+        Attempt::Outage(failure)
+    } else {
+        failure.into()
     }
 }
 
 /// The failure of a store that cannot be opened.
 pub(crate) fn refuse_store(error: &OpenError) -> Failure {
     let exit = match error {
-        OpenError::Locked { .. } => Exit::Busy,
-        OpenError::Newer { .. } | OpenError::Unreleased | OpenError::InterruptedRestore { .. } => Exit::Refused,
-        OpenError::Io { .. } | OpenError::Sqlite(_) | OpenError::Snapshot(_) => Exit::OutOfReach,
+        OpenError::Locked { .. } | OpenError::NodeName { .. } | OpenError::OlderNodes { .. } => Exit::Busy,
+        OpenError::Newer { .. }
+        | OpenError::TooOld { .. }
+        | OpenError::Unreleased
+        | OpenError::InterruptedRestore { .. }
+        | OpenError::Unfinished
+        | OpenError::PostgresUnreleased { .. }
+        | OpenError::PostgresForeign { .. }
+        | OpenError::PostgresIncomplete { .. }
+        | OpenError::PostgresUnlogged { .. }
+        | OpenError::PostgresEmptied { .. } => Exit::Refused,
+        OpenError::Io { .. } | OpenError::Database(_) | OpenError::Snapshot(_) => Exit::OutOfReach,
     };
     Failure::new(exit, words(error))
 }

@@ -95,4 +95,8 @@ impl EventLog for LinkedEvents {
     fn tip(&self) -> watch::Receiver<Seq> {
         self.0.tip()
     }
+
+    async fn newest(&self) -> Result<Seq, StoreError> {
+        self.0.newest().await
+    }
 }

@@ -232,7 +232,13 @@ impl Operation {
         let mut parameters: Vec<Value> = names.map(|name| path_parameter(self.path, name)).collect();
         for (name, mut schema, required) in self.query.map(|query| query(schemas)).unwrap_or_default() {
             let description = schema.as_object_mut().and_then(|fields| fields.remove("description"));
+            // A list is one value, with commas.
+            let is_list = schema["type"] == "array";
             let mut parameter = json!({ "name": name, "in": "query", "schema": schema });
+            if is_list {
+                parameter["style"] = "form".into();
+                parameter["explode"] = false.into();
+            }
             if required {
                 parameter["required"] = true.into();
             }

@@ -12,8 +12,8 @@ use crate::agent_rpc::{AcceptedAnswer, CommandAnswer, WaitParams, WaitedRun};
 use crate::parts::{BackupRequest, RoutineTest, SettingsReport};
 use crate::routes::{
     approvals, archive, console, context, costs, ends, events, files, freeze, health, hooks, jobs, judge, memory,
-    messages, models, openai, people, principals, progress, resume, routine_runs, routines, runs, sessions, status,
-    stop, tools, webhook,
+    messages, models, nodes, openai, people, principals, progress, resume, routine_runs, routines, runs, sessions,
+    status, stop, tools, webhook,
 };
 use crate::streams::{AgentEvent, Terminal};
 use crate::submit::AgentParams;
@@ -126,7 +126,7 @@ fn runs() -> Vec<Operation> {
         of(GET, "/api/v1/runs/{id}/trajectory", "exportRun", "The messages and calls of a run as a recording")
             .text("application/jsonl", "One JSON object a line."),
         of(GET, "/api/v1/events", "followAll", "Streams the facts of all runs and sessions, without end")
-            .query::<resume::ResumeParams>()
+            .query::<events::AllParams>()
             .header("last-event-id")
             .events::<StreamedFact>("Facts have an id. The first event may be `begin` or `reset`, about the cursor."),
         operator(POST, "/api/v1/events", "reportEvent", "Reports an event, which triggers routines")
@@ -345,6 +345,8 @@ fn administration() -> Vec<Operation> {
             .json::<ToolHealth>(200, "The tool after it."),
         client(GET, "/api/v1/status", "showStatus", "Running and queued work, the model, and budgets")
             .json::<status::DaemonStatus>(200, "The status."),
+        operator(GET, "/api/v1/nodes", "listNodes", "Lists the daemons that share the database")
+            .json::<nodes::NodeReport>(200, "The nodes, and the work that one of them does at a time."),
         operator(GET, "/api/v1/backups", "listBackups", "Lists backups, with the schedule")
             .json::<Value>(200, "The backups, newest first, the next one, and the last failure."),
         operator(POST, "/api/v1/backups", "createBackup", "Makes a backup and verifies it")

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::status::Nothing;
 use crate::app::Shared;
 use crate::checks::{check_limit, no_such_session};
+use crate::cursor;
 use crate::error::ApiError;
 use crate::export::Format;
 use crate::extract::{Caller, NamePath, Operator, OptionalBody, Params};
@@ -31,7 +32,9 @@ const PAGE: u32 = 200;
 pub(crate) struct SearchParams {
     q: String,
     session: Option<String>,
-    /// The length of the list.
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// The length of a page.
     #[cfg_attr(test, schemars(range(min = 1, max = 500)))]
     limit: Option<u32>,
 }
@@ -40,9 +43,12 @@ pub(crate) struct SearchParams {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FoundList {
     found: Vec<Found>,
+    /// The value of `after` for the next page; absent on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
-/// Searches messages for words, best match first.
+/// Searches messages for words, best match first, in pages.
 pub(crate) async fn search(
     State(app): State<Shared>,
     Caller(principal): Caller,
@@ -53,12 +59,21 @@ pub(crate) async fn search(
     if params.q.len() > QUERY_MAX_BYTES {
         return Err(ApiError::invalid(format!("q: at most {QUERY_MAX_BYTES} bytes")));
     }
-    let query = SearchQuery { words: params.q, session, limit: check_limit(params.limit.or(Some(20)))? };
-    if query.terms().is_empty() {
+    let limit = check_limit(params.limit.or(Some(20)))?;
+    let mut query = SearchQuery { words: params.q, session, ..SearchQuery::default() };
+    let terms = query.terms();
+    if terms.is_empty() {
         return Err(ApiError::invalid("q: a word to look for is needed"));
     }
-    let found = app.visibility(&principal).rows(app.archive.search(query).await?, |found| &found.session).await?;
-    Ok(Json(FoundList { found }).into_response())
+    let cursor = cursor::Search::of(&terms, query.session.as_ref());
+    query.skip = cursor.skip(params.after.as_deref())?;
+    query.limit = limit + 1; // one row more than a page tells whether a page follows
+    let after_page = query.skip.checked_add(limit);
+    let mut found = app.archive.search(query).await?;
+    let next = after_page.filter(|_| found.len() > limit as usize).map(|skip| cursor.after(skip));
+    found.truncate(limit as usize);
+    let found = app.visibility(&principal).rows(found, |found| &found.session).await?;
+    Ok(Json(FoundList { found, next }).into_response())
 }
 
 #[derive(Serialize)]

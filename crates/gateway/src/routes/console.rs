@@ -15,7 +15,7 @@ use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody, Operator};
 use crate::peer::Peer;
 use crate::sign_ins::cookie::sees_tls;
-use crate::sign_ins::{SignedIn, VALID_MS, links};
+use crate::sign_ins::{SignedIn, VALID_MS};
 
 /// How a browser proves who it is: one of the two.
 #[derive(Deserialize)]
@@ -99,7 +99,7 @@ pub(crate) async fn sign_in(
     }
     let entry = match (proof.token, proof.link) {
         (Some(token), None) => app.auth.entry_of(token.as_bytes()),
-        (None, Some(link)) if app.sign_ins.links.take(&link) => Ok(Entry::Link),
+        (None, Some(link)) if app.sign_ins.links.take(&link).await? => Ok(Entry::Link),
         (None, Some(_)) => {
             Err(ApiError::unauthorized("the link has expired, or was used: `belay console` makes another"))
         }
@@ -160,7 +160,7 @@ pub(crate) async fn list(
 /// Ends all sign-ins that the caller may see. For an operator, links are withdrawn too.
 pub(crate) async fn end_all(State(app): State<Shared>, Caller(principal): Caller) -> Result<Response, ApiError> {
     if principal.is_operator() {
-        app.sign_ins.links.clear();
+        app.sign_ins.links.clear().await?;
     }
     let ids = visible(&app, &principal).await?.into_iter().map(|sign_in| sign_in.id).collect();
     Ok(without_cookie(&app, app.sign_ins.end(ids).await?))
@@ -195,10 +195,9 @@ pub(crate) async fn make_link(
     if !app.auth.needs_token() {
         return Ok(Json(ConsoleLink { url: base, expires_at: None }));
     }
-    let valid = i64::try_from(links::VALID.as_millis()).unwrap_or(i64::MAX);
-    let expires_at = Some(UnixMillis(app.clock.now().0.saturating_add(valid)));
+    let (secret, expires_at) = app.sign_ins.links.issue().await?;
     // In the fragment: browsers send it to no server, so it is in no log.
-    Ok(Json(ConsoleLink { url: format!("{base}#link={}", app.sign_ins.links.issue()), expires_at }))
+    Ok(Json(ConsoleLink { url: format!("{base}#link={secret}"), expires_at: Some(expires_at) }))
 }
 
 /// The sign-ins that a principal may see and end: operators all, others their own.

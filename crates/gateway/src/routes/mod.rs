@@ -19,6 +19,7 @@ pub(crate) mod judge;
 pub(crate) mod memory;
 pub(crate) mod messages;
 pub(crate) mod models;
+pub(crate) mod nodes;
 pub(crate) mod openai;
 pub(crate) mod people;
 pub(crate) mod principals;

@@ -13,6 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::app::Shared;
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::Params;
+use crate::fact_pages::event_text;
 use crate::sse::KEEP_ALIVE;
 
 #[derive(Deserialize)]
@@ -47,12 +48,22 @@ pub(crate) struct Reset {
 impl FromRequestParts<Shared> for Resume {
     type Rejection = ApiError;
 
-    /// Reads the cursor from the header that browsers send when they reconnect, or from the parameter.
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, ApiError> {
         let Params(ResumeParams { since }) = Params::from_request_parts(parts, app).await?;
-        let newest = *app.events.tip().borrow();
+        Self::read(parts, app, since).await
+    }
+}
+
+impl Resume {
+    /// Reads the cursor from the header that browsers send when they reconnect, or from the parameter `since`.
+    ///
+    /// # Errors
+    /// The cursor is no number, or `since` is beyond the newest fact; or there are too many streams, or the store cannot
+    /// be read.
+    pub(crate) async fn read(parts: &Parts, app: &Shared, since: Option<String>) -> Result<Self, ApiError> {
         let last = parts.headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?"));
         let after = number(last.or(since.as_deref()))?;
+        let newest = app.newest_for(after).await?;
         let beyond = after.filter(|after| *after > newest);
         let reset = match (beyond, last) {
             (Some(asked), None) => return Err(ApiError::invalid_cursor("since", asked, newest)),
@@ -75,6 +86,11 @@ fn number(text: Option<&str>) -> Result<Option<Seq>, ApiError> {
 }
 
 impl Reset {
+    /// The `reset` event as text.
+    pub(crate) fn text(&self) -> String {
+        event_text(self.newest, "reset", &json_text(self))
+    }
+
     /// The `reset` event. Its id is the cursor at which the reader continues when it reconnects.
     fn event(&self) -> sse::Event {
         sse::Event::default().id(self.newest.0.to_string()).event("reset").data(json_text(self))

@@ -16,6 +16,7 @@ use crate::dates;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params};
 use crate::visibility::{VisibleRun, VisibleSession};
+use crate::words::Words;
 
 /// Default timeout of `wait`.
 const WAIT_DEFAULT: Duration = Duration::from_secs(30);
@@ -25,8 +26,10 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     session: Option<String>,
-    status: Option<RunStatus>,
-    reason: Option<StopReason>,
+    /// Has one of these statuses: a comma list.
+    status: Option<Words<RunStatus>>,
+    /// Has ended for one of these reasons: a comma list.
+    reason: Option<Words<StopReason>>,
     /// Accepted at this date or later.
     since: Option<String>,
     /// Accepted before this date.
@@ -69,8 +72,8 @@ pub(crate) async fn list(
     let filter = RunFilter {
         id,
         session,
-        status: params.status,
-        reason: params.reason,
+        statuses: Words::of(params.status),
+        reasons: Words::of(params.reason),
         since: dates::optional("since", params.since.as_deref(), now)?,
         until: dates::optional("until", params.until.as_deref(), now)?,
         before: check_cursor(params.after.as_deref())?,

@@ -55,9 +55,7 @@ pub(crate) async fn status_of(app: &App, principal: Principal) -> Result<Box<Sta
 /// `GET /metrics`: the counters of this process, in the text format of Prometheus (version 0.0.4). A status request
 /// makes the agent update its gauges. If the agent does not answer, they keep their last values.
 pub(crate) async fn metrics(State(app): State<Shared>, Caller(principal): Caller) -> Response {
-    if let Err(error) = app.control(principal, Control::Status).await {
-        tracing::debug!(?error, "the gauges are as they were");
-    }
+    crate::gauges::refresh(&app, principal).await;
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     (kind, (app.metrics)()).into_response()
 }

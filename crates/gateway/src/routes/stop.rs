@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use belay_protocol::{Ack, Control, Principal, StopReport, StopTarget};
+use belay_protocol::{Ack, Control, OrderId, Principal, StopReport, StopTarget};
 use serde::Deserialize;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::status::Nothing;
 use crate::app::{App, Shared};
@@ -103,14 +103,17 @@ pub(crate) async fn all(
     stop(&app, principal, Stop::All, params.wait()?).await.map(Json)
 }
 
-/// Stops, and repeats the stop until nothing is left or the time is up.
+/// Stops, and repeats the stop until nothing is left or the time is up. For other nodes of a cluster it is one stop, since
+/// the repetitions have the id of one order.
 async fn stop(app: &App, principal: Principal, target: Stop, wait: Duration) -> Result<StopReport, ApiError> {
     let deadline = Instant::now() + wait;
-    let mut report = stop_now(app, &principal, &target).await?;
-    while !report.still_running.is_empty() && Instant::now() < deadline {
+    let order = (!wait.is_zero()).then(OrderId::new);
+    let mut report = request(app, &principal, &target, order).await?;
+    while !(report.still_running.is_empty() && report.pending_nodes.is_empty()) && Instant::now() < deadline {
         tokio::time::sleep_until(deadline.min(Instant::now() + POLL)).await;
-        let again = stop_now(app, &principal, &target).await?;
-        report.still_running = again.still_running;
+        let Ok(again) = timeout_at(deadline, request(app, &principal, &target, order)).await else { break };
+        let again = again?;
+        (report.still_running, report.pending_nodes) = (again.still_running, again.pending_nodes);
         for run in again.stopped {
             if !report.stopped.contains(&run) {
                 report.stopped.push(run);
@@ -122,12 +125,22 @@ async fn stop(app: &App, principal: Principal, target: Stop, wait: Duration) -> 
 
 /// Stops once, and reports what has ended and what is still ending.
 pub(crate) async fn stop_now(app: &App, principal: &Principal, target: &Stop) -> Result<StopReport, ApiError> {
+    request(app, principal, target, None).await
+}
+
+/// Asks the agent for a stop. `order`: the id of a stop that is repeated.
+async fn request(
+    app: &App,
+    principal: &Principal,
+    target: &Stop,
+    order: Option<OrderId>,
+) -> Result<StopReport, ApiError> {
     let target = match target {
         Stop::Run(run) => StopTarget::Run(run.id()),
         Stop::Session(session) => StopTarget::Session(session.key().clone()),
         Stop::All => StopTarget::All,
     };
-    match app.control(principal.clone(), Control::Stop(target)).await? {
+    match app.repeated_control(principal.clone(), Control::Stop(target), order).await? {
         Ack::Stopped(report) => Ok(report),
         other => Err(ApiError::unexpected(&other)),
     }

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use belay_protocol::{Clock, SignIn, SignInStore, StoreError, UnixMillis};
-use tokio::time::timeout;
+use belay_protocol::{Clock, Hints, SignIn, SignInStore, StoreError, Topic, UnixMillis};
+use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -21,7 +22,8 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 /// A use is stored when the one before is at least this old, in milliseconds: a minute. So a page costs no write for each
 /// request.
 const USE_PRECISION_MS: i64 = 60_000;
-/// How often a stream looks whether its sign-in is still valid. 15 minutes: a read for each stream costs nothing then.
+/// How often a stream looks whether its sign-in is still valid. 15 minutes: a read for each stream costs nothing then. Beside
+/// other nodes it also looks after each hint.
 const LOOK: Duration = Duration::from_secs(900);
 /// Longest name of a browser that is stored, in bytes.
 const AGENT_MAX: usize = 200;
@@ -43,6 +45,8 @@ pub(crate) struct SignIns {
     clock: Arc<dyn Clock>,
     /// The digest of the tokens that are configured.
     tokens: String,
+    /// Tells of sign-ins that other nodes have ended; `None`: there are no other nodes.
+    hints: Option<Arc<dyn Hints>>,
     /// What ends the open streams of each sign-in that has had a request.
     streams: Mutex<HashMap<String, CancellationToken>>,
     /// One-time links.
@@ -51,8 +55,14 @@ pub(crate) struct SignIns {
 
 impl SignIns {
     /// `tokens` is a digest of the configured tokens.
-    pub(crate) fn new(store: Arc<dyn SignInStore>, clock: Arc<dyn Clock>, tokens: String) -> Self {
-        Self { store, clock, tokens, streams: Mutex::default(), links: Links::default() }
+    pub(crate) fn new(
+        store: Arc<dyn SignInStore>,
+        clock: Arc<dyn Clock>,
+        tokens: String,
+        hints: Option<Arc<dyn Hints>>,
+    ) -> Self {
+        let links = Links::new(store.clone(), clock.clone());
+        Self { store, clock, tokens, hints, streams: Mutex::default(), links }
     }
 
     /// Signs a browser in. Returns the secret of its cookie, and the sign-in.
@@ -132,23 +142,30 @@ impl SignIns {
     }
 
     /// Waits until a sign-in is not valid any more: it was ended, has expired, or has given way to newer ones. The last is
-    /// noticed within [`LOOK`].
+    /// noticed within [`LOOK`], and the end by another node with the hint about it.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub(crate) async fn until_over(&self, signed_in: &SignedIn) {
         let mut expires_at = signed_in.sign_in.expires_at;
+        let mut changes = self.hints.as_ref().map(|hints| hints.changes(Topic::SignIns));
+        let mut failing = false;
         loop {
             let left = u64::try_from(expires_at.0.saturating_sub(self.clock.now().0)).unwrap_or_default();
             let pause = Duration::from_millis(left).min(LOOK);
-            if timeout(pause, signed_in.ended.cancelled()).await.is_ok() {
-                return;
+            tokio::select! {
+                () = signed_in.ended.cancelled() => return,
+                () = sleep(pause) => {}
+                () = changed(&mut changes) => {}
             }
-            match self.store.sign_in(signed_in.sign_in.digest.clone()).await {
+            let found = self.store.sign_in(signed_in.sign_in.digest.clone()).await;
+            let failed_before = std::mem::replace(&mut failing, found.is_err());
+            match found {
                 Ok(Some(sign_in)) if self.entry_of(&sign_in, self.clock.now()).is_some() => {
                     expires_at = sign_in.expires_at
                 }
                 Ok(_) => return,
+                Err(error) if failed_before => tracing::debug!(%error, "a sign-in still cannot be read"),
                 Err(error) => tracing::warn!(%error, "a sign-in cannot be read"),
             }
         }
@@ -183,6 +200,17 @@ impl SignIns {
         let valid = sign_in.expires_at > now && sign_in.tokens == self.tokens;
         Entry::ALL.into_iter().find(|entry| entry.id() == sign_in.principal).filter(|_| valid)
     }
+}
+
+/// Waits for a hint; pending without other nodes, or after the end of the hints.
+async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
+    if let Some(receiver) = changes {
+        match receiver.changed().await {
+            Ok(()) => return,
+            Err(_closed) => *changes = None,
+        }
+    }
+    std::future::pending().await
 }
 
 /// Ends the streams of sign-ins when it is dropped.

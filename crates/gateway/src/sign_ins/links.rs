@@ -1,70 +1,55 @@
-//! One-time links that sign a browser in.
+//! One-time links that sign a browser in. They are in the store, so that each is valid once, in any daemon that uses it.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
-use subtle::ConstantTimeEq;
-use tokio::time::Instant;
+use belay_protocol::{Clock, SignInStore, StoreError, UnixMillis};
 
 use super::{digest, random_secret};
 
-/// How long a link is valid: long enough to copy it to a browser on another machine.
-pub(crate) const VALID: Duration = Duration::from_secs(300);
+/// How long a link is valid, in milliseconds: long enough to copy it to a browser on another machine. 5 minutes.
+const VALID_MS: i64 = 300_000;
 
-/// The maximum number of valid links. One more replaces the oldest.
-const LINKS_MAX: usize = 16;
-
-/// The links that are valid, by the digest of their secret. They do not survive a restart.
-#[derive(Default)]
-pub(crate) struct Links(Mutex<Vec<(String, Instant)>>);
+/// Makes and uses links.
+pub(crate) struct Links {
+    store: Arc<dyn SignInStore>,
+    clock: Arc<dyn Clock>,
+}
 
 impl Links {
-    /// Makes a link, and returns its secret.
-    pub(crate) fn issue(&self) -> String {
-        let (secret, now) = (random_secret(), Instant::now());
-        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        links.retain(|(_, expires)| *expires > now);
-        if links.len() >= LINKS_MAX {
-            links.remove(0);
-        }
-        links.push((digest(&secret, false), now + VALID));
-        secret
+    pub(crate) fn new(store: Arc<dyn SignInStore>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    /// Makes a link, and returns its secret and the end of its validity.
+    ///
+    /// # Errors
+    /// The store fails; there is no link.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, there may be a link whose secret nobody knows. It expires.
+    pub(crate) async fn issue(&self) -> Result<(String, UnixMillis), StoreError> {
+        let (secret, now) = (random_secret(), self.clock.now());
+        let expires_at = UnixMillis(now.0.saturating_add(VALID_MS));
+        self.store.put_link(digest(&secret, false), now, expires_at).await?;
+        Ok((secret, expires_at))
     }
 
     /// Withdraws all links.
-    pub(crate) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    ///
+    /// # Errors
+    /// The store fails; the links are valid as before.
+    pub(crate) async fn clear(&self) -> Result<(), StoreError> {
+        self.store.drop_links().await
     }
 
     /// Uses a link. `false`: it has expired, was used, or does not exist.
-    pub(crate) fn take(&self, secret: &str) -> bool {
-        let (presented, now) = (digest(secret, false), Instant::now());
-        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |(known, _): &(String, Instant)| bool::from(known.as_bytes().ct_eq(presented.as_bytes()));
-        let Some(at) = links.iter().position(is_it) else { return false };
-        links.remove(at).1 > now
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_link_is_used_once_within_five_minutes() {
-        let links = Links::default();
-        let (first, second) = (links.issue(), links.issue());
-        assert!(!links.take("") && !links.take(&digest(&first, false)));
-        assert!(links.take(&first) && !links.take(&first));
-        tokio::time::advance(VALID).await;
-        assert!(!links.take(&second));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_oldest_link_gives_way_to_a_new_one() {
-        let links = Links::default();
-        let all: Vec<_> = (0..=LINKS_MAX).map(|_| links.issue()).collect();
-        assert!(!links.take(&all[0]));
-        assert!(all[1..].iter().all(|link| links.take(link)));
+    ///
+    /// # Errors
+    /// The store fails. The link may have been used all the same.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the link may be used up.
+    pub(crate) async fn take(&self, secret: &str) -> Result<bool, StoreError> {
+        self.store.take_link(digest(secret, false), self.clock.now()).await
     }
 }

@@ -1,8 +1,8 @@
-//! The sign-in of browsers: a secret in a cookie, whose digest is stored. Reading order: [`cookie`] → [`links`] → `kept`.
+//! The sign-in of browsers: a secret in a cookie, whose digest is stored. Reading order: [`cookie`] → `links` → `kept`.
 
 pub(crate) mod cookie;
 mod kept;
-pub(crate) mod links;
+mod links;
 
 pub(crate) use kept::{SignIns, SignedIn, VALID_MS};
 

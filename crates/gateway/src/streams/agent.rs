@@ -56,13 +56,15 @@ pub(crate) struct AgentMapper {
     seq: u64,
     /// The model's text in the current step.
     said: Partial,
+    /// The reader may have received text of the current step that is not in `said`, from another mapper.
+    is_continued: bool,
     ended: bool,
 }
 
 impl AgentMapper {
     /// For a run of that session whose reader has received `seq` events.
     pub(crate) fn new(run: RunId, session: SessionKey, seq: u64) -> Self {
-        Self { run, session, seq, said: Partial::default(), ended: false }
+        Self { run, session, seq, said: Partial::default(), is_continued: seq > 0, ended: false }
     }
 
     /// The number of the last event.
@@ -109,6 +111,7 @@ impl AgentMapper {
         if self.ended {
             return None;
         }
+        self.is_continued = false; // the text so far, if there was any, has come before
         let (stream, data) = match delta {
             Delta::Text { step, text } => {
                 self.step(step);
@@ -135,9 +138,11 @@ impl AgentMapper {
         let step = said.step;
         self.step(step);
         let had = std::mem::replace(&mut self.said, said);
+        let had = (!std::mem::take(&mut self.is_continued)).then_some(had);
+        let had = |text: fn(&Partial) -> &String| had.as_ref().map(|had| text(had).as_str());
         let said = [
-            ("reasoning", text_update(&had.reasoning, &self.said.reasoning, step)),
-            ("assistant", text_update(&had.text, &self.said.text, step)),
+            ("reasoning", text_update(had(|said| &said.reasoning), &self.said.reasoning, step)),
+            ("assistant", text_update(had(|said| &said.text), &self.said.text, step)),
         ];
         let events = said.into_iter().filter_map(|(stream, data)| Some(self.event(stream, data?, at)));
         events.collect()
@@ -152,7 +157,7 @@ impl AgentMapper {
     fn whole_answer(&mut self, record: Option<&RunRecord>, at: UnixMillis) -> Option<AgentEvent> {
         let record = record.filter(|record| record.status == RunStatus::Completed)?;
         let text = record.reply.as_deref().filter(|text| !text.is_empty())?;
-        let data = match text.strip_prefix(self.said.text.as_str()) {
+        let data = match text.strip_prefix(self.said.text.as_str()).filter(|_| !self.is_continued) {
             Some(rest) => json!({ "text": text, "delta": rest, "final": true }),
             None => json!({ "text": text, "delta": text, "replace": true, "final": true }),
         };
@@ -172,9 +177,13 @@ impl AgentMapper {
     }
 }
 
-/// The whole text of a step, for a reader that `had` a part of it; `None`: nothing is new.
-fn text_update(had: &str, text: &str, step: u32) -> Option<Value> {
-    match text.strip_prefix(had) {
+/// The whole text of a step, for a reader that `had` a part of it, or an unknown part (`None`). Returns `None` if nothing is
+/// new.
+fn text_update(had: Option<&str>, text: &str, step: u32) -> Option<Value> {
+    if had.is_none() && text.is_empty() {
+        return None;
+    }
+    match had.and_then(|had| text.strip_prefix(had)) {
         Some("") => None,
         Some(rest) => Some(json!({ "text": text, "delta": rest, "step": step })),
         None => Some(json!({ "text": text, "delta": text, "replace": true, "step": step })),
@@ -326,8 +335,8 @@ mod tests {
         assert_eq!(
             brief(&all),
             [
-                r#"8 reasoning {"delta":"hm","step":2,"text":"hm"} None"#,
-                r#"9 assistant {"delta":"Hel","step":2,"text":"Hel"} None"#,
+                r#"8 reasoning {"delta":"hm","replace":true,"step":2,"text":"hm"} None"#,
+                r#"9 assistant {"delta":"Hel","replace":true,"step":2,"text":"Hel"} None"#,
                 r#"10 assistant {"delta":"lo","step":2,"text":"Hello"} None"#,
             ]
         );

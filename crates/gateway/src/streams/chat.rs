@@ -114,9 +114,10 @@ impl ChatMapper {
         (!silent).then(|| self.sent_at.map_or_else(Instant::now, |at| at + PACE))
     }
 
-    /// The due delta: the new text since the last one that was [taken](Self::taken).
+    /// The due delta: the new text since the last one that was [taken](Self::taken). It replaces text of another mapper.
     pub(crate) fn due_delta(&self) -> ChatEvent {
-        let rest = self.text.strip_prefix(self.sent.as_str());
+        let is_continued = self.seq > 0 && self.sent.is_empty();
+        let rest = self.text.strip_prefix(self.sent.as_str()).filter(|_| !is_continued);
         ChatEvent {
             message: Some(message(&self.text)),
             delta_text: Some(rest.unwrap_or(&self.text).to_owned()),

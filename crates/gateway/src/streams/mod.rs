@@ -20,7 +20,7 @@ pub(crate) use chat::{ChatEvent, ChatMapper};
 pub(crate) use feed::events;
 pub(crate) use live::Live;
 pub(crate) use order::Order;
-pub(crate) use source::{News, Source, Target};
+pub(crate) use source::{News, Source, Target, commit};
 pub(crate) use terminal::{Terminal, Verdict};
 
 /// The names of all events that a connection may receive.

@@ -12,10 +12,11 @@ use belay_protocol::{
     SessionKey,
 };
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use super::live::Live;
 use super::order::Order;
-use crate::app::Shared;
+use crate::app::{STORE_POLL, Shared};
 
 /// Facts per read.
 const PAGE: u32 = 256;
@@ -34,6 +35,14 @@ pub(crate) enum News {
 }
 
 impl News {
+    /// The number of the fact, if it is one.
+    pub(crate) fn fact(&self) -> Option<Seq> {
+        match self {
+            Self::Fact(fact, _) => Some(fact.seq),
+            Self::SoFar(..) | Self::Delta(..) | Self::Lost(..) => None,
+        }
+    }
+
     /// The run and its session; `None`: the news belongs to a session as a whole.
     pub(crate) fn concerns(&self) -> Option<(RunId, SessionKey)> {
         match self {
@@ -59,8 +68,10 @@ pub(crate) struct Source {
     app: Shared,
     principal: Principal,
     target: Target,
-    /// The followed session, until its visibility has been checked.
-    unseen: Option<SessionKey>,
+    /// The followed session, or that of the followed run.
+    session: SessionKey,
+    /// Whether the visibility of the session has been checked.
+    is_checked: bool,
     cursor: Seq,
     /// Whether the stream began before the first fact.
     from_the_start: bool,
@@ -72,6 +83,8 @@ pub(crate) struct Source {
     candidate: Option<(RunId, SessionKey)>,
     live: Option<Live>,
     order: Order,
+    /// The time of the last read of the followed run, while it is not live here.
+    looked_at: Option<Instant>,
     /// All facts up to this one have been delivered and handled by the reader.
     delivered: watch::Sender<Seq>,
     /// Whether nothing follows the current page.
@@ -109,7 +122,8 @@ impl Source {
             app,
             principal,
             target,
-            unseen: Some(session),
+            session,
+            is_checked: false,
             cursor,
             from_the_start: false,
             tip,
@@ -118,9 +132,15 @@ impl Source {
             candidate: None,
             live: None,
             order: Order::default(),
+            looked_at: None,
             delivered: watch::Sender::new(cursor),
             last: false,
         }
+    }
+
+    /// The followed session, or that of the followed run.
+    pub(crate) fn session(&self) -> &SessionKey {
+        &self.session
     }
 
     /// The number of the last delivered fact.
@@ -139,7 +159,7 @@ impl Source {
         let Target::Session(session) = &self.target else { return };
         let filter = RunFilter {
             session: Some(session.clone()),
-            status: Some(RunStatus::Running),
+            statuses: vec![RunStatus::Running],
             limit: 1,
             ..RunFilter::default()
         };
@@ -153,9 +173,9 @@ impl Source {
     /// # Cancel safety
     /// Cancel safe: what was not returned is returned the next time.
     pub(crate) async fn next(&mut self) -> Option<News> {
-        if let Some(session) = &self.unseen {
-            match self.app.visibility(&self.principal).session(session).await {
-                Ok(true) => self.unseen = None,
+        if !self.is_checked {
+            match self.app.visibility(&self.principal).session(&self.session).await {
+                Ok(true) => self.is_checked = true,
                 Ok(false) => return None,
                 Err(error) => {
                     tracing::warn!(%error, "whose a session is cannot be read; a stream ends");
@@ -277,11 +297,13 @@ impl Source {
 
     /// Whether the followed run has ended although no fact said so: the reader has seen the end before, or it was
     /// deleted, perhaps with the run. Nothing would wake a reader that waits for it.
-    async fn is_over(&self) -> bool {
+    async fn is_over(&mut self) -> bool {
+        self.looked_at = None;
         let Target::Run(run) = self.target else { return false };
         if self.live.is_some() {
             return false;
         }
+        self.looked_at = Some(Instant::now());
         match self.app.runs.run(run).await {
             Ok(record) => record.is_none_or(|record| record.status.is_end()),
             Err(error) => {
@@ -311,10 +333,12 @@ impl Source {
         self.live = Some(Live::new(watch.run_id, session, watch.so_far, deltas));
     }
 
-    /// Waits for a commit, a delta, or the end of the daemon. `None`: the stream ends here.
+    /// Waits for a commit, a delta, or the end of the daemon. `None`: the stream ends here. A run that is not live here is
+    /// read after a commit of any run of any node, so it waits for [`STORE_POLL`] since the last read.
     async fn wait(&mut self) -> Option<Option<News>> {
+        let not_before = self.looked_at.map_or_else(Instant::now, |at| at + STORE_POLL);
         tokio::select! {
-            changed = self.tip.changed() => changed.ok().map(|()| None),
+            committed = commit(&mut self.tip, not_before) => committed.map(|()| None),
             news = next_of(&mut self.live, &mut self.order) => {
                 if news.is_none() {
                     // The run waits for approval or has ended. The next attempt finds out whether it is live again.
@@ -326,6 +350,16 @@ impl Source {
             () = self.app.draining.cancelled() => self.read_rest().await.map(|()| None),
         }
     }
+}
+
+/// Waits for a commit, and until that time. `None`: the log has ended.
+///
+/// # Cancel safety
+/// The commit is then marked as seen; the caller compares its number with its own before it waits again.
+pub(crate) async fn commit(tip: &mut watch::Receiver<Seq>, not_before: Instant) -> Option<()> {
+    tip.changed().await.ok()?;
+    sleep_until(not_before).await;
+    Some(())
 }
 
 /// Returns the next news of the live run, `None` when it is no longer live; pending if there is no live run.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::ws::{Message, WebSocket};
-use belay_protocol::{ConnectionId, RunId, RunRecord, Seq};
+use belay_protocol::{ConnectionId, RunId, RunRecord, Seq, SessionKey};
 use futures_util::future::join_all;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -16,8 +16,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
 use super::Close;
-use super::follow::Kind;
-use super::followed::{Followed, LaggingFollower};
+use super::claims::Kind;
+use super::followed::Followed;
 use super::frames::{Answer, Malformed, Request, RpcError, event, response};
 use super::handshake::{Session, handshake};
 use super::methods::{Begun, Caller, Effect, Method, Outcome, RunEnd, Subscription, call};
@@ -172,7 +172,7 @@ impl Connection {
                     self.heard_at = Instant::now();
                     match frame {
                         Some(Ok(Message::Text(text))) => {
-                            if let Some(close) = self.frame(&text) {
+                            if let Some(close) = self.frame(&text).await {
                                 return Some(close);
                             }
                         }
@@ -217,7 +217,7 @@ impl Connection {
 
     /// Handles one frame: starts its request, or answers what is wrong with it. A frame without an id closes the
     /// connection, because nobody can be answered.
-    fn frame(&mut self, text: &str) -> Option<Close> {
+    async fn frame(&mut self, text: &str) -> Option<Close> {
         let request = match Request::read(text) {
             Ok(request) => request,
             Err(Malformed::Answer(id, why)) => {
@@ -226,13 +226,13 @@ impl Connection {
             }
             Err(Malformed::Close(why)) => return Some(Close::protocol(why)),
         };
-        if let Err(error) = self.begin(&request) {
+        if let Err(error) = self.begin(&request).await {
             self.answer(&request.id, Err(error));
         }
         None
     }
 
-    fn begin(&mut self, request: &Request) -> Result<(), RpcError> {
+    async fn begin(&mut self, request: &Request) -> Result<(), RpcError> {
         if self.requests.values().any(|id| *id == request.id) {
             let what = "id: a request of this connection with this id is still pending; choose another";
             return Err(ApiError::bad_request(ErrorCode::IdInUse, what).into());
@@ -247,11 +247,11 @@ impl Connection {
         match method.effect() {
             Effect::Subscribe(kind) => {
                 let subscription = Subscription::read(request.params())?;
-                self.subscribe(kind, subscription, &request.id)
+                self.subscribe(kind, subscription, &request.id).await
             }
             Effect::Unsubscribe(kind) => {
                 let subscription = Subscription::read(request.params())?;
-                self.followed.leave(kind, &Target::Session(subscription.session));
+                self.unsubscribe(kind, subscription.session);
                 self.answer(&request.id, Ok(json!({ "subscribed": false })));
                 Ok(())
             }
@@ -331,7 +331,8 @@ impl Connection {
         let Begun { kind, run, session, watch, answers_twice } = begun;
         let finished = watch.as_ref().map(|watch| watch.finished.clone());
         let target = Target::Run(run);
-        if self.caller.may_follow() && !self.followed.has(kind, &target) {
+        let follows = self.caller.may_follow() && !self.followed.has(kind, &target);
+        if follows && !self.followed.cover(kind, run, &session) {
             let source = Source::of_run(self.app.clone(), self.caller.principal.clone(), run, session, Seq(0), watch);
             self.followed.begin(kind, target, source, &mut self.tasks, Ended::Followed);
         }
@@ -354,9 +355,12 @@ impl Connection {
         if lagging.is_empty() {
             return self.answer(&id, Ok(payload));
         }
-        let connection = self.id;
+        let (connection, app) = (self.id, self.app.clone());
         let task = self.tasks.spawn(async move {
-            let all = join_all(lagging.into_iter().map(LaggingFollower::caught_up));
+            let all = async {
+                let newest = app.newest_beside_others().await;
+                join_all(lagging.into_iter().map(|one| one.caught_up(newest))).await
+            };
             if timeout(LAST_EVENTS_LIMIT, all).await.is_err() {
                 tracing::warn!(%connection, %run, "the end of a run is answered before its last events are sent");
             }
@@ -365,9 +369,12 @@ impl Connection {
         self.requests.insert(task.id(), id);
     }
 
-    fn subscribe(&mut self, kind: Kind, subscription: Subscription, id: &str) -> Result<(), RpcError> {
+    /// Follows a session, and the runs of it that were begun here. For a cursor beyond the tip it waits for a read of the
+    /// store, and without a cursor for the followers of those runs. The following frames wait too: they are handled in
+    /// their order.
+    async fn subscribe(&mut self, kind: Kind, subscription: Subscription, id: &str) -> Result<(), RpcError> {
         let Subscription { session, since } = subscription;
-        let newest = *self.app.events.tip().borrow();
+        let newest = self.app.newest_for(since).await?;
         if let Some(since) = since.filter(|since| *since > newest) {
             return Err(ApiError::invalid_cursor("since", since, newest).into());
         }
@@ -376,14 +383,36 @@ impl Connection {
             self.answer(id, Ok(json!({ "subscribed": true })));
             return Ok(());
         }
-        self.followed.leave(kind, &target);
+        if since.is_none() {
+            // The subscription takes over the runs that were begun here, and continues behind this fact.
+            let behind = self.followed.behind(kind, &session, newest);
+            let caught_up = join_all(behind.into_iter().map(|one| one.caught_up(newest)));
+            if timeout(LAST_EVENTS_LIMIT, caught_up).await.is_err() {
+                return Err(ApiError::busy("the events of a run that was begun here are still read").into());
+            }
+        }
+        let begun = self.followed.leave(kind, &target);
         if self.followed.len() >= FOLLOWED {
             return Err(too_much_followed().into());
         }
-        let source = Source::of_session(self.app.clone(), self.caller.principal.clone(), session, since);
+        let key = session.clone();
+        let after = since.unwrap_or(newest);
+        let source = Source::of_session(self.app.clone(), self.caller.principal.clone(), session, Some(after));
         self.answer(id, Ok(json!({ "subscribed": true, "cursor": source.cursor().0 })));
         self.followed.begin(kind, target, source, &mut self.tasks, Ended::Followed);
+        for one in begun {
+            self.followed.cover(kind, one.run, &key);
+        }
         Ok(())
+    }
+
+    /// Stops following a session. The runs of it that were begun here are still followed, each for itself.
+    fn unsubscribe(&mut self, kind: Kind, session: SessionKey) {
+        for one in self.followed.leave(kind, &Target::Session(session.clone())) {
+            let (app, principal) = (self.app.clone(), self.caller.principal.clone());
+            let source = Source::of_run(app, principal, one.run, session.clone(), one.after, None);
+            self.followed.begin(kind, Target::Run(one.run), source, &mut self.tasks, Ended::Followed);
+        }
     }
 
     fn answer(&self, id: &str, answer: Answer) {

@@ -5,8 +5,9 @@
 //! connection and delays nobody.
 //!
 //! Reading order: [`frames`] → [`scope`] → [`handshake`] → [`outgoing`] → [`connection`] → [`followed`] → [`follow`] →
-//! [`methods`].
+//! [`claims`] → [`methods`].
 
+mod claims;
 mod connection;
 mod follow;
 mod followed;

@@ -11,7 +11,12 @@ async fn what_was_said_is_found_by_its_words() {
     let (status, answer) = harness.get("/api/v1/search?q=tea&session=a%2Fb&limit=7").await;
     assert_eq!(status, 200);
     let hit = &answer["found"][0];
-    assert_eq!((&hit["session"], &hit["snippet"], &hit["id"]), (&json!("a/b"), &json!("a cup of tea"), &json!(7)));
+    let one_more_than_the_page = json!(8);
+    assert_eq!(
+        (&hit["session"], &hit["snippet"], &hit["id"]),
+        (&json!("a/b"), &json!("a cup of tea"), &one_more_than_the_page)
+    );
+    assert_eq!(answer.get("next"), None);
     assert_eq!(harness.get("/api/v1/search?q=coffee").await, (200, json!({"found": []})));
     for bad in ["q=", "q=%22%2A", "", "q=tea&session=", "q=tea&limit=0", "q=tea&colour=1"] {
         let (status, answer) = harness.get(&format!("/api/v1/search?{bad}")).await;

@@ -19,19 +19,19 @@ async fn locked() -> Harness {
     Harness::with(tokens).await
 }
 
-fn tokens(parts: &mut GatewayParts) {
+pub(crate) fn tokens(parts: &mut GatewayParts) {
     parts.secrets.token = Some("tee".to_owned().into());
     parts.secrets.operator_token = Some("oh".to_owned().into());
 }
 
 /// A request of a page of the console.
-fn page(harness: &Harness, method: Method, path: &str) -> RequestBuilder {
+pub(crate) fn page(harness: &Harness, method: Method, path: &str) -> RequestBuilder {
     let origin = harness.url("").trim_end_matches('/').to_owned();
     harness.client.request(method, harness.url(path)).header(ORIGIN, origin).header("x-belay-csrf", "1")
 }
 
 /// Signs in. Returns the cookie as the browser sends it back.
-async fn sign_in(harness: &Harness, proof: Value) -> Result<String, (u16, Value)> {
+pub(crate) async fn sign_in(harness: &Harness, proof: Value) -> Result<String, (u16, Value)> {
     let answer = page(harness, Method::POST, "/console/sign-in").json(&proof).send().await.unwrap();
     let (status, headers): (u16, HeaderMap) = (answer.status().as_u16(), answer.headers().clone());
     let body: Value = answer.json().await.unwrap();
@@ -64,11 +64,29 @@ async fn files_come_with_a_policy_that_runs_nothing_else_and_are_not_sent_twice(
     let again = harness.client.get(harness.url("/")).header("if-none-match", &headers["etag"]).send().await.unwrap();
     assert_eq!((again.status().as_u16(), again.bytes().await.unwrap().len()), (304, 0));
     let raw = reqwest::Client::builder().no_proxy().no_gzip().build().unwrap();
-    let script = raw.get(harness.url(&format!("/{script}"))).header("accept-encoding", "gzip");
-    let script = script.send().await.unwrap();
-    assert_eq!(script.status(), 200);
-    assert_eq!(script.headers()["content-type"], "text/javascript; charset=utf-8");
-    assert_eq!(script.headers()["content-encoding"], "gzip");
+    let answer = raw.get(harness.url(&format!("/{script}"))).header("accept-encoding", "gzip").send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["content-type"], "text/javascript; charset=utf-8");
+    assert_eq!(
+        (&answer.headers()["content-encoding"], &answer.headers()["vary"]),
+        (&"gzip".parse().unwrap(), &"accept-encoding".parse().unwrap())
+    );
+    assert_eq!(answer.headers()["cache-control"], "public, max-age=31536000, immutable", "{script} has a version");
+    let gzip = answer.bytes().await.unwrap();
+    let plain = raw.get(harness.url(&format!("/{script}"))).send().await.unwrap();
+    assert_eq!(plain.headers().get("content-encoding"), None);
+    let plain = plain.bytes().await.unwrap();
+    assert!(gzip.starts_with(&[0x1f, 0x8b]) && gzip.len() < plain.len());
+    let version = script.split('/').nth(2).unwrap();
+    for other in [script.replace(&format!("{version}/"), ""), script.replace(version, "0123456789abcdef")] {
+        let answer = raw.get(harness.url(&format!("/{other}"))).send().await.unwrap();
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()["cache-control"]),
+            (200, &"no-cache".parse().unwrap()),
+            "{other}"
+        );
+        assert_eq!(answer.bytes().await.unwrap(), plain, "{other}");
+    }
     for path in ["/console/assets/none.js", "/console/assets/../Cargo.toml", "/console/assets/%2e%2e/Cargo.toml"] {
         assert_eq!(harness.client.get(harness.url(path)).send().await.unwrap().status(), 404, "{path}");
     }

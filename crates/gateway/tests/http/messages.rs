@@ -1,6 +1,8 @@
 //! Messages, runs, sessions, stops, status.
 
-use belay_protocol::{Body, PrincipalRole, RunId, StopReason};
+use std::sync::atomic::Ordering;
+
+use belay_protocol::{Body, Control, PrincipalRole, RunId, StopReason};
 use serde_json::json;
 
 use crate::harness::{Harness, NOW, read};
@@ -28,6 +30,20 @@ async fn a_message_is_accepted_and_its_run_can_be_read() {
     assert_eq!(harness.get(&format!("/api/v1/runs/{run}")).await, (200, whole.clone()));
     assert_eq!(harness.get("/api/v1/runs?status=completed&limit=5").await, (200, json!({"runs": [whole]})));
     assert_eq!(harness.get("/api/v1/runs?status=failed").await, (200, json!({"runs": []})));
+    for both in ["status=failed,completed", "reason=user_stop,final_text", "status=completed&reason=final_text"] {
+        assert_eq!(harness.get(&format!("/api/v1/runs?{both}")).await, (200, json!({"runs": [whole]})), "{both}");
+    }
+    for none in ["status=failed,running", "reason=user_stop,client_gone", "status=failed&reason=final_text"] {
+        assert_eq!(harness.get(&format!("/api/v1/runs?{none}")).await, (200, json!({"runs": []})), "{none}");
+    }
+    for (wrong, valid) in [
+        ("status=completed,asleep", "`asleep`, expected one of `accepted`, `queued`"),
+        ("reason=final_text,", "``, expected one of `user_stop`"),
+    ] {
+        let (status, answer) = harness.get(&format!("/api/v1/runs?{wrong}")).await;
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(status == 422 && message.contains(valid), "{wrong}: {status} {message}");
+    }
     let seen = harness.agent.seen.lock().unwrap()[0].clone();
     assert_eq!((seen.body, seen.channel.as_str()), (Body::Text("hello".into()), "http"));
     assert_eq!((seen.reply_to, seen.key, seen.principal.role), (None, None, PrincipalRole::Operator));
@@ -105,6 +121,28 @@ async fn a_stop_names_what_it_stopped_and_a_second_one_nothing() {
     assert_eq!((status, &body["stopped"]), (200, &json!([b])));
     let c = harness.hold("c").await;
     assert_eq!(harness.post("/api/v1/stop", json!({})).await.1["stopped"], json!([c]));
+}
+
+#[tokio::test]
+async fn a_stop_that_waits_repeats_one_order_and_two_stops_are_two() {
+    let harness = Harness::open().await;
+    let run = harness.hold("a").await;
+    let keys = || {
+        let seen = std::mem::take(&mut *harness.agent.seen.lock().unwrap());
+        let stops = seen.into_iter().filter(|seen| matches!(seen.body, Body::Control(Control::Stop(_))));
+        stops.map(|stop| stop.key.map(|key| key.message_id)).collect::<Vec<_>>()
+    };
+    harness.agent.slow_stops.store(3, Ordering::Relaxed);
+    let path = format!("/api/v1/runs/{run}/stop");
+    assert_eq!(harness.post(&path, json!({})).await.1["pending_nodes"], json!(["b"]));
+    assert_eq!(keys(), [None], "it is not repeated");
+    let waiting = format!("{path}?wait_ms=10000");
+    assert_eq!(harness.post(&waiting, json!({})).await, (200, json!({"stopped": [run], "still_running": []})));
+    let first = keys();
+    assert!(first.len() == 3 && first[0].is_some() && first.iter().all(|key| *key == first[0]), "{first:?}");
+    harness.post(&waiting, json!({})).await;
+    let second = keys();
+    assert!(second.len() == 1 && second[0].is_some() && second[0] != first[0], "{second:?}");
 }
 
 #[tokio::test]

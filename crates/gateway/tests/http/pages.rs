@@ -86,6 +86,33 @@ async fn runs_are_read_page_by_page() {
     refuses_unknown_cursors(&harness, "/api/v1/runs").await;
 }
 
+#[tokio::test]
+async fn found_messages_are_read_page_by_page() {
+    let harness = Harness::locked().await;
+    for limit in [1, 2, 3, 7, 500] {
+        let path = format!("/api/v1/search?q=cake&limit={limit}");
+        let of_operator = all_pages(&harness, "operator", &path, "found").await;
+        assert_eq!(field(&of_operator, "id"), [0, 1, 2, 3, 4, 5, 6].map(Value::from), "{path}");
+        let of_client = all_pages(&harness, "client", &path, "found").await;
+        assert_eq!(field(&of_client, "id"), [0, 2, 4, 6].map(Value::from), "{path}");
+    }
+    let (_, last) = get(&harness, "operator", "/api/v1/search?q=cake&limit=7").await;
+    assert_eq!(last.get("next"), None, "a page that is just full is the last one");
+
+    let (_, first) = get(&harness, "operator", "/api/v1/search?q=cake&limit=2").await;
+    let next = first["next"].as_str().unwrap();
+    let (status, same) = get(&harness, "operator", &format!("/api/v1/search?q=Cake!&limit=4&after={next}")).await;
+    assert_eq!((status, field(same["found"].as_array().unwrap(), "id")), (200, [2, 3, 4, 5].map(Value::from).to_vec()));
+    for other in ["q=tea", "q=cake&session=kept", "q=cake%20tea"] {
+        let (status, answer) = get(&harness, "operator", &format!("/api/v1/search?{other}&after={next}")).await;
+        assert_eq!((status, &answer["error"]["code"]), (400, &json!("invalid_cursor")), "{other}: {answer}");
+    }
+    for broken in ["", "x", "-1", &next[1..]] {
+        let (status, answer) = get(&harness, "operator", &format!("/api/v1/search?q=cake&after={broken}")).await;
+        assert_eq!((status, &answer["error"]["code"]), (400, &json!("invalid_cursor")), "{broken}: {answer}");
+    }
+}
+
 /// A request that must be accepted, and its answer.
 async fn post(harness: &Harness, token: &str, path: &str, body: Value) -> Value {
     let request = harness.client.post(harness.url(path)).json(&body).bearer_auth(token);

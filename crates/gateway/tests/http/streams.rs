@@ -25,12 +25,13 @@ pub(crate) async fn events(response: reqwest::Response, enough: usize) -> Vec<(S
     text.split_terminator("\n\n").map(|b| (field(b, "id"), field(b, "event"), field(b, "data"))).collect()
 }
 
-fn brief(events: &[(String, String, String)]) -> Vec<String> {
+pub(crate) fn brief(events: &[(String, String, String)]) -> Vec<String> {
     events.iter().map(|(id, event, _)| format!("{id} {event}").trim().to_owned()).collect()
 }
 
 impl Harness {
-    async fn follow(&self, path: &str, last: Option<&str>) -> reqwest::Response {
+    /// Opens a stream, after the event `last`.
+    pub(crate) async fn follow(&self, path: &str, last: Option<&str>) -> reqwest::Response {
         let mut request = self.client.get(self.url(path));
         if let Some(last) = last {
             request = request.header("last-event-id", last);

@@ -16,7 +16,12 @@ pub trait EventLog: Send + Sync {
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError>;
     /// The number of the last committed event. It changes with every commit that adds one. A reader waits on it and
     /// reads from its own cursor, so that even a slow reader misses no event.
+    ///
+    /// It learns of the commits of other nodes after a while: [`EventLog::newest`] may be ahead of it.
     fn tip(&self) -> watch::Receiver<Seq>;
+    /// The number of the last committed event, read from the store; 0 if there is none. One read: for a cursor that
+    /// another node may have given, beyond the [tip](EventLog::tip).
+    async fn newest(&self) -> Result<Seq, StoreError>;
 }
 
 /// The filter of a read.

@@ -54,15 +54,26 @@ pub trait JobStore: Send + Sync {
 
 /// Begins attempts of jobs, and keeps what a restart has to know about them. Every write is committed before it
 /// returns. Every transition follows [`JobState::next`] and writes the event `job_changed` into the job's session.
+///
+/// A job that holds a slot has an owner: the start of the daemon that works on it. It keeps the owner until it waits or
+/// ends, until [`ClusterStore::release`](super::ClusterStore::release), or until another daemon takes it over by
+/// [`reclaim`](Self::reclaim).
 #[async_trait]
 pub trait JobAttempts: Send + Sync {
     /// Begins the oldest pending job whose creator has a free slot: [`JobState::InProgress`], attempt raised by one. It
-    /// is one transaction, so that concurrent calls cannot exceed a limit. `None`: no slot is free, or no job is
-    /// pending that `held` does not cover.
-    async fn begin_next(&self, caps: JobCaps, held: HeldJobs, at: UnixMillis) -> Result<Option<JobRecord>, StoreError>;
+    /// is one transaction, so that concurrent calls cannot exceed a limit. `boot` becomes the owner. `None`: no slot is
+    /// free, or no job is pending that `held` does not cover.
+    async fn begin_next(
+        &self,
+        caps: JobCaps,
+        held: HeldJobs,
+        boot: BootId,
+        at: UnixMillis,
+    ) -> Result<Option<JobRecord>, StoreError>;
 
     /// Begins the next attempt of a stuck job: [`JobState::InProgress`], attempt raised by one. The job keeps its slot.
-    async fn begin_again(&self, job: JobId, at: UnixMillis) -> Result<JobChanged, StoreError>;
+    /// [`JobChanged::Not`]: the job is not stuck, or `boot` does not own it.
+    async fn begin_again(&self, job: JobId, boot: BootId, at: UnixMillis) -> Result<JobChanged, StoreError>;
 
     /// Records the run of an attempt.
     async fn note_run(&self, job: JobId, attempt: u32, run: RunId) -> Result<(), StoreError>;
@@ -70,12 +81,17 @@ pub trait JobAttempts: Send + Sync {
     /// Records that a step was finished since the last crash: the number of crashes in a row becomes 0.
     async fn note_progress(&self, job: JobId) -> Result<(), StoreError>;
 
-    /// Records that an orderly shutdown has deferred the running jobs. The next start counts no crash for them.
-    async fn suspend(&self) -> Result<(), StoreError>;
+    /// Records that an orderly shutdown has deferred the running jobs that `boot` owns. [`reclaim`](Self::reclaim) counts
+    /// no crash for them. `boot` stays their owner until it ends, so that it can still end them.
+    async fn suspend(&self, boot: BootId) -> Result<(), StoreError>;
 
-    /// The jobs that hold a slot, oldest first, at a start. Each one that was not deferred by
-    /// [`suspend`](Self::suspend) has one more crash; afterwards none is deferred. A repeated call of the same boot
-    /// only reads, so that no crash is counted twice.
+    /// Takes over the jobs that hold a slot and have no owner, or whose owner is neither alive nor `boot`. An owner is
+    /// alive while `nodes` has its row without an end. Returns all jobs that `boot` owns now, oldest first.
+    ///
+    /// Each job that is taken over has one more crash, unless [`suspend`](Self::suspend) has deferred it, or its run
+    /// waits for a person. Afterwards it is not deferred. No crash is counted for a job that `boot` owns already, so
+    /// that a repeated call counts nothing. A job that another transaction is changing at this moment is left to the
+    /// next call.
     async fn reclaim(&self, boot: BootId) -> Result<Vec<JobRecord>, StoreError>;
 }
 
@@ -159,8 +175,8 @@ pub struct JobChange {
     pub job: JobId,
     /// The new state.
     pub to: JobState,
-    /// The attempt that must be the present one; `None`: any attempt.
-    pub attempt: Option<u32>,
+    /// The attempt that ends by this change; `None`: the change applies to any attempt, whichever daemon owns the job.
+    pub attempt: Option<JobAttempt>,
     /// The reason, for people.
     pub detail: String,
     /// The result; `None`: keeps the stored one.
@@ -172,6 +188,16 @@ pub struct JobChange {
     pub told_in: Option<SessionNotice>,
     /// The time.
     pub at: UnixMillis,
+}
+
+/// An attempt, as the daemon that works on it sees it. Its change is not legal if the job has come to another attempt,
+/// or if the job holds a slot and another daemon owns it: that daemon repeats or follows the attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobAttempt {
+    /// The number of the attempt, from 1.
+    pub number: u32,
+    /// The start of the daemon that makes the change.
+    pub owner: BootId,
 }
 
 /// The result of a change.

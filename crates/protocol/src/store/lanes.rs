@@ -5,11 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::KnownInput;
+use super::{ClaimState, KnownInput};
 use crate::approval::{ApprovalRequest, Asker};
 use crate::event::NewEvent;
 use crate::idempotency::IdempotencyKey;
-use crate::ids::{BootId, ChannelId, RunId, SessionKey, ThreadId};
+use crate::ids::{BootId, ChannelId, MailId, RunId, SessionKey, ThreadId};
 use crate::lease::Lease;
 use crate::message::Message;
 use crate::options::RunOptions;
@@ -27,21 +27,25 @@ use crate::work::{Work, WorkSource};
 /// Stores the state of a session and its threads. The caller is the owner of the session's lane.
 #[async_trait]
 pub trait LaneStore: Send + Sync {
-    /// Makes `owner` the owner of the session's lane with a raised epoch, and returns the stored state. Creates the
-    /// session and its thread if there are none. Takes the lane from any earlier owner: the caller knows that this
-    /// owner is dead. `lifetime` is that of a new session; an existing one keeps its own.
+    /// Makes the claimant the owner of the session's lane with a raised epoch, and returns the stored state, if the
+    /// claim allows it. Creates the session and its thread if there are none, except for [`ClaimMode::Own`]. `lifetime`
+    /// is that of a new session; an existing one keeps its own.
+    ///
+    /// # Errors
+    /// [`StoreError::LeaseLost`]: the lane was to be opened again by its owner, and has another one.
     async fn open_lane(
         &self,
         session: &SessionKey,
         lifetime: SessionLifetime,
-        owner: BootId,
+        claim: LaneClaim,
         at: UnixMillis,
-    ) -> Result<OpenedLane, StoreError>;
+    ) -> Result<Opening, StoreError>;
 
     /// Commits a new message, unless its key is known. With `start`, its run begins in the same commit: status
     /// `running`, attempt 1, the user message appended to the thread, thread state `Processing`.
     ///
-    /// The same commit writes the events `run_accepted` and, with `start`, `run_started`.
+    /// The same commit writes the events `run_accepted` and, with `start`, `run_started`. In a cluster it also answers the
+    /// mail of the message, and nothing is written while earlier mail of the session is open, see [`NewInput::place`].
     async fn accept(&self, lease: &Lease, input: NewInput) -> Result<Acceptance, StoreError>;
 
     /// Replaces the text and the facts of the message of a queued run that has not begun, after an edit by its sender.
@@ -69,6 +73,54 @@ pub trait LaneStore: Send + Sync {
 
     /// Enables or disables loop detection for the session. Committed.
     async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError>;
+}
+
+/// A claim to the lane of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneClaim {
+    /// The claimant.
+    pub owner: BootId,
+    /// From whom it may take the lane.
+    pub mode: ClaimMode,
+}
+
+impl LaneClaim {
+    /// A claim to a lane that no other living node owns.
+    pub fn free(owner: BootId) -> Self {
+        Self { owner, mode: ClaimMode::Free }
+    }
+}
+
+/// From whom a claim may take a lane. A boot lives if it is among the nodes and has not ended there. A daemon that uses
+/// its database alone is not among the nodes, so that all its earlier boots have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimMode {
+    /// From an owner that has ended, and from the claimant itself.
+    Free,
+    /// Also from a living owner, if the session has no unfinished run.
+    Idle,
+    /// From the claimant itself alone: the lane has this epoch, or a later one of the same boot, as after an opening
+    /// whose answer was lost.
+    Own(u64),
+}
+
+/// The result of a claim.
+#[derive(Clone, Debug)]
+pub enum Opening {
+    /// The claimant owns the lane.
+    Opened(Box<OpenedLane>),
+    /// This living node owns the lane, and keeps it.
+    OwnedBy(BootId),
+}
+
+impl Opening {
+    /// The opened lane; `None`: another node keeps it.
+    pub fn opened(self) -> Option<OpenedLane> {
+        match self {
+            Self::Opened(opened) => Some(*opened),
+            Self::OwnedBy(_) => None,
+        }
+    }
 }
 
 /// The stored state of a lane, for its new owner.
@@ -193,6 +245,18 @@ pub struct NewInput {
     pub replaces_turn: bool,
     /// Whether it comes from a person. Messages of a timer do not keep a conversation alive.
     pub spoken: bool,
+    /// Its place among the mail of the session; `None`: the daemon is alone, and there is no mail.
+    pub place: Option<MailPlace>,
+}
+
+/// The place of a message among the mail of its session, see [`MailStore`](super::MailStore).
+#[derive(Clone, Debug, Default)]
+pub struct MailPlace {
+    /// The mail of the message itself, with the answer to it (JSON); `None`: the message did not come as mail, and all open
+    /// mail is earlier.
+    pub own: Option<(MailId, Value)>,
+    /// Mail that the lane has handled already. Its answer may not be in the store yet.
+    pub handled: Vec<MailId>,
 }
 
 /// The result of accepting a message.
@@ -204,6 +268,17 @@ pub enum Acceptance {
     Known(KnownInput),
     /// The key is known with another digest.
     Conflict(KnownInput),
+    /// This earlier mail of the session is open, oldest first. It must be handled before.
+    Behind(Vec<MailId>),
+    /// The mail of the message is answered already: the message was stopped, or accepted before.
+    Answered,
+    /// A command or an answer has the key.
+    Used {
+        /// See [`ActedOn::digest`](super::ActedOn::digest).
+        digest: Option<String>,
+        /// Its state.
+        state: ClaimState,
+    },
 }
 
 /// The new content of a queued message that its sender has edited.

@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use serde::Serialize;
 
-use crate::ids::{JobId, RoutineId, RoutineRunId, RunId};
+use crate::ids::{BootId, JobId, RoutineId, RoutineRunId, RunId};
 use crate::routine::{NewRoutine, PutRule, RoutinePut, RoutineRecord};
 use crate::routine_run::{Claim, NewRoutineRun, RoutineRunEnd, RoutineRunFilter, RoutineRunRecord, Settled};
 use crate::store_error::StoreError;
@@ -43,8 +43,9 @@ pub trait RoutineReader: Send + Sync {
 pub trait RoutineStore: Send + Sync {
     /// Creates a routine, enabled, or changes the one of that name. If the specification differs, the revision is
     /// raised, the times are computed anew, and the failures are reset. Otherwise all three stay, so that storing the
-    /// same specification at every start loses no missed time. An existing routine stays enabled or disabled: only
-    /// [`enable`](Self::enable) changes that. The rule is checked in the same transaction.
+    /// same specification at every start loses no missed time. If nothing differs, nothing is written. An existing
+    /// routine stays enabled or disabled: only [`enable`](Self::enable) changes that. The rule is checked in the same
+    /// transaction.
     async fn put(&self, routine: NewRoutine, rule: PutRule) -> Result<RoutinePut, StoreError>;
 
     /// Enables the routine with this id, with its next scheduled time and without failures, or disables it, with the
@@ -76,8 +77,8 @@ pub trait RoutineStore: Send + Sync {
 /// Keeps the scheduled times of routines. Every write is committed before it returns.
 #[async_trait]
 pub trait RoutineSchedule: Send + Sync {
-    /// A number that changes with each [`RoutineStore::put`], [`RoutineStore::enable`] and [`RoutineStore::delete`],
-    /// and with each end that disables a routine, by any daemon. While it is the same, all triggers are the same.
+    /// A number that changes with each [`RoutineStore::put`] and [`RoutineStore::enable`] that changes a routine, each
+    /// [`RoutineStore::delete`], and each end that disables a routine, by any daemon. While it is the same, all triggers are the same.
     async fn changes(&self) -> Result<u64, StoreError>;
 
     /// The enabled routines whose next scheduled time has come and that are not deferred, the longest overdue first.
@@ -126,8 +127,10 @@ pub trait RoutineRunStore: Send + Sync {
     /// with the same name is unchanged.
     async fn settle(&self, end: RoutineRunEnd) -> Result<Settled, StoreError>;
 
-    /// The routine runs that have not ended, oldest first.
-    async fn open_routine_runs(&self) -> Result<Vec<RoutineRunRecord>, StoreError>;
+    /// Takes over the routine runs that have not ended and whose claimant is neither alive nor `boot`. A claimant is
+    /// alive while `nodes` has its row without an end. Returns all open routine runs that belong to `boot` now, oldest
+    /// first. A routine run that another transaction is changing at this moment is left to the next call.
+    async fn open_routine_runs(&self, boot: BootId) -> Result<Vec<RoutineRunRecord>, StoreError>;
 }
 
 /// The numbers of routines and routine runs.

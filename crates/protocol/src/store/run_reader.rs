@@ -37,10 +37,10 @@ pub struct RunFilter {
     pub id: Option<IdPrefix>,
     /// Only those of this session.
     pub session: Option<SessionKey>,
-    /// Only those with this status.
-    pub status: Option<RunStatus>,
-    /// Only those that have ended for this reason.
-    pub reason: Option<StopReason>,
+    /// Only those with one of these statuses; empty: with any status.
+    pub statuses: Vec<RunStatus>,
+    /// Only those that have ended for one of these reasons; empty: for any reason, or not at all.
+    pub reasons: Vec<StopReason>,
     /// Only those that were accepted at this date or later.
     pub since: Option<UnixMillis>,
     /// Only those that were accepted before this date.

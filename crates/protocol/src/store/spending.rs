@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ChannelId, RunId, SessionKey};
+use crate::ids::{BootId, ChannelId, RunId, SessionKey};
 use crate::model::Usage;
 use crate::purpose::{Purpose, Spent};
 use crate::store_error::StoreError;
@@ -113,4 +113,66 @@ pub struct NewReservation {
     pub utc_day: i64,
     /// The highest possible cost of the call, in millionths of a US dollar.
     pub micro_usd: u64,
+    /// The node of a cluster that pays it from its slices; `None`: the daemon is alone, or no budget has a limit. It is
+    /// refused ([`StoreError::Unavailable`]) after the slices of the node were reconciled, when the node has ended.
+    pub node: Option<BootId>,
+}
+
+/// The budgets of days, which the nodes of a cluster share by slices: money that one node may spend without asking the
+/// others. The slices of a day never exceed its limit together with the money that was spent before the first of them.
+#[async_trait]
+pub trait BudgetSlices: Send + Sync {
+    /// Adds money of a budget to the slice of a node. Committed.
+    ///
+    /// # Errors
+    /// The store fails, or the node has ended. The money may be in the slice all the same.
+    async fn draw(&self, draw: Draw) -> Result<Drawn, StoreError>;
+
+    /// Reduces the slice of a node to `keep_micro_usd`: others may draw the rest. Nothing happens if the slice is not
+    /// larger, or was reconciled. A repeated call changes nothing more. Committed.
+    ///
+    /// # Errors
+    /// The store fails. The slice may be reduced all the same.
+    async fn give_back(
+        &self,
+        utc_day: i64,
+        budget: Option<Purpose>,
+        boot: BootId,
+        keep_micro_usd: u64,
+    ) -> Result<(), StoreError>;
+
+    /// Returns what the ended nodes have not spent of their slices of a day, once for each slice. An open reservation
+    /// counts as spent in full. Returns the sum for the budget of all purposes. Committed.
+    ///
+    /// # Errors
+    /// The store fails.
+    async fn reconcile(&self, utc_day: i64) -> Result<u64, StoreError>;
+}
+
+/// A request for money of a budget. All amounts are in millionths of a US dollar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draw {
+    /// The UTC day, counted from 1970-01-01.
+    pub utc_day: i64,
+    /// The purpose with this budget; `None`: the budget of all purposes.
+    pub budget: Option<Purpose>,
+    /// The node.
+    pub boot: BootId,
+    /// The limit of the budget.
+    pub limit: u64,
+    /// Less than this is of no use.
+    pub least: u64,
+    /// The amount that is needed now.
+    pub need: u64,
+    /// The wanted amount. Of the last tenth of a budget a node gets no more than it needs.
+    pub want: u64,
+}
+
+/// The answer to a [`Draw`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drawn {
+    /// The money that was added to the slice; 0: there is less than the least useful amount.
+    pub granted: u64,
+    /// The money of the budget that is in no slice.
+    pub left: u64,
 }

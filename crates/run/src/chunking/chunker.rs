@@ -131,7 +131,13 @@ impl Chunker {
             }
             Space::Nothing => &self.buffer,
         };
-        self.skip(self.buffer.len() - behind.len());
+        let mut skipped = self.buffer.len() - behind.len();
+        // A combining mark belongs to the blank before it, and may still come.
+        let is_last = skipped == self.buffer.len() && self.buffer.ends_with(' ');
+        if self.before > 0 && (is_last || !is_border(&self.buffer, skipped)) {
+            skipped -= self.buffer[..skipped].chars().next_back().map_or(0, char::len_utf8);
+        }
+        self.skip(skipped);
     }
 
     fn skip(&mut self, bytes: usize) {
@@ -203,13 +209,14 @@ fn hard(buffer: &str, window: &str, unfinished_fence: Option<usize>) -> Cut {
     if let Some(at) = unfinished_fence.filter(|at| *at > 0) {
         return Cut { at, within_line: false };
     }
-    let is_border = |at: &usize| {
-        buffer.is_char_boundary(*at)
-            && GraphemeCursor::new(*at, buffer.len(), true).is_boundary(buffer, 0).unwrap_or(true)
-    };
     // A grapheme cluster as long as a message is no real letter, so it is cut.
-    let at = (1..=window.len()).rev().find(is_border).unwrap_or(window.len());
+    let at = (1..=window.len()).rev().find(|at| is_border(buffer, *at)).unwrap_or(window.len());
     Cut { at, within_line: true }
+}
+
+/// Whether a position is between two graphemes.
+fn is_border(text: &str, at: usize) -> bool {
+    text.is_char_boundary(at) && GraphemeCursor::new(at, text.len(), true).is_boundary(text, 0).unwrap_or(true)
 }
 
 /// The positions where a text may be cut, in order.

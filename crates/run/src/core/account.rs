@@ -68,8 +68,16 @@ impl RunCore {
         };
         let request = ModelRequest { max_attempts: hold.attempts, ..*request };
         let model = request.model.unwrap_or(&self.services.model.info().model);
-        match self.services.cost.reserve(self.live.id, self.purpose, model, &request).await {
-            Ok(reservation) => match self.stopped() {
+        let reserved = self.journal.wait().until_stored(|| async {
+            match self.services.cost.reserve(self.live.id, self.purpose, model, &request).await {
+                Err(Refused::Store(error)) => Err(error),
+                Err(Refused::Limit(shortage)) => Ok(Err(shortage)),
+                Ok(reservation) => Ok(Ok(reservation)),
+            }
+        });
+        // If the answer to a commit was lost, its money stays reserved too: the day's account is too high, never too low.
+        match reserved.await {
+            Ok(Ok(reservation)) => match self.stopped() {
                 None => Ok(Ok((hold, reservation))),
                 Some(reason) => {
                     self.services.cost.release(reservation).await; // no request was sent
@@ -77,19 +85,17 @@ impl RunCore {
                     Ok(Err(reason.into()))
                 }
             },
-            Err(refused) => {
+            Ok(Err(shortage)) => {
                 self.tally.settle(hold, Charge::default());
-                Err(match refused {
-                    Refused::Limit(shortage) => {
-                        // The refusal of a side question is not recorded for the tree: its next call is checked on its
-                        // own.
-                        if allowance.purpose != CallPurpose::SideQuestion {
-                            self.tally.refuse_day(shortage);
-                        }
-                        shortage.into()
-                    }
-                    Refused::Store(error) => error.into(),
-                })
+                // The refusal of a side question is not recorded for the tree: its next call is checked on its own.
+                if allowance.purpose != CallPurpose::SideQuestion {
+                    self.tally.refuse_day(shortage);
+                }
+                Err(shortage.into())
+            }
+            Err(error) => {
+                self.tally.settle(hold, Charge::default());
+                Err(error.into())
             }
         }
     }

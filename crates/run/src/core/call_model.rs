@@ -5,6 +5,7 @@ use std::time::Duration;
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::policies::chanting::Chanting;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning, normalise};
+use belay_crash_point::crash_point;
 use belay_protocol::{ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Thinking};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
@@ -124,6 +125,7 @@ impl RunCore {
         allowance: Allowance,
     ) -> Result<Asked, LoopError> {
         let deadlines = self.deadlines(context, allowance.purpose);
+        self.journal.set_deadlines(deadlines.clone());
         if deadlines.is_past() {
             return Ok(Asked::Ended(self.late(context))); // too late for a call
         }
@@ -171,6 +173,7 @@ impl RunCore {
             false => sink.shown(),
         }
         self.live.activity.touch();
+        crash_point!("model.before-send");
         let begun = Instant::now();
         let result = tokio::select! {
             biased; // a stop wins over a reply that arrives at the same time
@@ -179,6 +182,7 @@ impl RunCore {
             () = deadlines.passed() => Err(Dropped::Late),
             result = self.services.model.call(request, &mut sink) => Ok(result),
         };
+        crash_point!("model.last-byte");
         let result = result.map(|answer| {
             answer.map(|reply| {
                 sink.finish();
@@ -198,7 +202,11 @@ impl RunCore {
         context.state.stops.measures.chanting = chanting;
         self.tally.add_output(bytes);
         match result {
-            Ok(result) => Ok(self.settle((hold, reservation), result, meter, call).await),
+            Ok(result) => {
+                let asked = self.settle((hold, reservation), result, meter, call).await;
+                crash_point!("model.before-journal");
+                Ok(asked)
+            }
             Err(dropped) => {
                 self.settle_dropped((hold, reservation), &dropped, meter, call).await;
                 if matches!(dropped, Dropped::Stopped | Dropped::Late) && self.shows(allowance, &said) {

@@ -75,14 +75,15 @@ impl ChildStart {
     pub fn grow(&self, time: Duration) -> RunCore {
         let waits = self.waits.child();
         let own = Instant::now().checked_add(time).map(|until| OwnTime { until: Deadline::at(until, &waits), time });
+        let cancel = self.cancel.child_token();
         RunCore {
             services: self.services.clone(),
             live: self.live.clone(),
             purpose: self.purpose,
             request: self.request.clone(),
-            cancel: self.cancel.child_token(),
             child: true,
-            journal: self.journal.grow(),
+            journal: self.journal.grow().stopped_by(cancel.clone()),
+            cancel,
             tally: self.tally.clone(),
             rules: self.rules.clone(),
             clock: self.clock,

@@ -57,6 +57,7 @@ impl RunCore {
         }
         let before = context.messages.len();
         let deadlines = self.deadlines(context, self.allowance(1).purpose);
+        self.journal.set_deadlines(deadlines.clone());
         let cancel = self.cancel.child_token();
         let asking = loop {
             match self.pass(calls, context, tools, bind, (&deadlines, &cancel)).await? {

@@ -33,7 +33,7 @@ impl RunCore {
         let shown = CallId::from(format!("asks-{}", call.id).as_str());
         let tool = Map::from_iter([("tool".to_owned(), Value::from(call.name.as_str()))]);
         self.live.display.call_begins(&shown, WAITING, &tool, &[]);
-        let answered = {
+        let answered = self.journal.wait().until_stored(|| async {
             let _wait = self.waits.begin();
             let question = ChildCall {
                 lease: self.journal.lease(),
@@ -41,12 +41,14 @@ impl RunCore {
                 live: &self.live,
                 place: self.asked_in(),
                 call: &call,
-                wanted,
+                wanted: wanted.clone(),
                 holds_slot: self.tree.depth() > 0,
                 cancel,
             };
+            // It returns this error only if it has not asked yet: it repeats the write of the question itself.
             self.services.child_asker.ask(question).await
-        };
+        });
+        let answered = answered.await;
         self.live.display.call_ended(&shown);
         let answer = self.answers.entry(call.id.clone()).or_default();
         match answered? {

@@ -63,12 +63,16 @@ impl EffectGate {
     /// # Errors
     /// The store could not read the permanent approvals or the secret. No call may begin.
     pub(super) async fn preflight(&self, caller: &CallContext<'_>, call: ToolCall) -> Result<Verdict, StoreError> {
-        match self.pass(caller, &call).await {
-            Ok(runnable) => Ok(Verdict::Run(Box::new(runnable))),
-            Err(Blocked::Rejected(Rejected(status, text))) => Ok(Verdict::Answered(result_of(&call, status, text))),
-            Err(Blocked::Ask(wanted)) => Ok(Verdict::Ask(wanted)),
-            Err(Blocked::Store(error)) => Err(error),
-        }
+        // The checks read the store before they count anything, so that they may be repeated.
+        let verdict = caller.journal.wait().until_stored(|| async {
+            match self.pass(caller, &call).await {
+                Ok(runnable) => Ok(Verdict::Run(Box::new(runnable))),
+                Err(Blocked::Rejected(Rejected(status, text))) => Ok(Verdict::Answered(result_of(&call, status, text))),
+                Err(Blocked::Ask(wanted)) => Ok(Verdict::Ask(wanted)),
+                Err(Blocked::Store(error)) => Err(error),
+            }
+        });
+        verdict.await
     }
 
     async fn pass(&self, caller: &CallContext<'_>, call: &ToolCall) -> Result<Runnable, Blocked> {

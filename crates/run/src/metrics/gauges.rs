@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::{Purpose, StatusReport};
+use belay_protocol::{Purpose, Spent, StatusReport};
 use metrics::{Unit, describe_gauge, gauge};
 
 /// Runs that have not ended, by state: `running`, `queued` or `paused`. Each run is in one state.
@@ -13,7 +13,8 @@ pub(super) const OLDEST_WAITING: &str = "belay_oldest_waiting_message_seconds";
 pub(super) const RESERVATIONS: &str = "belay_open_reservations";
 /// The reserved money, in US dollars.
 pub(super) const RESERVED: &str = "belay_open_reservations_usd";
-/// The money of the day (UTC), by purpose, in US dollars. Open reservations are part of it.
+/// The money of the day (UTC), by purpose, in US dollars. Open reservations are part of it. All nodes of a cluster show the
+/// same money, that of all of them.
 pub(super) const SPENT_TODAY: &str = "belay_spent_today_usd";
 /// 1 if the last model call did not fail and a candidate may be used, else 0.
 pub(super) const MODEL_UP: &str = "belay_model_up";
@@ -44,7 +45,7 @@ pub(super) fn describe() {
     describe_gauge!(MODEL_UP, "Whether the last model call did not fail and a model may be used");
 }
 
-/// Sets the gauges of runs, money and the model.
+/// Sets the gauges of runs, reservations and the model.
 pub fn set_state_gauges(runs: RunNumbers, status: &StatusReport) {
     for (state, number) in [("running", runs.running), ("queued", runs.queued), ("paused", runs.paused)] {
         gauge!(RUNS, "state" => state).set(number as f64);
@@ -52,10 +53,14 @@ pub fn set_state_gauges(runs: RunNumbers, status: &StatusReport) {
     gauge!(OLDEST_WAITING).set(runs.oldest_waiting.as_secs_f64());
     gauge!(RESERVATIONS).set(status.open_reservations.calls);
     gauge!(RESERVED).set(usd(status.open_reservations.cost_micro_usd));
-    for purpose in Purpose::ALL {
-        gauge!(SPENT_TODAY, "purpose" => purpose.word()).set(usd(status.spent_today_for.of(*purpose)));
-    }
     gauge!(MODEL_UP).set(f64::from(u8::from(is_model_up(status))));
+}
+
+/// Sets the gauge of the money of the day: that of all nodes of a cluster.
+pub fn set_spent_gauge(spent: &Spent) {
+    for purpose in Purpose::ALL {
+        gauge!(SPENT_TODAY, "purpose" => purpose.word()).set(usd(spent.of(*purpose)));
+    }
 }
 
 /// Whether the last model call did not fail, and not every candidate's circuit breaker is open.

@@ -2,6 +2,7 @@
 //! of repetition.
 
 use belay_agent_loop::policies::chanting::Chanting;
+use belay_crash_point::crash_point;
 use belay_protocol::{DeltaSink, Heard, Usage};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -85,6 +86,7 @@ impl<'a> LiveSink<'a> {
 
     /// A fragment has come.
     fn received(&mut self, bytes: usize) {
+        crash_point!("model.received");
         self.first.get_or_insert_with(Instant::now);
         self.run.activity.touch();
         self.meter.piece(bytes);

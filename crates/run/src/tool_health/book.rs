@@ -58,6 +58,13 @@ struct Switch {
     off: Option<Off>,
 }
 
+impl Switch {
+    /// Whether it is the result of this change.
+    fn is(&self, change: &ToolSwitch) -> bool {
+        self.revision == change.revision && self.off.as_ref().map(|off| &off.record) == change.off.as_ref()
+    }
+}
+
 #[derive(Debug)]
 struct Off {
     record: ToolOff,
@@ -270,12 +277,27 @@ impl Book {
         ToolSwitch { name: subject.to_owned(), revision: self.revision, off }
     }
 
+    /// Applies the stored changes that the book does not have. Of two changes with one revision, the stored one counts:
+    /// another daemon has written it first.
+    pub(super) fn reload(&mut self, stored: Vec<ToolSwitch>, now: Now) {
+        for switch in stored {
+            self.revision = self.revision.max(switch.revision);
+            let known = self.switches.get(&switch.name);
+            if known.is_some_and(|known| known.revision == switch.revision && !known.is(&switch)) {
+                self.switches.remove(&switch.name);
+            }
+            self.apply(switch, now);
+        }
+    }
+
     /// Applies a change. Returns `false` if a newer change was applied meanwhile.
     pub(super) fn apply(&mut self, switch: ToolSwitch, now: Now) -> bool {
-        let ToolSwitch { name, revision, off } = switch;
-        if self.switches.get(&name).is_some_and(|switch| switch.revision >= revision) {
-            return false;
+        if let Some(known) = self.switches.get(&switch.name)
+            && known.revision >= switch.revision
+        {
+            return known.is(&switch); // a reload may have applied it
         }
+        let ToolSwitch { name, revision, off } = switch;
         if off.is_none() {
             self.streaks.remove(&name);
         }

@@ -241,6 +241,22 @@ fn a_restart_keeps_what_is_off_and_a_clock_that_was_set_makes_it_no_longer() {
 }
 
 #[test]
+fn a_change_of_another_daemon_replaces_an_older_one_and_one_of_the_same_revision() {
+    let mut story = Story::new(&config(vec![disable(1, 0, 1, 60)]), Vec::new());
+    assert_eq!(told(&story.call(&[TOOL], 0, &fails()).expect("on")), ["off"]);
+    let stored = |revision, off| ToolSwitch { name: TOOL.into(), revision, off };
+    story.book.reload(vec![stored(0, None)], story.now());
+    assert_eq!(story.state(), ToolState::Off, "the own change is newer, and on its way to the store");
+    story.book.reload(vec![stored(1, None)], story.now());
+    assert_eq!(story.state(), ToolState::Ok, "another daemon has written this revision first");
+    let next = story.book.switch(TOOL, None, story.now());
+    assert_eq!(next.revision, 2);
+    story.book.reload(vec![next.clone(), ToolSwitch { name: "other".into(), revision: 9, off: None }], story.now());
+    assert!(story.book.apply(next, story.now()), "it is applied already");
+    assert_eq!(story.book.switch(TOOL, None, story.now()).revision, 10);
+}
+
+#[test]
 fn what_a_run_needs_to_end_is_never_switched_off_by_a_rule() {
     let rule = ToolHealthRule { tools: vec!["*".into()], ..disable(1, 0, 1, 60) };
     let mut story = Story::new(&config(vec![rule]), Vec::new());

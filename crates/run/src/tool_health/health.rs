@@ -57,8 +57,7 @@ impl Health {
                 known.insert(format!("{SERVER_PREFIX}{server}"), format!("Every tool of the MCP server {server}."));
             }
         }
-        let mut switches = store.switches().await?;
-        switches.retain(|switch| known.contains_key(&switch.name));
+        let switches = known_of(&known, store.switches().await?);
         let now = Now { date: clock.now(), instant: Instant::now() };
         let book = Book::new(Rules::compile(config), switches, now);
         for off in known.keys().map(|name| book.health(name, now)).filter(|health| health.state != ToolState::Ok) {
@@ -163,8 +162,21 @@ impl Health {
             .collect()
     }
 
+    /// Applies the changes that other daemons have stored.
+    ///
+    /// # Errors
+    /// The store does not respond.
+    pub async fn reload(&self) -> Result<(), StoreError> {
+        let stored = known_of(&self.known, self.store.switches().await?);
+        let now = self.now();
+        let mut book = self.book();
+        book.reload(stored, now);
+        count(&book);
+        Ok(())
+    }
+
     /// Disables or enables a subject by hand. The change is on disk before it takes effect, and follows any change that
-    /// a rule or a trial made meanwhile.
+    /// a rule, a trial or another daemon made meanwhile.
     ///
     /// # Errors
     /// The store refused the change, and nothing has changed.
@@ -173,8 +185,9 @@ impl Health {
             let now = self.now();
             let switch = self.book().switch(name, off.clone(), now);
             let told = vec![NewEvent { at: now.date, session: None, run_id: None, kind: switched(&switch, by) }];
-            self.store.switch(switch.clone(), told).await?;
-            if self.apply(&switch, now) {
+            if !self.store.switch(switch.clone(), told).await? {
+                self.reload().await?;
+            } else if self.apply(&switch, now) {
                 log(&switch, by);
                 return Ok(());
             }
@@ -205,8 +218,16 @@ impl Health {
             }
             News::Switched { switch, by } => {
                 log(&switch, &by);
-                let told = event(switched(&switch, &by));
-                self.store.switch(switch, told).await
+                let (name, told) = (switch.name.clone(), event(switched(&switch, &by)));
+                match self.store.switch(switch, told).await {
+                    Ok(true) => Ok(()),
+                    // The rule or the trial has decided about an older state.
+                    Ok(false) => {
+                        tracing::info!(tool = name, "a newer change of this tool replaces the decision");
+                        self.reload().await
+                    }
+                    Err(error) => Err(error),
+                }
             }
         };
         if let Err(error) = stored {
@@ -214,6 +235,12 @@ impl Health {
             tracing::error!(%error, "what was decided about a tool could not be stored; it holds until the next start");
         }
     }
+}
+
+/// The changes of known subjects.
+fn known_of(known: &BTreeMap<String, String>, mut switches: Vec<ToolSwitch>) -> Vec<ToolSwitch> {
+    switches.retain(|switch| known.contains_key(&switch.name));
+    switches
 }
 
 /// The subjects of this tool: the tool itself, and its MCP server.

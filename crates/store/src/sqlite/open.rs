@@ -8,11 +8,17 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use rusqlite_migration::{M, Migrations};
 
+use crate::edition::edition;
 use crate::error::OpenError;
+use crate::schema_range::{Program, Step, Stored, decide};
+use crate::unfinished::{UNFINISHED, Unfinished};
 
 /// The migrations from an empty file to the schema of this program. Until the first release there is one, which is
 /// edited in place.
 const MIGRATIONS: &[M<'static>] = &[M::up(SCHEMA)];
+
+/// The oldest schema that this program migrates.
+const OLDEST: u32 = 1;
 
 /// The first migration.
 const SCHEMA: &str = include_str!("migrations/0001_schema.sql");
@@ -20,15 +26,6 @@ const SCHEMA: &str = include_str!("migrations/0001_schema.sql");
 /// Distinguishes the editions of the first migration, which all have the same number: FNV-1a of its text, in 31 bits,
 /// kept in the file's `application_id`. It is constant once the migration is released.
 pub(crate) const EDITION: u32 = edition(SCHEMA.as_bytes());
-
-const fn edition(text: &[u8]) -> u32 {
-    let (mut hash, mut at) = (0x811c_9dc5_u32, 0);
-    while at < text.len() {
-        hash = (hash ^ text[at] as u32).wrapping_mul(0x0100_0193);
-        at += 1;
-    }
-    hash >> 1
-}
 
 /// The number of prepared statements that a connection keeps: more than there are different ones.
 const STATEMENTS_KEPT: usize = 128;
@@ -41,12 +38,26 @@ const STATEMENTS_KEPT: usize = 128;
 /// it in this process (SQLite, "How To Corrupt An SQLite Database File", 2.2). SQLite's own locks are of another kind
 /// (`fcntl`) and do not conflict with this one (`flock`) on any local file system.
 pub(crate) struct Locks {
-    _beside: File,
-    _database: Option<File>,
+    _beside: Lock,
+    _database: Option<Lock>,
+}
+
+/// A locked file. It is unlocked before it is closed: the system unlocks a file when its last copy is closed, and a
+/// process that another thread is just starting has a copy until it executes its program.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.0.unlock(); // what remains is unlocked with the last copy
+    }
 }
 
 /// Locks the file, creates missing parts, and migrates the schema.
-pub(super) fn open_writer(path: &Path, exclusive: bool) -> Result<(Connection, Option<Locks>), OpenError> {
+pub(crate) fn open_writer(
+    path: &Path,
+    exclusive: bool,
+    unfinished: Unfinished,
+) -> Result<(Connection, Option<Locks>), OpenError> {
     create_directory(path)?;
     let beside = exclusive.then(|| lock(path)).transpose()?;
     refuse_interrupted_restore(path)?;
@@ -59,7 +70,10 @@ pub(super) fn open_writer(path: &Path, exclusive: bool) -> Result<(Connection, O
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(Duration::from_secs(5))?;
-    Version::of(&conn)?.check()?;
+    match Version::of(&conn)?.check() {
+        Err(OpenError::Unfinished) if unfinished == Unfinished::Accept => {}
+        checked => checked?,
+    }
     configure(&conn)?;
     let found = Version::of(&conn)?.schema;
     if (1..known_schema()).contains(&found) {
@@ -117,7 +131,7 @@ fn create_database(path: &Path) -> Result<(), OpenError> {
 }
 
 /// An empty database in memory. Its one connection is the only access to it.
-pub(super) fn open_in_memory() -> Result<Connection, OpenError> {
+pub(crate) fn open_in_memory() -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_in_memory_with_flags(flags)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
@@ -158,6 +172,11 @@ fn configure(conn: &Connection) -> Result<(), OpenError> {
 /// The schema of this program: the number of its migrations.
 pub(crate) fn known_schema() -> u32 {
     u32::try_from(MIGRATIONS.len()).unwrap_or(u32::MAX)
+}
+
+/// The schemas of this program.
+fn program() -> Program {
+    Program { oldest: OLDEST, own: known_schema(), oldest_beside: known_schema() }
 }
 
 /// Triggers and views: their types, names and texts.
@@ -215,13 +234,23 @@ impl Version {
 
     /// Checks that this program can read the schema or migrate it.
     pub(crate) fn check(self) -> Result<(), OpenError> {
-        let (found, known) = (self.schema, known_schema());
-        match found {
+        match self.schema {
+            _ if self.edition == UNFINISHED => Err(OpenError::Unfinished),
             0 => Ok(()),
             _ if self.edition != EDITION => Err(OpenError::Unreleased),
-            _ if found > known => Err(OpenError::Newer { found, known }),
-            _ => Ok(()),
+            found => may_use(found, program()),
         }
+    }
+}
+
+/// Checks that a program may use a file of this schema, or migrate it. A file names no older programs that may use it: one
+/// daemon has it at a time, and its migration keeps a snapshot for the way back.
+fn may_use(found: u32, program: Program) -> Result<(), OpenError> {
+    let known = program.own;
+    match decide(program, Stored { version: found, oldest_program: found }, &[]) {
+        Step::TooNew => Err(OpenError::Newer { found, oldest: found, known }),
+        Step::TooOld => Err(OpenError::TooOld { found, oldest: program.oldest, known }),
+        Step::Use | Step::Migrate { .. } | Step::Wait { .. } => Ok(()),
     }
 }
 
@@ -230,7 +259,7 @@ fn migrate(conn: &mut Connection) -> Result<(), OpenError> {
     if Version::of(conn)?.schema == 0 {
         conn.pragma_update(None, "application_id", EDITION)?;
     }
-    Migrations::from_slice(MIGRATIONS).to_latest(conn).map_err(|error| OpenError::Sqlite(error.into()))
+    Migrations::from_slice(MIGRATIONS).to_latest(conn).map_err(|error| OpenError::Database(error.into()))
 }
 
 fn create_directory(path: &Path) -> Result<(), OpenError> {
@@ -253,7 +282,7 @@ fn private_file(path: &Path) -> Result<File, OpenError> {
 
 /// Takes the lock that excludes other processes. The system releases it with the process, however that ends, so a free
 /// lock proves that the former owner is dead.
-fn lock(path: &Path) -> Result<File, OpenError> {
+fn lock(path: &Path) -> Result<Lock, OpenError> {
     let path = lock_path(path);
     let mut file = private_file(&path)?;
     let io = |source| OpenError::Io { path: path.clone(), source };
@@ -266,16 +295,17 @@ fn lock(path: &Path) -> Result<File, OpenError> {
         }
         Err(TryLockError::Error(source)) => return Err(io(source)),
     }
-    file.set_len(0).map_err(io)?;
-    writeln!(file, "{}", std::process::id()).map_err(io)?;
-    Ok(file)
+    let mut lock = Lock(file);
+    lock.0.set_len(0).map_err(io)?;
+    writeln!(lock.0, "{}", std::process::id()).map_err(io)?;
+    Ok(lock)
 }
 
 /// Locks the database file itself, under whatever name it was opened. `None`: the file system has no such locks.
-fn lock_database(path: &Path) -> Result<Option<File>, OpenError> {
+fn lock_database(path: &Path) -> Result<Option<Lock>, OpenError> {
     let file = File::open(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => Ok(Some(Lock(file))),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { pid: None }),
         Err(TryLockError::Error(error)) => {
             tracing::warn!(%error, path = %path.display(), "the database file cannot be locked; only its lock file is");
@@ -300,23 +330,32 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("belay.db");
         std::fs::write(folder.path().join("belay.db.new"), "half").expect("writable");
-        let (conn, _lock) = open_writer(&path, true).expect("opens");
+        let (conn, _lock) = open_writer(&path, true, Unfinished::Refuse).expect("opens");
         let version: u32 = conn.pragma_query_value(None, "user_version", |row| row.get(0)).expect("readable");
         assert_eq!(version as usize, MIGRATIONS.len());
         assert!(!folder.path().join("belay.db.new").exists());
     }
 
     #[test]
+    fn a_file_is_used_by_programs_that_have_or_migrate_its_schema() {
+        let program = Program { oldest: 2, own: 3, oldest_beside: 3 };
+        let words = |found| may_use(found, program).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(words(1).contains("schema 1") && words(1).contains("earlier version"), "{}", words(1));
+        assert_eq!([words(2), words(3)], ["", ""]);
+        assert!(words(4).contains("schema 4 or newer") && words(4).contains("has schema 3"), "{}", words(4));
+    }
+
+    #[test]
     fn the_log_of_a_database_that_was_taken_away_is_not_played_over_a_new_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, log) = (folder.path().join("belay.db"), folder.path().join("belay.db-wal"));
-        let (conn, lock) = open_writer(&path, true).expect("opens");
+        let (conn, lock) = open_writer(&path, true, Unfinished::Refuse).expect("opens");
         conn.execute_batch("CREATE TABLE extra (x); INSERT INTO extra VALUES (1);").expect("writes");
         let bytes = std::fs::read(&log).expect("a log");
         drop((conn, lock));
         std::fs::remove_file(&path).expect("taken away");
         std::fs::write(&log, bytes).expect("as a kill leaves it");
-        let (conn, _lock) = open_writer(&path, true).expect("opens anew");
+        let (conn, _lock) = open_writer(&path, true, Unfinished::Refuse).expect("opens anew");
         let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("readable");
         assert_eq!(check, "ok");
     }
@@ -326,7 +365,7 @@ mod tests {
     fn every_name_of_a_database_that_is_in_use_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("belay.db");
-        let (conn, locks) = open_writer(&path, true).expect("opens");
+        let (conn, locks) = open_writer(&path, true, Unfinished::Refuse).expect("opens");
         std::fs::create_dir(folder.path().join("other")).expect("a folder");
         let names = ["symbolic.db", "hard.db", "other/../belay.db", "belay.db"].map(|name| folder.path().join(name));
         std::os::unix::fs::symlink(&path, &names[0]).expect("a link");
@@ -334,11 +373,24 @@ mod tests {
         std::fs::remove_file(lock_path(&path)).expect("a script that tidies up");
         for name in &names {
             // The locks of the first process do not matter here: nothing is written any more.
-            let refused = open_writer(name, true).err();
+            let refused = open_writer(name, true, Unfinished::Refuse).err();
             assert!(matches!(refused, Some(OpenError::Locked { .. })), "{}: {refused:?}", name.display());
         }
         drop((conn, locks));
-        drop(open_writer(&names[1], true).expect("nobody has it any more"));
+        drop(open_writer(&names[1], true, Unfinished::Refuse).expect("nobody has it any more"));
+    }
+
+    #[test]
+    fn a_copy_of_the_locked_files_does_not_keep_the_lock() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("belay.db");
+        let (conn, locks) = open_writer(&path, true, Unfinished::Refuse).expect("opens");
+        let locks = locks.expect("locked");
+        // A process that is just being started has such copies.
+        let copies = [Some(&locks._beside), locks._database.as_ref()].map(|lock| lock.map(|lock| lock.0.try_clone()));
+        drop((conn, locks));
+        drop(open_writer(&path, true, Unfinished::Refuse).expect("opens again"));
+        drop(copies);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::aead::{AES_256_GCM, RandomizedNonceKey};
 use aws_lc_rs::hmac::{self, HMAC_SHA256};
+use belay_protocol::StoreError;
 use zeroize::Zeroizing;
 
 /// The length of a key, in bytes: AES-256.
@@ -57,6 +58,17 @@ pub enum KeyError {
         #[source]
         source: io::Error,
     },
+    /// The key is not the one of the cluster.
+    #[error(
+        "the key for secrets is not the one of the other nodes of this cluster: copy the key file (secret.key) or the \
+         credential of a node that works to this machine. If that key is lost, stop all nodes, run UPDATE belay_schema \
+         SET key_check = NULL in the database, and give all nodes one new key; secrets that people gave before must be \
+         given again"
+    )]
+    OtherThanCluster,
+    /// The database could not be asked for the key of the cluster.
+    #[error("the key for secrets could not be compared with the one of the cluster: {0}")]
+    Unchecked(#[source] StoreError),
     /// The cryptographic library refuses to create a key.
     #[error("the system gives no randomness for a key")]
     NoRandomness,
@@ -65,10 +77,14 @@ pub enum KeyError {
 /// The text that the key of links is derived from.
 const LINKS: &[u8] = b"belay: key of links to sent files";
 
+/// The text that the key of the check of a cluster is derived from.
+const CHECK: &[u8] = b"belay: key of the check of a cluster";
+
 /// A key that encrypts secrets. Debug output omits it, and it is wiped when it is dropped.
 pub struct VaultKey {
     cipher: RandomizedNonceKey,
     links: Zeroizing<[u8; KEY_BYTES]>,
+    check: hmac::Key,
 }
 
 impl VaultKey {
@@ -95,10 +111,10 @@ impl VaultKey {
             return Err(KeyError::Length { found: bytes.len() });
         }
         let cipher = RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(|_| KeyError::NoRandomness)?;
-        let derived = hmac::sign(&hmac::Key::new(HMAC_SHA256, bytes), LINKS);
+        let derive = |text| hmac::sign(&hmac::Key::new(HMAC_SHA256, bytes), text);
         let mut links = Zeroizing::new([0; KEY_BYTES]);
-        links.copy_from_slice(derived.as_ref());
-        Ok(Self { cipher, links })
+        links.copy_from_slice(derive(LINKS).as_ref());
+        Ok(Self { cipher, links, check: hmac::Key::new(HMAC_SHA256, derive(CHECK).as_ref()) })
     }
 
     /// A random key, for a store in memory.
@@ -112,6 +128,11 @@ impl VaultKey {
     /// A key that is derived from this one and reveals nothing about it, for signatures of links.
     pub fn for_links(&self) -> &[u8; KEY_BYTES] {
         &self.links
+    }
+
+    /// Recognises this key in a cluster, and reveals nothing about it.
+    pub(crate) fn check_of(&self, cluster: &[u8]) -> Vec<u8> {
+        hmac::sign(&self.check, cluster).as_ref().to_vec()
     }
 
     pub(super) fn cipher(&self) -> &RandomizedNonceKey {

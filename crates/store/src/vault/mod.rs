@@ -65,7 +65,7 @@ pub struct SealedVault {
 }
 
 impl SealedVault {
-    /// A vault over this store. A record of another key is deleted when it is read.
+    /// A vault over this store. A record of another key counts as missing.
     pub fn new(store: Arc<dyn SealedSecrets>, key: VaultKey) -> Self {
         Self { store, key, configured: HashMap::new() }
     }
@@ -93,9 +93,9 @@ impl SecretVault for SealedVault {
         self.store.put_sealed(session, name, sealed, at).await
     }
 
-    /// A record that cannot be decrypted, because it has another key or was changed, is deleted with a warning, so that
-    /// the person is asked again: nobody could ever read it. The configured secret of that name is not returned this
-    /// time, since the session has chosen another one.
+    /// A record that cannot be decrypted, because it has another key or was changed, counts as missing, with a warning:
+    /// the person is asked again. The record stays until it is replaced, since the right key may come back. The
+    /// configured secret of that name is not returned, since the session has chosen another one.
     async fn find(&self, session: &SessionKey, name: &str) -> Result<Option<Secret>, StoreError> {
         let Some(sealed) = self.store.sealed(session, name).await? else {
             return Ok(self.configured.get(name).cloned());
@@ -103,8 +103,7 @@ impl SecretVault for SealedVault {
         match self.key.open(session, name, sealed) {
             Ok(secret) => Ok(Some(secret)),
             Err(error) => {
-                tracing::warn!(%error, %session, "a kept secret is forgotten, and asked for again");
-                self.store.remove_sealed(session, name).await?;
+                tracing::warn!(%error, %session, "a kept secret cannot be used, and is asked for again");
                 Ok(None)
             }
         }

@@ -3,16 +3,23 @@
 mod acted_on;
 mod answers;
 mod archive;
+mod blobs;
 mod delivery;
 mod ephemeral;
 mod freezes;
 mod jobs;
+mod kept_outputs;
+mod leased_delivery;
 mod ledgers;
+mod node_mail;
+mod nodes;
 mod notes;
 mod notices;
+mod orders;
 mod pages;
 mod pauses;
 mod people;
+mod pins;
 mod principals;
 mod reading;
 mod routine_runs;
@@ -27,6 +34,7 @@ mod threads;
 mod titles;
 mod together;
 mod uploads;
+mod work_leases;
 
 /// Makes a test of each store out of each function of the module.
 macro_rules! for_every_store {
@@ -37,6 +45,13 @@ macro_rules! for_every_store {
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() {
                 let (store, _directory) = crate::kit::sqlite();
+                super::$test(std::sync::Arc::new(store.clone())).await;
+                store.close().await;
+            })+
+        }
+        mod postgres {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)] async fn $test() {
+                let Some((store, _database)) = crate::kit::postgres().await else { return };
                 super::$test(std::sync::Arc::new(store.clone())).await;
                 store.close().await;
             })+

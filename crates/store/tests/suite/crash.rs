@@ -4,18 +4,18 @@
 use std::path::Path;
 
 use belay_protocol::{
-    Acceptance, BootId, CollectedStart, Durability, FinishedRun, JoinedRun, Lease, Message, NewInput, OutboxState,
-    Purpose, RunStatus, SessionKey, SessionLifetime, StoreError, ThreadEdit, ThreadState,
+    Acceptance, BootId, CollectedStart, Durability, FinishedRun, JoinedRun, LaneClaim, Lease, Message, NewInput,
+    OutboxState, Purpose, RunStatus, SessionKey, SessionLifetime, StoreError, ThreadEdit, ThreadState,
 };
 use belay_protocol::{JournalStore, LaneStore, Outbox, RunReader, RunStore, SpendLedger, StoreHealth};
-use belay_store::{SqliteStore, StoreOptions};
+use belay_store::{SqlStore, StoreOptions};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::kit::*;
 
 /// What a start after the death of this store finds.
-pub(crate) fn after_death(directory: &TempDir) -> (SqliteStore, TempDir) {
+pub(crate) fn after_death(directory: &TempDir) -> (SqlStore, TempDir) {
     let copy = tempfile::tempdir().unwrap();
     for name in ["belay.db", "belay.db-wal"] {
         let from = directory.path().join(name);
@@ -26,8 +26,8 @@ pub(crate) fn after_death(directory: &TempDir) -> (SqliteStore, TempDir) {
     (reopen(copy.path()), copy)
 }
 
-fn reopen(directory: &Path) -> SqliteStore {
-    SqliteStore::open(&directory.join("belay.db"), StoreOptions::default()).unwrap()
+fn reopen(directory: &Path) -> SqlStore {
+    SqlStore::open(&directory.join("belay.db"), StoreOptions::default()).unwrap()
 }
 
 fn committed(run: belay_protocol::RunId, messages: Vec<Message>) -> belay_protocol::Checkpoint {
@@ -86,8 +86,13 @@ async fn the_dead_owners_lease_is_refused_once_the_new_boot_has_the_lane() {
     let run = accept(&store, &dead, input("hi")).await;
 
     let (after, _copy) = after_death(&directory);
-    let living =
-        after.open_lane(&dead.session, SessionLifetime::Lasting, BootId::new(), at(5_000)).await.unwrap().lease;
+    let living = after
+        .open_lane(&dead.session, SessionLifetime::Lasting, LaneClaim::free(BootId::new()), at(5_000))
+        .await
+        .unwrap()
+        .opened()
+        .unwrap()
+        .lease;
     assert_eq!(living.epoch, dead.epoch + 1);
     let disguised = Lease { owner: living.owner, ..dead.clone() };
     for lease in [&dead, &disguised] {
@@ -106,14 +111,14 @@ async fn a_reply_is_committed_with_the_end_of_its_turn_and_not_sent_twice() {
         let reply = FinishedRun { outbound: Some(outbound(text, text)), ..finished(run, text) };
         store.finish_runs(&lease, vec![reply]).await.unwrap();
     }
-    let sending = store.due(at(0), &[], 1, 1).await.unwrap().remove(0).message.id;
-    store.mark(sending, OutboxState::Sending).await.unwrap();
+    let sending = store.due(at(0), &[], None, 1, 1).await.unwrap().remove(0).message.id;
+    store.mark(sending, OutboxState::Sending, at(0), None).await.unwrap();
 
     let (after, _copy) = after_death(&directory);
     assert!(unfinished_sessions(&after).await.is_empty());
-    let settled = after.settle_interrupted().await.unwrap();
+    let settled = after.settle_interrupted(at(0), None).await.unwrap();
     assert_eq!(settled.iter().map(|row| row.message.id).collect::<Vec<_>>(), [sending]);
-    let due = after.due(at(0), &[], 10, 10).await.unwrap();
+    let due = after.due(at(0), &[], None, 10, 10).await.unwrap();
     assert_eq!(due.iter().map(|row| row.message.text.as_str()).collect::<Vec<_>>(), ["two"]);
 }
 

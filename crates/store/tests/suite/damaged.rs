@@ -4,7 +4,7 @@ use belay_protocol::{
     Claim, PutBy, PutRule, RoutinePut, RoutineReader, RoutineRecord, RoutineRunFilter, RoutineRunStatus,
     RoutineRunStore, RoutineSchedule, RoutineStore, Settled,
 };
-use belay_store::{SqliteStore, StoreOptions};
+use belay_store::{SqlStore, StoreOptions};
 use rusqlite::Connection;
 
 use crate::kit::*;
@@ -68,8 +68,8 @@ async fn a_routine_run_that_cannot_be_read_takes_no_place() {
     assert_eq!(conn.execute("UPDATE routine_runs SET id = x'01' WHERE id = ?1", [nameless.as_uuid()]).unwrap(), 1);
     store.close().await;
 
-    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
-    assert_eq!(store.open_routine_runs().await.unwrap(), std::slice::from_ref(&good));
+    let store = SqlStore::open(&path, StoreOptions::default()).unwrap();
+    assert_eq!(store.open_routine_runs(boot()).await.unwrap(), std::slice::from_ref(&good));
     assert_eq!(store.routine_runs(RoutineRunFilter::default()).await.unwrap(), std::slice::from_ref(&good));
     let page = store.routine_runs(RoutineRunFilter { limit: 1, ..RoutineRunFilter::default() }).await.unwrap();
     assert_eq!(page, std::slice::from_ref(&good), "the newest row is damaged, and the page is full all the same");

@@ -4,7 +4,7 @@ use belay_protocol::{
     Archive, ConversationReader, EventLog, EventQuery, JournalStore, LaneStore, Message, NewInput, NoteStore, Outbox,
     RunReader, RunStatus, RunStore, Seq, StoreError, StoreHealth,
 };
-use belay_store::{OpenError, SqliteStore, StoreOptions};
+use belay_store::{OpenError, SqlStore, StoreOptions};
 
 use crate::kit::*;
 
@@ -12,18 +12,18 @@ use crate::kit::*;
 async fn a_second_open_of_one_file_is_told_who_has_it() {
     let (store, directory) = sqlite();
     let path = directory.path().join("belay.db");
-    let error = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
+    let error = SqlStore::open(&path, StoreOptions::default()).unwrap_err();
     assert!(matches!(error, OpenError::Locked { pid: Some(pid) } if pid == std::process::id()), "{error}");
     assert!(error.to_string().contains(&std::process::id().to_string()), "{error}");
     store.close().await;
-    SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    SqlStore::open(&path, StoreOptions::default()).unwrap();
 }
 
 #[tokio::test]
 async fn a_dropped_store_gives_its_lock_back() {
     let (store, directory) = sqlite();
     drop(store);
-    SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    SqlStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
 }
 
 #[tokio::test]
@@ -35,8 +35,8 @@ async fn a_newer_schema_is_refused_and_left_untouched() {
     conn.pragma_update(None, "user_version", 99).unwrap();
     drop(conn);
     let before = std::fs::read(&path).unwrap();
-    let error = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 99, known: 1 }), "{error}");
+    let error = SqlStore::open(&path, StoreOptions::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Newer { found: 99, oldest: 99, known: 1 }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
 }
 
@@ -59,7 +59,7 @@ async fn a_run_whose_state_or_history_cannot_be_read_does_not_keep_its_lane_shut
     assert_eq!(conn.execute(sql, rusqlite::params![damaged.as_uuid(), deep]).unwrap(), 1);
     drop(conn);
 
-    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let store = SqlStore::open(&path, StoreOptions::default()).unwrap();
     let opened = open(&store, "s").await;
     let kept: Vec<_> =
         opened.unfinished.into_iter().map(|run| (run.run_id, run.text, run.state, run.history)).collect();
@@ -88,7 +88,7 @@ async fn who_has_spoken_is_looked_for_among_so_many_runs_and_no_more() {
         let conn = rusqlite::Connection::open(&path).unwrap();
         assert_eq!(conn.execute(sql, [more]).unwrap(), more as usize);
         drop(conn);
-        let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+        let store = SqlStore::open(&path, StoreOptions::default()).unwrap();
         let seen = store.presence(None, at(0)).await.unwrap();
         assert_eq!((seen.spoken, seen.at_work), (spoken, true), "{more} more");
         store.close().await;
@@ -100,8 +100,8 @@ async fn a_file_that_is_no_database_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("belay.db");
     std::fs::write(&path, "this is a letter to my grandmother, and quite a long one".repeat(100)).unwrap();
-    let error = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
-    assert!(matches!(error, OpenError::Sqlite(_)), "{error}");
+    let error = SqlStore::open(&path, StoreOptions::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Database(_)), "{error}");
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_path_that_cannot_be_is_reported_with_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let error = SqliteStore::open(&file.join("belay.db"), StoreOptions::default()).unwrap_err();
+    let error = SqlStore::open(&file.join("belay.db"), StoreOptions::default()).unwrap_err();
     assert!(matches!(&error, OpenError::Io { .. }), "{error}");
     assert!(error.to_string().contains("file"), "{error}");
 }
@@ -120,7 +120,7 @@ async fn files_and_new_directories_are_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a").join("b").join("belay.db");
-    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let store = SqlStore::open(&path, StoreOptions::default()).unwrap();
     store.ping().await.unwrap();
     let mode = |name: &str| std::fs::metadata(directory.path().join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("a"), mode("a/b")), (0o700, 0o700));
@@ -147,7 +147,7 @@ async fn a_full_disk_is_told_to_whoever_waits_and_is_survived() {
     store.set_max_pages(1_000_000).await.unwrap();
     store.finish_runs(&lease, vec![finished(run, "yo")]).await.unwrap();
     assert_eq!(texts(&open(&store, "s").await.thread.messages), ["hi", "yo"], "nothing of what failed is there");
-    assert_eq!(store.due(at(0), &[], 10, 10).await.unwrap(), []);
+    assert_eq!(store.due(at(0), &[], None, 10, 10).await.unwrap(), []);
     let lease = open(&store, "s").await.lease;
     accept(&store, &lease, queued(&big)).await;
 }
@@ -189,7 +189,7 @@ async fn waiting_writes_share_a_commit() {
 #[tokio::test]
 async fn each_statement_of_a_read_is_counted() {
     let (file, _directory) = sqlite();
-    for store in [file, SqliteStore::in_memory().unwrap()] {
+    for store in [file, SqlStore::in_memory().unwrap()] {
         let lease = open(&store, "s").await.lease;
         turn(&store, &lease, "hi").await;
         let before = store.stats();
@@ -223,7 +223,7 @@ async fn numbers_of_events_go_on_after_a_restart() {
     let lease = open(&store, "s").await.lease;
     turn(&store, &lease, "hi").await;
     store.close().await;
-    let store = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let store = SqlStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
     assert_eq!(*store.tip().borrow(), Seq(3));
     turn(&store, &open(&store, "s").await.lease, "again").await;
     assert_eq!(*store.tip().borrow(), Seq(6));
@@ -238,7 +238,7 @@ async fn a_session_whose_options_cannot_be_read_opens_without_them() {
     let conn = rusqlite::Connection::open(&path).unwrap();
     conn.execute("UPDATE sessions SET options = '{\"of a later version\": 1}'", []).unwrap();
     drop(conn);
-    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+    let store = SqlStore::open(&path, StoreOptions::default()).unwrap();
     let opened = open(&store, "s").await;
     assert!(opened.options.is_default());
     assert_eq!(texts(&opened.thread.messages), ["hi", "re: hi"]);

@@ -8,7 +8,7 @@ use belay_protocol::{
     Archive, EventKind, EventLog, EventQuery, NewEvent, Retention, RunFilter, RunId, RunReader, SearchQuery,
     StoreHealth, ThreadEdit,
 };
-use belay_store::{SqliteStore, StoreOptions};
+use belay_store::{SqlStore, StoreOptions};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -36,12 +36,12 @@ async fn indexed_but(behind: i64, directory: &TempDir) {
     panic!("after five seconds {} events are not indexed", number(&conn, BEHIND));
 }
 
-async fn hits(store: &SqliteStore, words: &str) -> usize {
+async fn hits(store: &SqlStore, words: &str) -> usize {
     store.search(SearchQuery { words: words.into(), ..SearchQuery::default() }).await.unwrap().len()
 }
 
 /// A query of one run or session finds the same rows as a look at everything.
-async fn every_query_is_complete(store: &SqliteStore, sessions: &[&str]) {
+async fn every_query_is_complete(store: &SqlStore, sessions: &[&str]) {
     let all = store.read(EventQuery { limit: 1000, ..EventQuery::default() }).await.unwrap();
     let runs = store.runs(RunFilter { limit: 1000, ..RunFilter::default() }).await.unwrap();
     for run in &runs {
@@ -102,7 +102,7 @@ async fn a_crash_between_a_reply_and_its_indexing_loses_no_search_result() {
         std::fs::copy(directory.path().join(file), crashed.path().join(file)).unwrap();
     }
     assert_eq!(number(&connect(&crashed), BEHIND), 3);
-    let store = SqliteStore::open(&crashed.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let store = SqlStore::open(&crashed.path().join("belay.db"), StoreOptions::default()).unwrap();
     assert_eq!(hits(&store, "wrench").await, 2, "the question and the answer");
 }
 
@@ -131,6 +131,7 @@ async fn a_search_finds_what_was_just_said_and_not_what_was_deleted() {
         number(&connect(&directory), "SELECT COUNT(*) FROM message_index WHERE message_index MATCH 'hammer'"),
         0
     );
+    assert_eq!(number(&connect(&directory), "SELECT COUNT(*) FROM thread_index"), 0);
 }
 
 #[tokio::test]
@@ -142,12 +143,12 @@ async fn a_damaged_message_keeps_no_other_from_the_index() {
     let conn = connect(&directory);
     conn.execute_batch(
         "UPDATE messages SET body = '{' WHERE position = 1;
-         UPDATE messages SET body = CAST(x'ff' AS TEXT) WHERE position = 2; UPDATE threads SET indexed_upto = 0;
+         UPDATE messages SET body = CAST(x'ff' AS TEXT) WHERE position = 2; DELETE FROM thread_index;
          UPDATE events SET indexed = 0; UPDATE runs SET indexed = 0; UPDATE indexed SET event = 0;",
     )
     .unwrap();
     drop(conn);
-    let store = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let store = SqlStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
     turn(&store, &open(&store, "other").await.lease, "the wrench again").await;
     assert!(hits(&store, "again").await > 0);
     assert_eq!(number(&connect(&directory), BEHIND), 0);
@@ -166,7 +167,7 @@ async fn an_index_that_cannot_be_written_keeps_no_message_from_the_store() {
     }
     assert!(store.search(SearchQuery { words: "again".into(), ..SearchQuery::default() }).await.is_err());
     store.close().await;
-    let store = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let store = SqlStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
     let record = store.run(last.unwrap()).await.unwrap().unwrap();
     assert_eq!(record.status, belay_protocol::RunStatus::Completed);
     assert_eq!(number(&connect(&directory), "SELECT COUNT(*) FROM runs"), 401);
@@ -180,7 +181,7 @@ fn numbers(conn: &Connection, after: i64) -> Vec<(String, i64)> {
 }
 
 /// Looks at the new events: none has a number that its session has used before.
-async fn look(store: &SqliteStore, path: &Path, newest: &mut HashMap<String, i64>, after: &mut i64) {
+async fn look(store: &SqlStore, path: &Path, newest: &mut HashMap<String, i64>, after: &mut i64) {
     store.ping().await.unwrap(); // what is relaxed is committed with it
     let conn = Connection::open(path).unwrap();
     for (session, number) in numbers(&conn, *after) {
@@ -212,7 +213,7 @@ async fn no_number_of_a_session_comes_again_after_deletions_and_restarts() {
         }
         store.prune(old, 10_000).await.unwrap();
         store.close().await;
-        store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
+        store = SqlStore::open(&path, StoreOptions::default()).unwrap();
         turn(&store, &open(&store, "s").await.lease, "again").await;
         look(&store, &path, &mut newest, &mut after).await;
     }

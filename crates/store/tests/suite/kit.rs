@@ -1,22 +1,24 @@
 //! Short words for the tests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Acceptance, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker, BootId,
     CallCharge, Checkpoint, ChildQuestionStore, Claim, ConversationReader, Decided, DispatcherStore, Durability,
     EditOutcome, EndReader, EventKind, EventLog, EventQuery, FinishedRun, FreezeStore, Guardrails, IdempotencyKey,
-    InputReader, JobAttempts, JobBudget, JobId, JobReader, JobStore, JournalStore, LaneStore, Lease, MemoryOwner,
-    Message, Misfire, NewInput, NewJob, NewNote, NewReservation, NewRoutine, NewRoutineRun, NoteArchive, NoteStore,
-    Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PeopleStore, PromptNotes, Purpose, PutBy, PutRule,
-    ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd,
-    RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule, RoutineSpec, RoutineStore,
-    RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey, SessionLifetime, SessionReader, SignInStore, SkillStore,
-    SpendLedger, SpendReader, StopReason, StoreHealth, ThreadEdit, ThreadSnapshot, ThreadState, TitleStore,
-    ToolSwitches, Trigger, UnixMillis, Usage, Work, WorkGrant,
+    InputReader, JobAttempt, JobAttempts, JobBudget, JobId, JobReader, JobStore, JournalStore, LaneClaim, LaneStore,
+    Lease, MemoryOwner, Message, Misfire, NewInput, NewJob, NewNote, NewReservation, NewRoutine, NewRoutineRun,
+    NoteArchive, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PeopleStore, PromptNotes,
+    Purpose, PutBy, PutRule, ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineReader,
+    RoutineRecord, RoutineRunEnd, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule,
+    RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey, SessionLifetime, SessionReader,
+    SignInStore, SkillStore, SpendLedger, SpendReader, StopReason, StoreHealth, ThreadEdit, ThreadSnapshot,
+    ThreadState, TitleStore, ToolSwitches, Trigger, UnixMillis, Usage, Work, WorkGrant,
 };
-use belay_store::{SealedSecrets, SqliteStore, StoreOptions};
+use belay_store::{PostgresLimits, SealedSecrets, SqlStore, StoreOptions, StoreUrl, parse_url};
+use belay_testkit::postgres::{PostgresServer, Programs, TestDatabase};
 use tempfile::TempDir;
 
 /// All ports at once.
@@ -101,16 +103,33 @@ pub(crate) async fn unfinished_sessions(store: &(impl DispatcherStore + ?Sized))
     sessions
 }
 
-pub(crate) fn memory() -> Arc<SqliteStore> {
-    Arc::new(SqliteStore::in_memory().unwrap())
+pub(crate) fn memory() -> Arc<SqlStore> {
+    Arc::new(SqlStore::in_memory().unwrap())
 }
 
 /// A store in a directory that lives as long as the guard.
-pub(crate) fn sqlite() -> (SqliteStore, TempDir) {
+pub(crate) fn sqlite() -> (SqlStore, TempDir) {
     let directory = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let store = SqlStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
     (store, directory)
 }
+
+/// A store in a PostgreSQL database of its own, which lives as long as the guard. `None`: there is no PostgreSQL here.
+pub(crate) async fn postgres() -> Option<(SqlStore, TestDatabase<'static>)> {
+    let opened = tokio::task::spawn_blocking(|| {
+        let programs = Programs::for_test().unwrap()?;
+        let database = TestDatabase::new(PostgresServer::shared(&programs).unwrap()).unwrap();
+        let Ok(StoreUrl::Postgres(url)) = parse_url(&format!("{}?sslmode=disable", database.url())) else {
+            panic!("not an address")
+        };
+        let limits = PostgresLimits { connections: 1, statement: SECONDS, lock: SECONDS };
+        Some((SqlStore::connect(&url, limits, StoreOptions::default()).unwrap(), database))
+    });
+    opened.await.unwrap()
+}
+
+/// The limit of each statement and each lock.
+pub(crate) const SECONDS: Duration = Duration::from_secs(30);
 
 pub(crate) fn at(ms: i64) -> UnixMillis {
     UnixMillis(ms)
@@ -139,6 +158,7 @@ pub(crate) fn input(text: &str) -> NewInput {
         replaces_turn: false,
         start: true,
         spoken: true,
+        place: None,
     }
 }
 
@@ -198,7 +218,14 @@ pub(crate) fn outbound(conversation: &str, text: &str) -> Outbound {
 }
 
 pub(crate) async fn open(store: &dyn Store, session: &str) -> OpenedLane {
-    store.open_lane(&SessionKey::new(session), SessionLifetime::Lasting, BootId::new(), at(500)).await.unwrap()
+    open_as(store, session, BootId::new()).await
+}
+
+/// Opens a lane for this boot, which no other living node owns.
+pub(crate) async fn open_as(store: &dyn Store, session: &str, boot: BootId) -> OpenedLane {
+    let (session, claim) = (SessionKey::new(session), LaneClaim::free(boot));
+    let opening = store.open_lane(&session, SessionLifetime::Lasting, claim, at(500)).await;
+    opening.unwrap().opened().expect("no other node owns the lane")
 }
 
 /// Accepts a message that must be new, and returns its run.
@@ -217,7 +244,7 @@ pub(crate) async fn turn(store: &dyn Store, lease: &Lease, text: &str) -> RunId 
 
 /// What the next load of the session would show. Takes the lane over, and gives it back under a new lease.
 pub(crate) async fn reload(store: &dyn Store, lease: &mut Lease) -> OpenedLane {
-    let opened = store.open_lane(&lease.session, SessionLifetime::Lasting, lease.owner, at(500)).await.unwrap();
+    let opened = open_as(store, lease.session.as_str(), lease.owner).await;
     *lease = opened.lease.clone();
     opened
 }
@@ -258,7 +285,7 @@ pub(crate) fn approval(lease: &Lease, run: RunId) -> ApprovalRequest {
         place: None,
         second: None,
         asked_at: at(1_700),
-        expires_at: at(9_000),
+        expires_at: at(1_800),
         reminded_at: None,
         state: ApprovalState::Waiting,
         decided_by: None,
@@ -313,7 +340,7 @@ pub(crate) async fn facts(store: &dyn Store, session: SessionKey) -> Vec<EventKi
 
 /// The texts that wait to be delivered, one of each conversation.
 pub(crate) async fn told(store: &dyn Store) -> Vec<String> {
-    let due = store.due(at(i64::MAX), &[], 100, 100).await.unwrap();
+    let due = store.due(at(i64::MAX), &[], None, 100, 100).await.unwrap();
     due.into_iter().map(|row| row.message.text).collect()
 }
 
@@ -370,6 +397,16 @@ pub(crate) async fn put(store: &dyn RoutineStore, new: NewRoutine) -> RoutineRec
     }
 }
 
+/// The start of the daemon that works on the jobs and routine runs of tests.
+pub(crate) fn boot() -> BootId {
+    "01890000-0000-7000-8000-00000000b001".parse().unwrap()
+}
+
+/// The attempt with this number of that daemon.
+pub(crate) fn attempt(number: u32) -> JobAttempt {
+    JobAttempt { number, owner: boot() }
+}
+
 /// A routine run of that cause.
 pub(crate) fn routine_run(routine: &str, key: &str) -> NewRoutineRun {
     NewRoutineRun {
@@ -386,7 +423,7 @@ pub(crate) fn routine_run(routine: &str, key: &str) -> NewRoutineRun {
         content: None,
         missed: Vec::new(),
         next_at: None,
-        boot: BootId::new(),
+        boot: boot(),
         at: at(2_000),
     }
 }
@@ -449,7 +486,7 @@ pub(crate) fn job(principal: &str) -> NewJob {
 
 /// A reservation for the model `m`.
 pub(crate) fn reservation(run: RunId, purpose: Purpose, utc_day: i64, micro_usd: u64) -> NewReservation {
-    NewReservation { run, purpose, model: "m".into(), utc_day, micro_usd }
+    NewReservation { run, purpose, model: "m".into(), utc_day, micro_usd, node: None }
 }
 
 /// The charge for a call of one request.

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cluster;
 mod conformance;
 mod crash;
 mod damaged;
@@ -11,9 +12,12 @@ mod indexing;
 mod inspect;
 mod kit;
 mod paused_crash;
+mod postgres_faults;
 mod properties;
 mod schema;
 mod secret_files;
 mod spending;
+mod transfer;
 mod two_daemons;
+mod two_writers;
 mod work_properties;

@@ -7,7 +7,7 @@ use belay_protocol::{
     Outbox, OutboxState, PausedRun, Question, RunReader, RunStatus, RunStore, StoreError, StoreHealth, ThreadState,
 };
 use belay_protocol::{Message, RunId};
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use serde_json::json;
 
@@ -33,19 +33,19 @@ async fn a_paused_run_is_found_at_rest_with_its_question_and_goes_on_after_the_a
     let pending = &opened.unfinished[0];
     assert_eq!((pending.run_id, pending.status, &pending.approval), (run, RunStatus::Paused, &Some(approval.clone())));
     assert_eq!((&pending.state, texts(&pending.messages)), (&Some(json!({"step": 2})), vec!["push it", "I will"]));
-    let due = after.due(at(0), &[], 10, 10).await.unwrap();
+    let due = after.due(at(0), &[], None, 10, 10).await.unwrap();
     assert_eq!(
         due.into_iter().map(|row| row.message).collect::<Vec<_>>(),
         std::slice::from_ref(&outbound),
         "it is asked once"
     );
-    after.mark(outbound.id, OutboxState::Sending).await.unwrap();
-    after.mark(outbound.id, OutboxState::Sent).await.unwrap();
+    after.mark(outbound.id, OutboxState::Sending, at(0), None).await.unwrap();
+    after.mark(outbound.id, OutboxState::Sent, at(0), None).await.unwrap();
     assert!(matches!(answer(&after, approval.id, ApprovalState::Approved).await.state, ApprovalState::Approved));
 
     // It dies again, between the answer and its use.
     let (third, _copy) = after_death(&copy);
-    assert!(third.due(at(0), &[], 10, 10).await.unwrap().is_empty(), "and not asked again");
+    assert!(third.due(at(0), &[], None, 10, 10).await.unwrap().is_empty(), "and not asked again");
     let opened = open(&third, "s").await;
     let kept = opened.unfinished[0]
         .approval
@@ -114,13 +114,13 @@ async fn a_pause_whose_caller_is_gone_is_whole_or_not_there() {
     let (after, _copy) = after_death(&directory);
     let status = after.run(run).await.unwrap().unwrap().status;
     let questions = after.approvals(ApprovalFilter { waiting: true, ..ApprovalFilter::default() }).await.unwrap().len();
-    let messages = after.due(at(0), &[], 10, 10).await.unwrap().len();
+    let messages = after.due(at(0), &[], None, 10, 10).await.unwrap().len();
     let whole = (RunStatus::Paused, 1, 1);
     let nothing = (RunStatus::Running, 0, 0);
     assert!([whole, nothing].contains(&(status, questions, messages)), "{status:?} {questions} {messages}");
 }
 
-async fn faulty() -> (Faulty<SqliteStore>, belay_protocol::Lease, RunId, tempfile::TempDir) {
+async fn faulty() -> (Faulty<SqlStore>, belay_protocol::Lease, RunId, tempfile::TempDir) {
     let (store, directory) = sqlite();
     let lease = open(&store, "s").await.lease;
     let run = accept(&store, &lease, input("hi")).await;
@@ -175,10 +175,11 @@ async fn a_disk_that_is_full_leaves_the_run_at_work_and_the_question_unasked() {
     store.ping().await.unwrap();
     assert_eq!(store.run(run).await.unwrap().unwrap().status, RunStatus::Running);
     assert!(
-        store.approvals_of(run).await.unwrap().is_empty() && store.due(at(0), &[], 10, 10).await.unwrap().is_empty()
+        store.approvals_of(run).await.unwrap().is_empty()
+            && store.due(at(0), &[], None, 10, 10).await.unwrap().is_empty()
     );
     store.pause_run(&lease, pause()).await.unwrap();
     let end = FinishedRun { outbound: Some(outbound("d", "bye")), ..finished(run, "bye") };
     store.finish_runs(&lease, vec![end]).await.unwrap();
-    assert_eq!(store.due(at(0), &[], 10, 10).await.unwrap().len(), 2);
+    assert_eq!(store.due(at(0), &[], None, 10, 10).await.unwrap().len(), 2);
 }

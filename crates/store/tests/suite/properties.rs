@@ -8,7 +8,7 @@ use belay_protocol::{
     Retention, RunFilter, RunId, RunReader as _, RunStatus, SearchQuery, SessionFilter, SessionReader as _, StoreError,
     StoreHealth as _, ThreadEdit, ThreadSnapshot, ThreadState,
 };
-use belay_store::{SqliteStore, StoreOptions};
+use belay_store::{SqlStore, StoreOptions};
 use proptest::prelude::*;
 
 use crate::kit::*;
@@ -237,7 +237,7 @@ fn question_of(fresh: RunId) -> ApprovalId {
 }
 
 async fn play_on_both(steps: Vec<Step>) -> Result<(), TestCaseError> {
-    let memory = SqliteStore::in_memory().unwrap();
+    let memory = SqlStore::in_memory().unwrap();
     let (sqlite, directory) = sqlite();
     let mut expected = Player { store: &memory, lease: open(&memory, "s").await.lease };
     let mut actual = Player { store: &sqlite, lease: open(&sqlite, "s").await.lease };
@@ -283,7 +283,7 @@ async fn play_on_both(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let (one, other) = (memory.read(all.clone()).await.unwrap(), sqlite.read(all).await.unwrap());
     prop_assert_eq!(one, other);
     sqlite.close().await;
-    let reopened = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let reopened = SqlStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
     what_is_left_fits_together(&reopened).await?;
     let shown = Player { store: &reopened, lease: actual.lease }.look().await;
     prop_assert_eq!(before.settled(), shown.settled(), "after a restart");

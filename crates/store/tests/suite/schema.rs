@@ -1,6 +1,6 @@
 //! What the schema holds to by itself, and files of another one.
 
-use belay_store::{OpenError, SqliteStore, StoreOptions, inspect};
+use belay_store::{OpenError, SqlStore, StoreOptions, inspect};
 use rusqlite::types::Null;
 use rusqlite::{Connection, params_from_iter};
 
@@ -22,7 +22,7 @@ async fn a_store_of_an_unreleased_schema_is_refused_with_the_next_step_and_left_
         let before = std::fs::read(&path).unwrap();
         let seen = inspect(&path).unwrap_err();
         assert!(matches!(seen, OpenError::Unreleased), "in the file: {seen}");
-        let refused = SqliteStore::open(&path, StoreOptions::default()).unwrap_err();
+        let refused = SqlStore::open(&path, StoreOptions::default()).unwrap_err();
         assert!(matches!(refused, OpenError::Unreleased) && refused.to_string().contains("move the file"), "{refused}");
         assert_eq!(std::fs::read(&path).unwrap(), before);
     }

@@ -4,7 +4,7 @@ use belay_protocol::{
     Asker, CallCharge, JobCaps, JobId, JobStore, NewInput, NewJob, Purpose, RoutineRunId, RunId, SessionKey,
     SpendLedger, Work, job_session, routine_run_session,
 };
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use rusqlite::Connection;
 
 use crate::kit::*;
@@ -14,14 +14,14 @@ const DAY: i64 = 20_000;
 const CAPS: JobCaps = JobCaps { at_work: 2, at_work_each: 2, open_each: 9, open: 9 };
 
 /// A run of a message through a channel.
-async fn run(store: &SqliteStore, work: Work, session: SessionKey, channel: &str, principal: &str) -> RunId {
+async fn run(store: &SqlStore, work: Work, session: SessionKey, channel: &str, principal: &str) -> RunId {
     let lease = open(store, session.as_str()).await.lease;
     let asker = Asker { principal: principal.into(), ..Asker::default() };
     accept(store, &lease, NewInput { work, channel: channel.into(), asker, ..input("hi") }).await
 }
 
 /// A job of that creator, as its id.
-async fn job_of(store: &SqliteStore, channel: &str, creator: &str, routine_run: Option<RoutineRunId>) -> JobId {
+async fn job_of(store: &SqlStore, channel: &str, creator: &str, routine_run: Option<RoutineRunId>) -> JobId {
     let new = NewJob { channel: channel.into(), routine_run, parent: None, ..job(creator) };
     let id = new.id;
     JobStore::create(store, new, CAPS).await.unwrap();

@@ -1,20 +1,35 @@
 //! Two daemons on one file: what only the rows can settle between them.
 
+use belay_protocol::store::ClusterStore;
 use belay_protocol::{
-    Claim, EventLog, EventQuery, Held, HeldJobs, JobAttempts, JobCaps, JobChange, JobReader, JobState, JobStore,
-    RoutineReader, RoutineRunFilter, RoutineRunStore,
+    BootId, Claim, EventLog, EventQuery, Held, HeldJobs, JobAttempts, JobCaps, JobChange, JobReader, JobState,
+    JobStore, NodeEnd, RoutineReader, RoutineRunFilter, RoutineRunStore,
 };
-use belay_store::{SqliteStore, StoreOptions};
+use belay_store::{SqlStore, StoreOptions};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::kit::*;
 
 /// Two stores on one file. The locks of the first keep others away; the rows hold where a file system knows no locks.
-fn two() -> (SqliteStore, SqliteStore, TempDir) {
+fn two() -> (SqlStore, SqlStore, TempDir) {
     let (one, directory) = sqlite();
-    let other = SqliteStore::open_beside_another(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let other = SqlStore::open_beside_another(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
     (one, other, directory)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_alone_ends_every_node() {
+    let (store, directory) = sqlite();
+    store.put_node(BootId::new(), "a", 3_600_000).await.unwrap();
+    store.close().await;
+    let again = SqlStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let nodes = again.nodes().await.unwrap();
+    assert_eq!(
+        nodes.into_iter().map(|node| node.ended.map(|(_, end)| end)).collect::<Vec<_>>(),
+        [Some(NodeEnd::Lease)]
+    );
+    again.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,7 +76,7 @@ async fn caps_hold_for_both_together() {
         for (name, store) in [("one", one.clone()), ("other", other.clone())] {
             asking.spawn(async move {
                 store.create(job("ann"), caps).await.unwrap();
-                let begun = store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap();
+                let begun = store.begin_next(caps, HeldJobs::default(), boot(), at(2_000)).await.unwrap();
                 let claim = store.claim(routine_run("hook", &format!("{name} {n}")), 7).await.unwrap();
                 (begun.is_some(), claim)
             });
@@ -78,6 +93,33 @@ async fn caps_hold_for_both_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_work_of_a_living_node_is_left_to_it() {
+    let (store, directory) = sqlite();
+    let caps = JobCaps { at_work: 9, at_work_each: 9, open_each: 9, open: 9 };
+    store.create(job("ann"), caps).await.unwrap();
+    store.begin_next(caps, HeldJobs::default(), boot(), at(2_000)).await.unwrap().expect("a place");
+    put(&store, routine("hook")).await;
+    claim(&store, routine_run("hook", "1")).await;
+    let conn = rusqlite::Connection::open(directory.path().join("belay.db")).unwrap();
+    conn.execute(
+        "INSERT INTO nodes (boot, name, version, schema_min, schema_max, settings, started_at, lease_until)
+         VALUES (?1, 'a', '1', 1, 1, '', 0, 0)",
+        [boot().as_uuid()],
+    )
+    .unwrap();
+    let taken = async |by| {
+        (store.reclaim(by).await.unwrap().len(), RoutineRunStore::open_routine_runs(&store, by).await.unwrap().len())
+    };
+    let other = BootId::new();
+    assert_eq!(taken(other).await, (0, 0));
+    assert_eq!(taken(boot()).await, (1, 1));
+    conn.execute("UPDATE nodes SET ended_at = 1, ended_by = 'lease'", []).unwrap();
+    assert_eq!(taken(other).await, (1, 1));
+    assert_eq!(taken(boot()).await, (1, 1), "the other one has no row, so that it has ended");
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_answered_is_there_after_a_restart() {
     let (store, directory) = sqlite();
     let path = directory.path().join("belay.db");
@@ -85,11 +127,11 @@ async fn what_was_answered_is_there_after_a_restart() {
     let claimed = claim(&store, on_time("tick", 60_000, 120_000)).await;
     let caps = JobCaps { at_work: 1, at_work_each: 1, open_each: 5, open: 5 };
     store.create(job("ann"), caps).await.unwrap();
-    let begun = store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().expect("a place");
+    let begun = store.begin_next(caps, HeldJobs::default(), boot(), at(2_000)).await.unwrap().expect("a place");
     let change = JobChange {
         job: begun.job_id,
         to: JobState::Completed,
-        attempt: Some(1),
+        attempt: Some(attempt(1)),
         detail: "done".into(),
         result: Some("42".into()),
         notice: Some(outbound("c", "it is 42")),
@@ -99,8 +141,8 @@ async fn what_was_answered_is_there_after_a_restart() {
     store.change(change).await.unwrap();
     store.close().await;
 
-    let store = SqliteStore::open(&path, StoreOptions::default()).unwrap();
-    assert_eq!(store.open_routine_runs().await.unwrap(), [claimed]);
+    let store = SqlStore::open(&path, StoreOptions::default()).unwrap();
+    assert_eq!(store.open_routine_runs(boot()).await.unwrap(), [claimed]);
     assert_eq!(
         store.routine("tick").await.unwrap().map(|now| (now.revision, now.next_at)),
         Some((1, Some(at(120_000))))

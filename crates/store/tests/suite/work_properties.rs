@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use belay_protocol::{
-    BootId, Claim, Deferral, EventKind, EventQuery, HeldJobs, JobCaps, JobChange, JobFilter, JobId, JobState,
-    NewRoutine, NewRoutineRun, Outbound, Retention, RoutineId, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
+    BootId, Claim, Deferral, EventKind, EventQuery, HeldJobs, JobAttempt, JobCaps, JobChange, JobFilter, JobId,
+    JobState, NewRoutine, NewRoutineRun, Outbound, Retention, RoutineId, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
     RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule, UnixMillis,
 };
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use proptest::prelude::*;
 
 use crate::kit::*;
@@ -155,12 +155,13 @@ impl Played {
             }
             Step::BeginNext { at_work, each } => {
                 let caps = JobCaps { at_work, at_work_each: each, open_each: 0, open: 0 };
-                format!("{:?}", store.begin_next(caps, HeldJobs::default(), at).await)
+                format!("{:?}", store.begin_next(caps, HeldJobs::default(), self.boots[0], at).await)
             }
-            Step::BeginAgain(job) => format!("{:?}", store.begin_again(self.job(job), at).await),
+            Step::BeginAgain(job) => format!("{:?}", store.begin_again(self.job(job), self.boots[0], at).await),
             Step::Change { job, to, attempt } => {
                 let (why, result) = (format!("at {}", at.0), (at.0 % 2 == 0).then(|| "a result".to_owned()));
                 let notice = Some(self.notice.clone());
+                let attempt = attempt.map(|number| JobAttempt { number, owner: self.boots[0] });
                 format!(
                     "{:?}",
                     store
@@ -178,7 +179,7 @@ impl Played {
                 )
             }
             Step::NoteProgress(job) => format!("{:?}", store.note_progress(self.job(job)).await),
-            Step::Suspend => format!("{:?}", store.suspend().await),
+            Step::Suspend => format!("{:?}", store.suspend(self.boots[0]).await),
             Step::TakeUp { again } => format!("{:?}", store.reclaim(self.boots[usize::from(!again)]).await),
             Step::Put { name, variant } => format!("{:?}", store.put(self.routine(name, variant), FREELY).await),
             Step::Enable { name, on } => {
@@ -271,7 +272,7 @@ async fn rows(store: &dyn Everything, now: UnixMillis) -> Vec<String> {
     let routines = store.routines().await.unwrap();
     let routine_runs =
         store.routine_runs(RoutineRunFilter { limit: 1_000, ..RoutineRunFilter::default() }).await.unwrap();
-    let open = store.open_routine_runs().await.unwrap();
+    let open = store.open_routine_runs(boot()).await.unwrap();
     let events = store.read(EventQuery { limit: 1_000, ..EventQuery::default() }).await.unwrap();
     let kinds = events.into_iter().map(|event| match event.kind {
         EventKind::RoutineRunStarted { routine, trigger: by, scheduled_ms, .. } => {
@@ -335,7 +336,7 @@ async fn rules_hold(store: &dyn Everything, ended: &mut Ended) {
 
 async fn play_on_both(steps: Vec<Step>) {
     let (sqlite, _directory) = sqlite();
-    let memory = SqliteStore::in_memory().unwrap();
+    let memory = SqlStore::in_memory().unwrap();
     let mut ended = Ended::new();
     let (mut jobs, mut routine_runs, mut boot) = (Vec::new(), Vec::new(), BootId::new());
     for (n, step) in (1..).zip(steps) {

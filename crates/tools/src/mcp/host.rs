@@ -35,7 +35,7 @@ const SURVEY_LIMIT: Duration = Duration::from_secs(10);
 /// All configured servers.
 pub struct Mcp {
     pub(super) servers: Vec<Arc<Server>>,
-    pins: Pins,
+    pub(super) pins: Pins,
     clock: Arc<dyn Clock>,
     sessions: Arc<McpSessions>,
     /// The tools of earlier listings; `None`: nothing is remembered.
@@ -150,15 +150,17 @@ impl Mcp {
         found: Vec<(Arc<Server>, Listing)>,
         looking: SurveyMode,
     ) -> Result<Survey, PinsError> {
-        let (pins, clock) = (self.pins.clone(), self.clock.clone());
-        let compared = tokio::task::spawn_blocking(move || match looking {
-            SurveyMode::Only => pins.read().map(|set| compare(found, set)),
-            SurveyMode::ToUse => pins.change(|set| {
-                pin_first(&found, set, &*clock);
-                compare(found, set.clone())
-            }),
-        });
-        let survey = compared.await.expect("comparing does not panic, and is not cancelled")?;
+        let pins = match looking {
+            SurveyMode::Only => self.pins.read().await?,
+            SurveyMode::ToUse => {
+                let pin = |set: &mut PinSet| {
+                    pin_first(&found, set, &*self.clock);
+                    set.clone()
+                };
+                self.pins.change(pin).await?
+            }
+        };
+        let survey = compare(found, &pins);
         survey.log();
         Ok(survey)
     }
@@ -191,19 +193,16 @@ impl Mcp {
         // So that the next start knows the approved tool without asking.
         self.note(&[(server.clone(), Ok(listing.clone()))]).await;
         let chosen = chosen(server, listing, tool)?;
-        let (pins, now, server) = (self.pins.clone(), self.clock.now(), server.clone());
-        let pinned = tokio::task::spawn_blocking(move || {
-            pins.change(|set| {
-                let new: Vec<Offer> =
-                    chosen.into_iter().filter(|offer| set.compare(server.name(), offer) != Comparison::Same).collect();
-                for offer in &new {
-                    set.pin(server.name(), offer, now, PinnedBy::Operator);
-                }
-                new
-            })
-        });
-        let pinned =
-            pinned.await.expect("pinning does not panic, and is not cancelled").map_err(|error| error.to_string())?;
+        let now = self.clock.now();
+        let pin = |set: &mut PinSet| {
+            let differs = |offer: &&Offer| set.compare(server.name(), offer) != Comparison::Same;
+            let new: Vec<Offer> = chosen.iter().filter(differs).cloned().collect();
+            for offer in &new {
+                set.pin(server.name(), offer, now, PinnedBy::Operator);
+            }
+            new
+        };
+        let pinned = self.pins.change(pin).await.map_err(|error| error.to_string())?;
         Ok(pinned.into_iter().map(|offer| report_of(&offer, None, Standing::Offered)).collect())
     }
 
@@ -281,7 +280,7 @@ fn pin_first(found: &[(Arc<Server>, Listing)], pins: &mut PinSet, clock: &dyn Cl
 }
 
 /// Compares all tools with the pins, and assigns names to the offered ones.
-fn compare(found: Vec<(Arc<Server>, Listing)>, pins: PinSet) -> Survey {
+fn compare(found: Vec<(Arc<Server>, Listing)>, pins: &PinSet) -> Survey {
     let wanted =
         |server: &Server, found: &Result<Offer, LeftOut>| matches!(found, Ok(offer) if server.wants(&offer.tool));
     // All selected tools get a name, approved or not, so that an approval does not change the name of another tool.
@@ -314,7 +313,7 @@ fn compare(found: Vec<(Arc<Server>, Listing)>, pins: PinSet) -> Survey {
                         Ok(offer) if !server.wants(&offer.tool) => report_of(offer, None, Standing::NotWanted),
                         Ok(offer) => {
                             let name = names.next().expect("a name for each wanted tool, in their order");
-                            let standing = standing(&pins, server, offer, name.as_deref());
+                            let standing = standing(pins, server, offer, name.as_deref());
                             if let (Standing::Offered, Some(name)) = (&standing, &name) {
                                 offers.push((name.clone(), server.clone(), offer.clone()));
                             }

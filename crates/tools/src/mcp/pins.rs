@@ -1,42 +1,41 @@
-//! Pins: a file with the approved description of each tool of the servers.
+//! Pins: the approved description of each tool of the servers. One daemon keeps them in a file, a cluster in its
+//! database: both implement [`PinStore`].
+
+mod file;
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use belay_protocol::UnixMillis;
-use rustix::fs::{FlockOperation, flock};
+use belay_protocol::{PinStore, StoreError, UnixMillis};
 use serde::{Deserialize, Serialize};
 
+use self::file::PinFile;
 use crate::mcp::offer::Offer;
 
-/// Largest pin file in bytes. 16 MiB: 64 servers with 128 tools each need a quarter of it.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
+/// Largest size of the pins in bytes. 16 MiB: 64 servers with 128 tools each need a quarter of it.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Longest wait for another process that changes the pins. 5 s: a change takes milliseconds.
-const LOCK_LIMIT: Duration = Duration::from_secs(5);
+/// Most attempts to change the pins while others change them. Of several that change them at once, one succeeds.
+const ATTEMPTS: u32 = 64;
 
-/// Pause between two attempts to get the lock.
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
-
-/// Version of the file format.
+/// Version of the format.
 const VERSION: u32 = 1;
 
-/// The pin file. The daemon and `belay mcp approve` may change it at the same time: a lock file serialises the changes,
-/// and a reader always sees a complete state.
-#[derive(Clone, Debug)]
+/// The pins. Daemons and `belay mcp approve` may change them at the same time: each change compares and sets, so that none
+/// is lost, and a reader always sees a complete state.
+#[derive(Clone)]
 pub struct Pins {
-    path: PathBuf,
+    store: Arc<dyn PinStore>,
+    /// Whether other nodes change them too.
+    pub(super) are_shared: bool,
 }
 
 /// The pins could not be read or changed. Then no tool of a server is offered.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {what}", path.display())]
+#[error("{location}: {what}")]
 pub struct PinsError {
-    path: PathBuf,
+    location: String,
     what: String,
 }
 
@@ -135,84 +134,81 @@ impl PinSet {
 impl Pins {
     /// Uses the pins in this file. The file may be missing, but its directory must exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self { store: Arc::new(PinFile::new(path.into())), are_shared: false }
     }
 
-    /// Reads all pins. Blocks on disk IO.
+    /// Uses the pins that the nodes of a cluster share.
+    pub fn shared(store: Arc<dyn PinStore>) -> Self {
+        Self { store, are_shared: true }
+    }
+
+    /// Reads all pins.
     ///
     /// # Errors
-    /// The file cannot be read, or is not a pin file. Then nothing counts as approved.
-    pub(super) fn read(&self) -> Result<PinSet, PinsError> {
-        let mut text = String::new();
-        match File::open(&self.path) {
-            Ok(file) => file.take(MAX_FILE).read_to_string(&mut text).map_err(|error| self.error(error))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(PinSet::default()),
-            Err(error) => return Err(self.error(error)),
-        };
-        let broken = |what: String| {
-            self.error(format!("is no file of pins ({what}). Restore it, or remove it: then every tool counts as new"))
-        };
-        let pins: PinSet = serde_json::from_str(&text).map_err(|error| broken(error.to_string()))?;
-        match pins.version {
-            VERSION => Ok(pins),
-            newer => Err(broken(format!("its form is {newer}, this Belay knows {VERSION}"))),
-        }
+    /// They cannot be read, or are no pins. Then nothing counts as approved.
+    pub(super) async fn read(&self) -> Result<PinSet, PinsError> {
+        let text = self.text().await?;
+        self.parsed(text.as_deref())
     }
 
-    /// Changes the pins: locks, reads, changes, and replaces the file atomically. Does not write if nothing has
-    /// changed. Blocks on disk IO, and up to [`LOCK_LIMIT`] for the lock.
+    /// Changes the pins, and writes them durably if they have changed. `change` is called again if somebody else has changed
+    /// them meanwhile.
     ///
     /// # Errors
-    /// The errors of [`Self::read`]; or the file cannot be written, and the pins are unchanged.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut PinSet) -> T) -> Result<T, PinsError> {
-        let _lock = self.lock()?;
-        let before = self.read()?;
-        let mut after = before.clone();
-        let result = change(&mut after);
-        if after != before {
-            self.write(&after).map_err(|error| self.error(error))?;
-        }
-        Ok(result)
-    }
-
-    /// Gets the lock, which is held while the returned file is open.
-    fn lock(&self) -> Result<File, PinsError> {
-        let path = self.beside("lock");
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-        let file = file.map_err(|error| self.error(error))?;
-        let end = Instant::now() + LOCK_LIMIT;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < end => std::thread::sleep(LOCK_PAUSE),
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(self.error("is being changed by another process; try again"));
-                }
-                Err(error) => return Err(self.error(io::Error::from(error))),
+    /// The errors of [`Self::read`]; or they cannot be written, and are unchanged.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the pins are either unchanged or changed as a whole.
+    pub(super) async fn change<T>(&self, change: impl Fn(&mut PinSet) -> T) -> Result<T, PinsError> {
+        for _ in 0..ATTEMPTS {
+            let text = self.text().await?;
+            let before = self.parsed(text.as_deref())?;
+            let mut after = before.clone();
+            let result = change(&mut after);
+            if after == before {
+                return Ok(result);
+            }
+            let new = serde_json::to_string_pretty(&after).map_err(|error| self.error(error))?;
+            if new.len() > MAX_BYTES {
+                return Err(self.error(format!(
+                    "the pins would have more than {MAX_BYTES} bytes. Set trust = \"approved\" for a server that keeps \
+                     adding tools, and remove its pins"
+                )));
+            }
+            if self.store.replace_pins(text.as_deref(), &new).await.map_err(|error| self.failed(error))? {
+                return Ok(result);
             }
         }
+        Err(self.error("others change the pins all the time; try again"))
     }
 
-    /// Writes a new file and renames it, so that a concurrent reader sees the old pins or the new ones.
-    fn write(&self, pins: &PinSet) -> io::Result<()> {
-        let beside = self.beside("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(&serde_json::to_vec_pretty(pins)?)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, &self.path)?;
-        // The rename is durable after its directory is synced.
-        File::open(self.path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()
+    async fn text(&self) -> Result<Option<String>, PinsError> {
+        self.store.pins().await.map_err(|error| self.failed(error))
     }
 
-    fn beside(&self, ending: &str) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".");
-        name.push(ending);
-        name.into()
+    fn parsed(&self, text: Option<&str>) -> Result<PinSet, PinsError> {
+        let Some(text) = text else { return Ok(PinSet::default()) };
+        let broken = |what: String| {
+            self.error(format!(
+                "these are no pins ({what}). Restore them, or remove them: then every tool counts as new"
+            ))
+        };
+        let pins: PinSet = serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
+        match pins.version {
+            VERSION => Ok(pins),
+            newer => Err(broken(format!("their form is {newer}, this Belay knows {VERSION}"))),
+        }
+    }
+
+    fn failed(&self, error: StoreError) -> PinsError {
+        match error {
+            StoreError::Unavailable(what) => self.error(what),
+            other => self.error(other),
+        }
     }
 
     fn error(&self, what: impl ToString) -> PinsError {
-        PinsError { path: self.path.clone(), what: what.to_string() }
+        PinsError { location: self.store.location(), what: what.to_string() }
     }
 }
 
@@ -255,36 +251,46 @@ mod tests {
         }
     }
 
-    #[test]
-    fn pins_are_kept_in_a_file_for_its_owner_alone() {
+    #[tokio::test]
+    async fn pins_are_kept_in_a_file_for_its_owner_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("mcp-pins.json");
         let pins = Pins::new(&path);
-        assert_eq!(pins.read().unwrap(), PinSet::default());
+        assert_eq!(pins.read().await.unwrap(), PinSet::default());
         let first = offer("d", "a", false);
-        pins.change(|pins| pins.pin("s", &first, UnixMillis(1), PinnedBy::FirstUse)).unwrap();
-        assert_eq!(Pins::new(&path).read().unwrap().compare("s", &first), Comparison::Same);
+        pins.change(|pins| pins.pin("s", &first, UnixMillis(1), PinnedBy::FirstUse)).await.unwrap();
+        assert_eq!(Pins::new(&path).read().await.unwrap().compare("s", &first), Comparison::Same);
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
-    #[test]
-    fn changes_of_many_at_once_are_all_kept() {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn changes_of_many_at_once_are_all_kept() {
         let dir = tempfile::tempdir().unwrap();
         let pins = Pins::new(dir.path().join("pins"));
-        let first = offer("d", "a", false);
-        std::thread::scope(|scope| {
-            for n in 0..8 {
-                let (pins, first) = (&pins, &first);
-                scope.spawn(move || {
-                    pins.change(|pins| pins.pin(&format!("s{n}"), first, UnixMillis(1), PinnedBy::Operator)).unwrap();
-                });
-            }
-        });
-        assert_eq!(pins.read().unwrap().servers.len(), 8);
+        let mut tasks = tokio::task::JoinSet::new();
+        for n in 0..8 {
+            let (pins, first) = (pins.clone(), offer("d", "a", false));
+            tasks.spawn(async move {
+                let server = format!("s{n}");
+                pins.change(|pins| pins.pin(&server, &first, UnixMillis(1), PinnedBy::Operator)).await.unwrap();
+            });
+        }
+        tasks.join_all().await;
+        assert_eq!(pins.read().await.unwrap().servers.len(), 8);
     }
 
-    #[test]
-    fn a_broken_file_approves_nothing_and_is_left_alone() {
+    #[tokio::test]
+    async fn pins_beyond_their_size_are_refused_and_unchanged() {
+        let dir = tempfile::tempdir().unwrap();
+        let pins = Pins::new(dir.path().join("pins"));
+        let long = Offer { description: "x".repeat(MAX_BYTES), ..offer("d", "a", false) };
+        let pinned = pins.change(|pins| pins.pin("s", &long, UnixMillis(1), PinnedBy::FirstUse)).await;
+        assert!(pinned.unwrap_err().to_string().contains("more than 16777216 bytes"));
+        assert_eq!(pins.read().await.unwrap(), PinSet::default());
+    }
+
+    #[tokio::test]
+    async fn a_broken_file_approves_nothing_and_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pins");
         for text in
@@ -292,9 +298,9 @@ mod tests {
         {
             std::fs::write(&path, text).unwrap();
             let pins = Pins::new(&path);
-            let error = pins.read().unwrap_err().to_string();
-            assert!(error.contains("is no file of pins") && error.contains("every tool counts as new"), "{error}");
-            assert!(pins.change(|_| ()).is_err());
+            let error = pins.read().await.unwrap_err().to_string();
+            assert!(error.contains("these are no pins") && error.contains("every tool counts as new"), "{error}");
+            assert!(pins.change(|_| ()).await.is_err());
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
     }

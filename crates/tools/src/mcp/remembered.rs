@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::mcp::host::{Listing, Mcp, Survey, SurveyMode};
 use crate::mcp::offer::Offer;
-use crate::mcp::pins::PinsError;
+use crate::mcp::pins::{Comparison, PinSet, PinsError};
 use crate::mcp::server::Server;
 
 /// Version of the file format. A file of another version is ignored.
@@ -130,7 +130,8 @@ impl Mcp {
 
     /// The tools of all servers for a start: those of known servers as they listed them before, without asking; those
     /// of other servers by asking them, like [`Self::survey`]. A server is known if it was asked successfully with the
-    /// same settings. After the start, [`Self::refresh`] asks the known ones.
+    /// same settings. After the start, [`Self::refresh`] asks the known ones. In a cluster, a server whose tools differ from
+    /// their pins is asked too: another node may have asked later.
     ///
     /// # Errors
     /// The pins cannot be read or changed. Then no tool can be offered.
@@ -140,8 +141,15 @@ impl Mcp {
     pub async fn recall(&self) -> Result<(Survey, KnownServers), PinsError> {
         let listings = self.listings().await;
         let (mut found, mut asked, mut known) = (Vec::new(), Vec::new(), KnownServers::default());
+        let shared = if self.pins.are_shared { Some(self.pins.read().await?) } else { None };
+        // A description that another node has approved since this one asked.
+        let is_stale = |server: &Server, offers: &[Offer]| {
+            let differs =
+                |offer: &Offer, pins: &PinSet| matches!(pins.compare(server.name(), offer), Comparison::Changed { .. });
+            shared.as_ref().is_some_and(|pins| offers.iter().any(|offer| differs(offer, pins)))
+        };
         for server in &self.servers {
-            match listings.of(server) {
+            match listings.of(server).filter(|offers| !is_stale(server, offers)) {
                 Some(offers) => {
                     found.push((server.clone(), Ok(offers.into_iter().map(Ok).collect())));
                     known.0.push(server.clone());

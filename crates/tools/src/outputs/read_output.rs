@@ -1,20 +1,16 @@
 //! `read_output`: returns a part of a stored output.
 
-use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Effect, RunReader, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
-use rustix::fs::{Mode, OFlags};
+use belay_protocol::{Effect, OutputName, OutputPart, RunReader, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{KeptOutputs, OutputName};
+use super::KeptOutputs;
 use crate::arguments;
-use crate::files::blocking;
 
 /// Most bytes that one call returns; below [`belay_protocol::tool::MAX_OUTPUT_BYTES`].
 const MAX_SHOWN_BYTES: u64 = 60 * 1024;
@@ -63,6 +59,26 @@ impl ReadOutput {
             }
         }
     }
+
+    /// The part of an output, as the model sees it. `name`: the output's name, as the model gave it.
+    async fn shown(&self, known: &OutputName, name: &str, from: u64, most: u64, context: &ToolContext) -> ToolOutput {
+        // A caller must not learn whether an output of another session exists.
+        if !self.is_own(known, context).await? {
+            return Err(none_such(name));
+        }
+        match self.outputs.store.part(known, from, most).await {
+            Ok(None) => Err(none_such(name)),
+            Ok(Some(OutputPart { size, .. })) if from >= size && size > 0 => Err(ToolFailure::failed(format!(
+                "The output has {size} bytes; there is none at {from}, the last one is at {}.",
+                size - 1
+            ))),
+            Ok(Some(OutputPart { bytes, size })) => Ok(Part { from, bytes, size }.show(name).into()),
+            Err(error) => {
+                tracing::warn!(%error, "a kept output could not be read");
+                Err(ToolFailure::failed("The output could not be read."))
+            }
+        }
+    }
 }
 
 #[async_trait]
@@ -78,28 +94,10 @@ impl Tool for ReadOutput {
         }
         let (from, most) = (offset.unwrap_or(0), limit.unwrap_or(MAX_SHOWN_BYTES).min(MAX_SHOWN_BYTES));
         let known = name.parse::<OutputName>().map_err(|_| none_such(&name))?;
-        let own = tokio::select! {
-            () = context.cancel.cancelled() => return Err(ToolFailure::Cancelled),
-            own = self.is_own(&known, context) => own?,
-        };
-        // A caller must not learn whether an output of another session exists.
-        if !own {
-            return Err(none_such(&name));
+        tokio::select! {
+            () = context.cancel.cancelled() => Err(ToolFailure::Cancelled),
+            shown = self.shown(&known, &name, from, most, context) => shown,
         }
-        let path = self.outputs.store.path_of(&known);
-        blocking(move || match part_of(&path, from, most) {
-            Ok(Part { size, .. }) if from >= size && size > 0 => Err(ToolFailure::failed(format!(
-                "The output has {size} bytes; there is none at {from}, the last one is at {}.",
-                size - 1
-            ))),
-            Ok(part) => Ok(part.show(&name).into()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(none_such(&name)),
-            Err(error) => {
-                tracing::warn!(%error, "a kept output could not be read");
-                Err(ToolFailure::failed("The output could not be read."))
-            }
-        })
-        .await
     }
 }
 
@@ -110,23 +108,13 @@ fn none_such(name: &str) -> ToolFailure {
     ))
 }
 
-/// A part of a file.
+/// A part of an output.
 struct Part {
     /// Byte offset of the part.
     from: u64,
     bytes: Vec<u8>,
-    /// Size of the whole file.
+    /// Size of the whole output.
     size: u64,
-}
-
-fn part_of(path: &Path, from: u64, most: u64) -> io::Result<Part> {
-    let mut file: std::fs::File =
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?.into();
-    let size = file.metadata()?.len();
-    file.seek(SeekFrom::Start(from))?;
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok(Part { from, bytes, size })
 }
 
 impl Part {

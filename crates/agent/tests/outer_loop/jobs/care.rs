@@ -10,10 +10,7 @@ use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use super::{always, create, done, in_state, job, order, runs, silence, told, until};
 use crate::support::{Setup, faulty};
 
-fn setup_of(
-    model: ScriptedModel,
-    jobs: JobsConfig,
-) -> (Setup, belay_testkit::faulty::Faulty<belay_store::SqliteStore>) {
+fn setup_of(model: ScriptedModel, jobs: JobsConfig) -> (Setup, belay_testkit::faulty::Faulty<belay_store::SqlStore>) {
     let (setup, store) = faulty(model);
     (Setup { jobs, ..setup }, store)
 }

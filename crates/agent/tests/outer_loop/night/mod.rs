@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use belay_protocol::{
     Ack, Body, Control, DispatcherStore, JobFilter, JobId, JobReader, Outbox, RoutineAnswer, RoutineReader,
-    RoutineRecord, RoutineRequest, RoutineRunStore, UnixMillis,
+    RoutineRecord, RoutineRequest, UnixMillis,
 };
 use belay_testkit::faulty::Fault;
 use tokio::task::JoinSet;
@@ -166,10 +166,10 @@ async fn morning(
         let jobs = JobFilter { limit: 1000, ..JobFilter::default() };
         let jobs = store.jobs(jobs).await.expect("readable");
         let at_work = jobs.iter().filter(|job| !job.state.is_over()).count();
-        let routine_runs = store.open_routine_runs().await.expect("readable").len();
+        let routine_runs = RoutineReader::numbers(store).await.expect("readable").running as usize;
         let runs = store.unfinished_runs().await.expect("readable").len();
-        let post = Outbox::next_due(store).await.expect("readable").is_some()
-            || !Outbox::due(store, world.now(), &[], 1, 1).await.expect("readable").is_empty();
+        let post = Outbox::next_due(store, None).await.expect("readable").is_some()
+            || !Outbox::due(store, world.now(), &[], None, 1, 1).await.expect("readable").is_empty();
         if at_work + routine_runs + runs == 0 && !post {
             return;
         }

@@ -11,13 +11,13 @@ use belay_agent::AgentParts;
 use belay_automation::JobsConfig;
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
-    Ack, AckSender, Body, Channel, ChannelError, ChannelId, Clock, DeliverError, Envelope, IdempotencyKey, Inbound,
-    InboundStream, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Principal, Refusal, ReplyRoute, StoreError,
-    UnixMillis,
+    Ack, AckSender, ApprovalId, Body, Channel, ChannelError, ChannelId, Clock, DeliverError, Envelope, IdempotencyKey,
+    Inbound, InboundStream, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Principal, Refusal, ReplyRoute, RunId,
+    StoreError, UnixMillis, WorkLease,
 };
 use belay_run::AgentConfig;
 use belay_run::approvals::ApprovalsConfig;
-use belay_store::{SqliteStore, StoreOptions};
+use belay_store::{SqlStore, StoreOptions};
 use belay_testkit::faulty::{FaultPlan, Faulty};
 use belay_testkit::scripted_model::ScriptedModel;
 use futures_util::StreamExt as _;
@@ -79,7 +79,7 @@ pub(super) struct Life {
     task: JoinHandle<belay_agent::AgentExit>,
     stop: CancellationToken,
     pub(super) plan: FaultPlan,
-    pub(super) store: Faulty<SqliteStore>,
+    pub(super) store: Faulty<SqlStore>,
 }
 
 impl World {
@@ -102,7 +102,7 @@ impl World {
 
     /// Begins a life on the disk as it is.
     pub(super) async fn begin(&self) -> Life {
-        let store = Arc::new(SqliteStore::open(&self.path(), StoreOptions::default()).expect("the store opens"));
+        let store = Arc::new(SqlStore::open(&self.path(), StoreOptions::default()).expect("the store opens"));
         let store = Faulty::new(store);
         store.plan().hold_time();
         let mut ports = ports(Arc::new(store.clone()));
@@ -116,6 +116,7 @@ impl World {
             dice: self.dice,
         });
         let parts = AgentParts {
+            leases: None,
             callbacks: None,
             pairing: None,
             config: AgentConfig { drain_s: 5, ..AgentConfig::default() },
@@ -221,22 +222,29 @@ impl Outbox for WatchedOutbox {
         &self,
         now: UnixMillis,
         busy: &[ReplyRoute],
+        leases: Option<&[WorkLease]>,
         limit: u32,
         callbacks: u32,
     ) -> Result<Vec<OutboxRow>, StoreError> {
-        let rows = self.outbox.due(now, busy, limit, callbacks).await?;
+        let rows = self.outbox.due(now, busy, leases, limit, callbacks).await?;
         let messages = rows.iter().map(|row| (row.message.id, row.message.clone()));
         lock(&self.post).committed.extend(messages);
         Ok(rows)
     }
 
-    async fn next_due(&self) -> Result<Option<UnixMillis>, StoreError> {
-        self.outbox.next_due().await
+    async fn next_due(&self, leases: Option<&[WorkLease]>) -> Result<Option<UnixMillis>, StoreError> {
+        self.outbox.next_due(leases).await
     }
 
-    async fn mark(&self, id: OutboxId, state: OutboxState) -> Result<(), StoreError> {
+    async fn mark(
+        &self,
+        id: OutboxId,
+        state: OutboxState,
+        at: UnixMillis,
+        lease: Option<&WorkLease>,
+    ) -> Result<(), StoreError> {
         let ambiguous = state == OutboxState::Ambiguous;
-        self.outbox.mark(id, state).await?;
+        self.outbox.mark(id, state, at, lease).await?;
         if ambiguous {
             lock(&self.post).ambiguous.insert(id);
         }
@@ -247,10 +255,18 @@ impl Outbox for WatchedOutbox {
         self.outbox.put_checked(message).await
     }
 
-    async fn settle_interrupted(&self) -> Result<Vec<OutboxRow>, StoreError> {
-        let rows = self.outbox.settle_interrupted().await?;
+    async fn settle_interrupted(
+        &self,
+        at: UnixMillis,
+        leases: Option<&[WorkLease]>,
+    ) -> Result<Vec<OutboxRow>, StoreError> {
+        let rows = self.outbox.settle_interrupted(at, leases).await?;
         lock(&self.post).ambiguous.extend(rows.iter().map(|row| row.message.id));
         Ok(rows)
+    }
+
+    async fn shown_last(&self, route: &ReplyRoute, run: RunId) -> Result<Option<ApprovalId>, StoreError> {
+        self.outbox.shown_last(route, run).await
     }
 
     fn committed(&self) -> watch::Receiver<u64> {

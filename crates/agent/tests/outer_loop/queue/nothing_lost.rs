@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{QueueMode, RunFilter, RunRecord, StopReason};
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -18,23 +18,24 @@ async fn all_runs(setup: &Setup) -> Vec<RunRecord> {
     runs
 }
 
-/// A message joins while a tool runs, and its commit goes wrong in this way.
+/// A message joins while a tool runs, its commit goes wrong in this way, and the run is stopped during the outage.
 async fn joins_badly(fault: Fault) -> (Setup, Vec<String>) {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")));
+    let store = Faulty::new(Arc::new(SqlStore::in_memory().expect("a store in memory opens")));
     let script = [Scripted::call("slow", json!({})), Scripted::text("answered"), Scripted::text("more")];
     let mut setup = Setup::new(ScriptedModel::new(script)).tool(TestTool::named("slow"));
     setup.store = ports(Arc::new(store.clone()));
-    let mut agent = setup.start().await;
+    let agent = setup.start().await;
     let first = agent.one.accepted("alice", "first").await;
     agent.asked(1).await;
     sleep(Duration::from_millis(500)).await;
     let second = agent.one.accepted("alice", "second").await;
     // Two checkpoints follow: the results of the batch, then what has joined.
     store.plan().nth_of(StoreOp::Checkpoint, 2, fault);
-    assert_eq!(end_of(first).await.reason, Some(StopReason::Internal));
+    (3..=9).for_each(|nth| store.plan().nth_of(StoreOp::Checkpoint, nth, Fault::Fail));
+    sleep(Duration::from_secs(1)).await;
+    agent.two.text("other", &format!("/stop {}", first.run_id)).await;
+    assert_eq!(end_of(first).await.reason, Some(StopReason::OperatorStop));
     end_of(second).await;
-    let said = agent.one.next().await;
-    assert!(said.starts_with("Something went wrong"), "{said}");
     agent.shut_down().await;
     let seen = setup.model.seen().iter().map(|request| request.messages.len().to_string()).collect();
     (setup, seen)
@@ -44,7 +45,7 @@ async fn joins_badly(fault: Fault) -> (Setup, Vec<String>) {
 async fn a_message_whose_joining_is_not_stored_gets_a_turn_of_its_own() {
     let (setup, _) = joins_badly(Fault::Fail).await;
     let reasons: Vec<_> = all_runs(&setup).await.iter().map(|run| run.reason).collect();
-    assert_eq!(reasons, [Some(StopReason::Internal), Some(StopReason::FinalText)]);
+    assert_eq!(reasons, [Some(StopReason::OperatorStop), Some(StopReason::FinalText)]);
     assert_eq!(saw(&setup.model, 2), ["first", "", "slowly", "second"]);
 }
 
@@ -52,7 +53,7 @@ async fn a_message_whose_joining_is_not_stored_gets_a_turn_of_its_own() {
 async fn a_message_that_has_joined_although_nobody_said_so_is_not_answered_again() {
     let (setup, seen) = joins_badly(Fault::LoseAnswer).await;
     let reasons: Vec<_> = all_runs(&setup).await.iter().map(|run| run.reason).collect();
-    assert_eq!(reasons, [Some(StopReason::Internal), Some(StopReason::Joined)]);
+    assert_eq!(reasons, [Some(StopReason::OperatorStop), Some(StopReason::Joined)]);
     assert_eq!(seen.len(), 1, "the model was asked once");
     // What the person said is in the conversation, and a next turn reads it.
     let history = setup.store.sessions.history(&"alice".into(), 0, 10).await.expect("readable");

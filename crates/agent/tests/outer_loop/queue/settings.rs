@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::{Ack, BootId, QueueMode, Refusal, SessionLifetime, Thinking, UnixMillis};
+use belay_protocol::{Ack, BootId, LaneClaim, QueueMode, Refusal, SessionLifetime, Thinking, UnixMillis};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 
 use crate::support::{Setup, saw};
@@ -68,8 +68,9 @@ async fn thinking_and_the_like_are_shown_set_and_asked_of_the_model() {
     agent.one.ask("alice", "hi").await;
     assert_eq!(agent.model.seen()[0].model.as_deref(), Some("scripted"));
     let session = "alice".into();
-    let opened = setup.store.lanes.open_lane(&session, SessionLifetime::Lasting, BootId::new(), UnixMillis(1));
-    assert_eq!(opened.await.expect("open").options.thinking, Some(Thinking::High));
+    let opened =
+        setup.store.lanes.open_lane(&session, SessionLifetime::Lasting, LaneClaim::free(BootId::new()), UnixMillis(1));
+    assert_eq!(opened.await.expect("open").opened().expect("free").options.thinking, Some(Thinking::High));
     agent.crash().await;
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{RunStatus, StopReason};
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::support::{Setup, TestTool, end_of, ports, rest_of, saw};
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_does_not_return_when_told_to_stop_is_aborted_and_the_lane_goes_on() {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().unwrap()));
+    let store = Faulty::new(Arc::new(SqlStore::in_memory().unwrap()));
     let call = Scripted::call("echo", json!({})).with_text("Let me see.").after_pieces(["Let me ", "see."]);
     let mut setup = Setup::new(ScriptedModel::new([call, Scripted::text("next")]));
     setup.store = ports(Arc::new(store.clone()));

@@ -11,7 +11,7 @@ use belay_protocol::{
     Tool, ToolHealthConfig,
 };
 use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, DisabledChannels, LimitsConfig, StreamingConfig};
-use belay_store::{Blobs, KEY_BYTES, SealedVault, SqliteStore, VaultKey};
+use belay_store::{Blobs, KEY_BYTES, SealedVault, SqlStore, VaultKey};
 use belay_testkit::faulty::Faulty;
 use belay_testkit::scripted_model::ScriptedModel;
 use tokio::sync::watch;
@@ -58,19 +58,19 @@ pub(crate) struct Setup {
 }
 
 /// The ports of a store that fails where it is told to.
-pub(crate) fn ports(store: Arc<Faulty<SqliteStore>>) -> StorePorts {
+pub(crate) fn ports(store: Arc<Faulty<SqlStore>>) -> StorePorts {
     StorePorts::of(store, vault(), Arc::new(Blobs::in_memory()))
 }
 
 /// A vault in memory.
 fn vault() -> Arc<dyn SecretVault> {
     let key = VaultKey::from_bytes(&[7; KEY_BYTES]).expect("a key");
-    Arc::new(SealedVault::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")), key))
+    Arc::new(SealedVault::new(Arc::new(SqlStore::in_memory().expect("a store in memory opens")), key))
 }
 
 /// An agent over a store that fails where it is told to.
-pub(crate) fn faulty(model: ScriptedModel) -> (Setup, Faulty<SqliteStore>) {
-    let store = Faulty::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens")));
+pub(crate) fn faulty(model: ScriptedModel) -> (Setup, Faulty<SqlStore>) {
+    let store = Faulty::new(Arc::new(SqlStore::in_memory().expect("a store in memory opens")));
     (Setup { store: ports(Arc::new(store.clone())), ..Setup::new(model) }, store)
 }
 
@@ -95,7 +95,7 @@ impl Setup {
                 Arc::new(TestTool::named("fail")),
                 Arc::new(TestTool::named("panic")),
             ],
-            store: ports(Arc::new(Faulty::new(Arc::new(SqliteStore::in_memory().expect("a store in memory opens"))))),
+            store: ports(Arc::new(Faulty::new(Arc::new(SqlStore::in_memory().expect("a store in memory opens"))))),
             clock: Arc::new(TestClock::new()),
             injector: false,
             workers: None,
@@ -159,6 +159,7 @@ impl Setup {
     /// What it is made of, without channels.
     pub(crate) fn parts(&self) -> AgentParts {
         AgentParts {
+            leases: None,
             outgoing: self.outgoing.clone(),
             callbacks: None,
             pairing: None,
@@ -185,6 +186,7 @@ impl Setup {
             store: self.store.clone(),
             clock: self.clock.clone(),
             boot: BootId::new(),
+            cluster: None,
             version: "test".into(),
             max_tokens: 1000,
             max_attempts: 3,

@@ -1,14 +1,14 @@
 //! The heartbeat's routine, stored from the configuration at every start.
 
 use belay_protocol::{
-    Asker, Authority, Guardrails, HEARTBEAT, Misfire, NewRoutine, Notify, Purpose, PutBy, PutRule, RoutineAction,
-    RoutineId, RoutineOrigin, RoutinePut, RoutineRecord, RoutineSpec, RunOptions, StoreError, Trigger,
+    Guardrails, HEARTBEAT, Misfire, Notify, RoutineAction, RoutineOrigin, RoutineRecord, RoutineSpec, RunOptions,
+    StoreError, Trigger,
 };
 
 use super::config::Heartbeat;
 use super::text;
 use crate::routines::RoutineService;
-use crate::routines::check;
+use crate::routines::stored::{Stored, store};
 
 /// Why the routine is disabled.
 const OFF: &str = "heartbeat.enabled is false";
@@ -48,12 +48,12 @@ pub(crate) fn options(service: &RoutineService) -> RunOptions {
 /// # Errors
 /// The store does not answer.
 pub(crate) async fn set_up(service: &RoutineService) -> Result<(), StoreError> {
-    let (store, now) = (&service.routine_store, service.clock.now());
+    let now = service.clock.now();
     let old = service.routines.routine(HEARTBEAT).await?;
     if !service.heartbeat.config.enabled {
         let is_on = |old: &RoutineRecord| old.origin == RoutineOrigin::Heartbeat && old.enabled;
         if let Some(old) = old.filter(is_on) {
-            store.enable(old.routine_id, false, OFF, None, now).await?;
+            service.routine_store.enable(old.routine_id, false, OFF, None, now).await?;
         }
         return Ok(());
     }
@@ -66,32 +66,14 @@ pub(crate) async fn set_up(service: &RoutineService) -> Result<(), StoreError> {
         );
         return Ok(());
     }
-    let old = old.filter(|old| old.origin == RoutineOrigin::Heartbeat);
-    let (spec, schedule) = match check::written_out(spec_of(&service.heartbeat), old.as_ref(), now) {
-        Ok(written) => written,
-        Err(error) => {
-            tracing::error!(%error, "the heartbeat does not beat");
-            return Ok(());
+    let Stored { routine, next_at, .. } =
+        store(service, &spec_of(&service.heartbeat), RoutineOrigin::Heartbeat, old).await?;
+    match routine {
+        Ok(routine) if !routine.enabled => {
+            service.routine_store.enable(routine.routine_id, true, "", next_at, now).await?;
         }
-    };
-    let next_at = schedule.and_then(|schedule| schedule.next_after(now));
-    let new = NewRoutine {
-        id: RoutineId::new(),
-        spec,
-        creator: Asker { principal: "config".into(), authority: Authority::Operator, relayed: false },
-        channel: Purpose::Heartbeat.channel(),
-        made_in: "config".into(),
-        reply_to: None,
-        origin: RoutineOrigin::Heartbeat,
-        next_at,
-        at: now,
-    };
-    match store.put(new, PutRule { fresh: false, by: PutBy::Config }).await? {
-        RoutinePut::Done(routine) if !routine.enabled => {
-            store.enable(routine.routine_id, true, "", next_at, now).await?;
-        }
-        RoutinePut::Done(_) => {}
-        RoutinePut::Refused(why) | RoutinePut::Forbidden(why) => tracing::error!(why, "the heartbeat does not beat"),
+        Ok(_) => {}
+        Err(why) => tracing::error!(why, "the heartbeat does not beat"),
     }
     Ok(())
 }

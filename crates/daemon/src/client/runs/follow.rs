@@ -62,9 +62,12 @@ pub(super) async fn follow(
 
 /// Whether the run passes the filters of the list. Its date does: it ends now.
 fn fits(run: &Json, args: &RunsArgs) -> bool {
-    [("/status", &args.status), ("/reason", &args.reason), ("/session", &args.session)]
-        .into_iter()
-        .all(|(field, wanted)| wanted.as_deref().is_none_or(|wanted| wanted == text(run, field)))
+    let among = |field, words: &Option<String>| {
+        words.as_deref().is_none_or(|words| words.split(',').any(|word| word.trim() == text(run, field)))
+    };
+    among("/status", &args.status)
+        && among("/reason", &args.reason)
+        && args.session.as_deref().is_none_or(|session| session == text(run, "/session"))
 }
 
 fn print(run: &Json, args: &RunsArgs, out: Output<'_>) {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use belay_crash_point::crash_point;
 use belay_gateway::{BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups};
 use belay_protocol::{Clock, UnixMillis};
 use belay_schedule::Schedule;
@@ -15,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::{described, directory, sources};
+use super::{OF_THE_SERVER, described, directory, sources};
 use crate::backup_config::BackupConfig;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
@@ -45,7 +46,8 @@ const LIST_MAX: usize = 1000;
 /// Makes and lists backups.
 pub(crate) struct BackupKeeper {
     /// `None`: the store is in memory.
-    sources: Option<Sources>,
+    /// The inner error says why there is no backup of this store.
+    sources: Result<Sources, &'static str>,
     directory: PathBuf,
     config: BackupConfig,
     /// The schedule of `backup.at`.
@@ -73,6 +75,11 @@ impl BackupKeeper {
         let (sources, directory) = (sources(settings, env, paths)?, directory(settings, env, paths));
         let daily = settings.backup.daily();
         let daily = daily.map_err(|problem| Failure::new(Exit::Refused, format!("backup.at: {problem}")))?;
+        // A schedule that is never carried out would be taken for backups.
+        let of_server = matches!(&sources, Err(why) if *why == OF_THE_SERVER);
+        if of_server && (settings.backup.every_hours > 0 || daily.is_some()) {
+            return Err(Failure::new(Exit::Refused, format!("backup.every_hours and backup.at: {OF_THE_SERVER}")));
+        }
         Ok(Self {
             sources,
             directory,
@@ -109,7 +116,7 @@ impl BackupKeeper {
 
     /// Removes the leftovers of killed backups. A backup on request meanwhile removes them itself.
     async fn sweep(&self) {
-        let (Some(sources), Ok(slot)) = (self.sources.clone(), self.slot.clone().try_acquire_owned()) else { return };
+        let (Ok(sources), Ok(slot)) = (self.sources.clone(), self.slot.clone().try_acquire_owned()) else { return };
         let directory = self.directory.clone();
         let swept = tokio::task::spawn_blocking(move || {
             let _slot = slot; // held to the end: a backup that is being made would lose its files
@@ -157,7 +164,7 @@ impl BackupKeeper {
     /// The time until the next scheduled backup. Files tell when the last one was, so a restart changes nothing.
     /// `None`: there is no schedule.
     async fn until_next(&self) -> Option<Duration> {
-        if self.sources.is_none() || (self.config.every_hours == 0 && self.daily.is_none()) {
+        if self.sources.is_err() || (self.config.every_hours == 0 && self.daily.is_none()) {
             return None;
         }
         let now = self.clock.now();
@@ -213,9 +220,7 @@ impl BackupKeeper {
     }
 
     async fn try_make(&self, request: BackupRequest, reason: Reason) -> Result<Created, BackupRefusal> {
-        let in_memory =
-            || BackupRefusal::Invalid("the store is in memory (store.url): there is nothing to back up".into());
-        let sources = self.sources.clone().ok_or_else(in_memory)?;
+        let sources = self.sources.clone().map_err(|why| BackupRefusal::Invalid(why.into()))?;
         let slot = self.slot.clone().try_acquire_owned().map_err(|_taken| BackupRefusal::Busy)?;
         let now = self.clock.now();
         let target = target(request.to.as_deref(), &self.directory, now).map_err(BackupRefusal::Invalid)?;
@@ -227,7 +232,11 @@ impl BackupKeeper {
                 private_directory(&default).map_err(|error| BackupRefusal::Failed(words(&error)))?;
             }
             let label = Label { program: VERSION, reason, now };
-            let made = backup::create(&sources, &target, label, &ending, &mut |_, _| {});
+            crash_point!("backup.before-copy");
+            let made = backup::create(&sources, &target, label, &ending, &mut |_, _| {
+                crash_point!("backup.writing");
+            });
+            crash_point!("backup.made");
             made.map_err(|error| match error {
                 BackupError::Stopped => BackupRefusal::ShuttingDown,
                 error => BackupRefusal::Failed(words(&error)),
@@ -258,7 +267,7 @@ impl Backups for BackupKeeper {
     }
 
     fn status(&self) -> Option<BackupStatus> {
-        self.sources.as_ref().map(|_| self.status().clone())
+        self.sources.as_ref().ok().map(|_| self.status().clone())
     }
 }
 
@@ -420,7 +429,7 @@ mod tests {
     async fn the_schedule_keeps_the_newest_and_a_failure_is_shown_until_a_success() {
         let data = tempfile::tempdir().unwrap();
         let database = data.path().join("belay.db");
-        let store = belay_store::SqliteStore::open(&database, belay_store::StoreOptions::default()).unwrap();
+        let store = belay_store::SqlStore::open(&database, belay_store::StoreOptions::default()).unwrap();
         struct Moving(std::sync::atomic::AtomicI64);
         impl Clock for Moving {
             fn now(&self) -> UnixMillis {
@@ -428,7 +437,7 @@ mod tests {
             }
         }
         let mut keeper = BackupKeeper {
-            sources: Some(Sources { database, files: data.path().join("attachments"), key: None, settings: vec![] }),
+            sources: Ok(Sources { database, files: data.path().join("attachments"), key: None, settings: vec![] }),
             directory: data.path().join("backups"),
             config: BackupConfig { every_hours: 24, keep: 2, ..BackupConfig::default() },
             daily: None,

@@ -88,6 +88,15 @@ fn a_workspace_that_contains_own_files_is_refused_with_each_path() {
 }
 
 #[test]
+fn the_password_file_of_the_database_is_an_own_file() {
+    let mut home = home();
+    let file = home.at("work/note.txt");
+    assert_eq!(home.problems(), Vec::<String>::new());
+    home.settings.store.url = Some(format!("postgres://belay@db.example/belay?passfile={}", file.display()));
+    home.names(&["passfile of store.url", "work/note.txt"]);
+}
+
+#[test]
 fn links_and_other_names_are_resolved() {
     let mut home = home();
     // The workspace by a link.

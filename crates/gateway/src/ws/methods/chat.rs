@@ -183,7 +183,7 @@ fn shown(lines: &[HistoryEntry]) -> (Vec<Value>, usize) {
 /// The live run of a session, and its text so far.
 async fn in_flight(caller: &Caller, session: SessionKey) -> Result<Option<Value>, ApiError> {
     let filter =
-        RunFilter { session: Some(session), status: Some(RunStatus::Running), limit: 1, ..RunFilter::default() };
+        RunFilter { session: Some(session), statuses: vec![RunStatus::Running], limit: 1, ..RunFilter::default() };
     let Some(run) = caller.app.runs.runs(filter).await?.into_iter().next() else { return Ok(None) };
     let watch = caller.app.watch(caller.principal.clone(), run.run_id, true).await?;
     let text = watch.map(|watch| watch.so_far.text).unwrap_or_default();

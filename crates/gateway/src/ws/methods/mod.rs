@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::follow::Kind;
+use super::claims::Kind;
 use super::frames::RpcError;
 use super::scope::{Scope, Scopes};
 use crate::app::Shared;

@@ -1,6 +1,7 @@
 //! A stand-in for the agent: it does what the text of a message says.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(crate) struct FakeAgent {
     keys: Mutex<HashMap<IdempotencyKey, (Body, RunRecord)>>,
     work: Arc<FakeWork>,
     pub(crate) seen: Mutex<Vec<Inbound>>,
+    /// How many stops end nothing yet.
+    pub(crate) slow_stops: AtomicU32,
 }
 
 impl FakeAgent {
@@ -45,6 +48,7 @@ impl FakeAgent {
             keys: Mutex::default(),
             work,
             seen: Mutex::default(),
+            slow_stops: AtomicU32::new(0),
         }
     }
 
@@ -105,11 +109,15 @@ impl FakeAgent {
                     StopTarget::RunOfGoneClient(_) => StopReason::ClientGone,
                     _ => StopReason::OperatorStop,
                 };
+                if self.slow_stops.load(Ordering::Relaxed) > 0 {
+                    self.slow_stops.fetch_sub(1, Ordering::Relaxed);
+                    return Ack::Stopped(StopReport { pending_nodes: vec!["b".into()], ..StopReport::default() });
+                }
                 let stopped: Vec<_> = lives.iter().filter(|(id, key)| fits(id, key)).map(|(id, _)| *id).collect();
                 for id in &stopped {
                     self.finish(*id, reason, reason.user_line());
                 }
-                Ack::Stopped(StopReport { stopped, still_running: vec![] })
+                Ack::Stopped(StopReport { stopped, ..StopReport::default() })
             }
         }
     }

@@ -175,6 +175,7 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         ends: Arc::new(FakeArchive),
         janitor: Arc::new(FakeArchive),
         backups: Arc::new(NoBackups),
+        cluster: None,
         attachments: Arc::new(NoAttachments),
         blobs: Arc::new(FakeBlobs),
         links: Arc::new(SignedLinks::new(SecretBox::new(Box::new([7; LINK_KEY_BYTES])), 24, clock.clone())),

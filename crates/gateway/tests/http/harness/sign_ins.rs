@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use belay_protocol::{SignIn, SignInStore, StoreError, UnixMillis};
 
-/// Keeps sign-ins without a limit.
+/// Keeps sign-ins and links without a limit.
 #[derive(Default)]
-pub(crate) struct FakeSignIns(Mutex<Vec<SignIn>>);
+pub(crate) struct FakeSignIns(Mutex<Vec<SignIn>>, Mutex<Vec<(String, UnixMillis)>>);
 
 #[async_trait]
 impl SignInStore for FakeSignIns {
@@ -36,5 +36,21 @@ impl SignInStore for FakeSignIns {
         let before = all.len();
         all.retain(|sign_in| !ids.contains(&sign_in.id));
         Ok(before - all.len())
+    }
+
+    async fn put_link(&self, digest: String, _now: UnixMillis, expires_at: UnixMillis) -> Result<(), StoreError> {
+        self.1.lock().unwrap().push((digest, expires_at));
+        Ok(())
+    }
+
+    async fn take_link(&self, digest: String, now: UnixMillis) -> Result<bool, StoreError> {
+        let mut links = self.1.lock().unwrap();
+        let Some(at) = links.iter().position(|(known, _)| *known == digest) else { return Ok(false) };
+        Ok(links.remove(at).1 > now)
+    }
+
+    async fn drop_links(&self) -> Result<(), StoreError> {
+        self.1.lock().unwrap().clear();
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Stand-ins for the store: runs, facts and history in memory, and an archive with one session.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -27,6 +27,14 @@ pub(crate) struct FakeStore {
     pub(crate) stuck: AtomicI64,
     /// Whether everybody else comes first when facts are read.
     pub(crate) slow: AtomicBool,
+    /// Held while nobody may read facts.
+    reading: tokio::sync::RwLock<()>,
+    /// Whether the tip stays where it is, as while another node commits.
+    pub(crate) lags: AtomicBool,
+    /// How often a run, the facts of a run, and the newest number were read.
+    pub(crate) run_reads: AtomicU64,
+    pub(crate) run_fact_reads: AtomicU64,
+    pub(crate) newest_reads: AtomicU64,
 }
 
 impl FakeStore {
@@ -53,7 +61,21 @@ impl FakeStore {
         let seq = Seq(facts.len() as u64 + 1);
         facts.push(Event { seq, at: UnixMillis(NOW), session: Some(session), run_id, kind });
         drop(facts);
-        self.tip.send_replace(seq);
+        if !self.lags.load(Ordering::Relaxed) {
+            self.tip.send_replace(seq);
+        }
+    }
+
+    /// Reads of facts wait until the guard is dropped.
+    pub(crate) async fn hold_reads(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
+        self.reading.write().await
+    }
+
+    /// The tip follows the facts again.
+    pub(crate) fn catch_up(&self) {
+        self.lags.store(false, Ordering::Relaxed);
+        let newest = Seq(self.facts.lock().unwrap().len() as u64);
+        self.tip.send_replace(newest);
     }
 
     /// The progress of a run that its events show.
@@ -86,6 +108,7 @@ pub(crate) fn older<T, I: PartialEq>(
 impl RunReader for FakeStore {
     async fn run(&self, id: RunId) -> Result<Option<RunRecord>, StoreError> {
         self.check()?;
+        self.run_reads.fetch_add(1, Ordering::Relaxed);
         if self.stalled.load(Ordering::Relaxed) {
             self.stuck.fetch_add(1, Ordering::Relaxed);
             return std::future::pending().await;
@@ -97,8 +120,8 @@ impl RunReader for FakeStore {
         let runs = self.runs.lock().unwrap();
         let fits = |run: &&RunRecord| {
             filter.session.as_ref().is_none_or(|key| *key == run.session)
-                && filter.status.is_none_or(|status| status == run.status)
-                && filter.reason.is_none_or(|reason| Some(reason) == run.reason)
+                && (filter.statuses.is_empty() || filter.statuses.contains(&run.status))
+                && (filter.reasons.is_empty() || run.reason.is_some_and(|reason| filter.reasons.contains(&reason)))
                 && filter.since.is_none_or(|since| run.accepted_at >= since)
                 && filter.until.is_none_or(|until| run.accepted_at < until)
         };
@@ -190,11 +213,13 @@ impl EventLog for FakeStore {
     }
     async fn read(&self, query: EventQuery) -> Result<Vec<Event>, StoreError> {
         self.check()?;
+        self.run_fact_reads.fetch_add(query.run.is_some().into(), Ordering::Relaxed);
         if self.slow.load(Ordering::Relaxed) {
             for _ in 0..64 {
                 tokio::task::yield_now().await;
             }
         }
+        let _may_read = self.reading.read().await;
         let facts = self.facts.lock().unwrap();
         let fits = |fact: &&Event| {
             fact.seq > query.after
@@ -205,6 +230,11 @@ impl EventLog for FakeStore {
     }
     fn tip(&self) -> watch::Receiver<Seq> {
         self.tip.subscribe()
+    }
+    async fn newest(&self) -> Result<Seq, StoreError> {
+        self.check()?;
+        self.newest_reads.fetch_add(1, Ordering::Relaxed);
+        Ok(Seq(self.facts.lock().unwrap().len() as u64))
     }
 }
 
@@ -287,7 +317,8 @@ pub(crate) fn blank() -> RunRecord {
     }
 }
 
-/// An archive with one session, `kept`, of 201 messages; it finds nothing but `tea`.
+/// An archive with one session, `kept`, of 201 messages. It finds one message with `tea`, and seven with `cake`, of which
+/// every second one is in the session of a job that does not exist.
 pub(super) struct FakeArchive;
 
 /// The only thread there is.
@@ -298,16 +329,23 @@ fn kept_thread() -> ThreadId {
 #[async_trait]
 impl Archive for FakeArchive {
     async fn search(&self, query: SearchQuery) -> Result<Vec<Found>, StoreError> {
-        let hit = Found {
-            session: query.session.clone().unwrap_or_else(|| "kept".into()),
+        let hit = |session: SessionKey, id| Found {
+            session,
             thread: kept_thread(),
-            id: u64::from(query.limit),
+            id,
             role: "user".into(),
             snippet: "a cup of tea".into(),
             run_id: None,
             at: UnixMillis(NOW),
         };
-        Ok(if query.terms() == ["tea"] { vec![hit] } else { vec![] })
+        let cake = |id: u64| hit(["kept", "job:01890000-0000-7000-8000-000000000009"][(id % 2) as usize].into(), id);
+        let kept = query.session.clone().unwrap_or_else(|| "kept".into());
+        let hits = match query.terms().join(" ").as_str() {
+            "tea" => vec![hit(kept, u64::from(query.limit))],
+            "cake" => (0..7).map(cake).collect(),
+            _ => vec![],
+        };
+        Ok(hits.into_iter().skip(query.skip as usize).take(query.limit as usize).collect())
     }
     async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError> {
         let thread = ThreadSummary {

@@ -257,6 +257,50 @@ async fn the_end_of_a_run_is_answered_behind_its_last_events() {
 }
 
 #[tokio::test]
+async fn a_message_that_is_sent_again_repeats_no_fact_before_the_cursor_of_the_subscription() {
+    let harness = Harness::open().await;
+    let mut first = Socket::open(&harness).await;
+    first.payload("agent", message("s", "hold", "k")).await;
+    let begun = first.events("agent", |event| event["data"]["phase"] == "start").await;
+    let last = begun.last().unwrap()["cursor"].clone();
+    let run = begun[0]["runId"].as_str().unwrap().parse().unwrap();
+    // A client that has lost its connection: it continues after the last fact, and sends again what had no answer.
+    let mut second = Socket::open(&harness).await;
+    second.payload("sessions.subscribe", json!({ "sessionKey": "s", "since": last })).await;
+    second.payload("agent", message("s", "hold", "k")).await;
+    second.payload("health", json!({})).await;
+    harness.agent.finish(run, StopReason::FinalText, "done");
+    let heard = second.events("agent", is_end).await;
+    let cursors: Vec<_> = heard.iter().filter_map(|event| event["cursor"].as_u64()).collect();
+    assert_eq!(cursors, [last.as_u64().unwrap() + 1], "{heard:?}");
+}
+
+#[tokio::test]
+async fn a_run_that_was_begun_here_is_followed_on_when_its_session_is_left() {
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
+    for (subscribe, unsubscribe, last) in
+        [("sessions.subscribe", "sessions.unsubscribe", 2), ("chat.subscribe", "chat.unsubscribe", 5)]
+    {
+        socket.payload(subscribe, json!({ "sessionKey": "s" })).await;
+        let (method, name) = if subscribe.starts_with("chat") { ("chat.send", "chat") } else { ("agent", "agent") };
+        let answer = socket.payload(method, message("s", "hold", subscribe)).await;
+        let run = answer["runId"].as_str().unwrap().parse().unwrap();
+        if name == "agent" {
+            let begun = socket.events(name, |event| event["data"]["phase"] == "start").await;
+            assert_eq!(brief(&begun), [r#"1 queue "accepted""#, r#"2 lifecycle "start""#]);
+        }
+        // Also after the subscription has begun anew.
+        socket.payload(subscribe, json!({ "sessionKey": "s", "since": last })).await;
+        socket.payload(unsubscribe, json!({ "sessionKey": "s" })).await;
+        harness.agent.finish(run, StopReason::FinalText, "done");
+        let rest = socket.events(name, |event| is_end(event) || event["state"] == "final").await;
+        assert!(rest.iter().all(|event| event["data"]["phase"] != "start"), "nothing comes twice: {rest:?}");
+        assert_eq!(rest.last().unwrap()["runId"], answer["runId"]);
+    }
+}
+
+#[tokio::test]
 async fn going_on_behind_an_event_that_is_not_there_is_refused_and_what_is_followed_goes_on() {
     let harness = Harness::open().await;
     let mut socket = Socket::open(&harness).await;
@@ -281,4 +325,57 @@ async fn going_on_behind_an_event_that_is_not_there_is_refused_and_what_is_follo
     socket.payload("chat.subscribe", json!({ "sessionKey": "s", "since": last["cursor"] })).await;
     socket.payload("health", json!({})).await;
     assert!(socket.none_kept("chat"), "nothing is said twice");
+}
+
+/// The cursors of these events, and the texts of their deltas.
+fn heard(events: &[Value]) -> (Vec<u64>, Vec<String>) {
+    let cursors = events.iter().filter_map(|event| event["cursor"].as_u64()).collect();
+    let texts = events.iter().filter(|event| event["stream"] == "assistant");
+    (cursors, texts.map(|event| event["data"]["delta"].as_str().unwrap_or_default().to_owned()).collect())
+}
+
+#[tokio::test]
+async fn a_subscription_takes_over_a_run_that_was_begun_before_it() {
+    let harness = Harness::open().await;
+    harness.post("/api/v1/messages", json!({ "session": "s", "text": "old", "wait_ms": 1000 })).await; // the facts 1 to 3
+    let mut socket = Socket::open(&harness).await;
+    let run = socket.payload("agent", message("s", "hold", "k")).await["runId"].as_str().unwrap().parse().unwrap();
+    let begun = socket.events("agent", |event| event["data"]["phase"] == "start").await;
+    assert_eq!(heard(&begun).0, [4, 5]);
+    harness.agent.delta(run, 1, "Hel");
+    assert_eq!(socket.event("agent").await["data"]["text"], "Hel");
+
+    let reads = harness.store.hold_reads().await; // the replay waits, and the run continues
+    let subscribe = socket.ask("sessions.subscribe", json!({ "sessionKey": "s", "since": 0 })).await;
+    assert_eq!(socket.answer(&subscribe).await["payload"]["cursor"], 0);
+    harness.agent.delta(run, 1, "lo");
+    let record = harness.store.run(run).await.unwrap().unwrap();
+    harness.store.fact(&record, EventKind::model_called(1, None, None));
+    socket.payload("health", json!({})).await;
+    assert!(socket.none_kept("agent"), "live events wait for the replay");
+    drop(reads);
+    let replayed = socket.events("agent", |event| event["stream"] == "assistant" && event["runId"] == json!(run)).await;
+    let (cursors, texts) = heard(&replayed);
+    assert_eq!(cursors, [1, 2, 3, 6], "in order, and nothing of the run twice: {replayed:?}");
+    assert_eq!(texts, ["old", "Hello"]);
+    harness.agent.finish(run, StopReason::FinalText, "Hello, you");
+    let rest = socket.events("agent", is_end).await;
+    assert_eq!(heard(&rest), (vec![7], vec![", you".to_owned()]), "{rest:?}");
+    let of_run = begun.iter().chain(&replayed).chain(&rest).filter(|event| event["runId"] == json!(run));
+    let numbers: Vec<_> = of_run.map(|event| event["seq"].as_u64()).collect();
+    assert!(numbers.is_sorted(), "{numbers:?}");
+}
+
+#[tokio::test]
+async fn a_subscription_without_a_cursor_loses_nothing_of_a_run_that_was_begun_before_it() {
+    let harness = Harness::open().await;
+    let mut socket = Socket::open(&harness).await;
+    let reads = harness.store.hold_reads().await;
+    let run = socket.payload("agent", message("s", "hold", "k")).await["runId"].as_str().unwrap().parse().unwrap();
+    let subscribe = socket.ask("sessions.subscribe", json!({ "sessionKey": "s" })).await;
+    drop(reads);
+    assert_eq!(socket.answer(&subscribe).await["payload"]["cursor"], 2);
+    harness.agent.finish(run, StopReason::FinalText, "done");
+    let all = socket.events("agent", is_end).await;
+    assert_eq!(heard(&all).0, [1, 2, 3], "{all:?}");
 }

@@ -6,4 +6,5 @@ mod events;
 mod handshake;
 mod limits;
 mod methods;
+mod other_nodes;
 mod walk_through;

@@ -33,7 +33,7 @@ async fn hold_the_clock() -> Infallible {
 
 /// Does something while the clock stands. What waits for a timer does not end; the limit only decides how long that takes
 /// to fail.
-async fn at_once<T>(work: impl Future<Output = T>) -> T {
+pub(super) async fn at_once<T>(work: impl Future<Output = T>) -> T {
     tokio::select! {
         biased; // the work ends it
         done = work => done,
@@ -42,7 +42,7 @@ async fn at_once<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Lets the server take up what it was sent.
-async fn settle(socket: &mut Socket) {
+pub(super) async fn settle(socket: &mut Socket) {
     for _ in 0..3 {
         socket.payload("health", json!({})).await;
     }

@@ -181,7 +181,7 @@ pub(super) fn check_database(database: &Path, named: &Path, stop: &Stop) -> Resu
     match version.check() {
         Ok(()) if version.schema > 0 => {}
         Ok(()) => return Err(BackupError::damaged(named, "its database has no tables")),
-        Err(OpenError::Newer { found, known }) => {
+        Err(OpenError::Newer { found, known, .. }) => {
             let detail = format!("its schema is {found}, and this belay knows schemas up to {known}");
             return Err(BackupError::Newer { path: named.to_owned(), detail });
         }

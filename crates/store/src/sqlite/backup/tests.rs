@@ -3,7 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use belay_protocol::{
-    BlobStore, BootId, FreezeStore, LaneStore, SessionFilter, SessionLifetime, SessionReader, StoreHealth, UnixMillis,
+    BlobStore, BootId, FreezeStore, LaneClaim, LaneStore, SessionFilter, SessionLifetime, SessionReader, StoreHealth,
+    UnixMillis,
 };
 use flate2::{Compression, GzBuilder};
 use tar::{Builder, EntryType, Header};
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 use super::restore::restore_by;
 use super::swap::{Journal, Move};
 use super::*;
-use crate::{Blobs, SqliteStore, StoreOptions};
+use crate::{Blobs, SqlStore, StoreOptions};
 
 const NOW: UnixMillis = UnixMillis(1_795_000_000_000);
 
@@ -21,15 +22,15 @@ const LABEL: Label<'static> = Label { program: "1.0", reason: Reason::Request, n
 /// A data directory with a session, a file of a message, a key and a settings file.
 struct Data {
     directory: TempDir,
-    store: SqliteStore,
+    store: SqlStore,
     digest: String,
 }
 
 impl Data {
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
-        store.open_lane(&"anna".into(), SessionLifetime::Lasting, BootId::new(), NOW).await.unwrap();
+        let store = SqlStore::open(&directory.path().join("belay.db"), StoreOptions::default()).unwrap();
+        store.open_lane(&"anna".into(), SessionLifetime::Lasting, LaneClaim::free(BootId::new()), NOW).await.unwrap();
         store.ping().await.unwrap(); // commits the relaxed write before it
         let blobs = Blobs::in_directory(directory.path().join("attachments"));
         let mut writer = blobs.begin().await.unwrap();
@@ -68,7 +69,7 @@ impl Data {
 async fn a_backup_of_a_store_in_use_is_verified_and_restores_everything_frozen() {
     let data = Data::new().await;
     let created = data.backup("one.tar.gz").unwrap();
-    data.store.open_lane(&"later".into(), SessionLifetime::Lasting, BootId::new(), NOW).await.unwrap();
+    data.store.open_lane(&"later".into(), SessionLifetime::Lasting, LaneClaim::free(BootId::new()), NOW).await.unwrap();
     data.store.ping().await.unwrap(); // commits the relaxed write before it
     assert_eq!(std::fs::metadata(&created.path).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(verify(&created.path).unwrap(), created.manifest);
@@ -84,7 +85,7 @@ async fn a_backup_of_a_store_in_use_is_verified_and_restores_everything_frozen()
     assert_eq!((restored.former, restored.undelivered), (None, 0));
     assert_eq!(std::fs::read_to_string(restored.settings.unwrap().join("0.toml")).unwrap(), "# settings");
     assert_eq!(std::fs::read(to.path().join("attachments").join(&data.digest)).unwrap(), b"a file");
-    let copy = SqliteStore::open(&to.path().join("belay.db"), StoreOptions::default()).unwrap();
+    let copy = SqlStore::open(&to.path().join("belay.db"), StoreOptions::default()).unwrap();
     let sessions = copy.sessions(SessionFilter::lasting(9)).await.unwrap();
     assert_eq!(sessions.iter().map(|session| session.session.as_str()).collect::<Vec<_>>(), ["anna"]);
     assert_eq!(copy.freezes().await.unwrap().len(), 1, "it starts frozen");
@@ -248,7 +249,7 @@ async fn a_restore_refuses_a_store_in_use_and_data_without_force_and_keeps_the_f
     let created = data.backup("one.tar.gz").unwrap();
     let used = restore(&created.path, &Place::in_directory(data.directory.path()), true, NOW);
     assert!(matches!(used, Err(BackupError::Open(OpenError::Locked { .. }))), "{used:?}");
-    data.store.open_lane(&"later".into(), SessionLifetime::Lasting, BootId::new(), NOW).await.unwrap();
+    data.store.open_lane(&"later".into(), SessionLifetime::Lasting, LaneClaim::free(BootId::new()), NOW).await.unwrap();
     data.store.ping().await.unwrap(); // commits the relaxed write before it
     data.store.close().await;
     let occupied = restore(&created.path, &Place::in_directory(data.directory.path()), false, NOW);
@@ -256,7 +257,7 @@ async fn a_restore_refuses_a_store_in_use_and_data_without_force_and_keeps_the_f
     let former =
         restore(&created.path, &Place::in_directory(data.directory.path()), true, NOW).unwrap().former.unwrap();
     let sessions = async |path: &Path| {
-        let store = SqliteStore::open(path, StoreOptions::default()).unwrap();
+        let store = SqlStore::open(path, StoreOptions::default()).unwrap();
         let count = store.sessions(SessionFilter::lasting(9)).await.unwrap().len();
         store.close().await;
         count
@@ -296,11 +297,11 @@ async fn a_snapshot_before_a_migration_is_the_way_back_and_two_are_kept() {
     // A migration to a schema that this program does not know.
     conn.execute_batch("DROP TABLE freezes; PRAGMA user_version = 4;").unwrap();
     drop(conn);
-    let newer = SqliteStore::open(&database, StoreOptions::default());
+    let newer = SqlStore::open(&database, StoreOptions::default());
     assert!(matches!(newer, Err(OpenError::Newer { found: 4, .. })), "{newer:?}");
     let put_back = restore_before_migration(&Place::in_directory(data.directory.path()), NOW).unwrap();
     assert!(put_back.snapshot.exists() && put_back.former.unwrap().join("belay.db").exists());
-    let store = SqliteStore::open(&database, StoreOptions::default()).unwrap();
+    let store = SqlStore::open(&database, StoreOptions::default()).unwrap();
     assert_eq!(store.sessions(SessionFilter::lasting(9)).await.unwrap().len(), 1);
     let freezes = store.freezes().await.unwrap();
     let details: Vec<_> = freezes.iter().map(|freeze| freeze.detail.as_deref().unwrap_or_default()).collect();
@@ -371,7 +372,7 @@ async fn a_crash_at_any_rename_of_a_restore_is_recognised_and_rolled_back() {
             });
         }));
         assert!(crashed.is_err());
-        let opened = SqliteStore::open(&place.database, StoreOptions::default()).err();
+        let opened = SqlStore::open(&place.database, StoreOptions::default()).err();
         assert!(matches!(opened, Some(OpenError::InterruptedRestore { .. })), "{opened:?}");
         let inspected = crate::inspect(&place.database);
         assert!(matches!(inspected, Err(OpenError::InterruptedRestore { .. })), "{inspected:?}");
@@ -389,7 +390,7 @@ async fn a_crash_at_any_rename_of_a_restore_is_recognised_and_rolled_back() {
     assert!(matches!(occupied, Err(BackupError::NotEmpty(_))), "{occupied:?}");
     let former = restore(&created.path, &place, true, NOW).unwrap().former.unwrap();
     assert_eq!(std::fs::read(former.join("belay.db-wal")).unwrap(), b"the former belay.db-wal");
-    SqliteStore::open(&place.database, StoreOptions::default()).unwrap().close().await;
+    SqlStore::open(&place.database, StoreOptions::default()).unwrap().close().await;
 }
 
 #[test]

@@ -14,6 +14,7 @@ CREATE TABLE sessions (
     loop_detection INTEGER NOT NULL DEFAULT 1 CHECK (loop_detection = 0 OR loop_detection = 1), -- /loops on|off
     options        TEXT -- the options of all its runs: JSON; none: the defaults
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_of_owner ON sessions (owner) WHERE owner IS NOT NULL;
 
 CREATE TABLE threads (
     id             BLOB PRIMARY KEY NOT NULL,
@@ -25,7 +26,6 @@ CREATE TABLE threads (
     undone         INTEGER NOT NULL DEFAULT 0 CHECK (undone BETWEEN 0 AND 20), -- turns that /redo can restore
     last_active_at INTEGER NOT NULL,
     summary_upto   INTEGER NOT NULL DEFAULT 0, -- a load skips the messages up to here
-    indexed_upto   INTEGER NOT NULL DEFAULT 0, -- messages up to this position are in message_index
     summary        TEXT,
     skills         TEXT, -- the skills that it began with; none: there were none, or it has not begun
     title          TEXT, -- written by a model; none: lists show the first words
@@ -37,6 +37,12 @@ CREATE TABLE threads (
 CREATE INDEX threads_of_session ON threads (session);
 CREATE INDEX threads_with_skills ON threads (skills) WHERE skills IS NOT NULL;
 CREATE INDEX threads_ephemeral ON threads (last_active_at) WHERE ephemeral = 1;
+
+-- How far each thread is indexed. A table of its own: the writer that indexes updates no row of a thread that another one owns.
+CREATE TABLE thread_index (
+    thread BLOB PRIMARY KEY NOT NULL,
+    upto   INTEGER NOT NULL -- messages up to this position are in message_index
+) STRICT, WITHOUT ROWID;
 
 -- The skills that conversations began with, by the digest of their text. Deleted with the last thread that refers to it.
 CREATE TABLE skill_snapshots (
@@ -170,7 +176,7 @@ CREATE VIRTUAL TABLE message_index USING fts5 (
     text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
 );
 
--- What rare queries need is indexed behind the reply, in batches (sqlite/index.rs): the events of each run, the ended runs of each
+-- What rare queries need is indexed behind the reply, in batches (sql/index.rs): the events of each run, the ended runs of each
 -- session, and the words of messages. A query reads the rest of the events from the end of their table.
 CREATE TABLE indexed (
     id    INTEGER PRIMARY KEY CHECK (id = 1),
@@ -204,6 +210,7 @@ CREATE TABLE outbox (
                            OR state = 'failed'),
     attempts     INTEGER NOT NULL DEFAULT 0,
     pieces_sent  INTEGER NOT NULL DEFAULT 0,
+    send_epoch   INTEGER, -- the epoch of the channel's lease under which it is being sent; none: there are no leases
     due_at       INTEGER, -- earliest delivery; none: at once
     preview      TEXT, -- platform id of the preview message that this one replaces
     question     TEXT, -- the approval request that it carries: JSON
@@ -298,7 +305,7 @@ CREATE TABLE secrets (
     PRIMARY KEY (session, name)
 ) STRICT, WITHOUT ROWID;
 
--- Keys of handled commands and approval answers: a second delivery has no effect, even after a restart.
+-- Keys of commands and approval answers: a second delivery has no effect, even after a restart or at another node.
 CREATE TABLE handled_inputs (
     seq         INTEGER PRIMARY KEY,
     key_channel TEXT NOT NULL,
@@ -306,6 +313,7 @@ CREATE TABLE handled_inputs (
     key_message TEXT NOT NULL,
     digest      TEXT, -- distinguishes another input with the same key; none for a secret
     refused     INTEGER NOT NULL CHECK (refused = 0 OR refused = 1), -- 1: refused permanently
+    claimed_by  BLOB, -- the daemon that carries it out; none: it is carried out or refused
     at          INTEGER NOT NULL,
     UNIQUE (key_channel, key_account, key_message)
 ) STRICT;
@@ -323,7 +331,10 @@ CREATE TABLE spend (
     input_tokens  INTEGER NOT NULL, -- of settled calls
     output_tokens INTEGER NOT NULL,
     calls         INTEGER NOT NULL, -- requests to the model, including failed ones
-    PRIMARY KEY (utc_day, purpose, channel, principal, model)
+    -- The opening of the store that has added it, so that two daemons never update one row. Empty: on SQLite, and for merged rows
+    -- of old days. Only sums over all nodes mean something: one node may settle what another one has reserved.
+    node          BLOB NOT NULL,
+    PRIMARY KEY (utc_day, purpose, channel, principal, model, node)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE reservations (
     id        INTEGER PRIMARY KEY,
@@ -334,8 +345,10 @@ CREATE TABLE reservations (
     principal TEXT NOT NULL,
     model     TEXT NOT NULL,
     micro_usd INTEGER NOT NULL CHECK (micro_usd >= 0), -- the reserved amount; the cost once settled
-    settled   INTEGER NOT NULL DEFAULT 0 CHECK (settled = 0 OR settled = 1)
+    settled   INTEGER NOT NULL DEFAULT 0 CHECK (settled = 0 OR settled = 1),
+    node      BLOB -- the node of a cluster whose slices pay it; none: the daemon is alone
 ) STRICT;
+CREATE INDEX reservations_of_node ON reservations (node, utc_day) WHERE node IS NOT NULL;
 
 -- Notes outlive the sessions in which they were written. Those of a group are deleted with its session.
 CREATE TABLE notes (
@@ -386,6 +399,7 @@ CREATE TABLE jobs (
     attempt        INTEGER NOT NULL,
     crashes        INTEGER NOT NULL,
     parked         INTEGER NOT NULL DEFAULT 0 CHECK (parked = 0 OR parked = 1),
+    owner          BLOB, -- the boot that works on it; none: it waits, or was released
     run_id         BLOB,
     created_at     INTEGER NOT NULL,
     started_at     INTEGER,
@@ -404,12 +418,6 @@ CREATE INDEX jobs_at_work ON jobs (creator, state) WHERE state IN ('in_progress'
 CREATE INDEX jobs_by_requester ON jobs (requested_in, seq);
 CREATE INDEX jobs_by_state ON jobs (state, seq);
 CREATE INDEX jobs_over ON jobs (ended_at) WHERE ended_at IS NOT NULL;
-
--- The last boot that recovered jobs. A second recovery by the same boot counts no crash.
-CREATE TABLE jobs_recovered (
-    id   INTEGER PRIMARY KEY CHECK (id = 1),
-    boot BLOB NOT NULL
-) STRICT;
 
 -- A new routine with the name of a deleted one has another id.
 CREATE TABLE routines (
@@ -475,7 +483,7 @@ CREATE TABLE routine_runs (
     tool_calls      INTEGER NOT NULL DEFAULT 0,
     estimated_calls INTEGER NOT NULL DEFAULT 0,
     cost_micro_usd  INTEGER NOT NULL DEFAULT 0,
-    boot            BLOB, -- the boot that claimed it; none: a missed time
+    boot            BLOB, -- the boot that claimed it or took it over; none: a missed time
     claimed_at      INTEGER NOT NULL,
     ended_at        INTEGER,
     detail          TEXT NOT NULL,
@@ -513,6 +521,7 @@ CREATE TABLE freezes (
     source    TEXT NOT NULL, -- the channel of the operator
     receipt   TEXT -- what it has stopped: JSON; none: not known yet
 ) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX freezes_in_force ON freezes (scope) WHERE thawed_at IS NULL;
 
 -- The readiness check writes here.
 CREATE TABLE pings (
@@ -520,3 +529,124 @@ CREATE TABLE pings (
     count INTEGER NOT NULL
 ) STRICT;
 INSERT INTO pings VALUES (1, 0);
+
+-- The daemons of a cluster. A daemon that uses its database alone has no row, and neither has any daemon of SQLite. A node lives from its
+-- registration until ended_at is set, once: by its own drain, or by another node after the end of its lease. Ownership (sessions.owner,
+-- jobs.owner, routine_runs.boot, work_leases.owner) depends on ended_at alone, never on lease_until: a renewal may be on its way.
+CREATE TABLE nodes (
+    boot        BLOB PRIMARY KEY NOT NULL,
+    name        TEXT NOT NULL, -- unique among the living
+    version     TEXT NOT NULL,
+    schema_min  INTEGER NOT NULL, -- the oldest schema that its program migrates
+    schema_max  INTEGER NOT NULL, -- the schema of its program
+    settings    TEXT NOT NULL, -- the digest of the settings that all nodes must share
+    started_at  INTEGER NOT NULL, -- by the clock of the database, as all dates here
+    lease_until INTEGER NOT NULL,
+    draining    INTEGER NOT NULL DEFAULT 0 CHECK (draining = 0 OR draining = 1),
+    ended_at    INTEGER,
+    ended_by    TEXT CHECK (ended_by = 'drain' OR ended_by = 'lease'),
+    CHECK ((ended_at IS NULL) = (ended_by IS NULL))
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX nodes_alive ON nodes (name) WHERE ended_at IS NULL;
+
+-- Work that one node of a cluster does at a time: the polling and sending of a channel, and tasks such as pruning. A lease is free without
+-- an owner, and when its owner has ended. Each claim raises the epoch.
+CREATE TABLE work_leases (
+    kind  TEXT NOT NULL CHECK (kind = 'channel' OR kind = 'task'),
+    name  TEXT NOT NULL,
+    owner BLOB,
+    epoch INTEGER NOT NULL CHECK (epoch >= 1),
+    PRIMARY KEY (kind, name)
+) STRICT, WITHOUT ROWID;
+
+-- Stops that a node was asked for, for all nodes: written before the stop is answered. Deleted after an hour.
+CREATE TABLE stop_orders (
+    seq     INTEGER PRIMARY KEY,
+    id      BLOB NOT NULL UNIQUE,
+    at      INTEGER NOT NULL,
+    run_id  BLOB,
+    session TEXT, -- without a run and a session: all runs
+    cause   TEXT NOT NULL, -- JSON
+    source  BLOB NOT NULL -- the node that was asked
+) STRICT;
+CREATE TABLE stop_acks (
+    order_id BLOB NOT NULL,
+    boot     BLOB NOT NULL,
+    report   TEXT NOT NULL, -- what the node has stopped: JSON
+    PRIMARY KEY (order_id, boot)
+) STRICT, WITHOUT ROWID;
+
+-- Messages, commands and answers for a lane that another node owns. The owner handles them in this order, and writes the answer.
+CREATE TABLE node_mail (
+    seq         INTEGER PRIMARY KEY,
+    id          BLOB NOT NULL UNIQUE,
+    session     TEXT NOT NULL,
+    source      BLOB NOT NULL, -- the node that received it
+    run_id      BLOB, -- the run of a message
+    at          INTEGER NOT NULL,
+    body        TEXT, -- JSON; none once it is answered
+    taken_by    BLOB, -- the node that began to handle it
+    taken_epoch INTEGER, -- the epoch of its lane then
+    ack         TEXT, -- the answer: JSON; none: it is open
+    reason      TEXT, -- why the run of an answered message that was not accepted has ended
+    evidence    TEXT, -- JSON
+    ended_at    INTEGER,
+    CHECK ((body IS NULL) = (ack IS NOT NULL)),
+    CHECK (reason IS NULL OR (run_id IS NOT NULL AND ack IS NOT NULL)),
+    CHECK ((reason IS NULL) = (evidence IS NULL) AND (reason IS NULL) = (ended_at IS NULL)),
+    CHECK ((taken_by IS NULL) = (taken_epoch IS NULL))
+) STRICT;
+CREATE INDEX node_mail_open ON node_mail (session, seq) WHERE ack IS NULL;
+CREATE INDEX node_mail_by_run ON node_mail (run_id) WHERE run_id IS NOT NULL;
+
+-- The money of a day that was handed out to the nodes of a cluster, spent or not. Its sum never exceeds the limit.
+CREATE TABLE budgets (
+    utc_day INTEGER NOT NULL,
+    budget  TEXT NOT NULL, -- a purpose; '': all purposes
+    granted INTEGER NOT NULL CHECK (granted >= 0), -- in millionths of a US dollar
+    PRIMARY KEY (utc_day, budget)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE budget_slices (
+    utc_day    INTEGER NOT NULL,
+    budget     TEXT NOT NULL,
+    boot       BLOB NOT NULL,
+    granted    INTEGER NOT NULL CHECK (granted >= 0),
+    reconciled INTEGER NOT NULL DEFAULT 0 CHECK (reconciled = 0 OR reconciled = 1), -- 1: its node has ended, and the rest was returned
+    PRIMARY KEY (utc_day, budget, boot)
+) STRICT, WITHOUT ROWID;
+
+-- Files of the blob store of a cluster, in parts of 256 KiB. A daemon that uses its database alone keeps files in a directory.
+CREATE TABLE blobs (
+    digest TEXT NOT NULL,
+    part   INTEGER NOT NULL CHECK (part >= 0),
+    at     INTEGER NOT NULL,
+    bytes  BLOB NOT NULL,
+    PRIMARY KEY (digest, part)
+) STRICT;
+
+-- Outputs of tools that are too long for a model, in parts of 256 KiB, of a cluster. A daemon that uses its database alone keeps them
+-- in a directory. An output has a size from its end on: without one it is still being written, and nobody reads it.
+CREATE TABLE kept_outputs (
+    run_id BLOB NOT NULL,
+    number INTEGER NOT NULL CHECK (number >= 1), -- within the run
+    part   INTEGER NOT NULL CHECK (part >= 0),
+    call   TEXT NOT NULL, -- digest of the id of the call
+    at     INTEGER NOT NULL, -- when the part was written; of part 0: when the last one was
+    size   INTEGER, -- of the whole output, in part 0
+    bytes  BLOB NOT NULL,
+    PRIMARY KEY (run_id, number, part),
+    CHECK (part = 0 OR size IS NULL)
+) STRICT;
+CREATE INDEX kept_outputs_sizes ON kept_outputs (run_id, number, size) WHERE part = 0;
+
+-- The approved descriptions of MCP tools, of a cluster. One row. A daemon that uses its database alone keeps them in a file.
+CREATE TABLE mcp_pins (
+    id   INTEGER PRIMARY KEY CHECK (id = 1),
+    pins TEXT NOT NULL -- JSON, see belay_tools
+) STRICT;
+
+-- One-time links to the console.
+CREATE TABLE sign_in_links (
+    digest     TEXT PRIMARY KEY NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -33,7 +33,7 @@ async fn an_answer_is_kept_with_who_gave_it_and_told_as_a_fact(store: Shared) {
         assert_eq!(store.approval(expected.id).await.unwrap(), Some(expected.clone()));
         let told = EventKind::ApprovalResolved { approval: expected.id, state: state.word().into(), actor: by.into() };
         assert_eq!(kinds(&*store, run).await.last(), Some(&told));
-        assert_eq!(store.run(run).await.unwrap().unwrap().status, RunStatus::Paused, "its lane takes it up, not we");
+        assert_eq!(store.run(run).await.unwrap().unwrap().status, RunStatus::Queued, "its lane takes it up, not we");
     }
 }
 

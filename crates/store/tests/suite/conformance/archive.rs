@@ -2,14 +2,15 @@
 
 use belay_protocol::archive::KEYS_KEPT_MS;
 use belay_protocol::{
-    Acceptance, ApprovalFilter, ApprovalState, EventKind, EventQuery, FinishedRun, Message, NewInput, OutboxState,
-    Removed, Retention, RunFilter, RunStatus, SearchQuery, Seq, SessionFilter, SessionLifetime, StoreError, ThreadEdit,
-    ThreadState,
+    Acceptance, ApprovalFilter, ApprovalState, EventKind, EventQuery, FinishedRun, LaneClaim, Message, NewInput,
+    OutboxState, Removed, Retention, RunFilter, RunStatus, SearchQuery, Seq, SessionFilter, SessionLifetime,
+    StoreError, ThreadEdit, ThreadState,
 };
 
 use crate::kit::*;
 
 super::for_every_store! {
+    freeing_space_fails_on_no_engine
     what_was_said_is_found_by_the_beginnings_of_its_words
     nothing_in_a_query_has_a_meaning_of_its_own
     what_was_taken_back_or_forgotten_is_not_found
@@ -96,15 +97,19 @@ async fn a_search_keeps_to_its_session_and_its_limit(store: Shared) {
             turn(&*store, &lease, &format!("tea {n}")).await;
         }
     }
-    let of = async |session: Option<&str>, limit| {
-        let query = SearchQuery { words: "tea".into(), session: session.map(Into::into), limit };
+    let page = async |session: Option<&str>, skip, limit| {
+        let query = SearchQuery { words: "tea".into(), session: session.map(Into::into), skip, limit };
         store.search(query).await.unwrap()
     };
+    let of = async |session, limit| page(session, 0, limit).await;
     assert_eq!((of(None, 0).await.len(), of(None, 50).await.len(), of(None, 3).await.len()), (20, 50, 3));
     let own = of(Some("t"), 100).await;
     assert_eq!(own.len(), 30);
     assert!(own.iter().all(|hit| hit.session.as_str() == "t"), "{own:?}");
     assert!(of(Some("u"), 5).await.is_empty());
+    let pages = [page(Some("t"), 0, 12).await, page(Some("t"), 12, 12).await, page(Some("t"), 24, 12).await].concat();
+    assert_eq!(pages, own, "pages follow each other");
+    assert!(page(Some("t"), 30, 12).await.is_empty());
 }
 
 async fn conversations_of_a_session_are_read_out_as_they_were(store: Shared) {
@@ -161,7 +166,7 @@ async fn a_deleted_session_leaves_nothing_but_what_recognises_a_second_delivery(
     let reply = FinishedRun { outbound: Some(outbound("c", "the plan")), ..finished(first, "the plan") };
     let sent = reply.outbound.as_ref().unwrap().id;
     store.finish_runs(&lease, vec![reply]).await.unwrap();
-    store.mark(sent, OutboxState::Sent).await.unwrap();
+    store.mark(sent, OutboxState::Sent, at(0), None).await.unwrap();
     edit(&*store, &lease, ThreadEdit::New).await;
     let second = turn(&*store, &lease, "another plan").await;
     let queued_only = accept(&*store, &lease, queued("never begun")).await;
@@ -297,7 +302,13 @@ async fn what_is_in_use_is_not_too_old(store: Shared) {
     accept(&*store, &waits, queued("later")).await;
     let awake = open(&*store, "awake").await.lease;
     turn(&*store, &awake, "hi").await;
-    let awake = store.open_lane(&awake.session, SessionLifetime::Lasting, awake.owner, at(6_000)).await.unwrap().lease;
+    let awake = store
+        .open_lane(&awake.session, SessionLifetime::Lasting, LaneClaim::free(awake.owner), at(6_000))
+        .await
+        .unwrap()
+        .opened()
+        .unwrap()
+        .lease;
     let undelivered = outbound("c", "on its way");
     store.enqueue(undelivered).await.unwrap();
 
@@ -305,7 +316,7 @@ async fn what_is_in_use_is_not_too_old(store: Shared) {
     assert_eq!(answer(&*store, approval.id, ApprovalState::Denied).await.id, approval.id);
     assert_eq!(texts(&open(&*store, "waits").await.thread.messages), ["before", "re: before"]);
     turn(&*store, &awake, "still here").await;
-    assert_eq!(store.due(at(0), &[], 5, 5).await.unwrap().len(), 1);
+    assert_eq!(store.due(at(0), &[], None, 5, 5).await.unwrap().len(), 1);
     // A conversation that was ended while another one of its session waits goes all the same.
     let lease = open(&*store, "waits").await.lease;
     let open_runs = open(&*store, "waits").await.unfinished.len();
@@ -380,4 +391,9 @@ async fn when_a_person_last_spoke_is_known_and_timers_do_not_count(store: Shared
     accept(&*store, &lease, NewInput { at: at(1_000), ..queued("a person") }).await;
     accept(&*store, &lease, NewInput { at: at(4_000), spoken: false, ..queued("a timer") }).await;
     assert_eq!(reload(&*store, &mut lease).await.spoken_at, Some(at(1_000)));
+}
+
+async fn freeing_space_fails_on_no_engine(store: Shared) {
+    store.shrink(10).await.unwrap();
+    store.ping().await.unwrap();
 }

@@ -1,6 +1,9 @@
 //! The outbox.
 
-use belay_protocol::{FinishedRun, Outbound, OutboxId, OutboxRow, OutboxState, StoreError, TextKind};
+use belay_protocol::{
+    ApprovalId, EventKind, EventQuery, FinishedRun, Outbound, OutboxId, OutboxRow, OutboxState, Question, RunId,
+    StoreError, TextKind,
+};
 
 use crate::kit::*;
 
@@ -15,11 +18,13 @@ super::for_every_store! {
     callbacks_are_counted_apart_and_wait_again_after_a_crash
     the_outbox_tells_of_new_rows
     an_ended_or_unknown_row_cannot_be_marked
+    the_outcome_of_a_delivery_is_told_with_it_and_once
     a_reply_is_in_the_outbox_with_the_end_of_its_run
+    the_newest_delivered_message_of_a_conversation_shows_its_question
 }
 
 async fn due(store: &dyn Store, now: i64) -> Vec<String> {
-    store.due(at(now), &[], 10, 10).await.unwrap().into_iter().map(|row| row.message.text).collect()
+    store.due(at(now), &[], None, 10, 10).await.unwrap().into_iter().map(|row| row.message.text).collect()
 }
 
 async fn enqueue(store: &dyn Store, conversation: &str, text: &str) -> OutboxId {
@@ -36,24 +41,24 @@ async fn conversations_are_delivered_side_by_side_and_each_in_order(store: Share
     enqueue(&*store, "c", "c1").await;
     assert_eq!(due(&*store, 0).await, ["a1", "b1", "c1"]);
     let busy = [belay_protocol::ReplyRoute { reply_to: None, ..route("b") }];
-    let rows = store.due(at(0), &busy, 10, 10).await.unwrap();
+    let rows = store.due(at(0), &busy, None, 10, 10).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.message.text.as_str()).collect::<Vec<_>>(), ["a1", "c1"]);
-    assert_eq!(store.due(at(0), &[], 2, 2).await.unwrap().len(), 2);
+    assert_eq!(store.due(at(0), &[], None, 2, 2).await.unwrap().len(), 2);
 
-    store.mark(a1, OutboxState::Sending).await.unwrap();
+    store.mark(a1, OutboxState::Sending, at(0), None).await.unwrap();
     assert_eq!(due(&*store, 0).await, ["b1", "c1"], "a2 waits for a1");
-    store.mark(a1, OutboxState::Sent).await.unwrap();
+    store.mark(a1, OutboxState::Sent, at(0), None).await.unwrap();
     assert_eq!(due(&*store, 0).await, ["b1", "a2", "c1"]);
 }
 
 async fn what_is_not_due_keeps_its_conversation_waiting(store: Shared) {
     let a1 = enqueue(&*store, "a", "a1").await;
     enqueue(&*store, "a", "a2").await;
-    assert_eq!(store.next_due().await.unwrap(), None, "it is due already");
-    store.mark(a1, OutboxState::Sending).await.unwrap();
-    store.mark(a1, OutboxState::Waiting { until: at(5_000), pieces_sent: 1 }).await.unwrap();
+    assert_eq!(store.next_due(None).await.unwrap(), None, "it is due already");
+    store.mark(a1, OutboxState::Sending, at(0), None).await.unwrap();
+    store.mark(a1, OutboxState::Waiting { until: at(5_000), pieces_sent: 1 }, at(0), None).await.unwrap();
     assert!(due(&*store, 4_999).await.is_empty());
-    assert_eq!(store.next_due().await.unwrap(), Some(at(5_000)));
+    assert_eq!(store.next_due(None).await.unwrap(), Some(at(5_000)));
     assert_eq!(due(&*store, 5_000).await, ["a1"]);
 }
 
@@ -61,25 +66,25 @@ async fn a_row_reads_back_as_it_was_with_its_attempts(store: Shared) {
     let message = belay_protocol::Outbound { run_id: Some(belay_protocol::RunId::new()), ..outbound("a", "*x*") };
     store.enqueue(message.clone()).await.unwrap();
     let row = OutboxRow { message: message.clone(), attempts: 0 };
-    assert_eq!(store.due(at(0), &[], 10, 10).await.unwrap(), [row]);
-    store.mark(message.id, OutboxState::Sending).await.unwrap();
-    store.mark(message.id, OutboxState::Waiting { until: at(1), pieces_sent: 2 }).await.unwrap();
+    assert_eq!(store.due(at(0), &[], None, 10, 10).await.unwrap(), [row]);
+    store.mark(message.id, OutboxState::Sending, at(0), None).await.unwrap();
+    store.mark(message.id, OutboxState::Waiting { until: at(1), pieces_sent: 2 }, at(0), None).await.unwrap();
     let row = OutboxRow { message: belay_protocol::Outbound { pieces_sent: 2, ..message }, attempts: 1 };
-    assert_eq!(store.due(at(1), &[], 10, 10).await.unwrap(), [row]);
+    assert_eq!(store.due(at(1), &[], None, 10, 10).await.unwrap(), [row]);
 }
 
 async fn a_reply_names_the_message_whose_place_it_takes(store: Shared) {
     for preview in [None, Some("77".into())] {
         let message = belay_protocol::Outbound { preview, ..outbound("a", "the answer") };
         store.enqueue(message.clone()).await.unwrap();
-        let due = store.due(at(0), &[], 1, 1).await.unwrap();
+        let due = store.due(at(0), &[], None, 1, 1).await.unwrap();
         assert_eq!(due.into_iter().map(|row| row.message).collect::<Vec<_>>(), std::slice::from_ref(&message));
         // Also after a failed attempt: the next one finds the same message to change.
-        store.mark(message.id, OutboxState::Sending).await.unwrap();
-        store.mark(message.id, OutboxState::Waiting { until: at(5), pieces_sent: 0 }).await.unwrap();
-        let due = store.due(at(5), &[], 1, 1).await.unwrap();
+        store.mark(message.id, OutboxState::Sending, at(0), None).await.unwrap();
+        store.mark(message.id, OutboxState::Waiting { until: at(5), pieces_sent: 0 }, at(0), None).await.unwrap();
+        let due = store.due(at(5), &[], None, 1, 1).await.unwrap();
         assert_eq!(due.first().map(|row| &row.message.preview), Some(&message.preview));
-        store.mark(message.id, OutboxState::Sent).await.unwrap();
+        store.mark(message.id, OutboxState::Sent, at(0), None).await.unwrap();
     }
 }
 
@@ -88,10 +93,10 @@ async fn every_ending_lets_the_next_one_through(store: Shared) {
         let conversation = format!("{ending:?}");
         let first = enqueue(&*store, &conversation, "first").await;
         let second = enqueue(&*store, &conversation, "second").await;
-        store.mark(first, OutboxState::Sending).await.unwrap();
-        store.mark(first, ending.clone()).await.unwrap();
+        store.mark(first, OutboxState::Sending, at(0), None).await.unwrap();
+        store.mark(first, ending.clone(), at(0), None).await.unwrap();
         assert_eq!(due(&*store, 0).await, ["second"], "{ending:?}");
-        store.mark(second, OutboxState::Sent).await.unwrap();
+        store.mark(second, OutboxState::Sent, at(0), None).await.unwrap();
     }
 }
 
@@ -99,11 +104,11 @@ async fn what_a_dead_daemon_was_sending_is_ambiguous(store: Shared) {
     let sending = enqueue(&*store, "a", "a1").await;
     enqueue(&*store, "a", "a2").await;
     enqueue(&*store, "b", "b1").await;
-    store.mark(sending, OutboxState::Sending).await.unwrap();
-    let settled = store.settle_interrupted().await.unwrap();
+    store.mark(sending, OutboxState::Sending, at(0), None).await.unwrap();
+    let settled = store.settle_interrupted(at(0), None).await.unwrap();
     assert_eq!(settled.iter().map(|row| (row.message.id, row.attempts)).collect::<Vec<_>>(), [(sending, 1)]);
     assert_eq!(due(&*store, 0).await, ["a2", "b1"], "it is not tried again");
-    assert_eq!(store.settle_interrupted().await.unwrap(), []);
+    assert_eq!(store.settle_interrupted(at(0), None).await.unwrap(), []);
 }
 
 async fn the_outbox_tells_of_new_rows(store: Shared) {
@@ -112,16 +117,16 @@ async fn the_outbox_tells_of_new_rows(store: Shared) {
     let id = enqueue(&*store, "a", "a1").await;
     assert!(committed.has_changed().unwrap());
     committed.mark_unchanged();
-    store.mark(id, OutboxState::Sending).await.unwrap();
+    store.mark(id, OutboxState::Sending, at(0), None).await.unwrap();
     assert!(!committed.has_changed().unwrap(), "no new row, no change");
 }
 
 async fn an_ended_or_unknown_row_cannot_be_marked(store: Shared) {
     let ended = enqueue(&*store, "a", "a1").await;
-    store.mark(ended, OutboxState::Failed).await.unwrap();
+    store.mark(ended, OutboxState::Failed, at(0), None).await.unwrap();
     for id in [ended, OutboxId::new()] {
         for state in [OutboxState::Sending, OutboxState::Sent, OutboxState::Waiting { until: at(1), pieces_sent: 0 }] {
-            let outcome = store.mark(id, state).await;
+            let outcome = store.mark(id, state, at(0), None).await;
             assert!(matches!(outcome, Err(StoreError::NotFound(_))), "{outcome:?}");
         }
     }
@@ -130,6 +135,27 @@ async fn an_ended_or_unknown_row_cannot_be_marked(store: Shared) {
     let outcome = store.enqueue(twice).await;
     assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
     assert_eq!(due(&*store, 0).await, ["twice"]);
+}
+
+async fn the_outcome_of_a_delivery_is_told_with_it_and_once(store: Shared) {
+    for (text, state) in [("a", OutboxState::Sent), ("b", OutboxState::Failed), ("c", OutboxState::Ambiguous)] {
+        let id = enqueue(&*store, text, text).await;
+        store.mark(id, OutboxState::Sending, at(1), None).await.unwrap();
+        store.mark(id, OutboxState::Waiting { until: at(2), pieces_sent: 0 }, at(2), None).await.unwrap();
+        store.mark(id, state.clone(), at(3), None).await.unwrap();
+        store.mark(id, state, at(4), None).await.unwrap_err();
+    }
+    let interrupted = enqueue(&*store, "d", "d").await;
+    store.mark(interrupted, OutboxState::Sending, at(4), None).await.unwrap();
+    store.settle_interrupted(at(5), None).await.unwrap();
+    store.settle_interrupted(at(6), None).await.unwrap();
+    let told = store.read(EventQuery::default()).await.unwrap();
+    let told = told.into_iter().filter_map(|event| match event.kind {
+        EventKind::Delivered { outcome } => Some((event.at.0, outcome)),
+        _ => None,
+    });
+    let expected = [(3, "sent"), (3, "failed"), (3, "ambiguous"), (5, "ambiguous")];
+    assert_eq!(told.collect::<Vec<_>>(), expected.map(|(at, outcome)| (at, outcome.to_owned())));
 }
 
 async fn a_reply_is_in_the_outbox_with_the_end_of_its_run(store: Shared) {
@@ -155,22 +181,45 @@ async fn callbacks_are_counted_apart_and_wait_again_after_a_crash(store: Shared)
     }
     enqueue(&*store, "c", "c").await;
     let texts = |rows: Vec<OutboxRow>| rows.into_iter().map(|row| row.message.text).collect::<Vec<_>>();
-    assert_eq!(texts(store.due(at(0), &[], 10, 1).await.unwrap()), ["a", "c"]);
-    let rows = store.due(at(0), &[], 10, 10).await.unwrap();
+    assert_eq!(texts(store.due(at(0), &[], None, 10, 1).await.unwrap()), ["a", "c"]);
+    let rows = store.due(at(0), &[], None, 10, 10).await.unwrap();
     assert_eq!(rows[0].message.callback.as_deref(), Some("https://example.com/ended"));
     for row in &rows {
-        store.mark(row.message.id, OutboxState::Sending).await.unwrap();
+        store.mark(row.message.id, OutboxState::Sending, at(0), None).await.unwrap();
     }
-    assert_eq!(texts(store.settle_interrupted().await.unwrap()), ["c"], "a message for people may have arrived");
+    assert_eq!(
+        texts(store.settle_interrupted(at(0), None).await.unwrap()),
+        ["c"],
+        "a message for people may have arrived"
+    );
     assert_eq!(due(&*store, 0).await, ["a", "b"]);
 }
 
 async fn a_checked_text_replaces_the_one_that_hooks_had_not_checked(store: Shared) {
-    let first = async || store.due(at(0), &[], 1, 1).await.unwrap().remove(0).message;
+    let first = async || store.due(at(0), &[], None, 1, 1).await.unwrap().remove(0).message;
     let unchecked = outbound("a", "as it was").of_kind(TextKind::Command);
     store.enqueue(unchecked.clone()).await.unwrap();
     assert_eq!(first().await, unchecked);
     let checked = Outbound { text: "as it is".into(), ..unchecked }.checked();
     store.put_checked(&checked).await.unwrap();
     assert_eq!(first().await, checked);
+}
+
+async fn the_newest_delivered_message_of_a_conversation_shows_its_question(store: Shared) {
+    let (run, approval) = (RunId::new(), ApprovalId::new());
+    let question = Some(Question { approval, offers_always: false, decidable: true });
+    let asks = Outbound { run_id: Some(run), question, ..outbound("a", "may it?") };
+    let shown = async |conversation| store.shown_last(&route(conversation), run).await.unwrap();
+    let sent = async |id| store.mark(id, OutboxState::Sending, at(0), None).await.unwrap();
+    sent(enqueue(&*store, "a", "before").await).await;
+    assert_eq!(shown("a").await, None, "nothing was asked");
+    store.enqueue(asks.clone()).await.unwrap();
+    assert_eq!(shown("a").await, None, "it is not delivered yet");
+    sent(asks.id).await;
+    sent(enqueue(&*store, "b", "elsewhere").await).await;
+    let later = enqueue(&*store, "a", "later").await;
+    assert_eq!((shown("a").await, shown("b").await), (Some(approval), None));
+    assert_eq!(store.shown_last(&route("a"), RunId::new()).await.unwrap(), None, "another run");
+    sent(later).await;
+    assert_eq!(shown("a").await, None, "it is not the newest message any more");
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    ApprovalState, BootId, FinishedRun, JobCaps, JobChange, JobState, NewInput, NewJob, OpenedLane, Outbound,
-    OutboxState, Removed, Retention, SessionFilter, SessionLifetime, StoreError, ThreadEdit,
+    ApprovalState, BootId, FinishedRun, JobCaps, JobChange, JobState, LaneClaim, NewInput, NewJob, OpenedLane,
+    Outbound, OutboxState, Removed, Retention, SessionFilter, SessionLifetime, StoreError, ThreadEdit,
 };
 
 use super::for_every_store;
@@ -25,8 +25,9 @@ type Store = Arc<dyn Everything>;
 const LATER: i64 = 100_000;
 
 async fn open_ephemeral(store: &Store, session: &str) -> OpenedLane {
-    let opened = store.open_lane(&session.into(), SessionLifetime::Ephemeral, BootId::new(), at(500)).await;
-    opened.unwrap()
+    let opened =
+        store.open_lane(&session.into(), SessionLifetime::Ephemeral, LaneClaim::free(BootId::new()), at(500)).await;
+    opened.unwrap().opened().unwrap()
 }
 
 /// Ephemeral sessions used last before the date, and nothing else.
@@ -124,7 +125,7 @@ async fn one_that_is_in_use_stays(store: Store) {
     store.finish_runs(&told, vec![end]).await.unwrap();
     let awake = open_ephemeral(&store, "awake").await.lease;
     turn(&*store, &awake, "hi").await;
-    store.open_lane(&awake.session, SessionLifetime::Ephemeral, awake.owner, at(6_000)).await.unwrap();
+    store.open_lane(&awake.session, SessionLifetime::Ephemeral, LaneClaim::free(awake.owner), at(6_000)).await.unwrap();
 
     store.ping().await.unwrap();
     assert!(store.prunable(unused_since(5_000)).await.unwrap().is_nothing());
@@ -132,7 +133,7 @@ async fn one_that_is_in_use_stays(store: Store) {
     assert_eq!(keys(&store, SessionFilter::all(9)).await.len(), 4);
     assert_eq!(answer(&*store, approval.id, ApprovalState::Denied).await.id, approval.id);
 
-    store.mark(id, OutboxState::Sent).await.unwrap();
+    store.mark(id, OutboxState::Sent, at(0), None).await.unwrap();
     assert_eq!(prune(&store, unused_since(5_000)).await.sessions, 1, "the message is delivered");
     assert_eq!(store.session(&told.session).await.unwrap(), None);
 }

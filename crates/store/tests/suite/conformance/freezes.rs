@@ -10,6 +10,7 @@ use crate::kit::*;
 for_every_store! {
     a_freeze_is_in_force_with_its_receipt_until_the_thaw
     a_freeze_that_was_ended_before_it_was_written_never_comes_into_force
+    a_second_freeze_of_a_scope_gives_way_and_the_receipts_of_both_name_all_stopped_runs
 }
 
 type Store = Arc<dyn Everything>;
@@ -44,6 +45,24 @@ async fn a_freeze_is_in_force_with_its_receipt_until_the_thaw(store: Store) {
 async fn a_freeze_that_was_ended_before_it_was_written_never_comes_into_force(store: Store) {
     let all = freeze(FreezeScope::All, 1_000);
     store.thaw(all.clone(), at(2_000)).await.unwrap();
-    store.put_freeze(all).await.unwrap();
+    assert_eq!(store.put_freeze(all).await.unwrap(), None);
     assert_eq!(store.freezes().await.unwrap(), []);
+}
+
+async fn a_second_freeze_of_a_scope_gives_way_and_the_receipts_of_both_name_all_stopped_runs(store: Store) {
+    let (first, second) = (freeze(FreezeScope::All, 1_000), freeze(FreezeScope::All, 2_000));
+    assert_eq!(store.put_freeze(first.clone()).await.unwrap(), Some(first.clone()));
+    assert_eq!(store.put_freeze(second.clone()).await.unwrap(), Some(first.clone()));
+    let (one, two) = (RunId::new(), RunId::new());
+    let with = |stopped: &[RunId]| {
+        let receipt = FreezeReceipt { stopped: stopped.to_vec(), ..FreezeReceipt::default() };
+        Freeze { receipt: Some(receipt), ..first.clone() }
+    };
+    store.put_freeze(with(&[one])).await.unwrap();
+    assert_eq!(store.put_freeze(with(&[two])).await.unwrap(), Some(with(&[one, two])));
+    assert_eq!(store.put_freeze(with(&[one, two])).await.unwrap(), Some(with(&[one, two])));
+    store.thaw(second, at(3_000)).await.unwrap();
+    assert_eq!(store.freezes().await.unwrap(), []);
+    let again = freeze(FreezeScope::All, 4_000);
+    assert_eq!(store.put_freeze(again.clone()).await.unwrap(), Some(again));
 }

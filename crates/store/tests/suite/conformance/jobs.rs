@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{
-    BootId, ChannelId, Claim, EventKind, HeldJobs, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId,
-    JobNumbers, JobReader, JobRecord, JobState, NewJob, Removed, Retention, RunId, RunsIn, StoreError, job_session,
+    BootId, ChannelId, Claim, EventKind, HeldJobs, JobAttempt, JobCaps, JobChange, JobChanged, JobCreated, JobFilter,
+    JobId, JobNumbers, JobReader, JobRecord, JobState, NewJob, Removed, Retention, RunId, RunsIn, StoreError,
+    job_session,
 };
 use tokio::task::JoinSet;
 
@@ -22,6 +23,7 @@ for_every_store! {
     a_job_moves_along_the_table_and_nowhere_else
     a_job_that_is_completed_twice_is_told_once
     a_change_for_another_attempt_changes_nothing
+    an_attempt_is_changed_by_its_owner_alone
     a_change_whose_notice_cannot_be_kept_is_not_made
     a_stuck_job_begins_again_in_its_place
     only_a_crash_counts_as_one_and_once
@@ -46,7 +48,7 @@ async fn create(store: &Store, job: NewJob) -> JobId {
 async fn at_work(store: &Store, principal: &str) -> JobRecord {
     let id = create(store, job(principal)).await;
     let caps = JobCaps { at_work: 10_000, at_work_each: 10_000, ..CAPS };
-    let begun = store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().expect("a place");
+    let begun = store.begin_next(caps, HeldJobs::default(), boot(), at(2_000)).await.unwrap().expect("a place");
     assert_eq!(begun.job_id, id, "no other waits");
     begun
 }
@@ -172,7 +174,8 @@ async fn a_burst_of_begins_passes_neither_cap(store: Store) {
         let mut beginning = JoinSet::new();
         for _ in 0..200 {
             let store = store.clone();
-            beginning.spawn(async move { store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap() });
+            beginning
+                .spawn(async move { store.begin_next(caps, HeldJobs::default(), boot(), at(2_000)).await.unwrap() });
         }
         beginning.join_all().await.into_iter().flatten().collect::<Vec<_>>()
     };
@@ -186,7 +189,10 @@ async fn a_burst_of_begins_passes_neither_cap(store: Store) {
 
     // One that is over gives its place at once, one that is stuck keeps it.
     change(&store, to(begun[0].job_id, JobState::Stuck)).await;
-    assert_eq!(store.begin_next(JobCaps { at_work: 8, ..caps }, HeldJobs::default(), at(3_000)).await.unwrap(), None);
+    assert_eq!(
+        store.begin_next(JobCaps { at_work: 8, ..caps }, HeldJobs::default(), boot(), at(3_000)).await.unwrap(),
+        None
+    );
     change(&store, to(begun[1].job_id, JobState::Failed)).await;
     assert_eq!(begin(JobCaps { at_work: 8, ..caps }).await.len(), 1);
 }
@@ -196,7 +202,8 @@ async fn the_oldest_job_of_those_who_have_a_place_begins(store: Store) {
     let second = create(&store, job("ann")).await;
     let other = create(&store, job("bob")).await;
     let caps = JobCaps { at_work: 5, at_work_each: 1, ..CAPS };
-    let begin = async || store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().map(|job| job.job_id);
+    let begin =
+        async || store.begin_next(caps, HeldJobs::default(), boot(), at(2_000)).await.unwrap().map(|job| job.job_id);
     assert_eq!([begin().await, begin().await, begin().await], [Some(first), Some(other), None]);
     change(&store, to(first, JobState::Completed)).await;
     assert_eq!([begin().await, begin().await], [Some(second), None]);
@@ -212,11 +219,11 @@ async fn a_crowd_without_a_place_does_not_stand_in_the_way(store: Store) {
     creating.join_all().await;
     let last = create(&store, job("bob")).await;
     let caps = JobCaps { at_work: 5, at_work_each: 1, ..CAPS };
-    let begun = store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().map(|job| job.job_id);
+    let begun = store.begin_next(caps, HeldJobs::default(), boot(), at(2_000)).await.unwrap().map(|job| job.job_id);
     assert_eq!(begun, Some(last));
-    assert_eq!(store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap(), None);
+    assert_eq!(store.begin_next(caps, HeldJobs::default(), boot(), at(2_000)).await.unwrap(), None);
     change(&store, to(working.job_id, JobState::Completed)).await;
-    assert!(store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().is_some());
+    assert!(store.begin_next(caps, HeldJobs::default(), boot(), at(2_000)).await.unwrap().is_some());
 }
 
 async fn a_held_job_does_not_begin_and_takes_no_place(store: Store) {
@@ -229,7 +236,7 @@ async fn a_held_job_does_not_begin_and_takes_no_place(store: Store) {
     let begin = async |creators: &[(Option<&str>, &str)], routines: &[&str]| {
         let creators = creators.iter().map(|(channel, id)| (channel.map(Into::into), (*id).to_owned())).collect();
         let held = HeldJobs { creators, routines: routines.iter().map(|name| (*name).to_owned()).collect() };
-        store.begin_next(JobCaps { at_work: 9, ..CAPS }, held, at(2_000)).await.unwrap().map(|job| job.job_id)
+        store.begin_next(JobCaps { at_work: 9, ..CAPS }, held, boot(), at(2_000)).await.unwrap().map(|job| job.job_id)
     };
     assert_eq!(begin(&[(None, "ann"), (Some("http"), "bob")], &[]).await, None);
     assert_eq!(begin(&[(Some("http"), "ann")], &["tick"]).await, Some(bob));
@@ -325,10 +332,38 @@ async fn a_job_that_is_completed_twice_is_told_once(store: Store) {
 
 async fn a_change_for_another_attempt_changes_nothing(store: Store) {
     let job = at_work(&store, "ann").await;
-    let late = JobChange { attempt: Some(2), ..to(job.job_id, JobState::Completed) };
+    let late = JobChange { attempt: Some(attempt(2)), ..to(job.job_id, JobState::Completed) };
     assert_eq!(store.change(late).await.unwrap(), JobChanged::Not(Box::new(job.clone())));
-    let own = JobChange { attempt: Some(1), ..to(job.job_id, JobState::Completed) };
+    let own = JobChange { attempt: Some(attempt(1)), ..to(job.job_id, JobState::Completed) };
     assert_eq!(change(&store, own).await.state, JobState::Completed);
+}
+
+/// The same attempt, which another daemon took over.
+async fn an_attempt_is_changed_by_its_owner_alone(store: Store) {
+    let job = at_work(&store, "ann").await;
+    let by = |owner, state| JobChange { attempt: Some(JobAttempt { number: 1, owner }), ..to(job.job_id, state) };
+    let (late, now) = (boot(), BootId::new());
+    assert_eq!(store.reclaim(now).await.unwrap().len(), 1);
+    for state in [JobState::Completed, JobState::Stuck, JobState::Failed, JobState::Cancelled] {
+        let refused = store.change(by(late, state)).await.unwrap();
+        assert!(matches!(&refused, JobChanged::Not(job) if job.state == JobState::InProgress), "{refused:?}");
+    }
+    change(&store, by(now, JobState::Stuck)).await;
+    let refused = store.begin_again(job.job_id, late, at(4_000)).await.unwrap();
+    assert!(matches!(&refused, JobChanged::Not(job) if job.state == JobState::Stuck), "{refused:?}");
+    let again = store.begin_again(job.job_id, now, at(4_000)).await.unwrap();
+    assert!(matches!(&again, JobChanged::Now(job) if job.attempt == 2), "{again:?}");
+
+    // Its owner can still end it during an orderly shutdown, and the answer to a repetition is the same.
+    store.suspend(now).await.unwrap();
+    let own = JobChange { attempt: Some(JobAttempt { number: 2, owner: now }), ..to(job.job_id, JobState::Completed) };
+    let ended = change(&store, own.clone()).await;
+    assert_eq!(change(&store, own).await, ended);
+    assert_eq!(store.reclaim(BootId::new()).await.unwrap(), []);
+
+    // A person can change it, also while another node works on it.
+    let job = at_work(&store, "ann").await.job_id;
+    change(&store, to(job, JobState::Cancelled)).await;
 }
 
 async fn a_change_whose_notice_cannot_be_kept_is_not_made(store: Store) {
@@ -344,13 +379,13 @@ async fn a_change_whose_notice_cannot_be_kept_is_not_made(store: Store) {
 async fn a_stuck_job_begins_again_in_its_place(store: Store) {
     let job = at_work(&store, "ann").await;
     store.note_run(job.job_id, 1, RunId::new()).await.unwrap();
-    let early = store.begin_again(job.job_id, at(4_000)).await.unwrap();
+    let early = store.begin_again(job.job_id, boot(), at(4_000)).await.unwrap();
     assert!(matches!(early, JobChanged::Not(_)), "{early:?}");
     change(&store, to(job.job_id, JobState::Stuck)).await;
-    let again = store.begin_again(job.job_id, at(4_000)).await.unwrap();
+    let again = store.begin_again(job.job_id, boot(), at(4_000)).await.unwrap();
     let expected = JobRecord { attempt: 2, changed_at: at(4_000), ..job.clone() };
     assert_eq!(again, JobChanged::Now(Box::new(expected)), "with no run yet, and begun first when it was");
-    assert_eq!(store.begin_again(JobId::new(), at(4_000)).await.unwrap(), JobChanged::Unknown);
+    assert_eq!(store.begin_again(JobId::new(), boot(), at(4_000)).await.unwrap(), JobChanged::Unknown);
     let last = facts(&*store, job.session).await.pop();
     let (from, why) = (Some(JobState::Stuck), String::new());
     assert_eq!(
@@ -366,11 +401,14 @@ async fn only_a_crash_counts_as_one_and_once(store: Store) {
         let jobs = store.reclaim(boot).await.unwrap();
         jobs.into_iter().map(|job| (job.job_id, job.crashes)).collect::<Vec<_>>()
     };
-    let boot = BootId::new();
-    assert_eq!(reclaim(boot).await, [(job, 1)]);
-    assert_eq!(reclaim(boot).await, [(job, 1)], "the same boot asks again");
-    assert_eq!(reclaim(BootId::new()).await, [(job, 2)], "twice in a row");
-    store.suspend().await.unwrap();
+    assert_eq!(reclaim(boot()).await, [(job, 0)], "it has begun it");
+    let second = BootId::new();
+    assert_eq!(reclaim(second).await, [(job, 1)]);
+    assert_eq!(reclaim(second).await, [(job, 1)], "the same boot asks again");
+    let third = BootId::new();
+    assert_eq!(reclaim(third).await, [(job, 2)], "twice in a row");
+    store.suspend(second).await.unwrap(); // no longer its job
+    store.suspend(third).await.unwrap();
     assert_eq!(reclaim(BootId::new()).await, [(job, 2)], "an orderly end is no crash");
     assert_eq!(reclaim(BootId::new()).await, [(job, 3)], "and says nothing about the next");
     store.note_progress(job).await.unwrap();

@@ -6,7 +6,7 @@ use belay_protocol::{
     Audience, Forgotten, MemoryOwner, NewInput, NewNote, NoteArchive, NoteFilter, NoteSelection, NoteStore, NoteVector,
     NoteVectors, Provenance, Remembered, RunId, SaidQuery, StoreError, ThreadEdit,
 };
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 
 use crate::kit::*;
 
@@ -217,7 +217,7 @@ async fn what_was_said_is_found_in_the_persons_own_conversations_alone(store: Sh
     assert!(said(person("ann"), "blue", nobody).await.is_empty(), "a cleared message is not found");
 }
 
-async fn the_nearest_notes_of_an_owner_are_found_as_long_as_their_text_stays(store: Arc<SqliteStore>) {
+async fn the_nearest_notes_of_an_owner_are_found_as_long_as_their_text_stays(store: Arc<SqlStore>) {
     let (ann, bob) = (person("a"), person("b"));
     for (owner, key, ms) in
         [(&ann, "near", 1), (&ann, "nearer", 2), (&ann, "far", 3), (&ann, "odd", 4), (&bob, "near", 5)]

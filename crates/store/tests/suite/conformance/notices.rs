@@ -23,7 +23,7 @@ const CAPS: JobCaps = JobCaps { at_work: 10, at_work_each: 10, open_each: 10, op
 
 async fn at_work(store: &Store) -> JobId {
     let JobCreated::New(job) = store.create(job("ann"), CAPS).await.unwrap() else { panic!("it is new") };
-    store.begin_next(CAPS, HeldJobs::default(), at(2_000)).await.unwrap().expect("a place");
+    store.begin_next(CAPS, HeldJobs::default(), boot(), at(2_000)).await.unwrap().expect("a place");
     job.job_id
 }
 

@@ -54,11 +54,11 @@ async fn runs_are_listed_in_pages(store: Shared) {
     }
     let [of_session, completed, since] = [
         RunFilter::default(),
-        RunFilter { status: Some(RunStatus::Completed), ..RunFilter::default() },
+        RunFilter { statuses: vec![RunStatus::Completed], ..RunFilter::default() },
         RunFilter { since: Some(at(0)), ..RunFilter::default() },
     ]
     .map(|filter| RunFilter { session: Some("s".into()), ..filter });
-    let queued = RunFilter { status: Some(RunStatus::Queued), ..RunFilter::default() };
+    let queued = RunFilter { statuses: vec![RunStatus::Queued], ..RunFilter::default() };
     for indexed in [false, true] {
         for (filter, expected) in [
             (&of_session, &newest_first[..]),
@@ -74,7 +74,7 @@ async fn runs_are_listed_in_pages(store: Shared) {
             assert_eq!(pages.concat(), expected, "{filter:?}, indexed: {indexed}");
             assert_eq!(pages.len(), expected.len() / 3 + 1);
         }
-        store.search(SearchQuery { words: "hello".into(), session: None, limit: 1 }).await.unwrap();
+        store.search(SearchQuery { words: "hello".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
     }
 }
 
@@ -141,7 +141,7 @@ async fn jobs_are_listed_in_pages_while_others_are_created_and_deleted(store: Ev
     assert_eq!(page(dated).await.unwrap(), [made[5], made[4], made[3]]);
     let pending = JobFilter { states: vec![JobState::Pending], since: Some(at(1_001)), ..before(made[4]) };
     assert_eq!(page(pending).await.unwrap(), [made[3], made[1]]);
-    assert!(store.begin_next(caps, HeldJobs::default(), at(2_000)).await.unwrap().is_some());
+    assert!(store.begin_next(caps, HeldJobs::default(), boot(), at(2_000)).await.unwrap().is_some());
     delete(made[4]).await;
     is_refused(page(before(made[4])).await, made[4]);
 }

@@ -56,7 +56,7 @@ async fn a_pause_keeps_progress_question_and_message_together(store: Shared) {
     store.pause_run(&lease, pause).await.unwrap();
 
     assert!(told.has_changed().unwrap(), "whoever delivers is woken");
-    let due = store.due(at(0), &[], 10, 10).await.unwrap();
+    let due = store.due(at(0), &[], None, 10, 10).await.unwrap();
     assert_eq!(due.into_iter().map(|row| row.message).collect::<Vec<_>>(), [outbound]);
     assert_eq!(store.approvals_of(run).await.unwrap(), std::slice::from_ref(&approval));
     assert_eq!(unfinished_sessions(&*store).await, ["s".into()]);
@@ -179,7 +179,7 @@ async fn a_pause_that_is_refused_leaves_nothing_behind(store: Shared) {
     store.ping().await.unwrap();
     assert_eq!(kinds(&*store, run).await, events);
     assert_eq!(store.approvals(ApprovalFilter::default()).await.unwrap(), [asked]);
-    assert_eq!(store.due(at(0), &[], 10, 10).await.unwrap().len(), 1);
+    assert_eq!(store.due(at(0), &[], None, 10, 10).await.unwrap().len(), 1);
     let opened = open(&*store, "s").await;
     assert_eq!(opened.thread.state, ThreadState::Processing);
     let pending = &opened.unfinished[0];
@@ -241,14 +241,18 @@ async fn what_a_paused_run_waits_for_is_told_until_somebody_answers(store: Share
         kind: ApprovalKind::Credential { name: "token".into() },
         tool: "run_command".into(),
         summary: "run git push".into(),
-        expires_at: at(9_000),
+        expires_at: at(1_800),
     };
     assert_eq!(waiting_for().await, (RunStatus::Paused, Some(expected)));
-    let paused = store.runs(RunFilter { status: Some(RunStatus::Paused), ..RunFilter::default() }).await.unwrap();
-    assert_eq!(paused.iter().map(|run| run.run_id).collect::<Vec<_>>(), [run]);
+    let with_status = async |status| {
+        let found = store.runs(RunFilter { statuses: vec![status], ..RunFilter::default() }).await.unwrap();
+        found.into_iter().map(|run| run.run_id).collect::<Vec<_>>()
+    };
+    assert_eq!((with_status(RunStatus::Paused).await, with_status(RunStatus::Queued).await), (vec![run], vec![]));
 
     answer(&*store, approval.id, ApprovalState::Denied).await;
-    assert_eq!(waiting_for().await, (RunStatus::Paused, None), "answered, and not taken up yet");
+    assert_eq!(waiting_for().await, (RunStatus::Queued, None), "answered, and not continued yet");
+    assert_eq!((with_status(RunStatus::Paused).await, with_status(RunStatus::Queued).await), (vec![], vec![run]));
     store.start_run(&lease, run, at(2_000)).await.unwrap();
     store.ping().await.unwrap();
     assert_eq!(waiting_for().await, (RunStatus::Running, None));

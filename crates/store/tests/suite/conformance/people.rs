@@ -9,6 +9,7 @@ use crate::kit::*;
 
 for_every_store! {
     a_code_is_pending_until_it_expires_is_dropped_or_admits
+    a_code_is_taken_once_while_it_is_valid
     an_admission_lasts_until_it_is_revoked
 }
 
@@ -45,6 +46,19 @@ async fn a_code_is_pending_until_it_expires_is_dropped_or_admits(store: Store) {
     store.admit_person(paired("2", 1_500)).await.unwrap();
     store.drop_pairing("telegram".into(), "3".to_owned()).await.unwrap();
     assert_eq!(store.pending_pairings(at(0)).await.unwrap(), []);
+}
+
+async fn a_code_is_taken_once_while_it_is_valid(store: Store) {
+    let (first, second) = (pending("1", "a", 1_000), pending("2", "b", 2_000));
+    for code in [&first, &second] {
+        store.put_pairing(code.clone(), at(0)).await.unwrap();
+    }
+    let take = async |digest: &str| store.take_pairing(digest.to_owned(), at(1_000)).await.unwrap();
+    assert_eq!(take("a").await, None, "it has expired");
+    assert_eq!(take("1").await, None, "the person is no code");
+    assert_eq!(take("b").await, Some(second));
+    assert_eq!(take("b").await, None);
+    assert_eq!(store.pending_pairings(at(0)).await.unwrap(), [first]);
 }
 
 async fn an_admission_lasts_until_it_is_revoked(store: Store) {

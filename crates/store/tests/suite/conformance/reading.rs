@@ -100,28 +100,34 @@ const DAY: i64 = 24 * HOUR;
 async fn runs_are_filtered_by_reason_and_date(store: Shared) {
     let [one, two, three, four] = runs_of_two_days(&*store).await;
     for indexed in [false, true] {
-        let (reason, since, until) = (|reason| Some(reason), |ms| Some(UnixMillis(ms)), |ms| Some(UnixMillis(ms)));
+        let (since, until) = (|ms| Some(UnixMillis(ms)), |ms| Some(UnixMillis(ms)));
+        let two_reasons = vec![StopReason::FinalText, StopReason::UserStop, StopReason::FinalText];
         let all = RunFilter::default();
         for (filter, expected) in [
-            (RunFilter { reason: reason(StopReason::FinalText), ..all.clone() }, vec![three, one]),
-            (RunFilter { reason: reason(StopReason::Shutdown), ..all.clone() }, vec![]),
-            (RunFilter { reason: reason(StopReason::FinalText), limit: 1, ..all.clone() }, vec![three]),
+            (RunFilter { reasons: vec![StopReason::FinalText], ..all.clone() }, vec![three, one]),
+            (RunFilter { reasons: vec![StopReason::Shutdown], ..all.clone() }, vec![]),
+            (RunFilter { reasons: two_reasons.clone(), ..all.clone() }, vec![three, two, one]),
+            (RunFilter { reasons: two_reasons.clone(), limit: 2, ..all.clone() }, vec![three, two]),
+            (RunFilter { reasons: two_reasons.clone(), before: Some(three), ..all.clone() }, vec![two, one]),
+            (RunFilter { reasons: two_reasons, session: Some("s".into()), ..all.clone() }, vec![three, two, one]),
+            (RunFilter { reasons: StopReason::ALL.to_vec(), ..all.clone() }, vec![three, two, one]),
+            (RunFilter { reasons: vec![StopReason::FinalText], limit: 1, ..all.clone() }, vec![three]),
             (RunFilter { since: since(DAY + 1), ..all.clone() }, vec![four, three, two]),
             (RunFilter { since: since(3 * DAY), ..all.clone() }, vec![]),
             (RunFilter { since: since(i64::MAX), until: until(i64::MAX), ..all.clone() }, vec![]),
             (RunFilter { until: until(2 * DAY), ..all.clone() }, vec![two, one]),
             (RunFilter { until: until(i64::MIN), ..all.clone() }, vec![]),
             (RunFilter { since: since(DAY + 1), until: until(2 * DAY), ..all.clone() }, vec![two]),
-            (RunFilter { since: since(2 * DAY), reason: reason(StopReason::FinalText), ..all.clone() }, vec![three]),
-            (RunFilter { session: Some("s".into()), reason: reason(StopReason::UserStop), ..all.clone() }, vec![two]),
-            (RunFilter { session: Some("t".into()), reason: reason(StopReason::UserStop), ..all.clone() }, vec![]),
-            (RunFilter { status: Some(RunStatus::Queued), since: since(2 * DAY), ..all.clone() }, vec![four]),
+            (RunFilter { since: since(2 * DAY), reasons: vec![StopReason::FinalText], ..all.clone() }, vec![three]),
+            (RunFilter { session: Some("s".into()), reasons: vec![StopReason::UserStop], ..all.clone() }, vec![two]),
+            (RunFilter { session: Some("t".into()), reasons: vec![StopReason::UserStop], ..all.clone() }, vec![]),
+            (RunFilter { statuses: vec![RunStatus::Queued], since: since(2 * DAY), ..all.clone() }, vec![four]),
         ] {
             let found = store.runs(filter.clone()).await.unwrap().into_iter().map(|run| run.run_id);
             assert_eq!(found.collect::<Vec<_>>(), expected, "{filter:?}, indexed: {indexed}");
         }
         // A search indexes everything first.
-        store.search(SearchQuery { words: "hello".into(), session: None, limit: 1 }).await.unwrap();
+        store.search(SearchQuery { words: "hello".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
     }
 }
 
@@ -139,7 +145,7 @@ async fn ends_are_counted_by_reason_and_period(store: Shared) {
             let found: Vec<_> = found.iter().map(|end| (end.at.0, end.reason.word(), end.count)).collect();
             assert_eq!(found, expected, "since {since}, indexed: {indexed}");
         }
-        store.search(SearchQuery { words: "hello".into(), session: None, limit: 1 }).await.unwrap();
+        store.search(SearchQuery { words: "hello".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
     }
 }
 
@@ -163,9 +169,16 @@ async fn runs_are_listed_newest_first_and_filtered(store: Shared) {
         (RunStatus::Queued, vec![three]),
         (RunStatus::Failed, vec![]),
     ] {
-        assert_eq!(listed(RunFilter { status: Some(status), ..all.clone() }).await, runs, "{status:?}");
+        assert_eq!(listed(RunFilter { statuses: vec![status], ..all.clone() }).await, runs, "{status:?}");
     }
-    let both = RunFilter { session: Some("t".into()), status: Some(RunStatus::Queued), limit: 5, ..all.clone() };
+    for (statuses, runs) in [
+        (vec![RunStatus::Running, RunStatus::Queued, RunStatus::Queued], vec![three, two]),
+        (vec![RunStatus::Queued, RunStatus::Completed], vec![three, one]),
+        (RunStatus::ALL.to_vec(), vec![three, two, one]),
+    ] {
+        assert_eq!(listed(RunFilter { statuses: statuses.clone(), ..all.clone() }).await, runs, "{statuses:?}");
+    }
+    let both = RunFilter { session: Some("t".into()), statuses: vec![RunStatus::Queued], limit: 5, ..all.clone() };
     assert_eq!(listed(both).await, [three]);
     let begins = |text: &str| RunFilter { id: IdPrefix::parse(text).ok(), ..RunFilter::default() };
     assert_eq!(listed(begins(&two.to_string())).await, [two]);
@@ -353,7 +366,7 @@ async fn events_are_numbered_in_order_and_read_from_a_cursor(store: Shared) {
 
 async fn the_tip_follows_the_events(store: Shared) {
     let mut tip = store.tip();
-    assert_eq!(*tip.borrow_and_update(), Seq(0));
+    assert_eq!((*tip.borrow_and_update(), store.newest().await.unwrap()), (Seq(0), Seq(0)));
     store.append(vec![tool_started(None, 1), tool_started(None, 2)]).await.unwrap();
     tip.changed().await.unwrap(); // nobody asked for a commit: it comes by itself
     assert_eq!(*tip.borrow_and_update(), Seq(2));
@@ -361,6 +374,7 @@ async fn the_tip_follows_the_events(store: Shared) {
     let lease = open(&*store, "s").await.lease;
     accept(&*store, &lease, input("x")).await;
     assert_eq!(*tip.borrow_and_update(), Seq(4));
+    assert_eq!(store.newest().await.unwrap(), Seq(4));
     store.remember(new_note(&person("a"), "k", "t", 1)).await.unwrap();
     assert!(!tip.has_changed().unwrap(), "no event, no change");
 }
@@ -375,5 +389,5 @@ async fn what_is_not_there_reads_as_nothing(store: Shared) {
     assert_eq!(store.session(&"nobody".into()).await.unwrap(), None);
     assert_eq!(store.sessions(SessionFilter::lasting(10)).await.unwrap(), []);
     assert_eq!(unfinished_sessions(&*store).await, []);
-    assert_eq!(store.next_due().await.unwrap(), None);
+    assert_eq!(store.next_due(None).await.unwrap(), None);
 }

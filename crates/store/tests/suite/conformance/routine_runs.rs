@@ -38,6 +38,7 @@ for_every_store! {
     routine_runs_are_listed_newest_first
     old_routine_runs_go_with_their_facts_and_others_stay
     routine_runs_have_an_age_of_their_own_and_take_their_sessions_with_them
+    an_open_routine_run_belongs_to_the_last_start_that_asked
 }
 
 type Store = Arc<dyn Everything>;
@@ -113,7 +114,7 @@ async fn a_claim_keeps_the_routine_run_and_moves_its_routine_on(store: Store) {
     };
     assert_eq!(now(&store, "tick").await, moved);
     assert_eq!(store.routine_run(new.id).await.unwrap(), Some(routine_run.clone()));
-    assert_eq!(store.open_routine_runs().await.unwrap(), std::slice::from_ref(&routine_run));
+    assert_eq!(store.open_routine_runs(boot()).await.unwrap(), std::slice::from_ref(&routine_run));
     assert_eq!(facts(&*store, routine_run_session(new.id)).await, [fired(&routine_run)]);
 
     // Asked again, by whomever, for whatever reason.
@@ -154,7 +155,7 @@ async fn a_burst_of_claims_passes_neither_cap(store: Store) {
     let claims = burst("first", 7).await;
     assert_eq!(claims.iter().filter(|claim| matches!(claim, Claim::Claimed(_))).count(), 7);
     assert!(claims.contains(&Claim::Held(Held::Global)));
-    let open = store.open_routine_runs().await.unwrap();
+    let open = store.open_routine_runs(boot()).await.unwrap();
     assert_eq!(open.len(), 7);
     assert!(open.iter().filter(|routine_run| routine_run.routine == "a").count() <= 5, "{open:?}");
     let claims = burst("second", 100).await;
@@ -414,7 +415,7 @@ async fn a_routine_run_ends_once_and_tells_once(store: Store) {
     assert_eq!(store.routine_run(running.routine_run_id).await.unwrap(), Some(ended.clone()));
     assert_eq!(told(&*store).await, ["first"]);
     assert_eq!(texts(&open(&*store, "s").await.thread.messages), [Message::notice("first").text()]);
-    assert_eq!(store.open_routine_runs().await.unwrap(), []);
+    assert_eq!(store.open_routine_runs(boot()).await.unwrap(), []);
     assert_eq!(
         facts(&*store, routine_run_session(running.routine_run_id)).await,
         [fired(&running), over(&ended, false)]
@@ -533,7 +534,7 @@ async fn an_end_whose_notice_cannot_be_kept_is_not_made(store: Store) {
     let failed = RoutineRunEnd { notice: Some(notice), ..end(running.routine_run_id, RoutineRunStatus::Failed) };
     let refused = RoutineRunStore::settle(&*store, failed).await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
-    assert_eq!(store.open_routine_runs().await.unwrap(), [running]);
+    assert_eq!(store.open_routine_runs(boot()).await.unwrap(), [running]);
     assert_eq!(now(&store, "hook").await.failures, 0);
 }
 
@@ -581,7 +582,7 @@ async fn routine_runs_are_listed_newest_first(store: Store) {
         assert_eq!(routine_runs.iter().map(|routine_run| routine_run.routine_run_id).collect::<Vec<_>>(), expected);
     }
     assert_eq!(list(Some("a"), None, 0).await, [new, ids[2], ids[0]]);
-    let open = store.open_routine_runs().await.unwrap();
+    let open = store.open_routine_runs(boot()).await.unwrap();
     assert_eq!(
         open.iter().map(|routine_run| routine_run.routine_run_id).collect::<Vec<_>>(),
         [ids[1], ids[2], new],
@@ -687,4 +688,18 @@ async fn routine_runs_have_an_age_of_their_own_and_take_their_sessions_with_them
         3,
         "of the two that are kept, and ann's"
     );
+}
+
+async fn an_open_routine_run_belongs_to_the_last_start_that_asked(store: Store) {
+    put(&*store, routine("hook")).await;
+    let first = claim(&*store, routine_run("hook", "1")).await;
+    let other = belay_protocol::BootId::new();
+    for asking in [boot(), other, boot(), boot()] {
+        assert_eq!(store.open_routine_runs(asking).await.unwrap(), std::slice::from_ref(&first));
+    }
+    // One of its own and one of an ended start, in their order.
+    let own = claim(&*store, NewRoutineRun { boot: other, ..routine_run("hook", "2") }).await;
+    assert_eq!(store.open_routine_runs(other).await.unwrap(), [first.clone(), own.clone()]);
+    settle(&store, end(first.routine_run_id, RoutineRunStatus::Ok)).await;
+    assert_eq!(store.open_routine_runs(other).await.unwrap(), [own]);
 }

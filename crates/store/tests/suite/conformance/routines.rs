@@ -204,7 +204,7 @@ async fn a_deleted_routine_is_gone(store: Store) {
     assert!(store.delete("tick", None).await.unwrap());
     assert!(!store.delete("tick", None).await.unwrap());
     assert_eq!(store.routine("tick").await.unwrap(), None);
-    assert_eq!(store.open_routine_runs().await.unwrap(), [routine_run], "its routine_runs stay");
+    assert_eq!(store.open_routine_runs(boot()).await.unwrap(), [routine_run], "its routine_runs stay");
     put(&*store, webhook("other", "p")).await; // its path is free
     assert_eq!(put(&*store, webhook("tick", "q")).await.revision, 1);
 }

@@ -3,9 +3,9 @@
 use belay_protocol::run::RunUsage;
 use belay_protocol::store::{KnownInput, RECENT_INPUTS, input_digest};
 use belay_protocol::{
-    Acceptance, Asker, Authority, BootId, Checkpoint, Durability, EventKind, EventQuery, JobId, Message, NewEvent,
-    NewInput, RunEnd, RunFilter, RunId, RunRecord, RunStatus, SessionKey, SessionLifetime, StopReason, StoreError,
-    ThreadEdit, ThreadState, Work,
+    Acceptance, Asker, Authority, BootId, Checkpoint, Durability, EventKind, EventQuery, JobId, LaneClaim, Message,
+    NewEvent, NewInput, RunEnd, RunFilter, RunId, RunRecord, RunStatus, SessionKey, SessionLifetime, StopReason,
+    StoreError, ThreadEdit, ThreadState, Work,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -35,13 +35,23 @@ super::for_every_store! {
 async fn a_new_session_is_empty_and_each_opening_raises_the_epoch(store: Shared) {
     let owner = BootId::new();
     let session = SessionKey::new("s");
-    let first = store.open_lane(&session, SessionLifetime::Lasting, owner, at(1)).await.unwrap();
+    let first = store
+        .open_lane(&session, SessionLifetime::Lasting, LaneClaim::free(owner), at(1))
+        .await
+        .unwrap()
+        .opened()
+        .unwrap();
     assert_eq!((first.lease.session.as_str(), first.lease.owner, first.lease.epoch), ("s", owner, 1));
     assert_eq!(first.thread.state, ThreadState::Idle);
     assert_eq!(first.thread.summary, None);
     assert!(first.thread.messages.is_empty() && first.unfinished.is_empty());
 
-    let second = store.open_lane(&session, SessionLifetime::Lasting, BootId::new(), at(2)).await.unwrap();
+    let second = store
+        .open_lane(&session, SessionLifetime::Lasting, LaneClaim::free(BootId::new()), at(2))
+        .await
+        .unwrap()
+        .opened()
+        .unwrap();
     assert_eq!(second.lease.epoch, 2);
     assert_eq!(second.thread, first.thread);
 }
@@ -286,7 +296,7 @@ async fn a_run_ends_once_and_keeps_its_first_ending(store: Shared) {
         EventKind::RunEnded { status: RunStatus::Failed, reason: StopReason::MaxIterations, evidence: end.evidence };
     assert_eq!(events.iter().filter(|event| event.kind == ended).count(), 1);
     assert_eq!(events.len(), 3, "accepted, started, ended: {events:?}");
-    let due = store.due(at(9_000), &[], 10, 10).await.unwrap();
+    let due = store.due(at(9_000), &[], None, 10, 10).await.unwrap();
     assert_eq!(due.iter().map(|row| row.message.text.as_str()).collect::<Vec<_>>(), ["sorry"]);
 }
 

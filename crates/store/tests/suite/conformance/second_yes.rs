@@ -42,7 +42,7 @@ async fn the_first_yes_is_kept_with_the_question_for_the_second_person(store: Sh
     let expected = ApprovalRequest { second: Some(Box::new(first())), expires_at: at(9_000), ..asked.clone() };
     assert_eq!(stored, Decided::Now(Box::new(expected.clone())));
     assert_eq!(store.approval(asked.id).await.unwrap(), Some(expected.clone()));
-    let due = store.due(at(2_000), &[], 10, 10).await.unwrap();
+    let due = store.due(at(2_000), &[], None, 10, 10).await.unwrap();
     assert_eq!(due.into_iter().map(|row| row.message).collect::<Vec<_>>(), [question]);
     let filter = ApprovalFilter { session: Some("bob".into()), waiting: true, ..ApprovalFilter::default() };
     assert_eq!(store.approvals(filter).await.unwrap(), std::slice::from_ref(&expected), "found where it is asked now");
@@ -51,7 +51,7 @@ async fn the_first_yes_is_kept_with_the_question_for_the_second_person(store: Sh
 
     let again = store.first_yes(asked.id, first(), at(9_999), Some(outbound("bob", "May I?"))).await.unwrap();
     assert_eq!(again, Decided::Before(Box::new(expected)), "only one first approval counts");
-    assert_eq!(store.due(at(2_000), &[], 10, 10).await.unwrap().len(), 1);
+    assert_eq!(store.due(at(2_000), &[], None, 10, 10).await.unwrap().len(), 1);
     assert_eq!(answer(&*store, asked.id, ApprovalState::Approved).await.state, ApprovalState::Approved);
 }
 

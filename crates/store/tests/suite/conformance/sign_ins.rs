@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{SIGN_INS_MAX, SignIn};
+use belay_protocol::{LINKS_MAX, SIGN_INS_MAX, SignIn};
 
 use super::for_every_store;
 use crate::kit::*;
@@ -10,6 +10,8 @@ use crate::kit::*;
 for_every_store! {
     a_sign_in_is_found_by_its_digest_until_it_is_ended
     a_new_sign_in_deletes_what_is_expired_and_the_least_used_above_the_maximum
+    a_link_is_used_once_until_it_expires_or_is_withdrawn
+    the_oldest_link_gives_way_to_a_new_one
 }
 
 type Store = Arc<dyn Everything>;
@@ -60,4 +62,27 @@ async fn a_new_sign_in_deletes_what_is_expired_and_the_least_used_above_the_maxi
     store.put_sign_in(sign_in(13_000)).await.unwrap();
     let kept: Vec<_> = store.sign_ins().await.unwrap().into_iter().map(|kept| kept.id).collect();
     assert_eq!(kept, ["13000", "00001"]);
+}
+
+async fn a_link_is_used_once_until_it_expires_or_is_withdrawn(store: Store) {
+    let take = async |digest: &str, now| store.take_link(digest.to_owned(), at(now)).await.unwrap();
+    for digest in ["a", "b", "c"] {
+        store.put_link(digest.to_owned(), at(1_000), at(2_000)).await.unwrap();
+    }
+    assert!(!take("", 1_000).await && !take("d", 1_000).await);
+    assert!(take("a", 1_999).await && !take("a", 1_999).await);
+    assert!(!take("b", 2_000).await, "it has expired");
+    store.drop_links().await.unwrap();
+    assert!(!take("c", 1_000).await);
+}
+
+async fn the_oldest_link_gives_way_to_a_new_one(store: Store) {
+    let max = i64::try_from(LINKS_MAX).unwrap();
+    for n in 0..=max {
+        store.put_link(n.to_string(), at(n), at(n + 1_000)).await.unwrap();
+    }
+    assert!(!store.take_link("0".to_owned(), at(100)).await.unwrap());
+    for n in 1..=max {
+        assert!(store.take_link(n.to_string(), at(100)).await.unwrap(), "{n}");
+    }
 }

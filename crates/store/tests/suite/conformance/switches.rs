@@ -66,8 +66,8 @@ async fn a_switch_is_kept_with_what_is_told_of_it(store: Store) {
 
 async fn of_two_writes_the_newer_counts_in_whatever_order_they_come(store: Store) {
     let (older, newer) = (switch("web_search", 4, Some(off("late"))), switch("web_search", 5, None));
-    for switch in [&newer, &older, &newer] {
-        store.switch(switch.clone(), told(switch)).await.unwrap();
+    for (switch, is_newer) in [(&newer, true), (&older, false), (&newer, false)] {
+        assert_eq!(store.switch(switch.clone(), told(switch)).await.unwrap(), is_newer);
     }
     assert_eq!(store.switches().await.unwrap(), [newer]);
     assert_eq!(facts(&store).await, ["5"], "what an older write says is not told behind the newer one");

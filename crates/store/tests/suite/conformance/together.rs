@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use belay_protocol::store::{input_digest, joined_end};
 use belay_protocol::{
-    Checkpoint, CollectedStart, EditedMessage, EventKind, JoinedRun, Message, NewEvent, NewInput, Provenance,
-    QueueMode, RunId, RunOptions, RunStatus, SessionLifetime, StopReason, StoreError, Thinking, ThreadState,
+    Checkpoint, CollectedStart, EditedMessage, EventKind, JoinedRun, LaneClaim, Message, NewEvent, NewInput,
+    Provenance, QueueMode, RunId, RunOptions, RunStatus, SessionLifetime, StopReason, StoreError, Thinking,
+    ThreadState,
 };
 
 use crate::kit::*;
@@ -142,7 +143,12 @@ async fn an_old_lease_joins_nothing(store: Shared) {
     for outcome in outcomes {
         assert!(matches!(&outcome, Err(StoreError::LeaseLost(session)) if session.as_str() == "s"), "{outcome:?}");
     }
-    let opened = store.open_lane(&new.session, SessionLifetime::Lasting, new.owner, at(500)).await.unwrap();
+    let opened = store
+        .open_lane(&new.session, SessionLifetime::Lasting, LaneClaim::free(new.owner), at(500))
+        .await
+        .unwrap()
+        .opened()
+        .unwrap();
     assert!(opened.options.is_default());
     assert!(opened.unfinished.iter().all(|run| run.status == RunStatus::Queued), "{:?}", opened.unfinished);
 }

@@ -8,7 +8,7 @@ use belay_protocol::{
     LaneStore, Message, NO_TEXT, NewEvent, NewInput, Outbound, OutboundFile, Outbox, OutboxState, Provenance,
     Retention, RunReader, RunStore, SentFile, ThreadEdit, Unread, Upload, UploadId, UploadStore, Uploader,
 };
-use belay_store::SqliteStore;
+use belay_store::SqlStore;
 
 use crate::kit::*;
 
@@ -47,7 +47,7 @@ fn upload(bytes: u64) -> Upload {
     Upload { id: UploadId::new(), attachment: picture(bytes) }
 }
 
-async fn the_bytes_of_each_person_are_limited(store: Arc<SqliteStore>) {
+async fn the_bytes_of_each_person_are_limited(store: Arc<SqlStore>) {
     for (principal, bytes, when, taken) in
         [("ann", 6, 100, true), ("ann", 5, 200, false), ("ann", 4, 200, true), ("bob", 10, 200, true)]
     {
@@ -65,7 +65,7 @@ fn unread(upload: &Upload) -> Upload {
     Upload { id: upload.id, attachment: Attachment { content, ..upload.attachment.clone() } }
 }
 
-async fn an_upload_is_charged_before_it_is_read(store: Arc<SqliteStore>) {
+async fn an_upload_is_charged_before_it_is_read(store: Arc<SqlStore>) {
     let read = upload(3);
     assert!(store.record_upload(&from("ann"), &unread(&read), at(100), at(0), 10).await.unwrap());
     let all = vec![digest('a'), digest('b')];
@@ -80,7 +80,7 @@ async fn an_upload_is_charged_before_it_is_read(store: Arc<SqliteStore>) {
     assert_eq!(store.unused_blobs(all.clone()).await.unwrap(), all, "a deleted upload gets no reference");
 }
 
-async fn the_same_file_of_a_person_renews_its_upload(store: Arc<SqliteStore>) {
+async fn the_same_file_of_a_person_renews_its_upload(store: Arc<SqlStore>) {
     let one = upload(3);
     assert!(store.record_upload(&from("ann"), &one, at(100), at(0), 10).await.unwrap());
     for (principal, digit, name, since, found) in [
@@ -97,7 +97,7 @@ async fn the_same_file_of_a_person_renews_its_upload(store: Arc<SqliteStore>) {
     assert_eq!(store.uploaded_since(&from("ann"), at(150)).await.unwrap(), 3, "charged once, for the new period");
 }
 
-async fn an_upload_is_found_by_its_uploader_until_it_expires(store: Arc<SqliteStore>) {
+async fn an_upload_is_found_by_its_uploader_until_it_expires(store: Arc<SqlStore>) {
     let one = upload(3);
     assert!(store.record_upload(&from("ann"), &one, at(100), at(0), 10).await.unwrap());
     for (principal, since, found) in [("ann", 100, true), ("bob", 100, false), ("ann", 101, false)] {
@@ -107,7 +107,7 @@ async fn an_upload_is_found_by_its_uploader_until_it_expires(store: Arc<SqliteSt
     assert_eq!(store.upload(&from("ann"), UploadId::new(), at(0)).await.unwrap(), None);
 }
 
-async fn a_file_is_in_use_as_long_as_an_upload_or_a_message_needs_it(store: Arc<SqliteStore>) {
+async fn a_file_is_in_use_as_long_as_an_upload_or_a_message_needs_it(store: Arc<SqlStore>) {
     let all = vec![digest('a'), digest('b'), digest('c')];
     assert_eq!(store.unused_blobs(all.clone()).await.unwrap(), all);
     assert!(store.record_upload(&from("ann"), &upload(3), at(100), at(0), 10).await.unwrap());
@@ -122,8 +122,17 @@ async fn a_file_is_in_use_as_long_as_an_upload_or_a_message_needs_it(store: Arc<
     assert_eq!(store.forget_uploads(at(101)).await.unwrap(), 1);
     assert_eq!(store.unused_blobs(all.clone()).await.unwrap(), [digest('c')], "the message needs them");
 
-    let opened =
-        store.open_lane(&"s".into(), Default::default(), belay_protocol::BootId::new(), at(200)).await.unwrap();
+    let opened = store
+        .open_lane(
+            &"s".into(),
+            Default::default(),
+            belay_protocol::LaneClaim::free(belay_protocol::BootId::new()),
+            at(200),
+        )
+        .await
+        .unwrap()
+        .opened()
+        .unwrap();
     let restored = opened.unfinished.iter().find(|pending| pending.run_id == run).unwrap();
     assert_eq!(restored.messages[0].1.attachments(), [picture(3)]);
     store.finish_runs(&opened.lease, vec![finished(run, "a dot")]).await.unwrap();
@@ -131,7 +140,7 @@ async fn a_file_is_in_use_as_long_as_an_upload_or_a_message_needs_it(store: Arc<
     assert_eq!(store.unused_blobs(all.clone()).await.unwrap(), all);
 }
 
-async fn a_copied_conversation_keeps_the_files_of_a_deleted_original(store: Arc<SqliteStore>) {
+async fn a_copied_conversation_keeps_the_files_of_a_deleted_original(store: Arc<SqlStore>) {
     let all = vec![digest('a'), digest('b')];
     let lease = open(&*store, "s").await.lease;
     let mut message = input("look");
@@ -159,7 +168,7 @@ async fn a_copied_conversation_keeps_the_files_of_a_deleted_original(store: Arc<
     assert_eq!(store.unused_blobs(all.clone()).await.unwrap(), all);
 }
 
-async fn a_deleted_conversation_takes_the_uploads_of_its_files_with_it(store: Arc<SqliteStore>) {
+async fn a_deleted_conversation_takes_the_uploads_of_its_files_with_it(store: Arc<SqlStore>) {
     let (kept, all) = (Uploader { channel: "http".into(), principal: "bob".into() }, vec![digest('a'), digest('b')]);
     let lease = open(&*store, "s").await.lease;
     let mut message = input("look");
@@ -187,7 +196,7 @@ async fn a_deleted_conversation_takes_the_uploads_of_its_files_with_it(store: Ar
     assert_eq!(store.unused_blobs(all.clone()).await.unwrap(), all, "reading it late refers to nothing");
 }
 
-async fn an_edit_leaves_the_attachments_of_a_message_as_they_are(store: Arc<SqliteStore>) {
+async fn an_edit_leaves_the_attachments_of_a_message_as_they_are(store: Arc<SqlStore>) {
     let mut lease = open(&*store, "s").await.lease;
     let facts = Provenance { message_id: Some("7".into()), ..Provenance::default() };
     let sent = Provenance {
@@ -204,7 +213,7 @@ async fn an_edit_leaves_the_attachments_of_a_message_as_they_are(store: Arc<Sqli
     assert_eq!((&*pending.text, pending.provenance), ("right", now));
 }
 
-async fn an_edit_of_a_caption_leaves_the_words_of_a_voice_message(store: Arc<SqliteStore>) {
+async fn an_edit_of_a_caption_leaves_the_words_of_a_voice_message(store: Arc<SqlStore>) {
     let mut lease = open(&*store, "s").await.lease;
     let content = AttachmentContent::Spoken { text: "call me".into(), detail: "transcript".into() };
     let facts = Provenance { message_id: Some("7".into()), ..Provenance::default() };
@@ -217,7 +226,7 @@ async fn an_edit_of_a_caption_leaves_the_words_of_a_voice_message(store: Arc<Sql
     }
 }
 
-async fn a_sent_file_is_in_use_until_its_run_and_its_delivery_are_deleted(store: Arc<SqliteStore>) {
+async fn a_sent_file_is_in_use_until_its_run_and_its_delivery_are_deleted(store: Arc<SqlStore>) {
     let lease = open(&*store, "s").await.lease;
     let run = accept(&*store, &lease, input("send it")).await;
     let (name, path) = ("a.pdf".to_owned(), "/workspace/a.pdf".to_owned());
@@ -240,22 +249,31 @@ async fn a_sent_file_is_in_use_until_its_run_and_its_delivery_are_deleted(store:
     };
     store.checkpoint(&lease, step).await.unwrap();
     assert_eq!(store.run(run).await.unwrap().unwrap().files, sent[..1]);
-    let again =
-        store.open_lane(&"s".into(), Default::default(), belay_protocol::BootId::new(), at(1_600)).await.unwrap();
+    let again = store
+        .open_lane(
+            &"s".into(),
+            Default::default(),
+            belay_protocol::LaneClaim::free(belay_protocol::BootId::new()),
+            at(1_600),
+        )
+        .await
+        .unwrap()
+        .opened()
+        .unwrap();
     assert_eq!(again.unfinished[0].files, sent[..1], "the next attempt knows them");
     let lease = again.lease;
     let end = belay_protocol::FinishedRun { events: vec![event(&sent[1])], ..finished(run, "done") };
     store.finish_runs(&lease, vec![end]).await.unwrap();
     assert_eq!(store.run(run).await.unwrap().unwrap().files, sent);
-    assert_eq!(store.due(at(2_000), &[], 10, 10).await.unwrap()[0].message, delivery);
+    assert_eq!(store.due(at(2_000), &[], None, 10, 10).await.unwrap()[0].message, delivery);
 
     let all = vec![digest('a')];
     assert!(store.unused_blobs(all.clone()).await.unwrap().is_empty());
     store.delete_session(&lease, at(3_000)).await.unwrap();
     assert!(store.run(run).await.unwrap().is_none());
     assert!(store.unused_blobs(all.clone()).await.unwrap().is_empty(), "the delivery waits");
-    store.mark(delivery.id, OutboxState::Sending).await.unwrap();
-    store.mark(delivery.id, OutboxState::Sent).await.unwrap();
+    store.mark(delivery.id, OutboxState::Sending, at(0), None).await.unwrap();
+    store.mark(delivery.id, OutboxState::Sent, at(0), None).await.unwrap();
     // After the id of the delivery: 2100-01-01.
     let later = belay_protocol::UnixMillis(4_102_444_800_000);
     let old = Retention {

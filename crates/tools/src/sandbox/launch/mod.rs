@@ -16,10 +16,12 @@ pub(crate) mod limits;
 pub(crate) mod stage;
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::set_no_new_privs;
 
@@ -56,6 +58,9 @@ fn restrict(stage: &Stage) -> Result<(), String> {
         let _ = belay_exec::enter_group(directory);
         return Ok(());
     }
+    if matches!(stage.confinement, Confinement::Inside { .. }) {
+        still_read()?;
+    }
     descriptors::close_all_but(stage.sealed)?;
     die_with_parent(&stage.confinement)?;
     set_no_new_privs(true).map_err(|errno| format!("privileges cannot be given up for good: {errno}"))?;
@@ -69,6 +74,20 @@ fn restrict(stage: &Stage) -> Result<(), String> {
         calls::restrict()?;
     }
     Ok(())
+}
+
+/// Refuses to begin if nobody can read the output any more. The daemon alone reads it, so the daemon is gone. Bubblewrap
+/// does not notice that: it asks for the parent-death signal, and does not check whether the parent was gone before. A signal
+/// that comes earlier does not help: its second process would wait forever for a first one that is dead.
+///
+/// Source: poll(2): `POLLERR` is set for the write end of a pipe when the read end has been closed. Any other output
+/// lets the command begin.
+fn still_read() -> Result<(), String> {
+    let stdout = io::stdout();
+    let mut output = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+    let is_read = poll(&mut output, PollTimeout::ZERO).is_err()
+        || !output[0].revents().is_some_and(|found| found.contains(PollFlags::POLLERR));
+    if is_read { Ok(()) } else { Err("the daemon that started it is gone".to_owned()) }
 }
 
 /// Tells the kernel to send SIGKILL to this process when the thread that started it ends.

@@ -203,5 +203,5 @@ async fn broken_pins_offer_nothing() {
     let mcp = bench.mcp(&[bench.script("s", "serve([tool('t')])", json!({}))]);
     std::fs::write(bench.path("mcp-pins.json"), "{").unwrap();
     let error = mcp.survey(SurveyMode::ToUse).await.unwrap_err().to_string();
-    assert!(error.contains("mcp-pins.json") && error.contains("is no file of pins"), "{error}");
+    assert!(error.contains("mcp-pins.json") && error.contains("these are no pins"), "{error}");
 }

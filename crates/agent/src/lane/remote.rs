@@ -1,0 +1,405 @@
+//! A lane that another node owns: its mail goes to that node through the store.
+//!
+//! ```text
+//! this node                                   the owner of the lane
+//! lane task ── send ──▶ table of mail ──▶ dispatcher ──▶ lane
+//! wait_for_answer ◀──── its answer ◀───── write_answer ◀── acknowledgement
+//! ```
+//!
+//! Before each mail the lane is claimed again: it comes here once it is idle, or once its owner has ended. Mail that
+//! waits in the table comes first then, see [`find_mail`] and [`super::place`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belay_protocol::cluster::{NodeMail, OpenMail};
+use belay_protocol::store::{MailEnd, joined_end};
+use belay_protocol::{
+    Ack, AckSender, BootId, KnownInput, MailId, Refusal, RunEnd, RunId, SessionKey, StopReason, StoreError, Topic,
+    UnixMillis,
+};
+use belay_protocol::{ApprovalFilter, ApprovalKind, Secret};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::port::{not_acted_on, note, refuse_all, refuse_mail};
+use super::wire::{WireAck, WireMail, secret_name};
+use crate::agent_services::{AgentServices, ClusterServices};
+use crate::claims::UNKNOWN;
+use crate::mail::{LaneMail, LaneNote, LanePort, RoutedMail, Settled};
+use crate::queue::BUSY_RETRY;
+use belay_run::retry::until_stored;
+
+/// Time after which a message is acknowledged without an answer of the owner of its lane. It is in the store then. 2 s:
+/// an owner that lives answers within 1.3 s of its last look.
+const ACCEPT_AFTER: Duration = Duration::from_secs(2);
+/// Time after which a command, or an answer to a question, is given up. 10 s: an owner that has died is noticed after 15 s,
+/// which is longer than a person waits.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
+/// Pause between two readings of answers if there are no hints.
+const LOOK: Duration = Duration::from_secs(1);
+/// Most open mail that is read at a time. 1000: more than the messages of all people that wait for one node.
+pub(crate) const OPEN_MAX: u32 = 1000;
+
+/// The next step of the lane's task.
+pub(super) enum Next {
+    /// It claims the lane again.
+    Claim,
+    /// It ends.
+    End,
+}
+
+/// Sends mail to the owner of the lane, and waits for more.
+pub(super) async fn forward(
+    services: &AgentServices,
+    cluster: &ClusterServices,
+    port: &mut LanePort,
+    held: &mut VecDeque<LaneMail>,
+    owner: BootId,
+) -> Next {
+    tracing::debug!(session = %port.session, %owner, mail = held.len(), "another node owns the lane");
+    for mail in std::mem::take(held) {
+        match mail.forwarded() {
+            Some(_) => leave_open(port, mail).await,
+            None => send(services, cluster, port, mail).await,
+        }
+    }
+    tokio::select! {
+        biased; // nothing is forwarded after the drain has begun
+        () = services.draining.cancelled() => {
+            refuse_all(port, Refusal::ShuttingDown).await;
+            Next::End
+        }
+        mail = port.mail.recv() => match mail {
+            Some(mail) => {
+                held.push_back(mail);
+                Next::Claim
+            }
+            None => Next::End,
+        },
+        () = port.wake.notified() => Next::Claim,
+    }
+}
+
+/// Writes mail for the owner of the lane. From then on a task of the dispatcher waits for the answer.
+async fn send(services: &AgentServices, cluster: &ClusterServices, port: &LanePort, mail: LaneMail) {
+    let (id, at, session) = (MailId::new(), services.clock.now(), port.session.clone());
+    let sent = async {
+        let body = WireMail::of(&mail).and_then(|wire| serde_json::to_value(wire).ok());
+        let mut body = body.ok_or_else(|| StoreError::Unavailable("mail for another node cannot be written".into()))?;
+        let mut secret = mail.secret().cloned();
+        if mail.run().is_some() && waits_for_secret(services, &session).await? {
+            secret = Some(Secret::new(body.to_string()));
+            body = json!(WireMail::Sealed);
+        }
+        if let Some(secret) = &secret {
+            services.store.vault.keep(&session, &secret_name(id), secret, at).await?;
+        }
+        cluster
+            .mail
+            .send(NodeMail { id, session: session.clone(), source: services.boot, at, run: mail.run(), body })
+            .await
+    };
+    match sent.await {
+        Ok(()) => note(&port.notes, LaneNote::Sent { id, at, session, mail: Box::new(mail) }).await,
+        Err(error) => {
+            tracing::error!(%error, session = %port.session, "mail for another node could not be stored");
+            refuse_mail(port, mail, Refusal::Store(error.to_string())).await;
+        }
+    }
+}
+
+/// Whether a run of the session asks a person for a secret. The next message may be that secret.
+async fn waits_for_secret(services: &AgentServices, session: &SessionKey) -> Result<bool, StoreError> {
+    let filter = ApprovalFilter { session: Some(session.clone()), waiting: true, ..ApprovalFilter::default() };
+    let asked = services.store.approvals.approvals(filter).await?;
+    Ok(asked.iter().any(|asked| matches!(asked.kind, ApprovalKind::Credential { .. })))
+}
+
+/// Forgets mail of another node. It stays open in the store, for the owner of its lane.
+pub(super) async fn leave_open(port: &LanePort, mail: LaneMail) {
+    let session = port.session.clone();
+    match mail {
+        LaneMail::Input(input) => {
+            note(&port.notes, LaneNote::Foreign { session, runs: vec![input.run.id] }).await;
+        }
+        LaneMail::Command(command) => {
+            not_acted_on(&port.notes, command.sent.map(|sent| sent.key)).await;
+            note(&port.notes, LaneNote::Commanded { session, say: None }).await;
+        }
+        LaneMail::Answer(answer) => {
+            not_acted_on(&port.notes, answer.sent.map(|sent| sent.key)).await;
+            note(&port.notes, LaneNote::Commanded { session, say: None }).await;
+        }
+    }
+}
+
+/// Waits for the answer to mail that was sent at `at`, and acknowledges the mail.
+pub(crate) async fn wait_for_answer(
+    cluster: ClusterServices,
+    notes: mpsc::Sender<LaneNote>,
+    (id, at): (MailId, UnixMillis),
+    session: SessionKey,
+    mail: LaneMail,
+) {
+    let limit = if mail.run().is_some() { ACCEPT_AFTER } else { GIVE_UP_AFTER };
+    let until = Instant::now() + limit;
+    let mut changes = cluster.hints.changes(Topic::Mail);
+    let answer = loop {
+        if let Some(answer) = answer_to(&cluster, id).await {
+            break Some(answer);
+        }
+        tokio::select! {
+            () = sleep_until(until) => break None,
+            changed = changes.changed() => if changed.is_err() { sleep(LOOK).await },
+            () = sleep(LOOK) => {}
+        }
+    };
+    let answer = match (answer, mail.run()) {
+        (Some(answer), _) => answer,
+        // It is in the store, and its owner, or the next one, accepts it under this id.
+        (None, Some(run)) => WireAck::accepted(run, session.clone(), at, false),
+        (None, None) => give_up(&cluster, id).await,
+    };
+    acknowledge(&notes, session, mail, answer).await;
+}
+
+/// The answer to mail; `None`: there is none yet.
+async fn answer_to(cluster: &ClusterServices, id: MailId) -> Option<WireAck> {
+    match cluster.mail.answers(&[id]).await {
+        Ok(answers) => answers.into_iter().next().and_then(|(_, ack)| serde_json::from_value(ack).ok()),
+        Err(error) => {
+            tracing::warn!(%error, "the answer of another node cannot be read; trying again");
+            None
+        }
+    }
+}
+
+/// Closes mail that was not answered in time, so that no owner begins with it later. The owner may have answered first.
+async fn give_up(cluster: &ClusterServices, id: MailId) -> WireAck {
+    let what =
+        "the node that works on this conversation does not answer; it may have carried this out: look before you \
+                repeat it"
+            .to_owned();
+    let refusal = WireAck::Refused(Refusal::Busy { what, retry_after: BUSY_RETRY });
+    let closed = match serde_json::to_value(&refusal) {
+        Ok(value) => cluster.mail.answer(id, value, None).await,
+        Err(_) => Ok(false), // a refusal is always JSON
+    };
+    if let Err(error) = closed {
+        tracing::warn!(%error, "mail that was given up could not be closed");
+    }
+    answer_to(cluster, id).await.unwrap_or(refusal)
+}
+
+/// Passes the answer to the sender. The owner has told the conversation already, where that was due.
+async fn acknowledge(notes: &mpsc::Sender<LaneNote>, session: SessionKey, mail: LaneMail, answer: WireAck) {
+    let again = matches!(&answer, WireAck::Refused(refusal) if may_pass(refusal));
+    match mail {
+        LaneMail::Input(input) => {
+            let key = input.inbound.key.clone();
+            let outcome = match &answer {
+                WireAck::Refused(refusal) => Settled::Refused { refusal: refusal.clone(), reply_to: None },
+                WireAck::Accepted { run, session, at, .. } => {
+                    let digest = input.sent.map(|sent| sent.digest).unwrap_or_default();
+                    let known =
+                        KnownInput { run_id: *run, session: session.clone(), accepted_at: UnixMillis(*at), digest };
+                    Settled::Known(known)
+                }
+                // No lane answers a message so.
+                WireAck::Command(_) | WireAck::Removed(_) => {
+                    Settled::Refused { refusal: Refusal::Store("it was not accepted".into()), reply_to: None }
+                }
+            };
+            input.ack.send(answer.into_ack());
+            note(notes, LaneNote::Elsewhere { run: input.run, key, outcome }).await;
+        }
+        LaneMail::Command(command) => {
+            // Before the refusal is sent: the command may come again under its key.
+            not_acted_on(notes, command.sent.filter(|_| again).map(|sent| sent.key)).await;
+            command.ack.send(answer.into_ack());
+            note(notes, LaneNote::Commanded { session, say: None }).await;
+        }
+        LaneMail::Answer(sent) => {
+            not_acted_on(notes, sent.sent.filter(|_| again).map(|sent| sent.key)).await;
+            sent.ack.send(answer.into_ack());
+            note(notes, LaneNote::Commanded { session, say: None }).await;
+        }
+    }
+}
+
+/// Whether open mail is a message, as far as it can be read.
+pub(crate) fn is_message(open: &OpenMail) -> bool {
+    matches!(WireMail::of_json(&open.mail.body), Ok(WireMail::Input(_) | WireMail::Sealed))
+}
+
+/// Prepares open mail for its lane. Answers mail that is done or cannot be read, and returns `None` for it.
+///
+/// # Errors
+/// The vault does not answer: the mail, and later mail of its session, must wait.
+pub(crate) async fn unpack(
+    services: &AgentServices,
+    cluster: &ClusterServices,
+    open: OpenMail,
+) -> Result<Option<RoutedMail>, StoreError> {
+    let (id, session) = (open.mail.id, open.mail.session.clone());
+    let mut body = open.mail.body.clone();
+    let read = WireMail::of_json(&body);
+    let in_vault = read.as_ref().is_ok_and(WireMail::is_in_vault);
+    let mut secret = None;
+    if in_vault {
+        secret = services.store.vault.find(&session, &secret_name(id)).await?;
+    }
+    let read = match (read, &secret) {
+        (Ok(WireMail::Sealed), Some(sealed)) => {
+            body = serde_json::from_str(sealed.expose()).unwrap_or_default();
+            WireMail::of_json(&body)
+        }
+        (read, _) => read,
+    };
+    let wire = match read {
+        Ok(WireMail::Sealed) => {
+            tracing::error!(mail = %id, "the vault does not have the mail of another node: do all nodes have the same key?");
+            let what = "this could not be decrypted by the node that works on this conversation; send it again";
+            close(services, cluster, &open.mail, Refusal::Store(what.to_owned())).await;
+            return Ok(None);
+        }
+        Ok(wire) => wire,
+        Err(error) => {
+            tracing::error!(%error, mail = %id, "mail of another node cannot be read");
+            let what = "the nodes of the cluster do not understand each other: are their versions too different?";
+            close(services, cluster, &open.mail, Refusal::Invalid(what.to_owned())).await;
+            return Ok(None);
+        }
+    };
+    let (run, is_command) = match &wire {
+        WireMail::Input(input) => (Some(input.run), false),
+        WireMail::Command(_) | WireMail::Answer(_) | WireMail::Sealed => (None, true),
+    };
+    if is_command && open.begun {
+        close(services, cluster, &open.mail, Refusal::Decided(UNKNOWN.to_owned())).await;
+        return Ok(None);
+    }
+    Ok(Some(RoutedMail { id, at: open.mail.at, session, run, body, secret, in_vault }))
+}
+
+/// Refuses mail that no lane gets.
+async fn close(services: &AgentServices, cluster: &ClusterServices, mail: &NodeMail, refusal: Refusal) {
+    let at = services.clock.now();
+    let end = mail.run.filter(|_| is_promised(mail.at, at)).map(|_| MailEnd { end: refused_end(&refusal), at });
+    let Ok(value) = serde_json::to_value(WireAck::Refused(refusal)) else { return };
+    if let Err(error) = cluster.mail.answer(mail.id, value, end).await {
+        tracing::warn!(%error, mail = %mail.id, "mail of another node could not be answered; it stays open");
+    }
+}
+
+/// The mail for the lane, and the task that writes its acknowledgement as the answer. `None`: it cannot be read, see
+/// [`unpack`].
+pub(crate) fn mail_of(
+    routed: RoutedMail,
+    services: Arc<AgentServices>,
+    cluster: ClusterServices,
+) -> Option<(LaneMail, impl Future<Output = ()> + Send + 'static)> {
+    let RoutedMail { id, at, session, run, body, secret, in_vault } = routed;
+    let wire = WireMail::of_json(&body).ok()?;
+    let (ack, answer) = AckSender::channel();
+    let mail = wire.into_mail(id, secret, ack)?;
+    let write = async move {
+        let Ok(ack) = answer.await else { return }; // it stays open, for the next owner of the lane
+        let now = services.clock.now();
+        let is_promised = run.is_some() && is_promised(at, now);
+        if stays_open(&ack, is_promised) {
+            return;
+        }
+        // The acceptance has answered the mail already.
+        if !matches!(&ack, Ack::Accepted(accepted) if Some(accepted.run_id) == run && !accepted.duplicate) {
+            let end = run.filter(|_| is_promised).and_then(|run| unaccepted_end(&ack, run));
+            let end = end.map(|end| MailEnd { end, at: now });
+            let Some(value) = WireAck::of(ack).and_then(|ack| serde_json::to_value(ack).ok()) else { return };
+            let mail = &cluster.mail;
+            until_stored(&services.draining, || mail.answer(id, value.clone(), end.clone())).await;
+        }
+        if in_vault && let Err(error) = services.store.vault.forget(&session, &secret_name(id)).await {
+            tracing::warn!(%error, "the secret of mail that is answered could not be removed");
+        }
+    };
+    Some((mail, write))
+}
+
+/// The age in milliseconds from which on the sender may take a message for accepted: half of [`ACCEPT_AFTER`], for clocks
+/// that differ.
+const SURE_MS: i64 = 1000;
+
+/// Whether the sender of a message of this time may take it for accepted now.
+fn is_promised(sent_at: UnixMillis, now: UnixMillis) -> bool {
+    now.0.saturating_sub(sent_at.0) >= SURE_MS
+}
+
+/// Whether mail stays open after this acknowledgement: another owner can still do it, or, for a message that its sender
+/// takes for accepted, this one later.
+fn stays_open(ack: &Ack, is_promised: bool) -> bool {
+    match ack {
+        Ack::Refused(Refusal::ShuttingDown) => true,
+        Ack::Refused(refusal) => is_promised && may_pass(refusal),
+        _ => false,
+    }
+}
+
+/// Whether a message that is refused so may be accepted later.
+pub(super) fn may_pass(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::Busy { .. } | Refusal::Overloaded { .. } | Refusal::Store(_) | Refusal::ShuttingDown)
+}
+
+/// The end of the run of a message that its sender takes for accepted, and that no lane accepts. `None`: the run exists.
+fn unaccepted_end(ack: &Ack, run: RunId) -> Option<RunEnd> {
+    Some(match ack {
+        Ack::Accepted(accepted) if accepted.run_id == run => return None,
+        Ack::Accepted(accepted) => joined_end(accepted.run_id, "duplicate"),
+        // It was the answer to a question.
+        Ack::Command(_) => RunEnd::of(StopReason::Joined).with("mode", "answer"),
+        Ack::Refused(refusal) => refused_end(refusal),
+        _ => return None,
+    })
+}
+
+fn refused_end(refusal: &Refusal) -> RunEnd {
+    let reason = match refusal {
+        Refusal::Forbidden(_) => StopReason::HookRefused,
+        _ => StopReason::Internal,
+    };
+    RunEnd::of(reason).with("refusal", refusal.to_string())
+}
+
+/// Finds the open mail of a lane that was just opened, and puts it before all other mail, in order.
+pub(super) async fn find_mail(
+    services: &Arc<AgentServices>,
+    cluster: &ClusterServices,
+    port: &LanePort,
+    mail: &mut VecDeque<LaneMail>,
+) -> Result<(), StoreError> {
+    let open = cluster.mail.open_mail(services.boot, Some(&port.session), OPEN_MAX).await?;
+    let mut found = VecDeque::new();
+    for open in open {
+        let routed = match unpack(services, cluster, open).await {
+            Ok(Some(routed)) => routed,
+            Ok(None) => continue,
+            Err(error) => {
+                tracing::warn!(%error, session = %port.session, "mail of another node waits for the store");
+                break; // what follows must not come before it
+            }
+        };
+        let Some((mail, answering)) = mail_of(routed, services.clone(), cluster.clone()) else { continue };
+        note(&port.notes, LaneNote::Answering(Box::pin(answering))).await;
+        if let LaneMail::Input(input) = &mail {
+            note(&port.notes, LaneNote::Recovered { run: input.run.clone() }).await;
+        }
+        found.push_back(mail);
+    }
+    // The dispatcher may have brought some of it already.
+    mail.retain(|mail| mail.forwarded().is_none());
+    found.append(mail);
+    *mail = found;
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! OTLP over HTTP: what all signals for a collector of OpenTelemetry share, and the exporters of metrics and logs.
+//! Traces have a module of their own.
+//!
+//! Each signal has one task. A collector that is slow or down delays that task alone. Runs never wait for it.
+//!
+//! Reading order: here → [`client`] → [`delivery`] → [`instruments`] → [`fanout`] → [`metrics`] → [`layer`] → [`logs`].
+
+mod client;
+mod delivery;
+mod fanout;
+mod instruments;
+mod layer;
+mod logs;
+mod metrics;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::metrics::describe_counter;
+use belay_protocol::RunId;
+use opentelemetry::KeyValue;
+use opentelemetry::trace::{SpanId, TraceId};
+use opentelemetry_otlp::{
+    ExporterBuildError, LogExporter, MetricExporter, Protocol, RetryPolicy, SpanExporter, WithExportConfig,
+    WithHttpConfig,
+};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::logs::LogExporter as _;
+use opentelemetry_sdk::metrics::Temporality;
+use opentelemetry_sdk::resource::TelemetryResourceDetector;
+use opentelemetry_sdk::trace::SpanExporter as _;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+
+use self::client::{Client, LastStatus};
+#[cfg(test)]
+pub(crate) use self::delivery::GIVE_UP;
+pub(crate) use self::delivery::{Delivery, FIRST_PAUSE, LONGEST_PAUSE, Sent};
+pub(crate) use self::fanout::Fanout;
+pub(crate) use self::instruments::Instruments;
+pub(crate) use self::layer::{LogLayer, LogQueue};
+pub(crate) use self::logs::LogSender;
+pub(crate) use self::metrics::{MetricsPusher, Refresh};
+
+/// The version of the program, in each request.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Requests to the collector, by signal and outcome: `ok`, `partial` for one with rejected parts, `failed` for one
+/// without a usable answer, `refused`, or `given_up`. And runs or events that cannot be read: `unreadable`.
+const EXPORTS: &str = "belay_otlp_exports_total";
+/// Longest request.
+pub(crate) const REQUEST: Duration = Duration::from_secs(10);
+/// Time for the remaining data of each signal when the daemon ends.
+pub(crate) const FLUSH: Duration = Duration::from_secs(3);
+
+/// A kind of data that is sent to the collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Signal {
+    /// A trace of each run that ends.
+    Traces,
+    /// The metrics of `GET /metrics`.
+    Metrics,
+    /// Log lines.
+    Logs,
+}
+
+impl Signal {
+    /// All signals.
+    pub(crate) const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
+
+    /// Its word in settings, labels and the path of its address.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Traces => "traces",
+            Self::Metrics => "metrics",
+            Self::Logs => "logs",
+        }
+    }
+}
+
+/// Describes the metrics of the exporters.
+pub(crate) fn describe() {
+    describe_counter!(EXPORTS, "Requests to the collector of OpenTelemetry, by signal and outcome");
+    describe_counter!(layer::DROPPED, "Log lines that were not sent to the collector of OpenTelemetry");
+}
+
+/// Counts a run or an event that cannot be read, so that it is not exported.
+pub(crate) fn count_unreadable() {
+    delivery::count(Signal::Traces, "unreadable");
+}
+
+/// The collector of these settings.
+pub(crate) struct Collector {
+    /// The base address, without a slash at its end.
+    base: String,
+    headers: HeaderMap,
+    service_name: String,
+    resource: Resource,
+}
+
+impl Collector {
+    /// The collector at this base address, to which the daemon presents itself by `service_name`.
+    ///
+    /// # Errors
+    /// The headers are malformed. The text begins with the setting.
+    pub(crate) fn new(base: &str, service_name: &str, headers: Option<&SecretString>) -> Result<Self, String> {
+        let headers = headers.map_or(Ok(HeaderMap::new()), parse_headers);
+        // Without the detectors that read variables of the environment.
+        let resource = Resource::builder_empty()
+            .with_detector(Box::new(TelemetryResourceDetector))
+            .with_service_name(service_name.to_owned())
+            .with_attribute(KeyValue::new("service.version", VERSION))
+            .build();
+        Ok(Self {
+            base: base.trim_end_matches('/').to_owned(),
+            headers: headers.map_err(|problem| format!("telemetry.otlp_headers: {problem}"))?,
+            service_name: service_name.to_owned(),
+            resource,
+        })
+    }
+
+    /// The name of the daemon at the collector.
+    pub(crate) fn service_name(&self) -> &str {
+        &self.service_name
+    }
+
+    /// The exporter of traces, and the record of its deliveries.
+    ///
+    /// # Errors
+    /// The client cannot be made. The text begins with the setting; so for the other two.
+    pub(crate) fn spans(&self) -> Result<(SpanExporter, Delivery), String> {
+        let (builder, delivery) = self.configured(SpanExporter::builder().with_http(), Signal::Traces)?;
+        let mut exporter = builder.build().map_err(unusable)?;
+        exporter.set_resource(&self.resource);
+        Ok((exporter, delivery))
+    }
+
+    /// The exporter of metrics, and the record of its deliveries.
+    fn metrics(&self) -> Result<(MetricExporter, Delivery), String> {
+        let builder = MetricExporter::builder().with_http().with_temporality(Temporality::Cumulative);
+        let (builder, delivery) = self.configured(builder, Signal::Metrics)?;
+        Ok((builder.build().map_err(unusable)?, delivery))
+    }
+
+    /// The exporter of log records, and the record of its deliveries.
+    fn logs(&self) -> Result<(LogExporter, Delivery), String> {
+        let (builder, delivery) = self.configured(LogExporter::builder().with_http(), Signal::Logs)?;
+        let mut exporter = builder.build().map_err(unusable)?;
+        exporter.set_resource(&self.resource);
+        Ok((exporter, delivery))
+    }
+
+    fn configured<B>(&self, builder: B, signal: Signal) -> Result<(B, Delivery), String>
+    where
+        B: WithExportConfig + WithHttpConfig,
+    {
+        let endpoint = format!("{}/v1/{}", self.base, signal.word());
+        let last_status = Arc::new(LastStatus::default());
+        let client = Client::new(&endpoint, self.headers.clone(), REQUEST, last_status.clone()).map_err(wrong)?;
+        let builder = builder
+            .with_http_client(client)
+            // Its pauses would block a thread of the runtime. `Delivery` has pauses of its own.
+            .with_retry_policy(RetryPolicy::disabled())
+            .with_protocol(Protocol::HttpBinary)
+            .with_endpoint(endpoint)
+            .with_timeout(REQUEST);
+        Ok((builder, Delivery::new(signal, last_status)))
+    }
+}
+
+fn wrong(problem: impl std::fmt::Display) -> String {
+    format!("telemetry.otlp_endpoint: {problem}")
+}
+
+fn unusable(error: ExporterBuildError) -> String {
+    wrong(error)
+}
+
+/// The trace of a run. Its id is that of the run.
+pub(crate) fn trace_id(run: RunId) -> TraceId {
+    TraceId::from_bytes(run.as_uuid().into_bytes())
+}
+
+/// The id of a span of a run: the same at each export, so that a repeated export adds nothing. 0 is the run's own span.
+pub(crate) fn span_id(run: RunId, number: u64) -> SpanId {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(run.as_uuid().as_bytes()).update(&number.to_le_bytes());
+    let mut bytes = [0; 8];
+    hasher.finalize_xof().fill(&mut bytes);
+    SpanId::from_bytes(bytes)
+}
+
+/// Parses `name=value,name=value`.
+///
+/// # Errors
+/// The number of the first malformed header, never its value.
+pub(crate) fn parse_headers(text: &SecretString) -> Result<HeaderMap, String> {
+    let entries = text.expose_secret().split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let pair = |entry: &str| {
+        let (name, value) = entry.split_once('=')?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
+        let mut value = HeaderValue::from_str(value.trim()).ok()?;
+        value.set_sensitive(true);
+        Some((name, value))
+    };
+    entries
+        .enumerate()
+        .map(|(at, entry)| pair(entry).ok_or_else(|| format!("header {} is not of the form name=value", at + 1)))
+        .collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

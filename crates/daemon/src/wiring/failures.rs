@@ -1,0 +1,45 @@
+//! The failures of a start, with their exit codes.
+
+use belay_gateway::GatewayError;
+use belay_run::AgentError;
+
+use crate::exit::{Exit, Failure};
+
+pub(crate) fn gateway_failure(error: &GatewayError) -> Failure {
+    let failure = |exit| Failure::new(exit, error);
+    match error {
+        GatewayError::Config(_) | GatewayError::Insecure(_) | GatewayError::Group { .. } => failure(Exit::Refused),
+        GatewayError::SocketInUse(_) => failure(Exit::Busy).next("`belay status` asks it, `belay shutdown` ends it"),
+        GatewayError::Resolve { .. } | GatewayError::Listen { .. } | GatewayError::Socket { .. } => {
+            failure(Exit::OutOfReach)
+        }
+    }
+}
+
+pub(crate) fn agent_failure(error: &AgentError) -> Failure {
+    let exit = match error {
+        AgentError::Channel(_) => Exit::OutOfReach,
+        AgentError::NoChannel
+        | AgentError::ExecutorTool { .. }
+        | AgentError::HookTools(_)
+        | AgentError::Heartbeat(_)
+        | AgentError::Titles(_) => Exit::Refused,
+        AgentError::Store(_) => Exit::OutOfReach,
+        AgentError::ChannelName(_) => Exit::Internal,
+    };
+    Failure::new(exit, words(error))
+}
+
+/// The message of an error with its causes: in many libraries only the last one says what is wrong.
+pub(crate) fn words(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_words = cause.to_string();
+        if !words.contains(&cause_words) {
+            words.push_str(&format!(": {cause_words}"));
+        }
+        source = cause.source();
+    }
+    words
+}

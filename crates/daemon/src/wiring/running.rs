@@ -1,0 +1,184 @@
+//! The running daemon: waits for its parts, and ends them in order.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use belay_agent::AgentExit;
+use belay_channels::StdinChannel;
+use belay_crash_point::crash_point;
+use belay_gateway::GatewayError;
+use belay_hooks::HookSet;
+use belay_protocol::ModelInfo;
+use signal_hook_tokio::Handle;
+use tokio::sync::watch;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use super::hooks::HOOKS_GRACE;
+use super::node::LEASE_LOST;
+use super::programs::ProgramsHandle;
+use super::store::Store;
+use crate::exit::Exit;
+use crate::systemd;
+
+/// The running daemon. All tasks are in `tasks`; `wait` joins them.
+pub(crate) struct Running {
+    pub(super) tasks: JoinSet<Ended>,
+    /// The task id of the agent, to recognise it when it panics.
+    pub(super) agent: Option<Id>,
+    /// Cancelled by a signal, or when a part fails.
+    pub(super) root: CancellationToken,
+    /// Cancelled when the agent has drained: until then, status and stop requests work.
+    pub(super) gateway_stop: CancellationToken,
+    pub(super) signals_end: Handle,
+    pub(super) store: Store,
+    /// The prompt must end before the process, or the terminal would stay in the prompt's mode.
+    pub(super) stdin: Option<Arc<StdinChannel>>,
+    /// Closed before the store: no process of a run outlives the daemon, however the daemon ends.
+    pub(super) programs: ProgramsHandle,
+    pub(super) hooks: HookSet,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) model: ModelInfo,
+    pub(super) ready: watch::Receiver<bool>,
+}
+
+/// A part that has ended.
+pub(super) enum Ended {
+    Agent(AgentExit),
+    Gateway(Result<(), GatewayError>),
+    Signals,
+    Reloads,
+    /// The connections to MCP servers.
+    Connections,
+    Janitor,
+    Backups,
+    Recorder,
+    Exporter,
+    /// The upkeep of this node of a cluster.
+    Node,
+}
+
+impl Running {
+    /// One line about the address and the model.
+    pub(crate) fn describe(&self) -> String {
+        let place = self.address.map_or("on the control socket".to_owned(), |address| format!("on http://{address}"));
+        let model = if self.model.rehearsal {
+            "rehearsal, a built-in stand-in".to_owned()
+        } else {
+            format!("{} by {}", self.model.model, self.model.provider)
+        };
+        format!("ready {place} (model: {model})")
+    }
+
+    /// Shows a line above the prompt. `false`: there is no prompt.
+    pub(crate) async fn say_above_prompt(&self, text: &str) -> bool {
+        let Some(stdin) = self.stdin.as_ref().filter(|stdin| stdin.has_prompt()) else { return false };
+        // As for stderr: if the terminal is closed, nobody can be told.
+        let _ = stdin.say(&format!("belay: {text}")).await;
+        true
+    }
+
+    /// Waits until the agent has drained and ended, ends the other parts, and closes the store.
+    pub(crate) async fn wait(mut self) -> Exit {
+        let (mut exit, mut is_lost) = (Exit::Fine, false);
+        let announce = announce_drain(self.ready.clone());
+        let lost = self.store.lost();
+        let watch_parts = async {
+            while let Some(ended) = self.tasks.join_next().await {
+                match ended {
+                    Ok(Ended::Agent(why)) => {
+                        info!(?why, "agent ended");
+                        return;
+                    }
+                    Ok(
+                        Ended::Signals
+                        | Ended::Reloads
+                        | Ended::Connections
+                        | Ended::Janitor
+                        | Ended::Backups
+                        | Ended::Recorder
+                        | Ended::Exporter
+                        | Ended::Node,
+                    ) => {}
+                    Ok(Ended::Gateway(ended)) => {
+                        error!(?ended, "the gateway ended before the agent");
+                        exit = Exit::Internal;
+                        self.root.cancel();
+                    }
+                    Err(broken) => {
+                        report(&broken);
+                        exit = Exit::Internal;
+                        if self.agent == Some(broken.id()) {
+                            return;
+                        }
+                        self.root.cancel();
+                    }
+                }
+            }
+        };
+        let parts = async { tokio::join!(watch_parts, announce) };
+        tokio::select! {
+            biased; // a node that has lost its lease begins nothing
+            () = lost => {
+                error!("{LEASE_LOST}");
+                self.lose().await;
+                (exit, is_lost) = (Exit::Busy, true);
+            }
+            _ = parts => {}
+        }
+        self.end_the_rest();
+        self.join(is_lost).await;
+        exit
+    }
+
+    /// Ends all work and all processes at once, since this node has lost its lease.
+    pub(super) async fn lose(&mut self) {
+        self.tasks.abort_all();
+        self.programs.close().await;
+    }
+
+    /// Ends all parts but the agent.
+    pub(super) fn end_the_rest(&self) {
+        self.gateway_stop.cancel();
+        self.signals_end.close();
+    }
+
+    /// Waits for all parts, and closes the store. `abandon`: nothing waits to be written.
+    pub(super) async fn join(mut self, abandon: bool) {
+        if let Some(stdin) = &self.stdin {
+            stdin.close().await;
+        }
+        while let Some(ended) = self.tasks.join_next().await {
+            match ended {
+                Ok(Ended::Gateway(Err(error))) => error!(%error, "the gateway ended badly"),
+                Ok(_) => {}
+                Err(broken) => report(&broken),
+            }
+        }
+        if !self.hooks.close(HOOKS_GRACE).await {
+            tracing::warn!("some hooks did not end in time");
+        }
+        self.programs.close().await;
+        crash_point!("drain.before-close");
+        if abandon {
+            self.store.abandon().await;
+        } else {
+            self.store.close().await;
+        }
+    }
+}
+
+fn report(broken: &JoinError) {
+    if broken.is_cancelled() {
+        return; // the node has lost its lease
+    }
+    error!(%broken, "a part of the daemon broke");
+}
+
+/// Notifies the service manager when the drain begins: when messages are no longer accepted.
+async fn announce_drain(mut ready: watch::Receiver<bool>) {
+    // An error means that the agent has ended, which ends the drain too.
+    let _ = ready.wait_for(|ready| !ready).await;
+    systemd::stopping();
+}

@@ -1,0 +1,392 @@
+//! A connection for one thread, which waits for each answer, or sends statements one after the other without waiting.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use tokio::runtime::Runtime;
+use tokio_postgres::{Client, Row, Statement};
+
+use super::connect::{self, Limits};
+use super::dialect::translate;
+use super::fault::{Cause, Ended, PgError};
+use super::params::{Bound, type_of};
+use super::statements::Statements;
+use super::url::PostgresUrl;
+use super::wire::Wire;
+use crate::value::Param;
+
+/// The maximum number of statements that were sent and are not answered. Beyond it, [`PgConnection::post`] waits for all
+/// answers.
+const POSTED_MAX: usize = 256;
+
+/// The maximum size of their parameters, in bytes. Beyond it, [`PgConnection::post`] waits for all answers.
+const POSTED_BYTES_MAX: usize = 1024 * 1024;
+
+/// The time for an answer beyond the limit of a statement: the server cancels the statement first.
+const ANSWER_GRACE: Duration = Duration::from_secs(5);
+
+/// The answer of a posted statement: the largest number of its rows, if it is an insert whose rows get numbers.
+type Posted = Pin<Box<dyn Future<Output = Result<Option<i64>, tokio_postgres::Error>> + Send>>;
+
+/// A connection to PostgreSQL. One thread owns it. All its methods wait for the server, except where they say otherwise,
+/// and panic in a thread that runs asynchronous tasks. It is dropped in its thread, too.
+pub(crate) struct PgConnection {
+    runtime: Runtime,
+    client: Arc<Client>,
+    wire: Wire,
+    statements: Statements,
+    /// Statements that were sent and are not answered yet, in order.
+    posted: Vec<Posted>,
+    /// The size of their parameters, in bytes.
+    posted_bytes: usize,
+    /// The first failure of a posted statement that nobody has heard of.
+    failed: Option<PgError>,
+    /// The largest number that a posted insert of the transaction has got.
+    newest: Option<i64>,
+    transaction: Transaction,
+    /// The time for each answer.
+    limit: Duration,
+}
+
+/// The state of the transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transaction {
+    None,
+    Open,
+    /// A statement has failed. The server would answer a commit with a rollback, and would report no error.
+    Aborted,
+}
+
+impl PgConnection {
+    /// Connects to the first server that accepts writes. `name`: the application, as `pg_stat_activity` shows it.
+    ///
+    /// # Errors
+    /// No server accepts the connection. The failure is that of the server that came furthest.
+    pub(crate) fn connect(url: &PostgresUrl, limits: &Limits, name: &str) -> Result<Self, PgError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| PgError::new(Cause::Other, Ended::Connection, error.to_string()))?;
+        let (client, connection) = runtime.block_on(connect::first(url, name))?;
+        let mut connected = Self {
+            runtime,
+            client: Arc::new(client),
+            wire: Wire::new(connection),
+            statements: Statements::default(),
+            posted: Vec::new(),
+            posted_bytes: 0,
+            failed: None,
+            newest: None,
+            transaction: Transaction::None,
+            limit: limits.statement + ANSWER_GRACE,
+        };
+        let facts = connected.query(&connect::facts(), &[], &[])?;
+        if let Err(error) = connect::check(facts.first()) {
+            if error.cause() == Cause::Pooler {
+                connected.batch(&connect::report_shared())?;
+            }
+            return Err(error);
+        }
+        connected.batch(&connect::session(url, limits))?;
+        Ok(connected)
+    }
+
+    /// All rows of a statement.
+    ///
+    /// # Errors
+    /// The statement, or one that was posted before it, has failed. A transaction is aborted then.
+    pub(crate) fn query(
+        &mut self,
+        sql: &str,
+        names: &[&'static str],
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, PgError> {
+        let statement = self.prepared(sql, names, params)?;
+        let client = Arc::clone(&self.client);
+        let bound: Vec<Bound<'_>> = params.iter().map(Bound::new).collect();
+        let rows = async move { client.query_raw(&statement, bound).await?.try_collect().await };
+        self.wait(rows)
+    }
+
+    /// Runs a statement, and returns the number of rows that it has changed.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub(crate) fn execute(&mut self, sql: &str, names: &[&'static str], params: &[Param<'_>]) -> Result<u64, PgError> {
+        let statement = self.prepared(sql, names, params)?;
+        let client = Arc::clone(&self.client);
+        let bound: Vec<Bound<'_>> = params.iter().map(Bound::new).collect();
+        self.wait(async move { client.execute_raw(&statement, bound).await })
+    }
+
+    /// Sends a statement of a transaction whose result nobody needs. It reaches the server with the next call that waits,
+    /// in one packet with it, and waits itself only if the statement is new or if much has been posted.
+    ///
+    /// # Errors
+    /// An earlier statement has failed, or the statement cannot be prepared. Its own failure is returned by the next call
+    /// that waits.
+    pub(crate) fn post(&mut self, sql: &str, names: &[&'static str], params: &[Param<'_>]) -> Result<(), PgError> {
+        self.post_as(sql, names, params, |client, statement, bound| {
+            Box::pin(async move { client.execute_raw(&statement, bound).await.map(|_| None) })
+        })
+    }
+
+    /// Like [`post`](Self::post), for a statement that returns the number of each of its rows in its first column.
+    /// [`commit`](Self::commit) returns the largest number.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub(crate) fn post_insert(
+        &mut self,
+        sql: &str,
+        names: &[&'static str],
+        params: &[Param<'_>],
+    ) -> Result<(), PgError> {
+        self.post_as(sql, names, params, |client, statement, bound| {
+            Box::pin(async move {
+                let rows: Vec<Row> = client.query_raw(&statement, bound).await?.try_collect().await?;
+                let numbers = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
+                Ok(numbers.into_iter().max())
+            })
+        })
+    }
+
+    fn post_as(
+        &mut self,
+        sql: &str,
+        names: &[&'static str],
+        params: &[Param<'_>],
+        request: impl FnOnce(Arc<Client>, Statement, Vec<Bound<'static>>) -> Posted,
+    ) -> Result<(), PgError> {
+        if self.transaction == Transaction::None {
+            // Without a transaction, statements after a failed one would be executed.
+            return Err(PgError::new(Cause::Other, Ended::Nothing, "a statement was posted outside a transaction"));
+        }
+        let statement = self.prepared(sql, names, params)?;
+        let client = Arc::clone(&self.client);
+        let bound: Vec<Bound<'static>> = params.iter().map(Bound::copy).collect();
+        self.posted_bytes += params.iter().map(size).sum::<usize>();
+        self.send(request(client, statement, bound));
+        if self.posted.len() >= POSTED_MAX || self.posted_bytes >= POSTED_BYTES_MAX {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the answers of all posted statements.
+    ///
+    /// # Errors
+    /// The first failure of them.
+    pub(crate) fn settle(&mut self) -> Result<(), PgError> {
+        self.wait(async { Ok(()) })
+    }
+
+    /// Runs statements without parameters in the dialect of PostgreSQL. None of them begins or ends a transaction.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub(crate) fn batch(&mut self, sql: &str) -> Result<(), PgError> {
+        let (client, sql) = (Arc::clone(&self.client), sql.to_owned());
+        self.wait(async move { client.batch_execute(&sql).await })
+    }
+
+    /// Begins a transaction. It does not wait: the command is sent with the first statement.
+    ///
+    /// # Errors
+    /// A transaction is open.
+    pub(crate) fn begin(&mut self) -> Result<(), PgError> {
+        if self.transaction != Transaction::None {
+            return Err(PgError::new(Cause::Other, Ended::Nothing, "a transaction is open already"));
+        }
+        self.transaction = Transaction::Open;
+        self.newest = None;
+        let client = Arc::clone(&self.client);
+        self.send(Box::pin(async move { client.batch_execute("BEGIN").await.map(|()| None) }));
+        Ok(())
+    }
+
+    /// Commits the transaction. The command is sent together with the posted statements: if one of them fails, the server
+    /// rolls the transaction back instead, and reports no failure of the command. This returns that of the statement. Returns
+    /// the largest number that [`post_insert`](Self::post_insert) has got.
+    ///
+    /// # Errors
+    /// It is not committed, except if [`PgError::may_be_committed`] says that nobody knows. There is no open transaction
+    /// then.
+    pub(crate) fn commit(&mut self) -> Result<Option<i64>, PgError> {
+        match self.transaction {
+            Transaction::None => Err(PgError::new(Cause::Other, Ended::Nothing, "no transaction is open")),
+            Transaction::Aborted => {
+                let failed = self.failed.take();
+                self.rollback()?;
+                let aborted = || PgError::new(Cause::Aborted, Ended::Transaction, "the transaction was rolled back");
+                Err(failed.unwrap_or_else(aborted))
+            }
+            Transaction::Open => {
+                let committed = self.batch("COMMIT").map_err(PgError::of_commit);
+                self.transaction = Transaction::None;
+                committed.map(|()| self.newest.take())
+            }
+        }
+    }
+
+    /// Rolls the transaction back. Failures of posted statements are forgotten.
+    ///
+    /// # Errors
+    /// The connection is lost, and the transaction with it.
+    pub(crate) fn rollback(&mut self) -> Result<(), PgError> {
+        let _ = self.settle(); // what has failed is rolled back
+        if self.transaction == Transaction::None {
+            return Ok(());
+        }
+        let rolled_back = self.batch("ROLLBACK");
+        self.transaction = Transaction::None;
+        rolled_back
+    }
+
+    /// Sets a savepoint. It does not wait.
+    ///
+    /// # Errors
+    /// An earlier statement of the transaction has failed.
+    pub(crate) fn savepoint(&mut self) -> Result<(), PgError> {
+        self.post("SAVEPOINT job", &[], &[])
+    }
+
+    /// Rolls back to the savepoint, and releases it. The transaction is open afterwards. Failures of posted statements are
+    /// forgotten.
+    ///
+    /// # Errors
+    /// The savepoint could not be set, or the connection is lost.
+    pub(crate) fn rollback_to_savepoint(&mut self) -> Result<(), PgError> {
+        let _ = self.settle(); // what has failed is rolled back
+        self.batch("ROLLBACK TO SAVEPOINT job; RELEASE SAVEPOINT job")?;
+        if self.transaction == Transaction::Aborted {
+            self.transaction = Transaction::Open;
+        }
+        Ok(())
+    }
+
+    /// Releases the savepoint. It does not wait.
+    ///
+    /// # Errors
+    /// An earlier statement of the transaction has failed.
+    pub(crate) fn release_savepoint(&mut self) -> Result<(), PgError> {
+        self.post("RELEASE SAVEPOINT job", &[], &[])
+    }
+
+    /// Whether the connection is lost. All further calls fail.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.wire.is_broken() || self.client.is_closed()
+    }
+
+    /// Sets the time for each further answer, such as for a migration. Returns the time before.
+    pub(crate) fn set_answer_limit(&mut self, limit: Duration) -> Duration {
+        std::mem::replace(&mut self.limit, limit)
+    }
+
+    /// The number of prepared statements.
+    #[cfg(test)]
+    pub(crate) fn prepared_statements(&self) -> usize {
+        self.statements.count()
+    }
+
+    /// The number of statements that were sent and are not answered.
+    #[cfg(test)]
+    pub(super) fn posted(&self) -> usize {
+        self.posted.len()
+    }
+
+    /// The prepared statement, translated and prepared now if it is new.
+    fn prepared(&mut self, sql: &str, names: &[&'static str], params: &[Param<'_>]) -> Result<Statement, PgError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        if let Some(known) = self.statements.get(sql, names, params) {
+            return Ok(known);
+        }
+        let text = translate(sql, names).map_err(|problem| PgError::new(Cause::Other, Ended::Nothing, problem))?;
+        let types: Vec<_> = params.iter().map(|param| type_of(param.kind())).collect();
+        let client = Arc::clone(&self.client);
+        let statement = self.wait(async move { client.prepare_typed(&text, &types).await })?;
+        self.statements.keep(sql, names, params, &statement);
+        Ok(statement)
+    }
+
+    /// Hands a statement to the client without waiting.
+    fn send(&mut self, mut posted: Posted) {
+        match self.runtime.block_on(poll_fn(|cx| Poll::Ready(posted.as_mut().poll(cx)))) {
+            Poll::Pending => self.posted.push(posted),
+            Poll::Ready(done) => self.note(Ok(done)),
+        }
+    }
+
+    /// Sends a request, and waits for the answers of the posted statements and for its own.
+    fn wait<T>(
+        &mut self,
+        request: impl Future<Output = Result<T, tokio_postgres::Error>> + Send,
+    ) -> Result<T, PgError> {
+        let posted = std::mem::take(&mut self.posted);
+        self.posted_bytes = 0;
+        let (wire, limit) = (&mut self.wire, self.limit);
+        let (earlier, own) = self.runtime.block_on(async {
+            let mut request = std::pin::pin!(request);
+            // The first poll hands the request to the client: it is sent together with the posted ones.
+            let mut own = poll_fn(|cx| Poll::Ready(request.as_mut().poll(cx))).await.map(Ok);
+            let mut earlier = Vec::new();
+            for mut answer in posted {
+                earlier.push(wire.answer(answer.as_mut(), limit).await);
+            }
+            if own.is_pending() {
+                own = Poll::Ready(wire.answer(request, limit).await);
+            }
+            (earlier, own)
+        });
+        for answer in earlier {
+            self.note(answer);
+        }
+        let own = match own {
+            Poll::Ready(answer) => answer.and_then(|done| self.outcome(done)),
+            Poll::Pending => Err(PgError::new(Cause::Lost, Ended::Connection, "")),
+        };
+        match self.failed.take() {
+            Some(first) => Err(first),
+            None => own,
+        }
+    }
+
+    /// Keeps the number or the failure of a posted statement.
+    fn note(&mut self, answer: Result<Result<Option<i64>, tokio_postgres::Error>, PgError>) {
+        match answer.and_then(|done| self.outcome(done)) {
+            Ok(number) => self.newest = self.newest.max(number),
+            Err(error) => _ = self.failed.get_or_insert(error),
+        }
+    }
+
+    /// The result of a statement, for the caller. A failure aborts the transaction.
+    fn outcome<T>(&mut self, done: Result<T, tokio_postgres::Error>) -> Result<T, PgError> {
+        done.map_err(|error| {
+            let error = self.wire.reason(PgError::from_client(&error));
+            match error.ended() {
+                Ended::Connection => self.wire.close(error.clone()),
+                // A statement that was not sent leaves a hole in its job too.
+                Ended::Transaction | Ended::Nothing if self.transaction == Transaction::Open => {
+                    self.transaction = Transaction::Aborted;
+                }
+                Ended::Transaction | Ended::Nothing => {}
+            }
+            error
+        })
+    }
+}
+
+/// The size of a parameter, in bytes.
+fn size(param: &Param<'_>) -> usize {
+    match param {
+        Param::Null(_) => 0,
+        Param::Int(_) | Param::Real(_) => 8,
+        Param::Text(text) => text.len(),
+        Param::Blob(bytes) => bytes.len(),
+        Param::Id(_) => 16,
+    }
+}

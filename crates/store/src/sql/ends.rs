@@ -1,0 +1,37 @@
+//! How many runs have ended, and why.
+
+use belay_protocol::{EndCount, EndQuery, StopReason, UnixMillis};
+
+use super::connection::Connection;
+use super::rows;
+use super::tx::{Done, rows as all};
+use crate::limits::id_before;
+use crate::value::params;
+
+/// The time before the period in which a counted run may have been accepted. Seven days: runs that wait for a person
+/// may take days.
+const LONGEST_RUN_MS: i64 = 7 * 86_400_000;
+
+pub(super) fn ends(conn: &Connection, query: &EndQuery) -> Done<Vec<EndCount>> {
+    let (since, until) = (query.since.0, query.until.0);
+    let oldest = id_before(UnixMillis(since.saturating_sub(LONGEST_RUN_MS)));
+    all(conn, &ends_sql(), params![query.by.millis(), since, until, oldest], |row| {
+        Ok(EndCount { at: rows::date(row, "at")?, reason: rows::reason(row)?, count: rows::count(row, "count")? })
+    })
+}
+
+/// Reads one range of an index for each reason, and the few runs that are not indexed yet.
+pub(super) fn ends_sql() -> String {
+    let reasons: Vec<_> = StopReason::ALL.iter().map(|reason| format!("'{}'", reason.word())).collect();
+    format!(
+        "SELECT ended_at / ?1 * ?1 AS at, reason, COUNT(*) AS count FROM (
+             SELECT ended_at, reason FROM runs INDEXED BY runs_by_reason
+             WHERE indexed = 1 AND reason IN ({}) AND ended_at >= ?2 AND ended_at < ?3
+               AND seq >= (SELECT seq FROM runs WHERE id >= ?4 ORDER BY id LIMIT 1)
+             UNION ALL
+             SELECT ended_at, reason FROM runs INDEXED BY runs_unindexed
+             WHERE indexed = 0 AND ended_at >= ?2 AND ended_at < ?3)
+         GROUP BY 1, 2 ORDER BY 1, 2",
+        reasons.join(", ")
+    )
+}
