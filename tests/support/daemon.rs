@@ -247,6 +247,14 @@ impl Daemon {
         }
     }
 
+    /// Waits until its log has a line that contains a text, also an earlier one.
+    pub async fn has_logged(&mut self, text: &str) -> Result<()> {
+        if !self.log.iter().any(|line| line.contains(text)) {
+            self.logged(text).await?;
+        }
+        Ok(())
+    }
+
     /// Waits until it is ready.
     pub async fn ready(&mut self) -> Result<()> {
         loop {

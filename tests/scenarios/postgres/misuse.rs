@@ -136,7 +136,7 @@ async fn a_pooler_that_drops_notifications_costs_time_and_one_that_shares_sessio
     let homes = ["a", "b"].map(|name| cluster.home(&Node { port: deaf.port(), ..cluster.node(name) }));
     let [first, second] = homes;
     let (first, second) = (first?, second?);
-    let (first, second) = (first.start().await?, second.start().await?);
+    let (mut first, mut second) = (first.start().await?, second.start().await?);
     for n in 0..3 {
         ask(&first, "s", &format!("first {n}")).await?;
         ask(&second, "s", &format!("second {n}")).await?;
@@ -144,8 +144,11 @@ async fn a_pooler_that_drops_notifications_costs_time_and_one_that_shares_sessio
     // The lane is where the last message went. The other node sees the end of its run by polling.
     let run = second.send("s", "last").await?;
     first.until(&run, "completed").await?;
+    for daemon in [&mut first, &mut second] {
+        daemon.has_logged("the database sends no notifications through this address").await?;
+    }
     for daemon in [first, second] {
-        check(&daemon.shut_down().await?, 0, "the database sends no notifications through this address");
+        check(&daemon.shut_down().await?, 0, "registered as a node");
     }
     Ok(())
 }

@@ -22,6 +22,10 @@ pub trait SpendLedger: Send + Sync {
     /// Replaces a reservation by the charge for the call. `reservation`: the number that [`SpendLedger::reserve`] has
     /// returned. If it is settled again, the new cost replaces the earlier one, and the tokens and requests do not
     /// count again. Relaxed.
+    ///
+    /// # Errors
+    /// SQLite knows no such reservation. PostgreSQL refuses the settlement too, and says so in the log if the call has
+    /// returned before.
     async fn settle(&self, reservation: u64, charge: CallCharge) -> Result<(), StoreError>;
 }
 

@@ -29,8 +29,18 @@ const POSTED_BYTES_MAX: usize = 1024 * 1024;
 /// The time for an answer beyond the limit of a statement: the server cancels the statement first.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
-/// The answer of a posted statement: the largest number of its rows, if it is an insert whose rows get numbers.
-type Posted = Pin<Box<dyn Future<Output = Result<Option<i64>, tokio_postgres::Error>> + Send>>;
+/// The answer of a posted statement.
+enum Answer {
+    /// Nobody needs it.
+    Unused,
+    /// The largest number of the rows of an insert.
+    Number(Option<i64>),
+    /// The rows of the query with this number.
+    Rows(u64, Vec<Row>),
+}
+
+/// A posted statement.
+type Posted = Pin<Box<dyn Future<Output = Result<Answer, tokio_postgres::Error>> + Send>>;
 
 /// A connection to PostgreSQL. One thread owns it. All its methods wait for the server, except where they say otherwise,
 /// and panic in a thread that runs asynchronous tasks. It is dropped in its thread, too.
@@ -47,6 +57,10 @@ pub(crate) struct PgConnection {
     failed: Option<PgError>,
     /// The largest number that a posted insert of the transaction has got.
     newest: Option<i64>,
+    /// The number of the last query of [`ask`](Self::ask).
+    asked: u64,
+    /// The rows of such queries of the transaction that nobody has read.
+    answers: Vec<(u64, Vec<Row>)>,
     transaction: Transaction,
     /// The time for each answer.
     limit: Duration,
@@ -79,6 +93,8 @@ impl PgConnection {
             posted_bytes: 0,
             failed: None,
             newest: None,
+            asked: 0,
+            answers: Vec::new(),
             transaction: Transaction::None,
             limit: limits.statement + ANSWER_GRACE,
         };
@@ -129,7 +145,7 @@ impl PgConnection {
     /// that waits.
     pub(crate) fn post(&mut self, sql: &str, names: &[&'static str], params: &[Param<'_>]) -> Result<(), PgError> {
         self.post_as(sql, names, params, |client, statement, bound| {
-            Box::pin(async move { client.execute_raw(&statement, bound).await.map(|_| None) })
+            Box::pin(async move { client.execute_raw(&statement, bound).await.map(|_| Answer::Unused) })
         })
     }
 
@@ -148,9 +164,46 @@ impl PgConnection {
             Box::pin(async move {
                 let rows: Vec<Row> = client.query_raw(&statement, bound).await?.try_collect().await?;
                 let numbers = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
-                Ok(numbers.into_iter().max())
+                Ok(Answer::Number(numbers.into_iter().max()))
             })
         })
+    }
+
+    /// Sends a query of a transaction, whose rows are read later: see [`answer`](Self::answer). Like [`post`](Self::post)
+    /// otherwise. Returns the number of the query.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub(crate) fn ask(&mut self, sql: &str, names: &[&'static str], params: &[Param<'_>]) -> Result<u64, PgError> {
+        self.asked += 1;
+        let number = self.asked;
+        self.post_as(sql, names, params, move |client, statement, bound| {
+            Box::pin(async move {
+                let rows = client.query_raw(&statement, bound).await?.try_collect().await?;
+                Ok(Answer::Rows(number, rows))
+            })
+        })?;
+        Ok(number)
+    }
+
+    /// The rows of a query of [`ask`](Self::ask) of this transaction, once. It waits only if the answer has not arrived.
+    ///
+    /// # Errors
+    /// The query, or another posted statement, has failed; or the transaction has ended since.
+    pub(crate) fn answer(&mut self, number: u64) -> Result<Vec<Row>, PgError> {
+        if !self.has_answer(number) {
+            self.settle()?;
+        }
+        let at = self.answers.iter().position(|(known, _)| *known == number);
+        let (_, rows) = at
+            .map(|at| self.answers.swap_remove(at))
+            .ok_or_else(|| PgError::new(Cause::Other, Ended::Nothing, "the query belongs to another transaction"))?;
+        Ok(rows)
+    }
+
+    /// Whether the rows of a query of [`ask`](Self::ask) have arrived.
+    pub(crate) fn has_answer(&self, number: u64) -> bool {
+        self.answers.iter().any(|(known, _)| *known == number)
     }
 
     fn post_as(
@@ -202,8 +255,9 @@ impl PgConnection {
         }
         self.transaction = Transaction::Open;
         self.newest = None;
+        self.answers.clear();
         let client = Arc::clone(&self.client);
-        self.send(Box::pin(async move { client.batch_execute("BEGIN").await.map(|()| None) }));
+        self.send(Box::pin(async move { client.batch_execute("BEGIN").await.map(|()| Answer::Unused) }));
         Ok(())
     }
 
@@ -355,10 +409,12 @@ impl PgConnection {
         }
     }
 
-    /// Keeps the number or the failure of a posted statement.
-    fn note(&mut self, answer: Result<Result<Option<i64>, tokio_postgres::Error>, PgError>) {
+    /// Keeps the answer or the failure of a posted statement.
+    fn note(&mut self, answer: Result<Result<Answer, tokio_postgres::Error>, PgError>) {
         match answer.and_then(|done| self.outcome(done)) {
-            Ok(number) => self.newest = self.newest.max(number),
+            Ok(Answer::Unused) => {}
+            Ok(Answer::Number(number)) => self.newest = self.newest.max(number),
+            Ok(Answer::Rows(number, rows)) => self.answers.push((number, rows)),
             Err(error) => _ = self.failed.get_or_insert(error),
         }
     }

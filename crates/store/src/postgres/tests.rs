@@ -115,6 +115,44 @@ fn posted_statements_are_executed_in_order_and_commit_together() {
 }
 
 #[test]
+fn the_rows_of_a_query_that_was_asked_are_read_after_a_later_statement() {
+    let Some(server) = Server::shared() else { return };
+    let (mut conn, _) = server.fresh();
+    conn.batch("CREATE TABLE t (n BIGINT PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
+    let first = |rows: Vec<tokio_postgres::Row>| match value(&rows[0], 0) {
+        Ok(ValueRef::Int(n)) => n,
+        other => panic!("{other:?}"),
+    };
+    for (commits, prepared) in [(true, false), (true, true), (false, true)] {
+        conn.begin().unwrap();
+        let one = conn.ask("SELECT MAX(n) FROM t WHERE n = ?1", &[], &params![1_i64]).unwrap();
+        let none = conn.ask("SELECT n FROM t WHERE n = ?1", &[], &params![9_i64]).unwrap();
+        assert!(!prepared || (conn.posted() >= 2 && !conn.has_answer(one)), "they wait for no answer");
+        conn.execute("UPDATE t SET n = n + 1", &[], &[]).unwrap();
+        assert!(conn.has_answer(one) && conn.has_answer(none));
+        assert_eq!(conn.answer(none).unwrap().len(), 0);
+        assert_eq!(first(conn.answer(one).unwrap()), 1, "as it was before the later statement");
+        assert!(conn.answer(one).is_err(), "an answer is read once");
+        let alone = conn.ask("SELECT n FROM t", &[], &[]).unwrap();
+        assert_eq!(first(conn.answer(alone).unwrap()), 2, "it waits");
+        let unread = conn.ask("SELECT n FROM t", &[], &[]).unwrap();
+        if commits {
+            conn.execute("UPDATE t SET n = 1", &[], &[]).unwrap();
+            conn.commit().unwrap();
+        } else {
+            conn.ask("SELECT 1 / (n - 2) FROM t", &[], &[]).unwrap();
+            assert!(conn.answer(unread).is_err(), "the failure of another query ends the transaction");
+            conn.rollback().unwrap();
+        }
+        conn.begin().unwrap();
+        assert!(conn.answer(unread).is_err(), "it belongs to the transaction before");
+        conn.rollback().unwrap();
+    }
+    assert_eq!(values(&mut conn, "SELECT n FROM t", &[]), [[Param::Int(1)]]);
+    assert!(conn.ask("SELECT 1", &[], &[]).is_err(), "outside a transaction nothing is asked");
+}
+
+#[test]
 fn the_failure_of_a_posted_statement_is_returned_and_nothing_is_committed() {
     let Some(server) = Server::shared() else { return };
     let (mut conn, _) = server.fresh();

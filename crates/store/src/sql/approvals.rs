@@ -11,6 +11,7 @@ use belay_protocol::{
 };
 
 use super::connection::{Connection, Row};
+use super::lane_guard::lane;
 use super::ledger::append_events;
 use super::reads::cursor;
 use super::tx::{self, Done, Failure, Tx};
@@ -116,7 +117,7 @@ pub(super) fn withdraw(tx: &mut Tx<'_>, session: &SessionKey, run: RunId, at: Un
 pub(super) fn ask_in_place(tx: &mut Tx<'_>, lease: &Lease, question: &ChildQuestion) -> Done<()> {
     let approval = &question.approval;
     check_child_question(lease, approval)?;
-    lanes::lane(tx, lease)?;
+    lane(tx, lease)?;
     if tx.row(BY_ID, params![approval.id.as_uuid()], approval_row)?.is_some() {
         return Ok(()); // the answer to an earlier write of it was lost
     }

@@ -142,6 +142,26 @@ impl Connection {
         }
     }
 
+    /// Sends a query of a transaction, whose first row is read later. PostgreSQL gets it together with the next statement
+    /// that waits.
+    pub(crate) fn ask<T>(&self, sql: &str, params: impl Params, read: Read<T>) -> Done<Asked<T>> {
+        match self {
+            Self::Sqlite(_) => self.row(sql, params, read).map(Asked::Known),
+            Self::Postgres(session) => session.ask(sql, &params).map(|number| Asked::Sent(number, read)),
+        }
+    }
+
+    /// The first row of a query of [`ask`](Self::ask).
+    pub(crate) fn answer<T>(&self, asked: Asked<T>) -> Done<Option<T>> {
+        match (asked, self) {
+            (Asked::Known(row), _) => Ok(row),
+            (Asked::Sent(number, read), Self::Postgres(session)) => {
+                session.answer(number)?.first().map(|row| read(&Row::Postgres(row))).transpose()
+            }
+            (Asked::Sent(..), Self::Sqlite(_)) => Err(Failure::damaged("a query of another connection")),
+        }
+    }
+
     /// Whether the last commit may have been done although it has failed.
     pub(crate) fn is_unclear(&self) -> bool {
         match self {
@@ -310,6 +330,28 @@ impl rusqlite::ToSql for Param<'_> {
             Self::Blob(bytes) => Sqlite::Blob(bytes),
             Self::Id(id) => Sqlite::Blob(id.as_bytes()),
         }))
+    }
+}
+
+/// Reads a row.
+pub(crate) type Read<T> = fn(&Row<'_>) -> Done<T>;
+
+/// A query whose first row is read later, see [`Connection::ask`].
+#[must_use]
+pub(crate) enum Asked<T> {
+    /// The row.
+    Known(Option<T>),
+    /// The number of a query that was sent.
+    Sent(u64, Read<T>),
+}
+
+impl<T> Asked<T> {
+    /// The row, if it is known already.
+    pub(crate) fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(row) => row.as_ref(),
+            Self::Sent(..) => None,
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use belay_protocol::{
 use uuid::Uuid;
 
 use super::connection::Connection;
-use super::lanes::{Lane, lane};
+use super::lane_guard::{Lane, lane};
 use super::ledger::append_events;
 use super::rows;
 use super::skills;

@@ -1,17 +1,16 @@
 //! The writes of a lane's owner: acceptance, start, progress and end of runs.
 //!
-//! Every function begins with [`lane`], which refuses a caller that does not own the lane. A function writes nothing
-//! before all checks are done, except when it ends a list of runs or uses approvals; the writer then rolls the whole
-//! job back.
+//! Every function begins with the check of [`lane_guard`](super::lane_guard), which refuses a caller that does not own the
+//! lane. A function that is refused after it has written is rolled back as a whole by the writer.
 
 use std::sync::Arc;
 
-use belay_protocol::store::{KnownInput, QueuedInput, RECENT_INPUTS, joined_end};
+use belay_protocol::store::{KnownInput, MailPlace, QueuedInput, RECENT_INPUTS, joined_end};
 use belay_protocol::{
     Acceptance, BootId, Checkpoint, ClaimMode, CollectedStart, EditedMessage, EventKind, FinishedRun, IdempotencyKey,
-    JoinedRun, LaneClaim, Lease, MailId, Message, NewEvent, NewInput, OpenedLane, Opening, PendingRun, Provenance,
-    RunId, RunOptions, RunStatus, SentMessage, SessionKey, SessionLifetime, StoreError, ThreadId, ThreadState,
-    UnixMillis, with_spoken,
+    JoinedRun, LaneClaim, Lease, Message, NewEvent, NewInput, OpenedLane, Opening, PendingRun, Provenance, RunId,
+    RunOptions, RunStatus, SentMessage, SessionKey, SessionLifetime, StoreError, ThreadId, ThreadState, UnixMillis,
+    with_spoken,
 };
 use uuid::Uuid;
 
@@ -20,8 +19,9 @@ use super::approvals;
 use super::connection::{Connection, Engine, Row};
 use super::edits;
 use super::jobs;
+use super::lane_guard::{self, Guard, Lane, lane};
 use super::ledger::append_events;
-use super::node_mail::{self, Turn};
+use super::node_mail;
 use super::outbox;
 use super::principals;
 use super::rows;
@@ -30,68 +30,6 @@ use super::threads::{Place, append_messages, begin_turn, insert_thread, set_thre
 use super::tx::{Done, Failure, Tx, to_sql_int};
 use super::uploads;
 use crate::value::{Param, named_params, params};
-
-/// A lane with a valid lease.
-pub(super) struct Lane {
-    /// The active thread.
-    pub(super) thread: Uuid,
-    /// The number of its last turn.
-    pub(super) turns: u32,
-    /// The number of its turns that `/redo` can show again.
-    pub(super) undone: u32,
-}
-
-macro_rules! lane_sql {
-    ($also:literal) => {
-        concat!(
-            "SELECT s.thread, t.turns, t.undone",
-            $also,
-            " FROM sessions s JOIN threads t ON t.id = s.thread
-              WHERE s.session = ?1 AND s.owner = ?2 AND s.epoch = ?3"
-        )
-    };
-}
-
-macro_rules! lane_params {
-    ($lease:expr) => {
-        params![$lease.session.as_str(), $lease.owner.as_uuid(), to_sql_int($lease.epoch)]
-    };
-}
-
-/// The oldest open mail of the lane. A message that was sent after that mail was committed finds it, also if this
-/// statement waits for the row of the session: it sees what was committed before it began.
-macro_rules! lane_and_mail_sql {
-    () => {
-        lane_sql!(
-            ", (SELECT m.id FROM node_mail m WHERE m.session = s.session AND m.ack IS NULL ORDER BY m.seq LIMIT 1) AS mail"
-        )
-    };
-}
-
-/// Checks the lease. On PostgreSQL the row stays locked until the commit, so that no other owner can take the lane.
-pub(super) fn lane(tx: &mut Tx<'_>, lease: &Lease) -> Done<Lane> {
-    let sql = match tx.engine() {
-        Engine::Sqlite => lane_sql!(""),
-        Engine::Postgres => concat!(lane_sql!(""), " FOR UPDATE OF s"),
-    };
-    let lane = tx.row(sql, lane_params!(lease), read_lane)?;
-    lane.ok_or_else(|| StoreError::LeaseLost(lease.session.clone()).into())
-}
-
-/// The same, and the oldest open mail of the lane.
-fn lane_and_mail(tx: &mut Tx<'_>, lease: &Lease) -> Done<(Lane, Option<MailId>)> {
-    let sql = match tx.engine() {
-        Engine::Sqlite => lane_and_mail_sql!(),
-        Engine::Postgres => concat!(lane_and_mail_sql!(), " FOR UPDATE OF s"),
-    };
-    let read = |row: &Row<'_>| Ok((read_lane(row)?, rows::optional_id(row, "mail")?));
-    let lane = tx.row(sql, lane_params!(lease), read)?;
-    lane.ok_or_else(|| StoreError::LeaseLost(lease.session.clone()).into())
-}
-
-fn read_lane(row: &Row<'_>) -> Done<Lane> {
-    Ok(Lane { thread: row.get(0)?, turns: row.get(1)?, undone: row.get(2)? })
-}
 
 /// Creates a session, or takes its lane if no other living node owns it.
 macro_rules! claim_free {
@@ -266,18 +204,15 @@ fn pending_run(row: &Row<'_>) -> Done<PendingRun> {
 
 /// `digest` is the digest of the received message, if the message can be redelivered or edited.
 pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: Option<&str>) -> Done<Acceptance> {
-    let mut lane = match &input.place {
-        None => lane(tx, lease)?,
-        Some(place) => {
-            let (lane, oldest) = lane_and_mail(tx, lease)?;
-            match node_mail::turn(tx, lease, place, oldest)? {
-                Turn::Now => lane,
-                Turn::Behind(earlier) => return Ok(Acceptance::Behind(earlier)),
-                Turn::Answered => return Ok(Acceptance::Answered),
-            }
-        }
+    let guard = match &input.place {
+        None => lane_guard::ask(tx, lease)?,
+        Some(place) if place.own.is_none() => lane_guard::ask_with_mail(tx, lease)?,
+        // The mail may be answered, and then its run exists: it is not inserted again.
+        Some(place) => match turn(tx, lease, place)? {
+            Ok(lane) => Guard::answered(lane),
+            Err(refused) => return Ok(refused),
+        },
     };
-    let turn = lane.turns + 1;
     let start = input.start;
     let reply_to = input.reply_to.as_ref().map(rows::to_json).transpose()?;
     // A history that enters the thread now is not kept with the run.
@@ -288,8 +223,11 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
         "INSERT OR FAIL INTO runs (id, session, status, attempt, thread, turn, accepted_at, started_at, work, channel,
                            principal, authority, relayed, reply_to, key_channel, key_account, key_message, digest,
                            text, history, state, options, from_person, provenance, message_ref)
-         VALUES (:id, :session, :status, :attempt, :thread, :turn, :at,
-                 :started_at, :work, :channel, :principal, :authority, :relayed, :reply_to,
+         VALUES (:id, :session, :status, :attempt,
+                 COALESCE(:thread, CASE :start WHEN 1 THEN (SELECT s.thread FROM sessions s WHERE s.session = :session) END),
+                 COALESCE(:turn, CASE :start WHEN 1 THEN (SELECT t.turns + 1 FROM sessions s JOIN threads t ON t.id = s.thread
+                                                          WHERE s.session = :session) END),
+                 :at, :started_at, :work, :channel, :principal, :authority, :relayed, :reply_to,
                  :key_channel, :key_account, :key_message, :digest, :text, :history, :state, :options, :from_person,
                  :provenance, :message_ref)
          ON CONFLICT (key_channel, key_account, key_message) WHERE key_message IS NOT NULL DO NOTHING
@@ -301,8 +239,9 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
             ":session": lease.session.as_str(),
             ":status": if start { RunStatus::Running } else { RunStatus::Queued }.word(),
             ":attempt": u32::from(start),
-            ":thread": start.then_some(lane.thread),
-            ":turn": start.then_some(turn),
+            ":start": start,
+            ":thread": guard.known().filter(|_| start).map(|lane| lane.thread),
+            ":turn": guard.known().filter(|_| start).map(|lane| lane.turns + 1),
             ":at": input.at.0,
             ":started_at": start.then_some(input.at.0),
             ":work": rows::to_json(&input.work)?,
@@ -325,12 +264,20 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
         },
         |row| Ok((rows::optional_date(row, "last_seen_at")?, row.get::<_, bool>("used")?)),
     )?;
-    let Some((last_seen_at, used)) = inserted else { return known(tx, input, digest) };
-    if used {
-        // A condition of the insertion would have SQLite copy each message into a temporary table.
+    let (mut lane, oldest_mail) = guard.answer_with_mail(tx, lease)?;
+    let refused = match input.place.as_ref().filter(|place| place.own.is_none()) {
+        None => None,
+        Some(place) => node_mail::turn(tx, lease, place, oldest_mail)?,
+    };
+    // A condition of the insertion would have SQLite copy each message into a temporary table.
+    let used = inserted.is_some_and(|(_, used)| used);
+    if inserted.is_some() && (used || refused.is_some()) {
         tx.exec("DELETE FROM runs WHERE id = ?1", params![input.run_id.as_uuid()])?;
-        return known(tx, input, digest);
     }
+    if let Some(refused) = refused {
+        return Ok(refused);
+    }
+    let Some((last_seen_at, false)) = inserted else { return known(tx, input, digest) };
     if let Some(place) = &input.place {
         node_mail::accepted(tx, place)?;
     }
@@ -354,6 +301,12 @@ pub(super) fn accept(tx: &mut Tx<'_>, lease: &Lease, input: &NewInput, digest: O
     }
     append_events(tx, &events)?;
     Ok(Acceptance::New)
+}
+
+/// The lane of a message that came as mail, or why it is not accepted.
+fn turn(tx: &mut Tx<'_>, lease: &Lease, place: &MailPlace) -> Done<Result<Lane, Acceptance>> {
+    let (lane, oldest) = lane_guard::ask_with_mail(tx, lease)?.answer_with_mail(tx, lease)?;
+    Ok(node_mail::turn(tx, lease, place, oldest)?.map_or(Ok(lane), Err))
 }
 
 fn known(tx: &mut Tx<'_>, input: &NewInput, digest: Option<&str>) -> Done<Acceptance> {
@@ -531,7 +484,7 @@ pub(super) fn checkpoint(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint
 
 /// Writes the progress of a running run and its new status. Returns its thread.
 pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, status: RunStatus) -> Done<Uuid> {
-    lane(tx, lease)?;
+    let guard = lane_guard::ask(tx, lease)?;
     let usage = checkpoint.usage;
     let running = tx.row(
         "UPDATE OR FAIL runs SET input_tokens = ?3, output_tokens = ?4, model_calls = ?5, tool_calls = ?6, cost_micro_usd = ?7,
@@ -552,6 +505,7 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
         ],
         |row| Ok((row.get::<_, Uuid>("thread")?, row.get("turn")?, rows::date(row, "started_at")?)),
     )?;
+    guard.answer(tx, lease)?;
     let (thread, turn, started_at) = running.ok_or_else(|| not_found("running run", checkpoint.run))?;
     approvals::use_up(tx, checkpoint.run, &checkpoint.used)?;
     let at = checkpoint.events.iter().map(|event| event.at).max().unwrap_or(started_at);
@@ -565,14 +519,31 @@ pub(super) fn progress(tx: &mut Tx<'_>, lease: &Lease, checkpoint: &Checkpoint, 
 }
 
 pub(super) fn finish_runs(tx: &mut Tx<'_>, lease: &Lease, finished: &[FinishedRun]) -> Done<()> {
-    let lane = lane(tx, lease)?;
-    finished.iter().try_for_each(|run| finish_run(tx, lease, &lane, run))
+    let Some((first, others)) = finished.split_first() else { return lane(tx, lease).map(drop) };
+    let guard = lane_guard::ask(tx, lease)?;
+    let ended = end_run(tx, lease, first)?;
+    let lane = guard.answer(tx, lease)?;
+    finish_run(tx, lease, &lane, first, ended)?;
+    for run in others {
+        let ended = end_run(tx, lease, run)?;
+        finish_run(tx, lease, &lane, run, ended)?;
+    }
+    Ok(())
 }
 
-fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRun) -> Done<()> {
+/// A run that was ended now.
+struct Ended {
+    /// The thread and the turn, if it has started.
+    place: (Option<Uuid>, Option<u32>),
+    /// Whether it has asked a question that is open.
+    asking: bool,
+}
+
+/// Ends a run. `None`: there is none, or it has ended before.
+fn end_run(tx: &mut Tx<'_>, lease: &Lease, finished: &FinishedRun) -> Done<Option<Ended>> {
     let status = finished.end.reason.status();
     let usage = finished.usage;
-    let ended = tx.row(
+    tx.row(
         concat!("UPDATE OR FAIL runs SET status = ?3, reason = ?4, evidence = ?5, reply = ?6, input_tokens = ?7, output_tokens = ?8,
                          model_calls = ?9, tool_calls = ?10, cost_micro_usd = ?11, ended_at = ?12, estimated_calls = ?13, state = NULL,
                          history = NULL
@@ -594,11 +565,16 @@ fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRu
             usage.estimated_calls
         ],
         |row| {
-            let place: (Option<Uuid>, Option<u32>) = (row.get("thread")?, row.get("turn")?);
-            Ok((place, row.get("asking")?))
+            let place = (row.get("thread")?, row.get("turn")?);
+            Ok(Ended { place, asking: row.get("asking")? })
         },
-    )?;
-    let Some((place, asking)) = ended else { return must_exist(tx, lease, finished.run) };
+    )
+}
+
+/// Writes what belongs to the end of a run.
+fn finish_run(tx: &mut Tx<'_>, lease: &Lease, lane: &Lane, finished: &FinishedRun, ended: Option<Ended>) -> Done<()> {
+    let Some(Ended { place, asking }) = ended else { return must_exist(tx, lease, finished.run) };
+    let status = finished.end.reason.status();
     if let (Some(thread), Some(turn)) = place {
         let place = Place { thread, turn, run: Some(finished.run), at: finished.at };
         append_messages(tx, &place, &finished.messages)?;

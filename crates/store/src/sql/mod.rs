@@ -17,6 +17,7 @@ mod index;
 mod inline;
 mod jobs;
 mod key_check;
+mod lane_guard;
 mod lane_ports;
 mod lanes;
 mod ledger;

@@ -8,15 +8,16 @@ use belay_protocol::cluster::{NodeMail, OpenMail, OrderTarget, Topic};
 use belay_protocol::run::RunUsage;
 use belay_protocol::store::{MailEnd, MailPlace, MailStore};
 use belay_protocol::{
-    BootId, Durability, EventKind, Lease, MailId, NewEvent, RunId, RunRecord, RunStatus, SessionKey, StoreError,
-    UnixMillis,
+    Acceptance, BootId, Durability, EventKind, Lease, MailId, NewEvent, RunId, RunRecord, RunStatus, SessionKey,
+    StoreError, UnixMillis,
 };
 use serde_json::Value as Json;
 
 use super::connection::{Connection, Row};
+use super::lane_guard::lane;
 use super::ledger::append_events;
 use super::tx::{self, Done, Tx, to_sql_int};
-use super::{SqlStore, lanes, rows};
+use super::{SqlStore, rows};
 use crate::value::{Value, params};
 
 /// The maximum number of ids in one statement.
@@ -135,7 +136,7 @@ fn mail(row: &Row<'_>) -> Done<NodeMail> {
 }
 
 fn take(tx: &mut Tx<'_>, mail: MailId, lease: &Lease) -> Done<bool> {
-    lanes::lane(tx, lease)?;
+    lane(tx, lease)?;
     let taken = tx.exec(
         "UPDATE node_mail SET taken_by = ?3, taken_epoch = ?4
          WHERE id = ?1 AND session = ?2 AND ack IS NULL
@@ -173,19 +174,15 @@ fn answer(tx: &mut Tx<'_>, mail: MailId, ack: &Json, end: Option<&MailEnd>) -> D
     Ok(true)
 }
 
-/// What open mail means for the acceptance of a message.
-pub(super) enum Turn {
-    /// It is next.
-    Now,
-    /// This mail is earlier, oldest first.
-    Behind(Vec<MailId>),
-    /// Its own mail is answered.
-    Answered,
-}
-
-/// Whether a message is next. `oldest`: the oldest open mail of the session, see [`lanes::accept`]. Locks the mail of the
-/// message, so that nobody else can answer it before the commit.
-pub(super) fn turn(tx: &mut Tx<'_>, lease: &Lease, place: &MailPlace, oldest: Option<MailId>) -> Done<Turn> {
+/// Why a message is not accepted: earlier mail is open, or its own mail is answered. `oldest`: the oldest open mail of the
+/// session, see [`accept`](super::lanes::accept). Locks the mail of the message, so that nobody else can answer it before the
+/// commit.
+pub(super) fn turn(
+    tx: &mut Tx<'_>,
+    lease: &Lease,
+    place: &MailPlace,
+    oldest: Option<MailId>,
+) -> Done<Option<Acceptance>> {
     let own = place.own.as_ref().map(|(own, _)| *own);
     if oldest.is_some() && oldest != own {
         // Mail that this lane has begun, such as a command that takes long, is handled already.
@@ -199,17 +196,17 @@ pub(super) fn turn(tx: &mut Tx<'_>, lease: &Lease, place: &MailPlace, oldest: Op
         let earlier = waiting.into_iter().take_while(|mail| Some(*mail) != own);
         let earlier: Vec<MailId> = earlier.filter(|mail| !place.handled.contains(mail)).collect();
         if !earlier.is_empty() {
-            return Ok(Turn::Behind(earlier));
+            return Ok(Some(Acceptance::Behind(earlier)));
         }
     }
-    let Some(own) = own else { return Ok(Turn::Now) };
+    let Some(own) = own else { return Ok(None) };
     let open = tx.locked(
         "SELECT m.id FROM node_mail m WHERE m.id = ?1 AND m.ack IS NULL",
         "m",
         params![own.as_uuid()],
         |_| Ok(()),
     )?;
-    Ok(if open.is_some() { Turn::Now } else { Turn::Answered })
+    Ok(open.is_none().then_some(Acceptance::Answered))
 }
 
 /// Answers the mail of an accepted message, see [`turn`].

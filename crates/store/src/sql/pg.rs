@@ -314,9 +314,28 @@ impl PgSession {
 
     fn send(&self, post: impl FnOnce(&mut PgConnection) -> Result<(), PgError>) -> Done<()> {
         self.changes.set(self.changes.get() + 1);
+        self.connected(post)
+    }
+
+    /// Sends a query that changes nothing. [`answer`](Self::answer) reads its rows by the number that this returns.
+    pub(crate) fn ask(&self, sql: &str, params: &impl Params) -> Done<u64> {
+        self.connected(|conn| conn.ask(sql, params.names(), params.values()))
+    }
+
+    /// The rows of a query of [`ask`](Self::ask).
+    pub(crate) fn answer(&self, number: u64) -> Done<Vec<Row>> {
+        self.connected(|conn| {
+            let arrived = conn.has_answer(number);
+            self.settings.round_trips.fetch_add(u64::from(!arrived), Ordering::Relaxed);
+            conn.answer(number)
+        })
+    }
+
+    /// Calls the connection of an open transaction.
+    fn connected<T>(&self, call: impl FnOnce(&mut PgConnection) -> Result<T, PgError>) -> Done<T> {
         let mut conn = self.conn.borrow_mut();
         let conn = conn.as_mut().ok_or_else(lost)?;
-        post(conn).map_err(|error| broken(&error))
+        call(conn).map_err(|error| broken(&error))
     }
 
     /// This opening of the store.

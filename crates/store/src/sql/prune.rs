@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::connection::{Connection, Engine};
 use super::ephemeral::{self, ended_without_thread, old_ephemeral};
 use super::index;
-use super::lanes::lane;
+use super::lane_guard::lane;
 use super::ledger::append_events;
 use super::node_mail;
 use super::outputs;

@@ -8,7 +8,7 @@ use belay_protocol::{BootId, BudgetSlices, Draw, Drawn, Durability, Purpose, Sto
 use uuid::Uuid;
 
 use super::SqlStore;
-use super::connection::{Connection, Engine};
+use super::connection::{Asked, Connection, Engine};
 use super::tx::{self, Done, Failure, Tx, from_sql_int, to_sql_int};
 use crate::limits::AMOUNT_MAX_MICRO_USD;
 use crate::value::params;
@@ -124,16 +124,22 @@ fn reconcile(tx: &mut Tx<'_>, utc_day: i64) -> Done<u64> {
     Ok(returned)
 }
 
-/// Refuses a reservation of a node whose slices were reconciled, and keeps a reconciliation from coming in between until
-/// the commit.
-pub(super) fn check(tx: &mut Tx<'_>, utc_day: i64, node: BootId) -> Done<()> {
-    let lock = match tx.engine() {
-        Engine::Sqlite => "",
-        Engine::Postgres => " FOR SHARE",
+/// Asks whether a slice of a node was reconciled, and keeps a reconciliation from coming in between until the commit.
+/// PostgreSQL gets this together with the next statement that waits.
+pub(super) fn ask(tx: &mut Tx<'_>, utc_day: i64, node: BootId) -> Done<Asked<bool>> {
+    let sql = match tx.engine() {
+        Engine::Sqlite => "SELECT MAX(reconciled) AS reconciled FROM budget_slices WHERE utc_day = ?1 AND boot = ?2",
+        Engine::Postgres => {
+            "SELECT MAX(s.reconciled) AS reconciled FROM (SELECT reconciled FROM budget_slices
+             WHERE utc_day = ?1 AND boot = ?2 ORDER BY budget FOR SHARE) s"
+        }
     };
-    let sql = format!("SELECT reconciled FROM budget_slices WHERE utc_day = ?1 AND boot = ?2 ORDER BY budget{lock}");
-    let reconciled = tx.rows(&sql, params![utc_day, node.as_uuid()], |row| row.get::<_, bool>("reconciled"))?;
-    if reconciled.contains(&true) { Err(ended()) } else { Ok(()) }
+    tx.ask(sql, params![utc_day, node.as_uuid()], |row| Ok(row.get::<_, Option<bool>>("reconciled")? == Some(true)))
+}
+
+/// Refuses a reservation of a node whose slices were reconciled, after [`ask`].
+pub(super) fn check(tx: &Tx<'_>, reconciled: Asked<bool>) -> Done<()> {
+    if tx.answer(reconciled)? == Some(true) { Err(ended()) } else { Ok(()) }
 }
 
 fn ended() -> Failure {

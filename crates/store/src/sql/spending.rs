@@ -1,8 +1,7 @@
 //! Money: reserved before each model call, settled after it, summed by day, purpose, principal and model.
 
 use belay_protocol::{
-    CallCharge, CostKey, CostQuery, CostRow, NewReservation, Purpose, RunId, SessionKey, Spent, StoreError, UnixMillis,
-    Work,
+    CallCharge, CostKey, CostQuery, CostRow, NewReservation, Purpose, SessionKey, Spent, StoreError, UnixMillis,
 };
 
 use super::connection::{Connection, Engine, Row};
@@ -43,23 +42,60 @@ impl Added {
         Self { micro_usd, ..Self::default() }
     }
 
-    /// The usage of a call, with this change of the money.
-    fn used(micro_usd: i64, charge: &CallCharge) -> Self {
+    /// The usage of a call.
+    fn used(charge: &CallCharge) -> Self {
         let tokens = |count: u64| to_sql_int(count.min(TOKENS_MAX));
         let (input_tokens, output_tokens) = (tokens(charge.usage.input), tokens(charge.usage.output));
-        Self { micro_usd, input_tokens, output_tokens, calls: charge.requests.into() }
+        Self { micro_usd: 0, input_tokens, output_tokens, calls: charge.requests.into() }
     }
 }
 
-/// The creator of a job (`?1`): for the job of a routine, the creator of the routine.
-const CREATOR_OF_JOB: &str =
-    "SELECT COALESCE(r.channel, j.channel) AS channel, COALESCE(r.principal, j.principal) AS principal
-     FROM jobs j LEFT JOIN routine_runs f ON f.id = j.routine_run_id LEFT JOIN routines r ON r.id = f.routine_id
-     WHERE j.id = ?1";
+/// The payer of a run `n`: its sender; the creator of its job, of which this is a part; or the creator of its routine.
+macro_rules! payer {
+    () => {
+        "COALESCE(r.channel, j.channel, n.channel) AS channel, COALESCE(r.principal, j.principal, n.principal) AS principal"
+    };
+}
 
-/// The creator of the routine of a routine run (`?1`).
-const CREATOR_OF_ROUTINE: &str =
-    "SELECT r.channel, r.principal FROM routine_runs f JOIN routines r ON r.id = f.routine_id WHERE f.id = ?1";
+/// The rows that [`payer`] reads.
+macro_rules! work_of_run {
+    () => {
+        "LEFT JOIN jobs j ON j.id = unhex(n.work ->> 'job', '-')
+         LEFT JOIN routine_runs f ON f.id = COALESCE(j.routine_run_id, unhex(n.work ->> 'id', '-'))
+         LEFT JOIN routines r ON r.id = f.routine_id"
+    };
+}
+
+/// The payer is empty for a run without a row: `/compact` calls a model outside every run.
+const RESERVE: &str = concat!(
+    "INSERT INTO reservations (utc_day, run_id, purpose, channel, principal, model, micro_usd, node)
+     SELECT ?1, ?2, ?3, COALESCE(p.channel, ''), COALESCE(p.principal, ''), ?4, ?5, ?6
+     FROM (SELECT 1 AS one) o LEFT JOIN (
+         SELECT ",
+    payer!(),
+    " FROM runs n ",
+    work_of_run!(),
+    " WHERE n.id = ?2) p ON 1 = 1
+     RETURNING id, channel, principal"
+);
+
+/// Corrects the sums by the settlement of a reservation (`?1`) with the model (`?2`) and the cost (`?3`) of the call, or with
+/// its own model. The sums of tokens and calls (`?4` to `?6`) change only the first time. The sums are locked in one order.
+/// Without a reservation, the row has no day, and the database refuses it.
+const SETTLE: &str =
+    "INSERT INTO spend (utc_day, purpose, channel, principal, model, micro_usd, input_tokens, output_tokens, calls, node)
+     SELECT r.utc_day, r.purpose, r.channel, r.principal, r.model, -r.micro_usd, 0, 0, 0, ?7
+     FROM reservations r WHERE r.id = ?1 AND r.model <> ?2
+     UNION ALL
+     SELECT r.utc_day, r.purpose, r.channel, r.principal, COALESCE(?2, r.model),
+            ?3 - CASE WHEN r.model <> ?2 THEN 0 ELSE r.micro_usd END,
+            CASE r.settled WHEN 0 THEN ?4 ELSE 0 END, CASE r.settled WHEN 0 THEN ?5 ELSE 0 END,
+            CASE r.settled WHEN 0 THEN ?6 ELSE 0 END, ?7
+     FROM (SELECT 1 AS one) o LEFT JOIN reservations r ON r.id = ?1 WHERE 1 = 1
+     ORDER BY 5
+     ON CONFLICT (utc_day, purpose, channel, principal, model, node) DO UPDATE SET
+         micro_usd = spend.micro_usd + excluded.micro_usd, input_tokens = spend.input_tokens + excluded.input_tokens,
+         output_tokens = spend.output_tokens + excluded.output_tokens, calls = spend.calls + excluded.calls";
 
 /// Reads the rows of one day. They are one range of the primary key: one for each principal, model and node.
 pub(super) fn spent(tx: &mut Tx<'_>, utc_day: i64) -> Done<Spent> {
@@ -82,60 +118,45 @@ pub(super) fn session_spent(tx: &mut Tx<'_>, session: &SessionKey) -> Done<u64> 
 
 pub(super) fn reserve(tx: &mut Tx<'_>, new: &NewReservation) -> Done<u64> {
     let amount = to_sql_int(new.micro_usd.min(AMOUNT_MAX_MICRO_USD));
-    if let Some(node) = new.node {
-        slices::check(tx, new.utc_day, node)?;
-    }
-    let payer = payer(tx, new.run)?;
+    let slices = new.node.map(|node| slices::ask(tx, new.utc_day, node)).transpose()?;
     let node = new.node.map(|node| node.as_uuid());
-    let (run, purpose) = (new.run.as_uuid(), new.purpose.word());
-    let reservation = tx.insert(
-        "INSERT INTO reservations (utc_day, run_id, purpose, channel, principal, model, micro_usd, node)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        params![new.utc_day, run, purpose, payer.channel, payer.principal, new.model, amount, node],
-        "id",
-    )?;
-    add(
-        tx,
-        &Account { utc_day: new.utc_day, purpose: new.purpose, payer, model: new.model.clone() },
-        &new.model,
-        &Added::money(amount),
-    )?;
+    let reserved =
+        tx.row(RESERVE, params![new.utc_day, new.run.as_uuid(), new.purpose.word(), new.model, amount, node], |row| {
+            Ok((rows::count(row, "id")?, payer_row(row)?))
+        })?;
+    slices.map(|slices| slices::check(tx, slices)).transpose()?;
+    let (reservation, payer) = reserved.ok_or_else(|| Failure::damaged("a reservation without its number"))?;
+    let account = Account { utc_day: new.utc_day, purpose: new.purpose, payer, model: new.model.clone() };
+    add(tx, &account, &Added::money(amount))?;
     Ok(reservation)
 }
 
+/// The change of the sums follows from the row of the reservation, which stays locked until the commit: of two settlements,
+/// the second one sees the first.
 pub(super) fn settle(tx: &mut Tx<'_>, reservation: u64, charge: &CallCharge) -> Done<()> {
-    let amount = to_sql_int(charge.micro_usd.min(AMOUNT_MAX_MICRO_USD));
-    let sql = "SELECT utc_day, purpose, channel, principal, model, micro_usd, settled FROM reservations WHERE id = ?1";
-    // The change of the sums follows from this row. Of two settlements, the second one sees the first.
-    let reserved = tx.locked(sql, "reservations", params![to_sql_int(reservation)], |row| {
-        let (utc_day, model) = (row.get("utc_day")?, row.get("model")?);
-        let account = Account { utc_day, purpose: rows::purpose(row)?, payer: payer_row(row)?, model };
-        Ok((account, row.get::<_, i64>("micro_usd")?, row.get::<_, bool>("settled")?))
-    })?;
-    let (account, before, settled) =
-        reserved.ok_or_else(|| Failure::Refused(StoreError::NotFound(format!("reservation {reservation}"))))?;
-    let added = |micro_usd| if settled { Added::money(micro_usd) } else { Added::used(micro_usd, charge) };
-    match charge.model.as_ref().filter(|model| **model != account.model) {
-        None => add(tx, &account, &account.model, &added(amount - before))?,
-        Some(model) => {
-            let mut sums = [(&account.model, Added::money(-before)), (model, added(amount))];
-            sums.sort_unstable_by_key(|(model, _)| *model); // all lock the sums in one order
-            for (model, change) in &sums {
-                add(tx, &account, model, change)?;
-            }
+    let id = to_sql_int(reservation);
+    let lock = "SELECT 1 FROM reservations WHERE id = ?1";
+    match tx.engine() {
+        Engine::Sqlite => {
+            let found = tx.row(lock, params![id], |_| Ok(()))?;
+            found.ok_or_else(|| Failure::Refused(StoreError::NotFound(format!("reservation {reservation}"))))?;
         }
+        Engine::Postgres => tx.post(&format!("{lock} FOR UPDATE"), params![id])?,
     }
+    let amount = to_sql_int(charge.micro_usd.min(AMOUNT_MAX_MICRO_USD));
+    let Added { input_tokens, output_tokens, calls, .. } = Added::used(charge);
+    let node = tx.node();
+    tx.post(SETTLE, params![id, charge.model, amount, input_tokens, output_tokens, calls, node])?;
     tx.post(
-        "UPDATE reservations SET micro_usd = ?2, model = ?3, settled = 1 WHERE id = ?1",
-        params![to_sql_int(reservation), amount, charge.model.as_ref().unwrap_or(&account.model)],
-    )?;
-    Ok(())
+        "UPDATE reservations SET micro_usd = ?2, model = COALESCE(?3, model), settled = 1 WHERE id = ?1",
+        params![id, amount, charge.model],
+    )
 }
 
-/// Adds to the sum of this model in the account, in the row of this opening of the store.
-fn add(tx: &mut Tx<'_>, account: &Account, model: &str, added: &Added) -> Done<()> {
+/// Adds to a sum, in the row of this opening of the store.
+fn add(tx: &mut Tx<'_>, account: &Account, added: &Added) -> Done<()> {
     let node = tx.node();
-    add_as(tx, &node, account, model, added)
+    add_as(tx, &node, account, added)
 }
 
 /// Moves the sums of days before this date from the rows of the nodes to those without a node, at most `most` rows. A node is
@@ -169,13 +190,13 @@ pub(super) fn merge(tx: &mut Tx<'_>, before: UnixMillis, most: i64) -> Done<()> 
                AND node = ?6",
             params![utc_day, purpose.word(), payer.channel, payer.principal, model, node],
         )?;
-        add_as(tx, &[], &account, model, &added)?;
+        add_as(tx, &[], &account, &added)?;
     }
     Ok(())
 }
 
-fn add_as(tx: &mut Tx<'_>, node: &[u8], account: &Account, model: &str, added: &Added) -> Done<()> {
-    let Account { utc_day, purpose, payer, model: _ } = account;
+fn add_as(tx: &mut Tx<'_>, node: &[u8], account: &Account, added: &Added) -> Done<()> {
+    let Account { utc_day, purpose, payer, model } = account;
     let Added { micro_usd, input_tokens, output_tokens, calls } = added;
     tx.post(
         "INSERT INTO spend (utc_day, purpose, channel, principal, model, micro_usd, input_tokens, output_tokens, calls, node)
@@ -201,7 +222,8 @@ fn add_as(tx: &mut Tx<'_>, node: &[u8], account: &Account, model: &str, added: &
 
 /// The ledger's rows of the days `?1` to `?2`, and the usage of runs that have cost nothing: of the newest `?7` runs
 /// accepted from `?3` to before `?4`. `?8` is an id from before `?3`. `?5` and `?6`: only this payer.
-const USED: &str = "
+const USED: &str = concat!(
+    "
     WITH newest AS MATERIALIZED (
         SELECT id, accepted_at, ended_at, cost_micro_usd, input_tokens, output_tokens, model_calls, work, channel, principal
         FROM runs WHERE seq >= (SELECT seq FROM runs WHERE id >= ?8 ORDER BY id LIMIT 1) ORDER BY seq DESC LIMIT ?7
@@ -210,16 +232,19 @@ const USED: &str = "
         FROM spend WHERE utc_day BETWEEN ?1 AND ?2
         UNION ALL
         SELECT n.accepted_at / 86400000, CASE n.work ->> 'kind' WHEN 'routine_run' THEN 'routine' ELSE n.work ->> 'kind' END,
-               COALESCE(r.channel, j.channel, n.channel), COALESCE(r.principal, j.principal, n.principal), '',
+               ",
+    payer!(),
+    ", '',
                0, n.input_tokens, n.output_tokens, n.model_calls
-        FROM newest n LEFT JOIN jobs j ON j.id = unhex(n.work ->> 'job', '-')
-            LEFT JOIN routine_runs f ON f.id = COALESCE(j.routine_run_id, unhex(n.work ->> 'id', '-'))
-            LEFT JOIN routines r ON r.id = f.routine_id
+        FROM newest n ",
+    work_of_run!(),
+    "
         WHERE n.cost_micro_usd = 0 AND n.model_calls > 0 AND n.ended_at IS NOT NULL
           AND n.accepted_at >= ?3 AND n.accepted_at < ?4
           -- The calls of a model with a price are in `spend`, also if they cost nothing.
           AND n.id NOT IN (SELECT run_id FROM reservations WHERE utc_day >= ?1 - 1)
-    )";
+    )"
+);
 
 pub(super) fn costs(conn: &Connection, query: &CostQuery) -> Done<Vec<CostRow>> {
     let (key, name, order) = match query.by {
@@ -260,20 +285,6 @@ pub(super) fn costs(conn: &Connection, query: &CostQuery) -> Done<Vec<CostRow>> 
             })
         },
     )
-}
-
-/// Empty for a run without a row: `/compact` calls a model outside every run.
-fn payer(tx: &mut Tx<'_>, run: RunId) -> Done<Payer> {
-    let sql = "SELECT work, channel, principal FROM runs WHERE id = ?1";
-    let sender = tx.row(sql, params![run.as_uuid()], |row| Ok((rows::work(row)?, payer_row(row)?)))?;
-    let Some((work, sender)) = sender else { return Ok(Payer::default()) };
-    let creator = match work {
-        Work::Chat => None,
-        Work::Job { job, .. } => Some((CREATOR_OF_JOB, job.as_uuid())),
-        Work::RoutineRun { id } | Work::Heartbeat { id } => Some((CREATOR_OF_ROUTINE, id.as_uuid())),
-    };
-    let Some((sql, id)) = creator else { return Ok(sender) };
-    Ok(tx.row(sql, params![id], payer_row)?.unwrap_or(sender))
 }
 
 fn payer_row(row: &Row<'_>) -> Done<Payer> {

@@ -9,7 +9,7 @@ use belay_protocol::{
 use uuid::Uuid;
 
 use super::connection::Engine;
-use super::lanes::Lane;
+use super::lane_guard::Lane;
 use super::ledger::append_events;
 use super::outbox;
 use super::rows;

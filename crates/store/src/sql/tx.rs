@@ -1,6 +1,6 @@
 //! The transaction in which jobs write, and the failures of a job.
 
-use super::connection::{Connection, Engine, Row};
+use super::connection::{Asked, Connection, Engine, Read, Row};
 use super::damaged::{Sifted, sift};
 use crate::value::{Params, Value, params};
 
@@ -92,6 +92,18 @@ impl<'a> Tx<'a> {
             Engine::Sqlite => self.row(sql, params, read),
             Engine::Postgres => self.row(&format!("{sql} FOR UPDATE OF {table}"), params, read),
         }
+    }
+
+    /// Sends a query whose first row is read later by [`answer`](Self::answer). PostgreSQL gets it together with the next
+    /// statement that waits.
+    pub(super) fn ask<T>(&mut self, sql: &str, params: impl Params, read: Read<T>) -> Done<Asked<T>> {
+        self.effects.statements += 1;
+        self.conn.ask(sql, params, read)
+    }
+
+    /// The first row of such a query.
+    pub(super) fn answer<T>(&self, asked: Asked<T>) -> Done<Option<T>> {
+        self.conn.answer(asked)
     }
 
     /// Waits until no other writer is between this call for the same subject and its commit. For checks that read more

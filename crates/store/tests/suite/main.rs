@@ -14,6 +14,7 @@ mod kit;
 mod paused_crash;
 mod postgres_faults;
 mod properties;
+mod round_trips;
 mod schema;
 mod secret_files;
 mod spending;

@@ -2,7 +2,7 @@
 
 use belay_protocol::{
     Asker, CallCharge, JobCaps, JobId, JobStore, NewInput, NewJob, Purpose, RoutineRunId, RunId, SessionKey,
-    SpendLedger, Work, job_session, routine_run_session,
+    SpendLedger, StoreError, Work, job_session, routine_run_session,
 };
 use belay_store::SqlStore;
 use rusqlite::Connection;
@@ -63,6 +63,8 @@ async fn a_call_is_charged_to_the_sender_or_to_the_creator_of_the_work_and_to_th
     let answered_by_another = store.reserve(reservation(runs[0].0, Purpose::Chat, DAY, 5)).await.unwrap();
     store.settle(answered_by_another, CallCharge { model: Some("stand-in".into()), ..charge(3) }).await.unwrap();
     store.settle(answered_by_another, charge(2)).await.unwrap();
+    let unknown = store.settle(answered_by_another + 1, charge(1)).await;
+    assert!(matches!(unknown, Err(StoreError::NotFound(_))), "{unknown:?}");
     assert_eq!(store.spent(DAY).await.unwrap().total(), 111_113);
     store.close().await;
 
