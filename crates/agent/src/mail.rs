@@ -267,8 +267,6 @@ pub(crate) enum LaneNote {
 /// Mail from another node that is ready for its lane.
 pub(crate) struct RoutedMail {
     pub(crate) id: MailId,
-    /// When the other node received it.
-    pub(crate) at: UnixMillis,
     pub(crate) session: SessionKey,
     /// The run of a message.
     pub(crate) run: Option<RunId>,

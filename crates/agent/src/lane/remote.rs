@@ -35,6 +35,9 @@ use belay_run::retry::until_stored;
 /// Time after which a message is acknowledged without an answer of the owner of its lane. It is in the store then. 2 s:
 /// an owner that lives answers within 1.3 s of its last look.
 const ACCEPT_AFTER: Duration = Duration::from_secs(2);
+/// Time in which the store must record that such a message is taken for accepted. 8 s: with [`ACCEPT_AFTER`] as long as a
+/// person waits.
+const PROMISE_WITHIN: Duration = Duration::from_secs(8);
 /// Time after which a command, or an answer to a question, is given up. 10 s: an owner that has died is noticed after 15 s,
 /// which is longer than a person waits.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(10);
@@ -159,8 +162,7 @@ pub(crate) async fn wait_for_answer(
     };
     let answer = match (answer, mail.run()) {
         (Some(answer), _) => answer,
-        // It is in the store, and its owner, or the next one, accepts it under this id.
-        (None, Some(run)) => WireAck::accepted(run, session.clone(), at, false),
+        (None, Some(run)) => promise(&cluster, id, WireAck::accepted(run, session.clone(), at, false)).await,
         (None, None) => give_up(&cluster, id).await,
     };
     acknowledge(&notes, session, mail, answer).await;
@@ -174,6 +176,28 @@ async fn answer_to(cluster: &ClusterServices, id: MailId) -> Option<WireAck> {
             tracing::warn!(%error, "the answer of another node cannot be read; trying again");
             None
         }
+    }
+}
+
+/// Takes a message for accepted: it is in the store, and its owner, or the next one, accepts it under this run. The owner may
+/// have answered first.
+async fn promise(cluster: &ClusterServices, id: MailId, accepted: WireAck) -> WireAck {
+    let until = Instant::now() + PROMISE_WITHIN;
+    loop {
+        match cluster.mail.promise(id).await {
+            Ok(true) => return accepted,
+            Ok(false) => {
+                if let Some(answer) = answer_to(cluster, id).await {
+                    return answer;
+                }
+            }
+            Err(error) => tracing::warn!(%error, mail = %id, "a message is not known to be accepted; trying again"),
+        }
+        if Instant::now() >= until {
+            let what = "the database does not answer; the message may be accepted: send it again with the same key";
+            return WireAck::Refused(Refusal::Store(what.to_owned()));
+        }
+        sleep(LOOK).await;
     }
 }
 
@@ -282,15 +306,14 @@ pub(crate) async fn unpack(
         close(services, cluster, &open.mail, Refusal::Decided(UNKNOWN.to_owned())).await;
         return Ok(None);
     }
-    Ok(Some(RoutedMail { id, at: open.mail.at, session, run, body, secret, in_vault }))
+    Ok(Some(RoutedMail { id, session, run, body, secret, in_vault }))
 }
 
 /// Refuses mail that no lane gets.
 async fn close(services: &AgentServices, cluster: &ClusterServices, mail: &NodeMail, refusal: Refusal) {
-    let at = services.clock.now();
-    let end = mail.run.filter(|_| is_promised(mail.at, at)).map(|_| MailEnd { end: refused_end(&refusal), at });
+    let end = MailEnd { end: refused_end(&refusal), at: services.clock.now() };
     let Ok(value) = serde_json::to_value(WireAck::Refused(refusal)) else { return };
-    if let Err(error) = cluster.mail.answer(mail.id, value, end).await {
+    if let Err(error) = cluster.mail.refuse(mail.id, value, Some(end)).await {
         tracing::warn!(%error, mail = %mail.id, "mail of another node could not be answered; it stays open");
     }
 }
@@ -302,24 +325,34 @@ pub(crate) fn mail_of(
     services: Arc<AgentServices>,
     cluster: ClusterServices,
 ) -> Option<(LaneMail, impl Future<Output = ()> + Send + 'static)> {
-    let RoutedMail { id, at, session, run, body, secret, in_vault } = routed;
+    let RoutedMail { id, session, run, body, secret, in_vault } = routed;
     let wire = WireMail::of_json(&body).ok()?;
     let (ack, answer) = AckSender::channel();
     let mail = wire.into_mail(id, secret, ack)?;
     let write = async move {
         let Ok(ack) = answer.await else { return }; // it stays open, for the next owner of the lane
-        let now = services.clock.now();
-        let is_promised = run.is_some() && is_promised(at, now);
-        if stays_open(&ack, is_promised) {
-            return;
+        if matches!(ack, Ack::Refused(Refusal::ShuttingDown)) {
+            return; // it stays open, for the next owner of the lane
         }
         // The acceptance has answered the mail already.
         if !matches!(&ack, Ack::Accepted(accepted) if Some(accepted.run_id) == run && !accepted.duplicate) {
-            let end = run.filter(|_| is_promised).and_then(|run| unaccepted_end(&ack, run));
-            let end = end.map(|end| MailEnd { end, at: now });
+            let refused = run.and_then(|run| Unaccepted::of(&ack, run));
             let Some(value) = WireAck::of(ack).and_then(|ack| serde_json::to_value(ack).ok()) else { return };
             let mail = &cluster.mail;
-            until_stored(&services.draining, || mail.answer(id, value.clone(), end.clone())).await;
+            let answer = || async {
+                let at = services.clock.now();
+                match &refused {
+                    None => mail.answer(id, value.clone(), None).await.map(|_| true),
+                    Some(Unaccepted::ForNow) => mail.refuse(id, value.clone(), None).await,
+                    Some(Unaccepted::Ended(end)) => {
+                        let end = MailEnd { end: end.clone(), at };
+                        mail.refuse(id, value.clone(), Some(end)).await.map(|_| true)
+                    }
+                }
+            };
+            if until_stored(&services.draining, answer).await != Some(true) {
+                return; // it stays open
+            }
         }
         if in_vault && let Err(error) = services.store.vault.forget(&session, &secret_name(id)).await {
             tracing::warn!(%error, "the secret of mail that is answered could not be removed");
@@ -328,40 +361,33 @@ pub(crate) fn mail_of(
     Some((mail, write))
 }
 
-/// The age in milliseconds from which on the sender may take a message for accepted: half of [`ACCEPT_AFTER`], for clocks
-/// that differ.
-const SURE_MS: i64 = 1000;
-
-/// Whether the sender of a message of this time may take it for accepted now.
-fn is_promised(sent_at: UnixMillis, now: UnixMillis) -> bool {
-    now.0.saturating_sub(sent_at.0) >= SURE_MS
-}
-
-/// Whether mail stays open after this acknowledgement: another owner can still do it, or, for a message that its sender
-/// takes for accepted, this one later.
-fn stays_open(ack: &Ack, is_promised: bool) -> bool {
-    match ack {
-        Ack::Refused(Refusal::ShuttingDown) => true,
-        Ack::Refused(refusal) => is_promised && may_pass(refusal),
-        _ => false,
-    }
-}
-
 /// Whether a message that is refused so may be accepted later.
 pub(super) fn may_pass(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Busy { .. } | Refusal::Overloaded { .. } | Refusal::Store(_) | Refusal::ShuttingDown)
 }
 
-/// The end of the run of a message that its sender takes for accepted, and that no lane accepts. `None`: the run exists.
-fn unaccepted_end(ack: &Ack, run: RunId) -> Option<RunEnd> {
-    Some(match ack {
-        Ack::Accepted(accepted) if accepted.run_id == run => return None,
-        Ack::Accepted(accepted) => joined_end(accepted.run_id, "duplicate"),
-        // It was the answer to a question.
-        Ack::Command(_) => RunEnd::of(StopReason::Joined).with("mode", "answer"),
-        Ack::Refused(refusal) => refused_end(refusal),
-        _ => return None,
-    })
+/// A message that was not accepted.
+enum Unaccepted {
+    /// It may be accepted later: its mail stays open if its sender takes it for accepted.
+    ForNow,
+    /// Its run ends so if its sender takes it for accepted.
+    Ended(RunEnd),
+}
+
+impl Unaccepted {
+    /// `None`: the run of the message exists.
+    fn of(ack: &Ack, run: RunId) -> Option<Self> {
+        let end = match ack {
+            Ack::Accepted(accepted) if accepted.run_id == run => return None,
+            Ack::Accepted(accepted) => joined_end(accepted.run_id, "duplicate"),
+            // It was the answer to a question.
+            Ack::Command(_) => RunEnd::of(StopReason::Joined).with("mode", "answer"),
+            Ack::Refused(refusal) if may_pass(refusal) => return Some(Self::ForNow),
+            Ack::Refused(refusal) => refused_end(refusal),
+            _ => return None,
+        };
+        Some(Self::Ended(end))
+    }
 }
 
 fn refused_end(refusal: &Refusal) -> RunEnd {

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{PATIENCE, Running, Setup, Talker, TestClock, TestTool, ports, saw};
+use crate::support::{PATIENCE, Running, Setup, Talker, TestTool, ports, saw};
 
 /// Hints that come four times a second, and no others: rows are the truth.
 struct Ticks(watch::Sender<u64>);
@@ -70,12 +70,18 @@ impl RunProcesses for Ended {
     }
 }
 
-/// The table of mail, whose bodies the test can read. A blind node does not notice that mail came.
+/// The table of mail, whose bodies the test can read. A blind node does not notice that mail came. A late one refuses mail
+/// after [`LATE`]. A mute one cannot record that it takes a message for accepted.
 struct Seen {
     store: Arc<SqlStore>,
     sent: Arc<Mutex<Vec<String>>>,
     blind: Arc<AtomicBool>,
+    late: Arc<AtomicBool>,
+    mute: Arc<AtomicBool>,
 }
+
+/// Longer than a sender waits for the answer of an owner.
+const LATE: Duration = Duration::from_secs(5);
 
 #[async_trait]
 impl MailStore for Seen {
@@ -108,6 +114,20 @@ impl MailStore for Seen {
         self.store.answer(mail, ack, end).await
     }
 
+    async fn refuse(&self, mail: MailId, ack: Value, end: Option<MailEnd>) -> Result<bool, StoreError> {
+        if self.late.swap(false, Ordering::Relaxed) {
+            sleep(LATE).await;
+        }
+        self.store.refuse(mail, ack, end).await
+    }
+
+    async fn promise(&self, mail: MailId) -> Result<bool, StoreError> {
+        if self.mute.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("the test".into()));
+        }
+        self.store.promise(mail).await
+    }
+
     async fn answers(&self, mails: &[MailId]) -> Result<Vec<(MailId, Value)>, StoreError> {
         self.store.answers(mails).await
     }
@@ -129,9 +149,12 @@ pub(crate) struct Node {
     pub(crate) boot: BootId,
     /// Whether it does not notice mail, as if it had lost the database for a while.
     pub(crate) blind: Arc<AtomicBool>,
+    /// Whether it refuses mail late, once.
+    pub(crate) late: Arc<AtomicBool>,
+    /// Whether it cannot record that it takes a message for accepted.
+    pub(crate) mute: Arc<AtomicBool>,
     /// The store as this node sees it.
     pub(crate) store: Arc<Faulty<SqlStore>>,
-    pub(crate) clock: Arc<TestClock>,
 }
 
 impl Cluster {
@@ -159,12 +182,17 @@ impl Cluster {
         let boot = BootId::new();
         self.store.put_node(boot, name, 60_000).await.expect("registered");
         let faulty = Arc::new(Faulty::new(self.store.clone()));
-        let (own, blind) = (ports(faulty.clone()), Arc::new(AtomicBool::new(false)));
+        let (own, [blind, late, mute]) = (ports(faulty.clone()), [(); 3].map(|()| Arc::new(AtomicBool::new(false))));
         let store = StorePorts { vault: self.vault.clone(), ..own };
         let mut setup = Setup { store, processes: self.processes.clone(), ..Setup::new(ScriptedModel::new(replies)) };
-        let clock = setup.clock.clone();
         setup.tools.extend(self.tool.clone().map(|tool| tool as Arc<_>));
-        let mail = Arc::new(Seen { store: self.store.clone(), sent: self.sent.clone(), blind: blind.clone() });
+        let mail = Arc::new(Seen {
+            store: self.store.clone(),
+            sent: self.sent.clone(),
+            blind: blind.clone(),
+            late: late.clone(),
+            mute: mute.clone(),
+        });
         let (slices, orders) = (self.store.clone(), self.store.clone());
         let cluster = ClusterServices { hints: self.hints.clone(), mail, slices, orders, nodes: self.store.clone() };
         let agent = setup
@@ -174,7 +202,7 @@ impl Cluster {
                 change(parts);
             })
             .await;
-        Node { agent, boot, blind, store: faulty, clock }
+        Node { agent, boot, blind, late, mute, store: faulty }
     }
 
     /// The record of a run that has this status, which it must come to have.

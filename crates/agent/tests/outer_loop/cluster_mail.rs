@@ -17,9 +17,6 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::{Cluster, Node, accepted, command, say, slow};
 use crate::support::{PATIENCE, TestTool, saw};
 
-/// The age from which on the owner takes a message for promised.
-const LATER: Duration = Duration::from_secs(2);
-
 /// A node that works on a message and does not notice mail, and another node.
 async fn blind_owner(cluster: &Cluster, after: &[&str]) -> (Node, Node, RunId) {
     let replies = std::iter::once(slow("one")).chain(after.iter().map(|text| Scripted::text(*text)));
@@ -75,7 +72,6 @@ async fn a_message_is_refused_while_an_earlier_one_cannot_be_accepted() {
     let cluster = Cluster::new();
     let (a, b, first) = blind_owner(&cluster, &["two", "three"]).await;
     let second = accepted(&b.agent.one, "second").await.run_id;
-    a.clock.forward(LATER);
     // The direct message is sent behind the mail, and the acceptance of the mail fails.
     a.store.plan().nth_of(StoreOp::Accept, 2, Fault::Fail);
     let refused = say(&a.agent.one, "third", None).await;
@@ -94,12 +90,42 @@ async fn mail_keeps_its_order_if_its_first_message_was_refused_by_the_store() {
     let (a, b, first) = blind_owner(&cluster, &["two", "three"]).await;
     let second = accepted(&b.agent.one, "second").await.run_id;
     let third = accepted(&b.agent.one, "third").await.run_id;
-    a.clock.forward(LATER);
     a.store.plan().nth_of(StoreOp::Accept, 1, Fault::Fail);
     a.blind.store(false, Ordering::Relaxed);
     assert_eq!(replies(&cluster, [first, second, third]).await, ["one", "two", "three"]);
     assert_eq!(saw(&a.agent.model, 3), ["first", "one", "second", "two", "third"]);
     assert_eq!((cluster.runs().await, cluster.open_mail(a.boot).await), (3, 0));
+    shut_down([a, b]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_not_refused_after_its_sender_has_taken_it_for_accepted() {
+    let cluster = Cluster::new();
+    let a = cluster.node("a", [slow("one"), Scripted::text("two")]).await;
+    let b = cluster.node("b", []).await;
+    let first = accepted(&a.agent.one, "first").await.run_id;
+    a.agent.asked(1).await;
+    // The database goes away before the acceptance, and comes back after the sender has given up waiting for an answer.
+    a.store.plan().nth_of(StoreOp::Accept, 1, Fault::Fail);
+    a.late.store(true, Ordering::Relaxed);
+    let second = accepted(&b.agent.one, "second").await.run_id;
+    assert_eq!(replies(&cluster, [first, second]).await, ["one", "two"]);
+    assert_eq!((cluster.runs().await, cluster.open_mail(a.boot).await), (2, 0));
+    shut_down([a, b]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_not_taken_for_accepted_while_the_store_cannot_record_it() {
+    let cluster = Cluster::new();
+    let (a, b, first) = blind_owner(&cluster, &["two"]).await;
+    b.mute.store(true, Ordering::Relaxed);
+    let refused = say(&b.agent.one, "second", Some("k")).await;
+    assert!(matches!(&refused, Ack::Refused(Refusal::Store(what)) if what.contains("same key")), "{refused:?}");
+    b.mute.store(false, Ordering::Relaxed);
+    a.blind.store(false, Ordering::Relaxed);
+    let Ack::Accepted(second) = say(&b.agent.one, "second", Some("k")).await else { panic!("not accepted") };
+    assert_eq!(replies(&cluster, [first, second.run_id]).await, ["one", "two"]);
+    assert_eq!((cluster.runs().await, cluster.open_mail(a.boot).await), (2, 0), "it is done once");
     shut_down([a, b]).await;
 }
 
@@ -188,7 +214,6 @@ async fn a_promised_message_that_is_not_accepted_has_an_end() {
         assert_eq!(record(&cluster, accepted.run_id).await.status, RunStatus::Queued, "{text}");
         promised.push(accepted.run_id);
     }
-    a.clock.forward(LATER);
     a.blind.store(false, Ordering::Relaxed);
     let again = cluster.run(promised[0], RunStatus::Completed).await;
     assert_eq!(again.reason, Some(StopReason::Joined));
@@ -217,7 +242,6 @@ async fn an_answer_that_waits_as_mail_is_an_answer_once_a_later_message_comes() 
         while cluster.open_mail(a.boot).await == 0 {
             sleep(Duration::from_millis(10)).await;
         }
-        a.clock.forward(LATER);
         accepted(&a.agent.one, "hi").await.run_id
     };
     let (yes, message) = tokio::join!(say(&b.agent.one, "yes", None), later);

@@ -101,6 +101,13 @@ pub trait MailStore: Send + Sync {
     /// a message that was not accepted. It is kept as long as the answer, with the events of the run. Committed.
     async fn answer(&self, mail: MailId, ack: Value, end: Option<MailEnd>) -> Result<bool, StoreError>;
 
+    /// Answers a message that was not accepted. If its sender takes it for accepted, its run gets this end; without an end,
+    /// the mail stays open then. `false`: it stays open, or has an answer already. Committed.
+    async fn refuse(&self, mail: MailId, ack: Value, end: Option<MailEnd>) -> Result<bool, StoreError>;
+
+    /// Records that the sender takes a message for accepted. `false`: it has an answer. Committed.
+    async fn promise(&self, mail: MailId) -> Result<bool, StoreError>;
+
     /// Those of the mails that are answered.
     async fn answers(&self, mails: &[MailId]) -> Result<Vec<(MailId, Value)>, StoreError>;
 }

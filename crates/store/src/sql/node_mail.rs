@@ -51,8 +51,21 @@ impl MailStore for SqlStore {
     }
 
     async fn answer(&self, mail: MailId, ack: Json, end: Option<MailEnd>) -> Result<bool, StoreError> {
-        let answered = self.write(Durability::Committed, move |tx| answer(tx, mail, &ack, end.as_ref())).await;
-        answered.inspect(|_| self.hint(Topic::Mail))
+        let answer = move |tx: &mut Tx<'_>| answer(tx, mail, &ack, end.as_ref(), Told::Each);
+        self.write(Durability::Committed, answer).await.inspect(|_| self.hint(Topic::Mail))
+    }
+
+    async fn refuse(&self, mail: MailId, ack: Json, end: Option<MailEnd>) -> Result<bool, StoreError> {
+        let answer = move |tx: &mut Tx<'_>| answer(tx, mail, &ack, end.as_ref(), Told::Promised);
+        self.write(Durability::Committed, answer).await.inspect(|_| self.hint(Topic::Mail))
+    }
+
+    async fn promise(&self, mail: MailId) -> Result<bool, StoreError> {
+        self.write(Durability::Committed, move |tx| {
+            let sql = "UPDATE node_mail SET promised = 1 WHERE id = ?1 AND ack IS NULL";
+            Ok(tx.exec(sql, params![mail.as_uuid()])? > 0)
+        })
+        .await
     }
 
     async fn answers(&self, mails: &[MailId]) -> Result<Vec<(MailId, Json)>, StoreError> {
@@ -146,21 +159,35 @@ fn take(tx: &mut Tx<'_>, mail: MailId, lease: &Lease) -> Done<bool> {
     Ok(taken > 0)
 }
 
-fn answer(tx: &mut Tx<'_>, mail: MailId, ack: &Json, end: Option<&MailEnd>) -> Done<bool> {
+/// The messages whose end is kept with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    /// Each message.
+    Each,
+    /// Those that their senders take for accepted. Without an end, such mail stays open.
+    Promised,
+}
+
+fn answer(tx: &mut Tx<'_>, mail: MailId, ack: &Json, end: Option<&MailEnd>, told: Told) -> Done<bool> {
+    let (each, open) = (told == Told::Each, told == Told::Promised && end.is_none());
     let answered = tx.row(
-        "UPDATE node_mail SET ack = ?2, body = NULL, reason = CASE WHEN run_id IS NOT NULL THEN ?3 END,
-                evidence = CASE WHEN run_id IS NOT NULL THEN ?4 END, ended_at = CASE WHEN run_id IS NOT NULL THEN ?5 END
-         WHERE id = ?1 AND ack IS NULL
-         RETURNING session, at, run_id",
+        "UPDATE node_mail SET ack = ?2, body = NULL,
+                reason = CASE WHEN run_id IS NOT NULL AND (?6 = 1 OR promised = 1) THEN ?3 END,
+                evidence = CASE WHEN run_id IS NOT NULL AND (?6 = 1 OR promised = 1) THEN ?4 END,
+                ended_at = CASE WHEN run_id IS NOT NULL AND (?6 = 1 OR promised = 1) THEN ?5 END
+         WHERE id = ?1 AND ack IS NULL AND (?7 = 0 OR promised = 0)
+         RETURNING session, at, run_id, reason IS NOT NULL AS ended",
         params![
             mail.as_uuid(),
             rows::to_json(ack)?,
             end.map(|MailEnd { end, .. }| end.reason.word()),
             end.map(|MailEnd { end, .. }| rows::to_json(&end.evidence)).transpose()?,
-            end.map(|MailEnd { at, .. }| at.0)
+            end.map(|MailEnd { at, .. }| at.0),
+            each,
+            open
         ],
         |row| {
-            let run: Option<RunId> = rows::optional_id(row, "run_id")?;
+            let run: Option<RunId> = rows::optional_id(row, "run_id")?.filter(|_| row.get("ended").unwrap_or(false));
             Ok((SessionKey::from(row.get::<_, String>("session")?), rows::date(row, "at")?, run))
         },
     )?;

@@ -22,6 +22,7 @@ for_every_store! {
     answered_mail_is_deleted_with_its_session_and_with_time
     a_message_is_not_accepted_before_earlier_mail
     an_acceptance_answers_its_mail_and_an_answered_mail_is_not_accepted
+    a_message_that_its_sender_takes_for_accepted_is_not_refused_without_an_end
     a_duplicate_leaves_its_mail_open
     a_message_in_the_mail_is_a_run
     open_messages_are_found_by_what_is_stopped
@@ -208,6 +209,30 @@ async fn an_acceptance_answers_its_mail_and_an_answered_mail_is_not_accepted(sto
     assert_eq!(store.run(one.run.unwrap()).await.unwrap().unwrap().status, RunStatus::Queued);
     assert_eq!(store.run(two.run.unwrap()).await.unwrap(), None);
     assert_eq!(store.answers(&[two.id]).await.unwrap(), [(two.id, json!("stopped"))]);
+}
+
+async fn a_message_that_its_sender_takes_for_accepted_is_not_refused_without_an_end(store: Store) {
+    let end = || MailEnd { end: RunEnd::of(StopReason::Internal).with("refusal", "invalid"), at: at(3_000) };
+    let promised = message(&store, "s", "1").await;
+    assert!(store.promise(promised.id).await.unwrap());
+    assert!(store.promise(promised.id).await.unwrap(), "once more");
+    assert!(!store.refuse(promised.id, json!("busy"), None).await.unwrap(), "it stays open");
+    assert_eq!(store.answers(&[promised.id]).await.unwrap(), []);
+    assert_eq!(store.run(promised.run.unwrap()).await.unwrap().unwrap().status, RunStatus::Queued);
+    assert!(store.refuse(promised.id, json!("invalid"), Some(end())).await.unwrap());
+    assert_eq!(store.run(promised.run.unwrap()).await.unwrap().unwrap().status, RunStatus::Failed);
+    assert!(!store.promise(promised.id).await.unwrap(), "it has an answer");
+
+    for end in [None, Some(end())] {
+        let waiting = message(&store, "s", "2").await;
+        assert!(store.refuse(waiting.id, json!("busy"), end).await.unwrap());
+        assert_eq!(store.answers(&[waiting.id]).await.unwrap(), [(waiting.id, json!("busy"))]);
+        assert_eq!(store.run(waiting.run.unwrap()).await.unwrap(), None, "nobody was told of its run");
+        assert!(!store.promise(waiting.id).await.unwrap());
+        assert!(!store.refuse(waiting.id, json!("again"), None).await.unwrap());
+        let query = EventQuery { after: Seq(0), run: waiting.run, session: None, limit: 10 };
+        assert_eq!(store.read(query).await.unwrap(), []);
+    }
 }
 
 async fn a_duplicate_leaves_its_mail_open(store: Store) {
