@@ -222,8 +222,11 @@ impl Cluster {
         self.run(run, RunStatus::Completed).await.reply.unwrap_or_default()
     }
 
+    /// The number of runs of accepted messages.
     pub(crate) async fn runs(&self) -> usize {
-        self.store.runs(RunFilter { limit: 100, ..RunFilter::default() }).await.expect("readable").len()
+        let waiting = self.store.open_messages(&OrderTarget::All, 100).await.expect("readable").len();
+        let listed = self.store.runs(RunFilter { limit: 100, ..RunFilter::default() }).await.expect("readable").len();
+        listed - waiting
     }
 
     pub(crate) async fn open_mail(&self, of: BootId) -> usize {

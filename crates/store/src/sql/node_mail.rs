@@ -8,8 +8,8 @@ use belay_protocol::cluster::{NodeMail, OpenMail, OrderTarget, Topic};
 use belay_protocol::run::RunUsage;
 use belay_protocol::store::{MailEnd, MailPlace, MailStore};
 use belay_protocol::{
-    Acceptance, BootId, Durability, EventKind, Lease, MailId, NewEvent, RunId, RunRecord, RunStatus, SessionKey,
-    StoreError, UnixMillis,
+    Acceptance, BootId, Durability, EventKind, Lease, MailId, NewEvent, RunFilter, RunId, RunRecord, RunStatus,
+    SessionKey, StoreError, UnixMillis,
 };
 use serde_json::Value as Json;
 
@@ -243,28 +243,74 @@ pub(super) fn accepted(tx: &mut Tx<'_>, place: &MailPlace) -> Done<()> {
     tx.post(sql, params![own.as_uuid(), rows::to_json(ack)?])
 }
 
+/// The columns that [`record`] reads.
+macro_rules! record_columns {
+    () => {
+        "SELECT run_id, session, at, reason, evidence, ended_at FROM node_mail "
+    };
+}
+
 /// The run of a message that no lane has accepted: it waits as mail, or has ended as mail. For readers.
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
-    let sql = "SELECT session, at, reason, evidence, ended_at FROM node_mail
-               WHERE run_id = ?1 AND (ack IS NULL OR reason IS NOT NULL) ORDER BY seq LIMIT 1";
-    tx::row(conn, sql, params![id.as_uuid()], |row| {
-        let reason = row.get::<_, Option<String>>("reason")?.map(|_| rows::reason(row)).transpose()?;
-        Ok(RunRecord {
-            run_id: id,
-            session: row.get::<_, String>("session")?.into(),
-            status: reason.map_or(RunStatus::Queued, |reason| reason.status()),
-            reason,
-            evidence: rows::readable(row, id, "evidence")?.unwrap_or_default(),
-            reply: None,
-            usage: RunUsage::default(),
-            cost_micro_usd: 0,
-            attempt: 0,
-            accepted_at: rows::date(row, "at")?,
-            started_at: None,
-            ended_at: rows::optional_date(row, "ended_at")?,
-            waiting_for: None,
-            files: Vec::new(),
-        })
+    let sql =
+        concat!(record_columns!(), "WHERE run_id = ?1 AND (ack IS NULL OR reason IS NOT NULL) ORDER BY seq LIMIT 1");
+    tx::row(conn, sql, params![id.as_uuid()], record)
+}
+
+/// The runs of messages that wait as mail, as a page of the list of runs begins with them: newest first, at most `limit`.
+pub(super) fn waiting(conn: &Connection, filter: &RunFilter, limit: u32) -> Done<Vec<RunRecord>> {
+    let RunFilter { id, session, statuses, reasons, since, until, before, limit: _ } = filter;
+    if !reasons.is_empty() || !(statuses.is_empty() || statuses.contains(&RunStatus::Queued)) {
+        return Ok(Vec::new());
+    }
+    let after = match before {
+        None => i64::MAX,
+        Some(before) => match place_of(conn, *before)? {
+            Some(seq) => seq,
+            None => return Ok(Vec::new()), // the page before has shown them
+        },
+    };
+    let (first, last) = id.as_ref().map(|prefix| prefix.range().into_inner()).unzip();
+    let (since, until) = (since.map_or(i64::MIN, |date| date.0), until.map_or(i64::MAX, |date| date.0));
+    let sql = concat!(
+        record_columns!(),
+        "WHERE ack IS NULL AND run_id IS NOT NULL AND seq < ?2 AND at >= ?3 AND at < ?4
+           AND (?5 IS NULL OR session = ?5) AND (?6 IS NULL OR run_id BETWEEN ?6 AND ?7)
+         ORDER BY seq DESC LIMIT ?1"
+    );
+    let session = session.as_ref().map(SessionKey::as_str);
+    tx::rows(conn, sql, params![limit, after, since, until, session, first, last], record)
+}
+
+/// The place of a message that waits as mail; `None`: it does not.
+fn place_of(conn: &Connection, run: RunId) -> Done<Option<i64>> {
+    let sql = "SELECT seq FROM node_mail WHERE run_id = ?1 AND ack IS NULL ORDER BY seq LIMIT 1";
+    tx::row(conn, sql, params![run.as_uuid()], |row| row.get("seq"))
+}
+
+/// Whether the run of a message waits as mail.
+pub(super) fn is_waiting(conn: &Connection, run: RunId) -> Done<bool> {
+    Ok(place_of(conn, run)?.is_some())
+}
+
+fn record(row: &Row<'_>) -> Done<RunRecord> {
+    let id = rows::id(row, "run_id")?;
+    let reason = row.get::<_, Option<String>>("reason")?.map(|_| rows::reason(row)).transpose()?;
+    Ok(RunRecord {
+        run_id: id,
+        session: row.get::<_, String>("session")?.into(),
+        status: reason.map_or(RunStatus::Queued, |reason| reason.status()),
+        reason,
+        evidence: rows::readable(row, id, "evidence")?.unwrap_or_default(),
+        reply: None,
+        usage: RunUsage::default(),
+        cost_micro_usd: 0,
+        attempt: 0,
+        accepted_at: rows::date(row, "at")?,
+        started_at: None,
+        ended_at: rows::optional_date(row, "ended_at")?,
+        waiting_for: None,
+        files: Vec::new(),
     })
 }
 

@@ -66,9 +66,12 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
         ));
     }
     if let Some(before) = filter.before {
-        let seq = cursor(conn, "runs", before.as_uuid(), ("", Vec::new()), "run")?;
-        values.push(seq.into());
-        wanted.push(format!("seq < ?{}", values.len()));
+        // A message that waits as mail is before all runs.
+        if !node_mail::is_waiting(conn, before)? {
+            let seq = cursor(conn, "runs", before.as_uuid(), ("", Vec::new()), "run")?;
+            values.push(seq.into());
+            wanted.push(format!("seq < ?{}", values.len()));
+        }
     }
     // Open runs are few. The runs of a session and those of a reason are in two indexes, each in the order of their
     // numbers. Each reason has a part of its own, so that SQLite merges the parts and sorts none of them.
@@ -88,8 +91,15 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
         format!("SELECT seq, {RUN_COLUMNS} FROM {table} WHERE {part}{conditions}")
     });
     let sql = format!("{} ORDER BY seq DESC LIMIT ?1", selects.collect::<Vec<_>>().join(" UNION ALL "));
-    let found = all(conn, &sql, values, with_number)?;
-    found.into_iter().map(|record| approvals::with_question(conn, record)).collect()
+    // Mail is read first: a message that is accepted meanwhile is in both.
+    let mut listed = node_mail::waiting(conn, filter, runs_limit(filter))?;
+    for record in all(conn, &sql, values, with_number)? {
+        if !listed.iter().any(|waiting| waiting.run_id == record.0.run_id) {
+            listed.push(approvals::with_question(conn, record)?);
+        }
+    }
+    listed.truncate(runs_limit(filter) as usize);
+    Ok(listed)
 }
 
 /// A run and the number of the approval request that it waits for.

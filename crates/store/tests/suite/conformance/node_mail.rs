@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use belay_protocol::store::{ClusterStore, MailEnd, MailPlace, MailStore};
 use belay_protocol::{
-    Acceptance, Archive, BootId, EventKind, EventLog, EventQuery, LaneStore, MailId, NewInput, NodeMail, OpenMail,
-    OrderTarget, Retention, RunEnd, RunId, RunReader, RunStatus, Seq, StopReason, StoreError, StoreHealth,
+    Acceptance, Archive, BootId, EventKind, EventLog, EventQuery, IdPrefix, LaneStore, MailId, NewInput, NodeMail,
+    OpenMail, OrderTarget, Retention, RunEnd, RunFilter, RunId, RunReader, RunStatus, Seq, StopReason, StoreError,
+    StoreHealth,
 };
 use belay_store::SqlStore;
 use serde_json::json;
@@ -23,6 +24,7 @@ for_every_store! {
     a_message_is_not_accepted_before_earlier_mail
     an_acceptance_answers_its_mail_and_an_answered_mail_is_not_accepted
     a_message_that_its_sender_takes_for_accepted_is_not_refused_without_an_end
+    the_list_of_runs_begins_with_the_messages_in_the_mail
     a_duplicate_leaves_its_mail_open
     a_message_in_the_mail_is_a_run
     open_messages_are_found_by_what_is_stopped
@@ -177,7 +179,9 @@ async fn a_message_is_not_accepted_before_earlier_mail(store: Store) {
     let all = behind(&[&command, &second, &third]);
     assert_eq!(store.accept(&lease, direct("4", &[])).await.unwrap(), all);
     assert_eq!(store.accept(&lease, of_mail(&third)).await.unwrap(), behind(&[&command, &second]));
-    assert_eq!(store.runs(belay_protocol::RunFilter { limit: 10, ..Default::default() }).await.unwrap().len(), 1);
+    let runs = store.runs(RunFilter::default()).await.unwrap();
+    let in_the_mail = [second.run, third.run];
+    assert_eq!(runs.iter().filter(|run| !in_the_mail.contains(&Some(run.run_id))).count(), 1);
     // A command that the lane carries out is handled, and so is what the lane says.
     assert!(store.take(command.id, &lease).await.unwrap());
     assert_eq!(store.accept(&lease, of_mail(&third)).await.unwrap(), behind(&[&second]));
@@ -233,6 +237,42 @@ async fn a_message_that_its_sender_takes_for_accepted_is_not_refused_without_an_
         let query = EventQuery { after: Seq(0), run: waiting.run, session: None, limit: 10 };
         assert_eq!(store.read(query).await.unwrap(), []);
     }
+}
+
+async fn the_list_of_runs_begins_with_the_messages_in_the_mail(store: Store) {
+    let lease = open(&*store, "s").await.lease;
+    let old = accept(&*store, &lease, input("old")).await;
+    let (one, other, three) =
+        (message(&store, "s", "1").await, message(&store, "t", "2").await, message(&store, "s", "3").await);
+    let [first, second, third] = [&one, &other, &three].map(|mail| mail.run.unwrap());
+    let list = async |filter: RunFilter| {
+        let runs = store.runs(filter).await.unwrap();
+        runs.into_iter().map(|run| run.run_id).collect::<Vec<_>>()
+    };
+    assert_eq!(list(RunFilter::default()).await, [third, second, first, old]);
+    let page = |before: Option<RunId>| RunFilter { before, limit: 2, ..RunFilter::default() };
+    assert_eq!(list(page(None)).await, [third, second]);
+    assert_eq!(list(page(Some(second))).await, [first, old]);
+    assert_eq!(list(page(Some(first))).await, [old]);
+    assert_eq!(list(page(Some(old))).await, []);
+    let of = |filter: RunFilter| list(RunFilter { session: Some("s".into()), ..filter });
+    assert_eq!(of(RunFilter::default()).await, [third, first, old]);
+    let statuses = vec![RunStatus::Queued];
+    assert_eq!(list(RunFilter { statuses, ..RunFilter::default() }).await, [third, second, first]);
+    let statuses = vec![RunStatus::Running];
+    assert_eq!(list(RunFilter { statuses, ..RunFilter::default() }).await, [old]);
+    let reasons = vec![StopReason::UserStop];
+    assert_eq!(list(RunFilter { reasons, ..RunFilter::default() }).await, []);
+    let id = Some(IdPrefix::parse(&second.to_string()).unwrap());
+    assert_eq!(list(RunFilter { id, ..RunFilter::default() }).await, [second]);
+    let after = Some(at(one.at.0 + 1));
+    for (since, until, expected) in [(None, after, 4), (after, None, 0)] {
+        assert_eq!(list(RunFilter { since, until, ..RunFilter::default() }).await.len(), expected);
+    }
+    // Accepted, refused and stopped ones are no longer mail.
+    assert_eq!(store.accept(&lease, of_mail(&one)).await.unwrap(), Acceptance::New);
+    store.refuse(other.id, json!("busy"), None).await.unwrap();
+    assert_eq!(list(RunFilter::default()).await, [third, first, old]);
 }
 
 async fn a_duplicate_leaves_its_mail_open(store: Store) {
