@@ -81,7 +81,7 @@ SIDE_BY_SIDE = os.cpu_count() or 1
 # Scenarios wait for a daemon most of the time, so they run twice as many tests at once.
 WAITING = "scenarios"
 # Suites that take longest begin first, so that none of them runs alone at the end.
-LONGEST = ["outer_loop", "scenarios"]
+LONGEST = ["suite", "outer_loop", "scenarios"]
 # Tests by the official MCP SDK, in the test binary `programs`: a suite of their own, since they need the SDK.
 MCP_SUITE = "official MCP SDK"
 OFFICIAL_MCP = "mcp::official::"

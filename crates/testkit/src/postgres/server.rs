@@ -23,6 +23,11 @@ use super::{
 
 /// The superuser whom [`PostgresServer::url`] names.
 const USER: &str = "belay";
+/// A file system in memory, where Linux has one. A test database has 400 files, and to make one takes 0.02 ms of processor time
+/// there, but 0.6 ms on a disk.
+const MEMORY: &str = "/dev/shm";
+/// The free space that [`MEMORY`] must have: several servers with their logs of writes. Containers often have 64 MiB in all.
+const SPACE: u64 = 2 << 30;
 /// How many free ports are tried, since another process may take one before the server does.
 const PORTS: usize = 10;
 
@@ -53,7 +58,8 @@ pub struct PostgresOptions {
     pub transport: Transport,
     /// More lines of `postgresql.conf`, each a name and a value.
     pub settings: Vec<(String, String)>,
-    /// The folder in which the server's own is made, such as a mount with little space. `None`: the one for temporary files.
+    /// The folder in which the server's own is made, such as a mount with little space. `None`: one in memory if it has space,
+    /// otherwise the one for temporary files.
     pub within: Option<PathBuf>,
 }
 
@@ -121,7 +127,7 @@ impl PostgresServer {
     /// A server with an empty folder.
     pub(super) fn new_folder(programs: &Programs, within: Option<&Path>) -> Result<Self> {
         let account = Account::of_this_process()?;
-        let within = within.map_or_else(std::env::temp_dir, Path::to_owned);
+        let within = within.map_or_else(folder_of_servers, Path::to_owned);
         let folder = tempfile::Builder::new().prefix("belay-postgres-").tempdir_in(within).context("no folder")?;
         account.own(folder.path())?;
         // Everybody on this machine reaches the port, and a superuser may run programs: the password is not one to guess.
@@ -158,7 +164,8 @@ impl PostgresServer {
         fs::write(data.join("pg_hba.conf"), rules).context("pg_hba.conf")?;
         let fsync = if options.durability == Durability::Fsync { "on" } else { "off" };
         // A standby copies this file: what differs between the two is given on the command line.
-        let mut lines = format!("ssl = {ssl}\nfsync = {fsync}\nwal_keep_size = '64MB'\ntimezone = 'UTC'\n");
+        let mut lines =
+            format!("ssl = {ssl}\nfsync = {fsync}\nwal_keep_size = '64MB'\nmax_wal_size = '256MB'\ntimezone = 'UTC'\n");
         for (name, value) in &options.settings {
             lines.push_str(&format!("{name} = '{}'\n", value.replace('\'', "''")));
         }
@@ -321,6 +328,12 @@ impl Drop for PostgresServer {
             drop(process.end(Signal::QUIT));
         }
     }
+}
+
+/// The folder in which servers are made. No test ends the machine, so none needs a disk.
+fn folder_of_servers() -> PathBuf {
+    let free = rustix::fs::statvfs(MEMORY).map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    if free >= SPACE { MEMORY.into() } else { std::env::temp_dir() }
 }
 
 /// A name in SQL.
