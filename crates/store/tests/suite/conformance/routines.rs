@@ -20,7 +20,6 @@ for_every_store! {
     a_routine_that_is_off_stays_off_when_it_is_changed
     a_routine_is_switched_off_and_on
     those_are_due_whose_time_has_come
-    there_are_no_more_routines_than_may_be
     a_deleted_routine_is_gone
     a_routine_is_changed_by_its_owner_by_operators_and_by_nobody_else
     a_person_has_no_more_routines_than_they_may
@@ -183,19 +182,61 @@ async fn those_are_due_whose_time_has_come(store: Store) {
     assert_eq!(due(&store, 9_000, 2).await, ["first", "a"]);
 }
 
-async fn there_are_no_more_routines_than_may_be(store: Store) {
+/// Puts these routines at once: "r" with the number, and a next time of a minute and the number in milliseconds.
+async fn put_numbered(store: &Store, numbers: std::ops::Range<u32>) {
     let mut putting = JoinSet::new();
-    for n in 0..MAX_ROUTINES {
+    for n in numbers {
         let (store, new) = (store.clone(), scheduled(&format!("r{n}"), 60_000 + i64::from(n)));
         putting.spawn(async move { matches!(store.put(new, FRESH).await.unwrap(), RoutinePut::Done(_)) });
     }
     assert!(putting.join_all().await.into_iter().all(|done| done));
-    assert!(refused(&store, routine("more"), true).await.contains("20000 routines"));
-    put(&*store, scheduled("r7", 50_000)).await; // one that is there may be changed
-    assert_eq!(RoutineSchedule::next_due(&*store).await.unwrap(), Some(at(60_000)));
-    assert_eq!(due(&store, 60_002, 10).await, ["r0", "r1", "r2"]);
-    let all = RoutineSchedule::due(&*store, UnixMillis(i64::MAX), MAX_ROUTINES).await.unwrap();
+}
+
+/// What a store shows that has as many numbered routines as may be.
+async fn is_full(store: &Store) {
+    assert!(refused(store, routine("more"), true).await.contains("20000 routines"));
+    put(&**store, scheduled("r7", 50_000)).await; // one that is there may be changed
+    assert_eq!(RoutineSchedule::next_due(&**store).await.unwrap(), Some(at(60_000)));
+    assert_eq!(due(store, 60_002, 10).await, ["r0", "r1", "r2"]);
+    let all = RoutineSchedule::due(&**store, UnixMillis(i64::MAX), MAX_ROUTINES).await.unwrap();
     assert_eq!(all.len(), MAX_ROUTINES as usize);
+}
+
+#[tokio::test]
+async fn there_are_no_more_routines_in_memory_than_may_be() {
+    let store: Store = memory();
+    put_numbered(&store, 0..MAX_ROUTINES).await;
+    is_full(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_are_no_more_routines_in_sqlite_than_may_be() {
+    let (opened, _directory) = sqlite();
+    let store: Store = Arc::new(opened.clone());
+    put_numbered(&store, 0..MAX_ROUTINES).await;
+    is_full(&store).await;
+    opened.close().await;
+}
+
+/// One statement makes most of them: as single puts they would take half a minute.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_are_no_more_routines_in_postgres_than_may_be() {
+    let Some((opened, database)) = postgres().await else { return };
+    let store: Store = Arc::new(opened.clone());
+    put_numbered(&store, 0..200).await;
+    let (first, last) = (200, MAX_ROUTINES - 200);
+    let columns =
+        "path, channel, principal, authority, relayed, created_in, reply_to, origin, enabled, disabled_detail,
+        revision, not_before, claimed_to, last_run_at, triggered_at, run_count, failures, created_at, changed_at";
+    let copies = format!(
+        "insert into belay.routines (name, id, spec, next_at, {columns})
+         select 'r' || n, decode(lpad(to_hex(n), 32, '0'), 'hex'), replace(spec, '\"r0\"', '\"r' || n || '\"'), 60000 + n, {columns}
+         from belay.routines, generate_series({first}, {last} - 1) n where name = 'r0'"
+    );
+    database.sql(&copies).unwrap();
+    put_numbered(&store, last..MAX_ROUTINES).await;
+    is_full(&store).await;
+    opened.close().await;
 }
 
 async fn a_deleted_routine_is_gone(store: Store) {
