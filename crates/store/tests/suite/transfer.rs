@@ -32,7 +32,7 @@ fn rows_of_a_cluster(path: &Path) {
          INSERT INTO work_leases VALUES ('channel', 'telegram', x'01', 3);
          INSERT INTO stop_orders VALUES (7, x'02', 6, NULL, 's', '{}', x'01');
          INSERT INTO stop_acks VALUES (x'02', x'01', '{}');
-         INSERT INTO node_mail VALUES (9, x'03', 's', x'01', x'04', 6, NULL, NULL, NULL, '{}', 'user_stop', '{}', 7);
+         INSERT INTO node_mail VALUES (9, x'03', 's', x'01', x'04', 6, NULL, NULL, NULL, 1, '{}', 'user_stop', '{}', 7);
          INSERT INTO budgets VALUES (20000, '', 500);
          INSERT INTO budget_slices VALUES (20000, '', x'01', 500, 1);
          INSERT INTO blobs VALUES ('d', 0, 6, x'00ff'), ('d', 1, 6, x'');
