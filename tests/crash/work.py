@@ -219,6 +219,9 @@ class Work:
             check(status, (200,), run)
             return run, run["ended_at"] is not None
         run = self.run(order)
+        if run["reason"] == "joined" and run["evidence"]["mode"] == "duplicate":
+            order.run = run["evidence"]["run"]  # the first attempt was accepted too, by another node
+            run = self.run(order)
         return run, run["status"] in ENDS
 
     def settle(self, seconds):

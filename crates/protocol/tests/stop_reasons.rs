@@ -131,7 +131,7 @@ fn evidence(reason: StopReason) -> &'static str {
         StopReason::ApprovalUnavailable => "`tool`: the tool that needs the approval",
         StopReason::HookRefused => "`hook`: the name of the hook that refused",
         StopReason::Joined => {
-            "`run`: the run that its message became part of; `mode`: `steer`, `collect`, or `summarize` (as a line of a digest)"
+            "`run`: the run that its message became part of; `mode`: `steer`, `collect`, or `summarize` (as a line of a digest); of a message that waited for another node of a cluster: `duplicate` (its key had a run already), or `answer` (it answered a question; without `run`)"
         }
         StopReason::Superseded => "`newer_run`: the run of the newer message",
         StopReason::OperatorStop => "`freeze`: the id of the [freeze](http-api.md#freezes) that stopped it, if one did",

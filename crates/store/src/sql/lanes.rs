@@ -1,6 +1,6 @@
 //! The writes of a lane's owner: acceptance, start, progress and end of runs.
 //!
-//! Every function begins with the check of [`lane_guard`](super::lane_guard), which refuses a caller that does not own the
+//! Every function begins with the check of [`lane_guard`], which refuses a caller that does not own the
 //! lane. A function that is refused after it has written is rolled back as a whole by the writer.
 
 use std::sync::Arc;
