@@ -78,11 +78,10 @@ READS_SOURCES = ["repository"]
 STARTS_BELAY = ["tests", "daemon"]
 # Suites that run side by side. Many tests wait for a socket or a process, so each suite runs as many tests at once again.
 SIDE_BY_SIDE = os.cpu_count() or 1
-# Scenarios wait for a daemon most of the time, and the suite of the store for servers that do not answer. So they run twice as many tests
-# at once.
-WAITING = ["scenarios", "suite"]
+# Scenarios wait for a daemon most of the time, so they run twice as many tests at once.
+WAITING = "scenarios"
 # Suites that take longest begin first, so that none of them runs alone at the end.
-LONGEST = ["suite", "outer_loop", "scenarios"]
+LONGEST = ["outer_loop", "scenarios"]
 # Tests by the official MCP SDK, in the test binary `programs`: a suite of their own, since they need the SDK.
 MCP_SUITE = "official MCP SDK"
 OFFICIAL_MCP = "mcp::official::"
@@ -683,20 +682,16 @@ def cluster(tally, environment):
 def run(tally, suites, budget_program, environment):
     """Runs all suites but the last, side by side. The budget and the cluster wait most of the time, so they take no place."""
     jobs = [(budget, budget_program), (cluster, environment)]
-    # Those with a build of their own, and the next longest ones, begin after the suites that take longest.
-    long = [(job, environment) for job in (crashes, console, api_fuzz, examples)]
     for suite in suites:
-        if long and suite["target"] not in LONGEST:
-            jobs, long = jobs + long, []
         official = suite["target"] == "programs"
         arguments = ["--skip", OFFICIAL_MCP] if official else []
-        if suite["target"] in WAITING:
+        if suite["target"] == WAITING:
             arguments.append(f"--test-threads={2 * SIDE_BY_SIDE}")
         jobs.append((rust, suite, suite["name"], arguments, environment))
         if official:
             jobs.append((mcp_servers, suite, environment))
-    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, metrics, telemetry, proxies)
-    jobs += [*long, *((job, environment) for job in clients_of_api)]
+    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics, telemetry, proxies, console)
+    jobs += [(job, environment) for job in (examples, *clients_of_api, crashes)]
     with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE + 2) as pool:
         for job, done in [(job, pool.submit(job, tally, *arguments)) for job, *arguments in jobs]:
             if error := done.exception():
