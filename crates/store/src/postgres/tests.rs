@@ -140,8 +140,9 @@ fn the_rows_of_a_query_that_was_asked_are_read_after_a_later_statement() {
             conn.execute("UPDATE t SET n = 1", &[], &[]).unwrap();
             conn.commit().unwrap();
         } else {
-            conn.ask("SELECT 1 / (n - 2) FROM t", &[], &[]).unwrap();
-            assert!(conn.answer(unread).is_err(), "the failure of another query ends the transaction");
+            let failing = conn.ask("SELECT 1 / (n - 2) FROM t", &[], &[]).unwrap();
+            assert!(conn.answer(failing).is_err());
+            assert!(conn.commit().is_err(), "the failure of a query ends the transaction");
             conn.rollback().unwrap();
         }
         conn.begin().unwrap();

@@ -1,7 +1,8 @@
 //! Jobs: limits, beginnings, changes and grants.
 
 use belay_protocol::{
-    HeldJobs, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobId, JobReader, JobState, JobStore, WorkGrant,
+    HeldJobs, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobId, JobReader, JobState, JobStore,
+    StoreHealth, WorkGrant,
 };
 use belay_store::SqlStore;
 
@@ -136,6 +137,7 @@ async fn a_change_waits_for_the_session_of_its_notice_without_holding_the_job() 
     let Some(two) = two().await else { return };
     let Two { one, other, database, .. } = &two;
     open(other, "s").await;
+    other.ping().await.unwrap(); // the session is committed with it
     let job = at_work(one).await;
     let notice = belay_protocol::SessionNotice { session: "s".into(), text: "it is 42".into() };
     let change = JobChange { told_in: Some(notice), ..to(job, JobState::Completed, "done") };

@@ -2,7 +2,7 @@
 
 use belay_protocol::{
     Claim, Deferral, Held, NewRoutine, RoutineReader, RoutineRunEnd, RoutineRunStatus, RoutineRunStore,
-    RoutineSchedule, RoutineStore, SessionNotice, Settled,
+    RoutineSchedule, RoutineStore, SessionNotice, Settled, StoreHealth,
 };
 
 use super::holder::Holder;
@@ -138,6 +138,7 @@ async fn an_end_waits_for_the_session_and_the_routine_without_holding_the_routin
     let Some(two) = two().await else { return };
     let Two { one, other, database, .. } = &two;
     open(other, "s").await;
+    other.ping().await.unwrap(); // the session is committed with it
     put(one, routine("a")).await;
     for (key, held, free) in [("k", "sessions", "routines"), ("l", "routines", "routine_runs")] {
         let id = claim(one, routine_run("a", key)).await.routine_run_id;
