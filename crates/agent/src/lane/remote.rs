@@ -3,7 +3,7 @@
 //! ```text
 //! this node                                   the owner of the lane
 //! lane task ── send ──▶ table of mail ──▶ dispatcher ──▶ lane
-//! wait_for_answer ◀──── its answer ◀───── write_answer ◀── acknowledgement
+//! wait_for_answer ◀──── its answer ◀───── mail_of ◀── acknowledgement
 //! ```
 //!
 //! Before each mail the lane is claimed again: it comes here once it is idle, or once its owner has ended. Mail that
@@ -22,7 +22,7 @@ use belay_protocol::{
 use belay_protocol::{ApprovalFilter, ApprovalKind, Secret};
 use serde_json::json;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::port::{not_acted_on, note, refuse_all, refuse_mail};
 use super::wire::{WireAck, WireMail, secret_name};
@@ -35,7 +35,7 @@ use belay_run::retry::until_stored;
 /// Time after which a message is acknowledged without an answer of the owner of its lane. It is in the store then. 2 s:
 /// an owner that lives answers within 1.3 s of its last look.
 const ACCEPT_AFTER: Duration = Duration::from_secs(2);
-/// Time in which the store must record that such a message is taken for accepted. 8 s: with [`ACCEPT_AFTER`] as long as a
+/// Time in which the store must record that such a message is acknowledged. 8 s: with [`ACCEPT_AFTER`] as long as a
 /// person waits.
 const PROMISE_WITHIN: Duration = Duration::from_secs(8);
 /// Time after which a command, or an answer to a question, is given up. 10 s: an owner that has died is noticed after 15 s,
@@ -162,7 +162,10 @@ pub(crate) async fn wait_for_answer(
     };
     let answer = match (answer, mail.run()) {
         (Some(answer), _) => answer,
-        (None, Some(run)) => promise(&cluster, id, WireAck::accepted(run, session.clone(), at, false)).await,
+        (None, Some(run)) => {
+            let accepted = WireAck::accepted(run, session.clone(), at, false);
+            promise(&cluster, id, accepted).await.unwrap_or_else(|| not_promised(&mail))
+        }
         (None, None) => give_up(&cluster, id).await,
     };
     acknowledge(&notes, session, mail, answer).await;
@@ -179,26 +182,35 @@ async fn answer_to(cluster: &ClusterServices, id: MailId) -> Option<WireAck> {
     }
 }
 
-/// Takes a message for accepted: it is in the store, and its owner, or the next one, accepts it under this run. The owner may
-/// have answered first.
-async fn promise(cluster: &ClusterServices, id: MailId, accepted: WireAck) -> WireAck {
-    let until = Instant::now() + PROMISE_WITHIN;
-    loop {
-        match cluster.mail.promise(id).await {
-            Ok(true) => return accepted,
-            Ok(false) => {
-                if let Some(answer) = answer_to(cluster, id).await {
-                    return answer;
+/// Acknowledges a message without an answer: it is in the store, and its owner, or the next one, accepts it under this run.
+/// The owner may have answered first. `None`: the store has not answered in time.
+async fn promise(cluster: &ClusterServices, id: MailId, accepted: WireAck) -> Option<WireAck> {
+    let promised = async {
+        loop {
+            match cluster.mail.promise(id).await {
+                Ok(true) => return accepted,
+                Ok(false) => {
+                    if let Some(answer) = answer_to(cluster, id).await {
+                        return answer;
+                    }
                 }
+                Err(error) => tracing::warn!(%error, mail = %id, "a message cannot be acknowledged; trying again"),
             }
-            Err(error) => tracing::warn!(%error, mail = %id, "a message is not known to be accepted; trying again"),
+            sleep(LOOK).await;
         }
-        if Instant::now() >= until {
-            let what = "the database does not answer; the message may be accepted: send it again with the same key";
-            return WireAck::Refused(Refusal::Store(what.to_owned()));
-        }
-        sleep(LOOK).await;
-    }
+    };
+    timeout(PROMISE_WITHIN, promised).await.ok()
+}
+
+/// The refusal of a message that may be accepted all the same. With a key it can be sent again without harm.
+fn not_promised(mail: &LaneMail) -> WireAck {
+    let has_key = matches!(mail, LaneMail::Input(input) if input.inbound.key.is_some());
+    WireAck::Refused(if has_key {
+        Refusal::Store("the message may be accepted: send it again with the same key".to_owned())
+    } else {
+        let what = "Outcome unknown: the database does not answer. Look before you send the message again.";
+        Refusal::Decided(what.to_owned())
+    })
 }
 
 /// Closes mail that was not answered in time, so that no owner begins with it later. The owner may have answered first.
@@ -343,7 +355,10 @@ pub(crate) fn mail_of(
                 let at = services.clock.now();
                 match &refused {
                     None => mail.answer(id, value.clone(), None).await.map(|_| true),
-                    Some(Unaccepted::ForNow) => mail.refuse(id, value.clone(), None).await,
+                    // A repeated refusal finds its own answer.
+                    Some(Unaccepted::ForNow) => {
+                        Ok(mail.refuse(id, value.clone(), None).await? || !mail.answers(&[id]).await?.is_empty())
+                    }
                     Some(Unaccepted::Ended(end)) => {
                         let end = MailEnd { end: end.clone(), at };
                         mail.refuse(id, value.clone(), Some(end)).await.map(|_| true)
@@ -368,9 +383,9 @@ pub(super) fn may_pass(refusal: &Refusal) -> bool {
 
 /// A message that was not accepted.
 enum Unaccepted {
-    /// It may be accepted later: its mail stays open if its sender takes it for accepted.
+    /// It may be accepted later: its mail stays open if its sender has acknowledged it.
     ForNow,
-    /// Its run ends so if its sender takes it for accepted.
+    /// Its run ends so if its sender has acknowledged it.
     Ended(RunEnd),
 }
 

@@ -71,7 +71,7 @@ impl RunProcesses for Ended {
 }
 
 /// The table of mail, whose bodies the test can read. A blind node does not notice that mail came. A late one refuses mail
-/// after [`LATE`]. A mute one cannot record that it takes a message for accepted.
+/// after [`LATE`]. A mute one cannot record that it acknowledges a message.
 struct Seen {
     store: Arc<SqlStore>,
     sent: Arc<Mutex<Vec<String>>>,
@@ -151,7 +151,7 @@ pub(crate) struct Node {
     pub(crate) blind: Arc<AtomicBool>,
     /// Whether it refuses mail late, once.
     pub(crate) late: Arc<AtomicBool>,
-    /// Whether it cannot record that it takes a message for accepted.
+    /// Whether it cannot record that it acknowledges a message.
     pub(crate) mute: Arc<AtomicBool>,
     /// The store as this node sees it.
     pub(crate) store: Arc<Faulty<SqlStore>>,

@@ -99,7 +99,7 @@ async fn mail_keeps_its_order_if_its_first_message_was_refused_by_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_is_not_refused_after_its_sender_has_taken_it_for_accepted() {
+async fn a_message_is_not_refused_after_its_sender_has_acknowledged_it() {
     let cluster = Cluster::new();
     let a = cluster.node("a", [slow("one"), Scripted::text("two")]).await;
     let b = cluster.node("b", []).await;
@@ -115,18 +115,33 @@ async fn a_message_is_not_refused_after_its_sender_has_taken_it_for_accepted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_is_not_taken_for_accepted_while_the_store_cannot_record_it() {
-    let cluster = Cluster::new();
-    let (a, b, first) = blind_owner(&cluster, &["two"]).await;
-    b.mute.store(true, Ordering::Relaxed);
-    let refused = say(&b.agent.one, "second", Some("k")).await;
-    assert!(matches!(&refused, Ack::Refused(Refusal::Store(what)) if what.contains("same key")), "{refused:?}");
-    b.mute.store(false, Ordering::Relaxed);
-    a.blind.store(false, Ordering::Relaxed);
-    let Ack::Accepted(second) = say(&b.agent.one, "second", Some("k")).await else { panic!("not accepted") };
-    assert_eq!(replies(&cluster, [first, second.run_id]).await, ["one", "two"]);
-    assert_eq!((cluster.runs().await, cluster.open_mail(a.boot).await), (2, 0), "it is done once");
-    shut_down([a, b]).await;
+async fn a_message_is_not_acknowledged_while_the_store_cannot_record_it() {
+    for key in [Some("k"), None] {
+        let cluster = Cluster::new();
+        let (a, b, first) = blind_owner(&cluster, &["two"]).await;
+        b.mute.store(true, Ordering::Relaxed);
+        let refused = say(&b.agent.one, "second", key).await;
+        // With a key it is sent again, and without one it must not be.
+        let expected = match &refused {
+            Ack::Refused(Refusal::Store(what)) => key.is_some() && what.contains("same key"),
+            Ack::Refused(Refusal::Decided(_)) => key.is_none(),
+            _ => false,
+        };
+        assert!(expected, "{key:?}: {refused:?}");
+        b.mute.store(false, Ordering::Relaxed);
+        a.blind.store(false, Ordering::Relaxed);
+        if key.is_some() {
+            let Ack::Accepted(second) = say(&b.agent.one, "second", key).await else { panic!("not accepted") };
+            assert_eq!(replies(&cluster, [first, second.run_id]).await, ["one", "two"]);
+        }
+        let until = Instant::now() + PATIENCE;
+        while (cluster.runs().await, cluster.open_mail(a.boot).await) != (2, 0) {
+            assert!(Instant::now() < until, "{key:?}: it is done once");
+            sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(cluster.reply(first).await, "one");
+        shut_down([a, b]).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

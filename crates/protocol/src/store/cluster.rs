@@ -101,11 +101,11 @@ pub trait MailStore: Send + Sync {
     /// a message that was not accepted. It is kept as long as the answer, with the events of the run. Committed.
     async fn answer(&self, mail: MailId, ack: Value, end: Option<MailEnd>) -> Result<bool, StoreError>;
 
-    /// Answers a message that was not accepted. If its sender takes it for accepted, its run gets this end; without an end,
+    /// Answers a message that was not accepted. If its sender has acknowledged it, its run gets this end; without an end,
     /// the mail stays open then. `false`: it stays open, or has an answer already. Committed.
     async fn refuse(&self, mail: MailId, ack: Value, end: Option<MailEnd>) -> Result<bool, StoreError>;
 
-    /// Records that the sender takes a message for accepted. `false`: it has an answer. Committed.
+    /// Records that the sender acknowledges a message without an answer. `false`: it has an answer. Committed.
     async fn promise(&self, mail: MailId) -> Result<bool, StoreError>;
 
     /// Those of the mails that are answered.

@@ -24,8 +24,8 @@ pub trait SpendLedger: Send + Sync {
     /// count again. Relaxed.
     ///
     /// # Errors
-    /// SQLite knows no such reservation. PostgreSQL refuses the settlement too, and says so in the log if the call has
-    /// returned before.
+    /// [`StoreError::NotFound`]: there is no such reservation (SQLite). PostgreSQL may return `Ok`: the store then drops the
+    /// settlement, and writes an error into the log.
     async fn settle(&self, reservation: u64, charge: CallCharge) -> Result<(), StoreError>;
 }
 

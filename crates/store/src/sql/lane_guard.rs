@@ -1,4 +1,4 @@
-//! The check of a lease, with which every write of a lane's owner begins.
+//! The check of a lease, with which a write of a lane's owner begins.
 
 use belay_protocol::{Lease, MailId, StoreError};
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! The writes of a lane's owner: acceptance, start, progress and end of runs.
 //!
-//! Every function begins with the check of [`lane_guard`], which refuses a caller that does not own the
-//! lane. A function that is refused after it has written is rolled back as a whole by the writer.
+//! A function that writes for the owner of a lane begins with the check of [`lane_guard`], which refuses other callers. A
+//! function that is refused after it has written is rolled back as a whole by the writer.
 
 use std::sync::Arc;
 

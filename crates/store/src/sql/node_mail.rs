@@ -51,12 +51,12 @@ impl MailStore for SqlStore {
     }
 
     async fn answer(&self, mail: MailId, ack: Json, end: Option<MailEnd>) -> Result<bool, StoreError> {
-        let answer = move |tx: &mut Tx<'_>| answer(tx, mail, &ack, end.as_ref(), Told::Each);
+        let answer = move |tx: &mut Tx<'_>| answer(tx, mail, &ack, end.as_ref(), KeepEnd::Always);
         self.write(Durability::Committed, answer).await.inspect(|_| self.hint(Topic::Mail))
     }
 
     async fn refuse(&self, mail: MailId, ack: Json, end: Option<MailEnd>) -> Result<bool, StoreError> {
-        let answer = move |tx: &mut Tx<'_>| answer(tx, mail, &ack, end.as_ref(), Told::Promised);
+        let answer = move |tx: &mut Tx<'_>| answer(tx, mail, &ack, end.as_ref(), KeepEnd::IfPromised);
         self.write(Durability::Committed, answer).await.inspect(|_| self.hint(Topic::Mail))
     }
 
@@ -159,17 +159,17 @@ fn take(tx: &mut Tx<'_>, mail: MailId, lease: &Lease) -> Done<bool> {
     Ok(taken > 0)
 }
 
-/// The messages whose end is kept with the answer.
+/// When the end of a message is kept with its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
-    /// Each message.
-    Each,
-    /// Those that their senders take for accepted. Without an end, such mail stays open.
-    Promised,
+enum KeepEnd {
+    /// Always.
+    Always,
+    /// If its sender has acknowledged the message. Without an end, such mail stays open.
+    IfPromised,
 }
 
-fn answer(tx: &mut Tx<'_>, mail: MailId, ack: &Json, end: Option<&MailEnd>, told: Told) -> Done<bool> {
-    let (each, open) = (told == Told::Each, told == Told::Promised && end.is_none());
+fn answer(tx: &mut Tx<'_>, mail: MailId, ack: &Json, end: Option<&MailEnd>, keep: KeepEnd) -> Done<bool> {
+    let (each, open) = (keep == KeepEnd::Always, keep == KeepEnd::IfPromised && end.is_none());
     let answered = tx.row(
         "UPDATE node_mail SET ack = ?2, body = NULL,
                 reason = CASE WHEN run_id IS NOT NULL AND (?6 = 1 OR promised = 1) THEN ?3 END,
@@ -187,7 +187,8 @@ fn answer(tx: &mut Tx<'_>, mail: MailId, ack: &Json, end: Option<&MailEnd>, told
             open
         ],
         |row| {
-            let run: Option<RunId> = rows::optional_id(row, "run_id")?.filter(|_| row.get("ended").unwrap_or(false));
+            let ended: bool = row.get("ended")?;
+            let run: Option<RunId> = rows::optional_id(row, "run_id")?.filter(|_| ended);
             Ok((SessionKey::from(row.get::<_, String>("session")?), rows::date(row, "at")?, run))
         },
     )?;

@@ -68,7 +68,7 @@ macro_rules! work_of_run {
 
 /// The payer is empty for a run without a row: `/compact` calls a model outside every run.
 const RESERVE: &str = concat!(
-    "INSERT INTO reservations (utc_day, run_id, purpose, channel, principal, model, micro_usd, node)
+    "INSERT OR FAIL INTO reservations (utc_day, run_id, purpose, channel, principal, model, micro_usd, node)
      SELECT ?1, ?2, ?3, COALESCE(p.channel, ''), COALESCE(p.principal, ''), ?4, ?5, ?6
      FROM (SELECT 1 AS one) o LEFT JOIN (
          SELECT ",
@@ -83,7 +83,7 @@ const RESERVE: &str = concat!(
 /// its own model. The sums of tokens and calls (`?4` to `?6`) change only the first time. The sums are locked in one order.
 /// Without a reservation, the row has no day, and the database refuses it.
 const SETTLE: &str =
-    "INSERT INTO spend (utc_day, purpose, channel, principal, model, micro_usd, input_tokens, output_tokens, calls, node)
+    "INSERT OR FAIL INTO spend (utc_day, purpose, channel, principal, model, micro_usd, input_tokens, output_tokens, calls, node)
      SELECT r.utc_day, r.purpose, r.channel, r.principal, r.model, -r.micro_usd, 0, 0, 0, ?7
      FROM reservations r WHERE r.id = ?1 AND r.model <> ?2
      UNION ALL

@@ -649,7 +649,7 @@ CREATE TABLE node_mail (
     body        TEXT COLLATE "C", -- JSON; none once it is answered
     taken_by    BYTEA, -- the node that began to handle it
     taken_epoch BIGINT, -- the epoch of its lane then
-    promised    BIGINT NOT NULL DEFAULT 0 CHECK (promised = 0 OR promised = 1), -- 1: its sender takes the message for accepted
+    promised    BIGINT NOT NULL DEFAULT 0 CHECK (promised = 0 OR promised = 1), -- 1: its sender has acknowledged the message
     ack         TEXT COLLATE "C", -- the answer: JSON; none: it is open
     reason      TEXT COLLATE "C", -- why the run of an answered message that was not accepted has ended
     evidence    TEXT COLLATE "C", -- JSON

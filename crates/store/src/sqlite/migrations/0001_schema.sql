@@ -587,7 +587,7 @@ CREATE TABLE node_mail (
     body        TEXT, -- JSON; none once it is answered
     taken_by    BLOB, -- the node that began to handle it
     taken_epoch INTEGER, -- the epoch of its lane then
-    promised    INTEGER NOT NULL DEFAULT 0 CHECK (promised = 0 OR promised = 1), -- 1: its sender takes the message for accepted
+    promised    INTEGER NOT NULL DEFAULT 0 CHECK (promised = 0 OR promised = 1), -- 1: its sender has acknowledged the message
     ack         TEXT, -- the answer: JSON; none: it is open
     reason      TEXT, -- why the run of an answered message that was not accepted has ended
     evidence    TEXT, -- JSON

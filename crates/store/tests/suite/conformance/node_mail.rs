@@ -23,7 +23,7 @@ for_every_store! {
     answered_mail_is_deleted_with_its_session_and_with_time
     a_message_is_not_accepted_before_earlier_mail
     an_acceptance_answers_its_mail_and_an_answered_mail_is_not_accepted
-    a_message_that_its_sender_takes_for_accepted_is_not_refused_without_an_end
+    a_message_that_its_sender_has_acknowledged_is_not_refused_without_an_end
     the_list_of_runs_begins_with_the_messages_in_the_mail
     a_duplicate_leaves_its_mail_open
     a_message_in_the_mail_is_a_run
@@ -215,7 +215,7 @@ async fn an_acceptance_answers_its_mail_and_an_answered_mail_is_not_accepted(sto
     assert_eq!(store.answers(&[two.id]).await.unwrap(), [(two.id, json!("stopped"))]);
 }
 
-async fn a_message_that_its_sender_takes_for_accepted_is_not_refused_without_an_end(store: Store) {
+async fn a_message_that_its_sender_has_acknowledged_is_not_refused_without_an_end(store: Store) {
     let end = || MailEnd { end: RunEnd::of(StopReason::Internal).with("refusal", "invalid"), at: at(3_000) };
     let promised = message(&store, "s", "1").await;
     assert!(store.promise(promised.id).await.unwrap());
