@@ -146,7 +146,8 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/agent/src/queued_run.rs", 2, "what the person has sent"),
     ("crates/protocol/src/message.rs", 1, "the constructor of a message with what is known of it"),
     ("crates/protocol/src/store/inputs.rs", 1, "what the person has sent"),
-    ("crates/store/src/sql/lanes.rs", 2, "what the person has sent"),
+    ("crates/store/src/sql/acceptance.rs", 1, "what the person has sent"),
+    ("crates/store/src/sql/runs.rs", 1, "what the person has sent"),
 ];
 
 /// Most of the lines of all packages that one package may have, in percent: a larger one is two packages.

@@ -9,7 +9,7 @@
 //!
 //! Reading order: `config` → `sqlite/migrations` (the tables) → `schema_range` (who may use and migrate them), `sqlite/open` → `value`, `sql/connection`, `sql/tx` (statements on
 //! whatever database) → `sql/writer` (the one thread that writes, and the sharing of commits), `postgres` and `sql/pg` (the other engine), `sql/inline` (the same in
-//! memory) → `sql/lane_ports`, `work`, `ports` (the ports) → `sql/lanes`, `threads`, `edits`, `outbox`, `ledger` (writes)
+//! memory) → `sql/lane_ports`, `work`, `ports` (the ports) → `sql/lanes`, `acceptance`, `runs`, `threads`, `edits`, `outbox`, `ledger` (writes)
 //! → `sql/prune` (deletions) → `sql/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted
 //! secrets) → `parts` → `blobs` (files of messages) → `outputs` (long outputs of tools) → `sqlite/backup` → `transfer` (from one engine to the other), `unfinished` → [`lease`], `postgres/hints`, `sql/nodes`,
 //! `work_leases`, `orders`, `node_mail` (several daemons over one database).

@@ -5,7 +5,7 @@ use belay_protocol::{ActedOn, BootId, IdempotencyKey, StoreError, UnixMillis};
 
 use super::connection::{Connection, Row};
 use super::tx::{Done, Tx};
-use super::{lanes, rows};
+use super::{acceptance, rows};
 use crate::value::params;
 
 /// A key in the table.
@@ -36,10 +36,10 @@ fn used(row: &Row<'_>) -> Done<Used> {
 /// Claims a key, unless a message, or another command or answer, has it.
 pub(super) fn claim(tx: &mut Tx<'_>, claim: &KeyClaim) -> Done<Claimed> {
     let KeyClaim { key, digest, owner, from, again_since, at } = claim;
-    if let Some(known) = tx.read(|conn| lanes::find(conn, key))? {
+    if let Some(known) = tx.read(|conn| acceptance::find(conn, key))? {
         return Ok(Claimed::Message(known));
     }
-    let known = match tx.locked(USED, "h", lanes::find_params(key), used)? {
+    let known = match tx.locked(USED, "h", acceptance::find_params(key), used)? {
         Some(known) => known,
         None => {
             // On PostgreSQL it waits for another node that claims the same key.
@@ -53,7 +53,7 @@ pub(super) fn claim(tx: &mut Tx<'_>, claim: &KeyClaim) -> Done<Claimed> {
                 trim(tx)?;
                 return Ok(Claimed::Now);
             }
-            let other = tx.locked(USED, "h", lanes::find_params(key), used)?;
+            let other = tx.locked(USED, "h", acceptance::find_params(key), used)?;
             other.ok_or_else(|| StoreError::Unavailable("the key was released at this moment; try again".into()))?
         }
     };
@@ -84,7 +84,7 @@ pub(super) fn release(tx: &mut Tx<'_>, key: &IdempotencyKey, owner: BootId) -> D
 
 /// The command or the answer under a key, for a message that comes under it.
 pub(super) fn find(tx: &mut Tx<'_>, key: &IdempotencyKey) -> Done<Option<(Option<String>, ClaimState)>> {
-    let known = tx.row(USED, lanes::find_params(key), used)?;
+    let known = tx.row(USED, acceptance::find_params(key), used)?;
     Ok(known.map(|Used { digest, state, .. }| (digest, state)))
 }
 

@@ -15,7 +15,7 @@ use super::lane_guard::lane;
 use super::ledger::append_events;
 use super::reads::cursor;
 use super::tx::{self, Done, Failure, Tx};
-use super::{lanes, outbox, rows, threads};
+use super::{outbox, rows, runs, threads};
 use crate::approvals::{
     ENDED_CALL, ENDED_RUN, approvals_limit, asked, check_answer, check_child_question, check_question, decided,
     kind_word, not_approved, withdrawn,
@@ -44,7 +44,7 @@ const GRANTS: &str = "grants";
 /// Pauses a run for its approval request.
 pub(super) fn pause_run(tx: &mut Tx<'_>, lease: &Lease, paused: &PausedRun) -> Done<()> {
     check_question(lease, paused)?;
-    let thread = lanes::progress(tx, lease, &paused.checkpoint, RunStatus::Paused)?;
+    let thread = runs::progress(tx, lease, &paused.checkpoint, RunStatus::Paused)?;
     insert(tx, &paused.approval)?;
     threads::set_thread(tx, thread, Some(ThreadState::AwaitingApproval), paused.approval.asked_at)?;
     for outbound in paused.outbound.iter().chain(&paused.callback) {

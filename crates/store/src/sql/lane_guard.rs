@@ -18,13 +18,24 @@ pub(super) struct Lane {
     pub(super) undone: u32,
 }
 
+/// The condition of a statement of PostgreSQL that changes rows of the lane before the answer of the check has arrived: a
+/// caller without the lease changes none, and is refused without a rollback of the other jobs of the transaction. The
+/// arguments: the parameters of the session, the owner and the epoch.
+macro_rules! is_held {
+    ($session:literal, $owner:literal, $epoch:literal) => {
+        concat!("s.session = ", $session, " AND s.owner = ", $owner, " AND s.epoch = ", $epoch)
+    };
+}
+
+pub(super) use is_held;
+
 macro_rules! lane_sql {
     ($also:literal) => {
         concat!(
             "SELECT s.thread, t.turns, t.undone",
             $also,
-            " FROM sessions s JOIN threads t ON t.id = s.thread
-              WHERE s.session = ?1 AND s.owner = ?2 AND s.epoch = ?3"
+            " FROM sessions s JOIN threads t ON t.id = s.thread WHERE ",
+            is_held!("?1", "?2", "?3")
         )
     };
 }
@@ -52,8 +63,8 @@ pub(super) fn lane(tx: &mut Tx<'_>, lease: &Lease) -> Done<Lane> {
 
 /// A check of a lease whose answer may not have arrived.
 ///
-/// The caller reads the answer after its next statement, and before it trusts the result of that statement. A statement of
-/// a caller without the lease has changed rows then: the writer rolls the job back.
+/// The caller reads the answer after its next statement, and before it trusts the result of that statement. The next
+/// statement has the condition [`is_held`] if it changes rows.
 #[must_use]
 pub(super) struct Guard(Asked<(Lane, Option<MailId>)>);
 

@@ -12,7 +12,7 @@ use belay_protocol::{
     StoreError, ThreadEdit, ThreadId, TurnCompaction, UnixMillis,
 };
 
-use super::{SqlStore, acted_on, approvals, edits, lanes, reads};
+use super::{SqlStore, acceptance, acted_on, approvals, edits, lanes, reads, runs};
 use Durability::{Committed, Relaxed};
 
 #[async_trait]
@@ -35,7 +35,7 @@ impl LaneStore for SqlStore {
         let numbered = input.provenance.as_ref().is_some_and(|provenance| provenance.message_id.is_some());
         let digest = (input.key.is_some() || numbered).then(sent);
         let is_mail = input.place.as_ref().is_some_and(|place| place.own.is_some());
-        let accepted = self.write(Committed, move |tx| lanes::accept(tx, &lease, &input, digest.as_deref())).await;
+        let accepted = self.write(Committed, move |tx| acceptance::accept(tx, &lease, &input, digest.as_deref())).await;
         accepted.inspect(|_| {
             if is_mail {
                 self.hint(Topic::Mail); // the answer to it
@@ -49,12 +49,12 @@ impl LaneStore for SqlStore {
         edited: EditedMessage,
     ) -> Result<Option<Arc<Provenance>>, StoreError> {
         let lease = lease.clone();
-        self.write(Committed, move |tx| lanes::replace_message(tx, &lease, &edited)).await
+        self.write(Committed, move |tx| acceptance::replace_message(tx, &lease, &edited)).await
     }
 
     async fn sent_message(&self, session: &SessionKey, message_id: &str) -> Result<Option<SentMessage>, StoreError> {
         let (session, message_id) = (session.clone(), message_id.to_owned());
-        self.read(move |conn| lanes::sent_message(conn, &session, &message_id)).await
+        self.read(move |conn| acceptance::sent_message(conn, &session, &message_id)).await
     }
 
     async fn edit_thread(&self, lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> Result<EditOutcome, StoreError> {
@@ -77,12 +77,12 @@ impl LaneStore for SqlStore {
 impl RunStore for SqlStore {
     async fn start_run(&self, lease: &Lease, run: RunId, at: UnixMillis) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.write(Relaxed, move |tx| lanes::start_run(tx, &lease, run, at)).await
+        self.write(Relaxed, move |tx| runs::start_run(tx, &lease, run, at)).await
     }
 
     async fn start_together(&self, lease: &Lease, together: CollectedStart) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.write(Committed, move |tx| lanes::start_together(tx, &lease, &together)).await
+        self.write(Committed, move |tx| runs::start_together(tx, &lease, &together)).await
     }
 
     async fn pause_run(&self, lease: &Lease, paused: PausedRun) -> Result<(), StoreError> {
@@ -94,7 +94,7 @@ impl RunStore for SqlStore {
 
     async fn finish_runs(&self, lease: &Lease, finished: Vec<FinishedRun>) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.write(Committed, move |tx| lanes::finish_runs(tx, &lease, &finished)).await
+        self.write(Committed, move |tx| runs::finish_runs(tx, &lease, &finished)).await
     }
 }
 
@@ -105,7 +105,7 @@ impl JournalStore for SqlStore {
         // The approved call starts after this commit. A crash must not restore the approval.
         let binding = !checkpoint.used.is_empty() || !checkpoint.joined.is_empty();
         let durability = if binding { Committed } else { checkpoint.durability };
-        self.write(durability, move |tx| lanes::checkpoint(tx, &lease, &checkpoint)).await
+        self.write(durability, move |tx| runs::checkpoint(tx, &lease, &checkpoint)).await
     }
 
     async fn compact(
@@ -129,12 +129,12 @@ impl JournalStore for SqlStore {
 impl InputReader for SqlStore {
     async fn find(&self, key: &IdempotencyKey) -> Result<Option<KnownInput>, StoreError> {
         let key = key.clone();
-        self.read(move |conn| lanes::find(conn, &key)).await
+        self.read(move |conn| acceptance::find(conn, &key)).await
     }
 
     async fn queued_inputs(&self, runs: &[RunId]) -> Result<Vec<QueuedInput>, StoreError> {
         let runs = runs.to_vec();
-        self.read(move |conn| lanes::queued_inputs(conn, &runs)).await
+        self.read(move |conn| acceptance::queued_inputs(conn, &runs)).await
     }
 
     async fn last_turn(&self, session: &SessionKey) -> Result<Option<LastTurn>, StoreError> {
@@ -164,7 +164,7 @@ impl DispatcherStore for SqlStore {
     }
 
     async fn recent_inputs(&self) -> Result<Vec<(IdempotencyKey, KnownInput)>, StoreError> {
-        self.read(lanes::recent_inputs).await
+        self.read(acceptance::recent_inputs).await
     }
 
     async fn unfinished_runs(&self) -> Result<Vec<UnfinishedRun>, StoreError> {

@@ -3,6 +3,7 @@
 //! A file is in WAL mode, with one thread that writes and two threads that read (`writer`, `readers`). A database in
 //! memory has one connection, which each caller uses in its own task (`inline`). The SQL is the same for both.
 
+mod acceptance;
 mod acted_on;
 mod approvals;
 mod archive;
@@ -41,6 +42,7 @@ mod reads;
 mod routine_runs;
 mod routines;
 mod rows;
+mod runs;
 mod sent_files;
 mod sign_ins;
 mod skills;

@@ -1,5 +1,7 @@
 //! The transaction in which jobs write, and the failures of a job.
 
+use belay_protocol::{RunId, StoreError};
+
 use super::connection::{Asked, Connection, Engine, Read, Row};
 use super::damaged::{Sifted, sift};
 use crate::value::{Params, Value, params};
@@ -209,4 +211,9 @@ pub(super) fn to_sql_int(n: u64) -> i64 {
 /// A count from a database. These columns never contain negative values.
 pub(super) fn from_sql_int(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
+}
+
+/// The error for a row that does not exist. `what`: its kind.
+pub(super) fn not_found(what: &str, run: RunId) -> Failure {
+    StoreError::NotFound(format!("{what} {run}")).into()
 }

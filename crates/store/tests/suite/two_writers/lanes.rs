@@ -1,8 +1,8 @@
 //! Claims to the lanes of sessions by two nodes.
 
 use belay_protocol::{
-    BootId, ClaimMode, DispatcherStore, LaneClaim, LaneStore, Lease, Opening, RunStore, SessionLifetime, StoreError,
-    StoreHealth,
+    BootId, ClaimMode, DispatcherStore, JournalStore, LaneClaim, LaneStore, Lease, Opening, RunStore, SessionLifetime,
+    StoreError, StoreHealth,
 };
 use belay_store::SqlStore;
 
@@ -108,5 +108,39 @@ async fn of_two_nodes_that_claim_at_once_one_has_the_lane() {
             both => panic!("{both:?}"),
         }
     }
+    two.close().await;
+}
+
+/// The writes of other lanes that share the transaction are not repeated.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_without_the_lease_changes_no_row_and_needs_no_rollback() {
+    let Some(two) = two().await else { return };
+    let (a, b) = (node(&two, "a").await, node(&two, "b").await);
+    let of_a = outcome(claim(&two.one, "s", a, ClaimMode::Free).await).unwrap();
+    let run = accept(&two.one, &of_a, input("hi")).await;
+    end(&two, a).await;
+    let of_b = outcome(claim(&two.other, "s", b, ClaimMode::Free).await).unwrap();
+    assert_eq!((of_b.owner, of_b.epoch), (b, of_a.epoch + 1));
+    let refused = async || {
+        let accepted = two.one.accept(&of_a, input("late")).await.map(drop);
+        let progress = two.one.checkpoint(&of_a, checkpoint(run, Vec::new())).await;
+        let ended = two.one.finish_runs(&of_a, vec![finished(run, "late")]).await;
+        for outcome in [accepted, progress, ended] {
+            assert!(matches!(outcome, Err(StoreError::LeaseLost(_))), "{outcome:?}");
+        }
+    };
+    refused().await; // prepares the statements
+    two.one.ping().await.unwrap();
+    let before = two.one.stats();
+    for _ in 0..20 {
+        refused().await;
+    }
+    let after = two.one.stats();
+    let (trips, commits) = (after.round_trips - before.round_trips, after.commits - before.commits);
+    // A commit is counted after its round trip.
+    assert!(
+        (60..=61).contains(&(trips - commits)),
+        "one round trip for each of 60 writes: {trips} with {commits} commits"
+    );
     two.close().await;
 }
