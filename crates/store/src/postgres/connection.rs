@@ -29,6 +29,18 @@ const POSTED_BYTES_MAX: usize = 1024 * 1024;
 /// The time for an answer beyond the limit of a statement: the server cancels the statement first.
 const ANSWER_GRACE: Duration = Duration::from_secs(5);
 
+/// The slowest transfer to the server, in bytes for each second. The server counts the time in which large parameters
+/// arrive as a pause of the transaction.
+const SLOWEST: usize = 1024 * 1024;
+
+/// The longest time for the transfer of parameters.
+const TRANSFER_MAX: Duration = Duration::from_secs(60);
+
+/// The time in which parameters of this size arrive, if they are large.
+fn transfer(bytes: usize) -> Duration {
+    Duration::from_secs((bytes / SLOWEST) as u64).min(TRANSFER_MAX)
+}
+
 /// The answer of a posted statement.
 enum Answer {
     /// Nobody needs it.
@@ -64,6 +76,10 @@ pub(crate) struct PgConnection {
     transaction: Transaction,
     /// The time for each answer.
     limit: Duration,
+    /// The longest pause of a transaction.
+    idle: Duration,
+    /// The pause that this transaction may make beyond [`idle`](Self::idle).
+    pause: Duration,
 }
 
 /// The state of the transaction.
@@ -97,6 +113,8 @@ impl PgConnection {
             answers: Vec::new(),
             transaction: Transaction::None,
             limit: limits.statement + ANSWER_GRACE,
+            idle: limits.idle,
+            pause: Duration::ZERO,
         };
         let facts = connected.query(&connect::facts(), &[], &[])?;
         if let Err(error) = connect::check(facts.first()) {
@@ -120,6 +138,7 @@ impl PgConnection {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, PgError> {
         let statement = self.prepared(sql, names, params)?;
+        self.count(params);
         let client = Arc::clone(&self.client);
         let bound: Vec<Bound<'_>> = params.iter().map(Bound::new).collect();
         let rows = async move { client.query_raw(&statement, bound).await?.try_collect().await };
@@ -132,6 +151,7 @@ impl PgConnection {
     /// As [`query`](Self::query).
     pub(crate) fn execute(&mut self, sql: &str, names: &[&'static str], params: &[Param<'_>]) -> Result<u64, PgError> {
         let statement = self.prepared(sql, names, params)?;
+        self.count(params);
         let client = Arc::clone(&self.client);
         let bound: Vec<Bound<'_>> = params.iter().map(Bound::new).collect();
         self.wait(async move { client.execute_raw(&statement, bound).await })
@@ -218,9 +238,9 @@ impl PgConnection {
             return Err(PgError::new(Cause::Other, Ended::Nothing, "a statement was posted outside a transaction"));
         }
         let statement = self.prepared(sql, names, params)?;
+        self.count(params);
         let client = Arc::clone(&self.client);
         let bound: Vec<Bound<'static>> = params.iter().map(Bound::copy).collect();
-        self.posted_bytes += params.iter().map(size).sum::<usize>();
         self.send(request(client, statement, bound));
         if self.posted.len() >= POSTED_MAX || self.posted_bytes >= POSTED_BYTES_MAX {
             self.settle()?;
@@ -254,6 +274,7 @@ impl PgConnection {
             return Err(PgError::new(Cause::Other, Ended::Nothing, "a transaction is open already"));
         }
         self.transaction = Transaction::Open;
+        self.pause = Duration::ZERO;
         self.newest = None;
         self.answers.clear();
         let client = Arc::clone(&self.client);
@@ -314,6 +335,7 @@ impl PgConnection {
     /// The savepoint could not be set, or the connection is lost.
     pub(crate) fn rollback_to_savepoint(&mut self) -> Result<(), PgError> {
         let _ = self.settle(); // what has failed is rolled back
+        self.pause = Duration::ZERO; // the savepoint restores the setting
         self.batch("ROLLBACK TO SAVEPOINT job; RELEASE SAVEPOINT job")?;
         if self.transaction == Transaction::Aborted {
             self.transaction = Transaction::Open;
@@ -367,6 +389,19 @@ impl PgConnection {
         Ok(statement)
     }
 
+    /// Counts the size of parameters that are sent now. A transaction with large ones may pause for longer.
+    fn count(&mut self, params: &[Param<'_>]) {
+        self.posted_bytes += params.iter().map(size).sum::<usize>();
+        let pause = transfer(self.posted_bytes);
+        if pause <= self.pause || self.transaction != Transaction::Open {
+            return;
+        }
+        self.pause = pause;
+        let sql = format!("SET LOCAL idle_in_transaction_session_timeout = {}", (self.idle + pause).as_millis());
+        let client = Arc::clone(&self.client);
+        self.send(Box::pin(async move { client.batch_execute(&sql).await.map(|()| Answer::Unused) }));
+    }
+
     /// Hands a statement to the client without waiting.
     fn send(&mut self, mut posted: Posted) {
         match self.runtime.block_on(poll_fn(|cx| Poll::Ready(posted.as_mut().poll(cx)))) {
@@ -381,8 +416,8 @@ impl PgConnection {
         request: impl Future<Output = Result<T, tokio_postgres::Error>> + Send,
     ) -> Result<T, PgError> {
         let posted = std::mem::take(&mut self.posted);
-        self.posted_bytes = 0;
-        let (wire, limit) = (&mut self.wire, self.limit);
+        let limit = self.limit + transfer(std::mem::take(&mut self.posted_bytes));
+        let wire = &mut self.wire;
         let (earlier, own) = self.runtime.block_on(async {
             let mut request = std::pin::pin!(request);
             // The first poll hands the request to the client: it is sent together with the posted ones.

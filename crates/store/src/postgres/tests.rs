@@ -114,6 +114,39 @@ fn posted_statements_are_executed_in_order_and_commit_together() {
     assert_eq!(values(&mut conn, "SELECT SUM(length(t)) FROM l", &[]), [[Param::Int(7_000_000)]]);
 }
 
+/// The server counts the time in which a large parameter arrives as a pause of the transaction.
+#[test]
+fn a_transaction_with_large_parameters_may_pause_for_longer() {
+    let Some(server) = Server::shared() else { return };
+    let (mut conn, _) = server.fresh();
+    conn.batch("CREATE TABLE l (t TEXT)").unwrap();
+    let pause = |conn: &mut PgConnection| {
+        let found = values(conn, "SELECT current_setting('idle_in_transaction_session_timeout')", &[]);
+        let [Param::Text(pause)] = &found[0][..] else { panic!("{found:?}") };
+        pause.clone().into_owned()
+    };
+    let (small, large) = ("x".repeat(1000), "x".repeat(3 * 1024 * 1024));
+    let insert = "INSERT INTO l VALUES (?1)";
+    conn.begin().unwrap();
+    conn.execute(insert, &[], &params![small.as_str()]).unwrap();
+    assert_eq!(pause(&mut conn), "1min");
+    conn.execute(insert, &[], &params![large.as_str()]).unwrap();
+    assert_eq!(pause(&mut conn), "63s");
+    conn.execute(insert, &[], &params![small.as_str()]).unwrap();
+    assert_eq!(pause(&mut conn), "63s", "a small one does not end it");
+    conn.commit().unwrap();
+    assert_eq!(pause(&mut conn), "1min", "it ends with the transaction");
+    conn.begin().unwrap();
+    conn.savepoint().unwrap();
+    conn.post(insert, &[], &params![large.as_str()]).unwrap();
+    assert_eq!(pause(&mut conn), "63s");
+    conn.rollback_to_savepoint().unwrap();
+    assert_eq!(pause(&mut conn), "1min");
+    conn.post(insert, &[], &params![large.as_str()]).unwrap();
+    assert_eq!(pause(&mut conn), "63s", "and it is granted again");
+    conn.rollback().unwrap();
+}
+
 #[test]
 fn the_rows_of_a_query_that_was_asked_are_read_after_a_later_statement() {
     let Some(server) = Server::shared() else { return };
