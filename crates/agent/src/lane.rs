@@ -52,7 +52,7 @@ use belay_run::prompt::Briefing;
 
 pub(crate) use self::opening::{LaneStart, run_lane};
 pub(crate) use self::remote::{OPEN_MAX, is_message, mail_of, unpack, wait_for_answer};
-pub(crate) use self::wire::{WireAck, WireMail, secret_name};
+pub(crate) use self::wire::{WireAck, WireMail};
 
 /// Time in which a turn must return after it was told to stop. After it, the turn is aborted, and only its stored
 /// messages remain.

@@ -4,7 +4,7 @@ use belay_protocol::store::MailEnd;
 use belay_protocol::{NodeMail, RunId, StopTarget, StoreError};
 
 use crate::agent_services::{AgentServices, ClusterServices};
-use crate::lane::{OPEN_MAX, WireAck, WireMail, secret_name};
+use crate::lane::{OPEN_MAX, WireAck, WireMail};
 use crate::stop_orders::{StopRequest, target_of};
 
 /// Ends the messages that a stop concerns and no lane has accepted, at most [`OPEN_MAX`]. Returns their runs.
@@ -58,7 +58,7 @@ async fn end(
     let Ok(ack) = serde_json::to_value(ack) else { return Ok(false) }; // it is always JSON
     let ended = cluster.mail.answer(mail.id, ack, Some(end)).await?;
     if ended && wire.as_ref().is_some_and(WireMail::is_in_vault) {
-        services.store.vault.forget(&mail.session, &secret_name(mail.id)).await?;
+        services.store.vault.forget(&mail.session, &NodeMail::secret_name(mail.id)).await?;
     }
     Ok(ended)
 }

@@ -151,6 +151,23 @@ pub struct NodeMail {
     pub body: Value,
 }
 
+impl NodeMail {
+    /// The beginning of the names of secrets of mail.
+    const SECRET: &str = "node_mail:";
+
+    /// The name under which the vault has the secret of mail until the mail is answered.
+    #[must_use]
+    pub fn secret_name(mail: MailId) -> String {
+        format!("{}{mail}", Self::SECRET)
+    }
+
+    /// The mail whose secret has this name in the vault. `None`: it is another secret.
+    #[must_use]
+    pub fn of_secret(name: &str) -> Option<MailId> {
+        name.strip_prefix(Self::SECRET)?.parse().ok()
+    }
+}
+
 /// Open mail, as the owner of the lane reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpenMail {

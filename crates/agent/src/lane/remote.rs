@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::port::{not_acted_on, note, refuse_all, refuse_mail};
-use super::wire::{WireAck, WireMail, secret_name};
+use super::wire::{WireAck, WireMail};
 use crate::agent_services::{AgentServices, ClusterServices};
 use crate::claims::UNKNOWN;
 use crate::mail::{LaneMail, LaneNote, LanePort, RoutedMail, Settled};
@@ -98,7 +98,7 @@ async fn send(services: &AgentServices, cluster: &ClusterServices, port: &LanePo
             body = json!(WireMail::Sealed);
         }
         if let Some(secret) = &secret {
-            services.store.vault.keep(&session, &secret_name(id), secret, at).await?;
+            services.store.vault.keep(&session, &NodeMail::secret_name(id), secret, at).await?;
         }
         cluster
             .mail
@@ -286,7 +286,7 @@ pub(crate) async fn unpack(
     let in_vault = read.as_ref().is_ok_and(WireMail::is_in_vault);
     let mut secret = None;
     if in_vault {
-        secret = services.store.vault.find(&session, &secret_name(id)).await?;
+        secret = services.store.vault.find(&session, &NodeMail::secret_name(id)).await?;
     }
     let read = match (read, &secret) {
         (Ok(WireMail::Sealed), Some(sealed)) => {
@@ -369,7 +369,7 @@ pub(crate) fn mail_of(
                 return; // it stays open
             }
         }
-        if in_vault && let Err(error) = services.store.vault.forget(&session, &secret_name(id)).await {
+        if in_vault && let Err(error) = services.store.vault.forget(&session, &NodeMail::secret_name(id)).await {
             tracing::warn!(%error, "the secret of mail that is answered could not be removed");
         }
     };

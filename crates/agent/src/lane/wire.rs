@@ -27,7 +27,7 @@ pub(crate) enum WireMail {
     Command(Box<WireCommand>),
     /// See [`LaneMail::Answer`].
     Answer(Box<WireAnswer>),
-    /// A message that may be a secret. The vault has its JSON under [`secret_name`].
+    /// A message that may be a secret. The vault has its JSON under the name of the mail's secret.
     Sealed,
 }
 
@@ -106,13 +106,8 @@ pub(crate) struct WireAnswer {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WireReply {
     Decision(Decision),
-    /// A secret, which the vault has under [`secret_name`].
+    /// A secret, which the vault has under the name of the mail's secret.
     Secret,
-}
-
-/// The name under which the vault has the secret of a mail until the mail is answered.
-pub(crate) fn secret_name(mail: MailId) -> String {
-    format!("node_mail:{mail}")
 }
 
 impl WireMail {

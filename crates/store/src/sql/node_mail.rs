@@ -203,7 +203,7 @@ fn answer(tx: &mut Tx<'_>, mail: MailId, ack: &Json, end: Option<&MailEnd>, keep
 }
 
 /// Why a message is not accepted: earlier mail is open, or its own mail is answered. `oldest`: the oldest open mail of the
-/// session, see [`accept`](super::lanes::accept). Locks the mail of the message, so that nobody else can answer it before the
+/// session, see [`accept`](super::acceptance::accept). Locks the mail of the message, so that nobody else can answer it before the
 /// commit.
 pub(super) fn turn(
     tx: &mut Tx<'_>,
@@ -330,6 +330,22 @@ fn answers(conn: &Connection, mails: &[MailId]) -> Done<Vec<(MailId, Json)>> {
 /// Deletes what was answered before a date. Mail that is sent again before that is recognised.
 pub(super) fn forget_answered(tx: &mut Tx<'_>, before: UnixMillis) -> Done<()> {
     tx.post("DELETE FROM node_mail WHERE ack IS NOT NULL AND at < ?1", params![before.0])
+}
+
+/// Deletes secrets of mail from before a date, except of open mail. Who answers mail deletes its secret, but a node can end
+/// between the two, and a sender that gives up leaves it.
+pub(super) fn forget_secrets(tx: &mut Tx<'_>, before: UnixMillis) -> Done<()> {
+    let old = tx.rows("SELECT session, name FROM secrets WHERE at < ?1", params![before.0], |row| {
+        Ok((row.get::<_, String>("session")?, row.get::<_, String>("name")?))
+    })?;
+    for (session, name) in old {
+        let Some(mail) = NodeMail::of_secret(&name) else { continue };
+        let sql = "SELECT 1 FROM node_mail WHERE id = ?1 AND ack IS NULL";
+        if tx.row(sql, params![mail.as_uuid()], |_| Ok(()))?.is_none() {
+            tx.post("DELETE FROM secrets WHERE session = ?1 AND name = ?2", params![session, name])?;
+        }
+    }
+    Ok(())
 }
 
 /// Deletes the answered mail of a session. The order to delete the session may be mail that is open still.

@@ -163,6 +163,7 @@ pub(super) fn prune(tx: &mut Tx<'_>, old: &Retention, most: u32) -> Done<Removed
     }
     spending::merge(tx, old.keys_before, left)?;
     node_mail::forget_answered(tx, old.keys_before)?;
+    node_mail::forget_secrets(tx, old.keys_before)?;
     delete_loose_runs(tx, old, &mut left, &mut removed)?;
     if let Some(before) = old.ended_routine_runs_before {
         for thread in of_routine_runs(tx, before, left, &mut removed)? {

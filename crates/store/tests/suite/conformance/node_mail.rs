@@ -6,10 +6,10 @@ use std::sync::Arc;
 use belay_protocol::store::{ClusterStore, MailEnd, MailPlace, MailStore};
 use belay_protocol::{
     Acceptance, Archive, BootId, EventKind, EventLog, EventQuery, IdPrefix, LaneStore, MailId, NewInput, NodeMail,
-    OpenMail, OrderTarget, Retention, RunEnd, RunFilter, RunId, RunReader, RunStatus, Seq, StopReason, StoreError,
-    StoreHealth,
+    OpenMail, OrderTarget, Retention, RunEnd, RunFilter, RunId, RunReader, RunStatus, Secret, SecretVault, Seq,
+    StopReason, StoreError, StoreHealth,
 };
-use belay_store::SqlStore;
+use belay_store::{SealedVault, SqlStore, VaultKey};
 use serde_json::json;
 
 use super::for_every_store;
@@ -21,6 +21,7 @@ for_every_store! {
     mail_that_an_ended_owner_began_is_marked
     the_first_answer_counts
     answered_mail_is_deleted_with_its_session_and_with_time
+    secrets_of_mail_that_is_not_open_are_deleted_with_time
     a_message_is_not_accepted_before_earlier_mail
     an_acceptance_answers_its_mail_and_an_answered_mail_is_not_accepted
     a_message_that_its_sender_has_acknowledged_is_not_refused_without_an_end
@@ -148,6 +149,29 @@ async fn answered_mail_is_deleted_with_its_session_and_with_time(store: Store) {
         assert_eq!(answers().await, left, "{before}");
     }
     assert_eq!(read(&store, BootId::new()).await, ["2"]);
+}
+
+/// A node can end between the answer to mail and the removal of its secret, or before it has sent the mail.
+async fn secrets_of_mail_that_is_not_open_are_deleted_with_time(store: Store) {
+    let vault = SealedVault::new(store.clone(), VaultKey::from_bytes(&[1; 32]).unwrap());
+    let (answered, open) = (sent(&store, "s", "1").await, sent(&store, "s", "2").await);
+    store.answer(answered.id, json!("done"), None).await.unwrap();
+    let of_mail = [answered.id, open.id, MailId::new()].map(NodeMail::secret_name);
+    for name in of_mail.iter().map(String::as_str).chain(["token"]) {
+        vault.keep(&"s".into(), name, &Secret::new("x".into()), at(1_000)).await.unwrap();
+    }
+    let kept = async || {
+        let mut kept = Vec::new();
+        for name in of_mail.iter().map(String::as_str).chain(["token"]) {
+            kept.push(vault.find(&"s".into(), name).await.unwrap().is_some());
+        }
+        kept
+    };
+    for (before, left) in [(1_000, [true; 4]), (1_001, [false, true, false, true])] {
+        let old = Retention { keys_before: at(before), ..Retention::default() };
+        store.prune(old, 100).await.unwrap();
+        assert_eq!(kept().await, left, "{before}");
+    }
 }
 
 /// A message that is sent as mail.
