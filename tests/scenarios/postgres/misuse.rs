@@ -153,6 +153,24 @@ async fn a_pooler_that_drops_notifications_costs_time_and_one_that_shares_sessio
     Ok(())
 }
 
+#[tokio::test]
+async fn a_node_ends_when_its_pooler_begins_to_share_sessions() -> Result<()> {
+    let Some(cluster) = Cluster::new()? else { return Ok(()) };
+    let Some(pooler) = cluster.server.pooler(PoolMode::Session)? else { return Ok(()) };
+    let port = pooler.port();
+    let home = cluster.home(&Node { port, ..cluster.node("a") })?;
+    let daemon = home.start().await?;
+    ask(&daemon, "s", "one").await?;
+    drop(pooler);
+    let _pooler = cluster.server.pooler_at(port, PoolMode::Transaction)?;
+    check(&daemon.ended().await?, 75, "pool_mode = session");
+    // Nothing of it is left behind: a node with the right address goes on.
+    let (_home, daemon) = cluster.start("a").await?;
+    ask(&daemon, "s", "two").await?;
+    check(&daemon.shut_down().await?, 0, "registered as a node");
+    Ok(())
+}
+
 /// What changes the clock of one process, from the Debian package libfaketime.
 fn faketime() -> Option<std::path::PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);

@@ -21,8 +21,9 @@ const DEBIAN: &str = "/usr/sbin/pgbouncer";
 /// Time between two looks at whether the pooler listens.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Runs the pooler until the test process has closed the input, also by its end.
-const SUPERVISOR: &str = r#""$1" pgbouncer.ini & read -r _; kill "$!"; wait "$!""#;
+/// Runs the pooler until the test process has closed the input, also by its end. Newer versions wait for their clients after
+/// SIGTERM.
+const SUPERVISOR: &str = r#""$1" pgbouncer.ini & read -r _; kill -KILL "$!"; wait "$!""#;
 
 /// For how long a client has a session of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,15 @@ impl PostgresServer {
     /// # Errors
     /// It does not start; or it is not installed, and the variable `CI` is `true`.
     pub fn pooler(&self, mode: PoolMode) -> Result<Option<Pooler>> {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).context("no free port")?.port();
+        self.pooler_at(port, mode)
+    }
+
+    /// The same on a port that is free, such as that of a pooler before.
+    ///
+    /// # Errors
+    /// As [`pooler`](Self::pooler).
+    pub fn pooler_at(&self, port: u16, mode: PoolMode) -> Result<Option<Pooler>> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let places = std::env::split_paths(&path).map(|folder| folder.join("pgbouncer"));
         let Some(program) = places.chain([PathBuf::from(DEBIAN)]).find(|program| program.is_file()) else {
@@ -60,13 +70,12 @@ impl PostgresServer {
             writeln!(std::io::stderr().lock(), "skipped {}: {missing}", test.name().unwrap_or("a test"))?;
             return Ok(None);
         };
-        self.start_pooler(&program, mode).map(Some)
+        self.start_pooler(&program, port, mode).map(Some)
     }
 
-    fn start_pooler(&self, program: &Path, mode: PoolMode) -> Result<Pooler> {
+    fn start_pooler(&self, program: &Path, port: u16, mode: PoolMode) -> Result<Pooler> {
         let folder = tempfile::Builder::new().prefix("belay-pgbouncer-").tempdir().context("no folder")?;
         self.account.own(folder.path())?;
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).context("no free port")?.port();
         let mode = match mode {
             PoolMode::Session => "session",
             PoolMode::Transaction => "transaction",
