@@ -30,6 +30,7 @@ const OLDEST_VERSION: i64 = 140_000;
 pub(crate) const IDLE: Duration = Duration::from_secs(60);
 
 /// [`Limits::idle`] of the connection that writes: 5 s. It pauses for 50 ms at most, and other daemons wait for its locks.
+/// While large parameters arrive, a transaction may pause for longer, see `connection`.
 pub(crate) const IDLE_OF_WRITER: Duration = Duration::from_secs(5);
 
 /// The longest time for which sent data may stay unacknowledged.

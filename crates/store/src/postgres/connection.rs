@@ -78,8 +78,8 @@ pub(crate) struct PgConnection {
     limit: Duration,
     /// The longest pause of a transaction.
     idle: Duration,
-    /// The pause that this transaction may make beyond [`idle`](Self::idle).
-    pause: Duration,
+    /// The pause beyond [`idle`](Self::idle) that was set for this transaction; `None`: none was set.
+    pause: Option<Duration>,
 }
 
 /// The state of the transaction.
@@ -114,7 +114,7 @@ impl PgConnection {
             transaction: Transaction::None,
             limit: limits.statement + ANSWER_GRACE,
             idle: limits.idle,
-            pause: Duration::ZERO,
+            pause: None,
         };
         let facts = connected.query(&connect::facts(), &[], &[])?;
         if let Err(error) = connect::check(facts.first()) {
@@ -274,7 +274,7 @@ impl PgConnection {
             return Err(PgError::new(Cause::Other, Ended::Nothing, "a transaction is open already"));
         }
         self.transaction = Transaction::Open;
-        self.pause = Duration::ZERO;
+        self.pause = None;
         self.newest = None;
         self.answers.clear();
         let client = Arc::clone(&self.client);
@@ -335,7 +335,7 @@ impl PgConnection {
     /// The savepoint could not be set, or the connection is lost.
     pub(crate) fn rollback_to_savepoint(&mut self) -> Result<(), PgError> {
         let _ = self.settle(); // what has failed is rolled back
-        self.pause = Duration::ZERO; // the savepoint restores the setting
+        self.pause = self.pause.map(|_| Duration::MAX); // that of the time of the savepoint, which is not known here
         self.batch("ROLLBACK TO SAVEPOINT job; RELEASE SAVEPOINT job")?;
         if self.transaction == Transaction::Aborted {
             self.transaction = Transaction::Open;
@@ -389,14 +389,15 @@ impl PgConnection {
         Ok(statement)
     }
 
-    /// Counts the size of parameters that are sent now. A transaction with large ones may pause for longer.
+    /// Counts the size of parameters that are sent now. While large ones arrive, the transaction may pause for longer: until
+    /// the next statement after their answer.
     fn count(&mut self, params: &[Param<'_>]) {
         self.posted_bytes += params.iter().map(size).sum::<usize>();
         let pause = transfer(self.posted_bytes);
-        if pause <= self.pause || self.transaction != Transaction::Open {
+        if pause == self.pause.unwrap_or_default() || self.transaction != Transaction::Open {
             return;
         }
-        self.pause = pause;
+        self.pause = Some(pause);
         let sql = format!("SET LOCAL idle_in_transaction_session_timeout = {}", (self.idle + pause).as_millis());
         let client = Arc::clone(&self.client);
         self.send(Box::pin(async move { client.batch_execute(&sql).await.map(|()| Answer::Unused) }));

@@ -120,30 +120,32 @@ fn a_transaction_with_large_parameters_may_pause_for_longer() {
     let Some(server) = Server::shared() else { return };
     let (mut conn, _) = server.fresh();
     conn.batch("CREATE TABLE l (t TEXT)").unwrap();
-    let pause = |conn: &mut PgConnection| {
-        let found = values(conn, "SELECT current_setting('idle_in_transaction_session_timeout')", &[]);
+    let setting = "current_setting('idle_in_transaction_session_timeout')";
+    let insert = format!("INSERT INTO l VALUES (?1) RETURNING {setting}");
+    let pause = |conn: &mut PgConnection, text: &str| {
+        let found = values(conn, &insert, &params![text]);
         let [Param::Text(pause)] = &found[0][..] else { panic!("{found:?}") };
         pause.clone().into_owned()
     };
     let (small, large) = ("x".repeat(1000), "x".repeat(3 * 1024 * 1024));
-    let insert = "INSERT INTO l VALUES (?1)";
     conn.begin().unwrap();
-    conn.execute(insert, &[], &params![small.as_str()]).unwrap();
-    assert_eq!(pause(&mut conn), "1min");
-    conn.execute(insert, &[], &params![large.as_str()]).unwrap();
-    assert_eq!(pause(&mut conn), "63s");
-    conn.execute(insert, &[], &params![small.as_str()]).unwrap();
-    assert_eq!(pause(&mut conn), "63s", "a small one does not end it");
+    assert_eq!(pause(&mut conn, &small), "1min");
+    assert_eq!(pause(&mut conn, &large), "63s");
+    assert_eq!(pause(&mut conn, &small), "1min", "it has arrived");
+    conn.post("INSERT INTO l VALUES (?1)", &[], &params![&large[..1_000_000]]).unwrap();
+    assert_eq!(pause(&mut conn, &large), "63s", "those that are sent together count together");
     conn.commit().unwrap();
-    assert_eq!(pause(&mut conn), "1min", "it ends with the transaction");
+    assert_eq!(pause(&mut conn, &large), "1min", "it ends with the transaction");
     conn.begin().unwrap();
+    assert_eq!(pause(&mut conn, &large), "63s");
     conn.savepoint().unwrap();
-    conn.post(insert, &[], &params![large.as_str()]).unwrap();
-    assert_eq!(pause(&mut conn), "63s");
+    assert_eq!(pause(&mut conn, &small), "1min");
     conn.rollback_to_savepoint().unwrap();
-    assert_eq!(pause(&mut conn), "1min");
-    conn.post(insert, &[], &params![large.as_str()]).unwrap();
-    assert_eq!(pause(&mut conn), "63s", "and it is granted again");
+    assert_eq!(pause(&mut conn, &small), "1min", "not that of the savepoint");
+    conn.savepoint().unwrap();
+    assert_eq!(pause(&mut conn, &large), "63s");
+    conn.rollback_to_savepoint().unwrap();
+    assert_eq!(pause(&mut conn, &large), "63s", "and it is granted again");
     conn.rollback().unwrap();
 }
 
