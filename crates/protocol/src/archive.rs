@@ -146,7 +146,7 @@ pub struct Retention {
     pub ended_routine_runs_before: Option<UnixMillis>,
     /// Deletes ephemeral sessions that were last used before this date; `None`: like conversations.
     pub ephemeral_before: Option<UnixMillis>,
-    /// The keys of messages from before this date may be deleted.
+    /// The keys of messages from before this date may be deleted, and so may the answered mail of nodes and its secrets.
     pub keys_before: UnixMillis,
 }
 

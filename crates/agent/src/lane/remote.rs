@@ -325,8 +325,13 @@ pub(crate) async fn unpack(
 async fn close(services: &AgentServices, cluster: &ClusterServices, mail: &NodeMail, refusal: Refusal) {
     let end = MailEnd { end: refused_end(&refusal), at: services.clock.now() };
     let Ok(value) = serde_json::to_value(WireAck::Refused(refusal)) else { return };
-    if let Err(error) = cluster.mail.refuse(mail.id, value, Some(end)).await {
-        tracing::warn!(%error, mail = %mail.id, "mail of another node could not be answered; it stays open");
+    let in_vault = WireMail::of_json(&mail.body).is_ok_and(|wire| wire.is_in_vault());
+    let closed = match cluster.mail.refuse(mail.id, value, Some(end)).await {
+        Ok(true) if in_vault => services.store.vault.forget(&mail.session, &NodeMail::secret_name(mail.id)).await,
+        other => other,
+    };
+    if let Err(error) = closed {
+        tracing::warn!(%error, mail = %mail.id, "mail of another node could not be closed");
     }
 }
 

@@ -5,8 +5,9 @@
 //! A body that is not JSON is answered 400: only a misconfigured sender that knows the secret sends one. Unknown JSON
 //! is answered 200: it would be unknown the next time too, and Telegram would hold back all later updates.
 //!
-//! Nothing here keeps the order of a chat. Telegram does: it calls with the next update of a chat only after the one before
-//! was answered 200 or has expired (github.com/tdlib/telegram-bot-api, WebhookActor.cpp, `send_update`, `on_update_error`).
+//! Nothing here keeps the order of a chat. Telegram does: it calls with the next message or edit of a chat only after the
+//! one before was answered with success or has expired (github.com/tdlib/telegram-bot-api, WebhookActor.cpp: `send_update`,
+//! `on_update_error`). A press of a button has an order of its own, and waits for no message.
 
 use std::sync::Arc;
 use std::time::Duration;

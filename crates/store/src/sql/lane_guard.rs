@@ -18,9 +18,11 @@ pub(super) struct Lane {
     pub(super) undone: u32,
 }
 
-/// The condition of a statement of PostgreSQL that changes rows of the lane before the answer of the check has arrived: a
-/// caller without the lease changes none, and is refused without a rollback of the other jobs of the transaction. The
-/// arguments: the parameters of the session, the owner and the epoch.
+/// The condition that the caller has the lease, on a row `s` of the sessions. The arguments: the parameters of the session,
+/// the owner and the epoch.
+///
+/// A statement of PostgreSQL that changes rows before the answer of the check has arrived has it too: without the lease it
+/// changes none, and the caller is refused without a rollback of the other jobs of the transaction.
 macro_rules! is_held {
     ($session:literal, $owner:literal, $epoch:literal) => {
         concat!("s.session = ", $session, " AND s.owner = ", $owner, " AND s.epoch = ", $epoch)

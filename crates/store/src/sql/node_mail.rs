@@ -332,12 +332,15 @@ pub(super) fn forget_answered(tx: &mut Tx<'_>, before: UnixMillis) -> Done<()> {
     tx.post("DELETE FROM node_mail WHERE ack IS NOT NULL AND at < ?1", params![before.0])
 }
 
-/// Deletes secrets of mail from before a date, except of open mail. Who answers mail deletes its secret, but a node can end
-/// between the two, and a sender that gives up leaves it.
+/// Deletes secrets of mail from before a date, except of open mail. The secret of mail is deleted after its answer, but a
+/// node can end between the two, and mail that its sender has given up keeps it.
 pub(super) fn forget_secrets(tx: &mut Tx<'_>, before: UnixMillis) -> Done<()> {
-    let old = tx.rows("SELECT session, name FROM secrets WHERE at < ?1", params![before.0], |row| {
-        Ok((row.get::<_, String>("session")?, row.get::<_, String>("name")?))
-    })?;
+    // The range of names is that of the index `secrets_of_mail`.
+    let old = tx.rows(
+        "SELECT session, name FROM secrets WHERE name >= 'node_mail:' AND name < 'node_mail;' AND at < ?1",
+        params![before.0],
+        |row| Ok((row.get::<_, String>("session")?, row.get::<_, String>("name")?)),
+    )?;
     for (session, name) in old {
         let Some(mail) = NodeMail::of_secret(&name) else { continue };
         let sql = "SELECT 1 FROM node_mail WHERE id = ?1 AND ack IS NULL";

@@ -97,10 +97,14 @@ impl PostgresServer {
         let alive = supervisor.stdin.take();
         let log = folder.path().join("pgbouncer.log");
         let mut pooler = Pooler { supervisor, alive, port, _folder: folder };
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        loop {
             let log = fs::read_to_string(&log).unwrap_or_default();
             if log.contains("FATAL") || pooler.supervisor.try_wait().context("the supervisor")?.is_some() {
                 bail!("pgbouncer did not start: {log}");
+            }
+            // Another program may have the port.
+            if log.contains("process up") && TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                break;
             }
             thread::sleep(POLL);
         }

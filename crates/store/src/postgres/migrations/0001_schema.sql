@@ -362,6 +362,7 @@ CREATE TABLE secrets (
     sealed  BYTEA NOT NULL,
     PRIMARY KEY (session, name)
 );
+CREATE INDEX secrets_of_mail ON secrets (at) WHERE name >= 'node_mail:' AND name < 'node_mail;';
 
 -- Keys of commands and approval answers: a second delivery has no effect, even after a restart or at another node.
 CREATE TABLE handled_inputs (
