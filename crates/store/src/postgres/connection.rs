@@ -80,6 +80,8 @@ pub(crate) struct PgConnection {
     idle: Duration,
     /// The pause beyond [`idle`](Self::idle) that was set for this transaction; `None`: none was set.
     pause: Option<Duration>,
+    /// The least pause beyond [`idle`](Self::idle) of this transaction.
+    least_pause: Duration,
 }
 
 /// The state of the transaction.
@@ -115,6 +117,7 @@ impl PgConnection {
             limit: limits.statement + ANSWER_GRACE,
             idle: limits.idle,
             pause: None,
+            least_pause: Duration::ZERO,
         };
         let facts = connected.query(&connect::facts(), &[], &[])?;
         if let Err(error) = connect::check(facts.first()) {
@@ -274,7 +277,7 @@ impl PgConnection {
             return Err(PgError::new(Cause::Other, Ended::Nothing, "a transaction is open already"));
         }
         self.transaction = Transaction::Open;
-        self.pause = None;
+        (self.pause, self.least_pause) = (None, Duration::ZERO);
         self.newest = None;
         self.answers.clear();
         let client = Arc::clone(&self.client);
@@ -351,6 +354,12 @@ impl PgConnection {
         self.post("RELEASE SAVEPOINT job", &[], &[])
     }
 
+    /// Lets the open transaction pause for longer from the next statement on, for what the caller computes between two
+    /// statements. It sends nothing.
+    pub(crate) fn may_pause(&mut self, beyond: Duration) {
+        self.least_pause = beyond;
+    }
+
     /// Whether the connection is lost. All further calls fail.
     pub(crate) fn is_broken(&self) -> bool {
         self.wire.is_broken() || self.client.is_closed()
@@ -393,7 +402,7 @@ impl PgConnection {
     /// the next statement after their answer.
     fn count(&mut self, params: &[Param<'_>]) {
         self.posted_bytes += params.iter().map(size).sum::<usize>();
-        let pause = transfer(self.posted_bytes);
+        let pause = transfer(self.posted_bytes).max(self.least_pause);
         if pause == self.pause.unwrap_or_default() || self.transaction != Transaction::Open {
             return;
         }

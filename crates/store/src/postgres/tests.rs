@@ -147,6 +147,13 @@ fn a_transaction_with_large_parameters_may_pause_for_longer() {
     conn.rollback_to_savepoint().unwrap();
     assert_eq!(pause(&mut conn, &large), "63s", "and it is granted again");
     conn.rollback().unwrap();
+    conn.begin().unwrap();
+    conn.may_pause(Duration::from_secs(2));
+    assert_eq!(pause(&mut conn, &small), "62s");
+    assert_eq!(pause(&mut conn, &large), "63s");
+    assert_eq!(pause(&mut conn, &small), "62s");
+    conn.commit().unwrap();
+    assert_eq!(pause(&mut conn, &small), "1min");
 }
 
 #[test]

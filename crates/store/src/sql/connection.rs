@@ -1,5 +1,7 @@
 //! A connection to a database, and its rows, the same for each engine.
 
+use std::time::Duration;
+
 use belay_protocol::StoreError;
 
 use super::pg::{Begun, Committed, PgSession};
@@ -139,6 +141,15 @@ impl Connection {
         match self {
             Self::Sqlite(_) => self.execute(sql, params).map(|_| ()),
             Self::Postgres(session) => session.post(sql, &params),
+        }
+    }
+
+    /// Lets the open transaction pause for longer than the limit of its connection, for what is computed between two
+    /// statements. SQLite has no such limit.
+    pub(crate) fn may_pause(&self, beyond: Duration) {
+        match self {
+            Self::Sqlite(_) => {}
+            Self::Postgres(session) => session.may_pause(beyond),
         }
     }
 

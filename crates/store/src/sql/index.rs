@@ -12,6 +12,8 @@
 //! `message_index` contains no texts; `messages.index_row` points to its rows. Each search checks the visibility of the
 //! message itself, so that an undone or cleared message is not found from that commit on.
 
+use std::time::Duration;
+
 use belay_protocol::{Found, Message, MessageBody, SearchQuery};
 use uuid::Uuid;
 
@@ -70,8 +72,12 @@ pub(super) fn next_batch_in_turn(tx: &mut Tx<'_>) -> Done<Batch> {
     })
 }
 
+/// How long a transaction may compute the words of large texts, beyond its usual pause. Other writers skip what it locks.
+const COMPUTING: Duration = Duration::from_secs(55);
+
 /// Counts the statements as those of the indexing.
 fn counted(tx: &mut Tx<'_>, index: impl FnOnce(&mut Tx<'_>) -> Done<Batch>) -> Done<Batch> {
+    tx.may_pause(COMPUTING);
     let before = tx.effects.statements;
     let batch = index(tx);
     tx.effects.indexing += tx.effects.statements - before;

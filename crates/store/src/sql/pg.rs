@@ -338,6 +338,13 @@ impl PgSession {
         call(conn).map_err(|error| broken(&error))
     }
 
+    /// Lets the open transaction pause for longer.
+    pub(crate) fn may_pause(&self, beyond: Duration) {
+        if let Some(conn) = self.conn.borrow_mut().as_mut() {
+            conn.may_pause(beyond);
+        }
+    }
+
     /// This opening of the store.
     pub(crate) fn boot(&self) -> Uuid {
         self.settings.boot.as_uuid()

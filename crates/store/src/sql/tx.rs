@@ -1,5 +1,7 @@
 //! The transaction in which jobs write, and the failures of a job.
 
+use std::time::Duration;
+
 use belay_protocol::{RunId, StoreError};
 
 use super::connection::{Asked, Connection, Engine, Read, Row};
@@ -118,6 +120,11 @@ impl<'a> Tx<'a> {
                 params![subject],
             ),
         }
+    }
+
+    /// Lets the transaction pause for longer, for what is computed between two statements: see [`Connection::may_pause`].
+    pub(super) fn may_pause(&self, beyond: Duration) {
+        self.conn.may_pause(beyond);
     }
 
     /// See [`Connection::node`].
