@@ -331,7 +331,7 @@ async fn close(services: &AgentServices, cluster: &ClusterServices, mail: &NodeM
         other => other,
     };
     if let Err(error) = closed {
-        tracing::warn!(%error, mail = %mail.id, "mail of another node could not be closed");
+        tracing::warn!(%error, mail = %mail.id, "mail of another node could not be closed: it stays open, or its secret stays in the vault");
     }
 }
 

@@ -72,7 +72,8 @@ pub(super) fn next_batch_in_turn(tx: &mut Tx<'_>) -> Done<Batch> {
     })
 }
 
-/// How long a transaction may compute the words of large texts, beyond its usual pause. Other writers skip what it locks.
+/// How long a transaction may compute the words of large texts, beyond its usual pause. Meanwhile other writers index
+/// nothing, and a search or a deletion waits for it.
 const COMPUTING: Duration = Duration::from_secs(55);
 
 /// Counts the statements as those of the indexing.
@@ -80,6 +81,7 @@ fn counted(tx: &mut Tx<'_>, index: impl FnOnce(&mut Tx<'_>) -> Done<Batch>) -> D
     tx.may_pause(COMPUTING);
     let before = tx.effects.statements;
     let batch = index(tx);
+    tx.may_pause(Duration::ZERO);
     tx.effects.indexing += tx.effects.statements - before;
     tx.effects.statements = before;
     batch
