@@ -61,6 +61,8 @@ async def rates(daemons, server):
     meter, known, begun = Meter(daemons.processes(), server), len(daemons.flights), time.perf_counter()
     await asyncio.sleep(IDLE_S)
     flights, costs, lasted = daemons.flights[known:], meter.since(), time.perf_counter() - begun
+    if any("INTO runs" in statement for flight in flights for statement in flight.statements):
+        raise RuntimeError("messages were accepted while nobody sent one: the flights of another time are counted")
     trips, statements = by_kind(flights)
     found = {"trips": per(trips, lasted), "statements": per(statements, lasted), "commits": commits(flights) / lasted}
     return {**found, **per(costs, lasted)}

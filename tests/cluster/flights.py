@@ -92,10 +92,10 @@ class Tap:
 
 
 class CountingProxy(Proxy):
-    """The flights of one daemon, in the order of their begin."""
+    """Adds the flights of one daemon to a list, in the order of their begin. Several proxies share the list."""
 
-    def __init__(self, target):
-        self.flights = []
+    def __init__(self, target, flights):
+        self.flights = flights
         super().__init__(target)
 
     async def serve(self, reader, writer):

@@ -79,7 +79,9 @@ class Daemons:
         self.binary, self.variant, self.model, self.database = binary, variant, model, database
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="belay-speed-", dir=database.directory))
         self.schema = "s" + self.home.name.rsplit("-", 1)[1].lower()
-        self.proxies = [CountingProxy(database.port) for _ in range(variant.nodes or 1)] if counting and variant.has_server else []
+        self.flights = []
+        proxied = (variant.nodes or 1) if counting and variant.has_server else 0
+        self.proxies = [CountingProxy(database.port, self.flights) for _ in range(proxied)]
         self.daemons = []
 
     def __enter__(self):
@@ -109,10 +111,6 @@ class Daemons:
     @property
     def addresses(self):
         return [daemon.address for daemon in self.daemons]
-
-    @property
-    def flights(self):
-        return [flight for proxy in self.proxies for flight in proxy.flights]
 
     def processes(self):
         return Processes([daemon.process.pid for daemon in self.daemons])
