@@ -81,6 +81,12 @@ fn at(workspace: &Workspace, git: &str) -> Option<Repository> {
         return Some(Repository { bound: (git.to_owned(), digest), caution });
     }
     workspace.directory(git).ok()?;
+    // Source: gitrepository-layout(5), `commondir`: the settings are then those of another directory.
+    let common = format!("{git}/commondir");
+    if let Ok(digest) = workspace.digest(&common) {
+        let caution = Some(format!("{common} is a file that leads to settings elsewhere"));
+        return Some(Repository { bound: (common, digest), caution });
+    }
     let config = format!("{git}/config");
     let Ok((file, _)) = workspace.file(&config) else {
         return Some(Repository { bound: (config, "does not exist".to_owned()), caution: None });
@@ -168,6 +174,9 @@ mod tests {
         std::fs::create_dir_all(dir.path().join(".git")).unwrap();
         std::fs::create_dir_all(dir.path().join("a/b/.git")).unwrap();
         std::fs::create_dir_all(dir.path().join("a/c")).unwrap();
+        std::fs::create_dir_all(dir.path().join("a/d/.git")).unwrap();
+        std::fs::write(dir.path().join("a/d/.git/config"), "[core]\n\tbare = false\n").unwrap();
+        std::fs::write(dir.path().join("a/d/.git/commondir"), "../b\n").unwrap();
         std::fs::write(dir.path().join("a/b/.git/config"), "[alias]\nx = !y\n").unwrap();
         std::fs::write(dir.path().join("a/c/.git"), "gitdir: ../b/.git\n").unwrap();
         for (directory, place, cautious) in [
@@ -175,6 +184,7 @@ mod tests {
             ("a", ".git/config", false),
             ("a/b", "a/b/.git/config", true),
             ("a/c", "a/c/.git", true),
+            ("a/d", "a/d/.git/commondir", true),
         ] {
             let found = around(&workspace, directory).unwrap();
             assert_eq!((found.bound.0.as_str(), found.caution.is_some()), (place, cautious), "{directory}");

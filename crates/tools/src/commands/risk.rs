@@ -11,6 +11,7 @@
 
 mod git;
 mod lists;
+mod modes;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,9 @@ const UNBOUND: &str = "what it does depends on files that this approval does not
 
 /// Shown to a person for a command that names files of the workspace.
 const NAMED: &str = "it is given files or directories of the workspace, which may change before or while it runs";
+
+/// Shown to a person for a command that may set a set-user-ID or set-group-ID bit.
+const LENDS: &str = "its mode may lend the rights of a file's owner to everybody who runs the file (set-user-ID)";
 
 /// Shown to a person for an unknown program.
 const UNKNOWN: &str =
@@ -93,6 +97,9 @@ pub(super) fn assess(
     if let Some(why) = risky_option(&runs, arguments) {
         return Risk::always(why);
     }
+    if lends_rights(&names, arguments, is_wrapper) {
+        return Risk::always(LENDS);
+    }
     if let Some(option) = starting_option(&runs, arguments) {
         return Risk::always(format!(
             "its argument {option:?} can start another program, or reach further than it seems"
@@ -153,6 +160,18 @@ fn risky_option(is: &impl Fn(&[&str]) -> bool, arguments: &[String]) -> Option<&
     let given =
         |options: &[&str]| options.iter().any(|option| arguments.iter().any(|argument| is_option(argument, option)));
     RISKY_OPTIONS.iter().find(|(rule, _)| is(rule.programs) && given(rule.options)).map(|(_, why)| *why)
+}
+
+/// Whether the program, or one that a wrapper starts, may set a set-user-ID or set-group-ID bit.
+fn lends_rights(names: &[&str], arguments: &[String], is_wrapper: bool) -> bool {
+    let lends = |program: &str, arguments: &[String]| match program {
+        "chmod" => modes::chmod_lends(arguments),
+        "install" | "mkdir" => modes::mode_option_lends(arguments),
+        _ => false,
+    };
+    let started = arguments.iter().enumerate().filter(|_| is_wrapper);
+    let mut started = started.filter_map(|(index, word)| Some((word.rsplit('/').next()?, arguments.get(index + 1..)?)));
+    names.iter().any(|name| lends(name, arguments)) || started.any(|(name, arguments)| lends(name, arguments))
 }
 
 /// Whether an argument, or a value in it, lies in a `.git` directory.

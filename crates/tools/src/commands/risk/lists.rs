@@ -79,9 +79,14 @@ pub(super) const RISKY_OPTIONS: &[(Options, &str)] = &[
         Options { programs: &["rsync"], options: &["--remove-source-files", "--delete"] },
         "it deletes files besides copying them",
     ),
+    (Options { programs: &["chmod"], options: &["-R", "--recursive"] }, "it changes the rights of many files at once"),
     (
-        Options { programs: &["chmod"], options: &["-R", "--recursive", "+s", "u+s", "g+s"] },
-        "it changes the rights of many files at once, or lends those of a file's owner",
+        Options { programs: &["cp"], options: &["-a", "--archive", "-p", "--preserve"] },
+        "it copies the modes of files, and some modes lend the rights of a file's owner (set-user-ID)",
+    ),
+    (
+        Options { programs: &["unzip"], options: &["-K"] },
+        "it takes the modes of files from an archive, and some modes lend the rights of a file's owner (set-user-ID)",
     ),
 ];
 
@@ -342,6 +347,10 @@ pub(super) const STARTING_OPTIONS_OF: &[Options] = &[
             "-F",
             "--absolute-names",
             "-P",
+            // The archive decides the modes of files, also those that lend the rights of a file's owner.
+            "--preserve-permissions",
+            "--same-permissions",
+            "-p",
         ],
     },
     Options {
@@ -410,6 +419,8 @@ pub(super) const STARTING_OPTIONS_OF: &[Options] = &[
         options: &["--script-shell", "--prefix", "--userconfig", "--globalconfig"],
     },
     Options { programs: &["make", "gmake"], options: &["--eval"] },
+    // These files name programs that obtain credentials.
+    Options { programs: &["kubectl"], options: &["--kubeconfig", "--kuberc"] },
 ];
 
 /// Programs that start the program in their arguments. An approval covers these exact arguments only, and only if they
@@ -525,9 +536,11 @@ pub(super) const EXACT: &[&str] = &[
 /// subcommands that read.
 pub(super) const COMMANDS: &[(&str, &[&str])] = &[
     ("cargo", &[]),
-    ("rustup", &["show", "check", "which"]),
+    // `rustup show` starts the compiler that `rust-toolchain.toml` names.
+    ("rustup", &["check", "which"]),
     ("go", &["version", "doc"]),
-    ("npm", &["ls", "list", "outdated", "audit", "view"]),
+    // Others start git, which `.npmrc` names, or install packages (`npm audit fix`).
+    ("npm", &["ls", "list"]),
     // For any subcommand, both load code that the settings of the workspace name (`.pnpmfile.cjs`, `yarnPath`).
     ("pnpm", &[]),
     ("yarn", &[]),
