@@ -8,6 +8,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::config::{CommandsConfig, ShellConfig, ToolsConfig};
 use crate::outputs::KeptOutputs;
+use crate::sandbox::launch::calls;
 use crate::sandbox::{Policy, Sandbox, SandboxConfig};
 use crate::workspace::Workspace;
 use crate::{commands, files, picture};
@@ -56,18 +57,26 @@ pub fn own_tools(environment: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, 
 /// Prevents other processes of this user, such as the worker's own commands, from reading the memory of this process,
 /// which contains the token of the job. Child processes are not protected.
 ///
+/// Also refuses set-user-ID files to this process and its commands. In a container no sandbox does that, and the workspace
+/// is a directory of the machine.
+///
 /// Source: PR_SET_DUMPABLE(2const): `/proc/PID` belongs to root, and ptrace is refused.
 ///
 /// # Errors
 /// The kernel refuses.
 pub fn seal() -> Result<(), String> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|errno| format!("this process cannot be sealed: {errno}"))
+        .map_err(|errno| format!("this process cannot be sealed: {errno}"))?;
+    calls::refuse_set_id()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Command;
 
     use belay_protocol::WORKER_TOOLS;
 
@@ -86,5 +95,37 @@ mod tests {
         let mut names: Vec<_> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
         names.sort();
         assert_eq!(names, WORKER_TOOLS);
+    }
+
+    /// Sealing applies to the whole process, so the test starts a process of its own: this program, with this test alone.
+    #[test]
+    fn a_sealed_worker_and_its_commands_make_no_set_user_id_file() {
+        const FILE: &str = "BELAY_TEST_SEALED_FILE";
+        let Some(file) = std::env::var_os(FILE).map(PathBuf::from) else {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("file");
+            std::fs::write(&file, "").unwrap();
+            let name = "worker::own::tests::a_sealed_worker_and_its_commands_make_no_set_user_id_file";
+            let ran = Command::new(std::env::current_exe().unwrap()).args(["--exact", name]).env(FILE, &file).output();
+            let ran = ran.unwrap();
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), "sealed");
+            assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o755);
+            return;
+        };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let earlier = {
+            let file = file.clone();
+            std::thread::spawn(move || {
+                receiver.recv().unwrap();
+                std::fs::set_permissions(file, Permissions::from_mode(0o4755))
+            })
+        };
+        seal().unwrap();
+        sender.send(()).unwrap();
+        assert_eq!(earlier.join().unwrap().unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+        let chmod = |mode: &str| Command::new("chmod").arg(mode).arg(&file).output().unwrap().status.success();
+        assert!(!chmod("u+s") && !chmod("2755") && chmod("755"));
+        std::fs::write(&file, "sealed").unwrap();
     }
 }

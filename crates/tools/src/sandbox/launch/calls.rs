@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 
 use libc::c_long;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, apply_filter, sock_filter,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter, apply_filter_all_threads, sock_filter,
 };
+
+use super::modes;
 
 /// Refused with any arguments.
 const REFUSED: &[c_long] = &[
@@ -148,28 +150,47 @@ const REFUSED_TO_COMPUTING: &[c_long] = &[
 pub(crate) fn restrict_to_computing() -> Result<(), String> {
     let refused: BTreeMap<c_long, Vec<SeccompRule>> =
         REFUSED_TO_COMPUTING.iter().map(|call| (*call, Vec::new())).collect();
-    let filter = TargetArch::try_from(std::env::consts::ARCH).and_then(|arch| {
-        let answer = SeccompAction::Errno(libc::EPERM.cast_unsigned());
-        BpfProgram::try_from(SeccompFilter::new(refused, SeccompAction::Allow, answer, arch)?)
-    });
-    let filter = filter.map_err(|error| format!("the filter of system calls cannot be made: {error}"))?;
+    let filter =
+        filter(refused, libc::EPERM).map_err(|error| format!("the filter of system calls cannot be made: {error}"))?;
     apply_filter(&filter).map_err(|error| format!("the kernel does not take a filter of system calls: {error}"))
 }
 
+/// Refuses files with the set-user-ID or the set-group-ID bit to all threads of this process and to the processes that
+/// it starts.
+///
+/// # Errors
+/// As [`restrict`].
+pub(crate) fn refuse_set_id() -> Result<(), String> {
+    let filters = set_id_filters().map_err(|error| format!("the filter of system calls cannot be made: {error}"))?;
+    for filter in &filters {
+        apply_filter_all_threads(filter)
+            .map_err(|error| format!("the kernel does not take a filter of system calls: {error}"))?;
+    }
+    Ok(())
+}
+
+fn set_id_filters() -> Result<[BpfProgram; 2], BackendError> {
+    let openat2 = BTreeMap::from([(libc::SYS_openat2, Vec::new())]);
+    Ok([filter(modes::set_id()?, libc::EPERM)?, filter(openat2, libc::ENOSYS)?])
+}
+
 /// One filter for each kind of error. The kernel runs all filters and applies the strictest result.
-fn filters() -> Result<[BpfProgram; 3], seccompiler::BackendError> {
+fn filters() -> Result<[BpfProgram; 3], BackendError> {
+    // Their flags lie in memory, where a filter cannot read them. Programs fall back to `clone` and `openat`, as on older
+    // kernels.
+    let in_memory = [libc::SYS_clone3, libc::SYS_openat2].map(|call| (call, Vec::new()));
+    Ok([filter(refused()?, libc::EPERM)?, filter(in_memory.into(), libc::ENOSYS)?, unknown()])
+}
+
+/// A filter that returns this error for these calls.
+fn filter(calls: BTreeMap<c_long, Vec<SeccompRule>>, errno: i32) -> Result<BpfProgram, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let filter = |rules, errno: i32| {
-        let answer = SeccompAction::Errno(errno.cast_unsigned());
-        SeccompFilter::new(rules, SeccompAction::Allow, answer, arch)?.try_into()
-    };
-    // The flags of `clone3` lie in memory, where a filter cannot read them. The C library falls back to `clone`.
-    let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    Ok([filter(refused()?, libc::EPERM)?, filter(clone3, libc::ENOSYS)?, unknown()])
+    let answer = SeccompAction::Errno(errno.cast_unsigned());
+    SeccompFilter::new(calls, SeccompAction::Allow, answer, arch)?.try_into()
 }
 
 /// The refused calls. A call with rules is refused if one of its rules matches.
-fn refused() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn refused() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, BackendError> {
     let argument = |index, op, value| SeccompCondition::new(index, SeccompCmpArgLen::Dword, op, value);
     let mut calls: BTreeMap<_, _> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let namespace = |flag: i32| {
@@ -183,6 +204,7 @@ fn refused() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendE
     calls.insert(libc::SYS_personality, vec![SeccompRule::new(changing.into_iter().collect::<Result<_, _>>()?)?]);
     let other = FAMILIES.map(|family| argument(0, SeccompCmpOp::Ne, u64::from(family.cast_unsigned())));
     calls.insert(libc::SYS_socket, vec![SeccompRule::new(other.into_iter().collect::<Result<_, _>>()?)?]);
+    calls.extend(modes::set_id()?);
     Ok(calls)
 }
 
@@ -220,5 +242,6 @@ mod tests {
         for call in REFUSED {
             assert!((0..c_long::from(UNKNOWN)).contains(call), "{call}");
         }
+        assert!(modes::set_id().unwrap().keys().all(|call| !REFUSED.contains(call)), "a rule replaces a refusal");
     }
 }

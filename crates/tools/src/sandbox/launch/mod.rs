@@ -7,12 +7,13 @@
 //! **Does not know**: which files are visible; bubblewrap has decided that. It reads no settings and no environment.
 //!
 //! Reading order: [`stage`] (its command line) → [`descriptors`] → [`limits`] → [`files`] (Landlock) → [`calls`]
-//! (seccomp).
+//! (seccomp) → `modes` (the rules against set-user-ID files).
 
 pub(crate) mod calls;
 pub(crate) mod descriptors;
 pub(crate) mod files;
 pub(crate) mod limits;
+mod modes;
 pub(crate) mod stage;
 
 use std::ffi::OsString;

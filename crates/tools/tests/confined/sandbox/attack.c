@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
+#include <linux/openat2.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -164,6 +165,36 @@ static int inherited(void) {
     return failed();
 }
 
+/* Makes a file with this mode by this call. */
+static int make(const char *call, unsigned long mode, const char *path) {
+    struct open_how how = {.flags = O_WRONLY | O_CREAT, .mode = mode};
+#define CALL(name) (strcmp(call, name) == 0)
+    if (CALL("openat")) return result(syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT, mode));
+    if (CALL("openat-nofile")) return result(syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_TMPFILE, mode));
+    if (CALL("openat2")) return result(syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how));
+    if (CALL("mkdirat")) return result(syscall(SYS_mkdirat, AT_FDCWD, path, mode));
+    if (CALL("mknodat")) return result(syscall(SYS_mknodat, AT_FDCWD, path, S_IFREG | mode, 0));
+#ifdef SYS_open
+    if (CALL("open")) return result(syscall(SYS_open, path, O_WRONLY | O_CREAT, mode));
+    if (CALL("open-nofile")) return result(syscall(SYS_open, path, O_WRONLY | O_TMPFILE, mode));
+    if (CALL("creat")) return result(syscall(SYS_creat, path, mode));
+    if (CALL("mkdir")) return result(syscall(SYS_mkdir, path, mode));
+    if (CALL("mknod")) return result(syscall(SYS_mknod, path, S_IFREG | mode, 0));
+#endif
+    int fd = openat(AT_FDCWD, path, O_RDONLY | O_CREAT, 0600);
+    if (fd < 0) return failed();
+    if (CALL("fchmod")) return result(syscall(SYS_fchmod, fd, mode));
+    if (CALL("fchmodat")) return result(syscall(SYS_fchmodat, AT_FDCWD, path, mode));
+    // The kernel ignores the upper half of the argument.
+    if (CALL("fchmodat-long")) return result(syscall(SYS_fchmodat, AT_FDCWD, path, 0xffffffff00000000UL | mode));
+    if (CALL("fchmodat2")) return result(syscall(452, AT_FDCWD, path, mode, 0));
+#ifdef SYS_chmod
+    if (CALL("chmod")) return result(syscall(SYS_chmod, path, mode));
+#endif
+    fprintf(stderr, "there is no call %s\n", call);
+    return 2;
+}
+
 /* Runs a program for which one system call is not there, as on another kernel. */
 static int without(int call, char **program) {
     struct sock_filter code[] = {
@@ -218,6 +249,7 @@ int main(int argc, char **argv) {
     if (IS("file")) return write_much(with, atoi(argv[3]));
     if (IS("open")) return open_many(atoi(with));
     if (IS("spin")) return spin(atoi(with));
+    if (IS("make")) return make(with, strtoul(argv[3], NULL, 8), argv[4]);
     if (IS("inherited")) return inherited();
     if (IS("without-landlock")) return without(SYS_landlock_create_ruleset, argv + 2);
     if (IS("without-seccomp")) return without(SYS_seccomp, argv + 2);

@@ -5,6 +5,7 @@
 
 mod escapes;
 mod limits;
+mod modes;
 mod refusals;
 mod support;
 mod works;
