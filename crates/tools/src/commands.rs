@@ -10,11 +10,12 @@
 //! shell text; it uses the resolved program and its arguments, and in case of doubt a person is asked.
 //!
 //! Reading order: `request` (the checked request) → `program` (which file a program name refers to) → `risk` (what
-//! "always" may cover) → `repository` (the settings of a git repository) → `environment` → `sealed` → `runner` →
-//! `capture` → `run_command`, `run_shell`.
+//! "always" may cover) → `repository` (the settings of a git repository) → `environment` → `home` → `sealed` → `runner`
+//! → `capture` → `run_command`, `run_shell`.
 
 mod capture;
 mod environment;
+mod home;
 mod program;
 mod quote;
 mod repository;

@@ -1,7 +1,6 @@
 //! The environment variables of commands. They inherit none from the daemon.
 
 use std::ffi::OsString;
-use std::path::Path;
 
 use belay_protocol::Variable;
 
@@ -10,9 +9,8 @@ use crate::config::CommandsConfig;
 /// Variables that prevent programs from waiting for a person and from using colours, and git from running programs that
 /// a repository names.
 ///
-/// Source: git(1), "Environment Variables"; git-config(1), `GIT_CONFIG_COUNT`. In the sandbox, the workspace is the
-/// home directory, so without `GIT_CONFIG_GLOBAL` a file `.gitconfig` in it would configure git for every repository.
-/// git still checks the owner of a repository (`safe.directory` is not set).
+/// Source: git(1), "Environment Variables"; git-config(1), `GIT_CONFIG_COUNT`. git still checks the owner of a repository
+/// (`safe.directory` is not set).
 const DEFAULT_VARIABLES: [(&str, &str); 13] = [
     ("LANG", "C.UTF-8"),
     ("TERM", "dumb"),
@@ -37,11 +35,11 @@ const GIT_SETTINGS: [(&str, &str); 4] = [
     ("safe.bareRepository", "explicit"),
 ];
 
-/// The complete environment. `home`: the path of the workspace inside the sandbox.
-pub(super) fn of(config: &CommandsConfig, home: &Path) -> Vec<(OsString, OsString)> {
+/// The environment, except for the variables of the home directory, which each command gets anew.
+pub(super) fn of(config: &CommandsConfig) -> Vec<(OsString, OsString)> {
     // Validation has refused paths that cannot be joined.
     let path = std::env::join_paths(&config.path).unwrap_or_default();
-    let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path), ("HOME".into(), home.into())];
+    let mut env: Vec<(OsString, OsString)> = vec![("PATH".into(), path)];
     env.extend(DEFAULT_VARIABLES.iter().map(|(name, value)| (name.into(), value.into())));
     env.push(("GIT_CONFIG_COUNT".into(), GIT_SETTINGS.len().to_string().into()));
     for (index, (key, value)) in GIT_SETTINGS.iter().enumerate() {
@@ -84,7 +82,7 @@ mod tests {
             path: vec!["/usr/bin".into(), "/bin".into()],
             ..CommandsConfig::default()
         };
-        let env = of(&config, Path::new("/workspace"));
+        let env = of(&config);
         let value = |wanted: &str| {
             let values: Vec<_> =
                 env.iter().filter(|(name, _)| name == wanted).map(|(_, value)| value.to_str().unwrap()).collect();
@@ -93,7 +91,6 @@ mod tests {
         };
         for (name, expected) in [
             ("PATH", "/usr/bin:/bin"),
-            ("HOME", "/workspace"),
             ("LANG", "de_DE.UTF-8"),
             ("CARGO_HOME", "/srv/cargo"),
             ("GIT_CONFIG_COUNT", "4"),

@@ -60,7 +60,7 @@ impl CommandRequests {
             }
         }
         let view = view.unwrap_or(workspace.path()).to_owned();
-        let env = environment::of(config, &view);
+        let env = environment::of(config);
         let paths = CommandPaths { workspace, path: config.path.clone(), view };
         Ok(Self { paths, allow: globs("allow", &config.allow)?, deny: globs("deny", &config.deny)?, env })
     }

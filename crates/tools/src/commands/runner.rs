@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use super::capture::{Capture, Printed};
+use super::home::TemporaryHome;
 use crate::outputs::KeptOutputs;
 use crate::sandbox::{LazySandbox, Policy, Sandbox};
 use belay_exec::{Exit, Launch, Processes, Running, StartError};
@@ -65,8 +66,21 @@ impl Runner {
     ///
     /// # Cancel safety
     /// If the future is dropped, the processes are ended in the background.
-    pub(super) async fn run(&self, launch: Launch, what: &str, limit: Duration, context: &ToolContext) -> ToolOutput {
+    pub(super) async fn run(
+        &self,
+        mut launch: Launch,
+        what: &str,
+        limit: Duration,
+        context: &ToolContext,
+    ) -> ToolOutput {
         let sandbox = self.sandbox().await?;
+        let home = match sandbox.policy() {
+            Policy::Off => Some(TemporaryHome::create().await?),
+            Policy::Readonly | Policy::WorkspaceWrite | Policy::Full => None, // the sandbox has its own
+        };
+        if let Some(home) = &home {
+            home.add_to(&mut launch.env);
+        }
         let launch = sandbox
             .wrap(launch, sandbox.most())
             .map_err(|missing| ToolFailure::Denied(format!("Not run: {missing}.")))?;
@@ -78,6 +92,10 @@ impl Runner {
         };
         let capture = Capture::new(self.outputs.clone(), context.run_id, context.call_id.clone());
         let (end, printed) = watch(&mut running, capture, limit, context).await;
+        if let Some(home) = home {
+            // The output is kept even if the removal fails, which the log says.
+            let _ = home.remove().await;
+        }
         tool_output(end, printed, limit)
     }
 }

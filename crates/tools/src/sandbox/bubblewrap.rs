@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::config::SandboxConfig;
 use super::view::{Change, changes, hidden};
-use super::{LAUNCHER, LINK, Missing, WORKSPACE};
+use super::{HOME, LAUNCHER, LINK, Missing, WORKSPACE};
 
 /// Paths of bubblewrap. `PATH` is not used, because the process that starts the daemon could change it.
 const PATHS: [&str; 3] = ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap"];
@@ -139,7 +139,7 @@ impl SandboxSpec<'_> {
         }
         args.option("--proc", ["/proc"]);
         args.option("--dev", ["/dev"]);
-        self.temporary(args, Path::new("/dev/shm"));
+        self.temporary(args, Path::new("/dev/shm"), "1777");
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl SandboxSpec<'_> {
         for change in changes(hide, show) {
             match change {
                 Change::Empty(path) if temporary.iter().any(|temporary| Path::new(temporary) == path) => {
-                    self.temporary(args, &path);
+                    self.temporary(args, &path, "1777");
                 }
                 Change::Empty(path) => {
                     args.option("--tmpfs", [&path]);
@@ -171,17 +171,18 @@ impl SandboxSpec<'_> {
         emptied
     }
 
-    /// Mounts the workspace, the launcher, and the socket of a worker.
+    /// Mounts the workspace, the home directory, the launcher, and the socket of a worker.
     fn own(&self, args: &mut Arguments) {
         args.option(if self.write { "--bind" } else { "--ro-bind" }, [self.workspace, Path::new(WORKSPACE)]);
+        self.temporary(args, Path::new(HOME), "0700");
         args.option("--ro-bind", [self.launcher, Path::new(LAUNCHER)]);
         if let Some(link) = self.link {
             args.option("--ro-bind", [link, Path::new(LINK)]);
         }
     }
 
-    fn temporary(&self, args: &mut Arguments, path: &Path) {
-        args.option("--perms", ["1777"]);
+    fn temporary(&self, args: &mut Arguments, path: &Path, mode: &str) {
+        args.option("--perms", [mode]);
         args.option("--size", [(self.config.tmp_mb * 1024 * 1024).to_string()]);
         args.option("--tmpfs", [path]);
     }

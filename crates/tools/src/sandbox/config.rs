@@ -30,8 +30,8 @@ pub struct SandboxConfig {
     pub file_mb: u64,
     /// Most processor time of one process in seconds; 1 to 86400 (a day).
     pub cpu_s: u64,
-    /// Size of each private temporary directory (`/tmp`, `/var/tmp`, `/dev/shm`) in MiB; 1 to 65536. It uses memory of
-    /// this machine.
+    /// Size of each private temporary directory (`/tmp`, `/var/tmp`, `/dev/shm`, the home directory) in MiB; 1 to 65536.
+    /// It uses memory of this machine.
     pub tmp_mb: u64,
     /// Directories and files that no command can see under any policy, in addition to the daemon's own. Absolute paths.
     /// Prefer directories: a hidden file becomes visible if it is replaced while a command runs.

@@ -8,8 +8,8 @@
 //! **Does not know**: the caller, whether a person approved the command, and how processes are started, watched and
 //! ended.
 //!
-//! A command sees this machine read-only, without private files; its own `/tmp`, `/proc` and `/dev`; and the workspace
-//! at [`WORKSPACE`]. `docs/guide/sandbox.md` lists what is guaranteed and what is not.
+//! A command sees this machine read-only, without private files; its own `/tmp`, `/proc` and `/dev`; an empty home
+//! directory; and the workspace at [`WORKSPACE`]. `docs/guide/sandbox.md` lists what is guaranteed and what is not.
 //!
 //! Reading order: [`config`] → here → `view` (hidden paths) → `bubblewrap` → [`launch`] (the launcher) → `probe` →
 //! `lazy` (probes on first use) → `remembered` (successful probes) → [`offers`] (the features of this machine).
@@ -40,6 +40,10 @@ pub const WORKSPACE: &str = "/workspace";
 
 /// Path of the launcher inside the sandbox, in a directory that exists on no machine.
 const LAUNCHER: &str = "/.belay/launch";
+
+/// Path of the home directory inside the sandbox, beside the launcher. It is private to each command and empty when the
+/// command starts. The workspace is not the home directory, because programs load settings and code from there.
+const HOME: &str = "/.belay/home";
 
 /// Path of the worker host's socket inside the sandbox, beside the launcher.
 pub(crate) const LINK: &str = "/.belay/link";
@@ -147,7 +151,7 @@ impl Sandbox {
 
     /// Wraps a process, so that it runs in the sandbox. Its directory may be a path of this machine or a path inside.
     /// Its environment loses the variables of the dynamic loader (`LD_…`, `GLIBC_TUNABLES`) and gets `HOME`, `TMPDIR`
-    /// and `TERM`, and `PATH` and `LANG` if they are missing.
+    /// and `TERM`, and `PATH`, `LANG` and the variables of [`in_home`] if they are missing.
     ///
     /// A process list outside of the sandbox shows the arguments of the process, but not its environment or input.
     ///
@@ -268,17 +272,35 @@ fn argv(program: OsString, args: Vec<OsString>) -> Vec<OsString> {
     std::iter::once(program).chain(args).collect()
 }
 
+/// The variables that name the directories of a user's own files, all of them in this home directory. A value that is
+/// set already takes precedence.
+///
+/// Source: XDG Base Directory Specification. `XDG_RUNTIME_DIR` must exist and belong to the user alone, as the home
+/// directory does.
+pub(crate) fn in_home(home: &Path) -> [(&'static str, PathBuf); 5] {
+    [
+        ("XDG_CONFIG_HOME", home.join(".config")),
+        ("XDG_CACHE_HOME", home.join(".cache")),
+        ("XDG_DATA_HOME", home.join(".local/share")),
+        ("XDG_STATE_HOME", home.join(".local/state")),
+        ("XDG_RUNTIME_DIR", home.to_owned()),
+    ]
+}
+
 /// The environment inside the sandbox. bubblewrap runs with it outside of the sandbox, so it must not contain variables
 /// of the dynamic loader.
 fn environment(mut env: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    const OWN: [(&str, &str); 3] = [("HOME", WORKSPACE), ("TMPDIR", "/tmp"), ("TERM", "dumb")];
+    const OWN: [(&str, &str); 3] = [("HOME", HOME), ("TMPDIR", "/tmp"), ("TERM", "dumb")];
     const DEFAULTS: [(&str, &str); 2] = [("PATH", PATH), ("LANG", "C.UTF-8")];
     env.retain(|(name, _)| {
         let steers = name.as_encoded_bytes().starts_with(b"LD_") || name == "GLIBC_TUNABLES";
         !steers && OWN.iter().all(|(own, _)| name != own)
     });
-    let missing: Vec<_> = DEFAULTS.iter().filter(|(default, _)| env.iter().all(|(name, _)| name != default)).collect();
-    env.extend(OWN.iter().chain(missing).map(|(name, value)| (name.into(), value.into())));
+    let own = OWN.map(|(name, value)| (name, PathBuf::from(value)));
+    let defaults =
+        DEFAULTS.map(|(name, value)| (name, PathBuf::from(value))).into_iter().chain(in_home(Path::new(HOME)));
+    let missing: Vec<_> = defaults.filter(|(default, _)| env.iter().all(|(name, _)| name != default)).collect();
+    env.extend(own.into_iter().chain(missing).map(|(name, value)| (name.into(), value.into())));
     env
 }
 
@@ -349,15 +371,27 @@ mod tests {
 
     #[test]
     fn the_environment_has_the_given_and_the_required_variables() {
-        let given = [("A", "b"), ("LD_PRELOAD", "x"), ("GLIBC_TUNABLES", "y"), ("HOME", "/root"), ("PATH", "/opt/bin")];
+        let given = [
+            ("A", "b"),
+            ("LD_PRELOAD", "x"),
+            ("GLIBC_TUNABLES", "y"),
+            ("HOME", "/root"),
+            ("PATH", "/opt/bin"),
+            ("XDG_CACHE_HOME", "/workspace/cache"),
+        ];
         let env = environment(given.map(|(name, value)| (name.into(), value.into())).into());
         let expected = [
             ("A", "b"),
             ("PATH", "/opt/bin"),
-            ("HOME", "/workspace"),
+            ("XDG_CACHE_HOME", "/workspace/cache"),
+            ("HOME", "/.belay/home"),
             ("TMPDIR", "/tmp"),
             ("TERM", "dumb"),
             ("LANG", "C.UTF-8"),
+            ("XDG_CONFIG_HOME", "/.belay/home/.config"),
+            ("XDG_DATA_HOME", "/.belay/home/.local/share"),
+            ("XDG_STATE_HOME", "/.belay/home/.local/state"),
+            ("XDG_RUNTIME_DIR", "/.belay/home"),
         ];
         assert_eq!(env, expected.map(|(name, value)| (name.into(), value.into())));
     }

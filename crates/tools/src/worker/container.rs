@@ -99,7 +99,8 @@ impl ContainerHost {
             "Image": image,
             "Entrypoint": [PROGRAM],
             "Cmd": command,
-            "Env": [format!("HOME={WORKSPACE}"), "TMPDIR=/tmp"],
+            // Private to the worker. Each command gets an empty home directory below it.
+            "Env": ["HOME=/tmp", "TMPDIR=/tmp"],
             "User": format!("{}:{}", user.0, user.1),
             "WorkingDir": WORKSPACE,
             "Labels": { OWNER: owner, JOB: start.job.to_string(), CREATED: created.to_string() },

@@ -207,7 +207,7 @@ async fn a_worker_is_made_without_rights_handed_its_token_waited_for_and_removed
         "Image": "debian:stable-slim",
         "Entrypoint": ["/belay/worker"],
         "Cmd": ["worker", "--job", job, "--socket", "/belay/link"],
-        "Env": ["HOME=/workspace", "TMPDIR=/tmp"],
+        "Env": ["HOME=/tmp", "TMPDIR=/tmp"],
         "User": "1000:1000",
         "WorkingDir": "/workspace",
         "Labels": {"belay.owner": "mine", "belay.job": job, "belay.created": null},

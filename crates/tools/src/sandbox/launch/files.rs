@@ -12,13 +12,13 @@ use landlock::{
 
 use super::stage::Files;
 use crate::sandbox::config::Landlock;
-use crate::sandbox::{LINK, WORKSPACE};
+use crate::sandbox::{HOME, LINK, WORKSPACE};
 
 /// The newest Landlock ABI that is requested. An older kernel applies the part that it supports.
 const ABI_ASKED: ABI = ABI::V9;
 
 /// Private in every sandbox, except with the policy `full`.
-const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+const TEMPORARY: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", HOME];
 
 /// Restricts this process.
 ///

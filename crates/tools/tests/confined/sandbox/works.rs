@@ -25,7 +25,9 @@ fn ordinary_commands_do_what_they_do_elsewhere() {
             ("sleep 30 & kill $! && wait $! || echo ended", 0, "ended"),
             ("trap 'echo caught; exit 3' TERM; kill -TERM $$; sleep 30", 3, "caught"),
             ("test -r /etc/passwd && test -x /usr/bin/env && ls /usr >/dev/null", 0, ""),
-            ("echo $HOME $TMPDIR $TERM", 0, "/workspace /tmp dumb"),
+            ("echo $HOME $TMPDIR $TERM", 0, "/.belay/home /tmp dumb"),
+            ("ls -A ~ && echo a > ~/file && stat -c %a ~ && ls ~", 0, "700\nfile"),
+            ("set | grep -c '^XDG_.*=./.belay/home'", 0, "5"),
             ("mkfifo pipe && (echo through > pipe & cat pipe)", 0, "through"),
             ("ls -A /home /root /run", 0, "/home:\n\n/root:\n\n/run:"),
         ] {

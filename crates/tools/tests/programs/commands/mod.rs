@@ -2,6 +2,7 @@
 
 mod answers;
 mod endings;
+mod homes;
 mod hostile;
 mod questions;
 mod sealed;
