@@ -161,6 +161,11 @@ impl Cell {
         Self { text: escaped(&text.into()).replace(['\n', '\t'], " "), tone }
     }
 
+    /// A cell that shows each character of a text by which a person decides.
+    pub(crate) fn exact(text: &str) -> Self {
+        Self { text: belay_text::escaped_line(text), tone: Tone::Plain }
+    }
+
     /// The cell, padded to this width.
     pub(crate) fn at_least(mut self, width: usize) -> Self {
         self.text.extend(std::iter::repeat_n(' ', width.saturating_sub(self.width())));

@@ -302,6 +302,9 @@ pub enum ToolFailure {
 pub struct CallPreview {
     /// The line for the person: the command, the address, the path. Empty: the arguments are shown.
     pub summary: String,
+    /// The names of the arguments that the summary and the facts show whole. The question shows every other argument as a
+    /// fact of its own, so that a person sees everything that runs.
+    pub shows: &'static [&'static str],
     /// The facts that the answer is bound to besides the tool and the arguments, by name: `argv`, `directory`,
     /// `environment`, the digest of a script.
     pub bound: Vec<(String, String)>,

@@ -11,6 +11,7 @@ use belay_protocol::{
     Ask, Audience, CallPreview, Effect, EventKind, Outbound, OutboundFile, OutgoingFiles, ReplyRoute, SentFile,
     ToolContext, ToolFailure, ToolOutput, ToolSpec, Work, size_text,
 };
+use belay_text::escaped_line;
 use serde_json::{Map, Value, json};
 
 use crate::live::LiveRun;
@@ -138,7 +139,13 @@ impl RunTool for FileSender {
             None => "this conversation".to_owned(),
         };
         Ok(CallPreview {
-            summary: format!("send the file {path} to {to} ({}, {})", size_text(file.bytes), file.media_type),
+            summary: format!(
+                "send the file {} to {to} ({}, {})",
+                escaped_line(path),
+                size_text(file.bytes),
+                file.media_type
+            ),
+            shows: &["path", "caption", "place"],
             bound: facts(path, &file, caption_of(arguments), &to),
             ask: (place.is_some() || is_group).then_some(Ask::Always),
             ..CallPreview::default()

@@ -23,8 +23,6 @@ use crate::run_tool::{DeclaredTool, RunTool};
 pub(crate) const HERE: &str = "here";
 /// Maximum length of a message, in characters. A channel shortens a message that exceeds its own limit.
 const TEXT_MAX_CHARS: usize = 20_000;
-/// Maximum length of the part of a message that an approval request shows, in characters.
-const SHOWN_CHARS: usize = 200;
 /// The result of a call outside a conversation's run.
 const UNBOUND: &str = "only the run of a conversation can send messages; put the message into your result";
 /// Minimum length of a reply that is compared with sent messages, in characters. A shorter text is part of too many
@@ -161,9 +159,9 @@ impl RunTool for MessageSender {
         if is_here(place, &self.request.session) {
             return Ok(CallPreview::default());
         }
-        let shown: String = text_of(arguments).chars().take(SHOWN_CHARS).collect();
         Ok(CallPreview {
-            summary: format!("send to {place}: {shown}"),
+            summary: format!("send to {place}: {}", text_of(arguments)),
+            shows: &["place", "text"],
             ask: Some(Ask::UnlessApproved),
             covers: Some(format!("messages to {place}")),
             ..CallPreview::default()

@@ -1,18 +1,28 @@
 //! Shows an approval request: exactly as it is written, but for the change of a file, which is shown as a diff.
 
+use belay_text::markdown::inlined;
+
 use crate::Look;
 use crate::span::{Colour, Span, Style, painted};
 
-/// The lines of an approval request. It is not rendered as Markdown: a person decides by each character of it. The values
-/// `old` and `new` of a change are shown line by line, with `-` and `+`.
+/// The lines of an approval request. It is not rendered as Markdown: a person decides by each character of it. The facts
+/// `old` and `new` of a change are shown line by line, with `-` and `+`. The code block before the facts stays as it is.
 pub fn question(text: &str, look: Look) -> Vec<String> {
     let text = belay_text::escaped(text);
-    let mut lines = Vec::new();
+    let (mut lines, mut fence) = (Vec::new(), None);
     for line in text.lines() {
+        let is_ticks = line.len() > 2 && line.bytes().all(|byte| byte == b'`');
+        match fence {
+            None if is_ticks => fence = Some(line),
+            Some(begin) if line == begin => fence = None,
+            _ => {}
+        }
         let change = [("- old: ", '-', Colour::Red), ("- new: ", '+', Colour::Green)];
-        match change.iter().find_map(|(name, mark, colour)| Some((line.strip_prefix(name)?, mark, *colour))) {
+        let is_fact = fence.is_none() && !is_ticks;
+        let change = change.iter().filter(|_| is_fact);
+        match change.into_iter().find_map(|(name, mark, colour)| Some((line.strip_prefix(name)?, mark, *colour))) {
             Some((value, mark, colour)) => {
-                lines.extend(unescaped(value).into_iter().map(|part| (format!("{mark} {part}"), colour)));
+                lines.extend(unescaped(inlined(value)).into_iter().map(|part| (format!("{mark} {part}"), colour)));
             }
             None => lines.push((line.to_owned(), Colour::Yellow)),
         }
@@ -60,6 +70,8 @@ mod tests {
             ("- old: one\\ntwo\\n\n- new: three", vec!["- one", "- two", "+ three"]),
             ("- old: a\\\\nb\\u{1b}", vec!["- a\\\\nb\\u{1b}"]),
             ("- new: ", vec!["+"]),
+            (r"- new: `a\n*b*`", vec!["+ a", "+ *b*"]),
+            ("````\n```\n- old: a\\nb\n````\n- old: c", vec!["````", "```", "- old: a\\nb", "````", "- c"]),
             ("a\x1b[2Jb", vec!["a\\u{1b}[2Jb"]),
         ] {
             assert_eq!(plain(text), expected, "{text:?}");

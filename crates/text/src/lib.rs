@@ -5,6 +5,8 @@
 //! leaves it out. It is for prompts, where a hidden character could only be an invisible instruction. [`escaped_line`]
 //! is the first mode on one line, for names; it also shows characters that look like a space.
 //!
+//! [`markdown`] puts a text into Markdown so that nothing of it acts as markup.
+//!
 //! [`untrusted`] writes the markers around untrusted content, and removes them from the text for people. [`near`] finds the
 //! known name that is most similar to a mistyped one.
 //!
@@ -15,6 +17,7 @@
 //! things are removed on purpose: direction marks (U+200E, U+200F, U+061C), flags that consist of tag characters
 //! (Scotland becomes a black flag), and selectors of rare letter forms.
 
+pub mod markdown;
 pub mod near;
 pub mod untrusted;
 

@@ -23,7 +23,7 @@ use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, PendingQuestion};
 use crate::notifier::Notifier;
 use crate::queue::BUSY_RETRY;
 use crate::submission::Submission;
-use belay_run::approvals::parse_answer;
+use belay_run::approvals::{parse_answer, shown_line};
 use belay_run::live::LiveRun;
 use belay_run::retry::until_stored;
 
@@ -462,7 +462,7 @@ const MORE_THAN_ONE: &str =
 /// The reminder for a person whose message is not an answer.
 fn still_needed(waits: &PendingQuestion) -> String {
     let what = if waits.decidable { "an answer, yes or no, to this" } else { "an answer to this" };
-    let question = waits.summary.lines().next().unwrap_or_default();
+    let question = shown_line(waits.summary.lines().next().unwrap_or_default());
     format!("Your message is queued: I still need {what}: {question}")
 }
 

@@ -370,16 +370,19 @@ async fn an_answer_of_which_a_piece_is_out_is_finished_whatever_was_sent_before(
 #[tokio::test(start_paused = true)]
 async fn a_message_to_another_conversation_needs_an_operator_a_yes_and_a_conversation() {
     // The conversation `two:bob` has written before.
-    let script = [Scripted::text("hello"), send(Some("two:bob"), "Come at ten."), Scripted::text("done")];
+    let text = format!("Come at ten.{}\u{202e}Bring the keys.", " ".repeat(300));
+    let script = [Scripted::text("hello"), send(Some("two:bob"), &text), Scripted::text("done")];
     let setup = sending(script);
     let mut agent = setup.start().await;
     assert_eq!(agent.two.ask("two:bob", "hi").await, "hello");
     let mut accepted = agent.one.accepted("alice", "tell bob").await;
     rest_of(&mut accepted).await;
-    assert!(agent.one.next().await.contains("send to two:bob: Come at ten."));
+    let question = agent.one.next().await;
+    assert!(question.contains(&format!("send to two:bob: {}", text.replace('\u{202e}', r"\u{202e}"))), "{question}");
     agent.one.text("alice", "yes").await;
     let to_bob = agent.two.next_message().await;
-    assert_eq!((to_bob.text.as_str(), &*to_bob.route.conversation), ("Come at ten.", "bob"));
+    assert!(to_bob.text.starts_with("Come at ten.") && to_bob.text.ends_with("Bring the keys."), "{}", to_bob.text);
+    assert_eq!(&*to_bob.route.conversation, "bob");
     agent.shut_down().await;
 
     for (role, place, why) in [

@@ -18,9 +18,6 @@ use belay_run::own_tools::{LIST_ROUTINES, ROUTINE};
 use belay_run::request::RunRequest;
 use belay_run::run_tool::{DeclaredTool, RunTool};
 
-/// Characters of a prompt that a question for approval shows.
-const SHOWN_CHARS: usize = 200;
-
 /// Declares the tool for models. It works once a [`RoutineToolContext`] binds it to the run of a conversation.
 pub fn routine_tool() -> DeclaredTool {
     let spec = ToolSpec {
@@ -197,21 +194,22 @@ impl RunTool for RoutineToolContext {
             return Ok(CallPreview::default());
         }
         let mut summary = format!("{action} the routine {name}");
+        let mut shows: &'static [&'static str] = &["action", "name"];
         if action != "delete" {
             let spec = spec_of(arguments).map_err(ToolFailure::failed)?;
             let problems = super::problems(&spec);
             if !problems.is_empty() {
                 return Err(ToolFailure::failed(problems.join("\n")));
             }
-            let when = match &spec.trigger {
-                Trigger::Schedule { when, zone, .. } => format!(" at `{when}` ({zone})"),
-                Trigger::Event { pattern, .. } => format!(" at messages with `{pattern}`"),
-                _ => String::new(),
+            let _ = match &spec.trigger {
+                // A String takes everything.
+                Trigger::Schedule { when, zone, .. } => write!(summary, " at `{when}` ({zone})"),
+                Trigger::Event { pattern, .. } => write!(summary, " at messages with `{pattern}`"),
+                _ => Ok(()),
             };
-            let prompt: String = text_of(arguments, "prompt").unwrap_or_default().chars().take(SHOWN_CHARS).collect();
-            let _ = write!(summary, "{when}: {prompt}"); // a String takes everything
+            shows = &["action", "name", "schedule", "pattern"];
         }
-        Ok(CallPreview { summary, ask: Some(Ask::UnlessApproved), ..CallPreview::default() })
+        Ok(CallPreview { summary, shows, ask: Some(Ask::UnlessApproved), ..CallPreview::default() })
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {

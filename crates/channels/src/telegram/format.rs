@@ -287,6 +287,26 @@ mod tests {
     }
 
     #[test]
+    fn a_text_of_a_model_in_a_question_is_shown_as_it_is_and_links_nowhere() {
+        for text in [
+            "[my bank](https://example.com)",
+            "see ![my bank][1] and [2]: https://example.com",
+            "<a href=\"https://example.com\">my bank</a> <https://example.com>",
+            "two `ticks` and ``` three",
+            "`",
+            "__init__.py *2*3* ~~4~~ a_b",
+            "&#91;a](b) \\* &lt;",
+            "# a | b |",
+            "plain words, https://example.com/a_b",
+        ] {
+            let question = styled(&format!("- caption: {}\n- to: here", belay_text::markdown::inline(text)));
+            assert_eq!(question.text(), format!("• caption: {text}\n• to: here"));
+            let html = question.html(0..question.text().len());
+            assert!(!["<a ", "<b>", "<i>", "<s>"].iter().any(|tag| html.contains(tag)), "{html}");
+        }
+    }
+
+    #[test]
     fn markdown_becomes_telegrams_html() {
         for (markdown, expected) in [
             ("plain", "plain"),

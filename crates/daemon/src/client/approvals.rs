@@ -130,15 +130,15 @@ fn details(question: &Json) -> Vec<Vec<Cell>> {
     let mut rows = vec![
         row("question", text(question, "/id").into()),
         row("state", state(question)),
-        row("about", waits_for(question).into()),
+        row("about", Cell::exact(&waits_for(question))),
         row("detail", text(question, "/detail").into()),
         row("arguments", question.pointer("/arguments").map(Json::to_string).unwrap_or_default().into()),
     ];
     for pair in question.pointer("/bound").and_then(Json::as_array).into_iter().flatten() {
-        rows.push(row(text(pair, "/0"), text(pair, "/1").into()));
+        rows.push(row(text(pair, "/0"), Cell::exact(text(pair, "/1"))));
     }
     if let Some(covers) = question.pointer("/covers").and_then(Json::as_str) {
-        rows.push(row("always covers", covers.into()));
+        rows.push(row("always covers", Cell::exact(covers)));
     }
     rows.extend([
         row("session", text(question, "/session").into()),

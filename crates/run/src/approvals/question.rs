@@ -9,25 +9,7 @@ use belay_protocol::{
 };
 use serde_json::{Map, Value};
 
-/// Maximum length of one part of a question, in characters. Longer content, such as that of files, shows its beginning
-/// and end. 16 000: a command of the usual maximum length is shown whole, and a platform splits it into a few messages.
-const MAX_SHOWN_CHARS: usize = 16_000;
-
-/// Names of bound values that the question omits: argument vector and script are in the summary, and the environment is
-/// a digest.
-const UNSHOWN: [&str; 3] = ["argv", "script", "environment"];
-
-/// The bound values that the question shows.
-fn shown_of(bound: &[(String, String)]) -> impl Iterator<Item = &(String, String)> {
-    bound.iter().filter(|(name, _)| !UNSHOWN.contains(&name.as_str()))
-}
-
-/// The length of the question in characters, if it is too long to be shown whole.
-pub fn too_long(summary: &str, bound: &[(String, String)]) -> Option<usize> {
-    let parts = shown_of(bound).map(|(name, value)| visible(name).chars().count() + visible(value).chars().count());
-    let whole = visible(summary).chars().count() + parts.sum::<usize>();
-    (whole > MAX_SHOWN_CHARS).then_some(whole)
-}
+use super::shown::{fence, shown_line, shown_of};
 
 /// An approval request of the effect gate, without its run and its date.
 #[derive(Clone, Debug, PartialEq)]
@@ -156,14 +138,14 @@ pub(crate) fn question_body(
 ) -> String {
     match kind {
         ApprovalKind::Credential { name } => {
-            format!("`{tool}` needs a secret: **{name}**.\n\n{}", plain(summary))
+            format!("`{tool}` needs a secret: **{name}**.\n\n{}", shown_line(summary))
         }
         ApprovalKind::Approval => {
             let mut text = format!("May I do this? **{tool}**\n\n{}", fence(summary));
             for (name, value) in shown_of(bound) {
-                let _ = writeln!(text, "- {}: {}", plain(name), plain(value));
+                let _ = writeln!(text, "- {}: {}", shown_line(name), shown_line(value));
             }
-            let _ = write!(text, "\nWhy I ask: {}.", plain(detail));
+            let _ = write!(text, "\nWhy I ask: {}.", shown_line(detail));
             text
         }
     }
@@ -180,11 +162,11 @@ pub fn question_text(approval: &ApprovalRequest, now: UnixMillis) -> String {
         let _ = write!(
             text,
             "**1 of 2 approvals**: {} has approved this. You are the second person.\n\n",
-            plain(&first.by)
+            shown_line(&first.by)
         );
     }
     if let Some(place) = approval.present_place() {
-        let _ = write!(text, "{} asks:\n\n", plain(&place.work));
+        let _ = write!(text, "{} asks:\n\n", shown_line(&place.work));
     }
     text.push_str(&question_body(tool, kind, summary, bound, detail));
     if let Some(AddedText { after, .. }) = added.as_deref() {
@@ -214,7 +196,7 @@ fn how_to_answer(approval: &ApprovalRequest, now: UnixMillis) -> String {
     }
     let mut text = "Answer **yes** or **no**".to_owned();
     if let Some(covers) = &approval.covers {
-        let _ = write!(text, ", or **always** for {} in this conversation", plain(covers));
+        let _ = write!(text, ", or **always** for {} in this conversation", shown_line(covers));
     }
     let _ = write!(text, ". Without an answer the call is denied after {waits}.{second} (/approve {id}, /deny {id})");
     text
@@ -223,36 +205,6 @@ fn how_to_answer(approval: &ApprovalRequest, now: UnixMillis) -> String {
 /// The reminder of a question of autonomous work that still waits at the time `now`.
 pub fn reminder_text(approval: &ApprovalRequest, now: UnixMillis) -> String {
     format!("**Reminder:** this question still waits. {}", question_text(approval, now))
-}
-
-/// Puts text of the model into a code block that the text cannot close.
-fn fence(text: &str) -> String {
-    let text = bounded(text);
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-    let ticks = "`".repeat(longest.max(2) + 1);
-    format!("{ticks}\n{text}\n{ticks}\n")
-}
-
-/// Puts text of the model into a line of prose.
-fn plain(text: &str) -> String {
-    bounded(text).replace(['`', '*', '\n'], " ")
-}
-
-/// Replaces hidden and reordering characters by visible escapes.
-fn visible(text: &str) -> std::borrow::Cow<'_, str> {
-    belay_text::escaped(text)
-}
-
-/// Like [`visible`], and bounded to [`MAX_SHOWN_CHARS`].
-fn bounded(text: &str) -> String {
-    let visible = visible(text).into_owned();
-    let whole = visible.chars().count();
-    if whole <= MAX_SHOWN_CHARS {
-        return visible;
-    }
-    let head: String = visible.chars().take(MAX_SHOWN_CHARS / 2).collect();
-    let tail: String = visible.chars().skip(whole - MAX_SHOWN_CHARS / 2).collect();
-    format!("{head}\n[… {} characters are NOT SHOWN here …]\n{tail}", whole - MAX_SHOWN_CHARS)
 }
 
 /// Parses a single word that answers a question.
@@ -322,17 +274,6 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_writes_cannot_leave_its_block_or_hide() {
-        assert_eq!(fence("a ``` b"), "````\na ``` b\n````\n");
-        assert_eq!(
-            bounded("rm \u{202e}txt.exe\u{200b} \u{1b}[2K\u{ad}"),
-            r"rm \u{202e}txt.exe\u{200b} \u{1b}[2K\u{ad}"
-        );
-        assert!(bounded(&"x".repeat(20_000)).contains("[… 4000 characters are NOT SHOWN here …]"));
-        assert_eq!(bounded(&"x".repeat(MAX_SHOWN_CHARS)).len(), MAX_SHOWN_CHARS);
-    }
-
-    #[test]
     fn the_summary_of_a_call_that_needs_a_secret_stays_on_its_line() {
         let request = ApprovalRequest {
             id: ApprovalId::new(),
@@ -359,15 +300,6 @@ mod tests {
             decided_at: None,
         };
         let text = question_text(&request, UnixMillis(0));
-        assert!(text.contains("\npay 1  The request does   not   expire.\\u{202e}\n"), "{text}");
-    }
-
-    #[test]
-    fn a_question_is_too_long_when_any_of_it_would_be_left_out() {
-        let bound = |name: &str, chars: usize| vec![(name.to_owned(), "x".repeat(chars))];
-        assert_eq!(too_long("ls", &bound("stdin", 1000)), None);
-        assert_eq!(too_long("ls", &bound("argv", 20_000)), None, "it is in the summary");
-        assert_eq!(too_long(&"x".repeat(10_000), &bound("stdin", 6000)), Some(16_005));
-        assert_eq!(too_long(&"\u{202e}".repeat(2001), &[]), Some(16_008), "as it is shown");
+        assert!(text.contains("\n`pay 1\\n\\nThe request does **not** expire.\\u{202e}`\n"), "{text}");
     }
 }

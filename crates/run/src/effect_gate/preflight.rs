@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use belay_agent_loop::INVALID_ARGUMENTS;
 use belay_protocol::{
-    ApprovalKind, Approved, Arguments, CallPreview, CredentialNeed, Effect, Secret, StoreError, Tool, ToolCall,
-    ToolFailure, ToolResult, ToolSet, ToolSpec, ToolStatus,
+    ApprovalKind, Approved, Arguments, CallPreview, CredentialNeed, Secret, StoreError, Tool, ToolCall, ToolFailure,
+    ToolResult, ToolSet, ToolSpec, ToolStatus,
 };
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::batch::Runnable;
 use super::{CallContext, EffectGate, result_of};
-use crate::approvals::{ApprovalAnswer, Case, Need, Untrusted, Wanted, digest, too_long};
+use crate::approvals::{ApprovalAnswer, Case, Need, Untrusted, Wanted, digest, too_long, unshown_arguments};
 
 /// Time in which a tool must describe the effect of a call.
 const PREVIEW_LIMIT: Duration = Duration::from_secs(5);
@@ -191,10 +191,14 @@ impl EffectGate {
             .into());
         }
         let shown = call.redacted(&spec.sensitive);
-        let summary = if weight.summary.is_empty() { format!("{} {shown}", spec.name) } else { weight.summary };
-        // For the content of a file, the beginning, the end and a digest are enough. An external effect must be shown
-        // in full.
-        if let Some(chars) = too_long(&summary, &weight.bound).filter(|_| spec.effect == Effect::External) {
+        let (mut summary, mut bound) = (weight.summary, weight.bound);
+        if summary.is_empty() {
+            summary = format!("{} {shown}", spec.name);
+        } else {
+            bound.extend(unshown_arguments(&shown, weight.shows));
+        }
+        // Nobody approves what is not shown. Only the content of files may be shown in part.
+        if let Some(chars) = too_long(&summary, &bound) {
             let text = format!(
                 "denied: {} needs a person's approval, and its arguments ({chars} characters) are too long to be shown \
                  in full. It was not executed. Write long texts to a file with write_file first, and pass the file's \
@@ -208,7 +212,7 @@ impl EffectGate {
             summary,
             arguments: shown,
             why,
-            bound: weight.bound,
+            bound,
             digest,
             covers: unless_approved.then_some(covers),
             added: None,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belay_protocol::{Approved, ToolFailure, Variable};
-use belay_text::{escaped_line, is_unclear};
+use belay_text::is_unclear;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::environment;
@@ -237,6 +237,6 @@ pub(super) fn input_shown(stdin: Option<&str>) -> String {
     match stdin {
         None => "nothing".to_owned(),
         // Shown in full, because the input of a program may be a program.
-        Some(text) => format!("{} ({})", escaped_line(text), digest::of_bytes(text.as_bytes())),
+        Some(text) => format!("{text} ({})", digest::of_bytes(text.as_bytes())),
     }
 }

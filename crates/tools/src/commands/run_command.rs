@@ -182,5 +182,12 @@ fn preview(requests: &CommandRequests, request: &CommandRequest, policy: String,
         "." => String::new(),
         directory => format!(" (in {})", quoted(&[directory.to_owned()])),
     };
-    CallPreview { summary: format!("{line}{place}"), bound, ask, covers, unbound }
+    CallPreview {
+        summary: format!("{line}{place}"),
+        shows: &["argv", "directory", "stdin"],
+        bound,
+        ask,
+        covers,
+        unbound,
+    }
 }

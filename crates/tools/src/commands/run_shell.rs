@@ -88,7 +88,14 @@ impl Tool for RunShell {
             ("policy".to_owned(), policy),
         ];
         let summary = format!("{} (in {})", quoted(&request.argv), quoted(std::slice::from_ref(&request.directory)));
-        Ok(CallPreview { summary, bound, ask: Some(Ask::Always), covers: None, unbound: None })
+        Ok(CallPreview {
+            summary,
+            shows: &["script", "directory"],
+            bound,
+            ask: Some(Ask::Always),
+            covers: None,
+            unbound: None,
+        })
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {

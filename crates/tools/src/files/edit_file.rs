@@ -101,9 +101,17 @@ impl Tool for EditFile {
             let change = digest::of_bytes(fitted.after.as_bytes());
             let now = digest::of_bytes(fitted.before.as_bytes());
             let risky = workspace.is_in_git(&arguments.path);
-            let mut preview = preview("edit_file", arguments.path.clone(), summary, change, Some(now), risky);
-            preview.bound.push(("old".to_owned(), escaped_line(&arguments.old)));
-            preview.bound.push(("new".to_owned(), escaped_line(&arguments.new)));
+            let mut preview = preview(
+                "edit_file",
+                &["path", "old", "new"],
+                arguments.path.clone(),
+                summary,
+                change,
+                Some(now),
+                risky,
+            );
+            preview.bound.push(("old".to_owned(), arguments.old.clone()));
+            preview.bound.push(("new".to_owned(), arguments.new.clone()));
             Ok(preview)
         })
         .await

@@ -69,8 +69,16 @@ impl Tool for WriteFile {
             let verb = if now.is_some() { "write" } else { "create" };
             let summary = format!("{verb} {} ({} bytes)", escaped_line(&path), content.len());
             let risky = workspace.is_in_git(&path);
-            let mut preview = preview("write_file", path, summary, digest::of_bytes(content.as_bytes()), now, risky);
-            preview.bound.push(("content".to_owned(), escaped_line(&content)));
+            let mut preview = preview(
+                "write_file",
+                &["path", "content"],
+                path,
+                summary,
+                digest::of_bytes(content.as_bytes()),
+                now,
+                risky,
+            );
+            preview.bound.push(("content".to_owned(), content));
             Ok(preview)
         })
         .await
@@ -103,6 +111,7 @@ pub(super) fn check_size(path: &str, bytes: usize, most: u64) -> Result<(), Tool
 /// approval.
 pub(super) fn preview(
     tool: &str,
+    shows: &'static [&'static str],
     path: String,
     summary: String,
     change: String,
@@ -111,6 +120,7 @@ pub(super) fn preview(
 ) -> CallPreview {
     CallPreview {
         summary,
+        shows,
         bound: vec![
             ("path".to_owned(), path),
             ("change".to_owned(), change),

@@ -15,7 +15,6 @@ use crate::mcp::offer::Offer;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::McpSessions;
-use crate::mcp::untrusted::line;
 use crate::picture::Pictures;
 
 /// Additional time of a call before the server's own limit: for starting the server and listing its tools.
@@ -23,9 +22,6 @@ const BEFORE_THE_CALL: Duration = START_LIMIT.saturating_add(LIST_LIMIT);
 
 /// Digits of a digest in a preview.
 const SHOWN_DIGITS: usize = 12;
-
-/// Longest arguments in the preview of a call, in bytes.
-const MAX_SHOWN_ARGUMENTS: usize = 300;
 
 /// A tool of a server that models can call.
 pub(super) struct McpTool {
@@ -97,13 +93,13 @@ impl Tool for McpTool {
         &self.spec
     }
 
-    async fn preview(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, _: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let (server, tool) = (self.server.name(), &self.offer.tool);
-        let shown = line(&Value::Object(arguments.clone()).to_string(), MAX_SHOWN_ARGUMENTS);
         let hint = if self.offer.destructive { " (it says that it may destroy something)" } else { "" };
         let digest = &self.offer.digests.whole[..SHOWN_DIGITS];
         Ok(CallPreview {
-            summary: format!("{tool} of the MCP server {server}{hint}: {shown}"),
+            summary: format!("{tool} of the MCP server {server}{hint}"),
+            shows: &[], // the question shows all arguments
             bound: vec![
                 ("mcp server".into(), server.into()),
                 ("mcp tool".into(), tool.clone()),

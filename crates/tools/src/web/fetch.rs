@@ -145,6 +145,7 @@ impl Tool for FetchUrl {
         let target = self.page_client.rules.target(&url).map_err(ToolFailure::Failed)?;
         Ok(CallPreview {
             summary: format!("GET {}", target.url),
+            shows: &["url"],
             bound: vec![("url".into(), target.url.to_string())],
             ask: None,
             covers: Some(format!("fetch_url {}", target.origin())),

@@ -148,6 +148,7 @@ impl Tool for WebSearch {
         let name = self.provider.name();
         Ok(CallPreview {
             summary: format!("search {name} for {query:?}"),
+            shows: &["query"],
             bound: vec![("provider".into(), name.into()), ("query".into(), query.into())],
             ask: None,
             covers: Some(format!("web_search {name}")),

@@ -43,7 +43,8 @@ async fn a_person_is_shown_server_tool_and_arguments_and_always_holds_for_this_d
     let tools = bench.one(TWO_TOOLS, json!({})).await;
     let arguments = json!({ "path": "a\n\u{202e}b" });
     let weight = tools[1].preview(arguments.as_object().unwrap(), &SessionKey::new("x")).await.unwrap();
-    assert_eq!(weight.summary, r#"wipe of the MCP server s (it says that it may destroy something): {"path":"a\nb"}"#);
+    assert_eq!(weight.summary, "wipe of the MCP server s (it says that it may destroy something)");
+    assert!(weight.shows.is_empty(), "the question shows each argument");
     assert_eq!(weight.ask, None);
     let bound: Vec<_> = weight.bound.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(bound, ["mcp server", "mcp tool", "described as"]);
