@@ -33,6 +33,7 @@ mod parts_ask;
 mod people;
 mod plan;
 mod postgres;
+mod questions;
 mod queueing;
 mod readme;
 mod reads;

@@ -15,7 +15,7 @@ use crate::agent_services::AgentServices;
 use crate::mail::{LaneNote, LaneReply, PendingQuestion};
 use crate::queue::BUSY_RETRY;
 use crate::second_person;
-use belay_run::approvals::question_text;
+use belay_run::approvals::{question_text, shown_line};
 
 /// A stored answer, with the text for its sender.
 pub(crate) enum Stored {
@@ -78,13 +78,14 @@ pub(crate) async fn store_answer(
     let (at, by) = (services.clock.now(), &*who.id);
     let unstored = |error: StoreError| Refusal::Store(error.to_string());
     let (state, always, text) = match (reply, &approval.kind) {
-        (LaneReply::Decision(Decision::Deny), _) => (ApprovalState::Denied, false, "Denied.".to_owned()),
+        (LaneReply::Decision(Decision::Deny), _) => (ApprovalState::Denied, None, "Denied.".to_owned()),
         (LaneReply::Decision(_), ApprovalKind::Credential { name }) => {
             return Err(Refusal::Invalid(format!("Send only the secret {name} as your next message, or /deny.")));
         }
         (LaneReply::Decision(Decision::Always), ApprovalKind::Approval) => match &approval.covers {
             Some(covers) => {
-                (ApprovalState::Approved, true, format!("Approved from now on in this conversation: {covers}."))
+                let text = format!("Approved from now on in this conversation: {}.", shown_line(covers));
+                (ApprovalState::Approved, Some(who.role.into()), text)
             }
             None => return Err(Refusal::Invalid("This is asked each time: answer yes or no.".into())),
         },
@@ -92,15 +93,11 @@ pub(crate) async fn store_answer(
             return store_first_yes(services, notes, approval, who, through, at).await;
         }
         (LaneReply::Decision(Decision::Approve), ApprovalKind::Approval) => {
-            (ApprovalState::Approved, false, "Approved.".to_owned())
+            (ApprovalState::Approved, None, "Approved.".to_owned())
         }
         (LaneReply::Secret(secret), ApprovalKind::Credential { name }) => {
             services.store.vault.keep(&approval.session, name, &secret, at).await.map_err(unstored)?;
-            (
-                ApprovalState::Approved,
-                false,
-                format!("{name} is stored, encrypted; it is not part of the conversation."),
-            )
+            (ApprovalState::Approved, None, format!("{name} is stored, encrypted; it is not part of the conversation."))
         }
         (LaneReply::Secret(_), ApprovalKind::Approval) => {
             return Err(Refusal::Invalid("The question needs yes or no, not a secret.".into()));

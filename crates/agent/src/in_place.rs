@@ -309,7 +309,7 @@ impl Wait<'_> {
         self.live.activity.touch();
         let (asker, now, id) = (self.asker, self.asker.clock.now(), approval.id);
         if now.0 >= approval.expires_at.0 {
-            match asker.approvals.decide(id, ApprovalState::Expired, false, "nobody", now).await {
+            match asker.approvals.decide(id, ApprovalState::Expired, None, "nobody", now).await {
                 // Another daemon has stored the first of two approvals, and the second person has more time.
                 Ok(Decided::Before(stored)) if stored.state == ApprovalState::Waiting => *approval = *stored,
                 Ok(_) => tracing::info!(run = %approval.run_id, approval = %id, "nobody answered in time"),

@@ -189,7 +189,7 @@ impl ApprovalState {
 pub enum Decision {
     /// Approve this call.
     Approve,
-    /// Approve this call and all calls in this session that [`ApprovalRequest::covers`] covers.
+    /// Approve this call, and the calls in this session that [`ApprovalRequest::covers`] covers. See [`Asker::is_served_by`].
     Always,
     /// Deny this call.
     Deny,
@@ -219,6 +219,16 @@ impl From<Role> for Authority {
     }
 }
 
+impl From<Authority> for Role {
+    fn from(authority: Authority) -> Self {
+        match authority {
+            Authority::Conversation => Self::User,
+            Authority::Token => Self::Client,
+            Authority::Operator => Self::Operator,
+        }
+    }
+}
+
 /// The principal that a run works for. It may answer the questions of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -237,6 +247,21 @@ impl Asker {
     /// The sender of a message.
     pub fn of(principal: &Principal, relayed: bool) -> Self {
         Self { principal: principal.id.to_string(), authority: principal.role.into(), relayed }
+    }
+
+    /// The principal, as the sender of a message.
+    pub fn to_principal(&self) -> Principal {
+        Principal { id: self.principal.as_str().into(), role: self.authority.into() }
+    }
+
+    /// Whether an "always" serves work for this principal. `by` has said it in `session`, to a question about work for
+    /// `asked`.
+    ///
+    /// It serves the work of `by`, and of every principal who could have answered that question. It serves no relayed
+    /// message, whose author is unknown.
+    pub fn is_served_by(&self, by: &Self, asked: &Self, session: &SessionKey) -> bool {
+        let is_same = self.principal == by.principal && self.authority == by.authority;
+        !self.relayed && (is_same || asked.may_be_decided_by(session, &self.to_principal(), session))
     }
 
     /// Whether this principal, who writes through the channel `through`, may see and change a job or a routine.
@@ -383,15 +408,15 @@ pub trait ChildQuestionStore: Send + Sync {
 #[async_trait]
 pub trait ApprovalStore: Send + Sync {
     /// Answers an open approval request with [`ApprovalState::Approved`], [`ApprovalState::Denied`] or [`ApprovalState::Expired`].
-    /// With `always`, the calls that it covers are granted to the session in the same commit. Only the first answer
-    /// counts. An approval of a request that needs two is refused before the first one is stored, and so is an expiry
+    /// With `always`, the calls that it covers are granted in the session in the same commit, see [`granted`](Self::granted);
+    /// `always` is the authority of the principal `by`. Only the first answer counts. An approval of a request that needs two is refused before the first one is stored, and so is an expiry
     /// before its stored date, which a first approval postpones: the request is returned as it is, still waiting.
     /// Committed.
     async fn decide(
         &self,
         id: ApprovalId,
         state: ApprovalState,
-        always: bool,
+        always: Option<Authority>,
         by: &str,
         at: UnixMillis,
     ) -> Result<Decided, StoreError>;
@@ -416,8 +441,15 @@ pub trait ApprovalStore: Send + Sync {
     async fn approvals(&self, filter: ApprovalFilter) -> Result<Vec<ApprovalRequest>, StoreError>;
     /// The approval requests of a run, oldest first.
     async fn approvals_of(&self, run: RunId) -> Result<Vec<ApprovalRequest>, StoreError>;
-    /// Whether the session has a grant for this tool and this cover, by an earlier "always".
-    async fn granted(&self, session: &SessionKey, tool: &str, covers: &str) -> Result<bool, StoreError>;
+    /// Whether an earlier "always" in the session covers this call of work for the principal `work_for`. See
+    /// [`Asker::is_served_by`].
+    async fn granted(
+        &self,
+        session: &SessionKey,
+        tool: &str,
+        covers: &str,
+        work_for: &Asker,
+    ) -> Result<bool, StoreError>;
     /// Revokes the grants of a session. Returns their number.
     async fn forget_grants(&self, session: &SessionKey) -> Result<u32, StoreError>;
 }
@@ -448,5 +480,30 @@ mod tests {
             let asker = Asker { principal: "ann".into(), authority, relayed: false };
             assert_eq!(asker.may_be_decided_by(&here, &who, session), expected, "{authority:?} {who:?} {session}");
         }
+    }
+
+    #[test]
+    fn an_always_serves_who_said_it_and_who_could_have_answered_the_question() {
+        use Authority::{Conversation, Operator, Token};
+        let person = |id: &str, authority| Asker { principal: id.into(), authority, relayed: false };
+        let (ann, root) = (person("ann", Conversation), person("root", Operator));
+        let (script, robot) = (person("script", Token), person("robot", Token));
+        let bob = person("bob", Conversation);
+        let relayed = Asker { relayed: true, ..ann.clone() };
+        let signer = person("webhook", Conversation);
+        for (by, asked, served, others) in [
+            (&ann, &ann, vec![&ann, &script, &robot, &root], vec![&bob, &signer, &relayed]),
+            // An operator has answered for the person who asked.
+            (&root, &ann, vec![&ann, &script, &root], vec![&bob, &signer, &relayed]),
+            (&root, &root, vec![&root], vec![&ann, &bob, &script, &signer]),
+            (&script, &script, vec![&script, &root], vec![&robot, &ann, &signer]),
+            (&script, &ann, vec![&script, &robot, &ann, &root], vec![&bob, &signer]),
+        ] {
+            let serves = |work_for: &Asker| work_for.is_served_by(by, asked, &SessionKey::new("here"));
+            assert!(served.iter().all(|work_for| serves(work_for)), "{by:?} {asked:?}");
+            assert!(!others.iter().any(|work_for| serves(work_for)), "{by:?} {asked:?}");
+        }
+        let namesake = person("ann", Token);
+        assert!(!namesake.is_served_by(&person("ann", Operator), &root, &SessionKey::new("here")), "another authority");
     }
 }

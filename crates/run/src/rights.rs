@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use belay_protocol::{
-    Asker, Authority, Channel, ChannelAccess, ChannelId, ConversationSettings, JobRecord, Principal, PrincipalRole,
-    ReplyRoute, RoutineRecord, SessionKey, is_own_channel,
+    Asker, Authority, Channel, ChannelAccess, ChannelId, ConversationSettings, JobRecord, Principal, ReplyRoute,
+    RoutineRecord, SessionKey, is_own_channel,
 };
 
 use crate::live::RunOrigin;
@@ -134,12 +134,7 @@ pub fn settings_of(
 
 /// The principal for messages in the name of this person.
 pub fn principal(asker: &Asker) -> Principal {
-    let role = match asker.authority {
-        Authority::Conversation => PrincipalRole::User,
-        Authority::Token => PrincipalRole::Client,
-        Authority::Operator => PrincipalRole::Operator,
-    };
-    Principal { id: asker.principal.as_str().into(), role }
+    asker.to_principal()
 }
 
 /// The access rules of one channel.

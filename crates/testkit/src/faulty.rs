@@ -7,22 +7,22 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::store::{Claimed, KeyClaim, LastTurn, QueuedInput, UnfinishedRun};
 use belay_protocol::{
-    Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, BootId,
-    CallCharge, ChannelId, Checkpoint, ChildQuestion, ChildQuestionStore, Claim, CollectedStart, Conversation,
-    ConversationReader, ConversationSummary, Decided, Deferral, DispatcherStore, EditOutcome, EditedMessage, Event,
-    EventLog, EventQuery, FinishedRun, Forgotten, Found, Freeze, FreezeStore, HeldJobs, HistoryEntry, IdPrefix,
-    IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated, JobFilter, JobId, JobNumbers,
-    JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput, KnownPrincipal, LaneClaim, LaneStore, Lease,
-    MemoryOwner, Message, NewEvent, NewInput, NewJob, NewNote, NewReservation, NewRoutine, NewRoutineRun, Note,
-    NoteArchive, NoteFilter, NoteSelection, NoteStore, Opening, Outbound, Outbox, OutboxId, OutboxRow, OutboxState,
-    PairedPerson, PausedRun, PendingPairing, PeopleStore, Presence, PrincipalFilter, PromptNotes, Provenance, PutRule,
-    Remembered, Removed, ReplyRoute, Retention, RoutineId, RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord,
-    RoutineRunEnd, RoutineRunFilter, RoutineRunId, RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore,
-    RunFilter, RunId, RunOptions, RunReader, RunRecord, RunStore, RunsIn, SaidQuery, SearchQuery, SecondYes, Secret,
-    SecretVault, SentMessage, Seq, SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled,
-    SignIn, SignInStore, SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId,
-    ThreadSummary, TitleStore, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis, Untitled,
-    WorkLease,
+    Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker,
+    Authority, BootId, CallCharge, ChannelId, Checkpoint, ChildQuestion, ChildQuestionStore, Claim, CollectedStart,
+    Conversation, ConversationReader, ConversationSummary, Decided, Deferral, DispatcherStore, EditOutcome,
+    EditedMessage, Event, EventLog, EventQuery, FinishedRun, Forgotten, Found, Freeze, FreezeStore, HeldJobs,
+    HistoryEntry, IdPrefix, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated,
+    JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput,
+    KnownPrincipal, LaneClaim, LaneStore, Lease, MemoryOwner, Message, NewEvent, NewInput, NewJob, NewNote,
+    NewReservation, NewRoutine, NewRoutineRun, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore, Opening,
+    Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PairedPerson, PausedRun, PendingPairing, PeopleStore, Presence,
+    PrincipalFilter, PromptNotes, Provenance, PutRule, Remembered, Removed, ReplyRoute, Retention, RoutineId,
+    RoutineNumbers, RoutinePut, RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunFilter, RoutineRunId,
+    RoutineRunRecord, RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunId, RunOptions, RunReader,
+    RunRecord, RunStore, RunsIn, SaidQuery, SearchQuery, SecondYes, Secret, SecretVault, SentMessage, Seq,
+    SessionFilter, SessionKey, SessionLifetime, SessionReader, SessionSummary, Settled, SignIn, SignInStore,
+    SkillSnapshot, SkillStore, SpendLedger, Spent, StoreError, StoreHealth, ThreadEdit, ThreadId, ThreadSummary,
+    TitleStore, ToolSwitch, ToolSwitches, TranscriptLine, TurnCompaction, UnixMillis, Untitled, WorkLease,
 };
 use tokio::sync::watch;
 
@@ -123,13 +123,13 @@ faulty! {
         UnfinishedRuns => unfinished_runs() -> Vec<UnfinishedRun>;
     }
     ApprovalStore {
-        Decide => decide(id: ApprovalId, state: ApprovalState, always: bool, by: &str, at: UnixMillis) -> Decided;
+        Decide => decide(id: ApprovalId, state: ApprovalState, always: Option<Authority>, by: &str, at: UnixMillis) -> Decided;
         FirstYes => first_yes(id: ApprovalId, second: SecondYes, expires_at: UnixMillis, question: Option<Outbound>) -> Decided;
         Remind => remind(id: ApprovalId, reminder: Outbound, at: UnixMillis) -> bool;
         ApprovalRequest => approval(id: ApprovalId) -> Option<ApprovalRequest>;
         Approvals => approvals(filter: ApprovalFilter) -> Vec<ApprovalRequest>;
         ApprovalsOf => approvals_of(run: RunId) -> Vec<ApprovalRequest>;
-        Granted => granted(session: &SessionKey, tool: &str, covers: &str) -> bool;
+        Granted => granted(session: &SessionKey, tool: &str, covers: &str, work_for: &Asker) -> bool;
         ForgetGrants => forget_grants(session: &SessionKey) -> u32;
     }
     ChildQuestionStore {

@@ -198,7 +198,7 @@ impl Lane {
             return Ok(());
         }
         let (id, run) = (paused.approval.id, paused.approval.run_id);
-        match self.services.store.approvals.decide(id, ApprovalState::Expired, false, "nobody", now).await {
+        match self.services.store.approvals.decide(id, ApprovalState::Expired, None, "nobody", now).await {
             // Another daemon has stored the first of two approvals, and the second person has more time.
             Ok(Decided::Before(stored)) if stored.state == ApprovalState::Waiting => {
                 let until = self.next_look(&stored);

@@ -313,7 +313,7 @@ async fn after_a_crash_the_same_call_finds_its_question_or_its_answer_and_a_yes_
             setup
                 .store
                 .approvals
-                .decide(asked.id, ApprovalState::Approved, false, "tester", asked.asked_at)
+                .decide(asked.id, ApprovalState::Approved, None, "tester", asked.asked_at)
                 .await
                 .expect("stored");
         }

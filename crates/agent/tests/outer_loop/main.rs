@@ -1,6 +1,7 @@
 //! The outer loop with a scripted model, channels driven by the test, and the in-memory store. Time is paused: whatever
 //! takes time here takes none.
 
+mod always;
 mod approvals;
 mod chat;
 mod cluster;

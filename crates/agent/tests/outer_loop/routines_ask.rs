@@ -110,7 +110,7 @@ async fn a_crash_keeps_the_question_and_an_answer_counts_before_and_after_it() {
         let asked = requests(&setup).await.remove(0);
         if before {
             let decide =
-                setup.store.approvals.decide(asked.id, ApprovalState::Approved, false, "tester", asked.asked_at);
+                setup.store.approvals.decide(asked.id, ApprovalState::Approved, None, "tester", asked.asked_at);
             decide.await.expect("stored");
         }
         agent.crash().await;

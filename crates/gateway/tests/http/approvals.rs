@@ -143,7 +143,7 @@ async fn an_answer_that_cannot_count_says_why() {
 async fn a_question_whose_time_is_up_is_told_so() {
     let harness = Harness::open().await;
     let (_, approval) = harness.ask("s", "ask ls").await;
-    let expired = harness.store.decide(approval, ApprovalState::Expired, false, "belay", UnixMillis(NOW)).await;
+    let expired = harness.store.decide(approval, ApprovalState::Expired, None, "belay", UnixMillis(NOW)).await;
     assert!(matches!(expired, Ok(Decided::Now(_))));
     let (status, body) = harness.post(&format!("/api/v1/approvals/{approval}"), json!({"decision": "approve"})).await;
     assert_eq!((status, &body["error"]["message"]), (409, &json!("This has expired: nobody answered in time.")));

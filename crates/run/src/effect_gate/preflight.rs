@@ -17,6 +17,7 @@ use tokio::time::timeout;
 use super::batch::Runnable;
 use super::{CallContext, EffectGate, result_of};
 use crate::approvals::{ApprovalAnswer, Case, Need, Untrusted, Wanted, digest, too_long, unshown_arguments};
+use crate::request::RunRequest;
 
 /// Time in which a tool must describe the effect of a call.
 const PREVIEW_LIMIT: Duration = Duration::from_secs(5);
@@ -175,7 +176,8 @@ impl EffectGate {
         };
         let is_exact = weight.covers.is_none();
         let covers = weight.covers.unwrap_or_else(|| format!("exactly this call ({})", &digest[..16]));
-        if unless_approved && self.approvals.granted(&caller.request.session, &spec.name, &covers).await? {
+        let RunRequest { session, asker, .. } = caller.request;
+        if unless_approved && self.approvals.granted(session, &spec.name, &covers, asker).await? {
             // "Always" for exactly this call is bound to its facts, as one approval is.
             return Ok((answer.yeses(), is_exact.then_some(Approved(weight.bound))));
         }

@@ -5,9 +5,9 @@
 //! changes, so that the first answer counts.
 
 use belay_protocol::{
-    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ChildQuestion, Decided, Lease, NewEvent,
-    Outbound, PausedRun, RunId, RunRecord, RunStatus, SecondYes, SessionKey, StoreError, ThreadState, UnixMillis,
-    WaitingFor,
+    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Asker, Authority, ChildQuestion, Decided,
+    Lease, NewEvent, Outbound, PausedRun, RunId, RunRecord, RunStatus, SecondYes, SessionKey, StoreError, ThreadState,
+    UnixMillis, WaitingFor,
 };
 
 use super::connection::{Connection, Row};
@@ -150,12 +150,12 @@ pub(super) fn decide(
     tx: &mut Tx<'_>,
     id: ApprovalId,
     state: ApprovalState,
-    always: bool,
+    always: Option<Authority>,
     by: &str,
     at: UnixMillis,
 ) -> Done<Decided> {
     check_answer(state)?;
-    if always && state == ApprovalState::Approved {
+    if always.is_some() && state == ApprovalState::Approved {
         tx.exclusive(GRANTS)?;
     }
     let answered = tx.row(
@@ -173,14 +173,30 @@ pub(super) fn decide(
         let before = tx.row(BY_ID, params![id.as_uuid()], approval_row)?;
         return Ok(before.map_or(Decided::Unknown, |approval| Decided::Before(Box::new(approval))));
     };
-    if let (true, ApprovalState::Approved, Some(covers)) = (always, state, &approval.covers) {
-        tx.post(
-            "INSERT INTO grants (session, tool, covers, at) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-            params![approval.session.as_str(), approval.tool, covers, at.0],
-        )?;
+    if let (Some(authority), ApprovalState::Approved, Some(covers)) = (always, state, &approval.covers) {
+        let by = Asker { principal: by.to_owned(), authority, relayed: false };
+        grant(tx, &approval, covers, &by, at)?;
     }
     append_events(tx, &[decided(&approval, by, at)])?;
     Ok(Decided::Now(Box::new(approval)))
+}
+
+fn grant(tx: &mut Tx<'_>, approval: &ApprovalRequest, covers: &str, by: &Asker, at: UnixMillis) -> Done<()> {
+    tx.post(
+        "INSERT INTO grants (session, tool, covers, principal, authority, asked, asked_authority, at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING",
+        params![
+            approval.session.as_str(),
+            approval.tool,
+            covers,
+            by.principal,
+            rows::authority_word(by.authority),
+            approval.asker.principal,
+            rows::authority_word(approval.asker.authority),
+            at.0
+        ],
+    )?;
+    Ok(())
 }
 
 pub(super) fn first_yes(
@@ -305,9 +321,22 @@ pub(super) fn approvals_of(conn: &Connection, run: RunId) -> Done<Vec<ApprovalRe
     tx::rows(conn, sql, params![run.as_uuid()], approval_row)
 }
 
-pub(super) fn granted(conn: &Connection, session: &SessionKey, tool: &str, covers: &str) -> Done<bool> {
-    let sql = "SELECT 1 FROM grants WHERE session = ?1 AND tool = ?2 AND covers = ?3";
-    Ok(tx::row(conn, sql, params![session.as_str(), tool, covers], |_| Ok(()))?.is_some())
+pub(super) fn granted(
+    conn: &Connection,
+    session: &SessionKey,
+    tool: &str,
+    covers: &str,
+    work_for: &Asker,
+) -> Done<bool> {
+    let sql = "SELECT principal, authority, asked, asked_authority FROM grants
+               WHERE session = ?1 AND tool = ?2 AND covers = ?3";
+    let grants = tx::rows(conn, sql, params![session.as_str(), tool, covers], |row| {
+        let asker = |principal: &str, authority: &str| -> Done<Asker> {
+            Ok(Asker { principal: row.get(principal)?, authority: rows::authority(row, authority)?, relayed: false })
+        };
+        Ok((asker("principal", "authority")?, asker("asked", "asked_authority")?))
+    })?;
+    Ok(grants.iter().any(|(by, asked)| work_for.is_served_by(by, asked, session)))
 }
 
 fn approval_row(row: &Row<'_>) -> Done<ApprovalRequest> {

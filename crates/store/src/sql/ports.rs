@@ -5,14 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::cluster::Topic;
 use belay_protocol::{
-    ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, CallCharge, ChildQuestion,
-    ChildQuestionStore, Conversation, ConversationReader, ConversationSummary, CostQuery, CostRow, Decided, Durability,
-    EndCount, EndQuery, EndReader, Event, EventLog, EventQuery, Forgotten, Found, HistoryEntry, IdPrefix,
-    KnownPrincipal, Lease, MemoryOwner, Message, NewEvent, NewNote, NewReservation, Note, NoteArchive, NoteFilter,
-    NoteSelection, NoteStore, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Presence, PrincipalFilter,
-    PromptNotes, Remembered, Removed, ReplyRoute, Retention, RunFilter, RunId, RunReader, RunRecord, SaidQuery,
-    SearchQuery, SecondYes, Seq, SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger, SpendReader,
-    Spent, StoreError, StoreHealth, ThreadId, ThreadSummary, TranscriptLine, UnixMillis, WorkLease,
+    ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker, Authority, CallCharge,
+    ChildQuestion, ChildQuestionStore, Conversation, ConversationReader, ConversationSummary, CostQuery, CostRow,
+    Decided, Durability, EndCount, EndQuery, EndReader, Event, EventLog, EventQuery, Forgotten, Found, HistoryEntry,
+    IdPrefix, KnownPrincipal, Lease, MemoryOwner, Message, NewEvent, NewNote, NewReservation, Note, NoteArchive,
+    NoteFilter, NoteSelection, NoteStore, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Presence,
+    PrincipalFilter, PromptNotes, Remembered, Removed, ReplyRoute, Retention, RunFilter, RunId, RunReader, RunRecord,
+    SaidQuery, SearchQuery, SecondYes, Seq, SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger,
+    SpendReader, Spent, StoreError, StoreHealth, ThreadId, ThreadSummary, TranscriptLine, UnixMillis, WorkLease,
 };
 use tokio::sync::watch;
 
@@ -123,7 +123,7 @@ impl ApprovalStore for SqlStore {
         &self,
         id: ApprovalId,
         state: ApprovalState,
-        always: bool,
+        always: Option<Authority>,
         by: &str,
         at: UnixMillis,
     ) -> Result<Decided, StoreError> {
@@ -161,9 +161,16 @@ impl ApprovalStore for SqlStore {
         self.read(move |conn| approvals::approvals_of(conn, run)).await
     }
 
-    async fn granted(&self, session: &SessionKey, tool: &str, covers: &str) -> Result<bool, StoreError> {
+    async fn granted(
+        &self,
+        session: &SessionKey,
+        tool: &str,
+        covers: &str,
+        work_for: &Asker,
+    ) -> Result<bool, StoreError> {
         let (session, tool, covers) = (session.clone(), tool.to_owned(), covers.to_owned());
-        self.read(move |conn| approvals::granted(conn, &session, &tool, &covers)).await
+        let work_for = work_for.clone();
+        self.read(move |conn| approvals::granted(conn, &session, &tool, &covers, &work_for)).await
     }
 
     async fn forget_grants(&self, session: &SessionKey) -> Result<u32, StoreError> {

@@ -137,15 +137,20 @@ pub(super) fn authority_word(authority: Authority) -> &'static str {
 
 /// The asker of a run, in the columns that runs and approval requests share.
 pub(super) fn asker(row: &Row<'_>) -> Done<Asker> {
-    let word: String = row.get("authority")?;
-    let authority = [Authority::Conversation, Authority::Token, Authority::Operator]
-        .into_iter()
-        .find(|authority| authority_word(*authority) == word);
     Ok(Asker {
         principal: row.get("principal")?,
-        authority: authority.ok_or_else(|| Failure::damaged("authority of an asker"))?,
+        authority: authority(row, "authority")?,
         relayed: row.get("relayed")?,
     })
+}
+
+/// The authority in this column.
+pub(super) fn authority(row: &Row<'_>, column: &str) -> Done<Authority> {
+    let word: String = row.get(column)?;
+    [Authority::Conversation, Authority::Token, Authority::Operator]
+        .into_iter()
+        .find(|authority| authority_word(*authority) == word)
+        .ok_or_else(|| Failure::damaged("authority of a principal"))
 }
 
 pub(super) fn usage(row: &Row<'_>) -> Done<RunUsage> {

@@ -307,7 +307,7 @@ pub(crate) async fn pause(store: &dyn Store, lease: &Lease, run: RunId) -> Appro
 
 /// Answers a question that must be waiting.
 pub(crate) async fn answer(store: &dyn Store, approval: ApprovalId, state: ApprovalState) -> ApprovalRequest {
-    match store.decide(approval, state, false, "ann", at(1_800)).await.unwrap() {
+    match store.decide(approval, state, None, "ann", at(1_800)).await.unwrap() {
         Decided::Now(approval) => *approval,
         other => panic!("it does not wait: {other:?}"),
     }

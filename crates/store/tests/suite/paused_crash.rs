@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    ApprovalFilter, ApprovalState, ApprovalStore, Checkpoint, Decided, Durability, FinishedRun, JournalStore, Outbound,
-    Outbox, OutboxState, PausedRun, Question, RunReader, RunStatus, RunStore, StoreError, StoreHealth, ThreadState,
+    ApprovalFilter, ApprovalState, ApprovalStore, Asker, Authority, Checkpoint, Decided, Durability, FinishedRun,
+    JournalStore, Outbound, Outbox, OutboxState, PausedRun, Question, RunReader, RunStatus, RunStore, StoreError,
+    StoreHealth, ThreadState,
 };
 use belay_protocol::{Message, RunId};
 use belay_store::SqlStore;
@@ -84,17 +85,17 @@ async fn what_was_granted_and_what_was_withdrawn_survives() {
     let lease = open(&store, "s").await.lease;
     let run = accept(&store, &lease, input("hi")).await;
     let first = pause(&store, &lease, run).await.id;
-    store.decide(first, ApprovalState::Approved, true, "ann", at(1_800)).await.unwrap();
+    store.decide(first, ApprovalState::Approved, Some(Authority::Conversation), "ann", at(1_800)).await.unwrap();
     store.start_run(&lease, run, at(1_900)).await.unwrap();
     let second = pause(&store, &lease, run).await.id;
     store.finish_runs(&lease, vec![finished(run, "never mind")]).await.unwrap();
 
     let (after, _copy) = after_death(&directory);
-    assert!(after.granted(&"s".into(), "run_command", "git").await.unwrap());
+    assert!(after.granted(&"s".into(), "run_command", "git", &Asker::default()).await.unwrap());
     let states: Vec<_> =
         after.approvals_of(run).await.unwrap().into_iter().map(|approval| (approval.id, approval.state)).collect();
     assert_eq!(states, [(first, ApprovalState::Withdrawn), (second, ApprovalState::Withdrawn)]);
-    let late = after.decide(second, ApprovalState::Approved, false, "ann", at(9_000)).await.unwrap();
+    let late = after.decide(second, ApprovalState::Approved, None, "ann", at(9_000)).await.unwrap();
     assert!(matches!(late, Decided::Before(approval) if approval.state == ApprovalState::Withdrawn));
 }
 
@@ -138,8 +139,8 @@ async fn a_caller_that_lost_an_answer_finds_out_by_asking_again() {
     assert_eq!(store.approvals_of(run).await.unwrap(), std::slice::from_ref(&approval), "asked once");
 
     store.plan().nth_of(StoreOp::Decide, 1, Fault::LoseAnswer);
-    assert!(store.decide(approval.id, ApprovalState::Approved, false, "ann", at(1_800)).await.is_err());
-    let again = store.decide(approval.id, ApprovalState::Denied, false, "ann", at(1_900)).await.unwrap();
+    assert!(store.decide(approval.id, ApprovalState::Approved, None, "ann", at(1_800)).await.is_err());
+    let again = store.decide(approval.id, ApprovalState::Denied, None, "ann", at(1_900)).await.unwrap();
     assert!(matches!(&again, Decided::Before(kept) if kept.state == ApprovalState::Approved), "{again:?}");
 }
 
@@ -153,10 +154,10 @@ async fn a_pause_or_an_answer_that_fails_can_be_tried_again() {
     store.pause_run(&lease, paused(approval.clone())).await.unwrap();
 
     store.plan().nth_of(StoreOp::Decide, 1, Fault::Fail);
-    assert!(store.decide(approval.id, ApprovalState::Denied, false, "ann", at(1_800)).await.is_err());
+    assert!(store.decide(approval.id, ApprovalState::Denied, None, "ann", at(1_800)).await.is_err());
     assert_eq!(store.approval(approval.id).await.unwrap(), Some(approval.clone()), "nobody has answered");
     assert!(matches!(
-        store.decide(approval.id, ApprovalState::Approved, false, "ann", at(1_900)).await.unwrap(),
+        store.decide(approval.id, ApprovalState::Approved, None, "ann", at(1_900)).await.unwrap(),
         Decided::Now(_)
     ));
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Acceptance, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore as _, Checkpoint,
+    Acceptance, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore as _, Authority, Checkpoint,
     CollectedStart, Decided, EditOutcome, EventLog as _, EventQuery, JoinedRun, Lease, Message, NewInput, Removed,
     Retention, RunFilter, RunId, RunReader as _, RunStatus, SearchQuery, SessionFilter, SessionReader as _, StoreError,
     StoreHealth as _, ThreadEdit, ThreadSnapshot, ThreadState,
@@ -159,7 +159,8 @@ impl Player<'_> {
                 self.store.pause_run(&self.lease, paused(approval)).await.map(|()| Some(self.empty()))
             }
             Step::Decide { approval, state, always } => {
-                let decided = self.store.decide(question(*approval), *state, *always, "ann", at(1_800)).await;
+                let always = always.then_some(Authority::Conversation);
+                let decided = self.store.decide(question(*approval), *state, always, "ann", at(1_800)).await;
                 decided.map(|decided| Some(Shown { new: false, decided: Some(decided), ..self.empty() }))
             }
             Step::Finish { run, state } => {

@@ -148,14 +148,13 @@ impl FakeAgent {
             Decision::Approve | Decision::Always => (ApprovalState::Approved, "Approved."),
         };
         let by = &inbound.principal.id;
-        let approval =
-            match self.store.decide(id, state, decision == Decision::Always, by, UnixMillis(NOW)).await.unwrap() {
-                Decided::Now(approval) => approval,
-                Decided::Before(approval) => {
-                    return Ack::Refused(Refusal::Decided(format!("This {}.", approval.state.told())));
-                }
-                Decided::Unknown => panic!("it was there"),
-            };
+        let approval = match self.store.decide(id, state, None, by, UnixMillis(NOW)).await.unwrap() {
+            Decided::Now(approval) => approval,
+            Decided::Before(approval) => {
+                return Ack::Refused(Refusal::Decided(format!("This {}.", approval.state.told())));
+            }
+            Decided::Unknown => panic!("it was there"),
+        };
         let run = self.store.run(approval.run_id).await.unwrap().unwrap();
         self.store.put(RunRecord { status: RunStatus::Running, waiting_for: None, ..run.clone() });
         self.store.fact(

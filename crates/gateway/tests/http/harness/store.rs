@@ -290,7 +290,7 @@ impl ApprovalStore for FakeStore {
     async fn approvals_of(&self, run: RunId) -> Result<Vec<ApprovalRequest>, StoreError> {
         Ok(self.approvals.lock().unwrap().iter().filter(|approval| approval.run_id == run).cloned().collect())
     }
-    async fn granted(&self, _session: &SessionKey, _tool: &str, _covers: &str) -> Result<bool, StoreError> {
+    async fn granted(&self, _: &SessionKey, _tool: &str, _covers: &str, _work_for: &Asker) -> Result<bool, StoreError> {
         Ok(false)
     }
     async fn forget_grants(&self, _session: &SessionKey) -> Result<u32, StoreError> {

@@ -325,13 +325,17 @@ CREATE INDEX approvals_of_run ON approvals (run_id);
 CREATE INDEX approvals_of_session ON approvals (session);
 CREATE INDEX approvals_waiting ON approvals (session) WHERE state = 'waiting';
 
--- What a session has answered with "always".
+-- The answers "always" of a session: the principal that has given it, and the one whose work had asked.
 CREATE TABLE grants (
-    session TEXT COLLATE "C" NOT NULL,
-    tool    TEXT COLLATE "C" NOT NULL,
-    covers  TEXT COLLATE "C" NOT NULL,
-    at      BIGINT NOT NULL,
-    PRIMARY KEY (session, tool, covers)
+    session         TEXT COLLATE "C" NOT NULL,
+    tool            TEXT COLLATE "C" NOT NULL,
+    covers          TEXT COLLATE "C" NOT NULL,
+    principal       TEXT COLLATE "C" NOT NULL,
+    authority       TEXT COLLATE "C" NOT NULL CHECK (authority = 'conversation' OR authority = 'token' OR authority = 'operator'),
+    asked           TEXT COLLATE "C" NOT NULL,
+    asked_authority TEXT COLLATE "C" NOT NULL CHECK (asked_authority = 'conversation' OR asked_authority = 'token' OR asked_authority = 'operator'),
+    at              BIGINT NOT NULL,
+    PRIMARY KEY (session, tool, covers, principal, authority, asked, asked_authority)
 );
 
 -- Uploaded files that messages can name, for a day. Also counts the bytes of each person.

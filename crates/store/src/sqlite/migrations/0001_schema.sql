@@ -267,13 +267,17 @@ CREATE INDEX approvals_of_run ON approvals (run_id);
 CREATE INDEX approvals_of_session ON approvals (session);
 CREATE INDEX approvals_waiting ON approvals (session) WHERE state = 'waiting';
 
--- What a session has answered with "always".
+-- The answers "always" of a session: the principal that has given it, and the one whose work had asked.
 CREATE TABLE grants (
-    session TEXT NOT NULL,
-    tool    TEXT NOT NULL,
-    covers  TEXT NOT NULL,
-    at      INTEGER NOT NULL,
-    PRIMARY KEY (session, tool, covers)
+    session         TEXT NOT NULL,
+    tool            TEXT NOT NULL,
+    covers          TEXT NOT NULL,
+    principal       TEXT NOT NULL,
+    authority       TEXT NOT NULL CHECK (authority = 'conversation' OR authority = 'token' OR authority = 'operator'),
+    asked           TEXT NOT NULL,
+    asked_authority TEXT NOT NULL CHECK (asked_authority = 'conversation' OR asked_authority = 'token' OR asked_authority = 'operator'),
+    at              INTEGER NOT NULL,
+    PRIMARY KEY (session, tool, covers, principal, authority, asked, asked_authority)
 ) STRICT, WITHOUT ROWID;
 
 -- Uploaded files that messages can name, for a day. Also counts the bytes of each person.

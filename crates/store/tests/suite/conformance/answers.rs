@@ -1,8 +1,8 @@
 //! Answers, what they grant, and approvals that are used.
 
 use belay_protocol::{
-    ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, Decided, EventKind, Message, NewInput, RunId,
-    RunStatus, SessionKey, StoreError,
+    ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, Asker, Authority, Decided, EventKind, Message,
+    NewInput, RunId, RunStatus, SessionKey, StoreError,
 };
 use tokio::task::JoinSet;
 
@@ -14,6 +14,7 @@ super::for_every_store! {
     of_sixteen_answers_at_once_one_counts
     a_state_that_is_no_answer_is_refused
     always_covers_the_like_in_its_session_until_it_is_taken_back
+    an_always_serves_those_who_could_have_answered_the_question
     what_is_not_an_offered_yes_grants_nothing
     one_approval_allows_one_call
     an_approval_that_does_not_stand_lets_nothing_be_written
@@ -22,12 +23,24 @@ super::for_every_store! {
 
 use ApprovalState::{Approved, Denied, Expired, Used, Waiting, Withdrawn};
 
+/// An "always" of a person in the conversation.
+const ALWAYS: Option<Authority> = Some(Authority::Conversation);
+
+/// The person whose run asks in these tests.
+fn ann() -> Asker {
+    person("ann", Authority::Conversation)
+}
+
+fn person(principal: &str, authority: Authority) -> Asker {
+    Asker { principal: principal.into(), authority, relayed: false }
+}
+
 async fn an_answer_is_kept_with_who_gave_it_and_told_as_a_fact(store: Shared) {
     let lease = open(&*store, "s").await.lease;
     for (state, by) in [(Approved, "ann"), (Denied, "operator"), (Expired, "")] {
         let run = accept(&*store, &lease, input("hi")).await;
         let asked = pause(&*store, &lease, run).await;
-        let outcome = store.decide(asked.id, state, false, by, at(1_800)).await.unwrap();
+        let outcome = store.decide(asked.id, state, None, by, at(1_800)).await.unwrap();
         let expected = ApprovalRequest { state, decided_by: Some(by.into()), decided_at: Some(at(1_800)), ..asked };
         assert_eq!(outcome, Decided::Now(Box::new(expected.clone())));
         assert_eq!(store.approval(expected.id).await.unwrap(), Some(expected.clone()));
@@ -45,13 +58,13 @@ async fn only_the_first_answer_counts(store: Shared) {
         let kept = answer(&*store, asked.id, first).await;
         let events = kinds(&*store, run).await;
         for second in [Approved, Denied, Expired] {
-            let outcome = store.decide(asked.id, second, true, "bob", at(1_900)).await.unwrap();
+            let outcome = store.decide(asked.id, second, ALWAYS, "bob", at(1_900)).await.unwrap();
             assert_eq!(outcome, Decided::Before(Box::new(kept.clone())), "{first:?}, then {second:?}");
         }
         assert_eq!(kinds(&*store, run).await, events);
     }
-    assert!(!store.granted(&"s".into(), "run_command", "git").await.unwrap(), "nor does a late \"always\"");
-    let unknown = store.decide(ApprovalId::new(), Approved, true, "bob", at(1_900)).await.unwrap();
+    assert!(!store.granted(&"s".into(), "run_command", "git", &ann()).await.unwrap(), "nor does a late \"always\"");
+    let unknown = store.decide(ApprovalId::new(), Approved, ALWAYS, "bob", at(1_900)).await.unwrap();
     assert_eq!(unknown, Decided::Unknown);
 }
 
@@ -63,7 +76,7 @@ async fn of_sixteen_answers_at_once_one_counts(store: Shared) {
     for n in 0..16 {
         let (store, id) = (store.clone(), asked.id);
         let state = [Approved, Denied, Expired][n % 3];
-        answers.spawn(async move { store.decide(id, state, true, &n.to_string(), at(1_800)).await.unwrap() });
+        answers.spawn(async move { store.decide(id, state, ALWAYS, &n.to_string(), at(1_800)).await.unwrap() });
     }
     let outcomes = answers.join_all().await;
     let won: Vec<&ApprovalRequest> = outcomes
@@ -78,7 +91,7 @@ async fn of_sixteen_answers_at_once_one_counts(store: Shared) {
     assert_eq!(store.approval(asked.id).await.unwrap().as_ref(), Some(won));
     let told = kinds(&*store, run).await;
     assert_eq!(told.iter().filter(|kind| matches!(kind, EventKind::ApprovalResolved { .. })).count(), 1);
-    assert_eq!(store.granted(&"s".into(), "run_command", "git").await.unwrap(), won.state == Approved);
+    assert_eq!(store.granted(&"s".into(), "run_command", "git", &ann()).await.unwrap(), won.state == Approved);
 }
 
 async fn a_state_that_is_no_answer_is_refused(store: Shared) {
@@ -86,7 +99,7 @@ async fn a_state_that_is_no_answer_is_refused(store: Shared) {
     let run = accept(&*store, &lease, input("hi")).await;
     let asked = pause(&*store, &lease, run).await;
     for state in [Waiting, Used, Withdrawn] {
-        let outcome = store.decide(asked.id, state, true, "ann", at(1_800)).await;
+        let outcome = store.decide(asked.id, state, ALWAYS, "ann", at(1_800)).await;
         assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
     }
     assert_eq!(store.approval(asked.id).await.unwrap(), Some(asked));
@@ -98,10 +111,11 @@ async fn always_covers_the_like_in_its_session_until_it_is_taken_back(store: Sha
         let run = accept(&*store, &lease, input("hi")).await;
         let approval = ApprovalRequest { covers: Some(covers.into()), ..approval(&lease, run) };
         store.pause_run(&lease, paused(approval.clone())).await.unwrap();
-        store.decide(approval.id, Approved, true, "ann", at(1_800)).await.unwrap();
+        store.decide(approval.id, Approved, ALWAYS, "ann", at(1_800)).await.unwrap();
     }
-    let granted =
-        async |session: &str, tool: &str, covers: &str| store.granted(&session.into(), tool, covers).await.unwrap();
+    let granted = async |session: &str, tool: &str, covers: &str| {
+        store.granted(&session.into(), tool, covers, &ann()).await.unwrap()
+    };
     for (session, tool, covers, expected) in [
         ("s", "run_command", "git", true),
         ("s", "run_command", "ls", true),
@@ -121,6 +135,43 @@ async fn always_covers_the_like_in_its_session_until_it_is_taken_back(store: Sha
     assert!(granted("t", "run_command", "git").await);
 }
 
+async fn an_always_serves_those_who_could_have_answered_the_question(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let others = [
+        ann(),
+        Asker { relayed: true, ..ann() },
+        person("webhook", Authority::Conversation),
+        person("script", Authority::Token),
+        person("robot", Authority::Token),
+        person("root", Authority::Operator),
+    ];
+    for (covers, asker, by, expected) in [
+        ("for ann", ann(), ann(), [true, false, false, true, true, true]),
+        ("by root", ann(), person("root", Authority::Operator), [true, false, false, true, true, true]),
+        (
+            "for a program",
+            person("script", Authority::Token),
+            person("script", Authority::Token),
+            [false, false, false, true, false, true],
+        ),
+        (
+            "for root",
+            person("root", Authority::Operator),
+            person("root", Authority::Operator),
+            [false, false, false, false, false, true],
+        ),
+    ] {
+        let run = accept(&*store, &lease, input("hi")).await;
+        let approval = ApprovalRequest { covers: Some(covers.into()), asker, ..approval(&lease, run) };
+        store.pause_run(&lease, paused(approval.clone())).await.unwrap();
+        store.decide(approval.id, Approved, Some(by.authority), &by.principal, at(1_800)).await.unwrap();
+        for (work_for, expected) in others.iter().zip(expected) {
+            let granted = store.granted(&"s".into(), "run_command", covers, work_for).await.unwrap();
+            assert_eq!(granted, expected, "{covers} {work_for:?}");
+        }
+    }
+}
+
 async fn what_is_not_an_offered_yes_grants_nothing(store: Shared) {
     let lease = open(&*store, "s").await.lease;
     for (state, always, covers) in [
@@ -132,10 +183,10 @@ async fn what_is_not_an_offered_yes_grants_nothing(store: Shared) {
         let run = accept(&*store, &lease, input("hi")).await;
         let approval = ApprovalRequest { covers: covers.map(Into::into), ..approval(&lease, run) };
         store.pause_run(&lease, paused(approval.clone())).await.unwrap();
-        store.decide(approval.id, state, always, "ann", at(1_800)).await.unwrap();
+        store.decide(approval.id, state, always.then_some(Authority::Conversation), "ann", at(1_800)).await.unwrap();
     }
     for covers in ["git", ""] {
-        assert!(!store.granted(&"s".into(), "run_command", covers).await.unwrap());
+        assert!(!store.granted(&"s".into(), "run_command", covers, &ann()).await.unwrap());
     }
     assert_eq!(store.forget_grants(&"s".into()).await.unwrap(), 0);
 }
@@ -149,7 +200,7 @@ async fn one_approval_allows_one_call(store: Shared) {
     let again = store.checkpoint(&lease, using(run, vec![first])).await;
     assert!(matches!(&again, Err(StoreError::NotFound(what)) if what.contains(&first.to_string())), "{again:?}");
     assert_eq!(texts(&reload(&*store, &mut lease).await.unfinished[0].messages), ["hi", "begun"]);
-    let late = store.decide(first, Approved, true, "ann", at(2_000)).await.unwrap();
+    let late = store.decide(first, Approved, ALWAYS, "ann", at(2_000)).await.unwrap();
     assert!(matches!(late, Decided::Before(approval) if approval.state == Used));
 }
 

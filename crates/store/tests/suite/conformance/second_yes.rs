@@ -57,9 +57,9 @@ async fn the_first_yes_is_kept_with_the_question_for_the_second_person(store: Sh
 
 async fn no_second_yes_counts_without_a_first(store: Shared) {
     let asked = waiting(&*store).await;
-    let decided = store.decide(asked.id, ApprovalState::Approved, false, "bob", at(1_800)).await.unwrap();
+    let decided = store.decide(asked.id, ApprovalState::Approved, None, "bob", at(1_800)).await.unwrap();
     assert_eq!(decided, Decided::Before(Box::new(asked.clone())));
-    let decided = store.decide(asked.id, ApprovalState::Denied, false, "bob", at(1_800)).await.unwrap();
+    let decided = store.decide(asked.id, ApprovalState::Denied, None, "bob", at(1_800)).await.unwrap();
     assert!(matches!(decided, Decided::Now(approval) if approval.state == ApprovalState::Denied), "one no is enough");
 
     let lease = open(&*store, "other").await.lease;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use belay_protocol::store::KeyClaim;
 use belay_protocol::{
-    ActedOn, ApprovalState, ApprovalStore, Attachment, AttachmentContent, BootId, DispatcherStore, Freeze, FreezeId,
-    FreezeScope, FreezeStore, JobAttempts, JobCaps, JobStore, NewInput, NoteArchive, NoteSelection, NoteStore,
-    NoteVector, NoteVectors, Outbox, PairedPerson, PendingPairing, PeopleStore, Person, Provenance, Purpose,
+    ActedOn, ApprovalState, ApprovalStore, Attachment, AttachmentContent, Authority, BootId, DispatcherStore, Freeze,
+    FreezeId, FreezeScope, FreezeStore, JobAttempts, JobCaps, JobStore, NewInput, NoteArchive, NoteSelection,
+    NoteStore, NoteVector, NoteVectors, Outbox, PairedPerson, PendingPairing, PeopleStore, Person, Provenance, Purpose,
     RoutineRunStatus, RoutineRunStore, RunStore, Secret, SecretVault, SignIn, SignInStore, SkillSnapshot, SkillStore,
     SpendLedger, StoreHealth, Stranger, ThreadEdit, ToolOff, ToolSwitch, ToolSwitches, Upload, UploadId, UploadStore,
     Uploader,
@@ -54,7 +54,7 @@ async fn conversations(store: &SqlStore) {
     let other = open(store, "other").await.lease;
     let paused = accept(store, &other, input("push it")).await;
     let asked = pause(store, &other, paused).await.id;
-    store.decide(asked, ApprovalState::Approved, true, "ann", at(1_800)).await.unwrap();
+    store.decide(asked, ApprovalState::Approved, Some(Authority::Conversation), "ann", at(1_800)).await.unwrap();
     let waiting = open(store, "waiting").await.lease;
     accept(store, &waiting, queued("later")).await;
     store.finish_runs(&lease, vec![]).await.unwrap();

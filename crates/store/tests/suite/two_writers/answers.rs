@@ -122,7 +122,7 @@ async fn a_daemon_that_does_not_know_the_first_yes_expires_nothing_too_early() {
     let Decided::Now(extended) = other.first_yes(asked.id, second, at(9_000), None).await.unwrap() else {
         panic!("nobody else has answered")
     };
-    let expire = async |now| one.decide(asked.id, ApprovalState::Expired, false, "nobody", at(now)).await.unwrap();
+    let expire = async |now| one.decide(asked.id, ApprovalState::Expired, None, "nobody", at(now)).await.unwrap();
     assert_eq!(expire(1_800).await, Decided::Before(extended));
     assert!(matches!(expire(9_000).await, Decided::Now(_)));
 }
@@ -192,7 +192,7 @@ async fn a_request_is_answered_or_withdrawn_and_never_both() {
         let asked = pause(&one, &lease, run).await;
         let (withdrew, answered) = against(
             one.finish_runs(&lease, vec![finished(run, "stopped")]),
-            other.decide(asked.id, ApprovalState::Denied, false, "ann", at(1_800)),
+            other.decide(asked.id, ApprovalState::Denied, None, "ann", at(1_800)),
         )
         .await;
         withdrew.unwrap();

@@ -1,8 +1,8 @@
 //! Deliveries and money: operations of two writers against each other, and random ones of both.
 
 use belay_protocol::{
-    ApprovalState, ApprovalStore, CallCharge, CostKey, CostQuery, Decided, EventKind, Outbox, OutboxId, OutboxState,
-    Purpose, RunId, SpendLedger, SpendReader,
+    ApprovalState, ApprovalStore, Authority, CallCharge, CostKey, CostQuery, Decided, EventKind, Outbox, OutboxId,
+    OutboxState, Purpose, RunId, SpendLedger, SpendReader,
 };
 use belay_store::SqlStore;
 use proptest::prelude::*;
@@ -119,7 +119,10 @@ async fn act(store: &SqlStore, shared: &Shared, ops: &[Op]) -> Done {
             }
             Op::Decide(which, yes) => {
                 let state = if yes { ApprovalState::Approved } else { ApprovalState::Denied };
-                let decided = store.decide(shared.approvals[which], state, yes, "ann", at(1_800)).await.unwrap();
+                let decided = store
+                    .decide(shared.approvals[which], state, yes.then_some(Authority::Conversation), "ann", at(1_800))
+                    .await
+                    .unwrap();
                 if let Decided::Now(approval) = decided {
                     done.decided.push(approval.id);
                 }
