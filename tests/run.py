@@ -639,7 +639,7 @@ def crashes(tally, environment):
         tally.add(name, 0, 1, 0, time.monotonic() - begin, " (not built)")
         return
     program = pathlib.Path(environment["BELAY_BIN"]).with_name("belay-crash-points")
-    command = [sys.executable, str(ROOT / "tests" / "crash" / "main.py"), "--belay", str(program), "--kills", CRASHES, "--json"]
+    command = [sys.executable, str(ROOT / "tests" / "crash" / "main.py"), "--belay", str(program), "--kills", CRASHES, "--falsify", "--json"]
     begin = time.monotonic()
     process = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     try:

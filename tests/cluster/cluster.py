@@ -11,7 +11,7 @@ has one daemon without `[cluster]`. `--round-robin` has one conversation, and ki
 of the checker at the end, and expects that each count reports it. Ends with 1 if a count is wrong; the directory with the logs is then
 kept; with 69 if PostgreSQL is missing. Standard library and PostgreSQL only; a full disk needs root.
 
-Reading order: fleet.py, faults.py, load.py, verdict.py, falsify.py, node.py, outside.py, proxy.py, postgres.py, disk.py, pooler.py, recovery.py,
+Reading order: fleet.py, faults.py, load.py, verdict.py, falsify_nodes.py, node.py, outside.py, proxy.py, postgres.py, disk.py, pooler.py, recovery.py,
 ledger.py.
 """
 
@@ -26,7 +26,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "crash"))
 
 import disk
-import falsify
+import falsify_nodes
 from client import Gone
 from faults import KINDS, Faults
 from fleet import Fleet
@@ -77,7 +77,7 @@ def main():
         settle(fleet, verdict)
         verdict.judge(fleet)
         if options.falsify and not options.round_robin:
-            for kind in falsify.unseen(fleet):
+            for kind in falsify_nodes.unseen(fleet):
                 verdict.fault("other", f"the verdict does not report a falsified ledger: {kind}")
     except KeyboardInterrupt:
         verdict.fault("other", "the run was interrupted")

@@ -146,6 +146,7 @@ class Faults:
         new.promote()
         for proxy in self.fleet.proxies:
             proxy.target = new.port
+        self.fleet.earlier_deadlocks += old.deadlocks()
         old.close()
         return f"a standby, after {seconds:.0f} s"
 

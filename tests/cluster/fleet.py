@@ -62,6 +62,8 @@ class Fleet:
         # Why the database has no disk that can be full, or None.
         self.no_disk = no_disk
         self.database = Postgres(directory, has_disk=no_disk is None)
+        # Those of servers whose standby was promoted.
+        self.earlier_deadlocks = []
         self.effects = ClusterEffects(self.home)
         self.model, self.api = ClusterModel(self.effects, seed), ClusterBotApi()
         self.proxies = [Proxy(self.database.port) for _ in names]
@@ -128,6 +130,10 @@ class Fleet:
             shutil.rmtree(self.home, ignore_errors=True)
         for part in (self.database, self.model, self.api):
             part.close()
+
+    def deadlocks(self):
+        """The deadlocks that all servers so far have found."""
+        return [*self.earlier_deadlocks, *self.database.deadlocks()]
 
     # What the checker of tests/crash asks a daemon.
 

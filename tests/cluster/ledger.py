@@ -12,12 +12,15 @@ from recovery import recoveries
 NAMES = {
     "lost": "lost",
     "twice": "answered twice",
+    "not in the conversation": "not in the conversation",
+    "without a start": "without a start",
     "effects twice": "effects twice",
     "effects lost": "effects lost",
     "out of order": "out of order",
     "events skipped": "events skipped",
     "above the cap": "above the cap",
     "left running": "processes of a fenced node that still live",
+    "deadlocks": "deadlocks of the database",
     "other": "other faults",
 }
 OF_CRASH = ("not accepted", "starts refused by a lock")
@@ -29,7 +32,7 @@ MEANING = "recovery: seconds from the moment of the fault to the first answer of
 
 class Ledger:
     def __init__(self, faults, form):
-        assert set(NAMES) == set(WRONG)
+        assert set(NAMES) == {*WRONG, "deadlocks"}
         self.planned, self.form, self.begun = faults, form, time.monotonic()
         self.lasted, self.waits, self.played = collections.defaultdict(list), collections.defaultdict(list), 0
         # Kinds that cannot be played here, with the reason; what was hit: kind, moment, node, end of the fault.

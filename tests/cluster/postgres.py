@@ -32,6 +32,8 @@ kill "$watcher" 2>/dev/null
 """
 # Longest wait for a start or an end of the server, in seconds.
 PATIENCE = 60
+# The lines of the log about a deadlock: the error, the processes, their statements.
+DEADLOCK_LINES = 8
 STOP = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
@@ -149,6 +151,11 @@ class Postgres:
     def refusals(self):
         """How often the server has found its disk full so far, by its log."""
         return (self.folder / "log").read_bytes().count(b"No space left on device")
+
+    def deadlocks(self):
+        """The deadlocks that the server has found so far, by its log: the lines of each."""
+        lines = (self.folder / "log").read_text(errors="replace").splitlines()
+        return [" ".join(lines[at : at + DEADLOCK_LINES]) for at, line in enumerate(lines) if "deadlock detected" in line]
 
     def standby(self):
         """Makes a standby. Each commit of this server waits for it from now on, so that a promotion loses none."""

@@ -16,11 +16,13 @@ class ClusterVerdict(Verdict):
         self.effects(life)
         for session in dict.fromkeys(order.session for order in life.work.orders if order.channel in ("http", "socket")):
             self.conversation(life, session)
+        self.runs(life)
         self.telegram(life)
         self.routines_and_jobs(life)
         self.events(life)
         self.money(life)
         self.nodes(life)
+        self.deadlocks(life.deadlocks())
         for problem in life.model.invalid:
             self.fault("other", f"a request that no provider accepts: {problem}")
         for problem in life.work.problems:
@@ -39,6 +41,11 @@ class ClusterVerdict(Verdict):
             _, status = Http(node.address).request("GET", "/api/v1/status")
             if status["spent_today_micro_usd"] < cost:
                 self.fault("above the cap", f"the model was paid {cost}, and node {node.name} counts {status['spent_today_micro_usd']}")
+
+    def deadlocks(self, found):
+        """The database ended no statement because two nodes waited for each other."""
+        for lines in found:
+            self.fault("deadlocks", lines)
 
     def nodes(self, life):
         """No node has ended by itself, but for one that lost its lease. No start was refused, but for the lease of its name and the database."""

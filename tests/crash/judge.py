@@ -11,7 +11,9 @@ from client import Socket, cursor_of
 from work import ENDS
 
 # What is counted, in the order of the table. Each has to be 0.
-WRONG = ("lost", "twice", "effects twice", "effects lost", "out of order", "events skipped", "above the cap", "left running", "other")
+WRONG = (
+    "lost", "twice", "not in the conversation", "without a start", "effects twice", "effects lost", "out of order", "events skipped", "above the cap", "left running", "other"
+)
 # Honest outcomes, which are counted and reported.
 HONEST = ("answered", "ambiguous", "ambiguous in the log alone", "unknown", "given up", "stopped by a drain", "refused by the cap", "not accepted", "starts refused by a lock")
 
@@ -31,6 +33,7 @@ class Verdict:
         self.effects(life)
         for session in ("one", "two", "socket", "asking", "short", "holding"):
             self.conversation(life, session)
+        self.runs(life)
         self.telegram(life)
         self.routines_and_jobs(life)
         self.events(life)
@@ -110,6 +113,24 @@ class Verdict:
         """Whether an order ended before its first attempt, so that its message never entered the conversation."""
         record, _ = life.work.look(order)
         return record.get("status") in ("stopped", "failed")
+
+    def runs(self, life):
+        """Each completed run has begun at some time. In a conversation of people, its message and its reply are there, unless it
+        joined another run or has no reply."""
+        people = {"telegram:42" if order.channel == "telegram" else order.session for order in life.work.orders if order.channel not in ("job", "routine")}
+        stored = {session: [(message["run_id"], message["role"], message["text"]) for message in life.work.messages(session)] for session in people}
+        for run in life.work.completed():
+            if run["reason"] == "joined":
+                continue
+            if run["started_at"] is None:
+                self.fault("without a start", short(run))
+            if run["session"] not in people or not run["reply"]:
+                continue
+            own = [(role, text) for run_id, role, text in stored[run["session"]] if run_id == run["run_id"]]
+            if "user" not in [role for role, _ in own]:
+                self.fault("not in the conversation", f"the message of {short(run)} in {run['session']}")
+            if ("assistant", run["reply"]) not in own:
+                self.fault("not in the conversation", f"the reply of {short(run)} in {run['session']}")
 
     def telegram(self, life):
         work, texts = life.work, life.api.texts()

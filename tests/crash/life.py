@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 
+import falsify
 from client import Follower, Gone
 from daemon import SETTINGS, Daemon, Effects
 from doubles import OUTPUT_TOKENS, PERSON, BotApi, Model
@@ -46,8 +47,10 @@ class Limit:
 
 
 class Life:
-    def __init__(self, binary, directory, seed, report, limits, may_be_poor=True):
+    def __init__(self, binary, directory, seed, report, limits, may_be_poor=True, is_falsified=False):
         self.random, self.report = random.Random(seed), report
+        # Whether the ledgers are falsified at the end, to see that the verdict reports it.
+        self.is_falsified = is_falsified
         # The highest passage to ask for, by point.
         self.limits = limits
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="belay-crash-", dir=directory))
@@ -212,6 +215,16 @@ class Life:
     def last_start(self):
         self.settled_start()
         self.verdict.judge(self)
+        if self.is_falsified:
+            self.falsify()
+
+    def falsify(self):
+        """Counts each falsified ledger that the verdict reports."""
+        for kind, is_seen in falsify.seen(self, Verdict, {**falsify.KINDS, "left running": falsified_process}).items():
+            if is_seen:
+                self.verdict.counts[f"{falsify.SEEN}{kind}"] += 1
+            elif is_seen is False:
+                self.verdict.fault("other", f"the verdict does not report a falsified ledger: {kind}")
 
     def settled_start(self):
         if not self.begin(None):
@@ -219,3 +232,15 @@ class Life:
         if not self.work.settle(SETTLE_S):
             orders = [f"{order.id} ({order.kills} kills)" for order in self.work.orders if not order.is_ended]
             self.verdict.fault("lost", f"nothing has ended for {SETTLE_S} s: {orders}")
+
+
+def falsified_process(life, _verdict):
+    """A process with the words of a command, which looks as if an earlier start had begun it."""
+    verdict, found, ticks = life.verdict, Verdict(), life.ticks_of_daemon
+    life.verdict, life.ticks_of_daemon = found, lambda: float("inf")
+    try:
+        with falsify.running(f"read -r _ # {life.effects.name}"):
+            life.check_processes()
+        return found.counts
+    finally:
+        life.verdict, life.ticks_of_daemon = verdict, ticks

@@ -2,7 +2,7 @@
 """Kills a daemon at named points again and again, and judges it from outside.
 
     tests/crash/main.py --belay PROGRAM [--kills N] [--seed N] [--only POINT] [--together N] [--minutes N]
-                        [--dir DIRECTORY] [--journal FILE] [--json]
+                        [--dir DIRECTORY] [--journal FILE] [--falsify] [--json]
 
 10,000 kills take about 20 minutes on two idle cores, and hours beside other builds.
 
@@ -11,7 +11,9 @@ own. A daemon lives through some dozen deaths, then everything settles, and the 
 lines are the sums, also after an interrupt. With `--journal` the same command continues where the last one stopped: each life has a seed
 of its own, and those that were judged are in the file. Ends with 1 if one of them is wrong; the directory of that daemon is then kept. Standard library only.
 
-Reading order: points.py, life.py, work.py, judge.py, daemon.py, doubles.py, client.py, report.py.
+`--falsify` falsifies the ledgers of each daemon after its verdict; each count has to report it for one daemon at least.
+
+Reading order: points.py, life.py, work.py, judge.py, falsify.py, daemon.py, doubles.py, client.py, report.py.
 """
 
 import argparse
@@ -57,13 +59,13 @@ def work(arguments):
     faulthandler.register(signal.SIGUSR1)  # prints where each thread is
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the daemon of this process ends with it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that prints ends the others
-    binary, directory, lives, pipe, until, may_be_poor = arguments
+    binary, directory, lives, pipe, until, may_be_poor, is_falsified = arguments
     limits = {}
     for seed, points in lives:
         if time.monotonic() > until:
             break
         report = Remote(pipe, seed)
-        verdict = Life(binary, directory, seed, report, limits, may_be_poor).live(points)
+        verdict = Life(binary, directory, seed, report, limits, may_be_poor, is_falsified).live(points)
         report.judged(verdict)
     pipe.send(None)
 
@@ -86,11 +88,12 @@ def main():
     parser.add_argument("--minutes", type=float, default=1e6, help="no daemon begins after so many minutes")
     parser.add_argument("--dir", type=pathlib.Path, default=memory(), help="where the data directories are made (/dev/shm, if it has space)")
     parser.add_argument("--journal", type=pathlib.Path, help="the file that keeps the figures of each judged daemon, and from which this continues")
+    parser.add_argument("--falsify", action="store_true", help="falsify the ledgers of each daemon after its verdict: each count has to report it")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.default_int_handler)  # also where a shell has it ignored in the background
-    report = Report(options.kills, options.json, Journal(options.journal, options.seed))
+    report = Report(options.kills, options.json, Journal(options.journal, options.seed), options.falsify)
     try:
         side_by_side(plan(options.kills, options.seed, options.only), options, report, str(options.seed))
         # Chance may have kept the work from a point: the money of that daemon was used up, for example.
@@ -112,7 +115,7 @@ def side_by_side(points, options, report, seed, may_be_poor=True):
     for number in range(min(options.together, len(lives))):
         receiver, sender = multiprocessing.Pipe(duplex=False)
         share = lives[number :: options.together]
-        arguments = (options.belay.resolve(), options.dir, share, sender, until, may_be_poor)
+        arguments = (options.belay.resolve(), options.dir, share, sender, until, may_be_poor, options.falsify)
         workers.append(multiprocessing.Process(target=work, args=(arguments,), daemon=True))
         workers[-1].start()
         sender.close()

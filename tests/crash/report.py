@@ -5,6 +5,7 @@ import json
 import sys
 import time
 
+import falsify
 from judge import HONEST, WRONG
 from points import POINTS
 
@@ -67,7 +68,8 @@ class Journal:
 
 
 class Report:
-    def __init__(self, kills, as_json, journal):
+    def __init__(self, kills, as_json, journal, is_falsified=False):
+        self.is_falsified = is_falsified
         self.kills, self.as_json, self.journal = kills, as_json, journal
         self.begun, self.kills_before = time.monotonic(), 0
         self.reached, self.missed = collections.Counter(), collections.Counter()
@@ -121,6 +123,8 @@ class Report:
     def end(self):
         if sys.stderr.isatty():
             print("\r\033[K", end="", file=sys.stderr)
+        if self.is_falsified:
+            self.proofs()
         wrong = {kind: self.counts[kind] for kind in WRONG}
         if self.as_json:
             print(json.dumps(self.figures(wrong), indent=1))
@@ -131,6 +135,13 @@ class Report:
         if (left := self.kills - self.kills_done()) > 0 and not self.as_json:
             print(f"{left} kills are left" + (f"; the same command continues from {self.journal.path}" if self.journal.path else ""))
         return 1 if any(wrong.values()) or unreached else 0
+
+    def proofs(self):
+        """A count that reported no falsified ledger of any daemon proves nothing."""
+        for kind in (kind for kind in WRONG if kind != "other" and not self.counts[f"{falsify.SEEN}{kind}"]):
+            self.faults.append(f"no daemon had a ledger that could be falsified for: {kind}")
+            self.counts["other"] += 1
+            print(f"  {self.faults[-1]}", file=sys.stderr, flush=True)
 
     def unreached(self):
         """The points that were tried, and at which no daemon died."""

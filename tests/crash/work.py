@@ -274,13 +274,21 @@ class Work:
 
     def messages(self, session):
         """All messages of a session, oldest first."""
+        return self.pages(f"/api/v1/sessions/{quoted(session)}/messages?limit=200", "messages")
+
+    def completed(self):
+        """All completed runs, newest first."""
+        return self.pages("/api/v1/runs?status=completed&limit=500", "runs")
+
+    def pages(self, path, name):
+        """All entries of a list; none if nothing is there."""
         found, after = [], ""
         while True:
-            status, page = self.http.request("GET", f"/api/v1/sessions/{quoted(session)}/messages?limit=200{after}")
+            status, page = self.http.request("GET", path + after)
             if status == 404:
                 return found
             check(status, (200,), page)
-            found.extend(page["messages"])
+            found.extend(page[name])
             if page.get("next") is None:
                 return found
             after = f"&after={page['next']}"
