@@ -123,6 +123,7 @@ const NOWHERE: &[(&str, &str)] = &[
     ("mpsc::channel()", "every queue has a bound: sync_channel has one"),
     ("Client::new()", "no time limits: there is one client, built with them"),
     ("Arc<Mutex<Session", "a lane task owns its session"),
+    ("run = ?", "the log has ids as everything else shows them: an optional one by map(tracing::field::display)"),
     ("todo!(", "something finished is something wired in"),
 ];
 

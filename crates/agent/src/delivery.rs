@@ -137,7 +137,10 @@ impl Delivery {
 
     fn report_interrupted(&self, interrupted: Vec<OutboxRow>) {
         for row in interrupted {
-            tracing::warn!(run = ?row.message.run_id, "a reply may or may not have been delivered before a crash");
+            tracing::warn!(
+                run = row.message.run_id.map(tracing::field::display),
+                "a reply may or may not have been delivered before a crash"
+            );
             crash_point!("recovery.outbox-settled");
             self.hooks.message_sent(&row.message, "ambiguous");
         }
@@ -327,7 +330,8 @@ impl Sender {
         let (state, outcome) = match result {
             Ok(()) => (OutboxState::Sent, Some("sent")),
             Err(error) => {
-                tracing::warn!(run = ?row.message.run_id, channel = %row.message.route.channel, %error, "reply not delivered");
+                let run = row.message.run_id.map(tracing::field::display);
+                tracing::warn!(run, channel = %row.message.route.channel, %error, "reply not delivered");
                 self.after(&row, error)
             }
         };
