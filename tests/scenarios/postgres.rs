@@ -9,5 +9,6 @@ mod misuse;
 mod node;
 mod nodes;
 mod outage;
+mod promotion;
 mod shared;
 mod starting;

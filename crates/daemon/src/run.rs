@@ -44,7 +44,7 @@ pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, 
     let running = match started.await {
         Ok(running) => running,
         Err(NotStarted::Failed(failure)) => return Err(failure),
-        Err(NotStarted::LeaseLost) => return Err(Failure::new(Exit::Busy, wiring::LEASE_LOST)),
+        Err(NotStarted::Lost(lost)) => return Err(Failure::new(Exit::Busy, lost.words())),
         Err(NotStarted::Stopped) => {
             info!("stopped before it was ready");
             return Ok(Exit::Fine);

@@ -38,6 +38,7 @@ use belay_run::approvals::question_text;
 use belay_trajectory::import::from_messages;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use background::Background;
 use backups::BackupKeeper;
@@ -49,7 +50,6 @@ pub(crate) use hooks::{HOOKS_GRACE, hooks};
 pub(crate) use mcp::{McpNeeds, sandbox_config, workspace_of};
 use metrics::{Figures, Recorder, figures};
 pub(crate) use model::Chosen;
-pub(crate) use node::LEASE_LOST;
 use node::Node;
 pub(crate) use own_files::{own_files_problems, refuse_own_files};
 use programs::ProgramsHandle;
@@ -247,6 +247,8 @@ async fn assemble(
     let sources = (ports.events.clone(), ports.runs.clone());
     let (recorder, exporters) = Exporters::open(&settings.telemetry, headers, log_queue, model, sources)?;
     let figures = figures(store.stats());
+    let database_losses = store.losses();
+    database_losses.iter().for_each(|loss| warn!(noticed_at = %loss.noticed_at.to_rfc3339(), "{}", loss.detail));
     let (gateway, http) = Gateway::bind(GatewayParts {
         config: settings.gateway.clone(),
         secrets: secrets.gateway,
@@ -273,6 +275,7 @@ async fn assemble(
         sign_ins: store.sign_ins(),
         janitor: janitor.clone(),
         backups: backups.clone(),
+        database_losses,
         cluster: node.map(Node::view),
         attachments,
         blobs: ports.blobs.clone(),
@@ -372,7 +375,7 @@ impl Parts {
     /// Starts all parts. The daemon is ready when this returns.
     ///
     /// # Errors
-    /// A channel or the store fails, the node loses its lease, or a signal comes; everything is ended again.
+    /// A channel or the store fails, the daemon is [`Lost`](store::Lost), or a signal comes; everything is ended again.
     pub(crate) async fn start(self, starting: Starting, settings: Source) -> Result<Running, NotStarted> {
         let address = self.gateway.addr();
         let gateway_stop = CancellationToken::new();
@@ -451,7 +454,7 @@ impl Parts {
                 Ok(running)
             }
             Err(ended) => {
-                if matches!(ended, NotStarted::LeaseLost) {
+                if matches!(ended, NotStarted::Lost(_)) {
                     running.lose().await;
                 }
                 running.end_the_rest();

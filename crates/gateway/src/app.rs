@@ -27,7 +27,7 @@ use crate::failed_auth::FailedAuthLimiter;
 use crate::file_links::SignedLinks;
 use crate::new_socket::NewSocket;
 use crate::parts::{
-    Backups, ClusterView, JudgeOfRules, Metrics, QuestionWords, RoutineTimes, SettingsSource, Trajectory,
+    Backups, ClusterView, DatabaseLoss, JudgeOfRules, Metrics, QuestionWords, RoutineTimes, SettingsSource, Trajectory,
 };
 use crate::sign_ins::SignIns;
 use crate::sign_ins::cookie::Cookies;
@@ -81,6 +81,7 @@ pub(crate) struct App {
     pub(crate) ends: Arc<dyn EndReader>,
     pub(crate) janitor: Arc<dyn Janitor>,
     pub(crate) backups: Arc<dyn Backups>,
+    pub(crate) database_losses: Vec<DatabaseLoss>,
     pub(crate) cluster: Option<ClusterView>,
     pub(crate) attachments: Arc<dyn AttachmentIntake>,
     pub(crate) blobs: Arc<dyn BlobStore>,

@@ -63,9 +63,9 @@ pub use error::GatewayError;
 pub use file_links::{LINK_KEY_BYTES, SignedLinks};
 pub use gauges::GaugeRefresh;
 pub use parts::{
-    BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, ClusterView, GatewayParts, JudgeOfRules,
-    Judged, Metrics, QuestionWords, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue, SettingsReport,
-    SettingsSource, Trajectory,
+    BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, ClusterView, DatabaseLoss, GatewayParts,
+    JudgeOfRules, Judged, Metrics, QuestionWords, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue,
+    SettingsReport, SettingsSource, Trajectory,
 };
 pub use server::Gateway;
 pub use worker_link::{LinkClient, WorkerLinkServer};

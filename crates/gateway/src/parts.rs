@@ -62,6 +62,8 @@ pub struct GatewayParts {
     pub times: Arc<dyn RoutineTimes>,
     /// Makes and lists backups.
     pub backups: Arc<dyn Backups>,
+    /// The losses of committed transactions that the database has had lately, newest first.
+    pub database_losses: Vec<DatabaseLoss>,
     /// The daemons that share the database; `None`: this one uses it alone.
     pub cluster: Option<ClusterView>,
     /// The clock for dates.
@@ -241,6 +243,20 @@ pub struct BackupStatus {
     pub next_at: Option<UnixMillis>,
     /// The last failure; `null`: no backup has failed since the last success.
     pub last_failure: Option<BackupFailure>,
+}
+
+/// A loss of committed transactions, as by the promotion of a standby that was behind.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DatabaseLoss {
+    /// When a daemon noticed it, and ended itself.
+    pub noticed_at: UnixMillis,
+    /// The date of the newest event that the database had left; `null`: there was none.
+    pub kept_until: Option<UnixMillis>,
+    /// The number of lost transactions of that daemon. 0: only those of other daemons were lost.
+    pub transactions: u64,
+    /// What is lost and what may come again, for people.
+    pub detail: String,
 }
 
 /// The failure of a backup.

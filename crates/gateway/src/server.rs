@@ -121,6 +121,7 @@ impl Gateway {
             ends: parts.ends,
             janitor: parts.janitor,
             backups: parts.backups,
+            database_losses: parts.database_losses,
             cluster: parts.cluster,
             attachments: parts.attachments,
             blobs: parts.blobs,

@@ -43,7 +43,7 @@ pub use config::{StoreConfig, StoreUrl, parse_url};
 pub use error::OpenError;
 pub use inspect::{Held, Inspection, inspect, inspect_server};
 pub use outputs::SqlOutputs;
-pub use postgres::{Hearing, PostgresUrl, lease};
+pub use postgres::{DatabaseLoss, Hearing, PostgresUrl, lease};
 pub use sql::{ClusterOptions, FileSizes, PostgresLimits, SqlStore, StoreOptions, StoreStats};
 pub use sqlite::backup;
 pub use vault::{KEY_BYTES, KeyError, SealedSecrets, SealedVault, VaultKey};

@@ -134,6 +134,8 @@ function Status({ status, operator, reload }) {
     ${status.model_trouble && html`<p
       class="failure">The model fails (${status.model_trouble.kind}) since <${Time} at=${status.model_trouble.since} />.${' '}
       <${Go} to="tools">Tools and models</${Go}></p>`}
+    ${status.database_losses?.map((loss) => html`<p class="notice" key=${loss.noticed_at}><${Text} value=${loss.detail} />${' '}
+      It was noticed at <${Time} at=${loss.noticed_at} />.</p>`)}
     ${status.frozen?.map((freeze) => html`<${Frozen} key=${freeze.id} freeze=${freeze} operator=${operator} reload=${reload} />`)}
     <${Facts} of=${[
       ['Running', number(status.running.length)],

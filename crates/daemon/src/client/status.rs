@@ -54,6 +54,7 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
     rows.extend(cooling(report).into_iter().map(|words| row("not asked", Cell::new(words, Tone::Warn))));
     rows.extend(troubled(report).into_iter().map(|words| row("tool", Cell::new(words, Tone::Warn))));
     rows.extend(backups(report).map(|words| row("backup", words)));
+    rows.extend(losses(report).into_iter().map(|words| row("database", Cell::new(words, Tone::Bad))));
     rows.push(row("running", running(report)));
     rows
 }
@@ -70,6 +71,12 @@ fn backups(report: &Json) -> Option<Cell> {
             Tone::Bad,
         )),
     }
+}
+
+/// The losses of committed transactions.
+fn losses(report: &Json) -> Vec<String> {
+    let losses = report.pointer("/database_losses").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    losses.iter().map(|loss| format!("{} (noticed at {})", text(loss, "/detail"), text(loss, "/noticed_at"))).collect()
 }
 
 /// Tools that fail repeatedly or are disabled.
@@ -228,6 +235,13 @@ mod tests {
         ] {
             assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
         }
+    }
+
+    #[test]
+    fn a_loss_of_transactions_is_shown_with_what_may_come_again() {
+        let loss = json!({"noticed_at": "2026-01-01T03:30:00.000Z", "kept_until": null, "detail": "It is lost."});
+        assert_eq!(losses(&json!({"database_losses": [loss]})), ["It is lost. (noticed at 2026-01-01T03:30:00.000Z)"]);
+        assert!(losses(&json!({})).is_empty());
     }
 
     #[test]

@@ -28,10 +28,6 @@ use crate::settings::Settings;
 /// The time between two looks for nodes whose lease is over.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// The words about a node that has lost its lease.
-pub(crate) const LEASE_LOST: &str =
-    "this node has lost its lease: its processes are ended, and other nodes continue its work";
-
 /// The difference of clocks that is not corrected, in milliseconds. A smaller one may be the time of a round trip.
 const OFFSET_MIN_MS: i64 = 500;
 

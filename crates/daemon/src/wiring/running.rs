@@ -16,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use super::hooks::HOOKS_GRACE;
-use super::node::LEASE_LOST;
 use super::programs::ProgramsHandle;
 use super::store::Store;
 use crate::exit::Exit;
@@ -119,9 +118,9 @@ impl Running {
         };
         let parts = async { tokio::join!(watch_parts, announce) };
         tokio::select! {
-            biased; // a node that has lost its lease begins nothing
-            () = lost => {
-                error!("{LEASE_LOST}");
+            biased; // a daemon that is lost begins nothing
+            lost = lost => {
+                error!("{}", lost.words());
                 self.lose().await;
                 (exit, is_lost) = (Exit::Busy, true);
             }
@@ -132,7 +131,7 @@ impl Running {
         exit
     }
 
-    /// Ends all work and all processes at once, since this node has lost its lease.
+    /// Ends all work and all processes at once, since this daemon is [`Lost`](super::store::Lost).
     pub(super) async fn lose(&mut self) {
         self.tasks.abort_all();
         self.programs.close().await;
@@ -171,7 +170,7 @@ impl Running {
 
 fn report(broken: &JoinError) {
     if broken.is_cancelled() {
-        return; // the node has lost its lease
+        return; // the daemon is lost
     }
     error!(%broken, "a part of the daemon broke");
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::running::Ended;
+use super::store::Lost;
 use crate::exit::Failure;
 use crate::output::note;
 use crate::signals::SignalWatch;
@@ -47,8 +48,8 @@ pub(crate) struct Starting {
 pub(crate) enum NotStarted {
     /// A signal has ended it. Everything that it had begun is ended again.
     Stopped,
-    /// The node has lost its lease ([`LEASE_LOST`](super::LEASE_LOST)).
-    LeaseLost,
+    /// The daemon may not begin anything any more.
+    Lost(Lost),
     /// It has failed.
     Failed(Failure),
 }
@@ -150,18 +151,18 @@ impl Starting {
     }
 }
 
-/// Does a part of a start until `stop` is cancelled, or until this node of a cluster has lost its lease (`lost`).
+/// Does a part of a start until `stop` is cancelled, or until this daemon is [`Lost`].
 ///
 /// # Errors
-/// Those of the part. [`NotStarted::Stopped`] and [`NotStarted::LeaseLost`]: the part was dropped.
+/// Those of the part. [`NotStarted::Stopped`] and [`NotStarted::Lost`]: the part was dropped.
 pub(super) async fn until_ended<T, E: Into<NotStarted>>(
     stop: &CancellationToken,
-    lost: impl Future<Output = ()>,
+    lost: impl Future<Output = Lost>,
     part: impl Future<Output = Result<T, E>>,
 ) -> Result<T, NotStarted> {
     tokio::select! {
-        biased; // a node that has lost its lease begins nothing
-        () = lost => Err(NotStarted::LeaseLost),
+        biased; // a daemon that is lost begins nothing
+        lost = lost => Err(NotStarted::Lost(lost)),
         () = stop.cancelled() => Err(NotStarted::Stopped),
         done = part => done.map_err(Into::into),
     }
@@ -216,13 +217,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_lease_comes_before_a_stop_and_both_before_the_part() {
+    async fn a_loss_comes_before_a_stop_and_both_before_the_part() {
         let (stop, part) = (CancellationToken::new(), || async { Ok::<_, NotStarted>(()) });
         assert!(until_ended(&stop, std::future::pending(), part()).await.is_ok());
         stop.cancel();
         let stopped = until_ended(&stop, std::future::pending(), part()).await;
         assert!(matches!(stopped, Err(NotStarted::Stopped)), "{stopped:?}");
-        let lost = until_ended(&stop, std::future::ready(()), part()).await;
-        assert!(matches!(lost, Err(NotStarted::LeaseLost)), "{lost:?}");
+        let lost = until_ended(&stop, std::future::ready(Lost::Lease), part()).await;
+        assert!(matches!(lost, Err(NotStarted::Lost(Lost::Lease))), "{lost:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_agent::StorePorts;
-use belay_gateway::{LINK_KEY_BYTES, SignedLinks};
+use belay_gateway::{DatabaseLoss, LINK_KEY_BYTES, SignedLinks};
 use belay_protocol::{
     BootId, Clock, EndReader, NoteVectors, OutputStore, PinStore, SecretVault, SignInStore, SpendReader, UploadStore,
 };
@@ -45,6 +45,28 @@ pub(crate) struct Shared {
     pub(crate) outputs: Arc<dyn OutputStore>,
     /// The approved descriptions of MCP tools.
     pub(crate) pins: Arc<dyn PinStore>,
+}
+
+/// Why a daemon may not begin anything any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// This node of a cluster has lost its lease.
+    Lease,
+    /// The database has lost transactions that this daemon has seen committed.
+    History,
+}
+
+impl Lost {
+    /// What happened, and what happens next.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Lease => "this node has lost its lease: its processes are ended, and other nodes continue its work",
+            Self::History => {
+                "the database has lost transactions that this daemon has seen committed, as a standby that was behind \
+                 does after its promotion: the daemon ends, and its next start continues with what the database has"
+            }
+        }
+    }
 }
 
 /// The open store.
@@ -222,15 +244,37 @@ impl Store {
         self.node.as_ref()
     }
 
-    /// Waits until this node of a cluster may not begin anything any more. Alone, a daemon waits for ever.
-    pub(super) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        let lost = self.node.as_ref().map(Node::lost);
+    /// Waits until this daemon may not begin anything any more: the database has lost what the daemon has in memory, or this
+    /// node of a cluster has lost its lease.
+    pub(super) fn lost(&self) -> impl Future<Output = Lost> + Send + use<> {
+        let (node, history) = (self.node.as_ref().map(Node::lost), self.kept.history_lost());
         async move {
-            match lost {
-                Some(lost) => lost.await,
-                None => std::future::pending().await,
+            let lease = async {
+                match node {
+                    Some(lost) => lost.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased; // a node with a lost history loses its lease too
+                () = history => Lost::History,
+                () = lease => Lost::Lease,
             }
         }
+    }
+
+    /// The losses of committed transactions that the database has had lately, in words.
+    pub(crate) fn losses(&self) -> Vec<DatabaseLoss> {
+        let words = |loss: &belay_store::DatabaseLoss| {
+            let since = loss.kept_until.map_or_else(String::new, |date| format!(" after {}", date.to_rfc3339()));
+            let detail = format!(
+                "The database has lost transactions that were committed{since}, as a standby that was behind does. Messages \
+                 that were acknowledged since are lost. Replies and stops since may come again, and so may effects of tools."
+            );
+            let belay_store::DatabaseLoss { noticed_at, kept_until, transactions } = *loss;
+            DatabaseLoss { noticed_at, kept_until, transactions, detail }
+        };
+        self.kept.losses().iter().map(words).collect()
     }
 
     /// The id of this start.
@@ -251,7 +295,7 @@ impl Store {
         self.kept.close().await;
     }
 
-    /// The same where nothing waits to be written: a signal has ended the start, or the node has lost its lease. Takes two
+    /// The same where nothing waits to be written: a signal has ended the start, or the daemon is [`Lost`]. Takes two
     /// seconds at most, also if the database does not answer.
     pub(super) async fn abandon(self) {
         if let Some(node) = self.node {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::extract::{Caller, Operator, OptionalBody};
-use crate::parts::BackupStatus;
+use crate::parts::{BackupStatus, DatabaseLoss};
 
 /// An empty body: absent, or an object without fields.
 #[derive(Default, Deserialize)]
@@ -19,7 +19,7 @@ use crate::parts::BackupStatus;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// The status of the daemon, with that of its backups.
+/// The status of the daemon, with that of its backups and its database.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct DaemonStatus {
@@ -28,6 +28,10 @@ pub(crate) struct DaemonStatus {
     /// The state of the backups, for operators; absent if the store is in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     backups: Option<BackupStatus>,
+    /// The losses of committed transactions in the last 7 days, newest first; absent if there was none. They are those that
+    /// were known at the start of the daemon.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    database_losses: Vec<DatabaseLoss>,
 }
 
 /// Returns the status of the daemon.
@@ -38,7 +42,8 @@ pub(crate) async fn show(State(app): State<Shared>, Caller(principal): Caller) -
 /// The status of the daemon that the principal may see.
 pub(crate) async fn daemon_status(app: &App, principal: Principal) -> Result<DaemonStatus, ApiError> {
     let backups = if principal.is_operator() { app.backups.status() } else { None };
-    Ok(DaemonStatus { report: *status_of(app, principal).await?, backups })
+    let database_losses = app.database_losses.clone();
+    Ok(DaemonStatus { report: *status_of(app, principal).await?, backups, database_losses })
 }
 
 /// The status of the daemon, with the running runs that the principal may see.

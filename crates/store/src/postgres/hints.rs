@@ -16,13 +16,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_postgres::Notification;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 use uuid::Uuid;
 
 pub use self::board::Hearing;
 pub(crate) use self::board::{HintBoard, raise};
 use super::direct::Direct;
 use super::fault::PgError;
+use super::history::History;
 use super::params::value;
 use super::url::PostgresUrl;
 use crate::edition::edition;
@@ -68,15 +69,20 @@ pub(crate) struct Hinter {
 }
 
 impl Hinter {
-    /// Starts the thread. `tip` is raised when there are newer events.
+    /// Starts the thread. `tip` is raised when there are newer events. If there are only older ones, `history` is lost.
     ///
     /// # Errors
     /// There is no thread.
-    pub(crate) fn start(url: PostgresUrl, board: Arc<HintBoard>, tip: watch::Sender<Seq>) -> io::Result<Self> {
+    pub(crate) fn start(
+        url: PostgresUrl,
+        board: Arc<HintBoard>,
+        tip: watch::Sender<Seq>,
+        history: Arc<History>,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stop = CancellationToken::new();
         let channel = channel(url.schema());
-        let work = Work { url, channel, board, tip, stop: stop.clone() };
+        let work = Work { url, channel, board, tip, history, stop: stop.clone() };
         let thread = std::thread::Builder::new().name("store-hints".into()).spawn(move || {
             runtime.block_on(work.run());
             runtime.shutdown_timeout(END);
@@ -106,6 +112,7 @@ struct Work {
     channel: String,
     board: Arc<HintBoard>,
     tip: watch::Sender<Seq>,
+    history: Arc<History>,
     stop: CancellationToken,
 }
 
@@ -242,12 +249,21 @@ impl Work {
         }
     }
 
-    /// Reads the newest event. Numbers of events are in the order of their commits.
+    /// Reads the newest event. Numbers of events are in the order of their commits, and the newest one is never deleted: if
+    /// this node has seen a later one, the database has lost it.
     async fn poll(&self, conn: &mut Direct) -> Result<(), PgError> {
+        let Seq(seen) = *self.tip.borrow();
         let newest = format!("SELECT MAX(seq) FROM \"{}\".events", self.url.schema());
         let rows = conn.query(&newest, &[]).await?;
-        if let Some(seq) = rows.first().map(|row| value(row, 0)).transpose()?.and_then(int) {
-            raise(&self.tip, u64::try_from(seq).unwrap_or(0));
+        let found = rows.first().map(|row| value(row, 0)).transpose()?.and_then(int);
+        let found = found.and_then(|found| u64::try_from(found).ok()).unwrap_or(0);
+        if found >= seen {
+            raise(&self.tip, found);
+        } else if !self.history.is_lost() {
+            error!(seen, found, "the database has lost events: this node ends itself");
+            let recorded = conn.batch(&self.history.record(self.url.schema(), 0)).await;
+            self.history.lose(); // also if it is not recorded: nothing may be written on what is left
+            recorded?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 //! On Linux the monotonic clock stops while the machine sleeps. After a sleep beyond the lease the node learns of its end
 //! with the next renewal, which is refused. A process that was stopped (SIGSTOP) reads the clock before anything else.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -119,6 +120,7 @@ impl NodeLease {
             count: Mutex::new(Count { confirmed: sent, lost: false }),
             state: watch::Sender::new(NodeState::Member),
             offset_ms: watch::Sender::new(offset_ms),
+            lease_until: AtomicI64::new(0),
         });
         let stop = CancellationToken::new();
         let renewal = Renewal { url: url.clone(), limits, boot: node.boot, standing: standing.clone() };
@@ -172,6 +174,8 @@ struct Standing {
     count: Mutex<Count>,
     state: watch::Sender<NodeState>,
     offset_ms: watch::Sender<i64>,
+    /// The end of the lease by the last confirmed renewal, by the clock of the database. 0: there was none.
+    lease_until: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -271,7 +275,13 @@ impl Renewal {
                     pause = PAUSE;
                     tokio::time::sleep(self.standing.times.renew_every.saturating_sub(sent.elapsed())).await;
                 }
-                Ok(None) => return self.standing.end(),
+                Ok(None) => {
+                    warn!(
+                        "the row of this node has an end, is missing, or is older than its last renewal: another node has \
+                         ended this one, or the database has lost transactions"
+                    );
+                    return self.standing.end();
+                }
                 Err(error) => {
                     conn = None;
                     if pause == PAUSE {
@@ -286,7 +296,8 @@ impl Renewal {
         }
     }
 
-    /// Returns when the request was sent; `None`: the node has ended.
+    /// Returns when the request was sent; `None`: the node has ended. Its row may have an end, or be missing, or have a shorter
+    /// lease than this node has seen: then the database has lost transactions (`history`).
     async fn renew_once(&self, conn: &mut Option<Direct>) -> Result<Option<Instant>, PgError> {
         let conn = match conn {
             Some(conn) => conn,
@@ -294,16 +305,21 @@ impl Renewal {
         };
         let lease = millis(self.standing.times.lease);
         let renew = format!(
-            "UPDATE nodes SET lease_until = {CLOCK} + {lease} WHERE boot = $1 AND ended_at IS NULL RETURNING {CLOCK}, {}",
+            "UPDATE nodes SET lease_until = {CLOCK} + {lease} WHERE boot = $1 AND ended_at IS NULL AND lease_until >= $2
+             RETURNING {CLOCK}, {}, lease_until",
             connect::is_own()
         );
+        let seen = self.standing.lease_until.load(Ordering::Relaxed);
         let boot = self.boot.as_uuid().into_bytes();
         let (sent, wall) = (Instant::now(), SystemTime::now());
-        let rows = conn.query(&renew, &[(&boot.as_slice(), Type::BYTEA)]).await?;
+        let rows = conn.query(&renew, &[(&boot.as_slice(), Type::BYTEA), (&seen, Type::INT8)]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         if value(row, 1)? != ValueRef::Int(1) {
             // The other connections of this node are refused: it can neither read nor write.
             return Err(PgError::shared_session());
+        }
+        if let ValueRef::Int(until) = value(row, 2)? {
+            self.standing.lease_until.store(until, Ordering::Relaxed);
         }
         let offset = offset_ms(value(row, 0)?, wall, sent.elapsed());
         self.standing.offset_ms.send_if_modified(|known| std::mem::replace(known, offset) != offset);
@@ -325,6 +341,7 @@ mod tests {
             count: Mutex::new(Count { confirmed, lost: false }),
             state: watch::Sender::new(NodeState::Member),
             offset_ms: watch::Sender::new(0),
+            lease_until: AtomicI64::new(0),
         }
     }
 

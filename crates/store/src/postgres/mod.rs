@@ -3,7 +3,7 @@
 //! **Does not know**: the statements of the store, which serve both engines (`sql`), and their jobs.
 //!
 //! Reading order: `url` → `connection` (with `connect`, `wire`, `statements`) → `dialect` → `schema` → `words` → `fault`; `direct` (a connection beside
-//! those of the store) → `living`, `register`, `lease` → `hints`.
+//! those of the store) → `living`, `register`, `lease` → `history`, `hints`.
 
 pub(crate) mod connect;
 pub(crate) mod connection;
@@ -11,6 +11,7 @@ mod dialect;
 mod direct;
 pub(crate) mod fault;
 pub(crate) mod hints;
+mod history;
 pub mod lease;
 mod living;
 pub(crate) mod params;
@@ -33,6 +34,8 @@ pub(crate) use self::direct::CLOCK;
 pub(crate) use self::fault::{Cause, PgError};
 pub use self::hints::Hearing;
 pub(crate) use self::hints::{HintBoard, Hinter, raise};
+pub use self::history::DatabaseLoss;
+pub(crate) use self::history::{HISTORY_LOST, History};
 pub(crate) use self::params::value;
 pub(crate) use self::schema::{
     EDITION as SCHEMA_EDITION, Opening, WRITER_LOCK, check_again as check_schema_again, inspect as inspect_schema,

@@ -79,7 +79,7 @@ use self::readers::{READ_QUEUE, READERS, Read};
 use self::tx::{Done, Tx};
 use self::writer::{Counters, Job, Signals, WRITE_QUEUE, Writer};
 use crate::error::OpenError;
-use crate::postgres::{Hearing, HintBoard, Hinter, IDLE, Limits, PostgresUrl};
+use crate::postgres::{DatabaseLoss, Hearing, HintBoard, Hinter, History, IDLE, Limits, PostgresUrl};
 use crate::queue::{Queue, closed, queue};
 use crate::sqlite::{Locks, with_suffix};
 use crate::unfinished::Unfinished;
@@ -109,6 +109,10 @@ struct Shared {
     counters: Arc<Counters>,
     /// Round trips to PostgreSQL.
     round_trips: Option<Arc<AtomicU64>>,
+    /// Whether PostgreSQL has what this store has seen committed; `None`: another engine.
+    history: Option<Arc<History>>,
+    /// The losses that were known when the store was opened.
+    losses: Vec<DatabaseLoss>,
     /// The owners that may have notes. The lock is held for a look-up or an insertion.
     owners: Mutex<HashSet<MemoryOwner>>,
     /// The thread of the hints; `None`: the store is alone, or closed. The lock is held for its end.
@@ -277,12 +281,11 @@ impl SqlStore {
         sharing: Sharing<'_>,
     ) -> Result<Self, OpenError> {
         let settings = Arc::new(settings);
-        let round_trips = Some(settings.round_trips());
         let open =
             |role| PgSession::open(settings.clone(), role).map(|session| Connection::Postgres(Box::new(session)));
         let writer = open(Role::Writer)?;
         let readers = (0..limits.connections).map(|_| open(Role::Reader));
-        Self::over(writer, readers, None, round_trips, Arc::default(), options, sharing)
+        Self::over(writer, readers, None, Some(settings.clone()), Arc::default(), options, sharing)
     }
 
     /// Starts the threads: one that writes, and one for each connection that reads. `locks` live as long as they.
@@ -290,7 +293,7 @@ impl SqlStore {
         conn: Connection,
         reading: impl ExactSizeIterator<Item = Result<Connection, OpenError>>,
         path: Option<&Path>,
-        round_trips: Option<Arc<AtomicU64>>,
+        postgres: Option<Arc<PgSettings>>,
         locks: Arc<Option<Locks>>,
         options: StoreOptions,
         sharing: Sharing<'_>,
@@ -301,6 +304,7 @@ impl SqlStore {
         }
         let last = reads::last_event(&conn).map_err(unreadable)?;
         let owners = notes::owners(&conn).map_err(unreadable)?;
+        let losses = nodes::losses(&conn).map_err(unreadable)?;
         let hints = if matches!(sharing, Sharing::Nodes(_)) { HintBoard::shared() } else { HintBoard::alone() };
         let signals = Arc::new(Signals::with_hints(Seq(last), hints));
         let counters = Arc::new(Counters { on_commit: options.on_commit, ..Counters::default() });
@@ -323,12 +327,14 @@ impl SqlStore {
         let writer = Writer::new(conn, items, signals.clone(), counters.clone(), Some(locks));
         threads.push(spawn("store-write".into(), move || writer.run())?);
 
-        let hinter = match sharing {
-            Sharing::Nodes(url) => {
-                let started = Hinter::start(url.clone(), signals.hints.clone(), signals.tip.clone());
+        let (round_trips, history) = postgres.map(|settings| (settings.round_trips(), settings.history())).unzip();
+        let hinter = match (sharing, &history) {
+            (Sharing::Nodes(url), Some(history)) => {
+                let (hints, tip) = (signals.hints.clone(), signals.tip.clone());
+                let started = Hinter::start(url.clone(), hints, tip, history.clone());
                 Some(started.map_err(|error| OpenError::Database(error.into()))?)
             }
-            Sharing::Alone | Sharing::Silent => None,
+            _ => None,
         };
         let executor = Executor::Threads(Threads {
             path: path.map(Path::to_owned),
@@ -337,7 +343,8 @@ impl SqlStore {
             handles: Mutex::new(threads),
         });
         let (owners, hinter) = (Mutex::new(owners), Mutex::new(hinter));
-        Ok(Self { shared: Arc::new(Shared { executor, signals, counters, round_trips, owners, hinter }) })
+        let shared = Shared { executor, signals, counters, round_trips, history, losses, owners, hinter };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// An empty store in memory. Its data is lost with its last clone. It grows with use.
@@ -356,6 +363,8 @@ impl SqlStore {
                 signals,
                 counters: Arc::default(),
                 round_trips: None,
+                history: None,
+                losses: Vec::new(),
                 owners: Mutex::default(),
                 hinter: Mutex::default(),
             }),
@@ -375,6 +384,26 @@ impl SqlStore {
         let joined = tokio::task::spawn_blocking(move || shared.close());
         if joined.await.is_err() {
             tracing::error!("a thread of the store panicked");
+        }
+    }
+
+    /// The losses of committed transactions in the last 7 days, newest first, as the store knew them when it was opened. A
+    /// daemon that notices a loss ends, so there are none that it notices itself.
+    pub fn losses(&self) -> &[DatabaseLoss] {
+        &self.shared.losses
+    }
+
+    /// Waits until the database has lost transactions that this store has seen committed, as after the promotion of a standby
+    /// that was behind. From then on, nothing can be written. With SQLite it waits for ever.
+    pub fn history_lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        let lost = self.shared.history.as_ref().map(|history| history.lost());
+        async move {
+            if let Some(mut lost) = lost
+                && lost.wait_for(|lost| *lost).await.is_ok()
+            {
+                return;
+            }
+            std::future::pending().await // another engine, or the store is closed
         }
     }
 

@@ -11,11 +11,14 @@ use belay_protocol::{BootId, Durability, StoreError};
 use super::connection::{Connection, Engine, Row};
 use super::tx::{self, Done, Failure, Tx};
 use super::{SqlStore, rows};
-use crate::postgres::CLOCK;
+use crate::postgres::{CLOCK, DatabaseLoss};
 use crate::value::params;
 
 /// How long the row of a node is kept after its end: 30 days, in milliseconds.
 const KEPT_MS: i64 = 30 * 86_400_000;
+
+/// How long a loss of transactions is reported after it was noticed: 7 days, in milliseconds.
+const REPORTED_MS: i64 = 7 * 86_400_000;
 
 /// How long after its end a node is listed: a day, in milliseconds.
 const LISTED_MS: i64 = 86_400_000;
@@ -68,6 +71,23 @@ impl SqlStore {
         };
         self.write(Durability::Committed, put).await
     }
+}
+
+/// The losses of committed transactions that are reported, newest first. Only PostgreSQL has a record of them.
+pub(super) fn losses(conn: &Connection) -> Done<Vec<DatabaseLoss>> {
+    if conn.engine() == Engine::Sqlite {
+        return Ok(Vec::new());
+    }
+    let sql = format!(
+        "SELECT lost_at, kept_until, lost FROM writers WHERE lost_at > {CLOCK} - ?1 ORDER BY lost_at DESC LIMIT 100"
+    );
+    tx::rows(conn, &sql, params![REPORTED_MS], |row| {
+        Ok(DatabaseLoss {
+            noticed_at: rows::date(row, "lost_at")?,
+            kept_until: rows::optional_date(row, "kept_until")?,
+            transactions: rows::count(row, "lost")?,
+        })
+    })
 }
 
 /// The time of the database in milliseconds, as an expression. On PostgreSQL it advances within a transaction.

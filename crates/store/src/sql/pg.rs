@@ -17,8 +17,8 @@ use super::connection::{Done, Failure};
 use crate::error::OpenError;
 use crate::limits::id_before;
 use crate::postgres::{
-    Cause, IDLE_OF_WRITER, Limits, Opening, PgConnection, PgError, PostgresUrl, WRITER_LOCK, check_schema_again,
-    open_schema, value,
+    Cause, HISTORY_LOST, History, IDLE_OF_WRITER, Limits, Opening, PgConnection, PgError, PostgresUrl, WRITER_LOCK,
+    check_schema_again, open_schema, value,
 };
 use crate::unfinished::Unfinished;
 use crate::value::{Params, ValueRef, params};
@@ -57,6 +57,8 @@ pub(crate) struct PgSettings {
     exclusive: bool,
     /// Round trips of all connections.
     round_trips: Arc<AtomicU64>,
+    /// Once it is lost, there is no new connection and no transaction.
+    history: Arc<History>,
 }
 
 impl PgSettings {
@@ -64,7 +66,8 @@ impl PgSettings {
     /// alone.
     pub(crate) fn new(url: PostgresUrl, limits: PostgresLimits, beside: Option<BootId>) -> Self {
         let (boot, exclusive) = (beside.unwrap_or_default(), beside.is_none());
-        Self { url, limits: limits.of_statements(), boot, exclusive, round_trips: Arc::default() }
+        let history = Arc::new(History::new(boot));
+        Self { url, limits: limits.of_statements(), boot, exclusive, round_trips: Arc::default(), history }
     }
 }
 
@@ -85,6 +88,11 @@ impl PgSettings {
     /// The counter of round trips.
     pub(crate) fn round_trips(&self) -> Arc<AtomicU64> {
         self.round_trips.clone()
+    }
+
+    /// Whether the database has what this opening of the store has seen committed.
+    pub(crate) fn history(&self) -> Arc<History> {
+        self.history.clone()
     }
 }
 
@@ -264,7 +272,13 @@ impl PgSession {
         let found = self.count(conn)?;
         if found < self.commits.get() {
             let lost = self.commits.get() - found;
-            tracing::error!(lost, "the database has lost committed transactions, as a standby that was behind does");
+            tracing::error!(
+                lost,
+                "the database has lost committed transactions, as a standby that was behind does: this daemon ends itself"
+            );
+            let recorded = conn.batch(&self.settings.history.record(self.settings.url.schema(), lost));
+            self.settings.history.lose(); // also if it is not recorded: nothing may be written on what is left
+            recorded?;
         }
         Ok(true)
     }
@@ -368,8 +382,9 @@ impl PgSession {
     /// Opens a transaction. Connects before, if the connection is lost.
     ///
     /// # Errors
-    /// There is no connection.
+    /// There is no connection, or the database has lost transactions that this opening of the store has seen.
     pub(crate) fn begin(&self) -> Done<Begun> {
+        self.refuse_lost_history()?;
         let earlier = if self.unclear.get() { self.clarify()? } else { Committed::Lost };
         self.with(PgConnection::begin)?;
         self.in_transaction.set(true);
@@ -439,6 +454,7 @@ impl PgSession {
         while Instant::now() < until {
             match self.clarify() {
                 Ok(known) => return Some(known),
+                Err(_) if self.settings.history.is_lost() => return None,
                 Err(_) => std::thread::sleep(RECONNECT),
             }
         }
@@ -481,11 +497,17 @@ impl PgSession {
         }
     }
 
+    /// Refuses everything once the history is lost: what is in memory does not agree with the database.
+    fn refuse_lost_history(&self) -> Done<()> {
+        if self.settings.history.is_lost() { Err(Failure::Broken(HISTORY_LOST.into())) } else { Ok(()) }
+    }
+
     /// Connects, unless the last attempt has failed a moment ago.
     fn connect(&self) -> Done<PgConnection> {
         if matches!(self.role, Role::Source | Role::Target) {
             return Err(lost());
         }
+        self.refuse_lost_history()?;
         let mut down = self.down.borrow_mut();
         if let Some((next, words)) = &*down
             && Instant::now() < *next
@@ -498,6 +520,7 @@ impl PgSession {
         let connected = connected.map_err(|error| error.to_string()).and_then(|mut conn| match self.role {
             Role::Reader => Ok(conn),
             Role::Writer | Role::Source | Role::Target => match self.take_over(&mut conn) {
+                Ok(true) if self.settings.history.is_lost() => Err(HISTORY_LOST.to_owned()),
                 // A newer daemon may have migrated the schema since.
                 Ok(true) => match check_schema_again(&mut conn, self.settings.url.schema()) {
                     Ok(()) => Ok(conn),

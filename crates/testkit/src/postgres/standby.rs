@@ -83,6 +83,19 @@ impl PostgresServer {
         Ok(())
     }
 
+    /// Ends the replication of this standby: it gets no further commit of the primary.
+    ///
+    /// # Errors
+    /// It is no standby, or does not answer.
+    pub fn fall_behind(&self) -> Result<()> {
+        self.sql("postgres", "alter system set primary_conninfo = ''")?;
+        self.sql("postgres", "select pg_reload_conf()")?;
+        while self.sql("postgres", "select count(*) from pg_stat_wal_receiver")? != "0" {
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
     /// Makes this standby a primary, and waits until it is.
     ///
     /// # Errors

@@ -175,6 +175,7 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         ends: Arc::new(FakeArchive),
         janitor: Arc::new(FakeArchive),
         backups: Arc::new(NoBackups),
+        database_losses: vec![],
         cluster: None,
         attachments: Arc::new(NoAttachments),
         blobs: Arc::new(FakeBlobs),

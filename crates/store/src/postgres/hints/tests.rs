@@ -1,3 +1,4 @@
+use belay_protocol::BootId;
 use belay_protocol::cluster::Topic;
 use belay_testkit::postgres::{PoolMode, PostgresServer, Programs, TestDatabase};
 
@@ -32,7 +33,8 @@ async fn behind_a_pooler_in_transaction_mode_commits_are_seen_by_polling() {
 
     let (board, tip) = (Arc::new(HintBoard::shared()), watch::Sender::new(Seq(0)));
     let pooled = address(&database, server, pooler.port());
-    let hinter = Hinter::start(pooled, board.clone(), tip.clone()).expect("a thread");
+    let history = Arc::new(History::new(BootId::new()));
+    let hinter = Hinter::start(pooled, board.clone(), tip.clone(), history.clone()).expect("a thread");
     let hearing = *board.hearing().wait_for(|hearing| *hearing != Hearing::Unknown).await.expect("a board");
     assert_eq!(hearing, Hearing::Polled);
     database
@@ -42,5 +44,11 @@ async fn behind_a_pooler_in_transaction_mode_commits_are_seen_by_polling() {
     seen.wait_for(|tip| *tip == Seq(41)).await.expect("the tip");
     let mut mail = board.changes(Topic::Mail);
     mail.changed().await.expect("each topic changes by itself");
+    assert!(!history.is_lost());
+
+    database.sql(&format!("DELETE FROM {}.events", direct.schema())).expect("no event");
+    history.lost().wait_for(|lost| *lost).await.expect("the history");
+    let lost = format!("SELECT lost, lost_at > 0, kept_until FROM {}.writers", direct.schema());
+    assert_eq!(database.sql(&lost).expect("a row"), "0|t|");
     tokio::task::block_in_place(|| drop(hinter));
 }

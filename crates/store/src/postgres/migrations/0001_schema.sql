@@ -21,7 +21,11 @@ CREATE TABLE belay_schema (
 -- reads there whether the commit was done.
 CREATE TABLE writers (
     boot    BYTEA PRIMARY KEY,
-    commits BIGINT NOT NULL
+    commits BIGINT NOT NULL,
+    -- A loss of committed transactions that this writer noticed, as after the promotion of a standby that was behind.
+    lost       BIGINT NOT NULL DEFAULT 0, -- how many of its own were lost
+    lost_at    BIGINT, -- when it noticed; none: it has noticed none
+    kept_until BIGINT -- the date of the newest event then
 ) WITH (fillfactor = 50);
 
 -- Functions that SQLite has. The translation of statements (postgres/dialect) calls them.

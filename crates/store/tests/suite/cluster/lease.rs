@@ -85,6 +85,21 @@ async fn a_node_that_another_one_has_ended_is_lost_and_stays_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_is_shorter_than_the_node_has_seen_is_lost() {
+    let Some(cluster) = Cluster::new().await else { return };
+    let store = cluster.store().await;
+    let lease = register(cluster.direct(), node("a"), TIMES).await.unwrap();
+    cluster.renewed().await;
+    // As a database that has lost the last renewals, and as one in which another node has recorded a loss.
+    let older = "UPDATE belay.nodes SET lease_until = lease_until - 4000";
+    tokio::task::block_in_place(|| cluster.database.sql(older)).unwrap();
+    lease.state().wait_for(|state| *state == NodeState::Lost).await.unwrap();
+    assert_eq!(store.nodes().await.unwrap()[0].ended, None, "others end it when its lease is over");
+    end(lease).await;
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_database_makes_the_node_silent_and_its_answer_makes_it_a_member_again() {
     let Some(cluster) = Cluster::new().await else { return };
     let store = cluster.store().await;
