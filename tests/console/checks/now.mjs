@@ -107,6 +107,18 @@ group('now', world, end, () => {
     await page.close();
   });
 
+  check('a loss of committed transactions is named, with what may come again', async ({ daemon, visitor }) => {
+    const page = await visitor.open('#/sign-in');
+    const status = await daemon.get('status');
+    const loss = { noticed_at: '2026-01-01T12:00:00.000Z', kept_until: null, transactions: 3, detail: 'Replies may come <b>again</b>.' };
+    await page.route(/\/api\/v1\/status/, (route) => route.fulfill({ json: { ...status, database_losses: [loss] } }));
+    await page.goto(`${daemon.url}/#/now`);
+    await page.reload();
+    await page.locator('.notice', { hasText: 'Replies may come <b>again</b>. It was noticed at' }).waitFor();
+    await until('the route is free', () => page.unrouteAll({ behavior: 'wait' }).then(() => true));
+    await page.close();
+  });
+
   check('running runs are shown however many are queued', async ({ daemon, visitor }) => {
     const page = await visitor.open('#/sign-in');
     const { runs: [run] } = await daemon.get('runs?status=running&limit=1');
