@@ -64,8 +64,8 @@ def out_of_order(life, verdict):
 
 
 def with_effects(life, verdict, change):
-    before = life.effects.file.read_text()
     order = [order.id for order in life.work.orders if "ok" in life.model.shown.get(order.id, ())][0]
+    before = life.effects.file.read_text()
     life.effects.file.write_text(change(before, order))
     try:
         return judged(verdict, lambda found: found.effects(life))

@@ -74,3 +74,44 @@ impl History {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use belay_testkit::postgres::{PostgresServer, Programs, TestDatabase};
+
+    use super::super::{IDLE, Limits, Opening, PgConnection, PostgresUrl, open_schema};
+    use super::*;
+
+    #[test]
+    fn the_first_record_of_a_loss_shortens_all_leases_and_a_later_one_leaves_those_of_new_nodes() {
+        let Some(programs) = Programs::for_test().expect("programs") else { return };
+        let database = TestDatabase::new(PostgresServer::shared(&programs).expect("a server")).expect("a database");
+        let url = PostgresUrl::parse(&format!("{}?sslmode=disable", database.url())).expect("an address");
+        let limit = Duration::from_secs(60);
+        let limits = Limits { statement: limit, lock: limit, idle: IDLE };
+        let mut conn = PgConnection::connect(&url, &limits, "test").expect("a connection");
+        open_schema(&mut conn, url.schema(), Opening::ALONE).expect("a schema");
+        let (a, b, new) = (BootId::new(), BootId::new(), BootId::new());
+        let register = |boot: BootId, name: &str, started: &str| {
+            let boot = boot.as_uuid().simple();
+            let columns = "boot, name, version, schema_min, schema_max, settings, started_at, lease_until";
+            let row = format!("decode('{boot}', 'hex'), '{name}', '1', 1, 1, 'same', {started}, 20000");
+            database.sql(&format!("INSERT INTO belay.nodes ({columns}) VALUES ({row})")).expect("a node");
+        };
+        let found = || {
+            let leases = "SELECT string_agg(lease_until::text, ' ' ORDER BY name) FROM belay.nodes";
+            let losses = "SELECT string_agg(lost::text, ' ' ORDER BY lost) FROM belay.writers WHERE lost_at > 0";
+            (database.sql(leases).expect("leases"), database.sql(losses).expect("losses"))
+        };
+        register(a, "a", "1");
+        register(b, "b", "1");
+        conn.batch(&History::new(a).record(url.schema(), 3)).expect("recorded");
+        assert_eq!(found(), ("16000 16000".to_owned(), "3".to_owned()));
+        register(new, "new", &format!("{CLOCK} + 1"));
+        conn.batch(&History::new(b).record(url.schema(), 5)).expect("recorded");
+        conn.batch(&History::new(b).record(url.schema(), 6)).expect("recorded");
+        assert_eq!(found(), ("16000 16000 20000".to_owned(), "3 5".to_owned()), "the first record of a writer stays");
+    }
+}
