@@ -122,6 +122,15 @@ impl<'a> Tx<'a> {
         }
     }
 
+    /// As [`exclusive`](Self::exclusive), without waiting: returns whether no other writer is there.
+    pub(super) fn try_exclusive(&mut self, subject: &str) -> Done<bool> {
+        let lock = "SELECT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' ' || ?1, 0)) AS free";
+        match self.engine() {
+            Engine::Sqlite => Ok(true),
+            Engine::Postgres => Ok(self.row(lock, params![subject], |row| row.get::<_, bool>("free"))? == Some(true)),
+        }
+    }
+
     /// Lets the transaction pause for longer, for what is computed between two statements: see [`Connection::may_pause`].
     pub(super) fn may_pause(&self, beyond: Duration) {
         self.conn.may_pause(beyond);

@@ -1,14 +1,14 @@
 //! Work that one node does at a time.
 //!
 //! A claim locks the row, and then looks whether the owner lives, in another statement: see `postgres/lease` for the end of
-//! a node.
+//! a node. A claim never waits for another node: it may share its transaction with other work that this node holds locks for.
 
 use async_trait::async_trait;
 use belay_protocol::cluster::{ClusterTask, LeasedWork, WorkLease};
 use belay_protocol::store::WorkLeases;
 use belay_protocol::{BootId, ChannelId, Durability, StoreError};
 
-use super::connection::{Connection, Row};
+use super::connection::{Connection, Engine, Row};
 use super::tx::{self, Done, Tx, from_sql_int, to_sql_int};
 use super::{SqlStore, nodes, rows};
 use crate::value::params;
@@ -62,19 +62,26 @@ fn claim(tx: &mut Tx<'_>, work: &LeasedWork, boot: BootId) -> Done<Option<WorkLe
     }
     let lease = |epoch| Some(WorkLease { work: work.clone(), owner: boot, epoch });
     let ((kind, name), me) = (words(work), boot.as_uuid());
-    // Waits for another claim that inserts the row.
-    let first = "INSERT INTO work_leases (kind, name, owner, epoch) VALUES (?1, ?2, ?3, 1)
-                 ON CONFLICT (kind, name) DO NOTHING";
-    if tx.exec(first, params![kind, name, me])? > 0 {
-        return Ok(lease(1));
+    if !tx.try_exclusive("work_leases")? {
+        return Ok(None); // another node claims at this moment
     }
-    let found = tx.locked(
-        "SELECT owner, epoch FROM work_leases WHERE kind = ?1 AND name = ?2",
-        "work_leases",
-        params![kind, name],
-        |row| Ok((rows::optional_id::<BootId>(row, "owner")?, rows::count(row, "epoch")?)),
-    )?;
-    let Some((owner, epoch)) = found else { return Ok(None) };
+    let row = "SELECT owner, epoch FROM work_leases WHERE kind = ?1 AND name = ?2";
+    let unlocked = match tx.engine() {
+        Engine::Sqlite => row.to_owned(),
+        Engine::Postgres => format!("{row} FOR UPDATE SKIP LOCKED"),
+    };
+    let found = tx.row(&unlocked, params![kind, name], |row| {
+        Ok((rows::optional_id::<BootId>(row, "owner")?, rows::count(row, "epoch")?))
+    })?;
+    let Some((owner, epoch)) = found else {
+        // Another node uses the row, or there is none yet.
+        if tx.row(row, params![kind, name], |_| Ok(()))?.is_some() {
+            return Ok(None);
+        }
+        let first = "INSERT INTO work_leases (kind, name, owner, epoch) VALUES (?1, ?2, ?3, 1)";
+        tx.post(first, params![kind, name, me])?;
+        return Ok(lease(1));
+    };
     match owner {
         Some(owner) if owner == boot => return Ok(lease(epoch)),
         Some(owner) if nodes::lives(tx, owner)? => return Ok(None),

@@ -33,15 +33,14 @@ async fn of_two_claims_one_wins() {
         assert_eq!(won.len(), 1, "{won:?}");
         won.into_iter().next().unwrap()
     };
-    // Both insert the row, then both find a free row, and then that of a node that ended.
+    // Both find no row, then a free row, and then that of a node that ended.
     let no_writes = "LOCK TABLE belay.work_leases IN SHARE MODE";
     let (one, other) = (two.one.claim(&work, boots[0]), two.other.claim(&work, boots[1]));
     let claims = two.race(no_writes, async { one.await.unwrap() }, async { other.await.unwrap() }).await;
     let first = winner([claims.0, claims.1]);
     two.one.give_up(&first).await.unwrap();
-    let row = "SELECT 1 FROM belay.work_leases FOR UPDATE";
     let (one, other) = (two.one.claim(&work, boots[0]), two.other.claim(&work, boots[1]));
-    let claims = two.race(row, async { one.await.unwrap() }, async { other.await.unwrap() }).await;
+    let claims = two.race(no_writes, async { one.await.unwrap() }, async { other.await.unwrap() }).await;
     let second = winner([claims.0, claims.1]);
     assert_eq!((first.epoch, second.epoch), (1, 2));
     two.one.release(second.owner).await.unwrap();
@@ -49,9 +48,30 @@ async fn of_two_claims_one_wins() {
     two.one.put_node(third, "c", HOUR_MS).await.unwrap();
     let left = if second.owner == boots[0] { boots[1] } else { boots[0] };
     let (one, other) = (two.one.claim(&work, left), two.other.claim(&work, third));
-    let claims = two.race(row, async { one.await.unwrap() }, async { other.await.unwrap() }).await;
+    let claims = two.race(no_writes, async { one.await.unwrap() }, async { other.await.unwrap() }).await;
     let third = winner([claims.0, claims.1]);
     assert_eq!((third.epoch, two.one.leases().await.unwrap()), (3, vec![third.clone()]));
+    two.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_waits_for_no_other_node() {
+    let Some(two) = two().await else { return };
+    let boot = BootId::new();
+    two.one.put_node(boot, "a", HOUR_MS).await.unwrap();
+    // Another node claims any work, then it uses the row of this one.
+    let claiming = "SELECT pg_advisory_xact_lock(hashtextextended('belay work_leases', 0))";
+    let holder = Holder::hold(&two.database, claiming).await;
+    assert_eq!(two.one.claim(&janitor(), boot).await.unwrap(), None);
+    holder.release().await;
+    holder.close().await;
+    let claimed = two.one.claim(&janitor(), boot).await.unwrap().unwrap();
+    two.one.give_up(&claimed).await.unwrap();
+    let holder = Holder::hold(&two.database, "SELECT 1 FROM belay.work_leases FOR SHARE").await;
+    assert_eq!(two.one.claim(&janitor(), boot).await.unwrap(), None);
+    holder.release().await;
+    holder.close().await;
+    assert_eq!(two.one.claim(&janitor(), boot).await.unwrap().unwrap().epoch, 2);
     two.close().await;
 }
 
