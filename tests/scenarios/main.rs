@@ -45,6 +45,7 @@ mod setup;
 mod starting;
 mod stopping;
 mod stops;
+mod store_files;
 mod surviving;
 mod telegram;
 mod telegram_files;

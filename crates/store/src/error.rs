@@ -73,7 +73,7 @@ pub enum OpenError {
     /// A version of Belay from before the first release has written the store, with tables that were edited since.
     #[error(
         "the store was written by an unreleased belay, and its schema is not supported any more: move the file and those beside \
-         it (-wal, -shm) away, and the next start makes a new one; or set store.url to another file"
+         it (-wal, -shm, -mark) away, and the next start makes a new one; or set store.url to another file"
     )]
     Unreleased,
     /// A crash has interrupted a restore of the store: its files may be of two stores.
@@ -92,6 +92,22 @@ pub enum OpenError {
          store and copies everything anew, or set store.url to another one"
     )]
     Unfinished,
+    /// The write-ahead log beside the database is not of it. SQLite would apply it.
+    #[error(
+        "the write-ahead log {} does not belong to {} ({detail}): nothing was changed. Put the file back that belongs to the \
+         other, or move the log and the files that end in -shm and -mark away from the database, or restore a backup (`belay \
+         backup restore FILE --force`)",
+        log.display(),
+        database.display()
+    )]
+    ForeignLog {
+        /// The log.
+        log: PathBuf,
+        /// The database.
+        database: PathBuf,
+        /// How it is known.
+        detail: &'static str,
+    },
     /// A directory, the file or its lock could not be created or opened.
     #[error("{}: {source}", path.display())]
     Io {

@@ -9,7 +9,9 @@ use rusqlite::{Connection, OpenFlags};
 use crate::error::OpenError;
 use crate::postgres::{PostgresUrl, inspect_schema};
 use crate::sql::PostgresLimits;
-use crate::sqlite::{Version, known_schema, lock_path, refuse_interrupted_restore, with_suffix};
+use crate::sqlite::{
+    Version, check_at_rest, check_gone, known_schema, lock_path, refuse_interrupted_restore, with_suffix,
+};
 
 /// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ pub struct Inspection {
     pub known: u32,
     /// The process that uses the store.
     pub held: Held,
+    /// The transactions that were lost with the write-ahead log, in words for people.
+    pub lost: Option<String>,
     /// The names of the nodes of a cluster for whose end the migration would wait.
     pub waits_for: Vec<String>,
 }
@@ -41,16 +45,27 @@ pub enum Held {
 /// index of a log that a crash left behind. It holds the lock only while it checks that the lock is free.
 ///
 /// # Errors
-/// [`OpenError::Newer`], [`OpenError::TooOld`], [`OpenError::Unreleased`], [`OpenError::InterruptedRestore`], [`OpenError::Io`] and [`OpenError::Database`], as for opening. A
+/// [`OpenError::Newer`], [`OpenError::TooOld`], [`OpenError::Unreleased`], [`OpenError::InterruptedRestore`], [`OpenError::ForeignLog`], [`OpenError::Io`] and [`OpenError::Database`], as for opening. A
 /// store in use is no error.
 pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     let held = held(path)?;
+    let mut lost = None;
     if held == Held::ByNobody {
         refuse_interrupted_restore(path)?;
+        lost = match open(path)? {
+            Some(file) => check_at_rest(path, &file)?,
+            None => check_gone(path).map(|()| None)?,
+        };
     }
     let version = version(path)?;
     version.map_or(Ok(()), Version::check)?;
-    Ok(Inspection { schema: version.map(|version| version.schema), known: known_schema(), held, waits_for: Vec::new() })
+    Ok(Inspection {
+        schema: version.map(|version| version.schema),
+        known: known_schema(),
+        held,
+        lost,
+        waits_for: Vec::new(),
+    })
 }
 
 /// Inspects a PostgreSQL database. Blocks. It changes and creates nothing.
@@ -63,7 +78,7 @@ pub fn inspect_server(url: &PostgresUrl, limits: PostgresLimits) -> Result<Inspe
     let found = std::thread::scope(|scope| scope.spawn(inspect).join());
     let found = found.map_err(|_| OpenError::Database("the inspection panicked".into()))??;
     let held = if found.in_use { Held::By { pid: None } } else { Held::ByNobody };
-    Ok(Inspection { schema: found.version, known: found.known, held, waits_for: found.waits_for })
+    Ok(Inspection { schema: found.version, known: found.known, held, lost: None, waits_for: found.waits_for })
 }
 
 fn version(path: &Path) -> Result<Option<Version>, OpenError> {

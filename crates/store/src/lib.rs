@@ -7,7 +7,7 @@
 //! **Does not know**: what a turn is made of, when one begins, or who delivers a reply. It stores what it gets, in
 //! order and once, and confirms a write only when it is true. Only this crate knows SQL.
 //!
-//! Reading order: `config` → `sqlite/migrations` (the tables) → `schema_range` (who may use and migrate them), `sqlite/open` → `value`, `sql/connection`, `sql/tx` (statements on
+//! Reading order: `config` → `sqlite/migrations` (the tables) → `schema_range` (who may use and migrate them), `sqlite/open`, `sqlite/at_rest` and `sqlite/guard` (files that are not what they were) → `value`, `sql/connection`, `sql/tx` (statements on
 //! whatever database) → `sql/writer` (the one thread that writes, and the sharing of commits), `postgres` and `sql/pg` (the other engine), `sql/inline` (the same in
 //! memory) → `sql/lane_ports`, `work`, `ports` (the ports) → `sql/lanes`, `acceptance`, `runs`, `threads`, `edits`, `outbox`, `ledger` (writes)
 //! → `sql/prune` (deletions) → `sql/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted

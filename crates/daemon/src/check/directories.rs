@@ -52,6 +52,7 @@ pub(super) fn store(settings: &Settings, paths: &Paths, env: &Environment, runni
         Ok(Inspection { held: Held::By { pid }, .. }) => {
             return Finding::failed("store", &refuse_store(&OpenError::Locked { pid }));
         }
+        Ok(Inspection { lost: Some(lost), .. }) => return finding(State::Note, lost),
         Ok(Inspection { schema, known, .. }) => (schema, known),
     };
     // The lock and the log are files beside it.
@@ -73,7 +74,7 @@ pub(super) fn store(settings: &Settings, paths: &Paths, env: &Environment, runni
 /// Checks whether the server accepts Belay, and whether a start can use its schema or create it.
 fn server(url: &PostgresUrl, settings: &Settings, running: bool) -> Finding {
     let finding = |state, detail| Finding::new("store", state, detail);
-    let Inspection { schema, known, held, waits_for } = match inspect_server(url, postgres_limits(settings)) {
+    let Inspection { schema, known, held, waits_for, .. } = match inspect_server(url, postgres_limits(settings)) {
         Ok(found) => found,
         Err(error) => return Finding::failed("store", &refuse_store(&error)),
     };

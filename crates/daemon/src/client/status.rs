@@ -46,6 +46,9 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
         row("routines", routines(report)),
         row("spent", Cell::from(spent(report))),
     ];
+    if let Some(trouble) = report.pointer("/store_trouble").and_then(Json::as_str) {
+        rows.push(row("store", Cell::new(trouble, Tone::Bad)));
+    }
     if let Some(trouble) = report.pointer("/model_trouble").filter(|trouble| !trouble.is_null()) {
         rows.push(row("trouble", Cell::new(trouble.to_string(), Tone::Bad)));
     }

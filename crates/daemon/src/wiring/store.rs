@@ -389,6 +389,7 @@ pub(crate) fn refuse_store(error: &OpenError) -> Failure {
         | OpenError::TooOld { .. }
         | OpenError::Unreleased
         | OpenError::InterruptedRestore { .. }
+        | OpenError::ForeignLog { .. }
         | OpenError::Unfinished
         | OpenError::PostgresUnreleased { .. }
         | OpenError::PostgresForeign { .. }

@@ -70,7 +70,10 @@ pub(crate) async fn not_ready_because(app: &App) -> Option<&'static str> {
         Ok(Ok(())) => None,
         Ok(Err(error)) => {
             tracing::warn!(%error, "the store cannot take a write");
-            Some("the store cannot take a write")
+            Some(match app.health.trouble() {
+                Some(_) => "the files of the store were deleted, replaced or overwritten",
+                None => "the store cannot take a write",
+            })
         }
         Err(_elapsed) => Some("the store does not answer"),
     }

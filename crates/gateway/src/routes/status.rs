@@ -32,6 +32,9 @@ pub(crate) struct DaemonStatus {
     /// were known at the start of the daemon.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     database_losses: Vec<DatabaseLoss>,
+    /// Why the store accepts no write until the daemon has ended, for operators; absent if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store_trouble: Option<String>,
 }
 
 /// Returns the status of the daemon.
@@ -43,7 +46,8 @@ pub(crate) async fn show(State(app): State<Shared>, Caller(principal): Caller) -
 pub(crate) async fn daemon_status(app: &App, principal: Principal) -> Result<DaemonStatus, ApiError> {
     let backups = if principal.is_operator() { app.backups.status() } else { None };
     let database_losses = app.database_losses.clone();
-    Ok(DaemonStatus { report: *status_of(app, principal).await?, backups, database_losses })
+    let store_trouble = app.health.trouble().filter(|_| principal.is_operator());
+    Ok(DaemonStatus { report: *status_of(app, principal).await?, backups, database_losses, store_trouble })
 }
 
 /// The status of the daemon, with the running runs that the principal may see.

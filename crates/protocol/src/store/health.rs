@@ -12,4 +12,10 @@ pub trait StoreHealth: Send + Sync {
     /// # Errors
     /// The store does not accept writes.
     async fn ping(&self) -> Result<(), StoreError>;
+
+    /// Why the store accepts no write until the daemon has ended, in words for operators; `None`: nothing of that kind is
+    /// known. It neither reads nor writes anything.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

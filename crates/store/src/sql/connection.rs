@@ -1,10 +1,12 @@
 //! A connection to a database, and its rows, the same for each engine.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use belay_protocol::StoreError;
 
 use super::pg::{Begun, Committed, PgSession};
+use super::sqlite_connection::SqliteConnection;
+use crate::sqlite::Trouble;
 use crate::value::{FromValue, Param, Params, ValueRef};
 
 /// The failure of a statement or of a job.
@@ -57,7 +59,7 @@ pub(crate) enum Engine {
 /// A connection. One thread uses it at a time.
 pub(crate) enum Connection {
     /// To a SQLite database.
-    Sqlite(rusqlite::Connection),
+    Sqlite(SqliteConnection),
     /// To a PostgreSQL database.
     Postgres(Box<PgSession>),
 }
@@ -244,7 +246,12 @@ impl Connection {
     /// Begins a transaction that writes.
     pub(crate) fn begin(&self) -> Done<Begun> {
         match self {
-            Self::Sqlite(_) => self.command("BEGIN IMMEDIATE").map(|()| Begun::New),
+            Self::Sqlite(conn) => {
+                conn.check()?;
+                self.command("BEGIN IMMEDIATE")?;
+                conn.begun()?;
+                Ok(Begun::New)
+            }
             Self::Postgres(session) => session.begin(),
         }
     }
@@ -252,7 +259,11 @@ impl Connection {
     /// Commits the transaction.
     pub(crate) fn commit(&self) -> Done<Committed> {
         match self {
-            Self::Sqlite(_) => self.command("COMMIT").map(|()| Committed::Yes(None)),
+            Self::Sqlite(conn) => {
+                self.command("COMMIT")?;
+                conn.committed()?;
+                Ok(Committed::Yes(None))
+            }
             Self::Postgres(session) => session.commit(),
         }
     }
@@ -295,13 +306,31 @@ impl Connection {
     /// Leaves a database file that needs no log. Called before the last connection is closed.
     pub(crate) fn finish(&self) {
         match self {
-            Self::Sqlite(conn) => {
-                let checkpoint = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-                if let Err(error) = checkpoint {
-                    tracing::warn!(%error, "the log stays beside the database; the next start reads it");
-                }
-            }
+            Self::Sqlite(conn) => conn.finish(),
             Self::Postgres(_) => {}
+        }
+    }
+
+    /// Checks the files of the database if nothing has been written for a while. Failures are in the log.
+    pub(crate) fn check_idle(&self) {
+        if let Self::Sqlite(conn) = self {
+            conn.check_idle();
+        }
+    }
+
+    /// The time of the next [`check_idle`](Self::check_idle).
+    pub(crate) fn next_check(&self) -> Option<Instant> {
+        match self {
+            Self::Sqlite(conn) => conn.next_check(),
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// Why nothing is written any more, once that is known. `None`: a connection that has no guard.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        match self {
+            Self::Sqlite(conn) => conn.trouble(),
+            Self::Postgres(_) => None,
         }
     }
 

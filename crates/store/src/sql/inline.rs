@@ -25,7 +25,7 @@ pub(super) struct Inline(Mutex<Option<Connection>>);
 impl Inline {
     pub(super) fn new(conn: rusqlite::Connection) -> Self {
         readers::count_statements(&conn);
-        Self(Mutex::new(Some(Connection::Sqlite(conn))))
+        Self(Mutex::new(Some(Connection::Sqlite(conn.into()))))
     }
 
     /// Executes the job in a transaction, commits, sends the signals, and returns the result.

@@ -48,6 +48,7 @@ mod sign_ins;
 mod skills;
 mod slices;
 mod spending;
+mod sqlite_connection;
 mod switches;
 mod takeover;
 mod threads;
@@ -76,12 +77,13 @@ use self::inline::Inline;
 pub(crate) use self::outputs::LastPart;
 pub(crate) use self::pg::{PgSession, PgSettings, Role};
 use self::readers::{READ_QUEUE, READERS, Read};
+use self::sqlite_connection::SqliteConnection;
 use self::tx::{Done, Tx};
 use self::writer::{Counters, Job, Signals, WRITE_QUEUE, Writer};
 use crate::error::OpenError;
 use crate::postgres::{DatabaseLoss, Hearing, HintBoard, Hinter, History, IDLE, Limits, PostgresUrl};
 use crate::queue::{Queue, closed, queue};
-use crate::sqlite::{Locks, with_suffix};
+use crate::sqlite::{Locks, Trouble, with_suffix};
 use crate::unfinished::Unfinished;
 
 /// Options of opening a store.
@@ -117,6 +119,8 @@ struct Shared {
     owners: Mutex<HashSet<MemoryOwner>>,
     /// The thread of the hints; `None`: the store is alone, or closed. The lock is held for its end.
     hinter: Mutex<Option<Hinter>>,
+    /// Why nothing is written any more. `None`: nothing can lead to that.
+    trouble: Option<Trouble>,
 }
 
 /// The executor of the SQL.
@@ -224,11 +228,11 @@ impl SqlStore {
         if let Some(pages) = options.max_pages {
             limit_pages(&conn, pages)?;
         }
-        let conn = Connection::Sqlite(conn);
+        let conn = Connection::Sqlite(SqliteConnection::guarded(conn, path, locks.clone())?);
         let readers = (0..READERS).map(|_| {
             let conn = crate::sqlite::open_reader(path)?;
             readers::count_statements(&conn);
-            Ok(Connection::Sqlite(conn))
+            Ok(Connection::Sqlite(conn.into()))
         });
         let sharing = if exclusive { Sharing::Alone } else { Sharing::Silent };
         Self::over(conn, readers, Some(path), None, locks, options, sharing)
@@ -302,6 +306,7 @@ impl SqlStore {
         if matches!(sharing, Sharing::Alone) {
             nodes::end_all(&conn).map_err(unreadable)?;
         }
+        let trouble = conn.trouble();
         let last = reads::last_event(&conn).map_err(unreadable)?;
         let owners = notes::owners(&conn).map_err(unreadable)?;
         let losses = nodes::losses(&conn).map_err(unreadable)?;
@@ -343,7 +348,7 @@ impl SqlStore {
             handles: Mutex::new(threads),
         });
         let (owners, hinter) = (Mutex::new(owners), Mutex::new(hinter));
-        let shared = Shared { executor, signals, counters, round_trips, history, losses, owners, hinter };
+        let shared = Shared { executor, signals, counters, round_trips, history, losses, owners, hinter, trouble };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -367,6 +372,7 @@ impl SqlStore {
                 losses: Vec::new(),
                 owners: Mutex::default(),
                 hinter: Mutex::default(),
+                trouble: None,
             }),
         })
     }

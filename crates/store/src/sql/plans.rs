@@ -74,7 +74,7 @@ fn a_list_of_the_routine_runs_of_some_routines_reads_no_others_and_sorts_no_rows
     let of_routines = "SEARCH o USING COVERING INDEX sqlite_autoindex_routine_runs_2 (routine_id=?)";
     for (filter, step) in [(own, of_routines), (named, "INDEX routine_runs_by_name (routine=?)")] {
         let conn = open::open_in_memory().expect("a database");
-        let (sql, _) = routine_runs::list_sql(&Connection::Sqlite(conn), &filter).expect("a statement");
+        let (sql, _) = routine_runs::list_sql(&Connection::Sqlite(conn.into()), &filter).expect("a statement");
         let conn = open::open_in_memory().expect("a database");
         let steps = plan(&conn, &sql);
         let whole = |found: &String| found.starts_with("SCAN") || found.contains("TEMP B-TREE");

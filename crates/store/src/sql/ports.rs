@@ -99,6 +99,10 @@ impl StoreHealth for SqlStore {
     async fn ping(&self) -> Result<(), StoreError> {
         self.write(Committed, ledger::ping).await
     }
+
+    fn trouble(&self) -> Option<String> {
+        self.shared.trouble.as_ref()?.get().cloned()
+    }
 }
 
 #[async_trait]

@@ -221,6 +221,7 @@ impl Writer {
             if self.index_due.is_some_and(|due| due <= Instant::now()) {
                 self.index();
             }
+            self.conn.check_idle();
         }
         self.end();
     }
@@ -228,7 +229,7 @@ impl Writer {
     /// Waits for the first job, or until the commit or the indexing is due.
     fn wait(&mut self) {
         let now = Instant::now();
-        let due = self.due.into_iter().chain(self.index_due).min();
+        let due = self.due.into_iter().chain(self.index_due).chain(self.conn.next_check()).min();
         let item = match due {
             None => self.items.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(due) => self.items.recv_timeout(due.saturating_duration_since(now)),
@@ -535,7 +536,7 @@ mod tests {
             .expect("tables");
             let (queue, items) = queue(16, 1);
             let signals = Arc::new(Signals::new(Seq::default()));
-            let writer = Writer::new(Connection::Sqlite(conn), items, signals.clone(), Arc::default(), None);
+            let writer = Writer::new(Connection::Sqlite(conn.into()), items, signals.clone(), Arc::default(), None);
             let thread = std::thread::spawn(move || writer.run());
             Self { queue, signals, thread, file }
         }

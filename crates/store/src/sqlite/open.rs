@@ -8,6 +8,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use rusqlite_migration::{M, Migrations};
 
+use super::at_rest;
+use super::mark::{self, Mark};
 use crate::edition::edition;
 use crate::error::OpenError;
 use crate::schema_range::{Program, Step, Stored, decide};
@@ -39,7 +41,14 @@ const STATEMENTS_KEPT: usize = 128;
 /// (`fcntl`) and do not conflict with this one (`flock`) on any local file system.
 pub(crate) struct Locks {
     _beside: Lock,
-    _database: Option<Lock>,
+    database: Option<Lock>,
+}
+
+impl Locks {
+    /// The open database file. It may be read, and is never closed before the connections.
+    pub(super) fn database(&self) -> Option<&File> {
+        self.database.as_ref().map(|lock| &lock.0)
+    }
 }
 
 /// A locked file. It is unlocked before it is closed: the system unlocks a file when its last copy is closed, and a
@@ -64,9 +73,15 @@ pub(crate) fn open_writer(
     create_database(path)?;
     // Locked before SQLite opens the file: a process without the lock does not touch it.
     let locks = match beside {
-        Some(beside) => Some(Locks { _beside: beside, _database: lock_database(path)? }),
+        Some(beside) => Some(Locks { _beside: beside, database: Some(lock_database(path)?) }),
         None => None,
     };
+    if let Some(database) = locks.as_ref().and_then(Locks::database) {
+        if let Some(lost) = at_rest::check(path, database)? {
+            tracing::error!("{lost}");
+        }
+        Mark::begin(&real(path)).map_err(|source| OpenError::Io { path: with_suffix(path, mark::SUFFIX), source })?;
+    }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(Duration::from_secs(5))?;
@@ -88,7 +103,7 @@ pub(crate) fn open_writer(
 pub(crate) fn lock_store(path: &Path) -> Result<Locks, OpenError> {
     let beside = lock(path)?;
     let exists = path.try_exists().map_err(|source| OpenError::Io { path: path.into(), source })?;
-    Ok(Locks { _beside: beside, _database: if exists { lock_database(path)? } else { None } })
+    Ok(Locks { _beside: beside, database: exists.then(|| lock_database(path)).transpose()? })
 }
 
 /// Refuses a store whose files may be of two stores.
@@ -106,11 +121,12 @@ fn create_database(path: &Path) -> Result<(), OpenError> {
     if path.try_exists().map_err(|source| OpenError::Io { path: path.into(), source })? {
         return Ok(());
     }
+    at_rest::check_gone(path)?;
     let new = beside(path, ".new");
     let io = |source| OpenError::Io { path: new.clone(), source };
-    // Files of an unfinished earlier start are useless. The log of a removed database must not be applied to the new
-    // one.
-    for left in [new.clone(), beside(&new, "-wal"), beside(&new, "-shm"), beside(path, "-wal"), beside(path, "-shm")] {
+    // Files of an unfinished earlier start are useless, and so are those of a removed database.
+    let of_removed = ["-wal", "-shm", mark::SUFFIX].map(|ending| beside(path, ending));
+    for left in [new.clone(), beside(&new, "-wal"), beside(&new, "-shm")].into_iter().chain(of_removed) {
         match std::fs::remove_file(&left) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
                 return Err(OpenError::Io { path: left, source });
@@ -179,29 +195,49 @@ fn program() -> Program {
     Program { oldest: OLDEST, own: known_schema(), oldest_beside: known_schema() }
 }
 
-/// Triggers and views: their types, names and texts.
-pub(crate) type Objects = std::collections::BTreeSet<(String, String, Option<String>)>;
+/// The types, names and texts of tables, indexes, triggers and views.
+type Objects = std::collections::BTreeSet<(String, String, Option<String>)>;
 
-/// The triggers and views of a schema of this program.
-pub(crate) fn triggers_and_views_of(schema: u32) -> Result<Objects, rusqlite::Error> {
+/// The objects of a schema of this program.
+fn objects_of(schema: u32) -> Result<Objects, rusqlite::Error> {
     let mut conn = Connection::open_in_memory()?;
     let version = usize::try_from(schema).unwrap_or(usize::MAX);
     // The migrations are constant and are tested: they have no other errors than those of SQLite.
     match Migrations::from_slice(MIGRATIONS).to_version(&mut conn, version) {
         Err(rusqlite_migration::Error::RusqliteError { err, .. }) => Err(err),
-        _ => triggers_and_views(&conn),
+        _ => objects(&conn),
     }
 }
 
-fn triggers_and_views(conn: &Connection) -> Result<Objects, rusqlite::Error> {
-    let mut found = conn.prepare("SELECT type, name, sql FROM sqlite_schema WHERE type IN ('trigger', 'view')")?;
+fn objects(conn: &Connection) -> Result<Objects, rusqlite::Error> {
+    let mut found = conn.prepare("SELECT type, name, sql FROM sqlite_schema")?;
     found.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
 }
 
-/// A trigger or a view of a database that is not among the known ones, for people.
-pub(crate) fn unknown_object(conn: &Connection, known: &Objects) -> Result<Option<String>, rusqlite::Error> {
-    let found = triggers_and_views(conn)?;
-    Ok(found.difference(known).next().map(|(kind, name, _)| format!("the {kind} {name:?}")))
+/// A trigger or a view of a database that its schema does not have, for people. It would act on the statements of the
+/// daemon.
+pub(crate) fn unknown_object(conn: &Connection, schema: u32) -> Result<Option<String>, rusqlite::Error> {
+    let (found, known) = (objects(conn)?, objects_of(schema)?);
+    let mut acting = found.difference(&known).filter(|(kind, ..)| kind == "trigger" || kind == "view");
+    Ok(acting.next().map(|(kind, name, _)| format!("the {kind} {name:?}")))
+}
+
+/// An object of a schema that a database does not have, or has in another form, for people. The daemon would fail in the
+/// first statement that uses it.
+pub(crate) fn missing_object(conn: &Connection, schema: u32) -> Result<Option<String>, rusqlite::Error> {
+    let (found, known) = (objects(conn)?, objects_of(schema)?);
+    // The table before its indexes.
+    let first = known.difference(&found).min_by_key(|(kind, ..)| kind != "table");
+    Ok(first.map(|(kind, name, _)| {
+        let is_there = found.iter().any(|(_, other, _)| other == name);
+        let what = if is_there { "another form of" } else { "not" };
+        format!("{what} the {kind} {name:?}")
+    }))
+}
+
+/// The path of a database without symbolic links. SQLite puts the log there.
+pub(super) fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// The lock file of a store.
@@ -301,15 +337,15 @@ fn lock(path: &Path) -> Result<Lock, OpenError> {
     Ok(lock)
 }
 
-/// Locks the database file itself, under whatever name it was opened. `None`: the file system has no such locks.
-fn lock_database(path: &Path) -> Result<Option<Lock>, OpenError> {
+/// Locks the database file itself, under whatever name it was opened.
+fn lock_database(path: &Path) -> Result<Lock, OpenError> {
     let file = File::open(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(Lock(file))),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { pid: None }),
         Err(TryLockError::Error(error)) => {
             tracing::warn!(%error, path = %path.display(), "the database file cannot be locked; only its lock file is");
-            Ok(None)
+            Ok(Lock(file))
         }
     }
 }
@@ -346,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_of_a_database_that_was_taken_away_is_not_played_over_a_new_one() {
+    fn the_log_of_a_database_that_was_taken_away_is_named_and_not_played_over_a_new_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, log) = (folder.path().join("belay.db"), folder.path().join("belay.db-wal"));
         let (conn, lock) = open_writer(&path, true, Unfinished::Refuse).expect("opens");
@@ -355,6 +391,10 @@ mod tests {
         drop((conn, lock));
         std::fs::remove_file(&path).expect("taken away");
         std::fs::write(&log, bytes).expect("as a kill leaves it");
+        let refused = open_writer(&path, true, Unfinished::Refuse).err();
+        assert!(matches!(&refused, Some(OpenError::ForeignLog { log: named, .. }) if *named == log), "{refused:?}");
+        assert!(!path.exists());
+        std::fs::rename(&log, folder.path().join("kept")).expect("moved away");
         let (conn, _lock) = open_writer(&path, true, Unfinished::Refuse).expect("opens anew");
         let check: String = conn.query_row("PRAGMA integrity_check", [], |row| row.get(0)).expect("readable");
         assert_eq!(check, "ok");
@@ -387,7 +427,7 @@ mod tests {
         let (conn, locks) = open_writer(&path, true, Unfinished::Refuse).expect("opens");
         let locks = locks.expect("locked");
         // A process that is just being started has such copies.
-        let copies = [Some(&locks._beside), locks._database.as_ref()].map(|lock| lock.map(|lock| lock.0.try_clone()));
+        let copies = [Some(&locks._beside), locks.database.as_ref()].map(|lock| lock.map(|lock| lock.0.try_clone()));
         drop((conn, locks));
         drop(open_writer(&path, true, Unfinished::Refuse).expect("opens again"));
         drop(copies);

@@ -61,7 +61,7 @@ fn sqlite_source(path: &Path) -> Result<Side, TransferError> {
     match version.schema {
         0 => Err(missing()),
         found if found < known_schema() => Err(TransferError::Outdated { found, known: known_schema() }),
-        _ => Ok(Side { conn: Connection::Sqlite(conn), _locks: Some(locks) }),
+        _ => Ok(Side { conn: Connection::Sqlite(conn.into()), _locks: Some(locks) }),
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) fn target(url: &StoreUrl) -> Result<Side, TransferError> {
     let opened = match url {
         StoreUrl::Memory => return Err(TransferError::Memory),
         StoreUrl::Sqlite(path) => open_writer(path, true, Unfinished::Accept)
-            .map(|(conn, locks)| Side { conn: Connection::Sqlite(conn), _locks: locks }),
+            .map(|(conn, locks)| Side { conn: Connection::Sqlite(conn.into()), _locks: locks }),
         StoreUrl::Postgres(url) => session(url, Role::Target),
     };
     opened.map_err(TransferError::Target)

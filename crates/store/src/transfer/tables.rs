@@ -89,7 +89,7 @@ impl Table {
     /// # Errors
     /// There is no memory for them.
     pub(super) fn all() -> Result<Vec<Self>, OpenError> {
-        let conn = Connection::Sqlite(open_in_memory()?);
+        let conn = Connection::Sqlite(open_in_memory()?.into());
         let tables = TABLES.into_iter().filter(|name| *name != INDEX).map(|name| Self::of(&conn, name));
         tables.collect::<Result<_, Failure>>().map_err(|failure| OpenError::Database(failure.into()))
     }

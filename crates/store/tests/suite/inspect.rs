@@ -20,12 +20,12 @@ async fn a_look_says_which_schema_there_is_and_who_has_it_and_changes_nothing() 
     let held = Held::By { pid: Some(std::process::id()) };
     assert_eq!(
         inspect(&path).unwrap(),
-        Inspection { schema: Some(1), known: 1, held, waits_for: Vec::new() },
+        Inspection { schema: Some(1), known: 1, held, lost: None, waits_for: Vec::new() },
         "while it is open"
     );
     store.close().await;
     let before = files(directory.path());
-    let closed = Inspection { schema: Some(1), known: 1, held: Held::ByNobody, waits_for: Vec::new() };
+    let closed = Inspection { schema: Some(1), known: 1, held: Held::ByNobody, lost: None, waits_for: Vec::new() };
     assert_eq!(inspect(&path).unwrap(), closed, "and after");
     assert_eq!(files(directory.path()), before);
 }
@@ -34,7 +34,7 @@ async fn a_look_says_which_schema_there_is_and_who_has_it_and_changes_nothing() 
 fn a_look_at_nothing_makes_nothing_and_an_empty_file_has_no_schema() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("belay.db");
-    let none = Inspection { schema: None, known: 1, held: Held::ByNobody, waits_for: Vec::new() };
+    let none = Inspection { schema: None, known: 1, held: Held::ByNobody, lost: None, waits_for: Vec::new() };
     assert_eq!(inspect(&path).unwrap(), none);
     assert_eq!(inspect(&directory.path().join("a/b/belay.db")).unwrap(), none);
     assert!(files(directory.path()).is_empty());

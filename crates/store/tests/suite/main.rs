@@ -8,6 +8,7 @@ mod conformance;
 mod crash;
 mod damaged;
 mod disk;
+mod files;
 mod indexing;
 mod inspect;
 mod kit;

@@ -187,13 +187,15 @@ pub(super) fn check_database(database: &Path, named: &Path, stop: &Stop) -> Resu
         }
         Err(error) => return Err(error.into()),
     }
-    // A trigger or a view would act on the statements of the daemon.
-    let known = crate::sqlite::triggers_and_views_of(version.schema).map_err(damaged)?;
-    if let Some(name) = crate::sqlite::unknown_object(&conn, &known).map_err(damaged)? {
+    if let Some(name) = crate::sqlite::unknown_object(&conn, version.schema).map_err(damaged)? {
         return Err(BackupError::damaged(
             named,
             format!("its database has {name}, which belay does not make: drop it in the original"),
         ));
+    }
+    if let Some(name) = crate::sqlite::missing_object(&conn, version.schema).map_err(damaged)? {
+        let detail = format!("its database has {name}, which schema {} has: choose another backup", version.schema);
+        return Err(BackupError::damaged(named, detail));
     }
     let check = || conn.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0));
     let found = stop.interruptible(&conn, check)?.map_err(damaged)?;

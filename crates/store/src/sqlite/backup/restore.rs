@@ -21,7 +21,7 @@ use super::{
     BackupError, Stop, StoreLock, check_space, directory_of, is_temporary, is_there, make_directory, read,
     sync_directory, temporary,
 };
-use crate::sqlite::{lock_path, with_suffix};
+use crate::sqlite::{MARK, lock_path, with_suffix};
 
 /// The name of the database in a data directory and in a directory of restored files.
 const DATABASE: &str = "belay.db";
@@ -186,14 +186,14 @@ fn replace_files(home: &Path, staging: &Path, former: Option<&Path>, journal: &m
     Ok(())
 }
 
-/// Lists the renames of a database and its log. The former log must not be applied to the new database.
+/// Lists the renames of a database, its log and its mark. The former log must not be applied to the new database.
 pub(super) fn replace_database(
     database: &Path,
     former: Option<&Path>,
     staged: PathBuf,
     journal: &mut Journal,
 ) -> Result<(), BackupError> {
-    for suffix in ["-wal", "-shm", ""] {
+    for suffix in ["-wal", "-shm", MARK, ""] {
         let file = with_suffix(database, suffix);
         let there = is_there(&file)?;
         let former = former.filter(|_| there).map(|former| former.join(file.file_name().unwrap_or_default()));

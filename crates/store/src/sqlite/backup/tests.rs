@@ -655,3 +655,37 @@ async fn triggers_and_views_that_the_schema_does_not_have_are_refused() {
     conn.execute_batch(&text).unwrap();
     read::check_database(&data.path("belay.db"), &known.path, &Stop::default()).unwrap();
 }
+
+#[tokio::test]
+async fn a_database_without_a_table_a_column_or_an_index_of_its_schema_is_refused_and_restored_nowhere() {
+    let data = Data::new().await;
+    data.store.close().await;
+    let whole = std::fs::read(data.path("belay.db")).unwrap();
+    let one: String = Connection::open(data.path("belay.db"))
+        .unwrap()
+        .query_row("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL", [], |row| row.get(0))
+        .unwrap();
+    for (sql, named) in [
+        ("DROP TABLE uploads".to_owned(), "not the table \"uploads\""),
+        ("ALTER TABLE freezes DROP COLUMN receipt".to_owned(), "another form of the table \"freezes\""),
+        ("ALTER TABLE freezes RENAME COLUMN detail TO details".to_owned(), "another form of the table \"freezes\""),
+        (format!("DROP INDEX {one}"), "not the index"),
+    ] {
+        let changed = data.path("changed.db");
+        std::fs::write(&changed, &whole).unwrap();
+        Connection::open(&changed).unwrap().execute_batch(&sql).unwrap();
+        let refused = read::check_database(&changed, &changed, &Stop::default()).unwrap_err();
+        assert!(matches!(refused, BackupError::Damaged { .. }), "{refused:?}");
+        assert!(refused.to_string().contains(named) && refused.to_string().contains("schema 1"), "{refused}");
+        // The same as the snapshot of a migration: nothing is replaced.
+        let to = tempfile::tempdir().unwrap();
+        std::fs::rename(&changed, to.path().join("belay.db.before-v2")).unwrap();
+        let refused = restore_before_migration(&Place::in_directory(to.path()), NOW);
+        assert!(matches!(refused, Err(BackupError::Damaged { .. })), "{refused:?}");
+        assert!(!to.path().join("belay.db").exists());
+    }
+    // What people add themselves, and statistics, are no damage.
+    let conn = Connection::open(data.path("belay.db")).unwrap();
+    conn.execute_batch("CREATE TABLE mine (x); ANALYZE").unwrap();
+    read::check_database(&data.path("belay.db"), &data.path("belay.db"), &Stop::default()).unwrap();
+}
