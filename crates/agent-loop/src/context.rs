@@ -130,6 +130,7 @@ impl Reasoning {
             model: self.model.as_deref(),
             thinking: None,
             sampling: None,
+            send_pictures: true,
             max_tokens: self.max_tokens,
             max_attempts: self.max_attempts,
         }

@@ -8,10 +8,13 @@ use crate::context::LoopContext;
 const NUDGE: &str = "You said that you would use a tool, but your message contained no tool call. If you still need \
                      the tool, call it now. Otherwise give your final answer, without announcing further actions.";
 
-/// Adds the text that announced a tool, and a request for the call.
-pub(crate) fn nudge(context: &mut LoopContext, text: String) {
+const LEFT_CALL: &str = "Your message contained a tool call as text, which runs nothing. If you still need the tool, call \
+                         it through the interface for tool calls now. Otherwise give your final answer in plain text.";
+
+/// Adds the text that announced a tool, or contained a call (`left`), and a request for the call.
+pub(crate) fn nudge(context: &mut LoopContext, text: String, left: bool) {
     context.push(Message::assistant(text).for_run());
-    context.push(Message::user(NUDGE).for_run());
+    context.push(Message::user(if left { LEFT_CALL } else { NUDGE }).for_run());
 }
 
 /// Adds the text that came with truncated calls, without the calls, and a request for a different approach.

@@ -66,10 +66,10 @@ async fn run_iteration<D: LoopDelegate + ?Sized>(
         Step::End(end) => stop_if(Some(end))?,
         // The stop engine found a repetition and has told the model. Nothing that the reply asks for is done.
         Step::HeldBack => {}
-        // First brake, the tool-intent nudge: a text announces a tool and calls none.
-        Step::Nudge { text } => {
+        // First brake, the tool-intent nudge: a text announces a tool, or contains a call, and calls none.
+        Step::Nudge { text, left } => {
             delegate.on_tool_intent_nudge(&text, context).await;
-            notices::nudge(context, text);
+            notices::nudge(context, text, left);
         }
         Step::Answer { text } => match delegate.handle_text_response(text, context).await {
             TextAction::Return(outcome) => end_if(Some(outcome))?,

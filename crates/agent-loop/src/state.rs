@@ -1,12 +1,12 @@
 //! The counters of a run, and the decision about a reply. Pure: nothing here awaits, and all of it can be stored.
 
-use belay_protocol::{FinishReason, ModelReply, RunEnd, ToolCall};
+use belay_protocol::{FinishReason, ModelReply, RunEnd, ToolCall, ToolSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::AgenticLoopConfig;
 use crate::duplicates::{DISARMING_DUPLICATES, DuplicateTracker, WARNED_DUPLICATES};
-use crate::intent::announces_tool_use;
+use crate::intent::{announces_tool_use, leaves_call, marked};
 use crate::policies::StopState;
 
 /// From this number of truncated batches, without an executed one between them, no tools are offered.
@@ -128,8 +128,8 @@ pub struct GuardrailAction {
 /// The decision about a reply.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
-    /// The text announces a tool: tell the model, and ask again.
-    Nudge { text: String },
+    /// The text announces a tool, or contains the markup of a call (`left`): tell the model, and ask again.
+    Nudge { text: String, left: bool },
     /// A text for the delegate.
     Answer { text: String },
     /// Calls that were cut off: none of them runs or is recorded. `count` is the number of this batch in the row.
@@ -167,12 +167,18 @@ impl LoopState {
         tracing::debug!(iteration = self.iteration, count = self.nudges, "a tool was announced and not called");
     }
 
-    /// Decides what follows from a reply. `tools_offered`: its request offered tools.
-    pub(crate) fn accept(&mut self, reply: ModelReply, tools_offered: bool, config: &AgenticLoopConfig) -> Step {
+    /// Decides what follows from a reply. `tools`: those of the run. `tools_offered`: its request offered them.
+    pub(crate) fn accept(
+        &mut self,
+        reply: ModelReply,
+        tools: &ToolSet,
+        tools_offered: bool,
+        config: &AgenticLoopConfig,
+    ) -> Step {
         self.last_finish = reply.finish;
         let ModelReply { text, tool_calls: calls, finish, .. } = reply;
         if calls.is_empty() {
-            return self.accept_text(text, tools_offered, config);
+            return self.accept_text(text, tools, tools_offered, config);
         }
         if finish == FinishReason::Length {
             return self.discard(text);
@@ -182,13 +188,15 @@ impl LoopState {
         Step::Execute { text, calls }
     }
 
-    fn accept_text(&mut self, text: String, tools_offered: bool, config: &AgenticLoopConfig) -> Step {
-        let announced = announces_tool_use(&text);
+    fn accept_text(&mut self, text: String, tools: &ToolSet, tools_offered: bool, config: &AgenticLoopConfig) -> Step {
+        let is_tool = |name: &str| tools.get(name).is_some();
+        let left = leaves_call(&text, &is_tool);
+        let announced = left || announces_tool_use(&text);
         if announced && tools_offered && config.enable_tool_intent_nudge && self.nudges < config.max_tool_intent_nudges
         {
             self.nudges += 1;
             self.braked = Some(GuardrailAction { brake: Guardrail::ToolIntentNudge, count: self.nudges });
-            return Step::Nudge { text };
+            return Step::Nudge { text, left };
         }
         // An announcement that passes keeps its count: the row continues until the model does something else.
         if !announced {
@@ -197,7 +205,7 @@ impl LoopState {
         // A nudged text does not reach this line. If it reset the streak, a model that announces each repetition would
         // evade the guardrail.
         self.duplicates = DuplicateTracker::default();
-        Step::Answer { text }
+        Step::Answer { text: marked(text, &is_tool) }
     }
 
     fn discard(&mut self, text: String) -> Step {
@@ -244,13 +252,14 @@ mod tests {
     /// One letter for each step: n(udge), a(nswer), d(iscard), e(xecute).
     fn play(replies: &[ModelReply], tools_offered: bool, config: &AgenticLoopConfig) -> (String, LoopState) {
         let mut state = LoopState::default();
-        let letters = replies.iter().map(|reply| match state.accept(reply.clone(), tools_offered, config) {
-            Step::Nudge { .. } => 'n',
-            Step::Answer { .. } => 'a',
-            Step::Discard { .. } => 'd',
-            Step::Execute { .. } => 'e',
-            Step::HeldBack | Step::End(_) => unreachable!("the counters end nothing"),
-        });
+        let letters =
+            replies.iter().map(|reply| match state.accept(reply.clone(), &ToolSet::default(), tools_offered, config) {
+                Step::Nudge { .. } => 'n',
+                Step::Answer { .. } => 'a',
+                Step::Discard { .. } => 'd',
+                Step::Execute { .. } => 'e',
+                Step::HeldBack | Step::End(_) => unreachable!("the counters end nothing"),
+            });
         (letters.collect(), state)
     }
 
@@ -285,10 +294,10 @@ mod tests {
         let config = AgenticLoopConfig::default();
         let mut state = LoopState::default();
         for expected in [false, false, true] {
-            state.accept(calls(FinishReason::Length), true, &config);
+            state.accept(calls(FinishReason::Length), &ToolSet::default(), true, &config);
             assert_eq!(state.force_text, expected);
         }
-        state.accept(calls(FinishReason::ToolCalls), false, &config);
+        state.accept(calls(FinishReason::ToolCalls), &ToolSet::default(), false, &config);
         assert_eq!((state.truncations, state.force_text), (0, true));
         assert_eq!(state.forced.map(|forced| forced.by), Some(ForcedBy::TruncatedCalls));
         state.force_text_by(ForcedBy::MaxToolIterations);
@@ -313,7 +322,7 @@ mod tests {
         for (reply, next) in [(text("hm"), None), (text(INTENT), Some(2))] {
             let mut state = LoopState::default();
             state.judge(&batch, true);
-            state.accept(reply, true, &config);
+            state.accept(reply, &ToolSet::default(), true, &config);
             assert_eq!(state.judge(&batch, true), next);
         }
     }

@@ -70,11 +70,11 @@ impl LoopContext {
     /// Decides what follows from a complete reply, after the rules have judged its text.
     pub(crate) fn on_reply(&mut self, reply: ModelReply, reasoning: &Reasoning, config: &AgenticLoopConfig) -> Step {
         let tools_offered = reasoning.offered(&self.state).is_some();
-        let step = self.state.accept(reply, tools_offered, config);
+        let step = self.state.accept(reply, reasoning.tools(), tools_offered, config);
         let (text, nudged) = match &step {
             Step::Answer { text } | Step::Execute { text, .. } => (text, false),
             // A guardrail answers these two.
-            Step::Nudge { text } | Step::Discard { text, .. } => (text, true),
+            Step::Nudge { text, .. } | Step::Discard { text, .. } => (text, true),
             Step::HeldBack | Step::End(_) => return step,
         };
         match self.state.stops.observe(&config.rules, Observation::Assistant { text, nudged }) {

@@ -2,6 +2,7 @@
 
 pub mod silence;
 
+use belay_agent_loop::intent::without_left_calls;
 use belay_protocol::{FinishReason, StopReason};
 
 use self::silence::{is_silent, without_trailing};
@@ -12,6 +13,8 @@ pub use self::silence::SILENT_TOKEN;
 const CUT_OFF: &str = "\n\n[cut off: the answer reached its length limit]";
 /// Appended to an answer of which the provider's content filter withheld a part.
 const WITHHELD: &str = "\n\n[the model provider withheld the rest]";
+/// Appended to an answer whose server did not say why it ended.
+const PERHAPS_CUT: &str = "\n\n[perhaps cut off: the model server ended the answer without saying why]";
 /// Appended to the text of a run that was stopped, for the model and for people.
 pub const CUT_SHORT: &str = "\n\n[cut off: the run was stopped here]";
 
@@ -20,6 +23,7 @@ pub fn cut_note(finish: FinishReason) -> (Option<StopReason>, &'static str) {
     match finish {
         FinishReason::Length => (Some(StopReason::LengthLimit), CUT_OFF),
         FinishReason::ContentFilter => (Some(StopReason::ContentFilter), WITHHELD),
+        FinishReason::Unsaid => (None, PERHAPS_CUT),
         FinishReason::Stop | FinishReason::ToolCalls => (None, ""),
     }
 }
@@ -37,8 +41,8 @@ pub enum Reply {
     OnlyEchoes,
 }
 
-/// Cleans a final text: recognises the silent token, removes it at the end of a text, and removes lines that echo
-/// internal tool-call text.
+/// Cleans a final text: recognises the silent token, removes it at the end of a text, and removes tool calls at the end
+/// of a text and lines that echo internal tool-call text.
 pub fn shape(text: &str) -> Reply {
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -47,7 +51,7 @@ pub fn shape(text: &str) -> Reply {
     if is_silent(trimmed) {
         return Reply::Silent;
     }
-    let cleaned = without_echoes(without_trailing(trimmed));
+    let cleaned = without_echoes(without_trailing(without_left_calls(trimmed)));
     if cleaned.is_empty() { Reply::OnlyEchoes } else { Reply::Text(cleaned) }
 }
 
@@ -113,6 +117,8 @@ mod tests {
             ("It is noon.\n\nNO_REPLY", text("It is noon.")),
             ("[Called tool clock with {}]\nIt is noon.", text("It is noon.")),
             ("[Tool clock returned: 12:00]", Reply::OnlyEchoes),
+            ("It is noon.\n<tool_call>{}</tool_call>", text("It is noon.")),
+            ("[TOOL_CALLS][{}]", Reply::OnlyEchoes),
             ("[1] a footnote", text("[1] a footnote")),
             ("[called the office]", text("[called the office]")),
             ("```\n[called tool x]\n```", text("```\n[called tool x]\n```")),

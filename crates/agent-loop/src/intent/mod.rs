@@ -1,4 +1,4 @@
-//! Detects a text that announces a tool call.
+//! Detects a text that announces a tool call, or that contains the markup of one.
 //!
 //! Only prose counts: code, quotations and block quotes are removed first. Then each sentence is judged alone. It must
 //! say, in the first person and about now, that the speaker will do something that needs a tool. Explaining, thinking
@@ -10,11 +10,15 @@
 
 mod english;
 mod languages;
+mod markup;
 mod prose;
 mod words;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::markup::marked;
+pub use self::markup::{leaves_call, without_left_calls};
 
 /// Whether `text` announces a tool call in English, German, French, Spanish, Chinese, Japanese or Russian.
 ///

@@ -89,7 +89,7 @@ fn paragraphs(text: &str) -> Vec<String> {
 }
 
 /// The character and the length of the fence that a line opens.
-fn opens(line: &str) -> Option<(char, usize)> {
+pub(super) fn opens(line: &str) -> Option<(char, usize)> {
     let line = line.trim_start();
     let mark = line.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let length = line.chars().take_while(|c| *c == mark).count();
@@ -97,7 +97,7 @@ fn opens(line: &str) -> Option<(char, usize)> {
     (length >= 3 && !(mark == '`' && line[length..].contains('`'))).then_some((mark, length))
 }
 
-fn closes(line: &str, (mark, length): (char, usize)) -> bool {
+pub(super) fn closes(line: &str, (mark, length): (char, usize)) -> bool {
     let line = line.trim();
     line.chars().count() >= length && line.chars().all(|c| c == mark)
 }

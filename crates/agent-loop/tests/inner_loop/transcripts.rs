@@ -39,6 +39,13 @@ async fn a_nudged_model_makes_the_call() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_left_in_the_text_is_nudged_and_then_made() {
+    let left = r#"{"name": "read", "arguments": {"path": "a.txt"}}"#;
+    let mut play = Play::new([Scripted::text(left), read(), Scripted::text("It says hello.")]);
+    assert_golden!("left_call", play.transcript(&config()).await);
+}
+
+#[tokio::test]
 async fn the_third_truncated_batch_takes_the_tools_away() {
     let cut = || Scripted::call("read", json!(r#"{"path":"a.t"#)).truncated();
     let mut play =
