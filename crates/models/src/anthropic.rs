@@ -68,6 +68,7 @@ impl ModelProvider for Anthropic {
         let replay = if wanted { self.thoughts.replay(request.messages) } else { None };
         let body = self.shape.body(&request, &self.info.model, replay.as_ref());
         let decoder = AnthropicDecoder::keeping(replay.as_ref().map(|_| &self.thoughts));
-        exchange(&self.endpoint, body, decoder, sink).await
+        let context_tokens = request.model.is_none().then_some(self.info.context_tokens);
+        exchange(&self.endpoint, body, decoder, context_tokens, sink).await
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use belay_protocol::{DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelReply, ModelRequest};
+use tracing::warn;
 
+use crate::refused_pictures::{RefusedPictures, has_pictures, is_about_pictures};
 use crate::thinking::Gate;
 use crate::tracking_sink::TrackingSink;
 
@@ -19,6 +21,8 @@ pub(crate) struct Backend {
     pub(crate) provider: Arc<dyn ModelProvider>,
     /// The levels of thinking that may be sent.
     pub(crate) thinking: Gate,
+    /// The pictures that it has refused.
+    refused_pictures: RefusedPictures,
     /// The source of its key, for error messages: a variable or a setting.
     pub(crate) key_from: String,
 }
@@ -32,7 +36,15 @@ impl Backend {
         provider: Arc<dyn ModelProvider>,
         thinking: Gate,
     ) -> Self {
-        Self { name: name.to_owned(), model: model.to_owned(), server, provider, thinking, key_from: String::new() }
+        Self {
+            name: name.to_owned(),
+            model: model.to_owned(),
+            server,
+            provider,
+            thinking,
+            refused_pictures: RefusedPictures::default(),
+            key_from: String::new(),
+        }
     }
 
     /// Sets the source of its key for error messages.
@@ -40,11 +52,11 @@ impl Backend {
         Self { key_from, ..self }
     }
 
-    /// Sends one request. Sends a second one without thinking if the first is refused because of its level of thinking
-    /// and the budget of `requests` allows it.
+    /// Sends one request. If it is refused because of its level of thinking or its pictures, sends another one without
+    /// them, as far as the budget of `requests` allows it.
     ///
     /// # Errors
-    /// The errors of the provider. `attempts` counts both requests.
+    /// The errors of the provider. `attempts` counts all requests.
     pub(crate) async fn ask(
         &self,
         request: ModelRequest<'_>,
@@ -66,32 +78,87 @@ impl Backend {
         requests: u32,
     ) -> Result<ModelReply, ModelError> {
         let thinking = self.thinking.admit(request.thinking, &self.name);
+        let send_pictures = request.send_pictures && !self.refused_pictures.any_of(&request);
         // One request each. The inner provider has no budget of its own.
-        let once = ModelRequest { thinking, max_attempts: 1, ..request };
-        sink.sent();
-        let refused = match self.provider.call(once, sink).await {
-            Err(error) if error.kind == ModelErrorKind::BadRequest && thinking.is_some() && !sink.heard() => error,
-            other => return other,
-        };
-        if requests < 2 {
-            // Nobody can know now whether the level was the cause. Without closing the gate, the next call would fail
-            // in the same way.
-            self.thinking.close(&self.name);
-            return Err(refused);
-        }
-        sink.sent();
-        match self.provider.call(ModelRequest { thinking: None, ..once }, sink).await {
-            Ok(mut reply) => {
-                self.thinking.close(&self.name);
-                reply.attempts = reply.attempts.max(1).saturating_add(refused.attempts.max(1));
-                reply.abandoned = reply.abandoned.saturating_add(refused.abandoned);
-                Ok(reply)
+        let full = ModelRequest { thinking, send_pictures, max_attempts: 1, ..request };
+        let (mut once, mut left_out) = (full, None);
+        let mut before = Spent::default();
+        loop {
+            sink.sent();
+            let error = match self.provider.call(once, sink).await {
+                Ok(mut reply) => {
+                    self.learn(left_out, &full);
+                    before.add_to(&mut reply.attempts, &mut reply.abandoned);
+                    return Ok(reply);
+                }
+                Err(error) => error,
+            };
+            let suspect = self.suspect(&full, left_out, &error).filter(|_| !sink.heard());
+            before.count(&error);
+            if suspect.is_none() || before.attempts >= requests {
+                // Nobody can know now whether the suspect was the cause. If it was, the next call would fail in the same
+                // way.
+                self.learn(suspect.filter(|_| left_out.is_none()), &full);
+                return Err(ModelError { attempts: before.attempts, abandoned: before.abandoned, ..error });
             }
-            Err(mut error) => {
-                error.attempts = error.attempts.max(1).saturating_add(refused.attempts.max(1));
-                error.abandoned = error.abandoned.saturating_add(refused.abandoned);
-                Err(error)
+            left_out = suspect;
+            once = match suspect {
+                Some(Suspect::Pictures) => ModelRequest { send_pictures: false, ..full },
+                _ => ModelRequest { thinking: None, ..full },
+            };
+        }
+    }
+
+    /// The part of the request that a refusal is probably about; `None` if none is left to suspect. Each part is left out
+    /// at most once: the level of thinking first, unless the words are about pictures.
+    fn suspect(&self, full: &ModelRequest<'_>, left_out: Option<Suspect>, error: &ModelError) -> Option<Suspect> {
+        if error.kind != ModelErrorKind::BadRequest {
+            return None;
+        }
+        let pictures = self.provider.info().vision && has_pictures(full) && is_about_pictures(error);
+        match left_out {
+            None if pictures => Some(Suspect::Pictures),
+            None => full.thinking.map(|_| Suspect::Thinking),
+            Some(Suspect::Thinking) if pictures => Some(Suspect::Pictures),
+            Some(_) => None,
+        }
+    }
+
+    /// Remembers that this part of the request was the cause of a refusal.
+    fn learn(&self, cause: Option<Suspect>, full: &ModelRequest<'_>) {
+        match cause {
+            None => {}
+            Some(Suspect::Thinking) => self.thinking.close(&self.name),
+            Some(Suspect::Pictures) => {
+                warn!(model = %self.name, "the model refuses pictures of a conversation, which now gets a line instead");
+                self.refused_pictures.remember(full);
             }
         }
+    }
+}
+
+/// A part of a request that models refuse.
+#[derive(Clone, Copy)]
+enum Suspect {
+    Thinking,
+    Pictures,
+}
+
+/// The failed requests of a call.
+#[derive(Default)]
+struct Spent {
+    attempts: u32,
+    abandoned: u32,
+}
+
+impl Spent {
+    fn count(&mut self, error: &ModelError) {
+        self.attempts = self.attempts.saturating_add(error.attempts.max(1));
+        self.abandoned = self.abandoned.saturating_add(error.abandoned);
+    }
+
+    fn add_to(&self, attempts: &mut u32, abandoned: &mut u32) {
+        *attempts = (*attempts).max(1).saturating_add(self.attempts);
+        *abandoned = abandoned.saturating_add(self.abandoned);
     }
 }

@@ -1,5 +1,7 @@
 //! Assembles the pieces of an answer, within bounds, and passes them on to the readers.
 
+mod routing;
+
 use std::collections::HashSet;
 
 use belay_protocol::{Arguments, CallId, DeltaSink, FinishReason, ModelError, ModelReply, ToolCall, Usage};
@@ -7,6 +9,8 @@ use uuid::Uuid;
 
 use crate::bounds::{ALL_ARGUMENTS_MAX_BYTES, ARGUMENTS_MAX_BYTES, CALLS_MAX, NAME_MAX_BYTES, TEXT_MAX_BYTES};
 use crate::failure::network;
+
+pub(crate) use self::routing::CallHead;
 
 /// An answer that is being received.
 #[derive(Default)]
@@ -16,7 +20,7 @@ pub(crate) struct Collector {
     calls: Vec<PartialCall>,
     arguments_bytes: usize,
     /// Why the model stopped, if it has said so.
-    pub(crate) finish: Option<FinishReason>,
+    finish: Option<FinishReason>,
     /// The usage, if it was reported completely.
     usage: Option<Usage>,
     /// Whether any part of an answer has arrived. Then the provider may charge for it.
@@ -75,6 +79,41 @@ impl Collector {
         Ok(())
     }
 
+    /// Sets why the model stopped. A reason for which the answer is incomplete is never replaced by a later one.
+    pub(crate) fn stop(&mut self, reason: FinishReason) {
+        if !matches!(self.finish, Some(FinishReason::Length | FinishReason::ContentFilter)) {
+            self.finish = Some(reason);
+        }
+    }
+
+    /// Whether the model has said why it stopped. Then all parts of the answer have arrived.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Whether the complete usage has arrived too. Then nothing is missing but the end of the stream.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.has_stopped() && self.usage.is_some()
+    }
+
+    /// Ends an answer whose server has said that it is the end, and not why.
+    ///
+    /// A server that loses its model ends its stream in the same way, so calls are never run. A text is complete if its
+    /// usage was counted. Otherwise its end may be missing.
+    ///
+    /// # Errors
+    /// There is no text, or there are calls.
+    pub(crate) fn stop_unsaid(&mut self) -> Result<(), ModelError> {
+        if self.has_stopped() {
+            return Ok(());
+        }
+        if self.text.is_empty() || !self.calls.is_empty() {
+            return Err(network("the answer ended without a reason to stop"));
+        }
+        self.finish = Some(if self.usage.is_some() { FinishReason::Stop } else { FinishReason::Unsaid });
+        Ok(())
+    }
+
     /// Begins a tool call and returns its index.
     pub(crate) fn open_call(
         &mut self,
@@ -114,13 +153,6 @@ impl Collector {
         Ok(())
     }
 
-    /// Whether a piece belongs to another call to which the server gave the same number: it contains a different id,
-    /// and a name.
-    pub(crate) fn is_other(&self, at: CallAt, id: &str, name: &str) -> bool {
-        let known = &self.calls[at.0].id;
-        !id.is_empty() && !name.is_empty() && !known.is_empty() && known != id
-    }
-
     /// Adds a piece of the JSON arguments of a call.
     pub(crate) fn arguments(&mut self, at: CallAt, piece: &str, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
         sink.call_bytes(piece.len());
@@ -154,16 +186,6 @@ impl Collector {
     /// Whether any text or call has arrived.
     pub(crate) fn has_content(&self) -> bool {
         !self.text.is_empty() || !self.calls.is_empty()
-    }
-
-    /// The key of the latest call.
-    pub(crate) fn last_key(&self) -> Option<u64> {
-        self.calls.last().map(|call| call.key)
-    }
-
-    /// The number of calls.
-    pub(crate) fn calls(&self) -> usize {
-        self.calls.len()
     }
 
     /// Returns the complete answer. Completely empty calls are left out. Missing and repeated ids are replaced, because

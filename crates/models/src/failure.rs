@@ -12,6 +12,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
 use crate::bounds::{DETAIL_MAX_CHARS, ERROR_BODY_MAX_BYTES};
+use crate::overflow::has_wording;
 
 /// Longest error code that is stored, in characters.
 const CODE_MAX_CHARS: usize = 64;
@@ -90,9 +91,7 @@ impl ErrorBody {
     fn read(body: &[u8]) -> Self {
         let body = &body[..body.len().min(ERROR_BODY_MAX_BYTES)];
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
-            let text = String::from_utf8_lossy(body);
-            let message = if text.trim_start().starts_with('<') { text_of_page(&text) } else { text.into_owned() };
-            return Self { message, ..Self::default() };
+            return Self { message: readable(body), ..Self::default() };
         };
         // Some servers, such as Gemini's, put the error into a list with one element.
         let value = value.get(0).unwrap_or(&value);
@@ -173,7 +172,8 @@ impl ErrorBody {
         if self.is_out_of_credit() {
             return ModelErrorKind::Auth;
         }
-        if !matches!(status, Some(401..=403 | 429)) && self.overflows() {
+        let overflows = || status == Some(413) || has_wording(&self.code, &self.message.to_lowercase());
+        if !matches!(status, Some(401..=403 | 429)) && overflows() {
             return ModelErrorKind::ContextTooLong;
         }
         match status {
@@ -188,25 +188,6 @@ impl ErrorBody {
             }
             _ => ModelErrorKind::Overloaded { retry_after },
         }
-    }
-
-    /// Whether the error reports a context that is too long. There is no common code for it, so the providers' words
-    /// are searched.
-    fn overflows(&self) -> bool {
-        const CODES: [&str; 3] = ["context_length_exceeded", "exceed_context_size", "context_window_exceeded"];
-        const WORDS: [&str; 9] = [
-            "maximum context length",
-            "prompt is too long",
-            "exceed context limit",
-            "exceeds the available context size",
-            "exceeds the context",
-            "context window",
-            "context length exceeded",
-            "input is too long",
-            "input token count",
-        ];
-        let message = self.message.to_lowercase();
-        CODES.iter().any(|code| self.code.contains(code)) || WORDS.iter().any(|word| message.contains(word))
     }
 }
 
@@ -236,6 +217,12 @@ fn lacks_model(text: &str) -> bool {
 
 fn begins(words: &[String], with: &[&str]) -> bool {
     words.len() >= with.len() && words.iter().zip(with).all(|(word, with)| word == with)
+}
+
+/// The text of a body for people, without the tags of a web page.
+pub(crate) fn readable(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    if text.trim_start().starts_with('<') { text_of_page(&text) } else { text.into_owned() }
 }
 
 /// The text of a web page, without tags, scripts and styles.

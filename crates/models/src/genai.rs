@@ -157,7 +157,7 @@ fn finish(end: StreamEnd, collected: &mut Collector, sink: &mut dyn DeltaSink) -
     let Some(reason) = end.captured_stop_reason else {
         return Err(network("the stream ended without a reason to stop"));
     };
-    collected.finish = Some(match reason {
+    collected.stop(match reason {
         StopReason::MaxTokens(_) => FinishReason::Length,
         StopReason::ToolCall(_) => FinishReason::ToolCalls,
         StopReason::ContentFilter(_) => FinishReason::ContentFilter,

@@ -17,7 +17,7 @@
 //!
 //! Reading order: `config` → `catalog` → `vision` → `thinking` → `candidates` → `build` → `discover` and `probe` for
 //! the start; `http` → `stream` → `sse` → `collect` → `wire` → `lenient` → `openai`, `anthropic`, `genai` for a call;
-//! `failure` for its errors, and `circuit` → `choice` → `retry_budget` → `backend` → `fallback` for retries and
+//! `failure` and `overflow` for its errors, and `circuit` → `choice` → `retry_budget` → `backend` → `fallback` for retries and
 //! fallback. `service` → `transcription` and `embeddings` for the other routes.
 
 mod anthropic;
@@ -42,11 +42,13 @@ mod lenient;
 #[cfg(test)]
 mod oddities;
 mod openai;
+mod overflow;
 mod price_list;
 mod prices;
 mod probe;
 #[cfg(test)]
 mod real_server;
+mod refused_pictures;
 pub mod rehearsal;
 mod retry_budget;
 mod service;

@@ -59,6 +59,7 @@ impl ModelProvider for OpenAi {
 
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
         let body = self.shape.body(&request, &self.info.model);
-        exchange(&self.endpoint, body, OpenAiDecoder::default(), sink).await
+        let context_tokens = request.model.is_none().then_some(self.info.context_tokens);
+        exchange(&self.endpoint, body, OpenAiDecoder::default(), context_tokens, sink).await
     }
 }

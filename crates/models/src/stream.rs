@@ -2,20 +2,28 @@
 
 use std::time::Duration;
 
-use belay_protocol::{DeltaSink, ModelError, ModelReply};
+use belay_protocol::{DeltaSink, FinishReason, ModelError, ModelErrorKind, ModelReply};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::bounds::{EVENT_MAX_BYTES, STREAM_MAX_BYTES};
-use crate::failure::network;
+use crate::failure::{network, readable};
 use crate::http::{Answer, Endpoint};
+use crate::overflow::{by_numbers, is_full};
 use crate::sse::{Event, SseReader};
 
 /// How long to wait after a complete answer for the server to end its stream, so that the connection can be reused.
 /// That end is usually in the same packet, hence only 5 ms. If a server keeps the stream open, the next call needs a
 /// new connection.
 const END_GRACE: Duration = Duration::from_millis(5);
+
+/// How long to wait for a terminal event after the reason to stop and the usage. 1 s: nothing more is needed, and some
+/// servers never send that event, only comments or nothing at all.
+const COUNTED_GRACE: Duration = Duration::from_secs(1);
+
+/// How much of a body without any event an error quotes, in bytes.
+const QUOTED_MAX_BYTES: usize = 4096;
 
 /// Whether an event has ended the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +42,11 @@ pub(crate) trait Decoder: Send {
     /// Decodes the body of a server that does not stream.
     fn whole(&mut self, body: &[u8], sink: &mut dyn DeltaSink) -> Result<(), ModelError>;
 
-    /// Whether the answer is complete if the stream ends here without a terminal event.
+    /// Whether the answer is complete without a terminal event: the model has said why it stopped.
     fn may_end(&self) -> bool;
+
+    /// Whether the usage has arrived too, so that nothing is missing but the terminal event.
+    fn is_counted(&self) -> bool;
 
     /// Whether any part of an answer has arrived.
     fn begun(&self) -> bool;
@@ -44,7 +55,7 @@ pub(crate) trait Decoder: Send {
     fn into_reply(self) -> ModelReply;
 }
 
-/// Sends a request and reads its answer.
+/// Sends a request and reads its answer. `context_tokens`: the context of the model, if it is known.
 ///
 /// # Cancel safety
 /// Dropping the future closes the connection.
@@ -52,25 +63,41 @@ pub(crate) async fn exchange<D: Decoder>(
     endpoint: &Endpoint,
     body: Vec<u8>,
     mut decoder: D,
+    context_tokens: Option<u64>,
     sink: &mut dyn DeltaSink,
 ) -> Result<ModelReply, ModelError> {
-    let result = match endpoint.post(body).await? {
+    let answer = endpoint.post(body).await.map_err(|error| by_numbers(error, context_tokens))?;
+    let result = match answer {
         Answer::Json(body) => decoder.whole(&body, sink),
         Answer::Stream(response) => {
             let chunks = response.bytes_stream().map(|chunk| chunk.map_err(crate::failure::from_client));
             drive(std::pin::pin!(chunks), endpoint.idle(), &mut decoder, sink).await
         }
     };
-    match result {
-        Ok(()) => Ok(decoder.into_reply()),
+    let begun = decoder.begun();
+    match result.and_then(|()| not_hollow(decoder.into_reply(), context_tokens)) {
+        Ok(reply) => Ok(reply),
         Err(mut error) => {
-            error.abandoned = u32::from(decoder.begun());
-            Err(endpoint.redact(error))
+            error.abandoned = u32::from(begun);
+            Err(endpoint.redact(by_numbers(error, context_tokens)))
         }
     }
 }
 
-/// Reads a stream until its answer is complete.
+/// Refuses an answer without content for which the server counted no output either. Proxies make one of a page or an error
+/// that they cannot read. A model that says nothing has generated at least the token that ends an answer.
+fn not_hollow(reply: ModelReply, context_tokens: Option<u64>) -> Result<ModelReply, ModelError> {
+    if is_full(&reply, context_tokens) {
+        return Err(ModelError::new(ModelErrorKind::ContextTooLong, "the server counted a full context and no output"));
+    }
+    let has_content = !reply.text.is_empty() || !reply.tool_calls.is_empty();
+    if has_content || reply.finish != FinishReason::Stop || reply.usage.is_none_or(|usage| usage.output > 0) {
+        return Ok(reply);
+    }
+    Err(network("the server sent an empty answer and counted no output: a proxy may have hidden an error"))
+}
+
+/// Reads a stream until its answer is complete. A complete answer is used however its stream ends.
 pub(crate) async fn drive<S, D>(
     mut chunks: S,
     idle: Duration,
@@ -82,19 +109,17 @@ where
     D: Decoder,
 {
     let mut reader = SseReader::default();
-    let mut bytes_read = 0;
+    let mut body = Start::default();
     let mut deadline = Instant::now() + idle;
     loop {
         let chunk = match timeout_at(deadline, chunks.next()).await {
-            Ok(Some(chunk)) => chunk?,
-            Ok(None) if decoder.may_end() => return Ok(()),
-            Ok(None) => return Err(network("the stream ended before its terminal event")),
+            Ok(Some(Ok(chunk))) => chunk,
+            _ if decoder.may_end() => return Ok(()),
+            Ok(Some(Err(error))) => return Err(error),
+            Ok(None) => return Err(body.ended()),
             Err(_) => return Err(network(format!("the server was silent for {} s", idle.as_secs()))),
         };
-        bytes_read += chunk.len();
-        if bytes_read > STREAM_MAX_BYTES {
-            return Err(network(format!("the stream is longer than {STREAM_MAX_BYTES} bytes")));
-        }
+        body.read(&chunk)?;
         let lines = reader.lines();
         reader.push(&chunk);
         loop {
@@ -102,14 +127,56 @@ where
                 network(format!("a line or event of the stream is longer than {EVENT_MAX_BYTES} bytes"))
             })?;
             let Some(event) = event else { break };
+            body.has_events = true;
+            let before = (decoder.may_end(), decoder.is_counted());
             if decoder.event(&event, sink)? == Flow::Done {
                 // Nothing after the terminal event changes the answer, not even an error.
                 let _ = timeout(END_GRACE, async { while let Some(Ok(_)) = chunks.next().await {} }).await;
                 return Ok(());
             }
+            // Once the model has stopped, later events and comments do not extend the wait.
+            if before != (decoder.may_end(), decoder.is_counted()) && decoder.may_end() {
+                deadline = Instant::now() + if decoder.is_counted() { COUNTED_GRACE } else { idle };
+            }
         }
-        if reader.lines() > lines {
+        if reader.lines() > lines && !decoder.may_end() {
             deadline = Instant::now() + idle;
+        }
+    }
+}
+
+/// The size of a stream, and its start while it contains no event.
+#[derive(Default)]
+struct Start {
+    bytes: usize,
+    has_events: bool,
+    text: Vec<u8>,
+}
+
+impl Start {
+    /// # Errors
+    /// The stream is too long.
+    fn read(&mut self, chunk: &[u8]) -> Result<(), ModelError> {
+        self.bytes += chunk.len();
+        if self.bytes > STREAM_MAX_BYTES {
+            return Err(network(format!("the stream is longer than {STREAM_MAX_BYTES} bytes")));
+        }
+        if !self.has_events {
+            let room = QUOTED_MAX_BYTES - self.text.len();
+            self.text.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        }
+        Ok(())
+    }
+
+    /// The error of a stream that ended too early. A body without events is the text of a proxy or a page.
+    fn ended(&self) -> ModelError {
+        let said = if self.has_events { String::new() } else { readable(&self.text) };
+        let is_field =
+            |line: &&str| ["", "data", "event", "id", "retry"].iter().any(|it| line.starts_with(&format!("{it}:")));
+        let said: Vec<&str> = said.lines().filter(|line| !is_field(line)).collect();
+        match said.join("\n").trim() {
+            "" => network("the stream ended before its terminal event"),
+            said => network(format!("the server sent no event of a stream: {said}")),
         }
     }
 }
@@ -117,7 +184,7 @@ where
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use belay_protocol::{FinishReason, ModelErrorKind, NoSink};
+    use belay_protocol::NoSink;
     use futures_util::stream;
 
     use super::*;
@@ -125,6 +192,9 @@ mod tests {
 
     const IDLE: Duration = Duration::from_secs(90);
     const HELLO: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hello\"},\"finish_reason\":\"stop\"}]}\n\n";
+
+    const HALF: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hel\"}}]}\n\n";
+    const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\n";
 
     /// Each piece comes after a pause.
     async fn run(pieces: Vec<(u64, &'static str)>) -> (Result<(), ModelError>, Duration, OpenAiDecoder) {
@@ -148,7 +218,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn silence_is_an_error() {
-        let (result, took, _) = run(vec![(1, HELLO), (91, "data: [DONE]\n\n")]).await;
+        let (result, took, _) = run(vec![(1, HALF), (91, "data: [DONE]\n\n")]).await;
         let error = result.unwrap_err();
         assert_eq!((error.kind, took.as_secs()), (ModelErrorKind::Network, 91));
         assert_eq!(error.detail, "the server was silent for 90 s");
@@ -168,9 +238,48 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_that_breaks_after_its_last_word_is_still_broken() {
-        let chunks = stream::iter([Ok(Bytes::from_static(HELLO.as_bytes())), Err(network("reset"))]);
-        let error = drive(chunks, IDLE, &mut OpenAiDecoder::default(), &mut NoSink).await.unwrap_err();
-        assert_eq!((error.kind, error.detail.as_str()), (ModelErrorKind::Network, "reset"));
+    async fn a_stream_that_breaks_is_broken_until_the_model_has_stopped() {
+        for (words, expected) in [(HALF, Err("reset")), (HELLO, Ok("hello"))] {
+            let chunks = stream::iter([Ok(Bytes::from_static(words.as_bytes())), Err(network("reset"))]);
+            let mut decoder = OpenAiDecoder::default();
+            let result = drive(chunks, IDLE, &mut decoder, &mut NoSink).await;
+            let result = result.map(|()| decoder.into_reply().text).map_err(|error| error.detail);
+            assert_eq!(result, expected.map(str::to_owned).map_err(str::to_owned));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_counted_answer_waits_a_second_for_its_end_and_another_one_the_idle_limit() {
+        let comments = || (0..1000).map(|_| (1, ": alive\n"));
+        for (what, first, took_s) in [
+            ("counted, then comments", vec![HELLO, USAGE], 1),
+            ("usage before the reason", vec![USAGE, HELLO], 1),
+            ("not counted, then comments", vec![HELLO], IDLE.as_secs()),
+        ] {
+            let first = first.into_iter().map(|piece| (0, piece));
+            for pieces in [first.clone().chain(comments()).collect(), first.chain([(1000, "")]).collect()] {
+                let (result, took, decoder) = run(pieces).await;
+                assert!(result.is_ok() && took.as_secs() == took_s, "{what}: {result:?} {took:?}");
+                assert_eq!(decoder.into_reply().text, "hello", "{what}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_without_events_is_an_error_that_quotes_it() {
+        for (body, detail) in [
+            ("", "the stream ended before its terminal event"),
+            (": comment\n\n", "the stream ended before its terminal event"),
+            (HALF, "the stream ended before its terminal event"),
+            ("upstream is down", "the server sent no event of a stream: upstream is down"),
+            (
+                "<html><style>b{}</style><body><h1>502</h1>\n\nBad gateway</body></html>",
+                "the server sent no event of a stream: 502 Bad gateway",
+            ),
+        ] {
+            let chunks = stream::iter([Ok(Bytes::from_static(body.as_bytes()))]);
+            let error = drive(chunks, IDLE, &mut OpenAiDecoder::default(), &mut NoSink).await.unwrap_err();
+            assert_eq!((error.kind, error.detail.as_str()), (ModelErrorKind::Network, detail), "{body}");
+        }
     }
 }

@@ -86,6 +86,7 @@ impl Asked {
             model: None,
             thinking: None,
             sampling: None,
+            send_pictures: true,
             max_tokens: 100,
             max_attempts: 3,
         }

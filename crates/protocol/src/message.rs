@@ -307,9 +307,9 @@ impl ToolCall {
 }
 
 impl Arguments {
-    /// Parses the arguments that a provider has sent. An empty text means no arguments.
+    /// Parses the arguments that a provider has sent. An empty text and `null` mean no arguments.
     pub fn parse(raw: &str) -> Self {
-        if raw.trim().is_empty() {
+        if matches!(raw.trim(), "" | "null") {
             return Self::Object(Map::new());
         }
         match serde_json::from_str::<Map<String, Value>>(raw) {

@@ -45,6 +45,9 @@ pub struct ModelRequest<'a> {
     pub thinking: Option<Thinking>,
     /// Sampling parameters, if a client has set any.
     pub sampling: Option<&'a Sampling>,
+    /// Whether the pictures of the messages are sent. Otherwise, and to a model without vision, a line says that they are
+    /// not shown.
+    pub send_pictures: bool,
     /// The maximum number of output tokens, at least 1.
     pub max_tokens: u32,
     /// The maximum number of requests for this logical call over all layers, at least 1.
@@ -99,6 +102,8 @@ pub enum FinishReason {
     Length,
     /// The provider has withheld the rest.
     ContentFilter,
+    /// The server ended the reply without a reason. The reply has text and no calls, and its end may be missing.
+    Unsaid,
 }
 
 /// The tokens of one or more calls.

@@ -443,6 +443,7 @@ mod tests {
             model: None,
             thinking: None,
             sampling: None,
+            send_pictures: true,
             max_tokens: 1,
             max_attempts: 1,
         }

@@ -71,7 +71,8 @@ impl RequestShape {
 
     /// Builds the body. With a `replay`, the model is asked to think, at the level of the request.
     pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str, replay: Option<&Replay>) -> Vec<u8> {
-        let mut out = Vec::with_capacity(body_capacity(request, self.vision));
+        let vision = self.vision && request.send_pictures;
+        let mut out = Vec::with_capacity(body_capacity(request, vision));
         out.extend_from_slice(b"{\"model\":");
         push_json(&mut out, request.model.unwrap_or(model));
         let level = request.thinking.filter(|_| replay.is_some());
@@ -92,7 +93,7 @@ impl RequestShape {
         }
         push_system(&mut out, request);
         out.extend_from_slice(b",\"messages\":[");
-        push_turns(&mut out, request, self.vision, replay.map_or(&[], Vec::as_slice));
+        push_turns(&mut out, request, vision, replay.map_or(&[], Vec::as_slice));
         out.extend_from_slice(b"]}");
         finished(out)
     }

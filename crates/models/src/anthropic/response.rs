@@ -163,14 +163,14 @@ impl<'t> AnthropicDecoder<'t> {
     }
 
     fn stop(&mut self, reason: &Option<Word<'_>>) {
-        self.collected.finish = match word(reason) {
-            "" => self.collected.finish,
-            "tool_use" => Some(FinishReason::ToolCalls),
-            "max_tokens" | "model_context_window_exceeded" => Some(FinishReason::Length),
-            "refusal" => Some(FinishReason::ContentFilter),
+        self.collected.stop(match word(reason) {
+            "" => return,
+            "tool_use" => FinishReason::ToolCalls,
+            "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+            "refusal" => FinishReason::ContentFilter,
             // `end_turn`, `stop_sequence`, `pause_turn` (for tools that we never offer), and future reasons.
-            _ => Some(FinishReason::Stop),
-        };
+            _ => FinishReason::Stop,
+        });
     }
 
     fn begin_block(&mut self, key: u64, block: Block<'_>, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
@@ -237,7 +237,11 @@ impl Decoder for AnthropicDecoder<'_> {
     }
 
     fn may_end(&self) -> bool {
-        false
+        self.collected.has_stopped()
+    }
+
+    fn is_counted(&self) -> bool {
+        self.collected.is_counted()
     }
 
     fn begun(&self) -> bool {
@@ -285,6 +289,9 @@ impl AnthropicDecoder<'_> {
                 self.usage(event.usage, true, sink);
                 if let Some(delta) = event.delta {
                     self.stop(&delta.stop_reason);
+                }
+                if self.collected.has_stopped() {
+                    self.finish_call(sink)?; // `message_stop` may be missing
                 }
             }
             "message_stop" => {

@@ -157,7 +157,7 @@ async fn a_lying_server_gives_a_typed_error() {
     let stray = stream(vec![delta(u64::MAX, json!({"type": "input_json_delta", "partial_json": "{"})), text()]);
     for (what, script, kind, started) in [
         ("half a stream", Script::sse(&stream(vec![text()])), Network, true),
-        ("no terminal event", Script::sse(&stream(vec![text(), end("end_turn")[0].clone()])), Network, true),
+        ("no reason to stop", Script::sse(&stream(vec![text()])), Network, true),
         ("a stray piece", Script::sse(&stray), Network, true),
         ("overloaded", Script::sse(&error("overloaded_error")), Overloaded { retry_after: None }, true),
         ("limited", Script::sse(&error("rate_limit_error")), RateLimited { retry_after: None }, true),
@@ -181,6 +181,14 @@ async fn a_lying_server_gives_a_typed_error() {
         let error = answer(script).await.expect_err(what);
         assert_eq!((error.kind, error.abandoned > 0), (kind, started), "{what}: {error}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_with_its_reason_to_stop_is_complete_without_a_terminal_event() {
+    let call = json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "c", "name": "clock", "input": null}});
+    let reply = answer(Script::sse(&stream(vec![call, end("tool_use")[0].clone()]))).await.unwrap();
+    assert_eq!(reply.finish, FinishReason::ToolCalls);
+    assert_eq!(reply.tool_calls[0].arguments, Arguments::Object(serde_json::Map::new()), "null means none");
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ fn statuses_and_bodies_become_kinds() {
         (400, r#"{"object":"error","message":"This model's maximum context length is 8"}"#, ContextTooLong),
         (400, r#"[{"error":{"code":400,"message":"bad","status":"INVALID_ARGUMENT"}}]"#, BadRequest),
         (404, r#"{"error":"model 'x' not found"}"#, BadRequest),
-        (413, "", BadRequest),
+        (413, "", ContextTooLong),
         (422, r#"{"detail":[{"msg":"x"}]}"#, BadRequest),
         (307, "", BadRequest),
         (408, "", Overloaded { retry_after: NONE }),

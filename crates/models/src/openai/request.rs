@@ -53,7 +53,8 @@ impl RequestShape {
     }
 
     pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str) -> Vec<u8> {
-        let mut out = Vec::with_capacity(body_capacity(request, self.vision));
+        let vision = self.vision && request.send_pictures;
+        let mut out = Vec::with_capacity(body_capacity(request, vision));
         out.extend_from_slice(b"{\"model\":");
         push_json(&mut out, request.model.unwrap_or(model));
         out.extend_from_slice(b",\"stream\":true");
@@ -108,12 +109,12 @@ impl RequestShape {
                 push_pictures(&mut out, std::mem::take(&mut unseen));
             }
             out.extend_from_slice(std::mem::replace(&mut separator, b","));
-            if self.vision && matches!(message.body, MessageBody::User { .. }) && !message.pictures.is_empty() {
+            if vision && matches!(message.body, MessageBody::User { .. }) && !message.pictures.is_empty() {
                 push_user_with_pictures(&mut out, message);
                 continue;
             }
             match with_pictures(message) {
-                _ if !self.vision && !message.pictures.is_empty() => {
+                _ if !vision && !message.pictures.is_empty() => {
                     message.wire.append(FORMAT_WITHOUT_PICTURES, &mut out, || form_without_pictures(message))
                 }
                 pictures => {

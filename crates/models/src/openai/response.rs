@@ -4,7 +4,7 @@ use belay_protocol::{DeltaSink, FinishReason, ModelError, ModelReply, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::collect::{Collector, Reported};
+use crate::collect::{CallHead, Collector, Reported};
 use crate::failure::{from_error_body, network};
 use crate::lenient::{Count, Word, object, read, word};
 use crate::sse::{Event, EventName};
@@ -135,8 +135,8 @@ impl OpenAiDecoder {
             if let Some(piece) = choice.delta.or(choice.message) {
                 self.piece(piece, sink)?;
             }
-            if let Some(reason) = choice.finish_reason {
-                self.collected.finish = Some(finish(&reason.0));
+            if let Some(reason) = finish(word(&choice.finish_reason)) {
+                self.collected.stop(reason);
             }
         }
         Ok(())
@@ -156,23 +156,22 @@ impl OpenAiDecoder {
         piece.tool_calls.unwrap_or_default().0.into_iter().try_for_each(|call| self.call_piece(call, sink))
     }
 
-    /// Adds a piece of a call. The index identifies the call. Servers without an index, or with one index for all
-    /// calls, begin each call with its name.
+    /// Adds a piece of a call.
     fn call_piece(&mut self, piece: CallPiece<'_>, sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
-        let id = word(&piece.id);
         let (name, arguments) = match &piece.function {
             Some(function) => (text(&function.name), function.arguments.map(RawValue::get)),
             None => ("", None),
         };
-        let next = self.collected.calls() as u64;
-        let key =
-            piece.index.0.or_else(|| if name.is_empty() { self.collected.last_key() } else { None }).unwrap_or(next);
-        let at = match self.collected.call(key) {
-            Some(at) if !self.collected.is_other(at, id, name) => {
-                self.collected.identify(at, id, name)?;
+        let head = CallHead { index: piece.index.0, id: word(&piece.id), name };
+        let at = match self.collected.continued(&head) {
+            Some(at) => {
+                self.collected.identify(at, head.id, name)?;
                 at
             }
-            _ => self.collected.open_call(key, id, name, sink)?,
+            None => {
+                let key = head.index.unwrap_or_else(|| self.collected.next_key());
+                self.collected.open_call(key, head.id, name, sink)?
+            }
         };
         match arguments {
             None | Some("null") => Ok(()),
@@ -185,23 +184,22 @@ impl OpenAiDecoder {
     }
 }
 
-/// Maps the stop reason. An unknown reason counts as a normal stop: the answer is complete.
-fn finish(reason: &str) -> FinishReason {
-    match reason {
+/// Maps the stop reason; `None` for an empty one. An unknown reason counts as a normal stop: the answer is complete.
+fn finish(reason: &str) -> Option<FinishReason> {
+    Some(match reason {
+        "" => return None,
         "tool_calls" | "function_call" => FinishReason::ToolCalls,
         "length" | "max_tokens" | "model_length" => FinishReason::Length,
         "content_filter" => FinishReason::ContentFilter,
         _ => FinishReason::Stop,
-    }
+    })
 }
 
 impl Decoder for OpenAiDecoder {
     fn event(&mut self, event: &Event<'_>, sink: &mut dyn DeltaSink) -> Result<Flow, ModelError> {
         match event.data.trim_ascii() {
             b"" => Ok(Flow::Continue),
-            b"[DONE]" if self.collected.finish.is_some() => Ok(Flow::Done),
-            // Without a stop reason, the server has lost its model and closes the stream regularly.
-            b"[DONE]" => Err(network("the stream ended without a reason to stop")),
+            b"[DONE]" => self.collected.stop_unsaid().map(|()| Flow::Done),
             data if event.name == EventName::Error => Err(from_error_body(data)),
             data => self.chunk(data, sink).map(|()| Flow::Continue),
         }
@@ -209,14 +207,16 @@ impl Decoder for OpenAiDecoder {
 
     fn whole(&mut self, body: &[u8], sink: &mut dyn DeltaSink) -> Result<(), ModelError> {
         self.chunk(body, sink)?;
-        if self.collected.finish.is_some() {
-            return Ok(());
-        }
-        Err(network(format!("a success with a JSON body that is no completion: {}", excerpt(body))))
+        let ended = self.collected.stop_unsaid();
+        ended.map_err(|_| network(format!("a success with a JSON body that is no completion: {}", excerpt(body))))
     }
 
     fn may_end(&self) -> bool {
-        self.collected.finish.is_some()
+        self.collected.has_stopped()
+    }
+
+    fn is_counted(&self) -> bool {
+        self.collected.is_counted()
     }
 
     fn begun(&self) -> bool {

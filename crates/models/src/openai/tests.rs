@@ -151,6 +151,150 @@ async fn careless_servers_are_understood() {
     }
 }
 
+/// The pieces of tool calls, each in an event of its own, and a reason to stop.
+fn routed(pieces: &[Value]) -> Script {
+    let pieces: String = pieces.iter().map(|piece| event(json!({"tool_calls": [piece]}), None)).collect();
+    Script::sse(&(pieces + &event(json!({}), Some("tool_calls"))))
+}
+
+#[tokio::test]
+async fn pieces_of_calls_are_routed_by_id_then_by_index_then_to_the_last_call() {
+    let head = |index: Value, id: &str, name: &str, arguments: &str| json!({"index": index, "id": id, "function": {"name": name, "arguments": arguments}});
+    let two = || vec![call("a", "x", "{\"n\":1}"), call("b", "y", "{\"n\":2}")];
+    for (what, pieces, expected) in [
+        (
+            "heads with one index, pieces by id",
+            vec![
+                head(json!(0), "a", "x", ""),
+                head(json!(0), "b", "y", ""),
+                head(json!(0), "a", "", "{\"n\":1}"),
+                head(json!(0), "b", "", "{\"n\":2}"),
+            ],
+            two(),
+        ),
+        (
+            "the id and the name in every piece, without an index",
+            vec![
+                head(json!(null), "a", "x", "{\"n\""),
+                head(json!(null), "a", "x", ":1}"),
+                head(json!(null), "b", "y", "{\"n\""),
+                head(json!(null), "b", "y", ":2}"),
+            ],
+            two(),
+        ),
+        (
+            "the id and the name in every piece, interleaved",
+            vec![
+                head(json!(0), "a", "x", "{\"n\""),
+                head(json!(1), "b", "y", "{\"n\""),
+                head(json!(0), "a", "x", ":1}"),
+                head(json!(1), "b", "y", ":2}"),
+            ],
+            two(),
+        ),
+        (
+            "arguments before the name",
+            vec![
+                head(json!(0), "", "", "{\"n\""),
+                head(json!(0), "a", "x", ":1}"),
+                head(json!(1), "", "", "{\"n\":2}"),
+                head(json!(1), "b", "y", ""),
+            ],
+            two(),
+        ),
+        (
+            "arguments before the name, without an index",
+            vec![head(json!(null), "", "", "{\"n\":1}"), head(json!(null), "a", "x", "")],
+            vec![call("a", "x", "{\"n\":1}")],
+        ),
+        (
+            "an unknown id without a name continues its index",
+            vec![
+                head(json!(0), "a", "x", "{\"n\""),
+                head(json!(1), "b", "y", "{\"n\""),
+                head(json!(0), "new", "", ":1}"),
+                head(json!(1), "newer", "", ":2}"),
+            ],
+            two(),
+        ),
+        (
+            "an unknown id without a name and an index continues the last call",
+            vec![head(json!(null), "a", "x", "{\"n\""), head(json!(null), "new", "", ":1}")],
+            vec![call("a", "x", "{\"n\":1}")],
+        ),
+        ("null arguments", vec![head(json!(0), "a", "x", "null")], vec![call("a", "x", "")]),
+    ] {
+        let reply = answer(routed(&pieces)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(reply.tool_calls, expected, "{what}");
+    }
+    let unnamed = [head(json!(0), "", "x", "{\"n\":1}"), head(json!(0), "", "y", "{\"n\":2}")];
+    let same_id = [head(json!(0), "a", "x", "{\"n\":1}"), head(json!(1), "a", "x", "{\"n\":2}")];
+    for (pieces, names) in [(unnamed, ["x", "y"]), (same_id, ["x", "x"])] {
+        let calls = answer(routed(&pieces)).await.unwrap().tool_calls;
+        let seen: Vec<_> = calls.iter().map(|call| (&*call.name, call.arguments.clone())).collect();
+        let expected: Vec<_> = names.into_iter().zip(["{\"n\":1}", "{\"n\":2}"]).collect();
+        let expected: Vec<_> = expected.into_iter().map(|(name, raw)| (name, Arguments::parse(raw))).collect();
+        assert_eq!(seen, expected, "two calls with one index, and two with one id");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_reason_is_none_and_the_end_of_an_answer_without_one_is_told() {
+    let done = "data: [DONE]\n\n";
+    let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":1}}\n\n";
+    let text = |reason| event(json!({"content": "a"}), reason);
+    let cut =
+        event(json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}]}), Some(""));
+    let whole = |reason: Value| {
+        Script::json(200, &json!({"choices": [{"message": {"content": "a"}, "finish_reason": reason}]}).to_string())
+    };
+    let whole_call = json!({"choices": [{"finish_reason": "", "message": {"tool_calls": [{"id": "a", "function": {"name": "x", "arguments": "{}"}}]}}]});
+    let hollow = event(json!({"role": "assistant"}), Some("stop"))
+        + "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":0}}\n\n"
+        + done;
+    for (what, script, expected) in [
+        ("an empty reason and no end", Script::sse(&text(Some(""))), Err("before its terminal event")),
+        ("an empty reason and an end", Script::sse(&(text(Some("")) + done)), Ok(FinishReason::Unsaid)),
+        ("no reason and an end", Script::sse(&(text(None) + done)), Ok(FinishReason::Unsaid)),
+        ("no reason, usage and an end", Script::sse(&(text(None) + usage + done)), Ok(FinishReason::Stop)),
+        ("no reason, usage and no end", Script::sse(&(text(None) + usage)), Err("before its terminal event")),
+        (
+            "length, then an empty one",
+            Script::sse(&(text(Some("length")) + &text(Some("")) + done)),
+            Ok(FinishReason::Length),
+        ),
+        ("length, then null", Script::sse(&(text(Some("length")) + &text(None) + done)), Ok(FinishReason::Length)),
+        (
+            "length, then stop",
+            Script::sse(&(text(Some("length")) + &text(Some("stop")) + done)),
+            Ok(FinishReason::Length),
+        ),
+        ("a call without a reason", Script::sse(&(cut.clone() + done)), Err("without a reason to stop")),
+        ("a counted call without a reason", Script::sse(&(cut + usage + done)), Err("without a reason to stop")),
+        ("a whole one without a reason", whole(json!("")), Ok(FinishReason::Unsaid)),
+        ("a whole call without a reason", Script::json(200, &whole_call.to_string()), Err("no completion")),
+        ("an empty answer without output", Script::sse(&hollow), Err("a proxy may have hidden an error")),
+    ] {
+        match (answer(script).await, expected) {
+            (Ok(reply), Ok(finish)) => assert_eq!(reply.finish, finish, "{what}"),
+            (Err(error), Err(says)) => assert!(error.detail.contains(says), "{what}: {error}"),
+            (got, _) => panic!("{what}: {got:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_output_and_with_a_full_context_is_a_full_context() {
+    let usage = json!({"prompt_tokens": 36_000, "completion_tokens": 0});
+    let stream = event(json!({"role": "assistant"}), Some("stop")) + &format!("data: {}\n\n", json!({"usage": usage}));
+    for (context_tokens, kind) in [(32_768, ContextTooLong), (131_072, Network)] {
+        let server = Server::start(vec![Script::sse(&(stream.clone() + "data: [DONE]\n\n"))]).await;
+        let settings =
+            json!({"provider": "openai", "base_url": server.url(), "model": "m", "context_tokens": context_tokens});
+        assert_eq!(ask_once(&*provider(settings), &mut NoSink).await.unwrap_err().kind, kind);
+    }
+}
+
 #[tokio::test]
 async fn a_lying_server_gives_a_typed_error() {
     let half = &TEXT[..TEXT.len() / 2];
@@ -355,4 +499,36 @@ async fn pictures_are_sent_to_a_model_that_sees_by_its_name_or_by_the_settings()
             "{model} {vision}: {request}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_conversation_whose_picture_was_refused_gets_a_line_instead_from_then_on() {
+    let refused = |words: &str| Script::json(400, &json!({"error": {"message": words}}).to_string());
+    for words in [
+        "this model does not support image input",
+        "unknown variant `image_url`, expected `text`",
+        "Model does not support images. Please use a model that does.",
+    ] {
+        let scripts = vec![refused(words), Script::sse(TEXT), Script::sse(TEXT), Script::sse(TEXT)];
+        let server = Server::start(scripts).await;
+        let provider = provider(json!({"provider": "openai", "base_url": server.url(), "model": "m", "vision": true}));
+        let asked = Asked::new("", false, history_with_pictures());
+        let mut other = history_with_pictures();
+        other.iter_mut().flat_map(|message| &mut message.pictures).for_each(|it| it.base64 = "bmV3".into());
+        let other = Asked::new("", false, other);
+        for (asked, attempts) in [(&asked, 2), (&asked, 1), (&other, 1)] {
+            let reply = provider.call(asked.request(), &mut NoSink).await.unwrap();
+            assert_eq!((&*reply.text, reply.attempts), (&*text_reply().text, attempts), "{words}");
+        }
+        let sent: Vec<_> = server.requests().iter().map(|request| request.contains("image_url")).collect();
+        assert_eq!(sent, [true, false, false, true], "{words}");
+        assert!(server.requests()[2].contains("picture not shown"), "{words}");
+    }
+    // Without words about pictures nothing is asked again, and nothing is remembered.
+    let server = Server::start(vec![refused("bad tool schema"), Script::sse(TEXT)]).await;
+    let provider = provider(json!({"provider": "openai", "base_url": server.url(), "model": "m", "vision": true}));
+    let asked = Asked::new("", false, history_with_pictures());
+    assert_eq!(provider.call(asked.request(), &mut NoSink).await.unwrap_err().kind, BadRequest);
+    provider.call(asked.request(), &mut NoSink).await.unwrap();
+    assert!(server.requests().iter().all(|request| request.contains("image_url")));
 }

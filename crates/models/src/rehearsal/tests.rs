@@ -438,6 +438,7 @@ async fn ask(
         model: None,
         thinking: None,
         sampling: None,
+        send_pictures: true,
         max_tokens: 4096,
         max_attempts: 3,
     };

@@ -93,6 +93,7 @@ async fn ask(
     match core.ask(reasoning, &mut aside, step, allowance).await {
         Ok(Asked::Reply(reply)) => Some(match reply.finish {
             FinishReason::Stop => Ok(reply.text),
+            FinishReason::Unsaid => Err("Its end may be missing."),
             FinishReason::Length => Err("It exceeded the length limit: write less."),
             FinishReason::ToolCalls | FinishReason::ContentFilter => Err("It was not text."),
         }),

@@ -1,0 +1,107 @@
+//! Whether an error says that the conversation is longer than the context of the model. There is no common code for it, so
+//! the codes and the words of each server are listed.
+//!
+//! `docs/reference/model-servers.md` shows this table to readers, with what happens after such an error.
+
+use belay_protocol::{ModelError, ModelErrorKind, ModelReply};
+
+/// One wording. An error has it if its code or its message contains all parts, in this order, in any case.
+pub(crate) struct Wording {
+    /// Who sends it.
+    pub(crate) server: &'static str,
+    pub(crate) parts: &'static [&'static str],
+    /// A public place that quotes it.
+    pub(crate) source: &'static str,
+}
+
+const fn row(server: &'static str, parts: &'static [&'static str], source: &'static str) -> Wording {
+    Wording { server, parts, source }
+}
+
+/// The wordings of servers. The comment before `ANY` says what is left out.
+pub(crate) const WORDINGS: &[Wording] = &[
+    row("OpenAI, vLLM, DeepSeek, OpenRouter", &["maximum context length"], "vllm-project/vllm#20409"),
+    row("OpenAI, Groq", &["context_length_exceeded"], "thepersonalaicompany/amurex-backend#51"),
+    row("Groq, vLLM", &["reduce the length of the messages"], "thepersonalaicompany/amurex-backend#51"),
+    row("vLLM", &["longer than the maximum model length"], "Gabesarch/grounded-rl#16"),
+    row("SGLang, Together", &["longer than the model's context length"], "sgl-project/sglang#8096"),
+    row("Together, text-generation-inference", &["inputs` tokens + `max_new_tokens"], "huggingface/chat-ui#327"),
+    row("Anthropic", &["prompt is too long"], "Anthropic API reference, Errors"),
+    row("Anthropic", &["exceed context limit"], "stackblitz/bolt.new#7422"),
+    row("Anthropic", &["request_too_large"], "Anthropic API reference, Errors"),
+    row("Bedrock", &["input is too long"], "AWS, Amazon Bedrock, Troubleshooting error codes"),
+    row("Gemini", &["input token count", "exceeds"], "google-gemini/gemini-cli#6678"),
+    row("xAI", &["maximum prompt length is"], "cline/cline#3120"),
+    row("Kimi, Moonshot", &["exceeded model token limit"], "Moonshot AI, Error codes"),
+    row("Moonshot", &["model max length exceeded"], "MoonshotAI/MoonshotAI-Cookbook#18"),
+    row("GLM", &["prompt exceeds max length"], "zeroclaw-labs/zeroclaw#4124"),
+    row("GLM", &["prompt too long"], "earendil-works/pi#9805"),
+    row("GLM", &["tokens in request more than max tokens allowed"], "NousResearch/hermes-agent#61728"),
+    row("GLM", &["exceeds the maximum allowed input length"], "NVIDIA-NeMo/Switchyard#314"),
+    row("GitHub Copilot", &["prompt token count", "exceeds the limit"], "GitHub Copilot, chat completions"),
+    row("GitHub Copilot", &["model_max_prompt_tokens_exceeded"], "GitHub Copilot, chat completions"),
+    row("Cohere", &["too many tokens"], "cohere-ai/sandbox-topically#4"),
+    row("Mistral", &["too large for model with", "maximum context length"], "Mistral AI, chat completions"),
+    row("llama.cpp", &["exceeds the available context size"], "ggml-org/llama.cpp, tools/server"),
+    row("llama.cpp", &["exceed_context_size"], "ggml-org/llama.cpp, tools/server"),
+    row("Ollama", &["exceeded max context length"], "ollama/ollama, server"),
+    row("Ollama", &["exceeds the context length"], "ollama/ollama, server"),
+    row("LM Studio", &["when context the overflows"], "lmstudio-ai/lmstudio-bug-tracker#546"),
+    row("LM Studio", &["greater than the context length"], "lmstudio-ai/lmstudio-bug-tracker"),
+    row("LM Studio", &["exceeds context length"], "lmstudio-ai/examples#29"),
+    row("LM Studio", &["context size has been exceeded"], "lmstudio-ai/lmstudio-bug-tracker#2339"),
+    row("LM Studio", &["reached context length of"], "lmstudio-ai/lmstudio-bug-tracker#1251"),
+    row("MiniMax", &["context window exceeds limit"], "MiniMax, Error codes"),
+    row("DashScope", &["range of input length should be"], "Alibaba Cloud Model Studio, Error messages"),
+    row("proxies", &["context_window_exceeded"], "BerriAI/litellm, exceptions"),
+    row("others", &["context length exceeded"], "general"),
+    row("others", &["exceeds the context"], "general"),
+    row("others", &["context window"], "general"),
+];
+
+/// Whether the code or the message of an error, both in lower case, has one of the wordings.
+pub(crate) fn has_wording(code: &str, message: &str) -> bool {
+    WORDINGS.iter().any(|wording| contains(code, wording.parts) || contains(message, wording.parts))
+}
+
+fn contains(text: &str, parts: &[&str]) -> bool {
+    parts.iter().try_fold(text, |rest, part| rest.split_once(part).map(|(_, rest)| rest)).is_some()
+}
+
+/// Counts a refusal in unknown words as a full context if it speaks of tokens and names a number above the known context.
+pub(crate) fn by_numbers(error: ModelError, context_tokens: Option<u64>) -> ModelError {
+    const ABOUT: [&str; 4] = ["token", "context", "length", "too long"];
+    let said = error.refusal.as_ref().map_or(&error.detail, |refusal| &refusal.message).to_lowercase();
+    let is_refusal = matches!(error.kind, ModelErrorKind::BadRequest);
+    let is_about = ABOUT.iter().any(|word| said.contains(word));
+    match context_tokens.filter(|_| is_refusal && is_about) {
+        Some(most) if numbers(&said).any(|number| number > most) => overflow(error),
+        _ => error,
+    }
+}
+
+fn overflow(mut error: ModelError) -> ModelError {
+    error.kind = ModelErrorKind::ContextTooLong;
+    if let Some(refusal) = &mut error.refusal {
+        refusal.fault = belay_protocol::ProviderFault::ContextTooLong;
+    }
+    error
+}
+
+/// The whole numbers of a text, with or without separators of thousands.
+fn numbers(text: &str) -> impl Iterator<Item = u64> {
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, ',' | '_' | '\'');
+    text.split(move |c| !is_part(c))
+        .filter_map(|word| word.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok())
+}
+
+/// Whether a model has generated nothing because the conversation filled its context. LM Studio answers so, with 200
+/// (lmstudio-ai/lmstudio-bug-tracker#2339).
+pub(crate) fn is_full(reply: &ModelReply, context_tokens: Option<u64>) -> bool {
+    let fills =
+        |usage: belay_protocol::Usage| context_tokens.is_some_and(|most| usage.input >= most) && usage.output == 0;
+    reply.text.is_empty() && reply.tool_calls.is_empty() && reply.usage.is_some_and(fills)
+}
+
+#[cfg(test)]
+mod tests;
