@@ -10,6 +10,8 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::sse::one_line;
+
 /// Facts per read.
 const PAGE: u32 = 256;
 
@@ -130,7 +132,7 @@ fn written(fact: &Event) -> String {
 
 /// A server-sent event. The data is JSON, which has no line break.
 pub(crate) fn event_text(id: Seq, kind: &str, data: &str) -> String {
-    format!("id: {}\nevent: {kind}\ndata: {data}\n\n", id.0)
+    format!("id: {}\nevent: {kind}\ndata: {}\n\n", id.0, one_line(data.into()))
 }
 
 #[cfg(test)]

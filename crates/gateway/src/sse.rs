@@ -244,15 +244,39 @@ async fn is_gone(runs: &dyn RunReader, run: RunId) -> bool {
 fn fact_event(fact: &Event) -> sse::Event {
     let value = serde_json::to_value(fact).unwrap_or_default();
     let kind = value.get("type").and_then(|kind| kind.as_str()).unwrap_or("event");
-    sse::Event::default().id(fact.seq.0.to_string()).event(kind).data(value.to_string())
+    sse::Event::default().id(fact.seq.0.to_string()).event(kind).data(one_line(value.to_string()))
 }
 
 fn delta_event(delta: &Delta) -> sse::Event {
     let value = serde_json::to_value(delta).unwrap_or_default();
-    sse::Event::default().event("delta").data(value.to_string())
+    sse::Event::default().event("delta").data(one_line(value.to_string()))
+}
+
+/// JSON that is one line for each client. Only LF and CR end a line of an event stream, but `iter_lines` of httpx, and other
+/// readers of text, also end one at these characters, which JSON may contain as they are. JSON has them only within strings.
+pub(crate) fn one_line(json: String) -> String {
+    const ENDS: [(char, &str); 3] = [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")];
+    if !json.contains(ENDS.map(|(end, _)| end)) {
+        return json;
+    }
+    ENDS.into_iter().fold(json, |json, (end, escape)| json.replace(end, escape))
 }
 
 /// The stream of a feed's events.
 pub(crate) fn events(feed: Feed) -> impl Stream<Item = sse::Event> {
     futures_util::stream::unfold(feed, |mut feed| async move { Some((feed.next().await?, feed)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_of_an_event_has_no_character_that_a_reader_of_text_takes_for_the_end_of_a_line() {
+        let text = "a\u{85}b\u{2028}c\u{2029}d\u{b}e\u{c}f\u{1c}g\r\nh é";
+        let json = one_line(serde_json::to_string(text).expect("a text"));
+        assert!(json.chars().all(|c| c >= ' ' && !matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}')), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).expect("the same text"), text);
+        assert_eq!(one_line("{\"é\":1}".into()), "{\"é\":1}");
+    }
 }

@@ -10,6 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::agent::{AgentEvent, AgentMapper};
 use super::source::{News, Source};
 use crate::app::Shared;
+use crate::sse::one_line;
 
 /// The event stream of one reader.
 struct Feed {
@@ -52,7 +53,7 @@ pub(crate) fn events(app: Shared, source: Source, permit: OwnedSemaphorePermit) 
         let event = feed.next().await?;
         let id = event.cursor.map(|cursor| cursor.to_string());
         // Our own type: all keys are strings, so it cannot fail.
-        let data = serde_json::to_string(&event).unwrap_or_default();
+        let data = one_line(serde_json::to_string(&event).unwrap_or_default());
         let sent = sse::Event::default().event("agent").data(data);
         Some((id.into_iter().fold(sent, sse::Event::id), feed))
     })

@@ -20,7 +20,7 @@ use super::answer::{Head, UsageBody, finish_reason, sent_files};
 use super::error::OpenAiError;
 use super::paused::ApprovalAnswer;
 use crate::app::{App, Shared};
-use crate::sse::KEEP_ALIVE;
+use crate::sse::{KEEP_ALIVE, one_line};
 
 /// Streams the answer of a run.
 pub(crate) fn of_run(
@@ -138,7 +138,7 @@ impl ChatStream {
             },
             None => OpenAiError::still_running(&self.gone.run.to_string()),
         };
-        self.out.push_back(Event::default().data(error.body().to_string()));
+        self.out.push_back(Event::default().data(one_line(error.body().to_string())));
     }
 
     /// Queues the text that was not streamed and the closing chunks.
@@ -268,7 +268,7 @@ impl Head {
             choices: [Choice { index: 0, delta, logprobs: (), finish_reason }],
             belay,
         };
-        Event::default().data(serde_json::to_string(&chunk).unwrap_or_default())
+        Event::default().data(one_line(serde_json::to_string(&chunk).unwrap_or_default()))
     }
 
     fn role_chunk(&self) -> Event {
