@@ -15,7 +15,10 @@ async fn nothing_of_the_daemons_environment_is_inherited() {
         let names: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
         for name in &names {
             let known = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "NO_COLOR", "PAGER", "EDITOR", "PWD", "BELAY_RUN"];
-            assert!(known.contains(name) || name.starts_with("GIT_") || name.starts_with("XDG_"), "{policy:?}: {name} was inherited");
+            assert!(
+                known.contains(name) || name.starts_with("GIT_") || name.starts_with("XDG_"),
+                "{policy:?}: {name} was inherited"
+            );
         }
         assert!(names.contains(&"GIT_CONFIG_NOSYSTEM") && names.contains(&"PATH"), "{names:?}");
     }
