@@ -57,7 +57,7 @@ fn calls() -> Vec<(&'static str, Value)> {
         ("run_shell", json!({ "script": "echo '§'" })),
         ("search_files", json!({ "pattern": "§", "path": "§", "glob": "§" })),
         ("send_file", json!({ "path": "note.txt", "caption": "§" })),
-        ("send_message", json!({ "text": "§" })),
+        ("send_message", json!({ "place": "http:elsewhere", "text": "§" })),
         ("spawn_subagent", json!({ "task": "§" })),
         ("web_search", json!({ "query": "§" })),
         ("write_file", json!({ "path": "new.txt", "content": "§" })),
@@ -87,34 +87,36 @@ async fn question_of(daemon: &Daemon, run: &str) -> Result<String> {
 
 #[tokio::test]
 async fn the_question_of_each_tool_shows_everything_that_runs() -> Result<()> {
-    let server = Home::new().set("gateway.mcp", true).env("BELAY_TOKEN", "secret");
+    let server = Home::new().set("gateway.mcp", true);
     let other = server.start().await?;
     let relay = json!([binary().display().to_string(), "mcp", "serve"]);
     let home = Home::new()
         .env("BELAY_URL", &other.url)
-        .env("BELAY_TOKEN", "secret")
         .settings(&format!(
-            "[tools.mcp.other]\ncommand = {relay}\nenv_from = [\"BELAY_URL\", \"BELAY_TOKEN\"]\nsandbox = false\n\
+            "[tools.mcp.other]\ncommand = {relay}\nenv_from = [\"BELAY_URL\"]\nsandbox = false\n\
              tools = [\"send_message\"]\n[[approvals.rules]]\ntool = \"*\"\nask = \"always\"\n"
         ))
         .set("tools.shell.enabled", true)
         .set("agent.send_file", true)
         .set("agent.send_message", true)
-        .set("tools.search.provider", "\"searxng\"")
-        .set("tools.search.base_url", "\"http://127.0.0.1:9\"");
+        .set("tools.search.provider", "searxng")
+        .set("tools.search.base_url", "http://127.0.0.1:9");
     std::fs::write(home.workspace().join("note.txt"), "before")?;
     std::fs::write(home.workspace().join("hostile.txt"), HOSTILE)?;
     let daemon = home.start().await?;
     let (_, tools) = daemon.request("GET", "/api/v1/tools", None).await?;
-    let tools: BTreeSet<&str> =
-        tools["tools"].as_array().context("tools")?.iter().filter_map(|tool| tool["name"].as_str()).collect();
+    let names = tools["tools"].as_array().context("tools")?.iter().filter_map(|tool| tool["name"].as_str());
+    // Servers are no tools, and a conversation has not the tools of plans and of stop rules.
+    let is_offered = |name: &&str| !name.contains(':') && !["planning", "terminate"].contains(name);
     let calls = calls();
     let called: BTreeSet<&str> = calls.iter().map(|(tool, _)| *tool).collect();
-    assert_eq!(tools, called, "each tool has a row here");
+    assert_eq!(names.filter(is_offered).collect::<BTreeSet<_>>(), called, "each tool has a row here");
+    daemon.ask("http:elsewhere", "hello").await?; // a conversation that messages can go to
     for (number, (tool, arguments)) in calls.iter().enumerate() {
         let times = arguments.to_string().matches('§').count();
-        // The parser of addresses removes line breaks, so they are encoded here.
-        let hostile = if *tool == "fetch_url" { HOSTILE.replace("\r\n", "%0D%0A") } else { HOSTILE.to_owned() };
+        // An address has neither spaces nor line breaks.
+        let address = || HOSTILE.replace(' ', "%20").replace("\r\n", "%0D%0A");
+        let hostile = if *tool == "fetch_url" { address() } else { HOSTILE.to_owned() };
         let hostile = serde_json::to_string(&hostile)?;
         let written = arguments.to_string().replace('§', hostile.trim_matches('"'));
         let ascii: String = written.chars().map(|c| if c.is_ascii() { c.to_string() } else { escape(c) }).collect();
