@@ -46,9 +46,9 @@ pub struct Inbound {
     pub only_now: bool,
     /// Outputs that the answer must have, by name and type; empty: the answer is a text.
     pub outputs: Vec<DeclaredOutput>,
-    /// Whether another program than the sender's own client relayed the message, such as an inline bot. Its words are
-    /// not the sender's own, so its run asks nobody for approval, and it decides nothing. [`Provenance::audience`] has
-    /// the number of readers.
+    /// Whether another program than the sender's own client wrote the text, such as an inline bot. Its words are not
+    /// the sender's own: they are untrusted content, and its run asks nobody for approval. [`Self::is_relayed`] is the
+    /// question that decides about commands and answers.
     pub relayed: bool,
     /// The platform's facts about the message; `None`: there is a text alone.
     pub provenance: Option<Arc<Provenance>>,
@@ -112,9 +112,21 @@ impl Inbound {
         }
     }
 
-    /// Whether it was forwarded. A forwarded message has another author, so it commands and decides nothing.
-    pub fn is_forwarded(&self) -> bool {
-        self.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded())
+    /// Whether somebody other than its sender wrote the text: a bot, or the author of a forwarded message. Such a text
+    /// is never a command, an answer to a question or the trigger of a routine.
+    pub fn is_relayed(&self) -> bool {
+        self.relayed || self.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded())
+    }
+
+    /// Gives the text of a relayed message another author than its sender, unless the channel has named one. So the
+    /// text is untrusted content wherever it is read again: in the queue, after a restart, and in a repeated turn.
+    #[must_use]
+    pub fn with_author(mut self) -> Self {
+        if self.relayed && !self.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded()) {
+            let provenance = Arc::make_mut(self.provenance.get_or_insert_default());
+            provenance.forwarded_from = Some("another program".to_owned());
+        }
+        self
     }
 }
 

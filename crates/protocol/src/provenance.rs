@@ -45,7 +45,8 @@ pub struct Provenance {
     /// The author of the message; `None`: omitted, since the conversation has one person alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender: Option<Person>,
-    /// The original author of a forwarded message. A forwarded message is never a command or an answer to a question.
+    /// The author of the text, if that is not the sender: the original author of a forwarded message, or the bot that
+    /// wrote it. Such a message is never a command or an answer to a question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forwarded_from: Option<String>,
     /// The message that it replies to.

@@ -76,8 +76,8 @@ impl Dispatcher {
         if !asked {
             return Guarded::Continue(message);
         }
-        if inbound.is_forwarded() {
-            let reminder = format!("A forwarded message cannot answer a question. {}", still_needed(waits));
+        if inbound.is_relayed() {
+            let reminder = format!("A text that somebody else wrote cannot answer a question. {}", still_needed(waits));
             self.notifier.notify(inbound.reply_to.clone(), reminder);
             return Guarded::Continue(message);
         }
@@ -124,7 +124,7 @@ impl Dispatcher {
     ) -> Guarded {
         let inbound = &message.inbound;
         match work {
-            WorkQuestion::One(PendingQuestion { approval, .. }) if is_next && !inbound.is_forwarded() => {
+            WorkQuestion::One(PendingQuestion { approval, .. }) if is_next && !inbound.is_relayed() => {
                 let reply = LaneReply::Decision(decision);
                 let Arrival { inbound, ack, sent, .. } = message;
                 let ack = match &sent {
@@ -160,10 +160,6 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) {
-        if inbound.relayed {
-            let reply = "A relayed message cannot decide about an approval: answer it yourself.".to_owned();
-            return self.refuse_decision(reply, word, sent, inbound, ack);
-        }
         let approval = match named {
             None if self.services.cluster.is_some() => {
                 return self.decide_anywhere(decision, word, sent, inbound, ack);
@@ -322,9 +318,9 @@ impl Dispatcher {
     }
 }
 
-/// Whether a message may be an answer. A command is none.
+/// Whether a message may be an answer. A command is none. A relayed text is none either, but its sender learns why.
 fn may_be_answer(message: &Arrival) -> bool {
-    !message.inbound.relayed && matches!(message.submission, Submission::Input)
+    matches!(message.submission, Submission::Input)
 }
 
 /// Whether a message is a plain yes or no.

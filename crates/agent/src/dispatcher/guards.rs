@@ -66,6 +66,7 @@ impl Dispatcher {
     /// Routes one inbound message.
     pub(crate) fn route(&mut self, envelope: Envelope) -> Flow {
         let Some(Envelope { inbound, ack }) = self.hold_back(envelope) else { return Flow::Continue };
+        let inbound = inbound.with_author();
         let ack = self.checked_ack(&inbound, ack);
         let text = match &inbound.body {
             Body::Control(control) => return self.control(control.clone(), &inbound, ack),
@@ -324,7 +325,7 @@ fn options_of(message: &Arrival) -> Option<&RunOptions> {
     }
 }
 
-/// Whether the text of a message may be a command. The text of autonomous work and a forwarded message may not.
+/// Whether the text of a message may be a command. The text of autonomous work and a relayed text may not.
 fn is_order(inbound: &Inbound) -> bool {
-    !inbound.work.is_autonomous() && !inbound.is_forwarded()
+    !inbound.work.is_autonomous() && !inbound.is_relayed()
 }

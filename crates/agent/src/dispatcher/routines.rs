@@ -50,7 +50,7 @@ impl Dispatcher {
     /// Guard: starts the routines that this message triggers. Such a message gets no other answer.
     pub(super) fn trigger_routines(&mut self, message: Arrival) -> Guarded {
         let Arrival { inbound, text, .. } = &message;
-        let words_alone = inbound.outputs.is_empty() && inbound.history.is_empty() && !inbound.is_forwarded();
+        let words_alone = inbound.outputs.is_empty() && inbound.history.is_empty() && !inbound.is_relayed();
         if !words_alone || message.submission != Submission::Input {
             return Guarded::Continue(message);
         }

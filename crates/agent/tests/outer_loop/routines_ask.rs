@@ -242,7 +242,7 @@ async fn a_grant_of_a_routine_overrides_no_untrusted_content_and_no_model_keeps_
 
 #[tokio::test(start_paused = true)]
 async fn grants_that_cannot_be_given_are_refused_with_the_reason() {
-    let setup = setup_of([], bell());
+    let setup = setup_of([Scripted::text("read")], bell());
     let agent = setup.start().await;
     let granted = |text: &str| vec![WorkGrant::parse(text).expect("a grant")];
     let no_tools = RoutineSpec { allow: granted("ring"), ..routine("watch", Trigger::Manual) };
@@ -253,8 +253,7 @@ async fn grants_that_cannot_be_given_are_refused_with_the_reason() {
         };
         assert!(refused.contains(why), "{refused}");
     }
-    let Ack::Command(relayed) = agent.one.relayed("alice", CREATE).await else { panic!("a command") };
-    assert!(relayed.refused && relayed.reply.contains("relayed"), "{}", relayed.reply);
+    let Ack::Accepted(_) = agent.one.relayed("alice", CREATE).await else { panic!("no command") };
     let spec = RoutineSpec { allow: granted("ring"), ..watch() };
     put(&agent, spec).await;
     let revoked = ask(&agent, RoutineRequest::Revoke { name: "watch".into(), grant: 1 }).await;

@@ -268,7 +268,7 @@ impl Arrival {
 /// Whether a message is `/stop`, which stops the messages before it.
 pub(super) fn is_stop(message: &AgentMessage) -> bool {
     match &message.inbound.body {
-        Body::Text(text) => is_stop_command(text) && !message.inbound.is_forwarded(),
+        Body::Text(text) => is_stop_command(text) && !message.inbound.is_relayed(),
         Body::Edit(_) | Body::Control(_) => false,
     }
 }
@@ -276,7 +276,7 @@ pub(super) fn is_stop(message: &AgentMessage) -> bool {
 /// Whether a message waits for no earlier one.
 pub(super) fn passes(message: &AgentMessage) -> bool {
     match &message.inbound.body {
-        Body::Text(text) => acts_at_once(text) && !message.inbound.is_forwarded(),
+        Body::Text(text) => acts_at_once(text) && !message.inbound.is_relayed(),
         Body::Edit(_) => false,
         Body::Control(_) => true,
     }
@@ -294,7 +294,10 @@ impl AgentMessage {
         let Body::Text(more) = part.inbound.body else { return };
         let facts = part.inbound.provenance.as_deref();
         let mut provenance = self.inbound.provenance.as_deref().cloned().unwrap_or_default();
+        self.inbound.relayed |= part.inbound.relayed;
         if let Some(facts) = facts {
+            // Words of somebody else stay so, whichever part brings them.
+            provenance.forwarded_from = provenance.forwarded_from.or_else(|| facts.forwarded_from.clone());
             provenance.not_read.extend(facts.not_read.iter().cloned());
             provenance.links.extend(facts.links.iter().cloned());
         }
@@ -341,7 +344,7 @@ impl AgentMessage {
     /// untrusted content: a recording may have the words of others.
     fn say(&mut self, voices: &[usize]) {
         let inbound = &mut self.inbound;
-        let is_own = !inbound.relayed && !inbound.is_forwarded();
+        let is_own = !inbound.is_relayed();
         let (Body::Text(text), Some(facts)) = (&mut inbound.body, &mut inbound.provenance) else { return };
         let files = &mut Arc::make_mut(facts).attachments;
         for at in voices.iter().filter(|_| is_own) {

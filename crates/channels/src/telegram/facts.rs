@@ -20,13 +20,26 @@ pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Pr
     Provenance {
         audience: if is_private { Audience::Person } else { Audience::Group },
         sender,
-        forwarded_from: message.forward_origin.as_deref().map(origin_name),
+        forwarded_from: author(message),
         reply_to: quote(message, bot_id),
         links: links(&Words::of(message)),
         message_id: Some(message.message_id.to_string()),
         ..Provenance::default()
     }
     .cleaned()
+}
+
+/// The author of the text, if that is not the sender: the author of a forwarded message, or the bot that wrote it.
+fn author(message: &Message) -> Option<String> {
+    let forwarded = message.forward_origin.as_deref().map(origin_name);
+    forwarded.or_else(|| bot_author(message).map(|bot| format!("the bot {}", full_name(bot))))
+}
+
+/// The bot that wrote the text of a person's message: an inline bot, or a bot that manages the person's account.
+///
+/// Telegram: `Message`, `via_bot` and `sender_business_bot`.
+pub(super) fn bot_author(message: &Message) -> Option<&User> {
+    message.via_bot.as_deref().or(message.sender_business_bot.as_deref())
 }
 
 /// A message that is not for the bot; `None`: it has no text.

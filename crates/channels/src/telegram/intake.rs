@@ -228,8 +228,7 @@ impl Rules {
                 conversation: conversation.to_string().into(),
                 reply_to: (!is_private).then(|| Arc::from(message.message_id.to_string())),
             }),
-            // Text from another bot does not count as the person's own.
-            relayed: message.via_bot.is_some(),
+            relayed: facts::bot_author(&message).is_some(),
             provenance: Some(Arc::new(provenance)),
             ..Inbound::new(
                 channel,

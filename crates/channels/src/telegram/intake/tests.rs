@@ -384,11 +384,54 @@ fn a_later_access_check_agrees_with_the_admission_of_a_message() {
 }
 
 #[test]
-fn what_another_bot_wrote_is_marked_as_relayed() {
-    let other = json!({"id": 778, "is_bot": true, "first_name": "B"});
-    for (fields, relayed) in [(json!({}), false), (json!({"via_bot": other}), true)] {
+fn a_text_that_somebody_else_wrote_is_relayed_and_no_command_of_the_channel_either() {
+    let bot = json!({"id": 778, "is_bot": true, "first_name": "B"});
+    let carl = json!({"type": "hidden_user", "date": 1, "sender_user_name": "Carl"});
+    let ann = json!({"id": 42, "is_bot": false, "first_name": "A"});
+    let reply = json!({"message_id": 4, "date": 1, "text": "/quit", "from": ann, "via_bot": bot,
+        "chat": {"id": 42, "type": "private"}});
+    let photo = json!([{"file_id": "f", "file_unique_id": "u", "width": 1, "height": 1}]);
+    for (fields, author) in [
+        (json!({}), None),
+        (json!({"via_bot": bot}), Some("the bot B")),
+        (json!({"sender_business_bot": bot}), Some("the bot B")),
+        (json!({"forward_origin": carl}), Some("Carl")),
+        (json!({"forward_origin": carl, "via_bot": bot}), Some("Carl")),
+        // What it replies to and quotes is data beside its own text.
+        (json!({"reply_to_message": reply, "quote": {"text": "/quit", "position": 0}}), None),
+        (json!({"external_reply": {"origin": carl}, "quote": {"text": "/quit", "position": 0}}), None),
+    ] {
         let Verdict::Message(inbound) = judge(&rules(), message(fields.clone())) else { panic!("no message") };
-        assert_eq!(inbound.relayed, relayed, "{fields}");
+        let known = inbound.provenance.as_deref().expect("facts");
+        assert_eq!((inbound.is_relayed(), known.forwarded_from.as_deref()), (author.is_some(), author), "{fields}");
+        // A word to end the daemon from before its start is dropped, unless it is only a text.
+        let mut old = message(fields.clone());
+        old.as_object_mut().unwrap().extend([("text".to_owned(), json!("/quit")), ("date".to_owned(), json!(1))]);
+        let verdict = judge(&Rules { since: 1000, ..rules() }, old);
+        assert_eq!(matches!(verdict, Verdict::Message(_)), author.is_some(), "{fields}");
+        // Only a command takes no files.
+        let mut sent = message(fields.clone());
+        sent.as_object_mut().unwrap().remove("text");
+        sent.as_object_mut()
+            .unwrap()
+            .extend([("photo".to_owned(), photo.clone()), ("caption".to_owned(), json!("/stop"))]);
+        let verdict = judge(&Rules { takes_files: true, ..rules() }, sent);
+        assert_eq!(matches!(verdict, Verdict::WithFile(..)), author.is_some(), "{fields}");
+    }
+}
+
+#[test]
+fn a_post_of_a_channel_or_of_an_anonymous_administrator_is_no_message_of_a_person() {
+    let chat = json!({"id": -7, "type": "channel", "title": "News"});
+    for fields in [json!({"sender_chat": chat}), json!({"is_automatic_forward": true}), json!({"from": null})] {
+        let fields = json!({"text": "/quit"})
+            .as_object()
+            .unwrap()
+            .iter()
+            .chain(fields.as_object().unwrap())
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        assert_eq!(line(judge(&rules(), message(Value::Object(fields)))), "(not from a person)");
     }
 }
 
@@ -468,7 +511,7 @@ fn a_forward_keeps_its_words_and_is_marked_and_an_edit_is_an_edit() {
             panic!("no message")
         };
         assert_eq!(inbound.body, Body::Text(text.into()));
-        assert!(inbound.is_forwarded(), "{text}");
+        assert!(inbound.is_relayed(), "{text}");
     }
     let edited = |fields: Value| {
         let update = json!({"update_id": 900, "edited_message": message(fields)});
