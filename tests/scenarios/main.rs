@@ -37,6 +37,7 @@ mod questions;
 mod queueing;
 mod readme;
 mod reads;
+mod reserved_keys;
 mod routines;
 mod second_person;
 mod sending_files;

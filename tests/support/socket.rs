@@ -28,10 +28,22 @@ impl Socket {
 
     /// Connects to the daemon at `HOST:PORT`.
     pub async fn open_at(address: &str) -> Result<Self> {
+        Self::connect(address, None).await
+    }
+
+    /// Connects to a daemon with a token.
+    pub async fn open_with(daemon: &Daemon, token: &str) -> Result<Self> {
+        Self::connect(daemon.url.trim_start_matches("http://"), Some(token)).await
+    }
+
+    async fn connect(address: &str, token: Option<&str>) -> Result<Self> {
         let stream = TcpStream::connect(address).await?;
         let (io, _) = tokio_tungstenite::client_async(format!("ws://{address}/ws"), stream).await?;
         let mut socket = Self { io, kept: VecDeque::new(), requests: 0 };
-        let params = json!({ "minProtocol": 1, "maxProtocol": 4, "client": { "id": "scenario", "version": "1" } });
+        let mut params = json!({ "minProtocol": 1, "maxProtocol": 4, "client": { "id": "scenario", "version": "1" } });
+        if let Some(token) = token {
+            params["auth"] = json!({ "token": token });
+        }
         socket.call("connect", params).await?;
         Ok(socket)
     }

@@ -122,9 +122,9 @@ pub(crate) struct ChatArgs {
     /// Where the daemon is: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
     #[arg(long, env = "BELAY_URL", value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// The conversation
-    #[arg(long, value_name = "KEY", default_value = "cli")]
-    pub(crate) session: String,
+    /// The conversation [default: cli; client with a token that is not the operator's]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session: Option<String>,
 }
 
 /// `belay send`
@@ -133,9 +133,9 @@ pub(crate) struct SendArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The conversation that the message belongs to
-    #[arg(long, value_name = "KEY", default_value = "cli")]
-    pub(crate) session: String,
+    /// The conversation that the message belongs to [default: cli; client with a token that is not the operator's]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session: Option<String>,
     /// Wait for the reply, print it, and exit with the verdict of the run; 75: the run waits for approval
     #[arg(long)]
     pub(crate) wait: bool,
@@ -149,9 +149,9 @@ pub(crate) struct AgentArgs {
     /// The daemon.
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// The conversation that the message belongs to
-    #[arg(long, value_name = "KEY", default_value = "cli")]
-    pub(crate) session: String,
+    /// The conversation that the message belongs to [default: cli; client with a token that is not the operator's]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) session: Option<String>,
     /// Show the answer while it is written; with --json print each event as a line
     #[arg(long)]
     pub(crate) stream: bool,

@@ -178,7 +178,7 @@ pub use run_status::RunStatus;
 pub use secret::{Secret, SecretVault};
 pub use sent::Sent;
 pub use sent_file::{FileLinks, OutboundFile, OutgoingFiles, SEND_FILE, SentFile, size_text};
-pub use session::{SessionCursor, SessionFilter, SessionLifetime};
+pub use session::{RESERVED_KEYS, SessionCursor, SessionFilter, SessionLifetime, beginning_of};
 pub use sign_in::{LINKS_MAX, SIGN_INS_MAX, SignIn, SignInStore};
 pub use status::{CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};

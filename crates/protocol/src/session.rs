@@ -26,6 +26,17 @@ impl SessionLifetime {
     }
 }
 
+/// The beginnings of session keys that no program may choose: the channels of people, the parts of Belay, and the
+/// command line of the operator.
+pub const RESERVED_KEYS: [&str; 8] = ["cli", "heartbeat", "job", "routine", "stdin", "system", "telegram", "watchdog"];
+
+/// The beginning of a session key: the text before its first colon, or the whole key. It names the channel or the part
+/// of Belay to which the session belongs, or is free.
+pub fn beginning_of(session: &SessionKey) -> String {
+    let key = session.as_str();
+    key.split_once(':').map_or(key, |(beginning, _)| beginning).trim().to_lowercase()
+}
+
 /// The filter of a list of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
@@ -58,5 +69,24 @@ impl SessionFilter {
     /// At most `limit` sessions of any lifetime.
     pub fn all(limit: u32) -> Self {
         Self { limit, ephemeral: true, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_of_a_key_ends_at_its_first_colon() {
+        for (key, expected) in [
+            ("telegram:42:7", "telegram"),
+            (" Telegram :42", "telegram"),
+            ("cli", "cli"),
+            ("client", "client"),
+            ("telegrams:42", "telegrams"),
+            (":", ""),
+        ] {
+            assert_eq!(beginning_of(&key.into()), expected, "{key:?}");
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! Commands in a conversation, and the texts that answer them.
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, Purpose, Refusal, RunId, Sent, SessionKey, Skills, StatusReport,
-    StillRunning, StopReport, StopTarget,
+    Ack, AckSender, CommandReply, Inbound, PrincipalRole, Purpose, Refusal, RunId, Sent, SessionKey, Skills,
+    StatusReport, StillRunning, StopReport, StopTarget,
 };
 
 use super::control::operators_only;
@@ -39,6 +39,11 @@ impl Dispatcher {
                 let request = StopRequest { only_begun: true, ..StopRequest::of(&inbound) };
                 return self.stop_in_conversation(target, request, word, inbound, ack);
             }
+            Command::Thread(ThreadCommand::List | ThreadCommand::Summarize) if reads_nothing(&inbound) => Err(
+                "This shows what others have said here. A sender who cannot read the conversation gets no list and no \
+                     summary of it."
+                    .to_owned(),
+            ),
             // A compaction asks the model.
             Command::Thread(ThreadCommand::Compact(_)) if self.is_frozen(&inbound) => {
                 Err("Everything here is frozen; repeat this after the thaw.".to_owned())
@@ -277,6 +282,12 @@ fn help_text(skills: &Skills) -> String {
     let skills = asked_for.map(|skill| format!("- `/{}`: {}", skill.command(), skill.description));
     let skills: Vec<String> = skills.collect();
     if skills.is_empty() { commands } else { format!("{commands}\n\n{}", skills.join("\n")) }
+}
+
+/// Whether the sender of a message writes here and reads nothing, as the signer of a webhook: neither a person to whom
+/// replies go, nor a client.
+fn reads_nothing(inbound: &Inbound) -> bool {
+    inbound.reply_to.is_none() && inbound.principal.role == PrincipalRole::User
 }
 
 /// The text about a stop. `at_work`: the runs that were running when they were stopped.

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
-    Ack, AckSender, ActedOn, Body, Envelope, HookPoint, Inbound, PrincipalRole, Refusal, RunOptions, Sent, SessionOwner,
+    Ack, AckSender, ActedOn, Body, ChannelId, Control, Envelope, HookPoint, Inbound, PrincipalRole, RESERVED_KEYS,
+    Refusal, RunOptions, Sent, SessionOwner, beginning_of, is_own_channel,
 };
 
 use super::{Dispatcher, Flow};
@@ -46,6 +47,7 @@ const FIRST_GUARDS: &[Guard] = &[
     Dispatcher::begin_own_work, // before the text may be an edit, an answer or a command
     Dispatcher::refuse_revoked,
     Dispatcher::refuse_in_sessions_of_work,
+    Dispatcher::refuse_in_sessions_of_others,
     Dispatcher::take_edit,
     Dispatcher::take_answer,
 ];
@@ -69,7 +71,16 @@ impl Dispatcher {
         let inbound = inbound.with_author();
         let ack = self.checked_ack(&inbound, ack);
         let text = match &inbound.body {
-            Body::Control(control) => return self.control(control.clone(), &inbound, ack),
+            Body::Control(control) => {
+                // Work is reported in the session that asked for it.
+                if matches!(control, Control::Job(_) | Control::Routine(_))
+                    && let Some(refusal) = self.is_closed_to(&inbound)
+                {
+                    self.refuse(&inbound, ack, refusal);
+                    return Flow::Continue;
+                }
+                return self.control(control.clone(), &inbound, ack);
+            }
             Body::Text(text) | Body::Edit(text) => text.clone(),
         };
         let submission = if is_order(&inbound) {
@@ -171,6 +182,33 @@ impl Dispatcher {
             None => return Guarded::Continue(message),
         };
         self.refused(message, Refusal::Forbidden(what))
+    }
+
+    /// Refuses messages of programs in the sessions of people and of Belay itself. Their words would stand there as those
+    /// of a person, and their commands would act there.
+    fn refuse_in_sessions_of_others(&mut self, message: Arrival) -> Guarded {
+        match self.is_closed_to(&message.inbound) {
+            Some(refusal) => self.refused(message, refusal),
+            None => Guarded::Continue(message),
+        }
+    }
+
+    /// The refusal of a message whose session belongs to another channel than its own. Operators may write everywhere.
+    fn is_closed_to(&self, inbound: &Inbound) -> Option<Refusal> {
+        let Inbound { channel, session, principal, work, .. } = inbound;
+        if principal.is_operator() || work.is_autonomous() || is_own_channel(channel) {
+            return None;
+        }
+        let owner = beginning_of(session);
+        let is_reserved =
+            RESERVED_KEYS.contains(&&*owner) || self.services.channels.contains_key(&ChannelId::new(&owner));
+        (is_reserved && owner != channel.as_str()).then(|| {
+            Refusal::Forbidden(format!(
+                "the session {session} belongs to {owner}, and only operators write to it from elsewhere; choose a key of your own, \
+                 such as client or client:1, that does not begin with {}",
+                RESERVED_KEYS.join(", ")
+            ))
+        })
     }
 
     /// Accepts the edit of an earlier message. The lane knows whether that message still waits. An edit is never a

@@ -270,3 +270,27 @@ async fn an_edit_that_meets_the_running_turn_is_read_once_in_one_form() {
     assert!(refusal.to_string().starts_with("Your edit came too late"));
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_operators_write_from_another_channel_into_the_sessions_of_people_and_of_belay() {
+    use PrincipalRole::{Client, Operator, User};
+    let reserved = ["telegram:9", "TELEGRAM:9", "stdin", "cli", "heartbeat", "system", "job:x", "routine:x", "two:9"];
+    let free = ["alice", "telegrams:9", "client:1", "one:9", "openai:5", "my:telegram"];
+    let rows = reserved.iter().map(|key| (*key, false)).chain(free.iter().map(|key| (*key, true)));
+    let rows: Vec<_> =
+        rows.flat_map(|(key, may)| [(key, User, may), (key, Client, may), (key, Operator, true)]).collect();
+    let script: Vec<_> = rows.iter().filter(|row| row.2).map(|_| Scripted::text("read")).collect();
+    let agent = Setup::new(ScriptedModel::new(script)).start().await;
+    for (key, role, may) in rows {
+        let command = agent.one.text_as(key, role, "/ping").await;
+        let text = agent.one.text_as(key, role, "hello").await;
+        match (may, &command, text) {
+            (true, Ack::Command(_), Ack::Accepted(accepted)) => drop(end_of(accepted).await),
+            (false, Ack::Refused(Refusal::Forbidden(_)), Ack::Refused(Refusal::Forbidden(words))) => {
+                assert!(words.contains("choose a key of your own"), "{words}");
+            }
+            (_, command, text) => panic!("{key} {role:?}: {command:?} {text:?}"),
+        }
+    }
+    agent.shut_down().await;
+}

@@ -18,8 +18,9 @@ use crate::signals::{OnHangup, SignalWatch};
 /// Sends the message and waits until its run has ended or waits for approval. The exit code is the verdict. The first
 /// Ctrl-C stops the run.
 pub(crate) async fn agent(args: &AgentArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let body = body(args)?;
+    let mut body = body(args)?;
     let client = Client::find(&args.client, env)?;
+    body["sessionKey"] = client.session(args.session.as_deref()).into();
     let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
     let (handle, interrupted) = (signals.handle(), CancellationToken::new());
     let work = async {
@@ -86,8 +87,7 @@ async fn stop(client: &Client, run_id: &str) -> Result<Exit, Failure> {
 fn body(args: &AgentArgs) -> Result<Json, Failure> {
     let wrong = |what: String| Failure::new(Exit::WrongUsage, what);
     let mut body = json!({
-        "sessionKey": args.session, "message": crate::input::message(&args.text)?,
-        "idempotencyKey": Uuid::now_v7().to_string(),
+        "message": crate::input::message(&args.text)?, "idempotencyKey": Uuid::now_v7().to_string(),
     });
     if let Some(word) = &args.thinking {
         let words: Vec<_> = Thinking::ALL.iter().map(|level| level.word()).collect();

@@ -46,7 +46,8 @@ pub(crate) async fn chat(args: &ChatArgs, env: &Environment) -> Result<Exit, Fai
     let client = Arc::new(Client::find(&ClientArgs { url: args.url.clone(), json: false }, env)?);
     let follow = Follow::default();
     // Open before the first message, so that nothing is missed.
-    let events = client.session_events(&args.session, None).await?;
+    let session = client.session(args.session.as_deref());
+    let events = client.session_events(session, None).await?;
     let config = StdinConfig {
         enabled: Enabled::Yes,
         history_file: Some(Paths::find(env)?.history()),
@@ -58,9 +59,9 @@ pub(crate) async fn chat(args: &ChatArgs, env: &Environment) -> Result<Exit, Fai
         .ok_or_else(|| Failure::new(Exit::Internal, "standard input and output cannot be used"))?;
     let cannot = |error: belay_protocol::ChannelError| Failure::new(Exit::Internal, error);
     // Before the prompt appears: a text that is typed at once must not stand above it. The prompt works without it.
-    let _ = terminal.say(&format!("session {} at {}; /quit leaves", args.session, client.place())).await;
+    let _ = terminal.say(&format!("session {session} at {}; /quit leaves", client.place())).await;
     let mut inbound = terminal.start(CancellationToken::new()).await.map_err(cannot)?;
-    let mut chat = Chat { client: &client, session: &args.session, terminal: &terminal, follow, runs: HashMap::new() };
+    let mut chat = Chat { client: &client, session, terminal: &terminal, follow, runs: HashMap::new() };
     let mut sent: FuturesUnordered<Sent<'_>> = FuturesUnordered::new();
     let mut stream = Some(events);
     loop {

@@ -29,6 +29,12 @@ const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// Advice when no daemon answers.
 const START_ONE: &str = "start one with `belay run`, or say where it is with --url http://host:port";
 
+/// The session of an operator at the command line.
+const OPERATOR_SESSION: &str = "cli";
+
+/// The session of a client at the command line, which may not write to that of the operator.
+const CLIENT_SESSION: &str = "client";
+
 /// A connection to a running daemon.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -37,6 +43,8 @@ pub(crate) struct Client {
     token: Option<SecretString>,
     /// The daemon's address, for messages.
     place: String,
+    /// The session of messages without another.
+    session: &'static str,
 }
 
 impl Client {
@@ -64,7 +72,7 @@ impl Client {
         // The host name is never resolved: every connection goes to the socket.
         let base = Url::parse("http://belay.invalid").map_err(internal)?;
         let http = plain().unix_socket(path).build().map_err(internal)?;
-        Ok(Self { http, base, token: None, place: path.display().to_string() })
+        Ok(Self { http, base, token: None, place: path.display().to_string(), session: OPERATOR_SESSION })
     }
 
     fn over_http(url: &str, env: &Environment) -> Result<Self, Failure> {
@@ -76,11 +84,17 @@ impl Client {
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
             return Err(refuse("must begin with http:// or https:// and name a host".into()));
         }
-        let token = ["BELAY_OPERATOR_TOKEN", "BELAY_TOKEN"].into_iter().find_map(|name| env.text(name));
+        let operator = env.text("BELAY_OPERATOR_TOKEN");
+        let session = match (&operator, env.text("BELAY_TOKEN")) {
+            (None, Some(_)) => CLIENT_SESSION,
+            _ => OPERATOR_SESSION,
+        };
+        let token = operator.or_else(|| env.text("BELAY_TOKEN"));
         let http = if is_plain_loopback(url) { plain() } else { common(reqwest::Client::builder()) };
         Ok(Self {
             http: http.build().map_err(internal)?,
             place: base.origin().ascii_serialization(),
+            session,
             token: token.map(|token| SecretString::from(token.trim())),
             base,
         })
@@ -93,6 +107,11 @@ impl Client {
             Some(token) => request.bearer_auth(token.expose_secret()),
             None => request,
         })
+    }
+
+    /// The session of a message: the named one, or that of the command line.
+    pub(crate) fn session<'a>(&self, named: Option<&'a str>) -> &'a str {
+        named.unwrap_or(self.session)
     }
 
     /// The daemon's address, for messages.

@@ -20,7 +20,7 @@ const WAIT_ROUND: Duration = Duration::from_secs(30);
 pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let message = crate::input::message(&args.text)?;
     let client = Client::find(&args.client, env)?;
-    let body = json!({ "session": args.session, "text": message, "idempotency_key": Uuid::now_v7().to_string() });
+    let body = json!({ "session": client.session(args.session.as_deref()), "text": message, "idempotency_key": Uuid::now_v7().to_string() });
     let answer = client.post(&["api", "v1", "messages"], Some(&body), Duration::ZERO).await?;
     let run_id = match (text(&answer, "/run_id"), text(&answer, "/resumes")) {
         // The message answered an approval request: the paused run continues.
