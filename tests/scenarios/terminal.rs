@@ -382,3 +382,49 @@ async fn a_dumb_terminal_gets_plain_lines() -> Result<()> {
     assert!(terminal.ended().await?.success());
     Ok(())
 }
+
+/// A text of a hundred lines, as a terminal sends it: each line ends with Enter.
+fn hundred_lines() -> String {
+    (1..=100).map(|n| format!("line {n}\r")).collect()
+}
+
+#[tokio::test]
+async fn a_paste_is_one_message_at_an_empty_prompt_and_while_a_run_is_shown() -> Result<()> {
+    let model = ModelServer::start(vec![Answer::text("done"), Answer::Stall], Answer::text("done")).await;
+    let mut terminal = Terminal::run(&Home::new().openai(&model.base_url), 80, 24).await?;
+    let paste = format!("\x1b[200~{}\x1b[201~", hundred_lines());
+    terminal.press(&paste)?;
+    terminal.shows("line 100").await?;
+    terminal.press("\r")?;
+    terminal.shows("done").await?;
+    terminal.prompt().await?;
+    let whole: String = (1..=100).map(|n| format!("line {n}\\n")).collect();
+    assert_eq!(model.requests().len(), 1, "one message");
+    assert!(model.requests()[0].to_string().contains(&whole), "{}", model.requests()[0]);
+    terminal.press("work\r")?;
+    terminal.shows("thinking").await?;
+    terminal.press("\x1b[200~one\rtwo\rthree\x1b[201~")?;
+    let lines = terminal.shows("three").await?;
+    assert!(lines.iter().any(|line| line == "belay> one"), "{lines:#?}");
+    terminal.press("\x03\x03")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn after_a_hundred_lines_without_marks_a_stop_acts_and_refused_lines_are_named() -> Result<()> {
+    let model = ModelServer::start(vec![], Answer::Stall).await;
+    let home = Home::new().openai(&model.base_url).set("queue.mode", "followup");
+    let mut terminal = Terminal::run(&home, 80, 60).await?;
+    terminal.press(&hundred_lines())?;
+    terminal.shows("lines wait already; /stop ends the work: line 100").await?;
+    model.seen(1).await;
+    terminal.press("/stop\r")?;
+    model.dropped(1).await;
+    terminal.shows("lines that waited were not sent").await?;
+    terminal.prompt().await?;
+    terminal.press("/ping\r")?;
+    terminal.shows("pong").await?;
+    terminal.press("/quit\r")?;
+    assert!(terminal.ended().await?.success());
+    Ok(())
+}

@@ -148,6 +148,15 @@ impl Board {
         Frame { lines, picture, is_live: state.live.is_some() }
     }
 
+    /// Shows a line of the prompt's thread. Never waits: beyond [`WAITING_MAX`] lines it is left out.
+    pub(super) fn say(&self, text: &str) {
+        let mut state = self.state();
+        if state.waiting.len() < WAITING_MAX {
+            state.waiting.push(text.to_owned());
+            state.print_above();
+        }
+    }
+
     /// Ends the prompt: writes what waits, and from now on everything at once.
     pub(super) fn end(&self) -> io::Result<()> {
         let mut state = self.state();

@@ -50,6 +50,10 @@ const NAME: &str = "stdin";
 /// writer of the pipe.
 const LINES: usize = 16;
 
+/// Capacity of the queue of typed lines. 256: the receiver takes them at once, unless it is busy with a slow daemon. When
+/// it is full, a line is refused: the prompt must always read the keyboard.
+const TYPED_LINES: usize = 256;
+
 /// Grants operator authority to the principal `stdin`. Independent of whether the channel is open: work that a person
 /// started at a terminal keeps its rights when the daemon runs as a service.
 pub struct Operators;
@@ -194,7 +198,8 @@ impl Channel for StdinChannel {
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
         let source = self.source.lock().unwrap_or_else(PoisonError::into_inner).take();
         let source = source.ok_or_else(|| self.cannot("it was started before"))?;
-        let (lines, taken) = mpsc::channel(LINES);
+        let capacity = if matches!(source, Source::Prompt(_)) { TYPED_LINES } else { LINES };
+        let (lines, taken) = mpsc::channel(capacity);
         let (interrupts, interrupted) = mpsc::channel(1);
         let started = match source {
             Source::Lines(reader) => read_lines(reader, lines),
@@ -271,7 +276,7 @@ impl Open {
         if next.is_none()
             && let Some(prompt) = &self.prompt
         {
-            self.pump.lines.close(); // releases a prompt thread that is blocked on handing over a line
+            self.pump.lines.close(); // a line that is typed from now on is not taken
             prompt.end.stopped().await;
         }
         next

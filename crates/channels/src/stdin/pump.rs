@@ -1,12 +1,15 @@
 //! Makes envelopes of lines, with ordering and back-pressure.
 //!
 //! Lines are sent in the order in which they came. A text waits until the one before it has been accepted, and while
-//! [`OUTSTANDING_MAX`] runs are unfinished. A line that begins with a slash is sent at once. If the input is piped,
+//! [`OUTSTANDING_MAX`] runs are unfinished. A line that begins with a slash is sent when it is the next one. At a
+//! keyboard the lines behind a waiting one are read too: a command that acts at once, and an answer to a shown question,
+//! pass the waiting lines, and beyond [`WAITING_MAX`] a line is refused. If the input is piped,
 //! three things wait until everything before them has been answered: `/quit`, the end of input, and an answer to an
 //! approval request. A script's `yes` answers the request of the line before it, which may not exist yet. A run that
 //! waits for approval counts as answered, because it does not continue by itself. So does one whose subagent waits: it is
 //! not paused, but its request has been shown.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +18,7 @@ use std::time::Duration;
 use belay_protocol::principal::Role;
 use belay_protocol::{
     Accepted, Ack, AckSender, Body, ChannelId, CommandReply, Envelope, Inbound, Principal, Refusal, ReplyRoute, RunId,
-    RunRecord, RunStatus, RunWatch, SessionKey,
+    RunRecord, RunStatus, RunWatch, SessionKey, plain_line,
 };
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -28,11 +31,18 @@ use super::deliveries::Deliveries;
 use super::lines::Line;
 use super::paused::{PausedRuns, is_paused_with};
 use super::printer::Printer;
-use crate::commands::{answers_a_question, asks_for_a_plan, ends_the_daemon};
+use crate::commands::{acts_at_once, answers_a_question, asks_for_a_plan, ends_the_daemon, is_stop_command};
 
 /// Number of unfinished runs at which texts wait. 15: a session's queue holds 20, and other channels may write to it
 /// too.
 const OUTSTANDING_MAX: usize = 15;
+
+/// Number of typed lines that wait behind the next one. 16: with the unfinished runs more than a person types ahead; a
+/// paste of more lines is one by mistake.
+const WAITING_MAX: usize = 16;
+
+/// Number of characters of a refused line that are shown.
+const REFUSED_CHARS: usize = 60;
 
 /// Longest wait for the delivery of a run's reply after the end of the run. A stop from another channel may mean that
 /// it is never shown.
@@ -74,6 +84,8 @@ pub(super) struct Pump {
 struct State {
     /// The next line, if it has to wait.
     head: Option<Head>,
+    /// Typed lines behind the head.
+    waiting: VecDeque<String>,
     /// A line that was refused as busy and is sent again, before the head.
     again: Option<String>,
     /// Lines that were sent and are not settled.
@@ -138,7 +150,8 @@ impl Pump {
             if let Some(text) = self.state.again.take() {
                 return Some(self.send(text));
             }
-            if let Some(head) = self.state.head.take() {
+            let head = self.state.head.take().or_else(|| self.state.waiting.pop_front().map(Head::Line));
+            if let Some(head) = head {
                 match head {
                     Head::End if self.may_end() => return None,
                     Head::Line(text) if self.may_go(&text) => return Some(self.first_send(text)),
@@ -159,19 +172,52 @@ impl Pump {
                     self.state.open.push(Box::pin(answered(paused_run.watch, Some(paused_run.record), deliveries)));
                 }
                 Ok(()) = self.shown.changed(), if self.state.head.is_some() => sleep(SETTLED).await,
-                line = self.lines.recv(), if self.state.head.is_none() => self.take(line).await,
+                line = self.lines.recv(), if self.state.head.is_none() || self.ending == Ending::AtOnce => {
+                    if let Some(envelope) = self.take(line).await {
+                        return Some(envelope);
+                    }
+                }
             }
         }
     }
 
-    async fn take(&mut self, line: Option<Line>) {
+    /// Takes a line that was read. Returns the message if the line passes those that wait.
+    async fn take(&mut self, line: Option<Line>) -> Option<Envelope> {
         self.state.warned = false;
         match line {
             None => self.state.head = Some(Head::End),
             Some(Line::Text(text)) if text.trim().is_empty() => {}
-            Some(Line::Text(text)) => self.state.head = Some(Head::Line(text)),
+            Some(Line::Text(text)) if self.state.head.is_none() => self.state.head = Some(Head::Line(text)),
+            Some(Line::Text(text)) => return self.take_typed(text).await,
             Some(Line::Unusable(why)) => notify(&self.printer, &why).await,
         }
+        None
+    }
+
+    /// Takes a typed line while another one waits.
+    async fn take_typed(&mut self, text: String) -> Option<Envelope> {
+        if acts_at_once(&text) || (answers_a_question(&text) && self.deliveries.has_question()) {
+            if is_stop_command(&text) {
+                self.drop_waiting().await;
+            }
+            return Some(self.first_send(text));
+        }
+        if self.state.waiting.len() < WAITING_MAX {
+            self.state.waiting.push_back(text);
+            return None;
+        }
+        let beginning = plain_line(&text, REFUSED_CHARS);
+        let words = format!("Not sent, because {WAITING_MAX} lines wait already; /stop ends the work: {beginning}");
+        notify(&self.printer, &words).await;
+        None
+    }
+
+    /// Drops the typed lines that wait. They belong to the work that a person stops.
+    async fn drop_waiting(&mut self) {
+        let head = self.state.head.take_if(|head| matches!(head, Head::Line(_)));
+        let dropped = usize::from(head.is_some()) + std::mem::take(&mut self.state.waiting).len();
+        let what = if dropped == 1 { "line that waited was" } else { "lines that waited were" };
+        notify(&self.printer, &format!("{dropped} {what} not sent.")).await;
     }
 
     fn may_end(&self) -> bool {

@@ -17,7 +17,7 @@ use reedline::{
     PromptHistorySearch, PromptHistorySearchStatus, Reedline, ReedlineEvent, Signal, StyledText, ValidationResult,
     Validator, default_emacs_keybindings,
 };
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -99,6 +99,8 @@ impl Terminal {
             // Lets people keep a secret out of the history.
             .with_history_exclusion_prefix(Some(" ".into()))
             .with_poll_interval(POLL_INTERVAL)
+            // The lines of a paste are one text, which Enter sends.
+            .use_bracketed_paste(true)
             .with_highlighter(Box::new(Buffer(board.clone())))
             .with_validator(Box::new(Lines))
             .with_edit_mode(Box::new(keys()))
@@ -141,16 +143,16 @@ impl Terminal {
         while let Ok(next) = self.next() {
             match next {
                 Next::Line(text) => {
-                    if lines.blocking_send(typed(text)).is_err() {
-                        break; // the receiver was dropped
+                    if !self.hand_over(lines, typed(text)) {
+                        break;
                     }
                 }
                 Next::Interrupt => {
                     let _ = interrupts.try_send(()); // full: another interrupt is already queued
                 }
                 Next::Quit => {
-                    if lines.blocking_send(Line::Text(QUIT.into())).is_err() {
-                        break; // the receiver was dropped
+                    if !self.hand_over(lines, Line::Text(QUIT.into())) {
+                        break;
                     }
                 }
                 Next::Nothing => {}
@@ -159,6 +161,18 @@ impl Terminal {
         }
         if let Err(error) = self.board.end() {
             warn!(%error, "the last replies could not be written");
+        }
+    }
+
+    /// Hands over a line without waiting: this thread reads the keyboard. `false`: the receiver was dropped.
+    fn hand_over(&self, lines: &mpsc::Sender<Line>, line: Line) -> bool {
+        match lines.try_send(line) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_)) => {
+                self.board.say("Not sent, because too many lines wait. Wait for the answers, or press Ctrl-C.");
+                true
+            }
+            Err(TrySendError::Closed(_)) => false,
         }
     }
 
@@ -173,6 +187,7 @@ impl Terminal {
             match watch(&self.board, &self.end.stop, std::mem::take(&mut self.patience)).inspect_err(failed)? {
                 Left::Idle => {}
                 Left::Typed(c) => self.editor.run_edit_commands(&[EditCommand::InsertChar(c)]),
+                Left::Pasted(text) => self.editor.run_edit_commands(&[EditCommand::InsertString(text)]),
                 Left::Interrupt => return Ok(Next::Interrupt),
                 Left::Quit => return Ok(Next::Quit),
                 Left::Stopped => return Ok(Next::Stop),

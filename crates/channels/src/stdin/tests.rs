@@ -407,3 +407,36 @@ async fn an_answer_from_another_channel_resumes_the_run_here_too_and_a_second_re
     assert_ne!(run.ask(&channel).await, first);
     assert!(next(&mut stream).await.is_none(), "a question that nobody answers does not hold the end of input");
 }
+
+#[tokio::test]
+async fn at_a_keyboard_a_hundred_lines_wait_or_are_refused_and_controls_and_answers_pass_them() {
+    let paper = Paper::default();
+    let printer = Printer::start(Plain(paper.clone())).unwrap();
+    let (lines, taken) = mpsc::channel(TYPED_LINES);
+    let (_interrupts, interrupted) = mpsc::channel(1);
+    let deliveries = Arc::new(Deliveries::new());
+    let mut pump = Pump::new(taken, interrupted, printer, deliveries.clone(), Ending::AtOnce, CancellationToken::new());
+    let type_line = |line: String| lines.try_send(Line::Text(line)).expect("the keyboard is never blocked");
+    (1..=100).for_each(|n| type_line(format!("line {n}")));
+    let first = pump.next().await.unwrap();
+    assert_eq!(text(&first), "line 1");
+    // Its acceptance is awaited, so the other lines wait: one is the next, 16 are behind it.
+    type_line("/status".into());
+    assert_eq!(text(&pump.next().await.unwrap()), "/status");
+    let refused: String = (19..=100)
+        .map(|n| format!("Not sent, because 16 lines wait already; /stop ends the work: line {n}\n"))
+        .collect();
+    assert_eq!(paper.text(), refused);
+    deliveries.note((RunId::new(), Some(ApprovalId::new())));
+    type_line("yes".into());
+    assert_eq!(text(&pump.next().await.unwrap()), "yes", "the answer to the question");
+    type_line("yes".into()); // no question waits: a text, for which there is no room
+    type_line("/stop".into());
+    assert_eq!(text(&pump.next().await.unwrap()), "/stop");
+    let last =
+        "Not sent, because 16 lines wait already; /stop ends the work: yes\n17 lines that waited were not sent.\n";
+    assert_eq!(paper.text(), format!("{refused}{last}"));
+    type_line("next".into());
+    let _run = Run::accept(first.ack);
+    assert_eq!(text(&pump.next().await.unwrap()), "next");
+}

@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use belay_terminal::LiveArea;
-use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{
+    self, DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers,
+};
+use crossterm::execute;
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 
 use super::board::{Board, Phase, size};
@@ -14,12 +17,14 @@ use super::board::{Board, Phase, size};
 const FRAME: Duration = Duration::from_millis(10);
 
 /// Why the run is no longer watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// Nothing works any more.
     Idle,
     /// A person begins to type, with this character.
     Typed(char),
+    /// A person begins with a pasted text.
+    Pasted(String),
     /// Ctrl-C.
     Interrupt,
     /// Ctrl-D.
@@ -35,9 +40,11 @@ pub(super) enum Left {
 /// The terminal cannot be read or written.
 pub(super) fn watch(board: &Board, stop: &AtomicBool, patience: Duration) -> io::Result<Left> {
     enable_raw_mode()?;
+    execute!(io::stdout(), EnableBracketedPaste)?;
     board.enter(Phase::Watching);
     let left = draw(board, stop, patience);
     board.enter(Phase::Editing);
+    execute!(io::stdout(), DisableBracketedPaste)?;
     disable_raw_mode()?;
     left
 }
@@ -89,8 +96,11 @@ fn write(out: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// What a key asks for. Other keys have no effect while a run is shown.
+/// What a key or a paste asks for. Other keys have no effect while a run is shown.
 fn key(event: &Event) -> Option<Left> {
+    if let Event::Paste(text) = event {
+        return Some(Left::Pasted(text.replace("\r\n", "\n").replace('\r', "\n")));
+    }
     let Event::Key(KeyEvent { code: KeyCode::Char(c), modifiers, kind: KeyEventKind::Press, .. }) = event else {
         return None;
     };
@@ -120,5 +130,7 @@ mod tests {
             assert_eq!(press(code, modifiers), expected, "{code:?}");
         }
         assert_eq!(key(&Event::Resize(1, 1)), None);
+        let pasted = Some(Left::Pasted("one\ntwo\nthree".into()));
+        assert_eq!(key(&Event::Paste("one\r\ntwo\rthree".into())), pasted);
     }
 }
