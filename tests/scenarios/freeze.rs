@@ -225,3 +225,30 @@ async fn a_frozen_routine_misses_its_time_and_follows_its_misfire_rule_after_the
     daemon.shut_down().await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_freeze_of_somebody_who_cannot_exist_says_so() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    for (part, name, words) in [
+        ("--channel", "telegramm", "there is no channel telegramm; there are "),
+        ("--channel", "HTTP", "there is no channel HTTP"),
+        ("--person", "http:Token", "the channel http has nobody with the id Token"),
+        ("--person", "telegram:4x2", "the channel telegram has nobody with the id 4x2"),
+        ("--person", "telegram:042", "the channel telegram has nobody with the id 042"),
+        ("--person", "telegram:-42", "the channel telegram has nobody with the id -42"),
+        ("--person", "tg:42", "there is no channel tg"),
+        ("--person", "Token", "no channel has somebody with the id Token"),
+    ] {
+        let refused = home.run(&["freeze", part, name], "").await?;
+        assert!(!refused.status.success() && refused.stderr.contains(words), "{name}: {refused:?}");
+    }
+    let (_, listed) = daemon.request("GET", "/api/v1/freeze", None).await?;
+    assert_eq!(listed, json!({"freezes": []}));
+    for name in ["http:token", "telegram:42", "42", "token"] {
+        let frozen = home.run(&["freeze", "--person", name], "").await?;
+        assert!(frozen.status.success(), "{name}: {frozen:?}");
+    }
+    daemon.shut_down().await?;
+    Ok(())
+}

@@ -32,6 +32,12 @@ impl AccessDecision {
 
 /// The admission settings of a channel.
 pub trait ChannelAccess: Send + Sync {
+    /// Whether the channel can have a principal of this id. An id that it never gives, such as a name where ids are
+    /// numbers, is a typing mistake. The default accepts every id.
+    fn may_exist(&self, _principal: &str) -> bool {
+        true
+    }
+
     /// The decision for a message of this principal from this conversation; `None`: from any conversation.
     fn standing_of(&self, principal: &str, conversation: Option<&str>) -> AccessDecision;
 

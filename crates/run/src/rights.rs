@@ -2,12 +2,12 @@
 //! are checked before each attempt at a job and each routine run, and again by the run itself, which may have been
 //! resumed after a restart. Subagents, steps and workers have the rights of the run that started them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use belay_protocol::{
-    Asker, Authority, Channel, ChannelAccess, ChannelId, ConversationSettings, JobRecord, Principal, ReplyRoute,
-    RoutineRecord, SessionKey, is_own_channel,
+    Asker, Authority, Channel, ChannelAccess, ChannelId, ConversationSettings, FreezeScope, JobRecord, Principal,
+    ReplyRoute, RoutineRecord, SessionKey, is_own_channel,
 };
 
 use crate::live::RunOrigin;
@@ -30,12 +30,64 @@ impl AccessPolicy {
         Self { channels, absent }
     }
 
+    /// The channels of this start and the disabled ones, in order.
+    fn names(&self) -> BTreeSet<ChannelId> {
+        self.channels.keys().chain(self.absent.keys()).cloned().collect()
+    }
+
+    fn carries_people(&self, channel: &ChannelId) -> bool {
+        self.channels.get(channel).is_some_and(|channel| channel.profile().carries_people)
+    }
+
+    fn check_channel(&self, channel: &ChannelId) -> Result<(), String> {
+        let names = self.names();
+        if names.contains(channel) || is_own_channel(channel) {
+            return Ok(());
+        }
+        let names: Vec<&str> = names.iter().map(ChannelId::as_str).collect();
+        Err(format!("there is no channel {channel}; there are {}", names.join(", ")))
+    }
+
     fn door(&self, channel: &ChannelId) -> ChannelQuery<'_> {
         match self.channels.get(channel) {
             Some(channel) => channel.admission().map_or(ChannelQuery::CannotSay, ChannelQuery::Says),
             None => {
                 self.absent.get(channel).map_or(ChannelQuery::Unknown, |admission| ChannelQuery::Says(&**admission))
             }
+        }
+    }
+}
+
+/// Checks whether a freeze of this part can cover anything: whether there is such a channel, and whether it can have a
+/// person of this id. A routine may be created later.
+///
+/// # Errors
+/// Why it cannot, and what there is instead.
+pub fn check_scope(access: &AccessPolicy, scope: &FreezeScope) -> Result<(), String> {
+    match scope {
+        FreezeScope::All | FreezeScope::Routine { .. } => Ok(()),
+        FreezeScope::Channel { channel } => access.check_channel(channel),
+        FreezeScope::Person { channel: Some(channel), id } => {
+            access.check_channel(channel)?;
+            match access.door(channel) {
+                ChannelQuery::Says(admission) if !admission.may_exist(id) => Err(format!(
+                    "the channel {channel} has nobody with the id {id}; ids are numbers or words in lower case, as `belay people` and the log \
+                     show them"
+                )),
+                _ => Ok(()),
+            }
+        }
+        FreezeScope::Person { channel: None, id } => {
+            let may_exist = access.names().iter().any(|channel| match access.door(channel) {
+                ChannelQuery::Says(admission) => admission.may_exist(id),
+                ChannelQuery::CannotSay | ChannelQuery::Unknown => access.carries_people(channel),
+            });
+            let why = || {
+                format!(
+                    "no channel has somebody with the id {id}; write ID or CHANNEL:ID, as `belay people` and the log show it"
+                )
+            };
+            may_exist.then_some(()).ok_or_else(why)
         }
     }
 }

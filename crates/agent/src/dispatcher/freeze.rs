@@ -25,6 +25,7 @@ use crate::mail::LaneNote;
 use crate::stop_orders::{self, Answers, NodeReport, OrderCause};
 use belay_run::freeze::{Adopted, cause};
 use belay_run::live::{LiveRun, RunOrigin};
+use belay_run::rights;
 
 /// How long the receipt of a freeze waits for the last processes. Each is told to end after 2 s and again after 10 s.
 pub(super) const TREES_LIMIT: Duration = Duration::from_secs(30);
@@ -68,6 +69,9 @@ impl Dispatcher {
             _ if !by.principal.is_operator() => answer(Err(operators_only("freeze or thaw"))),
             FreezeRequest::List => answer(Ok(freezer.in_force().to_vec())),
             FreezeRequest::Freeze { scope, detail } => {
+                if let Err(why) = rights::check_scope(&services.jobs.access, &scope) {
+                    return answer(Err(Refusal::Invalid(format!("nothing is frozen: {why}"))));
+                }
                 let begun = Instant::now();
                 let new = Freeze {
                     id: FreezeId::new(),

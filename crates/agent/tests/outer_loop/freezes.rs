@@ -159,3 +159,15 @@ async fn a_compact_that_waits_in_a_lane_asks_no_model_while_frozen() {
     assert_eq!(agent.model.seen().len(), 3);
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_freeze_of_a_channel_that_there_is_not_says_so_and_freezes_nothing() {
+    let agent = Setup::new(ScriptedModel::new([])).start().await;
+    for scope in [FreezeScope::Channel { channel: "telegramm".into() }, FreezeScope::person("Telegram:42")] {
+        let refused = request(&agent, FreezeRequest::Freeze { scope, detail: None }).await;
+        let Err(Refusal::Invalid(words)) = refused else { panic!("{refused:?}") };
+        assert!(words.starts_with("nothing is frozen: there is no channel") && words.contains("one, two"), "{words}");
+    }
+    assert_eq!(request(&agent, FreezeRequest::List).await.expect("listed"), []);
+    agent.shut_down().await;
+}

@@ -59,6 +59,10 @@ const TYPED_LINES: usize = 256;
 pub struct Operators;
 
 impl ChannelAccess for Operators {
+    fn may_exist(&self, principal: &str) -> bool {
+        principal == NAME
+    }
+
     fn standing_of(&self, principal: &str, _conversation: Option<&str>) -> AccessDecision {
         if principal == NAME {
             AccessDecision::May(Authority::Operator)
