@@ -45,7 +45,7 @@ impl TitleWriter {
                 session = titles.next() => session,
             };
             if let Err(error) = self.write(titles, &session).await {
-                tracing::debug!(%session, %error, "the titles of a session were not written");
+                tracing::debug!(%session, detail = %error, "the titles of a session were not written");
             }
         }
     }

@@ -203,10 +203,11 @@ impl TelegramConfig {
     /// [`crate::Telegram::new`] checks the secrets.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
+        let mut problem = |key: &str, what: &str| problems.push(format!("channels.telegram.{key}: {what}"));
         if !self.enabled {
+            self.check_groups(&mut problem);
             return problems;
         }
-        let mut problem = |key: &str, what: &str| problems.push(format!("channels.telegram.{key}: {what}"));
         if self.token_env.is_empty() && self.token_file.is_none() {
             problem("token_env", "name the environment variable of the bot's token, or set token_file");
         }
@@ -233,14 +234,26 @@ impl TelegramConfig {
         if self.allow.contains(&0) || self.operators.contains(&0) {
             problem("allow", "0 is nobody's id; ids are the numbers that @userinfobot and the log show");
         }
-        if self.groups.allow.iter().any(|id| *id >= 0) {
-            problem("groups.allow", "the id of a group is negative; the log shows it when the bot is addressed in it");
-        }
+        self.check_groups(&mut problem);
         if self.greeting.chars().count() > GREETING_MAX_CHARS {
             problem("greeting", &format!("at most {GREETING_MAX_CHARS} characters"));
         }
         self.groups.validate(&mut problem);
         problems
+    }
+}
+
+impl TelegramConfig {
+    /// Whether Telegram calls a webhook.
+    pub fn is_webhook(&self) -> bool {
+        self.mode == TelegramMode::Webhook
+    }
+
+    /// Reports ids that are no ids of groups. They are checked while the channel is off too.
+    fn check_groups(&self, problem: &mut impl FnMut(&str, &str)) {
+        if self.groups.allow.iter().any(|id| *id >= 0) {
+            problem("groups.allow", "the id of a group is negative; the log shows it when the bot is addressed in it");
+        }
     }
 }
 
@@ -349,6 +362,18 @@ mod tests {
         };
         for config in [off, on, polling] {
             assert_eq!(config.validate(), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn ids_of_people_are_no_ids_of_groups_also_while_the_channel_is_off() {
+        for enabled in [false, true] {
+            for (allow, is_wrong) in [(vec![-1], false), (vec![-1, 42], true), (vec![0], true)] {
+                let groups = GroupsConfig { allow: allow.clone(), ..GroupsConfig::default() };
+                let config = TelegramConfig { enabled, groups, ..TelegramConfig::default() };
+                let problems = config.validate().concat();
+                assert_eq!(problems.contains("channels.telegram.groups.allow: "), is_wrong, "{allow:?}: {problems}");
+            }
         }
     }
 

@@ -78,8 +78,29 @@ impl Secrets {
             embeddings: search.service("memory.embeddings", &Route::of_embeddings(&settings.memory.embeddings)),
             otlp_headers: search.collector(&settings.telemetry),
         };
+        search.problems.extend(shared_by_two(&secrets.gateway));
         if search.problems.is_empty() { Ok(secrets) } else { Err(search.problems) }
     }
+}
+
+/// Secrets of the gateway that are the same. Their holders have different rights, and each would have those of both.
+fn shared_by_two(gateway: &GatewaySecrets) -> Vec<Problem> {
+    let GatewaySecrets { token, operator_token, webhook_secret } = gateway;
+    let pairs = [
+        ("gateway.operator_token", operator_token, "gateway.token", token),
+        ("gateway.operator_token", operator_token, "gateway.webhook_secret", webhook_secret),
+        ("gateway.token", token, "gateway.webhook_secret", webhook_secret),
+    ];
+    let same = |one: &Option<SecretString>, other: &Option<SecretString>| match (one, other) {
+        (Some(one), Some(other)) => one.expose_secret().trim() == other.expose_secret().trim(),
+        _ => false,
+    };
+    let problem = |key: &str, other: &str| {
+        let what = format!("is the same as {other}, whose holders would have the rights of both");
+        Problem::new(key, what).hint(Some("choose another secret for one of them".to_owned()))
+    };
+    let shared = pairs.into_iter().filter(|(_, one, _, two)| same(one, two));
+    shared.map(|(key, _, other, _)| problem(key, other)).collect()
 }
 
 /// Finds every secret that the settings name, including those of single parts. It finds every secret problem that a

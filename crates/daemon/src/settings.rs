@@ -136,6 +136,7 @@ impl Settings {
             self.queue.validate(),
             self.sessions.validate(),
             self.unknown_channels(),
+            self.taken_paths(),
             self.routines.validate(),
             self.heartbeat.validate(),
             self.heartbeat_needs(),
@@ -194,6 +195,14 @@ impl Settings {
                 format!("{section}.by_channel.{name}: there is no such channel: {}", CHANNELS.join(", "))
             })
             .collect()
+    }
+
+    /// A path for Telegram's webhook that the gateway serves itself, which would get every request.
+    fn taken_paths(&self) -> Vec<String> {
+        let telegram = &self.channels.telegram;
+        let is_taken = telegram.enabled && telegram.is_webhook() && belay_gateway::serves(&telegram.webhook_path);
+        let what = "is a route of Belay, so no message would arrive; choose another, such as /telegram/webhook";
+        is_taken.then(|| format!("channels.telegram.webhook_path: {what}")).into_iter().collect()
     }
 
     /// Problems of the server of the search by meaning.
@@ -328,6 +337,7 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
 
     let whole_files = problems.len();
     let mut merged = merge::merge(layers)?;
+    problems.extend(merge::remove_lists_for_sections::<Settings>(&mut merged));
     problems.extend(rules::remove_invalid(&mut merged));
     let (settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());
     problems.extend(found);

@@ -52,7 +52,7 @@ pub async fn drive(
         Ok(answered) => return Ok(answered),
         Err(error @ LoopError::Store(_)) => return Err(error),
         Err(error) => {
-            tracing::warn!(run = %turn.core.live.id, %error, "a job's attempt failed");
+            tracing::warn!(run = %turn.core.live.id, detail = %error, "a job's attempt failed");
             failure(error)
         }
     };

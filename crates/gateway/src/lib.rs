@@ -67,5 +67,6 @@ pub use parts::{
     JudgeOfRules, Judged, Metrics, QuestionWords, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue,
     SettingsReport, SettingsSource, Trajectory,
 };
+pub use router::serves;
 pub use server::Gateway;
 pub use worker_link::{LinkClient, WorkerLinkServer};

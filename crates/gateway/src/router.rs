@@ -55,6 +55,30 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
     routes.with_state(app).fallback_service(extra).layer(layers)
 }
 
+/// The paths that the gateway serves and that no table lists, in any settings.
+const OTHER_PATHS: [&str; 6] = ["/", "/mcp", "/api", "/api/{*rest}", "/v1/{*rest}", "/console/assets/{*path}"];
+
+/// Whether the gateway serves this path itself, in any settings. Such a path is no path for a route of another channel.
+pub fn serves(path: &str) -> bool {
+    let tables = [principals_table(), console_table(), open_table(true), sign_in_table()];
+    let mut listed = tables.iter().flat_map(Table::routes).map(|(_, pattern)| *pattern).chain(OTHER_PATHS);
+    listed.any(|pattern| fits(pattern, path))
+}
+
+/// Whether a path fits the pattern of a route: `{name}` stands for one part of it, `{*name}` for the rest.
+fn fits(pattern: &str, path: &str) -> bool {
+    let mut parts = path.split('/');
+    for wanted in pattern.split('/') {
+        match parts.next() {
+            Some(part) if wanted.starts_with("{*") => return !part.is_empty(),
+            Some(part) if wanted.starts_with('{') && !part.is_empty() => {}
+            Some(part) if part == wanted => {}
+            _ => return false,
+        }
+    }
+    parts.next().is_none()
+}
+
 /// How long a browser may keep the answer to a preflight. 10 minutes: a removed origin loses its access soon.
 const PREFLIGHT_KEPT: Duration = Duration::from_secs(600);
 
@@ -273,4 +297,34 @@ fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let what = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
     tracing::error!(panic = what.unwrap_or("unknown"), "a handler panicked");
     ApiError::internal().into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::serves;
+
+    #[test]
+    fn the_paths_of_the_gateway_are_told_from_free_ones() {
+        for (path, expected) in [
+            ("/", true),
+            ("/livez", true),
+            ("/metrics", true),
+            ("/webhook", true),
+            ("/hooks/ci", true),
+            ("/hooks/ci/more", false),
+            ("/hooks", false),
+            ("/ws", true),
+            ("/mcp", true),
+            ("/api", true),
+            ("/api/v2/anything", true),
+            ("/v1/chat/completions", true),
+            ("/v1", false),
+            ("/console/sign-in", true),
+            ("/console/assets/a/b.js", true),
+            ("/telegram/webhook", false),
+            ("/livez/", false),
+        ] {
+            assert_eq!(serves(path), expected, "{path}");
+        }
+    }
 }

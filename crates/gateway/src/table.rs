@@ -48,7 +48,6 @@ impl Table {
     }
 
     /// The registered methods and paths.
-    #[cfg(test)]
     pub(crate) fn routes(&self) -> &[(Method, &'static str)] {
         &self.routes
     }

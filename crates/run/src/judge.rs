@@ -95,14 +95,14 @@ async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, mo
         Ok(Asked::Ended(end)) if end.reason.layer() == StopLayer::Budget && !is_time(end.reason) => Opinion::None,
         Ok(Asked::Ended(end)) => Opinion::Ended(end),
         Ok(Asked::Failed(error)) => {
-            tracing::warn!(run = %core.live.id, %error, "the judge could not be asked");
+            tracing::warn!(run = %core.live.id, detail = %error, "the judge could not be asked");
             Opinion::None
         }
         Ok(Asked::Chanted(_)) => Opinion::None,
         Err(error) => {
             // A daily limit that refuses this call also refuses the run's next call; the same is true of a broken
             // store.
-            tracing::warn!(run = %core.live.id, %error, "the judge was not asked");
+            tracing::warn!(run = %core.live.id, detail = %error, "the judge was not asked");
             Opinion::None
         }
     }

@@ -60,7 +60,11 @@ pub fn problems(spec: &RoutineSpec) -> Vec<String> {
 
 /// Why a name is reserved. `None`: it is free.
 pub(super) fn reserved(name: &str) -> Option<&'static str> {
-    (name == HEARTBEAT).then_some("it is the name of the built-in heartbeat, see [heartbeat]; choose another")
+    match name {
+        HEARTBEAT => Some("it is the name of the built-in heartbeat, see [heartbeat]; choose another"),
+        "next" | "test" => Some("it is a word of the commands about routines; choose another"),
+        _ => None,
+    }
 }
 
 fn is_name(name: &str) -> bool {
@@ -245,5 +249,19 @@ pub(super) fn schedule_of(spec: &RoutineSpec) -> Result<Option<Schedule>, Schedu
     match &spec.trigger {
         Trigger::Schedule { when, zone, .. } => Schedule::read(when, zone, None).map(Some),
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_commands_and_the_heartbeat_are_no_names_for_routines() {
+        for (name, expected) in
+            [("next", true), ("test", true), (HEARTBEAT, true), ("nextday", false), ("watch", false)]
+        {
+            assert_eq!(reserved(name).is_some(), expected, "{name}");
+        }
     }
 }

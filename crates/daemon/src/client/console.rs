@@ -41,9 +41,21 @@ pub(crate) async fn console(args: &ConsoleArgs, env: &Environment, out: Output<'
 /// # Errors
 /// The base is not the address of a site.
 fn at(base: &str, url: &str) -> Result<String, Failure> {
-    let parsed = Url::parse(base).ok().filter(|base| matches!(base.scheme(), "http" | "https") && base.has_host());
+    // A fragment or a query would swallow the link; a user would be sent to the site.
+    let is_site = |base: &Url| {
+        let is_plain = base.username().is_empty() && base.password().is_none();
+        matches!(base.scheme(), "http" | "https")
+            && base.has_host()
+            && is_plain
+            && base.query().is_none()
+            && base.fragment().is_none()
+    };
+    let parsed = Url::parse(base).ok().filter(is_site);
     let base = parsed.ok_or_else(|| {
-        Failure::new(Exit::WrongUsage, format!("--base: {base:?} is not an address such as https://belay.example"))
+        Failure::new(
+            Exit::WrongUsage,
+            format!("--base: {base:?} is not an address such as https://belay.example, without a user, `?` and `#`"),
+        )
     })?;
     let link = url.split_once('#').map_or_else(String::new, |(_, link)| format!("#{link}"));
     Ok(format!("{}/{link}", base.as_str().trim_end_matches('/')))
@@ -61,6 +73,11 @@ mod tests {
             ("http://[::1]:8", "http://127.0.0.1:8787/", Some("http://[::1]:8/")),
             ("belay.example", "/", None),
             ("ftp://belay.example", "/", None),
+            ("https://belay.example/#here", "/#link=a", None),
+            ("https://belay.example/#", "/#link=a", None),
+            ("https://belay.example/?a=b", "/#link=a", None),
+            ("https://me@belay.example", "/#link=a", None),
+            ("https://:secret@belay.example", "/#link=a", None),
         ] {
             assert_eq!(at(base, url).ok().as_deref(), expected, "{base}");
         }

@@ -26,6 +26,9 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::{span_id, trace_id};
 
+/// The fields with texts of providers, of the model or of programs.
+const TEXTS: [&str; 4] = ["analysis", "detail", "faults", "stderr"];
+
 /// Log lines that were not sent to the collector.
 pub(super) const DROPPED: &str = "belay_otlp_dropped_log_lines_total";
 /// Records that wait for the exporter; a line that finds it full is dropped and counted. 2,048: about 1 MB.
@@ -101,6 +104,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
                 line.add(around);
             }
         }
+        if !self.content {
+            line.drop_texts();
+        }
         let mut record = self.logger.create_log_record();
         record.set_timestamp(SystemTime::now());
         record.set_target(target);
@@ -145,6 +151,11 @@ struct Line {
 }
 
 impl Line {
+    /// Removes the fields that may repeat a message: providers quote the request in their errors.
+    fn drop_texts(&mut self) {
+        self.fields.retain(|(key, _)| !TEXTS.contains(&key.as_str()));
+    }
+
     /// Adds the fields of a span around the line. Those of the line, and of spans further inside, have precedence.
     fn add(&mut self, around: &Self) {
         self.run = self.run.or(around.run);

@@ -348,3 +348,24 @@ fn a_hook_is_not_sent_an_empty_token() {
         assert_eq!((problems.len(), problems[0].key.as_str()), (1, "hooks[0].token_env"), "{problems:?}");
     }
 }
+
+#[test]
+fn no_two_holders_of_the_gateway_have_the_same_secret() {
+    for (env, refused) in [
+        (vec![("BELAY_TOKEN", "a"), ("BELAY_OPERATOR_TOKEN", "b"), ("BELAY_WEBHOOK_SECRET", "c")], vec![]),
+        (vec![("BELAY_TOKEN", "a"), ("BELAY_OPERATOR_TOKEN", " a ")], vec!["gateway.operator_token"]),
+        (vec![("BELAY_WEBHOOK_SECRET", "b"), ("BELAY_OPERATOR_TOKEN", "b")], vec!["gateway.operator_token"]),
+        (vec![("BELAY_WEBHOOK_SECRET", "c"), ("BELAY_TOKEN", "c")], vec!["gateway.token"]),
+    ] {
+        let all: Vec<_> = env.iter().copied().chain([("UNUSED", "")]).collect();
+        let env = match &all[..] {
+            [a, b, c] => Environment::from([*a, *b, *c]),
+            [a, b, c, d] => Environment::from([*a, *b, *c, *d]),
+            other => panic!("{other:?}"),
+        };
+        let problems = Secrets::find(&defaults(&Settings::default()), &env).err().unwrap_or_default();
+        let keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
+        assert_eq!(keys, refused);
+        assert!(problems.iter().all(|problem| problem.to_string().contains("the rights of both")), "{problems:?}");
+    }
+}

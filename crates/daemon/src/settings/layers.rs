@@ -1,6 +1,8 @@
 //! The layers of the settings: each source as a tree of values with their origins.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use config::{ConfigError, Source, Value, ValueKind};
@@ -66,16 +68,25 @@ impl Layer {
     pub(super) fn file(path: &Path, need: Need) -> Result<Option<Self>, Vec<Problem>> {
         let shown = path.display().to_string();
         let refuse = |what: String| vec![Problem::new(shown.clone(), what)];
-        let size = match std::fs::metadata(path) {
+        match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => return Err(refuse("is a directory, not a settings file".into())),
-            Ok(meta) => meta.len(),
+            // A pipe or a device may never end, or wait for ever.
+            Ok(meta) if !meta.is_file() => {
+                return Err(refuse(
+                    "is no regular file, such as a pipe or a device: copy the settings into a file".into(),
+                ));
+            }
+            Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && need != Need::Required => return Ok(None),
             Err(error) => return Err(refuse(format!("cannot be read: {error}"))),
-        };
-        if size > FILE_MAX_BYTES {
+        }
+        // The size in the metadata of a file of the kernel is 0.
+        let mut bytes = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes));
+        read.map_err(|error| refuse(format!("cannot be read: {error}")))?;
+        if bytes.len() as u64 > FILE_MAX_BYTES {
             return Err(refuse(format!("is longer than {FILE_MAX_BYTES} bytes: this is no settings file")));
         }
-        let bytes = std::fs::read(path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
         let text = String::from_utf8(bytes)
             .map_err(|error| refuse(format!("is not UTF-8 (after {} bytes)", error.utf8_error().valid_up_to())))?;
         parse(&shown, &text, &|line| format!("{shown}, line {line}")).map(Some)

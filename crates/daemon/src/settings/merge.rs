@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value as Json};
 use serde_path_to_error::Segment;
 
-use super::layers::Layer;
+use super::layers::{BUILT_IN, Layer};
 use super::problem::{Problem, hint_for_unknown};
 
 /// The origin of each value, by full key.
@@ -141,6 +141,60 @@ pub(super) fn read<T: DeserializeOwned + Default>(merged: &mut Merged, known: &[
                 return (T::default(), problems);
             }
         }
+    }
+}
+
+/// Reports and removes the lists in the place of sections. A deserialiser would take the elements of the list as the
+/// values of the section, and the defaults for missing ones: `[]` would silently be a section without any value.
+///
+/// A list is in the place of a section if an empty section would be accepted there, or would lack values.
+pub(super) fn remove_lists_for_sections<T: DeserializeOwned>(merged: &mut Merged) -> Vec<Problem> {
+    let mut lists = Vec::new();
+    collect_lists(&merged.tree, &mut Vec::new(), &mut lists);
+    let mut problems = Vec::new();
+    for path in lists {
+        let key = key_of(&path);
+        let origin = merged.origins.around(&key).unwrap_or_default();
+        if origin == BUILT_IN || !is_section::<T>(&path) {
+            continue;
+        }
+        problems.push(Problem::new(&key, "expected a section, found a list").from(Some(origin)));
+        remove(&mut merged.tree, &path);
+    }
+    problems
+}
+
+/// The paths to all lists; those of the outer ones come first.
+fn collect_lists(value: &Json, path: &mut Vec<Step>, lists: &mut Vec<Vec<Step>>) {
+    let mut below = |step: Step, inner: &Json| {
+        path.push(step);
+        if inner.is_array() {
+            lists.push(path.clone());
+        }
+        collect_lists(inner, path, lists);
+        path.pop();
+    };
+    match value {
+        Json::Object(table) => table.iter().for_each(|(name, inner)| below(Step::Key(name.clone()), inner)),
+        Json::Array(items) => items.iter().enumerate().for_each(|(at, inner)| below(Step::At(at), inner)),
+        _ => {}
+    }
+}
+
+/// Whether the value of this path is a section, and not a value of any type, such as a part of a request's body.
+fn is_section<T: DeserializeOwned>(path: &[Step]) -> bool {
+    fits::<T>(path, Json::Object(Map::new())) && !fits::<T>(path, Json::Bool(true))
+}
+
+/// Whether the deserialiser takes this value at this path. The values around it may be missing.
+fn fits<T: DeserializeOwned>(path: &[Step], value: Json) -> bool {
+    let alone = path.iter().rev().fold(value, |inner, step| match step {
+        Step::Key(name) => Json::Object(Map::from_iter([(name.clone(), inner)])),
+        Step::At(_) => Json::Array(vec![inner]),
+    });
+    match serde_path_to_error::deserialize::<_, T>(&alone) {
+        Ok(_) => true,
+        Err(error) => missing_field(&error.inner().to_string()).is_some(),
     }
 }
 

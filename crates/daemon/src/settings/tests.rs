@@ -581,3 +581,79 @@ fn show_masks_secrets_in_free_tables_and_addresses_and_nothing_of_the_defaults()
         }
     }
 }
+
+#[test]
+fn a_list_in_the_place_of_a_section_is_refused_in_every_section() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |text: &str| {
+        let path = dir.path().join("belay.toml");
+        std::fs::write(&path, text).unwrap();
+        lines(load(&args(&[path], &[]), &Environment::default(), &paths(dir.path())))
+    };
+    let tree = serde_json::to_value(Settings::default()).unwrap();
+    let mut sections = Vec::new();
+    collect_sections(&tree, "", &mut sections);
+    assert!(sections.len() > 30, "{sections:?}");
+    for section in &sections {
+        let shown = file(&format!("{section} = []\n"));
+        let expected = format!("{section}: expected a section, found a list");
+        assert!(shown.iter().any(|line| line.starts_with(&expected)), "{section}: {shown:#?}");
+    }
+    let shown = file("sessions = [\"daily\"]\n");
+    assert!(
+        shown[0].starts_with("sessions: expected a section, found a list") && shown[0].contains("line 1"),
+        "{shown:#?}"
+    );
+    assert_eq!(
+        file(
+            "[gateway]\ncors_origins = []\n[channels.telegram]\nallow = []\n[[hooks]]\nname = \"h\"\non = \"agent_end\"\ncommand = [\"true\"]\n"
+        ),
+        Vec::<String>::new()
+    );
+}
+
+/// The names of all tables.
+fn collect_sections(value: &Json, key: &str, sections: &mut Vec<String>) {
+    let Json::Object(table) = value else { return };
+    if !key.is_empty() {
+        sections.push(key.to_owned());
+    }
+    for (name, value) in table {
+        collect_sections(value, &if key.is_empty() { name.clone() } else { format!("{key}.{name}") }, sections);
+    }
+}
+
+#[test]
+fn a_settings_file_that_may_never_end_is_refused_without_reading_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let long = dir.path().join("long.toml");
+    std::fs::write(&long, "#".repeat(1024 * 1024 + 1)).unwrap();
+    for (path, words) in [
+        (pipe.as_path(), "is no regular file"),
+        (Path::new("/dev/zero"), "is no regular file"),
+        (&long, "is longer than"),
+    ] {
+        let shown = lines(load(&args(&[path.to_owned()], &[]), &Environment::default(), &paths(dir.path())));
+        assert!(shown.len() == 1 && shown[0].contains(words), "{}: {shown:#?}", path.display());
+    }
+}
+
+#[test]
+fn a_path_for_telegram_that_the_gateway_serves_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, mode, is_refused) in [
+        ("/livez", "webhook", true),
+        ("/api/v1/messages", "webhook", true),
+        ("/webhook", "webhook", true),
+        ("/telegram/webhook", "webhook", false),
+        ("/livez", "polling", false),
+    ] {
+        let path = format!("channels.telegram.webhook_path={path:?}");
+        let mode = format!("channels.telegram.mode={mode:?}");
+        let shown = lines(load_in(dir.path(), [], &["channels.telegram.enabled=true", &path, &mode]));
+        let is_named = shown.iter().any(|line| line.starts_with("channels.telegram.webhook_path: is a route of Belay"));
+        assert_eq!(is_named, is_refused, "{path} {mode}: {shown:#?}");
+    }
+}

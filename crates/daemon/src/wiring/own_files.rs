@@ -35,6 +35,9 @@ pub(crate) struct Own {
     remedy: &'static str,
 }
 
+/// The directories of the kernel. A file there is a process, a device or a setting of the machine.
+const KERNEL_DIRECTORIES: [&str; 3] = ["/proc", "/sys", "/dev"];
+
 /// Refuses a workspace, or a directory shown to commands, that contains files of Belay's own.
 ///
 /// # Errors
@@ -48,6 +51,12 @@ pub(crate) fn refuse_own_files(settings: &Settings, env: &Environment, paths: &P
 /// links.
 pub(crate) fn own_files_problems(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Problem> {
     let workspace = Area::of(&workspace_of(settings, env, paths));
+    if let Some(kernel) = KERNEL_DIRECTORIES.iter().find(|kernel| workspace.path().starts_with(kernel)) {
+        let said =
+            format!("{} is in {kernel}, where the kernel shows itself and its devices", workspace.path().display());
+        let advice = "set tools.workspace to a directory for files".to_owned();
+        return vec![Problem::new("tools.workspace", said).hint(Some(advice))];
+    }
     let own = own(settings, env, paths, &workspace);
     let in_workspace = own.iter().filter(|own| workspace.reaches(&Route::of(&own.path))).map(|own| {
         let (what, path) = (&own.what, own.path.display());

@@ -124,7 +124,7 @@ impl SubagentDelegate {
                 RunEnd::of(StopReason::ApprovalUnavailable).with("tool", pending.call.name)
             }
             Err(error) => {
-                tracing::warn!(run = %self.core.live.id, %error, "a subagent failed");
+                tracing::warn!(run = %self.core.live.id, detail = %error, "a subagent failed");
                 failure(error)
             }
         }

@@ -26,6 +26,12 @@ use crate::error::ApiError;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
                       form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 
+const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
+
+/// The pages use none of these abilities of a browser. Source: W3C, "Permissions Policy".
+const PERMISSIONS: &str =
+    "camera=(), display-capture=(), geolocation=(), hid=(), microphone=(), midi=(), payment=(), serial=(), usb=()";
+
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
@@ -129,6 +135,7 @@ fn respond(file: Option<&Packed>, kept: &'static str, request: &HeaderMap) -> Re
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "no-referrer"),
+        (PERMISSIONS_POLICY, PERMISSIONS),
         (OPENER_POLICY, "same-origin"),
         (RESOURCE_POLICY, "same-origin"),
         (CACHE_CONTROL, kept),

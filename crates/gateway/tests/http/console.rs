@@ -58,6 +58,11 @@ async fn files_come_with_a_policy_that_runs_nothing_else_and_are_not_sent_twice(
     }
     assert!(!policy.contains("unsafe"), "{policy}");
     assert_eq!(headers["x-frame-options"], "DENY");
+    let permissions = headers["permissions-policy"].to_str().unwrap();
+    assert!(
+        ["camera=()", "microphone=()", "geolocation=()"].iter().all(|none| permissions.contains(none)),
+        "{permissions}"
+    );
     assert_eq!(headers["x-content-type-options"], "nosniff");
     let text = page.text().await.unwrap();
     let script = text.split("src=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();

@@ -100,11 +100,11 @@ async fn ask(
         Ok(Asked::Chanted(_)) => Some(Err("It repeated itself.")),
         Ok(Asked::Ended(_)) => None,
         Ok(Asked::Failed(error)) => {
-            tracing::warn!(run = %core.live.id, %error, "no model could write the summary");
+            tracing::warn!(run = %core.live.id, detail = %error, "no model could write the summary");
             None
         }
         Err(error) => {
-            tracing::warn!(run = %core.live.id, %error, "no model was asked for an account");
+            tracing::warn!(run = %core.live.id, detail = %error, "no model was asked for an account");
             None
         }
     }

@@ -60,7 +60,7 @@ pub(super) async fn notes(
     let run = core.live.id;
     let mut noting = Noting { core: &mut core, tools, step };
     if let Err(error) = run_agentic_loop(&mut noting, &reasoning, &mut context, &config).await {
-        tracing::warn!(%run, %error, "no notes were made before the conversation is shortened");
+        tracing::warn!(%run, detail = %error, "no notes were made before the conversation is shortened");
     }
     if let Err(error) = core.journal.write(&context, Durability::Relaxed).await {
         tracing::warn!(%run, %error, "the events of the note run were not stored of the run");

@@ -273,7 +273,7 @@ impl Attachments {
             Ok(text) if text.trim().is_empty() => return named("no words were found in it".to_owned()),
             Ok(text) => text,
             Err(error) => {
-                tracing::warn!(%error, "a recording was not transcribed");
+                tracing::warn!(detail = %error, "a recording was not transcribed");
                 return named(format!("{NOT_TRANSCRIBED}: {error}"));
             }
         };

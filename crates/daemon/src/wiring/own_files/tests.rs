@@ -272,3 +272,16 @@ fn directories_shown_to_commands_contain_no_private_files() {
         assert!(problems.iter().all(|problem| problem.starts_with("tools.sandbox.show: ")), "{problems:?}");
     }
 }
+
+#[test]
+fn a_directory_of_the_kernel_is_no_workspace() {
+    let mut home = home();
+    let link = home.at("link");
+    symlink("/proc/self", &link).unwrap();
+    for path in [Path::new("/proc"), Path::new("/proc/self"), Path::new("/sys/kernel"), Path::new("/dev"), &link] {
+        home.settings.tools.workspace = Some(path.to_owned());
+        let problems = home.problems();
+        let [problem] = &problems[..] else { panic!("{path:?}: {problems:#?}") };
+        assert!(problem.starts_with("tools.workspace: ") && problem.contains("where the kernel shows"), "{problem}");
+    }
+}
