@@ -299,7 +299,7 @@ impl Agent {
         self.ready.send_replace(false);
         self.services.hooks.gateway_stop(&self.services.version);
         self.intake.cancel();
-        self.dispatcher.begin_drain();
+        self.dispatcher.begin_drain().await;
         crash_point!("drain.begun");
         self.until_lanes_end(self.services.run.config.drain()).await;
         crash_point!("drain.before-stop");

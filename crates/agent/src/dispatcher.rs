@@ -14,6 +14,7 @@
 //! - [`admission`]: limits the number of waiting messages
 //! - [`freeze`]: stops work until a thaw
 //! - [`parking`]: sessions that wait without a task
+//! - [`drain`]: what happens to running turns at the end of the daemon
 //! - [`cluster`]: lanes that come from other nodes, and go to them
 //! - [`orders`]: stops on all nodes
 //! - [`people`]: requests about people
@@ -24,6 +25,7 @@ mod answers;
 mod cluster;
 mod commands;
 mod control;
+mod drain;
 mod freeze;
 mod guards;
 mod input;
@@ -161,6 +163,8 @@ pub(crate) struct Dispatcher {
     handled: HashSet<MailId>,
     /// Conversations that know that their messages wait for a thaw.
     told_frozen: HashSet<SessionKey>,
+    /// The cause with which the drain stops runs.
+    shutdown: StopCause,
     notifier: Notifier,
     tasks: JoinSet<TaskEnd>,
     lane_tasks: HashMap<Id, SessionKey>,
@@ -190,6 +194,7 @@ impl Dispatcher {
             questions: HashMap::new(),
             handled: HashSet::new(),
             told_frozen: HashSet::new(),
+            shutdown: StopCause::of(StopReason::Shutdown),
             notifier,
             tasks,
             lane_tasks: HashMap::new(),
@@ -350,26 +355,6 @@ impl Dispatcher {
             work.await;
             TaskEnd::Background
         });
-    }
-
-    pub(crate) fn begin_drain(&mut self) {
-        self.services.draining.cancel();
-        // A person does not answer within the time of a drain. Autonomous work continues at the next start.
-        let waiting = self.waiting_in_place();
-        self.stop(&waiting, |_| StopCause::of(StopReason::Shutdown));
-        self.let_go_of_parked();
-    }
-
-    pub(crate) fn stop_everything(&mut self) {
-        let cause = StopCause::of(StopReason::Shutdown);
-        for lane in self.lanes.values() {
-            // Waiting runs stay in the store for the next start; only running ones are stopped.
-            lane.runs.iter().filter(|run| run.activity.working_for().is_some()).for_each(|run| {
-                run.control.stop(cause);
-                end_processes(&mut self.tasks, &self.services, run);
-            });
-            lane.wake.notify_one();
-        }
     }
 
     pub(crate) fn lanes_awake(&self) -> usize {

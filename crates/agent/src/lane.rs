@@ -4,7 +4,8 @@
 //! A lane does not end on its own when it is idle: the dispatcher retires it by dropping its sender, and the lane
 //! empties its mailbox first. During a turn the lane still takes mail: it commits and acknowledges new messages and
 //! keeps them for the next turn. Runs that wait for approval are in [`pause`]. On drain, the lane finishes the running
-//! turn and leaves the queued runs, which are in the store, to the next start.
+//! turn and leaves the queued runs, which are in the store, to the next start. In a cluster it is released then, so that
+//! another node continues them at once.
 
 mod accept;
 mod anew;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use belay_protocol::{EditOutcome, Lease, Message, Refusal, RunOptions, StoreError, ThreadEdit, UnixMillis};
+use belay_protocol::{EditOutcome, Lease, Message, Refusal, RunId, RunOptions, StoreError, ThreadEdit, UnixMillis};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -109,6 +110,8 @@ struct Lane {
     announce: bool,
     /// Whether the session was deleted. The next mail creates it again.
     deleted: bool,
+    /// The run that the drain has cut off, and that continues elsewhere.
+    deferred: Option<RunId>,
     /// The running turn; at most one task. Dropping the lane aborts it.
     turn: JoinSet<TurnEnd>,
 }

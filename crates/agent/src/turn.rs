@@ -100,8 +100,8 @@ pub(crate) enum TurnOutcome {
     Ended(RunEnding),
     /// The run is paused on an approval request.
     Paused(Box<Asking>, Remainder),
-    /// The run stays in the store for the next start: the daemon shut down before the run had a permit, while the store did
-    /// not answer, or the run is autonomous.
+    /// The run stays in the store for the next start, or for another node: the daemon shut down before the run had a permit,
+    /// while the store did not answer, or the run is autonomous, or it is handed over.
     Deferred,
     /// Another owner has the lane. The turn must not write any more.
     LeaseLost,
@@ -122,7 +122,7 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
             screen = begin(&mut job, &mut delegate, &mut context).await;
             let outcome = drive(goal, &mut delegate, &mut context, &job).await;
             drop(permit);
-            deferred = defer(&job, &mut delegate, &context).await;
+            deferred = defer(&job, &mut delegate, &context, &outcome).await;
             outcome
         }
         Err(not_begun) => not_begun.outcome(),
@@ -138,13 +138,24 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     Box::pin(conclude(&mut job, Left { delegate, context, outcome, screen, deferred })).await
 }
 
-/// Defers autonomous work when the daemon shuts down. The journal stores the work done so far, the next start continues
-/// from there, and no reply is sent. Returns whether the run was deferred.
+/// Defers a run that the shutdown of the daemon has stopped, if it is autonomous or another node continues it. The journal
+/// stores the work done so far, the next attempt continues from there, and no reply is sent. Returns whether the run was
+/// deferred.
 ///
 /// # Cancel safety
-/// If the future is dropped midway, the next start continues from an earlier step.
-async fn defer(job: &TurnJob, delegate: &mut ChatDelegate, context: &LoopContext) -> bool {
-    if !job.request.work.is_autonomous() || delegate.core.stopped() != Some(StopReason::Shutdown) {
+/// If the future is dropped midway, the next attempt continues from an earlier step.
+async fn defer(
+    job: &TurnJob,
+    delegate: &mut ChatDelegate,
+    context: &LoopContext,
+    outcome: &Result<LoopOutcome, LoopError>,
+) -> bool {
+    let Some(cause) = job.run.control.stopped_by().filter(|cause| cause.reason == StopReason::Shutdown) else {
+        return false;
+    };
+    // An answer or a question that has just come is stored as such.
+    let cut_off = matches!(outcome, Ok(LoopOutcome::Stopped(end)) if end.reason == StopReason::Shutdown);
+    if !job.request.work.is_autonomous() && !(cause.hand_over && cut_off) {
         return false;
     }
     if let Err(error) = delegate.core.journal.write(context, Durability::Committed).await {

@@ -97,6 +97,7 @@ faulty! {
         EditThread => edit_thread(lease: &Lease, edit: ThreadEdit, at: UnixMillis) -> EditOutcome;
         SetOptions => set_options(lease: &Lease, options: RunOptions) -> ();
         SetLoopDetection => set_loop_detection(lease: &Lease, on: bool) -> ();
+        ReleaseLane => release_lane(lease: &Lease) -> ();
     }
     RunStore {
         StartRun => start_run(lease: &Lease, run: RunId, at: UnixMillis) -> ();

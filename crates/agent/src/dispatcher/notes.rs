@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Ack, IdempotencyKey, Refusal, RunId, SessionOwner, StopReason};
+use belay_protocol::{Ack, IdempotencyKey, Refusal, RunId, SessionOwner};
 use tokio::time::Instant;
 
 use super::Dispatcher;
 use crate::mail::{LaneNote, Settled};
-use belay_run::live::{LiveRun, StopCause};
+use belay_run::live::LiveRun;
 
 impl Dispatcher {
     pub(crate) fn note(&mut self, note: LaneNote) {
@@ -39,7 +39,8 @@ impl Dispatcher {
                     // As at the beginning of the drain.
                     true if self.services.draining.is_cancelled() => {
                         let run: Vec<_> = self.find(waits.run).into_iter().collect();
-                        self.stop(&run, |_| StopCause::of(StopReason::Shutdown));
+                        let cause = self.shutdown;
+                        self.stop(&run, |_| cause);
                     }
                     true => {}
                 }

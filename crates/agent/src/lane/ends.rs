@@ -48,7 +48,10 @@ impl Lane {
         };
         let mut ending = match outcome {
             TurnOutcome::LeaseLost => return Err(LeaseLost),
-            TurnOutcome::Deferred => return Ok(()),
+            TurnOutcome::Deferred => {
+                self.deferred = Some(current.run.id);
+                return Ok(());
+            }
             TurnOutcome::Paused(asking, unstored) => {
                 current.progress = progress;
                 return Box::pin(self.pause(current, conversation, *asking, unstored)).await;

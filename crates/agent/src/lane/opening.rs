@@ -25,6 +25,7 @@ use crate::agent_services::AgentServices;
 use crate::mail::{LaneMail, LaneNote, LanePort};
 use crate::queued_run::{QueuedRun, RunEnding};
 use crate::stop_orders;
+use crate::turn::end_processes;
 use belay_run::approvals::{Answers, ApprovalAnswer};
 use belay_run::estimate::Calibration;
 use belay_run::live::{LiveRun, RunOrigin};
@@ -137,6 +138,7 @@ pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut
         spoken_at,
         announce: false,
         deleted: false,
+        deferred: None,
         turn: JoinSet::new(),
     };
     lane.show(thread);
@@ -144,6 +146,7 @@ pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut
         return Box::pin(lane.lose()).await;
     }
     Box::pin(lane.let_go()).await;
+    Box::pin(lane.release()).await;
 }
 
 impl Lane {
@@ -180,6 +183,23 @@ impl Lane {
             refuse_mail(&self.port, mail, Refusal::ShuttingDown).await;
         }
         refuse_all(&mut self.port, Refusal::ShuttingDown).await;
+    }
+
+    /// Releases the lane of a node that drains, so that another node takes it with its unfinished runs. Their processes end
+    /// before: what they do must not meet what the other node does.
+    async fn release(&self) {
+        if self.services.cluster.is_none() || !self.services.draining.is_cancelled() {
+            return;
+        }
+        let paused = self.state.paused().map(|paused| paused.waiting.run.id);
+        for run in self.deferred.into_iter().chain(paused) {
+            end_processes(&self.services, run).await;
+        }
+        let session = &self.lease.session;
+        match self.services.store.lanes.release_lane(&self.lease).await {
+            Ok(()) => tracing::debug!(%session, run = self.deferred.map(tracing::field::display), "lane released"),
+            Err(error) => tracing::warn!(%session, %error, "the lane is released with the other work of this node"),
+        }
     }
 
     /// Replaces the conversation by the one in the store. A call that a crash left without a result gets one. That

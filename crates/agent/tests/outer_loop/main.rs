@@ -5,6 +5,7 @@ mod always;
 mod approvals;
 mod chat;
 mod cluster;
+mod cluster_drain;
 mod cluster_keys;
 mod cluster_mail;
 mod cluster_money;

@@ -73,6 +73,10 @@ pub trait LaneStore: Send + Sync {
 
     /// Enables or disables loop detection for the session. Committed.
     async fn set_loop_detection(&self, lease: &Lease, on: bool) -> Result<(), StoreError>;
+
+    /// Gives a lane up: another node may claim it at once, with its unfinished runs. Nothing happens if another owner has
+    /// it. Committed.
+    async fn release_lane(&self, lease: &Lease) -> Result<(), StoreError>;
 }
 
 /// A claim to the lane of a session.

@@ -35,12 +35,14 @@ pub struct StopCause {
     pub silent_s: Option<u64>,
     /// The freeze that stops it.
     pub freeze: Option<FreezeId>,
+    /// Whether another node continues the run: it has no end here.
+    pub hand_over: bool,
 }
 
 impl StopCause {
     /// A cause with this reason. The run reports the stop to the person itself.
     pub fn of(reason: StopReason) -> Self {
-        Self { reason, told: false, by: None, silent_s: None, freeze: None }
+        Self { reason, told: false, by: None, silent_s: None, freeze: None, hand_over: false }
     }
 
     /// The end of a run that was stopped for this cause.

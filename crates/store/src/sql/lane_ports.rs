@@ -71,6 +71,12 @@ impl LaneStore for SqlStore {
         let lease = lease.clone();
         self.write(Committed, move |tx| lanes::set_loop_detection(tx, &lease, on)).await
     }
+
+    async fn release_lane(&self, lease: &Lease) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        let released = self.write(Committed, move |tx| lanes::release_lane(tx, &lease)).await;
+        released.inspect(|()| self.hint(Topic::Nodes))
+    }
 }
 
 #[async_trait]

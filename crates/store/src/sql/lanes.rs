@@ -129,6 +129,11 @@ pub(super) fn set_loop_detection(tx: &mut Tx<'_>, lease: &Lease, on: bool) -> Do
     Ok(())
 }
 
+pub(super) fn release_lane(tx: &mut Tx<'_>, lease: &Lease) -> Done<()> {
+    let sql = "UPDATE sessions SET owner = NULL WHERE session = ?1 AND owner = ?2 AND epoch = ?3";
+    tx.post(sql, params![lease.session.as_str(), lease.owner.as_uuid(), to_sql_int(lease.epoch)])
+}
+
 fn unfinished(tx: &mut Tx<'_>, session: &SessionKey) -> Done<Vec<PendingRun>> {
     let pending = tx.rows(
         "SELECT id, text, principal, authority, relayed, work, channel, reply_to, status, attempt, accepted_at, started_at, input_tokens,
