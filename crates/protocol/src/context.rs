@@ -1,6 +1,7 @@
 //! The surroundings of a run that its prompt contains: files of the workspace, skills, the date. Also the report of a
 //! context for operators.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -11,6 +12,7 @@ use crate::message::Message;
 use crate::options::RunOptions;
 use crate::secret::Secret;
 use crate::time::UnixMillis;
+use crate::tool::ToolFailure;
 
 /// The one file of the workspace that the prompts of subagents, steps of plans and workers contain too.
 pub const RULES_FILE: &str = "AGENTS.md";
@@ -31,15 +33,15 @@ pub trait ContextSource: Send + Sync {
     /// A small text file of the workspace; `None`: there is no file at that path.
     ///
     /// # Errors
-    /// The reason why the file cannot be used, as the end of a sentence. A file of more than `max_bytes` cannot.
-    async fn file(&self, path: &str, max_bytes: u64) -> Result<Option<String>, String>;
+    /// The reason why the file cannot be used. A file of more than `max_bytes` cannot.
+    async fn file(&self, path: &str, max_bytes: u64) -> Result<Option<String>, Unusable>;
 
     /// The beginning of a text file of the workspace, and whether the file has more than `max_bytes`; `None`: there is
     /// no file at that path.
     ///
     /// # Errors
-    /// The reason why the file cannot be used, as the end of a sentence.
-    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String>;
+    /// The reason why the file cannot be used.
+    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, Unusable>;
 
     /// The date and the time zone in words, without the time of day: it changes once a day, so that prompts stay the
     /// same. `None`: prompts contain no date.
@@ -64,11 +66,11 @@ impl ContextSource for NoContext {
         Arc::default()
     }
 
-    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, String> {
+    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, Unusable> {
         Ok(None)
     }
 
-    async fn file_start(&self, _path: &str, _max_bytes: u64) -> Result<Option<(String, bool)>, String> {
+    async fn file_start(&self, _path: &str, _max_bytes: u64) -> Result<Option<(String, bool)>, Unusable> {
         Ok(None)
     }
 
@@ -108,6 +110,60 @@ pub struct Skipped {
     pub what: String,
     /// The reason, for people.
     pub why: String,
+    /// Whether it could not be opened or read at this moment. Its content may be fine, so that no run begins without it.
+    #[serde(skip)]
+    pub unread: bool,
+}
+
+/// The reason why an existing file cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// The reason, as the end of a sentence.
+    pub why: String,
+    /// The kind of reason.
+    pub kind: UnusableKind,
+}
+
+/// The kind of reason why an existing file cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnusableKind {
+    /// It is something else than a text file of the workspace, or too large.
+    Content,
+    /// It may not be read.
+    Denied,
+    /// It could not be opened or read, such as when no file descriptors are left.
+    NotNow,
+}
+
+impl Unusable {
+    /// A file that could not be opened or read at this moment.
+    pub fn not_now(why: impl Into<String>) -> Self {
+        Self { why: why.into(), kind: UnusableKind::NotNow }
+    }
+
+    /// Whether the content of the file may be fine: work that needs it does not begin without it.
+    pub fn is_unread(&self) -> bool {
+        self.kind != UnusableKind::Content
+    }
+}
+
+/// A reason that lies in the content.
+impl From<String> for Unusable {
+    fn from(why: String) -> Self {
+        Self { why, kind: UnusableKind::Content }
+    }
+}
+
+impl From<Unusable> for ToolFailure {
+    fn from(unusable: Unusable) -> Self {
+        Self::Failed(unusable.why)
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
 }
 
 /// The skills that can be used.

@@ -118,7 +118,7 @@ pub use cluster::{
 };
 pub use context::{
     Bootstrap, BootstrapFile, ContextReport, ContextSource, Conversation, NoContext, RULES_FILE, Skill, SkillLocation,
-    Skills, Skipped, Variable,
+    Skills, Skipped, Unusable, UnusableKind, Variable,
 };
 pub use control::{Control, StopTarget};
 pub use declared::DeclaredOutput;

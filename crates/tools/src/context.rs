@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Bootstrap, ContextSource, Skills, Tool, UnixMillis};
+use belay_protocol::{Bootstrap, ContextSource, Skills, Tool, UnixMillis, Unusable};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 pub use self::config::{ContextConfig, SkillEntry, SkillsConfig};
 pub use self::skills::SkillNeeds;
@@ -32,6 +32,11 @@ use crate::workspace::Workspace;
 
 /// How long the files of prompts are taken for unchanged. A message does not wait for a look at the disk.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a file that cannot be opened is tried again, such as while no file descriptors are left.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+/// Pause between two attempts.
+const READ_AGAIN: Duration = Duration::from_millis(250);
 
 /// The last look at the files of prompts.
 #[derive(Debug, Default)]
@@ -99,7 +104,7 @@ impl WorkspaceContext {
         let stamps = bootstrap::stamps(&self.workspace, &self.config);
         {
             let mut last = self.last_look();
-            if last.stamps == stamps {
+            if last.stamps == stamps && last.files.skipped.iter().all(|skipped| !skipped.unread) {
                 last.at = Some(begun);
                 return last.files.clone();
             }
@@ -159,22 +164,22 @@ impl ContextSource for WorkspaceContext {
         self.library.known()
     }
 
-    async fn file(&self, path: &str, max_bytes: u64) -> Result<Option<String>, String> {
+    async fn file(&self, path: &str, max_bytes: u64) -> Result<Option<String>, Unusable> {
         let (workspace, path) = (self.workspace.clone(), path.to_owned());
-        let read = move || match workspace.stamped(&path).map_err(read::reason)? {
+        let read = move || match workspace.stamped(&path)? {
             Some((file, stamp)) => read::text(file, &stamp, max_bytes).map(Some),
             None => Ok(None),
         };
-        tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(format!("it could not be read: {error}")))
+        until_read(read).await
     }
 
-    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String> {
+    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, Unusable> {
         let (workspace, path) = (self.workspace.clone(), path.to_owned());
-        let read = move || match workspace.stamped(&path).map_err(read::reason)? {
+        let read = move || match workspace.stamped(&path)? {
             Some((file, _)) => read::start(file, max_bytes).map(Some),
             None => Ok(None),
         };
-        tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(format!("it could not be read: {error}")))
+        until_read(read).await
     }
 
     fn today(&self, now: UnixMillis) -> Option<String> {
@@ -185,9 +190,25 @@ impl ContextSource for WorkspaceContext {
     }
 }
 
+/// Reads a file, and tries again for a while if it cannot be opened or read at this moment. `read` blocks.
+async fn until_read<T: Send + 'static>(
+    read: impl Fn() -> Result<T, Unusable> + Clone + Send + 'static,
+) -> Result<T, Unusable> {
+    let until = Instant::now() + READ_LIMIT;
+    loop {
+        let done = tokio::task::spawn_blocking(read.clone()).await;
+        match done.unwrap_or_else(|error| Err(format!("it could not be read: {error}").into())) {
+            Err(unusable) if unusable.is_unread() && Instant::now() < until => sleep(READ_AGAIN).await,
+            read => return read,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
 
@@ -270,13 +291,13 @@ mod tests {
             ("abcd", Ok(Some(("abcd".to_owned(), false)))),
             ("abcde", Ok(Some(("abcd".to_owned(), true)))),
             ("abc\u{e4}\u{e4}", Ok(Some(("abc".to_owned(), true)))),
-            ("a\0", Err("it is not text: it has zero bytes".to_owned())),
+            ("a\0", Err("it is not text: it has zero bytes".to_owned().into())),
         ] {
             std::fs::write(dir.path().join("HEARTBEAT.md"), written).unwrap();
             assert_eq!(context.file_start("HEARTBEAT.md", 4).await, expected, "{written:?}");
         }
         std::fs::write(dir.path().join("HEARTBEAT.md"), b"ab\xffde").unwrap();
-        assert!(context.file_start("HEARTBEAT.md", 4).await.unwrap_err().contains("byte 2"));
+        assert!(context.file_start("HEARTBEAT.md", 4).await.unwrap_err().why.contains("byte 2"));
         assert_eq!(context.file_start("none.md", 4).await, Ok(None));
     }
 
@@ -295,5 +316,24 @@ mod tests {
     fn without_directories_of_the_operator_there_is_no_tool_for_them() {
         let dir = tempfile::tempdir().unwrap();
         assert!(open(dir.path(), &ContextConfig::default()).tools().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_cannot_be_opened_now_is_tried_again_and_one_that_is_no_text_is_not() {
+        for (fails, expected, attempts) in
+            [(3, Ok("here"), 4), (usize::MAX, Err(Unusable::not_now("no descriptors")), 41)]
+        {
+            let tried = Arc::new(AtomicUsize::new(0));
+            let count = tried.clone();
+            let read = move || match count.fetch_add(1, Ordering::SeqCst) < fails {
+                true => Err(Unusable::not_now("no descriptors")),
+                false => Ok("here"),
+            };
+            assert_eq!((until_read(read).await, tried.load(Ordering::SeqCst)), (expected, attempts));
+        }
+        let begun = Instant::now();
+        let no_text = || Err::<(), _>(Unusable::from("it is not text".to_owned()));
+        assert!(until_read(no_text).await.is_err());
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 }

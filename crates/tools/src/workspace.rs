@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use belay_protocol::ToolFailure;
+use belay_protocol::{ToolFailure, Unusable, UnusableKind};
 use belay_text::escaped_line;
 use belay_text::near::{did_you_mean, nearest_names};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, statat};
@@ -114,9 +114,10 @@ impl Workspace {
     ///
     /// # Errors
     /// A text in plain words: the root does not exist or cannot be opened.
-    pub(crate) fn open_existing(path: &Path) -> Result<Self, String> {
+    pub(crate) fn open_existing(path: &Path) -> Result<Self, Unusable> {
+        let failed = |errno: Errno| Unusable { why: errno.to_string(), kind: kind_of_error(errno) };
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| errno.to_string())?;
+        let root = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
         let path = std::fs::canonicalize(path).map_err(|error| error.to_string())?;
         Ok(Self { root, path, resolution: PathResolution::find() })
     }
@@ -224,33 +225,39 @@ impl Workspace {
     }
 
     /// Opens a regular file; returns it with its stamp. `None` if nothing exists at the path.
-    pub(crate) fn stamped(&self, path: &str) -> Result<Option<(File, Stamp)>, ToolFailure> {
-        check(path)?;
+    pub(crate) fn stamped(&self, path: &str) -> Result<Option<(File, Stamp)>, Unusable> {
+        check(path).map_err(reason)?;
         let fd = match self.open_beneath(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(explain(path, errno)),
+            Err(errno) => return Err(unusable(path, errno)),
         };
-        let stat = fstat(&fd).map_err(|errno| explain(path, errno))?;
+        let stat = fstat(&fd).map_err(|errno| unusable(path, errno))?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Ok(Some((File::from(fd), Stamp::of(&stat)))),
-            FileType::Directory => Err(ToolFailure::failed(format!("{path:?} is a directory, not a file."))),
-            _ => Err(not_a_file(path)),
+            FileType::Directory => Err(format!("{path:?} is a directory, not a file.").into()),
+            _ => Err(reason(not_a_file(path)).into()),
         }
+    }
+
+    /// Lists a directory for a search; `None` if nothing exists at the path. Never cancelled.
+    pub(crate) fn searched(&self, path: &str) -> Result<Option<Listing>, Unusable> {
+        check(path).map_err(reason)?;
+        let fd = match self.open_beneath(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(unusable(path, errno)),
+        };
+        listing(&fd, &CancellationToken::new()).map(Some).map_err(|stop| match stop {
+            Interrupted::Failed(errno) => unusable(path, errno),
+            Interrupted::Cancelled => "it was not looked at".to_owned().into(),
+        })
     }
 
     /// Lists a directory. Ends early when `cancel` is cancelled.
     pub(crate) fn list(&self, path: &str, cancel: &CancellationToken) -> Result<Listing, ToolFailure> {
         let fd = self.resolve(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)?;
-        let (names, more) = names_in(&fd, cancel).map_err(|stop| stop.explain(path))?;
-        let mut entries = Vec::with_capacity(names.len());
-        for name in names {
-            if cancel.is_cancelled() {
-                return Err(ToolFailure::Cancelled);
-            }
-            entries.push(Entry { kind: kind_of(&fd, &name), name });
-        }
-        Ok(Listing { entries, more })
+        listing(&fd, cancel).map_err(|stop| stop.explain(path))
     }
 
     /// Opens the file or directory that the path names, if it lies beneath the root.
@@ -312,6 +319,31 @@ fn check(path: &str) -> Result<(), ToolFailure> {
     Err(ToolFailure::failed(problem))
 }
 
+/// The reason why a path that exists cannot be used as a file of the context.
+fn unusable(path: &str, errno: Errno) -> Unusable {
+    Unusable { why: reason(explain(path, errno)), kind: kind_of_error(errno) }
+}
+
+/// What an error says about a file that exists. Errors that the list does not have may pass, such as those of a disk.
+fn kind_of_error(errno: Errno) -> UnusableKind {
+    use Errno as E;
+    match errno {
+        E::ACCESS | E::PERM => UnusableKind::Denied,
+        E::NOENT | E::XDEV | E::LOOP | E::NOTDIR | E::NAMETOOLONG | E::NXIO | E::NODEV | E::ISDIR | E::OVERFLOW => {
+            UnusableKind::Content
+        }
+        _ => UnusableKind::NotNow,
+    }
+}
+
+/// The text of a failure.
+pub(crate) fn reason(failure: ToolFailure) -> String {
+    match failure {
+        ToolFailure::Failed(text) | ToolFailure::Denied(text) | ToolFailure::CredentialRefused(text) => text,
+        ToolFailure::Cancelled => "it was not looked at".to_owned(),
+    }
+}
+
 fn explain(path: &str, errno: Errno) -> ToolFailure {
     let text = match errno {
         Errno::XDEV => {
@@ -346,6 +378,18 @@ impl Interrupted {
             Self::Failed(errno) => explain(path, errno),
         }
     }
+}
+
+fn listing(fd: &OwnedFd, cancel: &CancellationToken) -> Result<Listing, Interrupted> {
+    let (names, more) = names_in(fd, cancel)?;
+    let mut entries = Vec::with_capacity(names.len());
+    for name in names {
+        if cancel.is_cancelled() {
+            return Err(Interrupted::Cancelled);
+        }
+        entries.push(Entry { kind: kind_of(fd, &name), name });
+    }
+    Ok(Listing { entries, more })
 }
 
 /// The names in a directory, sorted, and whether there are more than [`MAX_SCANNED`].
@@ -435,5 +479,23 @@ mod tests {
         cancel.cancel();
         let listed = Workspace::open(dir.path()).unwrap().list(".", &cancel);
         assert!(matches!(listed, Err(ToolFailure::Cancelled)));
+    }
+
+    #[test]
+    fn an_error_of_the_machine_is_none_of_the_content() {
+        for (errno, expected) in [
+            (Errno::MFILE, UnusableKind::NotNow),
+            (Errno::NFILE, UnusableKind::NotNow),
+            (Errno::IO, UnusableKind::NotNow),
+            (Errno::STALE, UnusableKind::NotNow),
+            (Errno::AGAIN, UnusableKind::NotNow),
+            (Errno::ACCESS, UnusableKind::Denied),
+            (Errno::PERM, UnusableKind::Denied),
+            (Errno::XDEV, UnusableKind::Content),
+            (Errno::LOOP, UnusableKind::Content),
+            (Errno::NOTDIR, UnusableKind::Content),
+        ] {
+            assert_eq!(unusable("AGENTS.md", errno).kind, expected, "{errno:?}");
+        }
     }
 }

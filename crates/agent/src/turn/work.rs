@@ -25,6 +25,10 @@ use belay_run::prompt::{About, Briefing};
 use belay_run::rights;
 use belay_run::store_wait::Outage;
 
+/// The text about instructions of the workspace that exist and cannot be read. The file and the reason follow.
+const UNREAD: &str =
+    "Nothing was done, because instructions of the workspace cannot be read. Try again later, or tell the operator:";
+
 /// Runs a turn that has begun to its outcome. Meanwhile the channel shows that Belay is working.
 ///
 /// # Errors
@@ -128,7 +132,14 @@ async fn carry_out(
 ) -> Result<LoopOutcome, LoopError> {
     let message =
         context.messages.get(delegate.turn_start).map(|message| message.text().to_owned()).unwrap_or_default();
-    let briefing = briefing_of(job).await;
+    let briefing = match briefing_of(job).await {
+        Ok(briefing) => briefing,
+        Err(unread) => {
+            tracing::error!(run = %job.run.id, unread, "a run ends: its instructions cannot be read");
+            delegate.summary = Some(format!("{UNREAD} {unread}."));
+            return Ok(LoopOutcome::Stopped(RunEnd::of(StopReason::Internal).with("cause", "instructions")));
+        }
+    };
     crash_point!("context.built");
     let beginning = bootstrap::begin(&mut delegate.core, context, &briefing, &message);
     match Box::pin(beginning).await? {
@@ -205,7 +216,10 @@ async fn carry_out(
 }
 
 /// The briefing of a turn. A turn that is stopped meanwhile gets an empty one, because it makes no model call.
-async fn briefing_of(job: &TurnJob) -> Briefing {
+///
+/// # Errors
+/// A file that exists cannot be read.
+async fn briefing_of(job: &TurnJob) -> Result<Briefing, String> {
     let memory = job.services.run.memory.owner(&job.run.origin, &job.request);
     let settings = rights::settings_of(&job.services.jobs.access, &job.run.origin, &job.run.session);
     let about = About {
@@ -219,7 +233,7 @@ async fn briefing_of(job: &TurnJob) -> Briefing {
     };
     tokio::select! {
         biased; // a stop does not wait for the disk
-        () = job.run.control.cancel.cancelled() => Briefing::default(),
+        () = job.run.control.cancel.cancelled() => Ok(Briefing::default()),
         briefing = Briefing::of_run(&job.services.briefings, about) => briefing,
     }
 }

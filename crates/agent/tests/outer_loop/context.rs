@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use belay_protocol::{
     Ack, Bootstrap, BootstrapFile, BoundHook, ContextReport, ContextSource, Control, Hook, HookAnswer, HookEvent,
-    HookFailure, HookPoint, Refusal, RunOptions, Secret, Skill, SkillLocation, Skills, Skipped, Tool, ToolContext,
-    ToolOutput, ToolSpec, UnixMillis, Variable,
+    HookFailure, HookPoint, Refusal, RunOptions, Secret, Skill, SkillLocation, Skills, Skipped, StopReason, Tool,
+    ToolContext, ToolOutput, ToolSpec, UnixMillis, Unusable, Variable,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::{Map, Value, json};
 use tokio::time::Duration;
 
-use crate::support::{Setup, TestTool, rest_of};
+use crate::support::{Setup, TestTool, end_of, rest_of};
 
 /// Surroundings that the test changes.
 #[derive(Default)]
@@ -36,9 +36,16 @@ impl World {
             whole_chars: text.len(),
             cut: false,
         };
-        let skipped = vec![Skipped { what: "SOUL.md".into(), why: "it is not UTF-8".into() }];
+        let skipped = vec![Skipped { what: "SOUL.md".into(), why: "it is not UTF-8".into(), unread: false }];
         *self.files.lock().expect("no panic") =
             Arc::new(Bootstrap { files: files.iter().map(file).collect(), skipped });
+    }
+
+    /// From now on, no file can be opened.
+    fn run_out(&self) {
+        let why = "\"AGENTS.md\" could not be opened: Too many open files".to_owned();
+        let skipped = vec![Skipped { what: "AGENTS.md".into(), why, unread: true }];
+        *self.files.lock().expect("no panic") = Arc::new(Bootstrap { skipped, ..Bootstrap::default() });
     }
 
     fn learn(&self, names: &[&str]) {
@@ -70,11 +77,11 @@ impl ContextSource for World {
         self.skills.lock().expect("no panic").clone()
     }
 
-    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, String> {
+    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, Unusable> {
         Ok(None)
     }
 
-    async fn file_start(&self, _path: &str, _max_bytes: u64) -> Result<Option<(String, bool)>, String> {
+    async fn file_start(&self, _path: &str, _max_bytes: u64) -> Result<Option<(String, bool)>, Unusable> {
         Ok(None)
     }
 
@@ -350,5 +357,38 @@ async fn a_second_delivery_is_known_although_the_skill_has_changed() {
     *world.skills.lock().expect("no panic") = Arc::new(moved);
     let Ack::Accepted(again) = agent.one.keyed("alice", "/weather Rome", "k").await else { panic!("joined") };
     assert_eq!((again.run_id, again.duplicate), (first.run_id, true));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_waits_for_instructions_that_cannot_be_opened() {
+    let world = World::new();
+    world.run_out();
+    let setup = Setup { context: world.clone(), ..Setup::new(ScriptedModel::new([Scripted::text("kindly")])) };
+    let mut agent = setup.start().await;
+    agent.one.accepted("alice", "hello").await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(agent.model.seen().len(), 0, "it does not work without them");
+    world.write(&[("AGENTS.md", "Be kind.")]);
+    assert_eq!(agent.one.next().await, "kindly");
+    assert!(agent.model.seen()[0].prompt.contains("Be kind."));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_whose_instructions_stay_unreadable_ends_with_their_name_and_asks_no_model() {
+    let world = World::new();
+    world.run_out();
+    let setup = Setup { context: world.clone(), ..Setup::new(ScriptedModel::new([Scripted::text("unkindly")])) };
+    let mut agent = setup.start().await;
+    let run = agent.one.accepted("alice", "hello").await;
+    let said = agent.one.next().await;
+    assert!(
+        said.starts_with("Nothing was done") && said.contains("AGENTS.md") && said.contains("Too many open"),
+        "{said}"
+    );
+    let end = end_of(run).await;
+    assert_eq!((end.reason, &end.evidence["cause"]), (Some(StopReason::Internal), &json!("instructions")));
+    assert_eq!(agent.model.seen().len(), 0);
     agent.shut_down().await;
 }

@@ -12,7 +12,7 @@ use belay_protocol::{
     Ack, Asker, Bootstrap, ContextSource, Control, EventKind, EventQuery, HEARTBEAT, HeartbeatReport, ModelErrorKind,
     NewRoutine, NoContext, Price, PrincipalRole, Purpose, PutBy, PutRule, Refusal, RoutineAnswer, RoutineId,
     RoutineOrigin, RoutineRequest, RoutineRunFilter, RoutineRunRecord, RoutineRunStatus, Skills, SkipReason, Trigger,
-    UnixMillis,
+    UnixMillis, Unusable,
 };
 use belay_run::LimitsConfig;
 use belay_store::SqlStore;
@@ -58,11 +58,11 @@ impl ContextSource for Lists {
         NoContext.known_skills()
     }
 
-    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, String> {
+    async fn file(&self, _path: &str, _max_bytes: u64) -> Result<Option<String>, Unusable> {
         Ok(None)
     }
 
-    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, String> {
+    async fn file_start(&self, path: &str, max_bytes: u64) -> Result<Option<(String, bool)>, Unusable> {
         assert_eq!((path, max_bytes), ("HEARTBEAT.md", 16 * 1024));
         let list = self.0.lock().expect("no panic").clone();
         let most = usize::try_from(max_bytes).expect("small");

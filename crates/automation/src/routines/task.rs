@@ -3,6 +3,7 @@
 use belay_protocol::routine::ROUTINE_OK;
 use belay_protocol::{
     RoutineAction, RoutineOrigin, RoutineRecord, RoutineRunId, RoutineRunRecord, RunEnd, StopReason, StoreError,
+    Unusable,
 };
 
 use super::config::MOST_ITERATIONS;
@@ -65,9 +66,13 @@ pub async fn lightweight_task(
     let beats = routine.origin == RoutineOrigin::Heartbeat;
     let config = &service.registry.config;
     let with_tools = *use_tools && config.lightweight_tools;
+    let shown = match shown(service, &routine_run, &routine, if beats { None } else { Some(files) }).await {
+        Ok(shown) => shown,
+        Err(end) => return Ok(Err(end)),
+    };
     let task = LightweightTask {
         instructions: text::instructions(&routine_run, &routine),
-        shown: if beats { None } else { shown(service, &routine_run, &routine, files).await },
+        shown,
         with_tools,
         iterations: if with_tools {
             (*max_tool_rounds).min(config.lightweight_max_iterations).clamp(1, MOST_ITERATIONS)
@@ -78,7 +83,7 @@ pub async fn lightweight_task(
         nothing: NothingToReport { word: ROUTINE_OK, is_said: |answer| answer == ROUTINE_OK },
         routine: Box::new(routine.clone()),
     };
-    Ok(Ok(if beats { heartbeat::task(service, &routine_run, &routine, task).await } else { task }))
+    Ok(if beats { heartbeat::task(service, &routine_run, &routine, task).await } else { Ok(task) })
 }
 
 /// The end of a run whose task no longer exists.
@@ -86,18 +91,30 @@ fn cannot(what: &str) -> RunEnd {
     RunEnd::of(StopReason::Internal).with("cause", what)
 }
 
-/// The files, the state that earlier routine runs have left, and the payload of the trigger.
+/// The end of a run whose file exists and cannot be opened: without its instructions it must not work.
+pub(super) fn unread(file: &str, why: &Unusable) -> RunEnd {
+    tracing::error!(file, %why, "a routine run ends: its instructions cannot be read");
+    cannot("instructions").with("file", file)
+}
+
+/// The files, the state that earlier routine runs have left, and the payload of the trigger. `files`: `None` for a beat,
+/// which shows others.
+///
+/// # Errors
+/// The end of the run: a file exists and cannot be opened.
 async fn shown(
     service: &RoutineService,
     routine_run: &RoutineRunRecord,
     routine: &RoutineRecord,
-    files: &[String],
-) -> Option<String> {
+    files: Option<&Vec<String>>,
+) -> Result<Option<String>, RunEnd> {
+    let Some(files) = files else { return Ok(None) };
     let mut parts = Vec::new();
     for path in files {
         match service.context.file(path, FILE_MAX_BYTES).await {
             Ok(Some(said)) => parts.push(text::file(path, &said)),
             Ok(None) => parts.push(format!("There is no file {path}.")),
+            Err(why) if why.is_unread() => return Err(unread(path, &why)),
             Err(why) => parts.push(format!("The file {path} is not shown: {why}.")),
         }
     }
@@ -105,8 +122,9 @@ async fn shown(
     match service.context.file(&state, FILE_MAX_BYTES).await {
         Ok(Some(said)) => parts.push(text::state(&state, &said)),
         Ok(None) => {}
+        Err(why) if why.is_unread() => return Err(unread(&state, &why)),
         Err(why) => parts.push(format!("The file {state} is not shown: {why}.")),
     }
     parts.extend(routine_run.payload.as_deref().map(|payload| text::payload(routine_run.routine_run_id, payload)));
-    (!parts.is_empty()).then(|| parts.join("\n\n"))
+    Ok((!parts.is_empty()).then(|| parts.join("\n\n")))
 }

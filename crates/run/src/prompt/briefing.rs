@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use belay_protocol::{
     Bootstrap, BootstrapFile, ChannelId, Clock, ContextSource, ConversationSettings, MemoryOwner, Message, MessageBody,
-    PromptNotes, RunOptions, SessionKey, SkillStore, Skills, ToolNames, ToolSet, Variable,
+    PromptNotes, RunOptions, SessionKey, SkillStore, Skills, Skipped, ToolNames, ToolSet, Variable,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{Snapshots, files, notes, stored_skills};
 use crate::rights::Channels;
 
 /// Time limit for reading a briefing. It consists of small local files; a disk that takes longer is broken.
 const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// Pause before files that could not be opened are read again.
+const READ_AGAIN: Duration = Duration::from_millis(500);
 
 /// Sources of briefings.
 pub struct BriefingSource {
@@ -100,12 +103,25 @@ pub struct About<'a> {
 }
 
 impl Briefing {
-    /// Reads the briefing of a run that begins. A conversation keeps the skills that it began with.
+    /// Reads the briefing of a run that begins. A conversation keeps the skills that it began with. If a file exists and
+    /// cannot be opened, such as while no file descriptors are left, the run waits for it.
+    ///
+    /// # Errors
+    /// The file, and why it cannot be read. Without its instructions the run must not work.
     ///
     /// # Cancel safety
     /// If the future is dropped, nothing is lost.
-    pub async fn of_run(source: &BriefingSource, about: About<'_>) -> Self {
-        let briefing = Self::of(source, about).await;
+    pub async fn of_run(source: &BriefingSource, about: About<'_>) -> Result<Self, String> {
+        let until = Instant::now() + READ_LIMIT;
+        let briefing = loop {
+            let briefing = Self::of(source, about).await;
+            let Some(Skipped { what, why, .. }) = briefing.unread() else { break briefing };
+            if Instant::now() >= until {
+                return Err(format!("{what} ({why})"));
+            }
+            tracing::warn!(session = %about.session, file = what, why, "a run waits for its instructions");
+            sleep(READ_AGAIN).await;
+        };
         let skills = &briefing.skills;
         if source.snapshots.keep(about.session, skills)
             && about.skills == SkillsOrigin::Present
@@ -114,7 +130,12 @@ impl Briefing {
         {
             tracing::warn!(session = %about.session, %error, "the skills of a conversation were not stored");
         }
-        briefing
+        Ok(briefing)
+    }
+
+    /// A file of the workspace that could not be read at this moment.
+    fn unread(&self) -> Option<&Skipped> {
+        self.files.skipped.iter().chain(&self.skills.skipped).find(|skipped| skipped.unread)
     }
 
     /// Like [`Self::of_run`], but does not store the skills. For reports.
@@ -129,8 +150,9 @@ impl Briefing {
             (skills, source.bootstrap().await)
         };
         let (skills, files) = timeout(READ_LIMIT, read).await.unwrap_or_else(|_elapsed| {
-            tracing::error!(%session, "the workspace could not be read in time; a run begins without its files and skills");
-            (source.known_skills(), Arc::default())
+            let (what, why) = ("the workspace".to_owned(), "it could not be read in time".to_owned());
+            let skipped = vec![Skipped { what, why, unread: true }];
+            (source.known_skills(), Arc::new(Bootstrap { skipped, ..Bootstrap::default() }))
         });
         let hints = channel.and_then(|channel| from.channels.get(channel)).and_then(|channel| channel.profile().hints);
         Self {

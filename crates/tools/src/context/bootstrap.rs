@@ -1,11 +1,11 @@
 //! The files of the workspace that are part of every prompt. They are read when they have changed, and cut to the
 //! context budget.
 
-use belay_protocol::{Bootstrap, BootstrapFile, Skipped};
+use belay_protocol::{Bootstrap, BootstrapFile, Skipped, Unusable};
 
 use super::config::{ContextConfig, MIN_CHARS};
 use super::cut::cut;
-use super::read::{reason, text};
+use super::read::text;
 use crate::workspace::{Stamp, Workspace};
 
 /// Largest file that is read, in bytes. 4 MiB: far more than a prompt contains, so that a long memory file is cut
@@ -14,13 +14,13 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The stamps of the files when they were read. If they differ from the current stamps, the files are read again. For
 /// an unusable file, the reason replaces the stamp.
-pub(super) type Stamps = Vec<Result<Option<Stamp>, String>>;
+pub(super) type Stamps = Vec<Result<Option<Stamp>, Unusable>>;
 
 /// Returns the current stamps of the files, without reading the files. Blocks.
 pub(super) fn stamps(workspace: &Workspace, config: &ContextConfig) -> Stamps {
     let stamp = |name: &String| match workspace.stamped(name) {
         Ok(found) => Ok(found.map(|(_, stamp)| stamp)),
-        Err(failure) => Err(reason(failure)),
+        Err(unusable) => Err(unusable),
     };
     config.files.iter().map(stamp).collect()
 }
@@ -36,18 +36,21 @@ pub(super) fn read(workspace: &Workspace, config: &ContextConfig) -> Bootstrap {
                     budget -= file.text.chars().count().min(budget);
                     bootstrap.files.push(file);
                 }
-                Err(why) => bootstrap.skipped.push(Skipped { what: name.clone(), why }),
+                Err(why) => bootstrap.skipped.push(Skipped { what: name.clone(), why, unread: false }),
             },
             Ok(None) => {}
-            Err(why) => bootstrap.skipped.push(Skipped { what: name.clone(), why }),
+            Err(unusable) => {
+                let unread = unusable.is_unread();
+                bootstrap.skipped.push(Skipped { what: name.clone(), why: unusable.why, unread });
+            }
         }
     }
     bootstrap
 }
 
 /// Reads one file; `None` if it does not exist or is blank.
-fn read_one(workspace: &Workspace, name: &str) -> Result<Option<String>, String> {
-    let Some((file, stamp)) = workspace.stamped(name).map_err(reason)? else { return Ok(None) };
+fn read_one(workspace: &Workspace, name: &str) -> Result<Option<String>, Unusable> {
+    let Some((file, stamp)) = workspace.stamped(name)? else { return Ok(None) };
     let text = text(file, &stamp, MAX_BYTES)?;
     let text = text.trim();
     Ok((!text.is_empty()).then(|| text.to_owned()))

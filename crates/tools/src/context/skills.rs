@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use belay_protocol::{Secret, Skill, SkillLocation, Skills, Skipped};
+use belay_protocol::{Secret, Skill, SkillLocation, Skills, Skipped, Unusable, UnusableKind};
 use serde_json::Value;
 
 use self::find::{Found, Walk, folder_of};
@@ -19,7 +19,7 @@ use self::gate::{Available, admit};
 use self::head::Head;
 pub(super) use self::read_skill::ReadSkill;
 use super::config::SkillsConfig;
-use super::read::{reason, text};
+use super::read::text;
 use crate::config::CommandsConfig;
 use crate::workspace::{Stamp, Workspace};
 
@@ -50,7 +50,7 @@ pub(super) struct Library {
     known: Mutex<Known>,
 }
 
-type Heads = HashMap<(usize, String), (Stamp, Result<Head, String>)>;
+type Heads = HashMap<(usize, String), (Stamp, Result<Head, Unusable>)>;
 
 /// The result of the last scan.
 #[derive(Debug, Default)]
@@ -122,7 +122,7 @@ impl Library {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.elsewhere = Arc::new(elsewhere);
         if *known.skills != skills {
-            for Skipped { what, why } in skills.skipped.iter().filter(|one| !known.skills.skipped.contains(one)) {
+            for Skipped { what, why, .. } in skills.skipped.iter().filter(|one| !known.skills.skipped.contains(one)) {
                 tracing::warn!(skill = what, why, "a skill is not used");
             }
             known.skills = Arc::new(skills);
@@ -157,7 +157,10 @@ impl Scan<'_> {
                     workspace: false,
                     name: format!("{}/", dir.display()),
                 }),
-                Err(why) => self.skip(dir.display().to_string(), format!("this directory of skills.dirs: {why}")),
+                Err(unusable) => {
+                    let why = format!("this directory of skills.dirs: {unusable}");
+                    self.skip(dir.display().to_string(), Unusable { why, ..unusable });
+                }
             }
         }
         roots
@@ -165,7 +168,7 @@ impl Scan<'_> {
 
     fn scan_dir(&mut self, at: usize, root: &Root, skill_dir: &str) {
         let Walk { found, skipped, .. } = Walk::through(&root.files, skill_dir);
-        for Skipped { what, why } in skipped {
+        for (what, why) in skipped {
             self.skip(format!("{}{what}", root.name), why);
         }
         for Found { path, stamp } in found {
@@ -177,14 +180,14 @@ impl Scan<'_> {
     }
 
     /// Adds a skill if it can be used.
-    fn skill(&mut self, at: usize, root: &Root, path: String, stamp: Result<Stamp, String>) -> Result<(), String> {
+    fn skill(&mut self, at: usize, root: &Root, path: String, stamp: Result<Stamp, Unusable>) -> Result<(), Unusable> {
         let head = self.head(at, root, &path, stamp?)?;
         if let Some(first) = self.skills.list.iter().find(|first| first.name == head.name) {
-            return Err(format!("a skill that comes before it is called {} too", first.name));
+            return Err(format!("a skill that comes before it is called {} too", first.name).into());
         }
         let variables = admit(&head, &self.library.config, &self.library.available)?;
         if self.skills.list.len() == MAX_SKILLS {
-            return Err(format!("there are {MAX_SKILLS} skills before it, which is the most there can be"));
+            return Err(format!("there are {MAX_SKILLS} skills before it, which is the most there can be").into());
         }
         let place = if root.workspace {
             SkillLocation::Workspace(path)
@@ -205,25 +208,29 @@ impl Scan<'_> {
     }
 
     /// The head of a file; parsed again only if the file has changed.
-    fn head(&mut self, at: usize, root: &Root, path: &str, stamp: Stamp) -> Result<Head, String> {
+    fn head(&mut self, at: usize, root: &Root, path: &str, stamp: Stamp) -> Result<Head, Unusable> {
         let key = (at, path.to_owned());
         let before = self.library.read.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         let (stamp, head) = before.filter(|(read, _)| *read == stamp).unwrap_or_else(|| read_head(root, path, stamp));
-        self.heads.insert(key, (stamp, head.clone()));
+        if !head.as_ref().is_err_and(Unusable::is_unread) {
+            self.heads.insert(key, (stamp, head.clone()));
+        }
         head
     }
 
-    fn skip(&mut self, what: String, why: String) {
-        self.skills.skipped.push(Skipped { what, why });
+    /// A skill that may not be read is left out: a command of the workspace could otherwise end all work by making one.
+    fn skip(&mut self, what: String, unusable: Unusable) {
+        let unread = unusable.kind == UnusableKind::NotNow;
+        self.skills.skipped.push(Skipped { what, why: unusable.why, unread });
     }
 }
 
 /// Parses the head of a file; returns it with the stamp of the content that was read.
-fn read_head(root: &Root, path: &str, looked: Stamp) -> (Stamp, Result<Head, String>) {
+fn read_head(root: &Root, path: &str, looked: Stamp) -> (Stamp, Result<Head, Unusable>) {
     match root.files.stamped(path) {
-        Ok(Some((file, stamp))) => (stamp, text(file, &stamp, MAX_FILE_BYTES).and_then(|text| head::read(&text))),
-        Ok(None) => (looked, Err("it has gone".to_owned())),
-        Err(failure) => (looked, Err(reason(failure))),
+        Ok(Some((file, stamp))) => (stamp, text(file, &stamp, MAX_FILE_BYTES).and_then(|text| Ok(head::read(&text)?))),
+        Ok(None) => (looked, Err("it has gone".to_owned().into())),
+        Err(unusable) => (looked, Err(unusable)),
     }
 }
 

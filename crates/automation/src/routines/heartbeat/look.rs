@@ -53,7 +53,7 @@ impl Facts {
             now: service.clock.now(),
             failed: failed(service, routine).await?,
             reaches: route.as_ref().is_some_and(|route| service.channels.contains_key(&route.channel)),
-            list: list.map(|list| list.map(|(text, _)| text)),
+            list: list.map(|list| list.map(|(text, _)| text)).map_err(|unusable| unusable.why),
             presence: service.conversations.presence(route.as_ref(), since).await?,
             money: service.run.cost.has_room(Purpose::Heartbeat),
         })

@@ -1,9 +1,7 @@
 //! Finds skills: folders with a `SKILL.md`, up to a maximum depth, without leaving the directory of skills.
 
-use belay_protocol::Skipped;
-use tokio_util::sync::CancellationToken;
+use belay_protocol::Unusable;
 
-use crate::context::read::reason;
 use crate::workspace::{Entry, EntryKind, Stamp, Workspace, shown};
 
 /// The file that marks a folder as a skill.
@@ -19,14 +17,15 @@ pub(super) struct Found {
     /// Path relative to the root.
     pub(super) path: String,
     /// The stamp of the file, or why it cannot be opened.
-    pub(super) stamp: Result<Stamp, String>,
+    pub(super) stamp: Result<Stamp, Unusable>,
 }
 
 /// The skills of one directory.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     pub(super) found: Vec<Found>,
-    pub(super) skipped: Vec<Skipped>,
+    /// Paths relative to the root, with the reasons.
+    pub(super) skipped: Vec<(String, Unusable)>,
     folders: usize,
 }
 
@@ -35,9 +34,7 @@ impl Walk {
     /// skills. Blocks.
     pub(super) fn through(root: &Workspace, skill_dir: &str) -> Self {
         let mut walk = Self::default();
-        if !matches!(root.stamped(skill_dir), Ok(None)) {
-            walk.folder(root, skill_dir, 0);
-        }
+        walk.folder(root, skill_dir, 0);
         walk
     }
 
@@ -45,14 +42,14 @@ impl Walk {
         self.folders += 1;
         if self.folders > MAX_FOLDERS {
             if self.folders == MAX_FOLDERS + 1 {
-                self.skip(folder, format!("there are more than {MAX_FOLDERS} folders before it"));
+                self.skip(folder, format!("there are more than {MAX_FOLDERS} folders before it").into());
             }
             return;
         }
-        // Never cancelled, because a scan is short.
-        let listing = match root.list(folder, &CancellationToken::new()) {
-            Ok(listing) => listing,
-            Err(failure) => return self.skip(folder, reason(failure)),
+        let listing = match root.searched(folder) {
+            Ok(Some(listing)) => listing,
+            Ok(None) => return,
+            Err(unusable) => return self.skip(folder, unusable),
         };
         if listing.entries.iter().any(|entry| entry.name == SKILL_FILE.as_bytes()) {
             return self.skill(root, join(folder, SKILL_FILE));
@@ -66,7 +63,7 @@ impl Walk {
             }
             let Some(name) = std::str::from_utf8(&name).ok().filter(|name| belay_text::is_clear(name)) else {
                 let what = join(folder, &shown(&name));
-                self.skip(&what, "its name has characters that cannot be seen, or is not UTF-8".to_owned());
+                self.skip(&what, "its name has characters that cannot be seen, or is not UTF-8".to_owned().into());
                 continue;
             };
             let path = join(folder, name);
@@ -80,14 +77,14 @@ impl Walk {
     fn skill(&mut self, root: &Workspace, path: String) {
         let stamp = match root.stamped(&path) {
             Ok(Some((_, stamp))) => Ok(stamp),
-            Ok(None) => Err("it has gone".to_owned()),
-            Err(failure) => Err(reason(failure)),
+            Ok(None) => Err("it has gone".to_owned().into()),
+            Err(unusable) => Err(unusable),
         };
         self.found.push(Found { path, stamp });
     }
 
-    fn skip(&mut self, what: &str, why: String) {
-        self.skipped.push(Skipped { what: what.to_owned(), why });
+    fn skip(&mut self, what: &str, why: Unusable) {
+        self.skipped.push((what.to_owned(), why));
     }
 }
 

@@ -13,8 +13,9 @@ use serde_json::{Map, Value};
 use super::find::SKILL_FILE;
 use super::{Library, MAX_FILE_BYTES};
 use crate::arguments;
-use crate::context::read::{reason, text};
+use crate::context::read::text;
 use crate::files::blocking;
+use crate::workspace::reason;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
