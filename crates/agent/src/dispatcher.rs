@@ -72,6 +72,8 @@ use belay_run::restart::persist;
 const MAILBOX_EXTRA: usize = 12;
 /// Time after which a lane without work is retired.
 const IDLE: Duration = Duration::from_secs(60);
+/// Time limit at shutdown for the answers that are under way.
+pub(crate) const ANSWERS_GRACE: Duration = Duration::from_secs(1);
 /// Maximum number of small tasks in progress, such as stop reports and look-ups for duplicates. Beyond it: the next one
 /// is dropped with a warning, and its acknowledgement is never sent, which the waiting side notices.
 const MAX_TASKS: usize = 4096;
@@ -370,7 +372,7 @@ impl Dispatcher {
         let Self { mut tasks, notifier, lanes, .. } = self;
         drop((notifier, lanes)); // the notifier's task ends once its queue is empty
         let all = async { while tasks.join_next().await.is_some() {} };
-        if timeout(Duration::from_secs(1), all).await.is_err() {
+        if timeout(ANSWERS_GRACE, all).await.is_err() {
             tracing::warn!(tasks = tasks.len(), "tasks did not end in time and are aborted");
             tasks.shutdown().await;
         }
@@ -401,12 +403,14 @@ impl Dispatcher {
     }
 }
 
-/// Ends the processes of a stopped run in a task of its own. It does not count as a small task: a stop is never
+/// Ends the processes of a stopped run in a task of its own, which lasts until its tools have ended too. It does not count as a small task: a stop is never
 /// dropped, and there is at most one such task for each run.
 fn end_processes(tasks: &mut JoinSet<TaskEnd>, services: &Arc<AgentServices>, run: &Arc<LiveRun>) {
     let (processes, id, draining) = (services.processes.clone(), run.id, services.draining.clone());
+    let run = run.clone();
     tasks.spawn(async move {
         persist("process_end", &draining, || processes.end(id)).await;
+        run.calls.ended().await;
         TaskEnd::Processes(id)
     });
 }

@@ -250,9 +250,10 @@ impl Registry {
         state.closing && state.trees.values().all(|tree| *tree.progress.borrow() == Progress::Stuck)
     }
 
-    /// The running trees of a run.
+    /// The trees of a run, also those that are just being started: they have no number yet, and their program may begin
+    /// before the end that was requested reaches it.
     pub(super) fn alive(&self, run: RunId) -> Vec<StillRunning> {
-        let of_run = |tree: &&Tree| tree.owner.is_run(run) && tree.root.is_some();
+        let of_run = |tree: &&Tree| tree.owner.is_run(run);
         let still_running = |tree: &Tree| StillRunning {
             run_id: run,
             pid: tree.root.as_ref().map(|root| root.pid.as_raw_pid().unsigned_abs()),
@@ -329,5 +330,25 @@ pub(super) struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.registry.end_tree(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The moment between the registration of a tree and the start of its first process, which the spawner may be in.
+    #[tokio::test]
+    async fn a_tree_that_is_being_started_when_its_run_is_stopped_counts_as_alive_until_it_is_given_up() {
+        let (registry, run) = (Arc::new(Registry::default()), RunId::new());
+        let owner = Owner::Run { id: run, generation: Generation::default() };
+        let (handle, _) = registry.enter(owner, "a command").expect("registered");
+        let mut ends = registry.end_run(run);
+        let still = StillRunning { run_id: run, pid: None, what: "a command".to_owned() };
+        assert_eq!(registry.alive(run), [still]);
+        assert!(!registry.may_start(handle.id));
+        drop(handle);
+        assert_eq!(registry.alive(run), []);
+        assert!(ends[0].wait_for(Progress::is_over).await.is_err(), "it has left the registry");
     }
 }

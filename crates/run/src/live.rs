@@ -2,6 +2,7 @@
 //! its current state, and [`RunOutput`] carries its text.
 
 mod activity;
+mod calls;
 mod control;
 mod output;
 mod sent_files;
@@ -17,6 +18,7 @@ use belay_protocol::{
 use tokio_util::sync::CancellationToken;
 
 pub use self::activity::RunActivity;
+pub use self::calls::WorkingCalls;
 pub use self::control::{RunControl, StopCause};
 pub use self::output::RunOutput;
 pub use self::sent_files::SentFiles;
@@ -71,6 +73,8 @@ pub struct LiveRun {
     questions: Mutex<Vec<ApprovalId>>, // held for a few instructions, never across an await
     /// What the run does now, for a display. Written by its turn.
     pub display: RunDisplay,
+    /// The tools that work for the run tree. Written by the tasks of its calls, read by the dispatcher.
+    pub calls: WorkingCalls,
     /// The files that the run has sent. Written by its turn, read by its lane.
     pub files: SentFiles,
     /// Cancelled when the dispatcher has removed the run from its tables.
@@ -90,6 +94,7 @@ impl LiveRun {
             waits: PersonWait::default(),
             questions: Mutex::default(),
             display: RunDisplay::default(),
+            calls: WorkingCalls::default(),
             files: SentFiles::default(),
             gone: CancellationToken::new(),
         })

@@ -250,20 +250,26 @@ pub(super) async fn report(runs: &[Arc<LiveRun>], processes: &dyn RunProcesses, 
             }
         };
         match timeout_at(deadline, ended).await {
-            Ok(Some(record)) if record.status == RunStatus::Stopped => {
-                report.stopped.push(run.id);
-                if timeout_at(deadline, processes.end(run.id)).await.is_err() {
-                    report.still_running.extend(processes.alive(run.id));
-                }
-            }
+            Ok(Some(record)) if record.status == RunStatus::Stopped => report.stopped.push(run.id),
             Ok(_) => {} // it ended in another way, or was never accepted
             Err(_) => {
                 let what = "recording its end".to_owned();
                 report.still_running.push(StillRunning { run_id: run.id, pid: None, what });
             }
         }
+        // However it ended, what it has begun may still act. The limit may pass, and a process may not die.
+        let over = async { tokio::join!(processes.end(run.id), run.calls.ended()) };
+        let _ = timeout_at(deadline, over).await;
+        report.still_running.extend(processes.alive(run.id));
+        report.still_running.extend(working_tools(run));
     }
     report
+}
+
+/// The tools of a stopped run that have not ended.
+pub(super) fn working_tools(run: &LiveRun) -> Vec<StillRunning> {
+    let call = |tool| StillRunning { run_id: run.id, pid: None, what: format!("the tool {tool}") };
+    run.calls.working().into_iter().map(call).collect()
 }
 
 /// The id of the order that a repeated stop has in its key; `None`: the stop is not repeated.

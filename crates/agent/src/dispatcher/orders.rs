@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::Dispatcher;
-use super::control::report;
+use super::control::{report, working_tools};
 use super::freeze::TREES_LIMIT;
 use crate::agent_services::{AgentServices, ClusterServices};
 use crate::mail::LaneNote;
@@ -121,12 +121,14 @@ impl Dispatcher {
                 return;
             }
             if freeze.is_some() {
-                let ends = said.still_running.iter().map(|still| still.run_id).collect::<HashSet<_>>();
-                let ends = ends.into_iter().map(|run| services.processes.end(run));
+                let left = said.still_running.iter().map(|still| still.run_id).collect::<HashSet<_>>();
+                let ends = left.iter().map(|run| services.processes.end(*run));
                 if timeout(TREES_LIMIT, join_all(ends)).await.is_err() {
                     return;
                 }
-                said.still_running.clear();
+                // A process may not die.
+                said.still_running = left.iter().flat_map(|run| services.processes.alive(*run)).collect();
+                said.still_running.extend(runs.iter().flat_map(|run| working_tools(run)));
             } else {
                 let StopReport { stopped, still_running, .. } = report(&runs, &*services.processes, TREES_LIMIT).await;
                 (said.stopped, said.still_running) = (stopped, still_running);

@@ -1,14 +1,20 @@
 //! Stop means stopped: while a model streams, while a tool runs, for one, for all, and at shutdown.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use belay_agent::AgentExit;
-use belay_protocol::{Ack, Body, Control, Principal, PrincipalRole, RunStatus, StopReason, StopTarget};
+use belay_protocol::{
+    Ack, Body, Control, Principal, PrincipalRole, RunId, RunProcesses, RunStatus, StillRunning, StopReason, StopTarget,
+    Tool, ToolContext, ToolOutput, ToolSpec,
+};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
-use serde_json::json;
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::support::{Setup, TestTool, end_of};
+use crate::support::{PATIENCE, Setup, TestTool, end_of};
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_from_another_channel_drops_the_model_call_at_once() {
@@ -245,5 +251,76 @@ async fn errors_empty_replies_and_silence_never_end_the_daemon() {
     assert_eq!((silent.status, silent.reply.as_deref()), (RunStatus::Completed, None));
     assert_eq!(agent.one.ask("alice", "hello").await, StopReason::Internal.user_line(), "a panic has an ending too");
     assert_eq!(agent.one.ask("alice", "hello").await, "still here");
+    agent.shut_down().await;
+}
+
+/// Processes that do not die, although their end is over.
+struct Undying;
+
+#[async_trait]
+impl RunProcesses for Undying {
+    async fn end(&self, _run: RunId) {}
+
+    fn alive(&self, run: RunId) -> Vec<StillRunning> {
+        vec![StillRunning { run_id: run, pid: Some(1), what: "a process".to_owned() }]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_does_not_die_is_in_the_answer_to_the_stop() {
+    let setup = Setup { processes: Arc::new(Undying), ..Setup::new(ScriptedModel::new([Scripted::hang()])) };
+    let agent = setup.start().await;
+    let run = agent.one.accepted("alice", "hello").await;
+    agent.asked(1).await;
+    let Ack::Stopped(report) = agent.one.control(Control::Stop(StopTarget::Run(run.run_id))).await else { panic!() };
+    assert_eq!((report.stopped, report.still_running), (vec![run.run_id], Undying.alive(run.run_id)));
+    agent.shut_down().await;
+}
+
+/// A tool that blocks its thread until the test lets it go.
+struct Blocking {
+    spec: ToolSpec,
+    began: Notify,
+    gate: Mutex<std::sync::mpsc::Receiver<()>>,
+}
+
+#[async_trait]
+impl Tool for Blocking {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, _arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
+        self.began.notify_one();
+        let _ = self.gate.lock().expect("one call").recv(); // also when the test has ended
+        Ok("let go".into())
+    }
+}
+
+/// On threads and in real time: the tool blocks one of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_tool_that_never_reacts_is_in_the_answer_to_the_stop_until_it_has_ended() {
+    let (open, gate) = std::sync::mpsc::channel();
+    let schema = json!({"type": "object", "properties": {}});
+    let spec = ToolSpec { timeout: PATIENCE, ..ToolSpec::new("block", "blocks", schema) };
+    let tool = Arc::new(Blocking { spec, began: Notify::new(), gate: Mutex::new(gate) });
+    let mut setup = Setup::new(ScriptedModel::new([Scripted::call("block", json!({}))]));
+    setup.tools.push(tool.clone());
+    let agent = setup.start().await;
+    let run = agent.one.accepted("alice", "hello").await.run_id;
+    tool.began.notified().await;
+    let stop = || agent.one.control(Control::Stop(StopTarget::Run(run)));
+    let Ack::Stopped(report) = stop().await else { panic!() };
+    let still = StillRunning { run_id: run, pid: None, what: "the tool block".to_owned() };
+    assert!(report.still_running.contains(&still), "{report:?}");
+    open.send(()).expect("it waits");
+    let until = std::time::Instant::now() + PATIENCE;
+    loop {
+        let Ack::Stopped(report) = stop().await else { panic!() };
+        if report.still_running.is_empty() {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "{report:?}");
+    }
     agent.shut_down().await;
 }

@@ -161,7 +161,14 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
             // A call that starts another run may last longer while that run waits for a person.
             let limit =
                 starts_run(&call.name).then(|| Deadline::at(Instant::now() + tool.spec().timeout, caller.waits));
-            let id = running.spawn(call_tool(tool.clone(), arguments, context, limit)).id();
+            let working = caller.live.calls.begin(&call.name);
+            let calling = call_tool(tool.clone(), arguments, context, limit);
+            let id = running
+                .spawn(async move {
+                    let _working = working;
+                    calling.await
+                })
+                .id();
             places.insert(id, RunningCall { at, call, tool, begun: Instant::now(), pass, credential });
             begun += 1;
         }
