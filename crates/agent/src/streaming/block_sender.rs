@@ -54,9 +54,13 @@ impl BlockSender {
                 // The person who stopped the run does not want to read more of it.
                 _ if self.run.control.cancel.is_cancelled() => return,
                 Some(next) if !next.may_wait || finish.is_cancelled() || since.elapsed() >= self.idle => {
-                    if let Err(error) = self.send(next).await {
-                        tracing::error!(run = %self.run.id, %error, "a piece of an answer could not be stored");
-                        return;
+                    match self.send(next).await {
+                        Ok(()) => {}
+                        Err(StoreError::LeaseLost(_)) => return, // the new owner of the lane sends the answer
+                        Err(error) => {
+                            tracing::error!(run = %self.run.id, %error, "a piece of an answer could not be stored");
+                            return;
+                        }
                     }
                     waits_since = None;
                     continue;

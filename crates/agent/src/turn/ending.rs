@@ -138,7 +138,12 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
         }
         Err(error) => error,
     };
-    tracing::warn!(run = %run.id, session = %run.session, %error, "run failed");
+    match &error {
+        LoopError::Store(StoreError::LeaseLost(_)) => {
+            tracing::info!(run = %run.id, session = %run.session, "the run continues with another owner of its lane");
+        }
+        error => tracing::warn!(run = %run.id, session = %run.session, %error, "run failed"),
+    }
     (failure(error), None)
 }
 

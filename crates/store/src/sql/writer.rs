@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use belay_crash_point::crash_point;
 use belay_protocol::{Durability, Seq, StoreError};
 use tokio::sync::{oneshot, watch};
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 use super::connection::{Connection, Engine};
 use super::index;
@@ -371,6 +371,10 @@ impl Writer {
                         job.answer(Ok(()));
                     }
                     self.batch.push(job);
+                }
+                Err(Failure::Refused(StoreError::LeaseLost(session))) if job.is_promised() => {
+                    // As below. The new owner of the lane continues from what the store has.
+                    info!(%session, "a write is dropped: the lane has another owner");
                 }
                 Err(Failure::Refused(error)) if job.is_promised() => {
                     // Only an unanswered job can have made this one possible, and then nobody can have depended on this
