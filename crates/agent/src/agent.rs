@@ -19,13 +19,13 @@ use futures_util::StreamExt;
 use futures_util::stream::{BoxStream, SelectAll, once};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent_services::AgentServices;
 use crate::assembly::{AgentParts, assemble};
 use crate::delivery::Delivery;
-use crate::dispatcher::{Dispatcher, Flow, TaskEnd};
+use crate::dispatcher::{ANSWERS_GRACE, Dispatcher, Flow, TaskEnd};
 use crate::mail::LaneNote;
 use crate::reload::Reloader;
 use crate::title_writer::TitleWriter;
@@ -43,16 +43,22 @@ const TICK: Duration = Duration::from_secs(15);
 const RECORD_GRACE: Duration = Duration::from_secs(3);
 /// Time limit at the start for opening the conversations with a question.
 const RECOVER_LIMIT: Duration = Duration::from_secs(5);
-/// Time limit at shutdown for undelivered replies; the others stay in the outbox for the next start.
+/// Time limit at shutdown for settling jobs and routine runs that ended during the drain; the next start settles the others.
+const SCHEDULERS_GRACE: Duration = Duration::from_secs(1);
+/// Time limit at shutdown for undelivered replies; the others stay in the outbox for the next start. The return of unused
+/// money has the same time.
 const FLUSH_GRACE: Duration = Duration::from_secs(3);
-/// Time limit at shutdown for observing hooks. They are notified at the beginning of the drain, so they have its whole
-/// time in addition.
-const HOOK_GRACE: Duration = Duration::from_secs(5);
-/// Time limit at shutdown for settling jobs that ended during the drain; the next start settles the others.
-const SCHEDULER_GRACE: Duration = Duration::from_secs(1);
+/// Time limit at shutdown for observing hooks after the last reply. They are notified at the beginning of the drain, so they
+/// have its whole time in addition.
+const HOOK_GRACE: Duration = Duration::from_secs(1);
 
-/// Time limit at shutdown for settling routine runs that ended during the drain; the next start settles the others.
-const ROUTINES_GRACE: Duration = Duration::from_secs(1);
+/// Longest time of a drain beside `agent.drain_s`, in seconds: the ends of cancelled turns, schedulers, the last answers,
+/// replies, and hooks.
+pub const DRAIN_REST_S: u64 = RECORD_GRACE.as_secs()
+    + SCHEDULERS_GRACE.as_secs()
+    + ANSWERS_GRACE.as_secs()
+    + FLUSH_GRACE.as_secs()
+    + HOOK_GRACE.as_secs();
 
 /// Reason why the agent ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,19 +298,20 @@ impl Agent {
     }
 
     /// Drains the agent within time limits: the intake stops, running turns get time to end, the remaining ones are
-    /// cancelled and recorded, and replies are delivered. Control messages still work meanwhile. New messages are
-    /// refused; queued ones stay in the store for the next start.
+    /// cancelled, and recorded or left to another node, and replies are delivered. Control messages still work meanwhile.
+    /// New messages are refused; queued ones stay in the store. It takes `agent.drain_s` and [`DRAIN_REST_S`] at most.
     async fn drain(mut self) {
         tracing::info!(running = self.dispatcher.runs_at_work(), "draining");
+        let grace_ends = Instant::now() + self.services.run.config.drain();
         self.ready.send_replace(false);
         self.services.hooks.gateway_stop(&self.services.version);
         self.intake.cancel();
-        self.dispatcher.begin_drain().await;
+        self.dispatcher.begin_drain(grace_ends + RECORD_GRACE).await;
         crash_point!("drain.begun");
-        self.until_lanes_end(self.services.run.config.drain()).await;
+        self.until_lanes_end(grace_ends).await;
         crash_point!("drain.before-stop");
         self.dispatcher.stop_everything();
-        self.until_lanes_end(RECORD_GRACE).await;
+        self.until_lanes_end(grace_ends + RECORD_GRACE).await;
         crash_point!("drain.lanes-ended");
         let Self {
             services,
@@ -317,31 +324,34 @@ impl Agent {
             mut money,
             ..
         } = self;
-        if timeout(ROUTINES_GRACE, engine.join_next()).await.is_err() {
-            engine.shutdown().await; // the next start settles its rows
-        }
-        if timeout(SCHEDULER_GRACE, scheduler.join_next()).await.is_err() {
-            scheduler.shutdown().await; // the next start settles its rows
+        let deadline = Instant::now() + SCHEDULERS_GRACE;
+        for schedulers in [&mut engine, &mut scheduler] {
+            if timeout_at(deadline, schedulers.join_next()).await.is_err() {
+                schedulers.shutdown().await; // the next start settles its rows
+            }
         }
         titles.shutdown().await; // its call has ended with the intake, and a title is written at once or not at all
         dispatcher.end_tasks().await;
         crash_point!("drain.before-delivery");
         deliveries.cancel();
-        if timeout(FLUSH_GRACE, delivery.join_next()).await.is_err() {
+        money.shutdown().await; // what it has begun is repeated now
+        let (delivered, returned) = tokio::join!(
+            timeout(FLUSH_GRACE, delivery.join_next()),
+            timeout(FLUSH_GRACE, services.run.cost.give_back())
+        );
+        if delivered.is_err() {
             tracing::warn!("some replies could not be delivered in time; they are kept for the next start");
             delivery.shutdown().await; // the next start settles its rows
         }
-        crash_point!("drain.delivered");
-        money.shutdown().await; // what it has begun is repeated now
-        if let Ok(Err(error)) = timeout(FLUSH_GRACE, services.run.cost.give_back()).await {
+        if let Ok(Err(error)) = returned {
             tracing::warn!(%error, "unused money could not be given back to the other nodes");
         }
+        crash_point!("drain.delivered");
         services.hooks.drain(HOOK_GRACE).await;
         tracing::info!("drained");
     }
 
-    async fn until_lanes_end(&mut self, grace: Duration) {
-        let deadline = Instant::now() + grace;
+    async fn until_lanes_end(&mut self, deadline: Instant) {
         let never = CancellationToken::new();
         self.alive = usize::MAX; // from here on the end of a channel does not end the loop
         while self.dispatcher.lanes_awake() > 0 {

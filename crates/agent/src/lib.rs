@@ -46,7 +46,7 @@ mod title_writer;
 mod titles;
 mod turn;
 
-pub use agent::{Agent, AgentExit};
+pub use agent::{Agent, AgentExit, DRAIN_REST_S};
 pub use reload::{Reloader, Rules};
 
 pub use agent_services::{ClusterServices, StorePorts};

@@ -8,6 +8,7 @@ pub(crate) mod backups;
 mod channels;
 mod command_pins;
 mod completion;
+mod descriptors;
 mod exporters;
 mod failures;
 mod hooks;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 
 use belay_agent::{Agent, AgentParts, LeaseKeeper, OwnTexts};
 use belay_channels::{AllowLists, StdinChannel};
-use belay_gateway::{CallbackChannel, Gateway, GatewayParts, SettingsSource};
+use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, SettingsSource};
 use belay_hooks::HookSet;
 use belay_protocol::{Channel, Message, ModelInfo};
 use belay_run::approvals::question_text;
@@ -55,7 +56,7 @@ pub(crate) use own_files::{own_files_problems, refuse_own_files};
 use programs::ProgramsHandle;
 pub(crate) use programs::{Programs, ToolPorts};
 use running::Ended;
-pub(crate) use running::Running;
+pub(crate) use running::{Running, drain_limit};
 pub(crate) use services::{meaning, transcriber};
 use starting::until_ended;
 pub(crate) use starting::{NotStarted, Starting};
@@ -249,8 +250,9 @@ async fn assemble(
     let figures = figures(store.stats());
     let database_losses = store.losses();
     database_losses.iter().for_each(|loss| warn!(noticed_at = %loss.noticed_at.to_rfc3339(), "{}", loss.detail));
+    let max_connections = descriptors::connections(settings.gateway.max_connections);
     let (gateway, http) = Gateway::bind(GatewayParts {
-        config: settings.gateway.clone(),
+        config: GatewayConfig { max_connections, ..settings.gateway.clone() },
         secrets: secrets.gateway,
         runs: ports.runs.clone(),
         sessions: ports.sessions.clone(),
@@ -437,6 +439,7 @@ impl Parts {
             address,
             model: self.model,
             ready: self.ready,
+            drain_limit: drain_limit(&settings.settings),
         };
         match agent {
             Ok(agent) => {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Dispatcher, end_processes};
 use crate::agent_services::AgentServices;
@@ -14,10 +14,11 @@ use crate::agent_services::AgentServices;
 const NODES_LIMIT: Duration = Duration::from_secs(1);
 
 impl Dispatcher {
-    /// From now on no turn begins. Runs that wait in place for a person are stopped at once.
-    pub(crate) async fn begin_drain(&mut self) {
+    /// From now on no turn begins. Runs that wait in place for a person are stopped at once. Returns by `deadline`.
+    pub(crate) async fn begin_drain(&mut self, deadline: Instant) {
         self.services.draining.cancel();
-        self.shutdown.hand_over = has_heir(&self.services).await;
+        let deadline = deadline.min(Instant::now() + NODES_LIMIT);
+        self.shutdown.hand_over = has_heir(&self.services, deadline).await;
         // A person does not answer within the time of a drain. The run continues at the next start, or at another node.
         let waiting = self.waiting_in_place();
         let cause = self.shutdown;
@@ -39,12 +40,10 @@ impl Dispatcher {
 
 /// Whether another node can continue the runs of this one. If the nodes cannot be read, it counts as one: a run that is
 /// left in the store continues at the next start, while an end is final.
-async fn has_heir(services: &AgentServices) -> bool {
+async fn has_heir(services: &AgentServices, deadline: Instant) -> bool {
     let Some(cluster) = &services.cluster else { return false };
-    match timeout(NODES_LIMIT, cluster.nodes.nodes()).await {
-        Ok(Ok(nodes)) => {
-            nodes.iter().any(|node| node.boot != services.boot && node.ended.is_none() && !node.draining)
-        }
+    match timeout_at(deadline, cluster.nodes.nodes()).await {
+        Ok(Ok(nodes)) => nodes.iter().any(|node| node.boot != services.boot && node.ended.is_none() && !node.draining),
         Ok(Err(error)) => {
             tracing::warn!(%error, "the other nodes cannot be read; running turns are left to the next start");
             true

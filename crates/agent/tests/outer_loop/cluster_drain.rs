@@ -50,7 +50,8 @@ async fn a_call_that_the_drain_cuts_off_is_not_made_again_at_the_other_node() {
         assert_eq!(cluster.reply(run).await, "seen");
         assert_eq!(tool.calls.load(Ordering::SeqCst), 1);
         let seen = b.agent.model.seen();
-        let results: Vec<_> = seen[0].messages.iter().filter(|message| matches!(message.body, MessageBody::Tool(_))).collect();
+        let results: Vec<_> =
+            seen[0].messages.iter().filter(|message| matches!(message.body, MessageBody::Tool(_))).collect();
         assert_eq!(results.len(), 1, "the model reads what became of the call: {seen:?}");
         b.agent.shut_down().await;
     }

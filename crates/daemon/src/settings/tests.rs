@@ -463,9 +463,11 @@ fn the_service_unit_fits_the_settings() {
     let unit = include_str!("../../../../deploy/belay.service");
     let value = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}"));
     let settings = Settings::default();
-    // In the worst case these follow each other: running turns, their records, the last replies, and open requests.
-    let drain = settings.agent.drain_s + 3 + 3 + settings.gateway.drain_s;
+    let drain = crate::wiring::drain_limit(&settings).as_secs();
     assert!(value("TimeoutStopSec=").parse::<u64>().unwrap() > drain);
+    assert!(unit.contains(&format!("{drain} s at the very worst")), "{drain}");
+    let pod = include_str!("../../../../deploy/kubernetes/statefulset.yaml");
+    assert!(pod.contains(&format!("# Above the {drain} s of the longest drain.")), "{drain}");
     assert_eq!((value("Type="), value("KillMode="), value("StandardInput=")), ("notify", "mixed", "null"));
     // The built-in file explains every credential of the unit.
     let credentials: Vec<&str> = unit.lines().filter_map(|line| line.strip_prefix("#LoadCredential=")).collect();

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use belay_agent::AgentExit;
+use belay_agent::{AgentExit, DRAIN_REST_S};
 use belay_channels::StdinChannel;
 use belay_crash_point::crash_point;
 use belay_gateway::GatewayError;
@@ -12,6 +13,7 @@ use belay_protocol::ModelInfo;
 use signal_hook_tokio::Handle;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
@@ -19,6 +21,7 @@ use super::hooks::HOOKS_GRACE;
 use super::programs::ProgramsHandle;
 use super::store::Store;
 use crate::exit::Exit;
+use crate::settings::Settings;
 use crate::systemd;
 
 /// The running daemon. All tasks are in `tasks`; `wait` joins them.
@@ -40,6 +43,17 @@ pub(crate) struct Running {
     pub(super) address: Option<SocketAddr>,
     pub(super) model: ModelInfo,
     pub(super) ready: watch::Receiver<bool>,
+    /// Longest time from the beginning of the drain to the end of the process.
+    pub(super) drain_limit: Duration,
+}
+
+/// Longest time in which hooks, programs and the store end, after everything else. 3 s: programs have 2 s between SIGTERM and
+/// SIGKILL.
+const CLOSE_REST_S: u64 = 3;
+
+/// Longest time from the beginning of a drain to the end of the process. The stop timeout of a service manager is above it.
+pub(crate) fn drain_limit(settings: &Settings) -> Duration {
+    Duration::from_secs(settings.agent.drain_s + DRAIN_REST_S + settings.gateway.drain_s + CLOSE_REST_S)
 }
 
 /// A part that has ended.
@@ -78,8 +92,23 @@ impl Running {
         true
     }
 
-    /// Waits until the agent has drained and ended, ends the other parts, and closes the store.
-    pub(crate) async fn wait(mut self) -> Exit {
+    /// Waits until the agent has drained and ended, ends the other parts, and closes the store. If that takes longer than
+    /// [`drain_limit`], the process exits: a service manager would kill it a moment later, and nobody would know why.
+    pub(crate) async fn wait(self) -> Exit {
+        let (ready, limit) = (self.ready.clone(), self.drain_limit);
+        let mut closed = Box::pin(self.until_closed());
+        tokio::select! {
+            exit = &mut closed => exit,
+            () = drained_for(limit, ready) => {
+                let limit_s = limit.as_secs();
+                error!(limit_s, "the drain did not end in time; the process ends now, and its next start continues the work");
+                // To drop the parts would be to wait for them. What was accepted is in the store.
+                std::process::exit(Exit::Internal as i32)
+            }
+        }
+    }
+
+    async fn until_closed(mut self) -> Exit {
         let (mut exit, mut is_lost) = (Exit::Fine, false);
         let announce = announce_drain(self.ready.clone());
         let lost = self.store.lost();
@@ -175,9 +204,35 @@ fn report(broken: &JoinError) {
     error!(%broken, "a part of the daemon broke");
 }
 
+/// Waits until the drain has taken so long.
+async fn drained_for(limit: Duration, mut ready: watch::Receiver<bool>) {
+    // An error means that the agent has ended, which ends the drain too.
+    let _ = ready.wait_for(|ready| !ready).await;
+    sleep(limit).await;
+}
+
 /// Notifies the service manager when the drain begins: when messages are no longer accepted.
 async fn announce_drain(mut ready: watch::Receiver<bool>) {
     // An error means that the agent has ended, which ends the drain too.
     let _ = ready.wait_for(|ready| !ready).await;
     systemd::stopping();
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_limit_of_a_drain_counts_from_its_beginning() {
+        let (sender, ready) = watch::channel(true);
+        let (limit, begun) = (drain_limit(&Settings::default()), Instant::now());
+        let drains = async {
+            sleep(Duration::from_secs(3600)).await;
+            sender.send_replace(false);
+        };
+        tokio::join!(drained_for(limit, ready), drains);
+        assert_eq!(begun.elapsed(), Duration::from_secs(3600) + limit);
+    }
 }
