@@ -12,6 +12,7 @@ mod command_line;
 mod compaction;
 mod context;
 mod conversation;
+mod draining;
 mod endings;
 mod fallback;
 mod freeze;

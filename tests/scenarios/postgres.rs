@@ -4,6 +4,7 @@
 //! the database file fail there.
 
 mod engine;
+mod handover;
 mod killed;
 mod misuse;
 mod node;
