@@ -48,8 +48,9 @@ const SCHEDULERS_GRACE: Duration = Duration::from_secs(1);
 /// Time limit at shutdown for undelivered replies; the others stay in the outbox for the next start. The return of unused
 /// money has the same time.
 const FLUSH_GRACE: Duration = Duration::from_secs(3);
-/// Time limit at shutdown for observing hooks after the last reply. They are notified at the beginning of the drain, so they
-/// have its whole time in addition.
+/// Time limit at shutdown for observing hooks, from the beginning of the drain on, when they are notified: that of each hook.
+const HOOK_LIMIT: Duration = Duration::from_secs(5);
+/// Least time for them after the last reply.
 const HOOK_GRACE: Duration = Duration::from_secs(1);
 
 /// Longest time of a drain beside `agent.drain_s`, in seconds: the ends of cancelled turns, schedulers, the last answers,
@@ -302,7 +303,8 @@ impl Agent {
     /// New messages are refused; queued ones stay in the store. It takes `agent.drain_s` and [`DRAIN_REST_S`] at most.
     async fn drain(mut self) {
         tracing::info!(running = self.dispatcher.runs_at_work(), "draining");
-        let grace_ends = Instant::now() + self.services.run.config.drain();
+        let begun = Instant::now();
+        let grace_ends = begun + self.services.run.config.drain();
         self.ready.send_replace(false);
         self.services.hooks.gateway_stop(&self.services.version);
         self.intake.cancel();
@@ -347,7 +349,7 @@ impl Agent {
             tracing::warn!(%error, "unused money could not be given back to the other nodes");
         }
         crash_point!("drain.delivered");
-        services.hooks.drain(HOOK_GRACE).await;
+        services.hooks.drain(HOOK_LIMIT.saturating_sub(begun.elapsed()).max(HOOK_GRACE)).await;
         tracing::info!("drained");
     }
 

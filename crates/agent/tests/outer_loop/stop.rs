@@ -4,17 +4,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_agent::AgentExit;
+use belay_agent::{AgentExit, DRAIN_REST_S};
 use belay_protocol::{
     Ack, Body, Control, Principal, PrincipalRole, RunId, RunProcesses, RunStatus, StillRunning, StopReason, StopTarget,
     Tool, ToolContext, ToolOutput, ToolSpec,
 };
+use belay_testkit::faulty::Fault;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::support::{PATIENCE, Setup, TestTool, end_of};
+use crate::support::{PATIENCE, Setup, TestTool, end_of, faulty};
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_from_another_channel_drops_the_model_call_at_once() {
@@ -323,4 +324,16 @@ async fn a_tool_that_never_reacts_is_in_the_answer_to_the_stop_until_it_has_ende
         assert!(std::time::Instant::now() < until, "{report:?}");
     }
     agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_takes_no_longer_than_its_limit_while_the_store_does_not_answer() {
+    let (setup, store) = faulty(ScriptedModel::new([Scripted::hang()]));
+    let agent = setup.start().await;
+    agent.one.accepted("alice", "hello").await;
+    agent.asked(1).await;
+    store.plan().all(Fault::Stall);
+    let begun = Instant::now();
+    agent.shut_down().await;
+    assert!(begun.elapsed() <= Duration::from_secs(10 + DRAIN_REST_S), "took {:?}", begun.elapsed());
 }
