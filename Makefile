@@ -52,8 +52,12 @@ static: ## Build a static binary: target/MACHINE-unknown-linux-gnu/dist/belay (P
 	@echo $(TARGET)/$(STATIC_TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/belay
 
 .PHONY: test
-test: ## Run every test; the last line counts them (no key, no model; V=1 names each test, ALL=1 runs also what cannot have changed)
-	@$(PYTHON) tests/run.py $(if $(V),--verbose) $(if $(ALL),--all)
+test: ## Run every test; the last line counts them (no key, no model; V=1 names each test, ALL=1 runs also what cannot have changed, FLAKY=fail)
+	@$(PYTHON) tests/run.py $(if $(V),--verbose) $(if $(ALL),--all) $(if $(FLAKY),--flaky=$(FLAKY))
+
+.PHONY: flaky
+flaky: ## Run every suite under load and on one processor, and name the tests that ever failed (hours; MINUTES=30, ARGS="--only outer_loop")
+	@$(PYTHON) tests/flaky.py $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 .PHONY: check
 check: fmt-check lint docs deny scripts-check ## Format, clippy, docs, licences, scripts
@@ -91,6 +95,7 @@ scripts-check:
 	@for f in .ci/run deploy/deb/*.sh deploy/image/*.sh deploy/local-model/*.sh; do bash -n "$$f" || exit 1; done
 	@$(PYTHON) -c 'import ast, pathlib; [ast.parse(p.read_bytes(), str(p)) for p in pathlib.Path("tests").rglob("*.py")]'
 	@$(PYTHON) -m doctest tests/soak.py tests/waiting.py
+	@cd tests && $(PYTHON) -m unittest discover --quiet --start-directory gate --top-level-directory . --pattern '*_test.py'
 
 .PHONY: golden
 golden: ## Rewrite the golden transcripts from what the code does now; then read the diff as carefully as code

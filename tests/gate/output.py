@@ -1,0 +1,25 @@
+"""What all parts of the gate share: the root of the project, its options, and printing. Standard library only."""
+
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VERBOSE = "--verbose" in sys.argv[1:]
+ALL = "--all" in sys.argv[1:] or os.environ.get("CI") == "true"
+
+
+def say(line):
+    print(line, flush=True)
+
+
+def cargo(*arguments):
+    """A command of cargo, which is printed."""
+    command = [os.environ.get("CARGO", "cargo"), *arguments]
+    say("$ " + " ".join(command))
+    return command
+
+
+def clock(seconds):
+    """Minutes and seconds."""
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
