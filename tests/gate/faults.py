@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from gate.output import ROOT, VERBOSE, cargo
+from gate.output import CRASH_POINTS, FEATURES, ROOT, VERBOSE, cargo
 from gate.tally import Outcome
 
 # Kills of `make test`: each of the named points at least once.
@@ -20,16 +20,15 @@ MISSING = 69
 
 
 def crashes(tally, environment):
-    """Kills of a daemon at each named point, once. Its program is built only if something has changed: it needs a feature of its own."""
+    """Kills of a daemon at each named point, once. Its program needs a feature of its own, and is built here unless the other ones have it."""
     name, begin = "kills at named points", time.monotonic()
     if tally.cached(name, environment["BELAY_BIN"]):
         return
-    features = ["--features", "belay-daemon/crash-points", "--bin", "belay-crash-points"]
-    built = subprocess.run(cargo("build", "--locked", "--workspace", "--quiet", *features), cwd=ROOT, stdin=subprocess.DEVNULL)
-    if built.returncode != 0:
+    program = pathlib.Path(environment["BELAY_BIN"]).with_name("belay-crash-points")
+    build = ("build", "--locked", "--workspace", "--quiet", *CRASH_POINTS, "--bin", program.name)
+    if not FEATURES and subprocess.run(cargo(*build), cwd=ROOT, stdin=subprocess.DEVNULL).returncode != 0:
         tally.add(name, 0, 1, 0, time.monotonic() - begin, " (not built)")
         return
-    program = pathlib.Path(environment["BELAY_BIN"]).with_name("belay-crash-points")
     script = ROOT / "tests" / "crash" / "main.py"
     command = [sys.executable, str(script), "--belay", str(program), "--kills", CRASHES, "--falsify", "--json"]
 

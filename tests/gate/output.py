@@ -6,7 +6,12 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERBOSE = "--verbose" in sys.argv[1:]
-ALL = "--all" in sys.argv[1:] or os.environ.get("CI") == "true"
+CI = os.environ.get("CI") == "true"
+ALL = "--all" in sys.argv[1:] or CI
+# The feature of `make crash`. Continuous integration tests programs with it, in which the points do nothing until a variable names one: that
+# saves a second build of half of the workspace. Elsewhere that second build is kept, and the tests run what people run.
+CRASH_POINTS = ("--features", "belay-daemon/crash-points")
+FEATURES = CRASH_POINTS if CI else ()
 
 
 def say(line):

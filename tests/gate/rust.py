@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from gate.install import MCP, installed
-from gate.output import ROOT, VERBOSE, cargo
+from gate.output import FEATURES, ROOT, VERBOSE, cargo
 from gate.tally import Outcome
 
 # Test binaries that always run: they read the sources of the whole project.
@@ -37,7 +37,7 @@ def build(tally):
     One command, because cargo would build the daemon anew for a second one that selects other packages.
     """
     begin = time.monotonic()
-    command = cargo("test", "--locked", "--workspace", "--no-run", "--message-format=json-render-diagnostics")
+    command = cargo("test", "--locked", "--workspace", *FEATURES, "--no-run", "--message-format=json-render-diagnostics")
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     suites, belay, budget, programs = [], None, None, {}
     for line in process.stdout:
@@ -117,12 +117,12 @@ def read(output, status):
         return Outcome(failed=1, note=f" (ended with {status} without a result)", lines=tuple(lines))
     passed, failed, ignored = (int(found[i]) for i in (1, 2, 3))
     skipped = sum(1 for line in output if SKIPPED.search(line))
-    return Outcome(passed - skipped, failed or int(status != 0), ignored + skipped, "", tuple(lines), failures)
+    return Outcome(passed - skipped, failed or int(status != 0), ignored + skipped, "", tuple(lines), failures=failures)
 
 
 def examples(tally, environment):
     """The examples in the documentation of the code."""
-    command = cargo("test", "--locked", "--workspace", "--doc", "--no-fail-fast")
+    command = cargo("test", "--locked", "--workspace", *FEATURES, "--doc", "--no-fail-fast")
 
     def once():
         process = subprocess.run(
