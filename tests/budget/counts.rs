@@ -47,6 +47,16 @@ impl Count {
         }
     }
 
+    /// Whether it depends on how busy the machine is: which writes join one commit, which buffers are free again, and how many
+    /// timers fall into the time.
+    pub(crate) fn depends_on_load(self, script: Script) -> bool {
+        match self {
+            Self::WalPages | Self::FileBytes | Self::Syncs | Self::Allocations | Self::AllocatedBytes => true,
+            Self::ReadStatements => matches!(script, Script::Start | Script::Idle),
+            Self::WriteStatements | Self::FilesOpened | Self::ModelBytes => false,
+        }
+    }
+
     /// The largest difference between two runs of the same program that says nothing, in the unit of the count.
     pub(crate) fn noise(self, script: Script) -> f64 {
         match (self, script) {
@@ -86,6 +96,8 @@ pub(crate) struct Figures {
     pub(crate) printed: BTreeMap<&'static str, f64>,
     /// How long it took, in minutes.
     pub(crate) minutes: f64,
+    /// The share of the processors that other programs used meanwhile.
+    pub(crate) others: f64,
 }
 
 impl Figures {

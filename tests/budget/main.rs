@@ -5,12 +5,13 @@
 //! is the real one, linked into this program, with an allocator that counts.
 //!
 //! Reading order: `scripts`, `table`, `counts`, `report`; then `daemon` (a measured daemon), `counted` (the daemon's
-//! side), `trace` and `calls` (its system calls).
+//! side), `trace` and `calls` (its system calls), `load` (how busy the machine is).
 
 mod calls;
 mod counted;
 mod counts;
 mod daemon;
+mod load;
 mod report;
 mod scripts;
 mod table;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use counts::{Counted, Figures};
+use load::Load;
 use scripts::Script;
 use table::Table;
 
@@ -154,11 +156,12 @@ fn start(script: Script, timers: &Counted) -> Result<[JoinHandle<Result<Figures>
     let run = |traced| {
         let timers = timers.clone();
         std::thread::Builder::new().name(script.name().into()).spawn(move || {
+            let load = Load::now()?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let measured = runtime.block_on(async { tokio::time::timeout(SCRIPT_LIMIT, script.measure(traced)).await });
             let measured = measured.context("it takes too long").flatten();
             let measured = measured.with_context(|| format!("the script {}", script.name()))?;
-            Ok(measured.without_timers(&timers))
+            Ok(Figures { others: load.of_others(Load::now()?), ..measured.without_timers(&timers) })
         })
     };
     Ok([run(false)?, run(true)?])

@@ -35,6 +35,9 @@ pub(crate) fn lines(rows: &[Compared], measured: &[Measured], quiet: bool, updat
     if any(Verdict::NotCounted) {
         text.push_str("System calls are not counted here: the system does not permit to trace a process.\n");
     }
+    if any(Verdict::TooBusy) {
+        text.push_str("Too busy: other programs use the processors, so counts that depend on the load are not compared. Run it again on a quieter machine.\n");
+    }
     if update {
         if any(Verdict::Above) || any(Verdict::Unexplained) {
             text.push_str("Write the reason of each row that has risen over its \"?\" in tests/budget/table.toml.\n");
@@ -55,7 +58,8 @@ pub(crate) fn lines(rows: &[Compared], measured: &[Measured], quiet: bool, updat
         text.push_str("Below the table: `make budget UPDATE=1` lowers it.\n");
     }
     let count = |of: fn(Verdict) -> bool| rows.iter().filter(|row| of(row.verdict)).count();
-    let (failed, skipped) = (count(Verdict::fails), count(|verdict| verdict == Verdict::NotCounted));
+    let (failed, skipped) =
+        (count(Verdict::fails), count(|verdict| matches!(verdict, Verdict::NotCounted | Verdict::TooBusy)));
     text.push_str(&format!("{} passed, {failed} failed, {skipped} skipped", rows.len() - failed - skipped));
     text
 }
@@ -70,6 +74,7 @@ fn line(row: &Compared, update: bool, coloured: bool) -> String {
         Verdict::Above | Verdict::Missing | Verdict::Unexplained => ("FAILED", "31"),
         // As a test that is left out.
         Verdict::NotCounted => ("ok", "33"),
+        Verdict::TooBusy => ("busy", "33"),
     };
     let show = |count: Option<f64>| count.map_or("–".to_owned(), number);
     let change = match (row.old, row.new) {

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::counts::{Count, Counted, Figures};
+use crate::load::TOO_BUSY;
 use crate::scripts::Script;
 
 /// A count may rise by this share before it needs a reason.
@@ -50,12 +51,14 @@ pub(crate) enum Verdict {
     Unexplained,
     /// It could not be counted here.
     NotCounted,
+    /// Above the table, on a machine that was too busy to tell.
+    TooBusy,
 }
 
 impl Verdict {
     /// Whether the script is measured again before this counts. What only could be lowered can wait for the update.
     pub(crate) fn is_checked(self, update: bool) -> bool {
-        self == Self::Above || (update && self == Self::Lower)
+        matches!(self, Self::Above | Self::TooBusy) || (update && self == Self::Lower)
     }
 
     /// Whether the change may not pass.
@@ -110,16 +113,21 @@ impl Table {
                 (_, None) => Verdict::NotCounted,
                 (None, Some(_)) => Verdict::Missing,
                 (Some(row), Some(_)) if row.why.as_deref() == Some(NO_REASON) => Verdict::Unexplained,
-                (Some(row), Some(new)) => verdict(row.count, new, count.noise(script)),
+                (Some(row), Some(new)) => match verdict(row.count, new, count.noise(script)) {
+                    Verdict::Above if figures.others > TOO_BUSY && count.depends_on_load(script) => Verdict::TooBusy,
+                    verdict => verdict,
+                },
             };
             Compared { script: script.name(), count: count.name(), old, new, verdict }
         };
         Count::ALL.into_iter().map(compared).collect()
     }
 
-    /// Of two measurements of a script the figures that are nearer to the table. A difference has to show in both.
+    /// Of two measurements of a script the figures that are nearer to the table. A difference has to show in both; one on a quiet
+    /// machine is enough to tell.
     pub(crate) fn nearest(&self, script: Script, mut figures: Figures, again: &Figures) -> Figures {
         let Some(rows) = self.0.get(script.name()) else { return figures };
+        figures.others = figures.others.min(again.others);
         for (count, figure) in &mut figures.counts {
             let Some(other) = again.counts.get(count) else { continue };
             let Some(row) = rows.get(count.name()) else { continue };
@@ -145,7 +153,7 @@ impl Table {
                         }
                     }
                 }
-                Verdict::Kept | Verdict::Unexplained | Verdict::NotCounted => {}
+                Verdict::Kept | Verdict::Unexplained | Verdict::NotCounted | Verdict::TooBusy => {}
             }
         }
     }
@@ -218,6 +226,27 @@ mod tests {
         ] {
             assert_eq!(of_statements(&table(&format!("count = {old}")), new), verdict, "{old} → {new}");
         }
+    }
+
+    #[test]
+    fn on_a_busy_machine_only_counts_that_do_not_depend_on_it_fail() {
+        let rows = "[message]\nwrite-statements = { count = 5 }\nsyncs = { count = 1 }\n";
+        let table = Table::parse(rows).expect("a table");
+        let measured = |others: f64| Figures {
+            counts: [(Count::WriteStatements, 7.0), (Count::Syncs, 3.0)].into(),
+            others,
+            ..Figures::default()
+        };
+        let verdicts = |figures: &Figures| {
+            let compared = table.compare(Script::Message, figures);
+            let of = |name: &str| compared.iter().find(|row| row.count == name).expect("a row").verdict;
+            (of("write-statements"), of("syncs"))
+        };
+        assert_eq!(verdicts(&measured(0.1)), (Verdict::Above, Verdict::Above));
+        assert_eq!(verdicts(&measured(0.5)), (Verdict::Above, Verdict::TooBusy));
+        let (busy, quiet) = (measured(0.5), measured(0.1));
+        assert_eq!(verdicts(&table.nearest(Script::Message, busy, &quiet)), (Verdict::Above, Verdict::Above));
+        assert!(Verdict::TooBusy.is_checked(false) && !Verdict::TooBusy.fails());
     }
 
     #[test]

@@ -29,6 +29,8 @@ class Outcome:
     note: str = ""
     # What the suite printed besides the tests that passed.
     lines: tuple = ()
+    # Some of it was not compared, because the machine was too busy.
+    is_busy: bool = False
     # The failed tests that are known by name, each with the lines that it printed.
     failures: dict = dataclasses.field(default_factory=dict)
 
@@ -96,7 +98,11 @@ class Tally:
         return True
 
     def again(self):
-        """Runs again what has failed, one test after the other and beside no other one."""
+        """Runs again what was too busy to tell and what has failed, one test after the other and beside no other one."""
+        for result in [result for result in self.results if result.once and result.outcome.is_busy]:
+            say(f"  again  {result.name}: the machine was too busy")
+            result.outcome = result.once()
+            row("FAILED" if result.outcome.failed else "ok", result.name, result.outcome, 0.0)
         for result in [result for result in self.results if result.outcome.failed]:
             if result.once is None:
                 self.failures.append(f"{result.name}{result.outcome.note}")
@@ -143,7 +149,7 @@ class Tally:
     def remember(self):
         """Keeps which suites have passed, for the next `make test`. A suite with a flaky test has not."""
         for result in self.results:
-            if result.outcome.is_good() and not result.flaky:
+            if result.outcome.is_good() and not result.flaky and not result.outcome.is_busy:
                 self.passed.add(result.name, self.keys.get(result.name), result.outcome.passed, result.outcome.skipped)
         self.passed.write()
 

@@ -138,6 +138,18 @@ class Again(unittest.TestCase):
             tally.again()
         self.assertEqual((self.counts(tally), tally.flaky), ([2, 0, 0], [("a script", "FAILED it")]))
 
+    def test_what_a_busy_machine_could_not_tell_is_run_again_and_is_not_flaky(self):
+        for second, counts in (("3 passed, 0 failed, 0 skipped", [3, 0, 0]), ("2 passed, 1 failed, 0 skipped", [2, 1, 0])):
+            (self.folder / "calls").write_text("")
+            busy = "echo call >>calls; if [ $(wc -l <calls) -lt 2 ]; then echo 'Too busy: it'; echo '2 passed, 0 failed, 1 skipped'; exit; fi"
+            program = self.program("script.sh", f"cd {self.folder}; {busy}; echo '{second}'")
+            tally = Tally(True, False, self.folder)
+            with contextlib.redirect_stdout(self.printed):
+                script(tally, "a script", ["sh", program], {})
+                self.assertEqual(self.counts(tally), [2, 0, 1])
+                tally.again()
+            self.assertEqual((self.counts(tally), tally.flaky, len(tally.failures)), (counts, [], counts[1]))
+
     def test_only_a_suite_without_a_flaky_test_is_remembered(self):
         known = []
         for unsure in (1, 0):
