@@ -58,11 +58,11 @@ async fn a_turn_that_outlives_the_grace_is_recorded_and_what_waits_is_answered_b
 async fn a_second_signal_exits_at_once() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::Silence).await;
     let home = Home::new().openai(&model.base_url).set("agent.drain_s", 60);
-    let daemon = home.start().await?;
+    let mut daemon = home.start().await?;
     daemon.send("alice", "hang").await?;
     model.seen(1).await;
     daemon.signal(Signal::INT)?;
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await; // the first one must have been seen
+    daemon.logged("signal received").await?; // two signals at the same moment are one to the kernel
     daemon.signal(Signal::INT)?;
     let output = daemon.ended().await?;
     assert_eq!(output.status.code(), Some(130), "{output:?}");

@@ -46,7 +46,7 @@ use serde_json::json;
 #[tokio::test]
 async fn a_session_is_not_busy_for_ever_when_the_model_falls_silent() -> Result<()> {
     let model = ModelServer::start(vec![Answer::Silence], Answer::text("here again")).await;
-    let home = Home::new().openai(&model.base_url).set("llm.idle_timeout_s", 1).set("llm.max_attempts", 1);
+    let home = Home::new().openai(&model.base_url).set("llm.idle_timeout_s", 10).set("llm.max_attempts", 1);
     let daemon = home.start().await?;
     let silent = daemon.ask("alice", "are you there").await?;
     assert_eq!((silent["status"].as_str(), silent["reason"].as_str()), (Some("failed"), Some("network")), "{silent}");
@@ -61,7 +61,7 @@ async fn a_turn_that_fails_throws_nothing_away_that_waits_behind_it() -> Result<
     let refused = Answer::Status(401, json!({"error": {"message": "no such key"}}), Vec::new());
     let model = ModelServer::start(vec![Answer::Silence, refused], Answer::text("answered")).await;
     let home = Home::new().openai(&model.base_url);
-    let home = home.set("llm.idle_timeout_s", 1).set("llm.max_attempts", 1);
+    let home = home.set("llm.idle_timeout_s", 10).set("llm.max_attempts", 1);
     let daemon = home.start().await?;
     let mut runs = Vec::new();
     for text in ["one", "two", "three", "four"] {

@@ -103,7 +103,7 @@ async fn a_plain_no_answers_while_the_question_is_the_newest_message_and_the_mod
 async fn a_question_of_a_job_reminds_once_and_expires_as_a_no() -> Result<()> {
     let model = ModelServer::start(vec![adds_line()], done()).await;
     let api = BotApi::start().await;
-    let home = home(&api).openai(&model.base_url).set("approvals.autonomous_expires_s", 2);
+    let home = home(&api).openai(&model.base_url).set("approvals.autonomous_expires_s", 6);
     let daemon = home.start().await?;
     say(&daemon, 1, "/job add a line").await?;
     let told = texts(&api, 4).await;

@@ -61,20 +61,31 @@ impl Home {
         let ready = lines.by_ref().map(Result::unwrap).find(|line| line.contains("\"ready on http://"));
         assert!(ready.is_some(), "the daemon did not become ready");
         // The rest of the log is read, so that the daemon is never held up by a full pipe.
-        let reader = std::thread::spawn(move || lines.map_while(Result::ok).collect());
-        Daemon { child, reader }
+        let (sender, rest) = std::sync::mpsc::channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        Daemon { child, rest, log: Vec::new() }
     }
 }
 
 struct Daemon {
     child: Child,
-    reader: std::thread::JoinHandle<Vec<String>>,
+    /// The log since it was ready: the lines that are not read yet, and those that are.
+    rest: std::sync::mpsc::Receiver<String>,
+    log: Vec<String>,
 }
 
 impl Daemon {
     fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
+    }
+
+    /// Waits for a line of its log that contains a text.
+    fn logged(&mut self, text: &str) {
+        while !self.log.last().is_some_and(|line| line.contains(text)) {
+            let line = self.rest.recv_timeout(PATIENCE);
+            self.log.push(line.unwrap_or_else(|_| panic!("{text} is missing in:\n{}", self.log.join("\n"))));
+        }
     }
 
     /// Waits for the end and returns the exit code and the log.
@@ -90,7 +101,8 @@ impl Daemon {
             }
             std::thread::sleep(Duration::from_millis(10)); // a process has no other way to be waited for with a limit
         };
-        (status.code(), self.reader.join().unwrap().join("\n"))
+        self.log.extend(self.rest);
+        (status.code(), self.log.join("\n"))
     }
 }
 
@@ -418,10 +430,10 @@ fn the_first_signal_drains_and_the_second_ends_at_once() {
     let (code, log) = daemon.ended();
     assert_eq!(code, Some(0), "{log}");
 
-    let daemon = home.daemon();
+    let mut daemon = home.daemon();
     assert!(home.run(&["send", "rehearse stall"]).status.success());
     daemon.signal("INT");
-    std::thread::sleep(Duration::from_millis(300)); // two signals at the same moment are one to the kernel
+    daemon.logged("signal received"); // two signals at the same moment are one to the kernel
     daemon.signal("INT");
     let (code, log) = daemon.ended();
     assert_eq!(code, Some(130), "{log}");

@@ -310,7 +310,7 @@ impl Server {
 
     /// Waits until this many connections have ended.
     pub(crate) async fn wait_hung_up(&mut self, count: usize) {
-        tokio::time::timeout(Duration::from_secs(5), self.hung_up.wait_for(|n| *n >= count)).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(60), self.hung_up.wait_for(|n| *n >= count)).await.unwrap().unwrap();
     }
 
     /// Connections that have ended.

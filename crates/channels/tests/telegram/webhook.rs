@@ -75,7 +75,8 @@ impl Served {
         let mut socket = tokio::net::TcpStream::connect(&self.address).await.unwrap();
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut answer = vec![0; 64];
-        let read = timeout(Duration::from_secs(5), socket.read(&mut answer)).await.expect("an answer in time").unwrap();
+        let read =
+            timeout(Duration::from_secs(60), socket.read(&mut answer)).await.expect("an answer in time").unwrap();
         String::from_utf8_lossy(&answer[..read]).lines().next().unwrap_or_default().to_owned()
     }
 }

@@ -8,7 +8,7 @@ use belay_protocol::{
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use crate::harness::{Harness, fresh_client, parts, read, start};
+use crate::harness::{Harness, PATIENCE, fresh_client, parts, read, start};
 
 #[tokio::test]
 async fn open_requests_end_with_their_runs_and_new_messages_are_refused() {
@@ -19,7 +19,9 @@ async fn open_requests_end_with_their_runs_and_new_messages_are_refused() {
     let run = first_run(&harness).await;
     harness.stop.cancel();
     // Idle connections are being closed; a request on a new one is answered.
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    while read(fresh_client().get(harness.url("/readyz"))).await.0 != 503 {
+        tokio::task::yield_now().await;
+    }
     let client = fresh_client();
     let new = client.post(harness.url("/api/v1/messages")).json(&json!({"session": "s", "text": "new"}));
     let (status, refused) = read(new).await;
@@ -30,7 +32,7 @@ async fn open_requests_end_with_their_runs_and_new_messages_are_refused() {
     harness.agent.finish(run, StopReason::FinalText, "in time");
     let (status, ended) = waiting.await.unwrap();
     assert_eq!((status, &ended["reply"]), (200, &json!("in time")));
-    tokio::time::timeout(Duration::from_secs(5), harness.served).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, harness.served).await.unwrap().unwrap().unwrap();
 }
 
 async fn first_run(harness: &Harness) -> RunId {
@@ -50,7 +52,7 @@ async fn what_does_not_end_in_time_is_cut() {
     let waiting = tokio::spawn(waiting);
     first_run(&harness).await;
     harness.stop.cancel();
-    tokio::time::timeout(Duration::from_secs(5), harness.served).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, harness.served).await.unwrap().unwrap().unwrap();
     assert!(waiting.await.unwrap().is_err());
 }
 
@@ -59,7 +61,7 @@ async fn a_gateway_that_nobody_uses_ends_at_once_though_a_connection_is_idle() {
     let harness = Harness::open().await;
     assert_eq!(harness.get("/livez").await.0, 200); // the client keeps its connection
     harness.stop.cancel();
-    tokio::time::timeout(Duration::from_secs(2), harness.served).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, harness.served).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -87,10 +89,10 @@ async fn the_brakes_and_the_status_work_until_the_agent_lets_go_and_are_then_ref
     assert_eq!((status, &stopped["stopped"]), (200, &json!([run])));
 
     harness.working.abort();
-    let late = tokio::time::timeout(Duration::from_secs(5), harness.get("/api/v1/status")).await.expect("an answer");
+    let late = tokio::time::timeout(PATIENCE, harness.get("/api/v1/status")).await.expect("an answer");
     assert_eq!(late.0, 503);
     harness.stop.cancel();
-    tokio::time::timeout(Duration::from_secs(5), harness.served).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, harness.served).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -134,7 +136,7 @@ async fn a_full_intake_answers_503_at_once() {
     waiting.shutdown().await;
     drop(channel);
     stop.cancel();
-    tokio::time::timeout(Duration::from_secs(5), served).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]

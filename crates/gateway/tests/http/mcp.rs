@@ -12,10 +12,7 @@ use rmcp::{ClientHandler, RoleClient, ServiceExt};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::harness::{Harness, SECRET, read};
-
-/// Longest wait for anything: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::harness::{Harness, PATIENCE, SECRET, read};
 
 /// A client that keeps what it is told of progress.
 #[derive(Clone)]

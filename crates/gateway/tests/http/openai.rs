@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Harness, NOW, parts, start};
+use crate::harness::{Harness, NOW, PATIENCE, parts, start};
 use crate::streams::events;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -224,7 +224,7 @@ async fn a_client_that_goes_away_before_its_message_is_accepted_stops_its_run_to
     let stop = CancellationToken::new();
     let mut stream = start(&channel, CancellationToken::new()).await;
     let served = tokio::spawn(gateway.serve(stop.clone()));
-    let mut next = async || tokio::time::timeout(Duration::from_secs(5), stream.next()).await.unwrap().unwrap();
+    let mut next = async || tokio::time::timeout(PATIENCE, stream.next()).await.unwrap().unwrap();
 
     let body = json!({"messages": user("hold"), "stream": true});
     let asking = tokio::spawn(harness.client.post(url).json(&body).send());
@@ -245,7 +245,7 @@ async fn a_client_that_goes_away_before_its_message_is_accepted_stops_its_run_to
     let told = next().await.inbound.body;
     assert_eq!(told, Body::Control(Control::Stop(StopTarget::RunOfGoneClient(run_id))));
     stop.cancel();
-    tokio::time::timeout(Duration::from_secs(5), served).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap().unwrap();
 }
 
 #[tokio::test]

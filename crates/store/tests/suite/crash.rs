@@ -203,7 +203,7 @@ async fn relaxed_work_reaches_the_disk_by_itself() {
     let run = accept(&store, &lease, queued("hi")).await;
     store.start_run(&lease, run, at(1_500)).await.unwrap();
     let mut status = RunStatus::Queued;
-    for _ in 0..200 {
+    for _ in 0..6_000 {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         status = store.run(run).await.unwrap().unwrap().status;
         if status == RunStatus::Running {

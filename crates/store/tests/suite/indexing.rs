@@ -27,13 +27,13 @@ const BEHIND: &str = "SELECT (SELECT MAX(seq) FROM events) - event FROM indexed"
 /// Waits until the store has indexed all but so many events by itself.
 async fn indexed_but(behind: i64, directory: &TempDir) {
     let conn = connect(directory);
-    for _ in 0..500 {
+    for _ in 0..6_000 {
         if number(&conn, BEHIND) <= behind {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("after five seconds {} events are not indexed", number(&conn, BEHIND));
+    panic!("after a minute {} events are not indexed", number(&conn, BEHIND));
 }
 
 async fn hits(store: &SqlStore, words: &str) -> usize {

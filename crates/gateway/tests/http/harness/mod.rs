@@ -8,6 +8,7 @@ mod store;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use belay_gateway::{
     BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, Gateway, GatewayConfig, GatewayError,
@@ -25,6 +26,9 @@ pub(crate) use self::sign_ins::FakeSignIns;
 pub(crate) use self::store::{FILE, FakeStore, blank, older};
 use self::store::{FakeArchive, FakeBlobs, FakeNotes};
 use crate::work::{FakeTimes, FakeWork};
+
+/// Longest wait for anything that a test expects; it only decides how long a failing test takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The date that the clock shows, unless it is moved: 2026-11-20T19:43:00Z.
 pub(crate) const NOW: i64 = 1_795_203_780_000;
@@ -145,7 +149,13 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
     GatewayParts {
         metrics: Arc::new(|| "belay_test 1\n".to_owned()),
         trajectory: Arc::new(|messages| messages.iter().map(|message| format!("{}\n", message.text())).collect()),
-        config: GatewayConfig { listen: "127.0.0.1:0".into(), max_body_bytes: 200_000, ..GatewayConfig::default() },
+        // An end that waits for its whole limit is longer than any test waits.
+        config: GatewayConfig {
+            listen: "127.0.0.1:0".into(),
+            max_body_bytes: 200_000,
+            drain_s: 600,
+            ..GatewayConfig::default()
+        },
         secrets: GatewaySecrets::default(),
         runs: store.clone(),
         sessions: store.clone(),

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use jsonschema::Validator;
@@ -13,9 +12,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::harness::Harness;
-
-/// Longest wait for anything that a test expects; it only decides how long a failing test takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) use crate::harness::PATIENCE;
 
 pub(crate) struct Socket {
     pub(crate) io: WebSocketStream<TcpStream>,
