@@ -16,7 +16,7 @@ READS_SOURCES = ["repository"]
 # Packages whose tests start the daemon.
 STARTS_BELAY = ["tests", "daemon"]
 # Suites that take longest begin first, so that none of them runs alone at the end.
-LONGEST = ["outer_loop", "scenarios"]
+LONGEST = ["suite", "scenarios", "outer_loop", "belay_tools", "http", "programs"]
 # Tests by the official MCP SDK, in the test binary `programs`: a suite of their own, since they need the SDK.
 MCP_SUITE = "official MCP SDK"
 OFFICIAL_MCP = "mcp::official::"
@@ -143,6 +143,9 @@ def examples(tally, environment):
 
 
 def mcp_servers(tally, suite, environment):
-    """Servers by the official MCP SDK, as tools: plain `cargo test` leaves these tests out, since they need it."""
+    """Servers by the official MCP SDK, as tools: plain `cargo test` leaves these tests out, since they need it.
+
+    One at a time, because each server imports the SDK, which takes seconds of processor time, and has ten seconds to start.
+    """
     if python := installed(tally, MCP_SUITE, MCP, "mcp"):
-        rust(tally, suite, MCP_SUITE, ["--include-ignored", OFFICIAL_MCP], {**environment, "BELAY_MCP_PYTHON": str(python)})
+        rust(tally, suite, MCP_SUITE, ["--include-ignored", "--test-threads=1", OFFICIAL_MCP], {**environment, "BELAY_MCP_PYTHON": str(python)})
