@@ -23,7 +23,7 @@ from gate.machines import prepare_image, prepare_service
 from gate.output import ROOT, clock, say
 from gate.rust import build
 from gate.tally import Result, Tally, first_reason
-from run import SEED, alone, side_by_side
+from run import SEED, first, last
 
 JOURNAL = ROOT / "build" / "flaky.jsonl"
 # Rounds by name: how many processors, and how many busy loops beside the suites.
@@ -52,7 +52,7 @@ class Recorder(Tally):
         say(f"  {name} did not run{note}")
         self.missing.append((name, self.round))
 
-    def suite(self, name, once, selects=False, files=()):
+    def suite(self, name, once, files=()):
         if self.only not in name:
             return
         digest = self.digest(self.programs.get(name, (self.belay,)), files)
@@ -138,7 +138,7 @@ def rounds(recorder, suites, budget_program, belay):
         environment = {"BELAY_BIN": belay, SEED: recorder.seed, **THREADS}
         say(f"{name}:")
         with loaded(*load):
-            for job, *arguments in [*side_by_side(suites, budget_program, environment), *alone(environment, *preparing)]:
+            for job, *arguments in [*first(suites, budget_program, environment), *last(environment, *preparing)]:
                 job(recorder, *arguments)
 
 

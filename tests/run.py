@@ -27,7 +27,7 @@ import time
 
 from gate import install
 from gate.faults import cluster, crashes
-from gate.machines import exposure, image, packages, prepare_image, prepare_service, service, static
+from gate.machines import booted, image, prepare_image, prepare_service
 from gate.output import ALL, ROOT, clock, say
 from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust
 from gate.scripts import api_fuzz, budget, clients, console, langchain_client, mcp_client, metrics, proxies, telemetry, websocket_clients
@@ -41,8 +41,8 @@ WAITING = "scenarios"
 SEED = "PROPTEST_RNG_SEED"
 
 
-def side_by_side(suites, budget_program, environment):
-    """All suites but the last, each with its arguments. The budget and the cluster wait most of the time, so they take no place."""
+def first(suites, budget_program, environment):
+    """All suites but the last ones, each with its arguments. The budget and the cluster wait most of the time, so they take no place."""
     jobs = [(budget, budget_program), (cluster, environment)]
     for suite in suites:
         official = suite["target"] == "programs"
@@ -64,15 +64,9 @@ def run(tally, jobs):
                 tally.add(job.__name__, 0, 1, 0, 0.0, f" ({error!r})")
 
 
-def alone(environment, preparing, preparing_image):
-    """The last suites, each with its arguments. Each runs alone."""
-    return [
-        (exposure,),
-        (static,),
-        (service, environment, preparing),
-        (packages, environment, preparing),
-        (image, environment, preparing_image),
-    ]
+def last(environment, preparing, preparing_image):
+    """The last suites, each with its arguments. They run beside one another, but beside no test of the ones before."""
+    return [(booted, environment, preparing), (image, environment, preparing_image)]
 
 
 def main():
@@ -96,9 +90,8 @@ def test():
     if belay is not None:
         environment = {"BELAY_BIN": belay, SEED: os.environ.get(SEED) or str(secrets.randbits(63))}
         say(f"{SEED}={environment[SEED]}")
-        run(tally, side_by_side(suites, budget_program, environment))
-        for job, *arguments in alone(environment, preparing, preparing_image):
-            job(tally, *arguments)
+        run(tally, first(suites, budget_program, environment))
+        run(tally, last(environment, preparing, preparing_image))
         tally.again()
         tally.remember()
     else:

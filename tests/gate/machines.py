@@ -1,4 +1,4 @@
-"""Suites that run alone at the end: the unit, the booted service, the packages and the image. Standard library only."""
+"""Suites that run at the end: the unit, the booted service, the packages and the image. Standard library only."""
 
 import sys
 import time
@@ -9,6 +9,14 @@ from gate.scripts import script
 from waiting import Preparing
 
 SERVICE = [sys.executable, str(ROOT / "tests" / "service" / "service.py")]
+
+
+def booted(tally, environment, preparing):
+    """What has to do with systemd and with packages, one after the other: two of them boot a machine with the same root."""
+    exposure(tally)
+    static(tally)
+    service(tally, environment, preparing)
+    packages(tally, environment, preparing)
 
 
 def exposure(tally):

@@ -78,7 +78,7 @@ def rust(tally, suite, name, arguments, environment):
             return Outcome(failed=1, note=" (no test has this name)")
         return outcome
 
-    tally.suite(name, once, selects=True)
+    tally.suite(name, once)
 
 
 def selecting(arguments):

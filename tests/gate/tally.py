@@ -1,7 +1,7 @@
 """Counts suites, and runs their failed tests again, alone: a fault fails each time, a test that needs a fast machine does not.
 
-A suite is a function that runs it and returns an `Outcome`. Given the name of one of its tests, it runs that test only; a suite that cannot
-select a test is run again whole. Standard library only.
+A suite is a function that runs it and returns an `Outcome`. Given the name of one of its tests, it runs that test only; a suite that does not
+name what has failed is run again whole. Standard library only.
 """
 
 import dataclasses
@@ -46,10 +46,16 @@ class Result:
     name: str
     outcome: Outcome
     seconds: float
-    # How to run it, and whether one test can be selected; `None`: it is not run again.
+    # How to run it; `None`: it is not run again.
     once: object = None
-    selects: bool = False
     flaky: int = 0
+
+    def run_again(self, test=None):
+        """Runs it, or one test of it. A suite that cannot be run any more has failed, and the others are still counted."""
+        try:
+            return self.once(test) if test else self.once()
+        except Exception as error:  # as for the suites that run side by side
+            return Outcome(failed=1, note=f" ({error!r})")
 
 
 class Tally:
@@ -63,11 +69,11 @@ class Tally:
         self.flaky, self.failures = [], []
         self.lock = threading.Lock()
 
-    def suite(self, name, once, selects=False, files=()):
+    def suite(self, name, once, files=()):
         """Runs a suite and counts it. What fails is run again by `again`. Its own files are named for `make flaky`."""
         begin = time.monotonic()
         outcome = once()
-        self.report(Result(name, outcome, time.monotonic() - begin, once, selects))
+        self.report(Result(name, outcome, time.monotonic() - begin, once))
 
     def add(self, name, passed, failed, skipped, seconds, note=""):
         """Counts a suite that did not run here."""
@@ -101,14 +107,14 @@ class Tally:
         """Runs again what was too busy to tell and what has failed, one test after the other and beside no other one."""
         for result in [result for result in self.results if result.once and result.outcome.is_busy]:
             say(f"  again  {result.name}: the machine was too busy")
-            result.outcome = result.once()
+            result.outcome = result.run_again()
             row("FAILED" if result.outcome.failed else "ok", result.name, result.outcome, 0.0)
         for result in [result for result in self.results if result.outcome.failed]:
             if result.once is None:
                 self.failures.append(f"{result.name}{result.outcome.note}")
                 continue
             failures = result.outcome.failures
-            is_named = result.selects and len(failures) == result.outcome.failed <= MANY
+            is_named = len(failures) == result.outcome.failed <= MANY
             for test in list(failures) if is_named else [None]:
                 self.once_more(result, test)
 
@@ -118,7 +124,7 @@ class Tally:
         first, begin = result.outcome, time.monotonic()
         lines = list(first.failures.get(test, ()) if test else [*first.failures, *first.lines])
         for number in range(2, TRIES + 1):
-            outcome = result.once(test) if test else result.once()
+            outcome = result.run_again(test)
             if outcome.is_good():
                 break
             for line in outcome.lines:
