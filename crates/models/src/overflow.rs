@@ -4,6 +4,7 @@
 //! `docs/reference/model-servers.md` shows this table to readers, with what happens after such an error.
 
 use belay_protocol::{ModelError, ModelErrorKind, ModelReply};
+use tracing::debug;
 
 /// One wording. An error has it if its code or its message contains all parts, in this order, in any case.
 pub(crate) struct Wording {
@@ -18,7 +19,7 @@ const fn row(server: &'static str, parts: &'static [&'static str], source: &'sta
     Wording { server, parts, source }
 }
 
-/// The wordings of servers. The comment before `ANY` says what is left out.
+/// The wordings of servers.
 pub(crate) const WORDINGS: &[Wording] = &[
     row("OpenAI, vLLM, DeepSeek, OpenRouter", &["maximum context length"], "vllm-project/vllm#20409"),
     row("OpenAI, Groq", &["context_length_exceeded"], "thepersonalaicompany/amurex-backend#51"),
@@ -61,7 +62,11 @@ pub(crate) const WORDINGS: &[Wording] = &[
 
 /// Whether the code or the message of an error, both in lower case, has one of the wordings.
 pub(crate) fn has_wording(code: &str, message: &str) -> bool {
-    WORDINGS.iter().any(|wording| contains(code, wording.parts) || contains(message, wording.parts))
+    let found = WORDINGS.iter().find(|wording| contains(code, wording.parts) || contains(message, wording.parts));
+    if let Some(Wording { server, source, .. }) = found {
+        debug!(server, source, "an error has the wording of a full context");
+    }
+    found.is_some()
 }
 
 fn contains(text: &str, parts: &[&str]) -> bool {

@@ -258,7 +258,7 @@ impl ApprovalStore for FakeStore {
         &self,
         id: ApprovalId,
         state: ApprovalState,
-        _always: bool,
+        _always: Option<Authority>,
         by: &str,
         at: UnixMillis,
     ) -> Result<Decided, StoreError> {
