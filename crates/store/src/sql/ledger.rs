@@ -6,7 +6,7 @@ use belay_protocol::{NewEvent, SessionKey, UnixMillis};
 
 use super::connection::Engine;
 use super::rows;
-use super::tx::{Done, Tx, from_sql_int};
+use super::tx::{Done, Mark, Tx, from_sql_int};
 use crate::value::{Value, params};
 use crate::vault;
 
@@ -35,22 +35,39 @@ pub(super) fn append_events(tx: &mut Tx<'_>, events: &[NewEvent]) -> Done<()> {
 
 /// When PostgreSQL answers the insert of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
+enum Wait {
     /// At once.
     ForInsert,
     /// With the commit, which is sent together with the insert, and which returns the last number.
     ForCommit,
 }
 
-/// Writes the events that were put off.
-pub(super) fn write_deferred(tx: &mut Tx<'_>, wait: Wait) -> Done<()> {
+/// Writes the events that were put off, immediately before the commit. The lock is the last one of each transaction: its
+/// holder waits for no other lock, so that two writers cannot wait for each other at it.
+pub(super) fn write_deferred(tx: &mut Tx<'_>) -> Done<()> {
     let events = std::mem::take(&mut tx.effects.events);
     if events.is_empty() {
         return Ok(());
     }
     // Until the commit: a reader that has seen a number has seen all lower ones.
     tx.exclusive("events")?;
-    insert_events(tx, &events, wait)
+    insert_events(tx, &events, Wait::ForCommit)
+}
+
+/// Inserts the events that a job has put off since this state, and takes them back, so that a row that PostgreSQL rejects
+/// fails its job and not the commit. Nobody sees the numbers that this uses up, and it takes no lock.
+pub(super) fn try_deferred(tx: &mut Tx<'_>, since: Mark) -> Done<()> {
+    let events = tx.effects.events_since(since);
+    if events.is_empty() {
+        return Ok(());
+    }
+    let before = tx.effects.mark();
+    tx.post("SAVEPOINT events", [])?;
+    insert_events(tx, &events, Wait::ForInsert)?;
+    tx.post("ROLLBACK TO SAVEPOINT events", [])?;
+    tx.effects.return_to(before);
+    tx.effects.events.extend(events);
+    Ok(())
 }
 
 /// The columns of an event.

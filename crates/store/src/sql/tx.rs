@@ -57,6 +57,11 @@ impl Effects {
         }
     }
 
+    /// Takes the events that were put off since an earlier state.
+    pub(super) fn events_since(&mut self, mark: Mark) -> Vec<Value> {
+        self.events.split_off(mark.events.min(self.events.len()))
+    }
+
     /// Returns to an earlier state, after a job was rolled back.
     pub(super) fn return_to(&mut self, mark: Mark) {
         let Mark { events, last_event, outbox, statements, indexing } = mark;

@@ -21,7 +21,7 @@ use tracing::{debug, error, info, warn};
 
 use super::connection::{Connection, Engine};
 use super::index;
-use super::ledger::{self, Wait};
+use super::ledger;
 use super::pg::{Begun, Committed};
 use super::tx::{Done, Effects, Failure, Tx};
 use crate::postgres::{HintBoard, raise};
@@ -259,22 +259,20 @@ impl Writer {
             if self.open || !self.batch.is_empty() {
                 self.commit();
             }
-            let mut effects = Effects::default();
             let done = if self.batch.is_empty() {
-                self.index_batch(&mut effects)
+                self.index_batch()
             } else {
                 Err(Failure::Broken("earlier jobs could not be committed".into()))
             };
             self.index_failed = done.is_err();
             self.index_due = match done {
                 Ok(batch) => {
-                    self.signals.committed(&self.counters, &effects);
+                    self.signals.committed(&self.counters, &self.effects);
                     self.indexed = batch.upto;
                     batch.more.then(Instant::now)
                 }
                 Err(error) => {
                     self.rollback();
-                    self.effects = effects; // of a transaction that may have been committed
                     warn!(%error, "the indexes could not be written");
                     Some(Instant::now() + INDEX_RETRY)
                 }
@@ -285,9 +283,9 @@ impl Writer {
         }
     }
 
-    fn index_batch(&mut self, effects: &mut Effects) -> Done<index::Batch> {
+    fn index_batch(&mut self) -> Done<index::Batch> {
         self.begin_after_earlier()?;
-        let batch = index::next_batch(&mut Tx::new(&self.conn, effects))?;
+        let batch = index::next_batch(&mut Tx::new(&self.conn, &mut self.effects))?;
         match self.conn.commit()? {
             Committed::Yes(_) => Ok(batch),
             Committed::Lost => Err(Failure::Broken("the connection to the database was lost".into())),
@@ -359,59 +357,74 @@ impl Writer {
         }
     }
 
-    /// Executes the batch, each job in a savepoint. A failing job is answered and dropped. If an already answered job
-    /// fails, the whole transaction has failed: nothing may be written without that job.
+    /// Executes the batch, each job in a savepoint. If one of them makes the transaction useless, it and the jobs after it
+    /// stay in the batch.
     fn execute_each(&mut self) -> Done<()> {
         let mut jobs = std::mem::take(&mut self.batch).into_iter();
-        let mut outcome = Ok(());
-        while let (Ok(()), Some(mut job)) = (&outcome, jobs.next()) {
-            match self.execute_in_savepoint(&mut *job) {
-                Ok(()) => {
-                    if job.durability() == Durability::Relaxed {
-                        job.answer(Ok(()));
-                    }
-                    self.batch.push(job);
-                }
-                Err(Failure::Refused(StoreError::LeaseLost(session))) if job.is_promised() => {
-                    // As below. The new owner of the lane continues from what the store has.
-                    info!(%session, "a write is dropped: the lane has another owner");
-                }
-                Err(Failure::Refused(error)) if job.is_promised() => {
-                    // Only an unanswered job can have made this one possible, and then nobody can have depended on this
-                    // one.
-                    error!(%error, "an answered write no longer applies");
-                }
-                Err(Failure::Rejected(error)) if job.is_promised() && self.conn.in_transaction() => {
-                    // The answer came before the database had seen the rows. To keep the job would end all writing.
-                    error!(%error, "an answered write cannot be stored; it is lost");
-                }
-                Err(failure) if job.is_promised() || !self.conn.in_transaction() => {
-                    self.batch.push(job);
-                    outcome = Err(failure);
-                }
-                Err(failure) => job.answer(Err(failure.into_store_error())),
-            }
-        }
+        let outcome = jobs.by_ref().try_for_each(|job| self.execute_again(job));
         self.batch.extend(jobs);
         outcome
     }
 
-    fn execute_in_savepoint(&mut self, job: &mut dyn Job) -> Done<()> {
+    /// Executes a job in a savepoint. If it fails, it is answered and dropped. If it is already answered, the whole
+    /// transaction has failed: nothing may be written without that job.
+    fn execute_again(&mut self, mut job: Box<dyn Job>) -> Done<()> {
+        let outcome = match self.execute_in_savepoint(&mut *job) {
+            Ok(outcome) => outcome,
+            Err(failure) => {
+                self.batch.push(job);
+                return Err(failure);
+            }
+        };
+        match outcome {
+            Ok(()) => {
+                if job.durability() == Durability::Relaxed {
+                    job.answer(Ok(()));
+                }
+                self.batch.push(job);
+            }
+            Err(Failure::Refused(StoreError::LeaseLost(session))) if job.is_promised() => {
+                // As below. The new owner of the lane continues from what the store has.
+                info!(%session, "a write is dropped: the lane has another owner");
+            }
+            Err(Failure::Refused(error)) if job.is_promised() => {
+                // Only an unanswered job can have made this one possible, and then nobody can have depended on this one.
+                error!(%error, "an answered write no longer applies");
+            }
+            Err(Failure::Rejected(error)) if job.is_promised() => {
+                // The answer came before the database had seen the rows. To keep the job would end all writing.
+                error!(%error, "an answered write cannot be stored; it is lost");
+            }
+            Err(failure) if job.is_promised() => {
+                self.batch.push(job);
+                return Err(failure);
+            }
+            Err(failure) => job.answer(Err(failure.into_store_error())),
+        }
+        Ok(())
+    }
+
+    /// Executes a job in a savepoint, and returns its outcome.
+    ///
+    /// # Errors
+    /// The transaction cannot be used: the rows of a failed job may still be in it, or all rows before are gone.
+    fn execute_in_savepoint(&mut self, job: &mut dyn Job) -> Done<Done<()>> {
         self.conn.savepoint()?;
         let before = self.effects.mark();
         let mut tx = Tx::new(&self.conn, &mut self.effects);
-        let mut outcome = job.execute(&mut tx).and_then(|()| ledger::write_deferred(&mut tx, Wait::ForInsert));
+        let mut outcome = job.execute(&mut tx).and_then(|()| ledger::try_deferred(&mut tx, before));
         if outcome.is_ok() {
             outcome = self.conn.release_savepoint();
         }
-        if outcome.is_err() {
+        if let Err(failure) = outcome {
             self.effects.return_to(before);
             if !self.conn.in_transaction() {
-                return outcome; // SQLite has rolled everything back by itself, as it may when the disk is full
+                return Err(failure); // SQLite has rolled everything back by itself, as it may when the disk is full
             }
             self.conn.rollback_to_savepoint()?;
+            return Ok(Err(failure));
         }
-        outcome
+        Ok(outcome)
     }
 
     fn commit(&mut self) {
@@ -445,7 +458,7 @@ impl Writer {
 
     /// Writes the events of the transaction that were put off, and commits. PostgreSQL gets both in one flight.
     fn flush_and_commit_once(&mut self) -> Done<Committed> {
-        ledger::write_deferred(&mut Tx::new(&self.conn, &mut self.effects), Wait::ForCommit)?;
+        ledger::write_deferred(&mut Tx::new(&self.conn, &mut self.effects))?;
         crash_point!("store.before-commit");
         let committed = self.conn.commit()?;
         if let Committed::Yes(newest) = committed {
@@ -513,6 +526,13 @@ impl Writer {
         self.conn.finish();
     }
 }
+
+#[cfg(test)]
+mod batch_tests;
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod trial;
 
 #[cfg(test)]
 mod tests {
