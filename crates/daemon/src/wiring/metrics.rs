@@ -26,6 +26,8 @@ const UPKEEP: Duration = Duration::from_secs(10);
 const STORE_STATEMENTS: &str = "belay_store_statements_total";
 /// Committed transactions of the store.
 const STORE_COMMITS: &str = "belay_store_commits_total";
+/// Transactions of the store that PostgreSQL has ended because of a deadlock.
+const STORE_DEADLOCKS: &str = "belay_store_deadlocks_total";
 /// Seconds that commits took until they were on the disk. A histogram.
 const COMMIT_DURATION: &str = "belay_store_commit_duration_seconds";
 /// Upper bounds of the buckets of [`COMMIT_DURATION`], in seconds: from a fast disk to one that hangs.
@@ -71,6 +73,10 @@ impl Recorder {
             "SQL statements of committed transactions, of the indexing behind replies, and of reads"
         );
         describe_counter!(STORE_COMMITS, "Committed transactions of the store");
+        describe_counter!(
+            STORE_DEADLOCKS,
+            "Transactions that PostgreSQL has ended because nodes waited for each other's locks"
+        );
         describe_histogram!(COMMIT_DURATION, Unit::Seconds, "Time of commits of the store, until they are on the disk");
         describe_gauge!(STORE_SIZE, Unit::Bytes, "Size of the database and of its write-ahead log");
         describe_gauge!(BUILD_INFO, "The version that runs; always 1");
@@ -101,8 +107,9 @@ pub(super) type Figures = Arc<dyn Fn() + Send + Sync>;
 /// The figures of the process and of this store.
 pub(super) fn figures(store: impl Fn() -> (StoreStats, FileSizes) + Send + Sync + 'static) -> Figures {
     Arc::new(move || {
-        let (StoreStats { commits, statements, indexing, read_statements, .. }, files) = store();
+        let (StoreStats { commits, deadlocks, statements, indexing, read_statements, .. }, files) = store();
         counter!(STORE_COMMITS).absolute(commits);
+        counter!(STORE_DEADLOCKS).absolute(deadlocks);
         counter!(STORE_STATEMENTS, "executor" => "writer").absolute(statements);
         counter!(STORE_STATEMENTS, "executor" => "indexer").absolute(indexing);
         counter!(STORE_STATEMENTS, "executor" => "reader").absolute(read_statements);

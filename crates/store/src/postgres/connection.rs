@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -82,6 +83,8 @@ pub(crate) struct PgConnection {
     pause: Option<Duration>,
     /// The least pause beyond [`idle`](Self::idle) of this transaction.
     least_pause: Duration,
+    /// Deadlocks in which the server has ended a transaction.
+    deadlocks: Arc<AtomicU64>,
 }
 
 /// The state of the transaction.
@@ -118,6 +121,7 @@ impl PgConnection {
             idle: limits.idle,
             pause: None,
             least_pause: Duration::ZERO,
+            deadlocks: Arc::default(),
         };
         let facts = connected.query(&connect::facts(), &[], &[])?;
         if let Err(error) = connect::check(facts.first()) {
@@ -128,6 +132,11 @@ impl PgConnection {
         }
         connected.batch(&connect::session(url, limits))?;
         Ok(connected)
+    }
+
+    /// The same connection, which counts its deadlocks here from now on.
+    pub(crate) fn counting(self, deadlocks: Arc<AtomicU64>) -> Self {
+        Self { deadlocks, ..self }
     }
 
     /// All rows of a statement.
@@ -468,6 +477,7 @@ impl PgConnection {
     fn outcome<T>(&mut self, done: Result<T, tokio_postgres::Error>) -> Result<T, PgError> {
         done.map_err(|error| {
             let error = self.wire.reason(PgError::from_client(&error));
+            self.deadlocks.fetch_add(u64::from(error.is_deadlock()), Ordering::Relaxed);
             match error.ended() {
                 Ended::Connection => self.wire.close(error.clone()),
                 // A statement that was not sent leaves a hole in its job too.

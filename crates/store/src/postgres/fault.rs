@@ -191,6 +191,11 @@ impl PgError {
         self.code.as_ref().map(SqlState::code)
     }
 
+    /// Whether the server has ended the transaction because it and others waited for each other's locks.
+    pub(super) fn is_deadlock(&self) -> bool {
+        self.code.as_ref() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
+    }
+
     /// Whether the transaction may have been committed: the connection was lost while the commit was under way. A repeated
     /// job must first look whether its rows are there.
     pub(crate) fn may_be_committed(&self) -> bool {

@@ -1,5 +1,7 @@
 //! A connection to a database, and its rows, the same for each engine.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use belay_protocol::StoreError;
@@ -21,6 +23,9 @@ pub(crate) enum Failure {
     /// The database refuses a row of the job, and will refuse it each time.
     #[error("{0}")]
     Rejected(String),
+    /// The job needs a lock that comes before those of earlier jobs of its transaction.
+    #[error("another write holds a lock that comes later")]
+    OutOfOrder,
 }
 
 /// The result of a statement or of a job.
@@ -37,6 +42,7 @@ impl Failure {
         match self {
             Self::Refused(error) => error,
             Self::Broken(detail) | Self::Rejected(detail) => StoreError::Unavailable(detail),
+            order @ Self::OutOfOrder => StoreError::Unavailable(order.to_string()),
         }
     }
 }
@@ -180,6 +186,14 @@ impl Connection {
         match self {
             Self::Sqlite(_) => false,
             Self::Postgres(session) => session.is_unclear(),
+        }
+    }
+
+    /// The counter of transactions that the server has ended because of a deadlock. SQLite, which has one writer, has none.
+    pub(crate) fn deadlocks(&self) -> Arc<AtomicU64> {
+        match self {
+            Self::Sqlite(_) => Arc::default(),
+            Self::Postgres(session) => session.deadlocks(),
         }
     }
 

@@ -66,6 +66,7 @@ pub(super) fn next_batch(tx: &mut Tx<'_>) -> Done<Batch> {
 pub(super) fn next_batch_in_turn(tx: &mut Tx<'_>) -> Done<Batch> {
     counted(tx, |tx| {
         if tx.engine() == Engine::Postgres {
+            tx.first()?; // another writer that indexes may wait for messages and runs
             tx.post("SELECT event FROM indexed FOR UPDATE", [])?;
         }
         index_events(tx)

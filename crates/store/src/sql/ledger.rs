@@ -42,15 +42,15 @@ enum Wait {
     ForCommit,
 }
 
-/// Writes the events that were put off, immediately before the commit. The lock is the last one of each transaction: its
-/// holder waits for no other lock, so that two writers cannot wait for each other at it.
+/// Writes the events that were put off, immediately before the commit. Their lock is the last one of each transaction: its
+/// holder waits for no other lock.
 pub(super) fn write_deferred(tx: &mut Tx<'_>) -> Done<()> {
     let events = std::mem::take(&mut tx.effects.events);
     if events.is_empty() {
         return Ok(());
     }
     // Until the commit: a reader that has seen a number has seen all lower ones.
-    tx.exclusive("events")?;
+    tx.lock("events")?;
     insert_events(tx, &events, Wait::ForCommit)
 }
 

@@ -189,6 +189,9 @@ pub struct StoreStats {
     pub read_statements: u64,
     /// Waits for an answer of PostgreSQL, by all connections. Statements that are sent together wait once.
     pub round_trips: u64,
+    /// Transactions that PostgreSQL has ended because they and those of other nodes waited for each other's locks. They are
+    /// repeated.
+    pub deadlocks: u64,
 }
 
 /// Sizes of the files of a store, in bytes.
@@ -312,7 +315,8 @@ impl SqlStore {
         let losses = nodes::losses(&conn).map_err(unreadable)?;
         let hints = if matches!(sharing, Sharing::Nodes(_)) { HintBoard::shared() } else { HintBoard::alone() };
         let signals = Arc::new(Signals::with_hints(Seq(last), hints));
-        let counters = Arc::new(Counters { on_commit: options.on_commit, ..Counters::default() });
+        let deadlocks = conn.deadlocks();
+        let counters = Arc::new(Counters { on_commit: options.on_commit, deadlocks, ..Counters::default() });
 
         let (writes, items) = queue(WRITE_QUEUE, 1);
         let (reads, requests) = queue(READ_QUEUE, reading.len());
@@ -427,6 +431,7 @@ impl SqlStore {
             statements: counters.statements.load(Ordering::Relaxed),
             indexing: counters.indexing.load(Ordering::Relaxed),
             read_statements: counters.read_statements.load(Ordering::Relaxed),
+            deadlocks: counters.deadlocks.load(Ordering::Relaxed),
             round_trips: self.shared.round_trips.as_ref().map_or(0, |trips| trips.load(Ordering::Relaxed)),
         }
     }

@@ -178,6 +178,8 @@ pub(crate) struct PgSession {
     /// Whether the commit after these may have been done.
     unclear: Cell<bool>,
     in_transaction: Cell<bool>,
+    /// Deadlocks in which the server has ended a transaction of this session.
+    deadlocks: Arc<AtomicU64>,
 }
 
 impl PgSession {
@@ -188,7 +190,9 @@ impl PgSession {
     pub(crate) fn open(settings: Arc<PgSettings>, role: Role) -> Result<Self, OpenError> {
         let application = role.application(settings.boot);
         let limits = role.limits(&settings.limits);
-        let mut conn = PgConnection::connect(&settings.url, &limits, &application).map_err(refused)?;
+        let deadlocks = Arc::<AtomicU64>::default();
+        let conn = PgConnection::connect(&settings.url, &limits, &application).map_err(refused)?;
+        let mut conn = conn.counting(deadlocks.clone());
         match role {
             Role::Writer => settings.open_schema(&mut conn, false, Unfinished::Refuse)?,
             Role::Source => settings.open_schema(&mut conn, true, Unfinished::Refuse)?,
@@ -204,6 +208,7 @@ impl PgSession {
             commits: Cell::default(),
             unclear: Cell::default(),
             in_transaction: Cell::default(),
+            deadlocks,
         };
         if role != Role::Reader {
             let until = Instant::now() + HAND_OVER;
@@ -364,6 +369,11 @@ impl PgSession {
         self.settings.boot.as_uuid()
     }
 
+    /// The counter of deadlocks in which the server has ended a transaction of this session.
+    pub(crate) fn deadlocks(&self) -> Arc<AtomicU64> {
+        self.deadlocks.clone()
+    }
+
     /// The number of changed rows so far; a posted statement counts as one.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.get()
@@ -516,7 +526,8 @@ impl PgSession {
         }
         let application = self.role.application(self.settings.boot);
         let limits = self.role.limits(&self.settings.limits);
-        let connected = PgConnection::connect(&self.settings.url, &limits, &application);
+        let connected = PgConnection::connect(&self.settings.url, &limits, &application)
+            .map(|conn| conn.counting(self.deadlocks.clone()));
         let connected = connected.map_err(|error| error.to_string()).and_then(|mut conn| match self.role {
             Role::Reader => Ok(conn),
             Role::Writer | Role::Source | Role::Target => match self.take_over(&mut conn) {

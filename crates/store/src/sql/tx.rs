@@ -32,6 +32,38 @@ pub(super) struct Effects {
     pub(super) statements: u64,
     /// Statements that indexed events behind the reply.
     pub(super) indexing: u64,
+    /// The subjects that the transaction has locked.
+    pub(super) subjects: Subjects,
+}
+
+/// The subjects of [`Tx::exclusive`] in a transaction. Its jobs lock them in ascending order: two writers that lock several
+/// then never wait for each other.
+#[derive(Debug, Default)]
+pub(super) struct Subjects {
+    /// The last subject of the jobs before this one; `None`: no job comes before.
+    before: Option<String>,
+    /// The last subject of this job.
+    own: String,
+}
+
+impl Subjects {
+    /// Begins another job.
+    pub(super) fn begin_job(&mut self, is_first: bool) {
+        let last = std::mem::take(&mut self.own).max(self.before.take().unwrap_or_default());
+        self.before = (!is_first).then_some(last);
+    }
+
+    /// # Errors
+    /// [`Failure::OutOfOrder`]: an earlier job has locked a later subject.
+    fn add(&mut self, subject: &str) -> Done<()> {
+        if self.before.as_deref().is_some_and(|before| subject < before) {
+            return Err(Failure::OutOfOrder);
+        }
+        if subject > self.own.as_str() {
+            subject.clone_into(&mut self.own);
+        }
+        Ok(())
+    }
 }
 
 /// A state of the effects, before a job.
@@ -47,7 +79,7 @@ pub(super) struct Mark {
 impl Effects {
     /// The state now.
     pub(super) fn mark(&self) -> Mark {
-        let Self { events, last_event, outbox, statements, indexing } = self;
+        let Self { events, last_event, outbox, statements, indexing, .. } = self;
         Mark {
             events: events.len(),
             last_event: *last_event,
@@ -117,7 +149,18 @@ impl<'a> Tx<'a> {
 
     /// Waits until no other writer is between this call for the same subject and its commit. For checks that read more
     /// rows than they could lock, such as a count. SQLite has one writer, and does nothing.
+    ///
+    /// # Errors
+    /// [`Failure::OutOfOrder`]: the writer repeats the job in the next transaction.
     pub(super) fn exclusive(&mut self, subject: &str) -> Done<()> {
+        if self.engine() == Engine::Postgres {
+            self.effects.subjects.add(subject)?;
+        }
+        self.lock(subject)
+    }
+
+    /// The same for a subject that comes after all others.
+    pub(super) fn lock(&mut self, subject: &str) -> Done<()> {
         match self.engine() {
             Engine::Sqlite => Ok(()),
             Engine::Postgres => self.post(
@@ -134,6 +177,18 @@ impl<'a> Tx<'a> {
             Engine::Sqlite => Ok(true),
             Engine::Postgres => Ok(self.row(lock, params![subject], |row| row.get::<_, bool>("free"))? == Some(true)),
         }
+    }
+
+    /// Has the job be the first one of its transaction. Called before the job locks a row whose holder may wait for rows that
+    /// earlier jobs have locked.
+    ///
+    /// # Errors
+    /// [`Failure::OutOfOrder`]: as for [`exclusive`](Self::exclusive).
+    pub(super) fn first(&self) -> Done<()> {
+        if self.engine() == Engine::Postgres && self.effects.subjects.before.is_some() {
+            return Err(Failure::OutOfOrder);
+        }
+        Ok(())
     }
 
     /// Lets the transaction pause for longer, for what is computed between two statements: see [`Connection::may_pause`].

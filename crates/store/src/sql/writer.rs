@@ -8,6 +8,9 @@
 //! A job is usually executed without a savepoint of its own. If a job fails after it has written (such as on a full
 //! disk), the transaction is rolled back and its jobs are executed once more, each in a savepoint, so that only the
 //! failing one is lost.
+//!
+//! The jobs of a transaction lock in one order, and the lock of the events comes last: several writers of one database do
+//! not wait for each other. A job whose locks come before those of an earlier job is executed in the next transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -115,6 +118,8 @@ pub(super) struct Counters {
     pub(super) statements: AtomicU64,
     pub(super) indexing: AtomicU64,
     pub(super) read_statements: AtomicU64,
+    /// Counted by the connection that writes.
+    pub(super) deadlocks: Arc<AtomicU64>,
 }
 
 /// The signals after each commit.
@@ -308,6 +313,7 @@ impl Writer {
             return self.abort(&failure);
         }
         let (before, events) = (self.conn.changes(), self.effects.events.len());
+        self.effects.subjects.begin_job(self.batch.is_empty());
         match job.execute(&mut Tx::new(&self.conn, &mut self.effects)) {
             Ok(()) => {
                 if job.durability() == Durability::Relaxed {
@@ -319,10 +325,27 @@ impl Writer {
                 self.effects.events.truncate(events);
                 job.answer(Err(error));
             }
+            Err(Failure::OutOfOrder) => {
+                self.effects.events.truncate(events);
+                if self.conn.changes() != before {
+                    self.redo(); // without what the job has written
+                }
+                self.take_alone(job);
+            }
             Err(_) => {
                 self.batch.push(job);
                 self.redo();
             }
+        }
+    }
+
+    /// Commits the transaction, with its locks, and executes a job in the next one.
+    fn take_alone(&mut self, mut job: Box<dyn Job>) {
+        self.commit();
+        if self.batch.is_empty() {
+            self.take(job);
+        } else {
+            job.answer(Err(StoreError::Unavailable("earlier work waits for the disk".into())));
         }
     }
 
@@ -529,6 +552,8 @@ impl Writer {
 
 #[cfg(test)]
 mod batch_tests;
+#[cfg(test)]
+mod lock_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]

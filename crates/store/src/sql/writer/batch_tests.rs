@@ -1,6 +1,6 @@
 //! Tests: batches in which one job fails when they are repeated.
 
-use super::trial::{Act, Script, Trial, check};
+use super::trial::{Act, Body, Script, Sent, Trial, check, write_event};
 use super::*;
 
 use Durability::{Committed, Relaxed};
@@ -32,7 +32,7 @@ fn a_batch_loses_no_job_wherever_one_fails_in_its_repetition() {
                     Act::WriteOrphan,
                 ] {
                     let sent = trial.send(batch(*durabilities, place, act));
-                    jobs.extend(sent.into_iter().map(super::trial::Sent::answered));
+                    jobs.extend(sent.into_iter().map(Sent::answered));
                 }
             }
         }
@@ -51,4 +51,19 @@ fn a_job_that_fails_in_the_repetition_takes_no_unpromised_job_with_it() {
             assert_eq!(answers, expected);
         }
     }
+}
+
+#[test]
+fn an_event_that_the_database_rejects_fails_its_own_job_alone() {
+    let Some(trial) = Trial::postgres() else { return };
+    let long: String = (0..500).map(|_| uuid::Uuid::new_v4().simple().to_string()).collect(); // too long for an index
+    let event = move |number: i64| if number == 2 { long.clone() } else { number.to_string() };
+    let jobs = (1..=3).map(|number| -> Box<Body> {
+        let session = event(number);
+        Box::new(move |tx, _| write_event(tx, session.as_str().into()))
+    });
+    let answers = trial.send_jobs(jobs.collect());
+    let answers: Vec<bool> = answers.into_iter().map(|answer| answer.blocking_recv().unwrap().is_ok()).collect();
+    assert_eq!(answers, [true, false, true]);
+    assert_eq!(trial.end().events, [1, 3]);
 }

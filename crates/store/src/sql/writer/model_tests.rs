@@ -35,16 +35,18 @@ fn script() -> impl Strategy<Value = Script> {
         1 => Just(Act::EndTransaction),
     ];
     let durability = prop_oneof![Just(Durability::Committed), Just(Durability::Relaxed)];
-    (durability, prop::collection::vec(act, 0..4), 0..10_usize).prop_map(|(durability, mut acts, events)| {
+    let subject = prop::option::weighted(0.3, ("[abc]", any::<bool>()));
+    let parts = (durability, prop::collection::vec(act, 0..4), 0..10_usize, subject);
+    parts.prop_map(|(durability, mut acts, events, subject)| {
         acts.push(Act::Write); // at last, so that the writer gets further
-        Script { durability, acts, events }
+        Script { durability, acts, events, subject }
     })
 }
 
 fn cut() -> impl Strategy<Value = Cut> {
     let direction = prop_oneof![Just(Direction::ToServer), Just(Direction::ToClient)];
     let cut = |(at_commit, direction, stays_away)| Cut { at_commit, direction, stays_away };
-    (prop::bool::weighted(0.8), direction, prop::bool::weighted(0.1)).prop_map(cut)
+    (prop::bool::weighted(0.8), direction, prop::bool::weighted(0.05)).prop_map(cut)
 }
 
 fn batches() -> impl Strategy<Value = Vec<Batch>> {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use belay_protocol::{EventKind, NewEvent, SessionKey, UnixMillis};
+use belay_protocol::{BootId, EventKind, NewEvent, SessionKey, UnixMillis};
 use belay_testkit::postgres::{PostgresServer, Programs, TestDatabase};
 use belay_testkit::proxy::TcpProxy;
 use tempfile::TempDir;
@@ -44,11 +44,13 @@ pub(super) struct Script {
     pub(super) acts: Vec<Act>,
     /// The number of its events.
     pub(super) events: usize,
+    /// The subject that it locks before it writes, or after that.
+    pub(super) subject: Option<(String, bool)>,
 }
 
 impl Script {
     pub(super) fn new(durability: Durability, acts: &[Act]) -> Self {
-        Self { durability, acts: acts.to_vec(), events: 1 }
+        Self { durability, acts: acts.to_vec(), events: 1, subject: None }
     }
 }
 
@@ -93,8 +95,11 @@ pub(super) struct Found {
 
 enum Database {
     File(TempDir),
-    Server { database: TestDatabase<'static>, proxy: TcpProxy },
+    Server { database: Arc<TestDatabase<'static>>, proxy: TcpProxy },
 }
+
+/// What a job executes.
+pub(super) type Body = dyn Fn(&mut Tx<'_>, usize) -> Done<()> + Send;
 
 /// A running writer.
 pub(super) struct Trial {
@@ -102,6 +107,8 @@ pub(super) struct Trial {
     thread: std::thread::JoinHandle<()>,
     database: Database,
     sent: i64,
+    /// The deadlocks that the connection has counted.
+    pub(super) deadlocks: Arc<AtomicU64>,
 }
 
 const TABLES: &str = "CREATE TABLE trial_parents (id INTEGER PRIMARY KEY);
@@ -121,16 +128,28 @@ impl Trial {
 
     /// `None`: there is no PostgreSQL here.
     pub(super) fn postgres() -> Option<Self> {
+        Self::writers().map(|[trial]| trial)
+    }
+
+    /// Writers over one database. `None`: there is no PostgreSQL here.
+    pub(super) fn writers<const N: usize>() -> Option<[Self; N]> {
         let server = PostgresServer::shared(&Programs::for_test().unwrap()?).unwrap();
-        let database = TestDatabase::new(server).unwrap();
+        let database = Arc::new(TestDatabase::new(server).unwrap());
+        let trials = [(); N].map(|()| Self::on(server, database.clone()));
+        // After the last start, which refuses tables that it does not know.
+        let tables = TABLES.replace("ROW_NUMBER", "BIGSERIAL PRIMARY KEY");
+        database.sql(&format!("SET search_path = belay; {tables}")).unwrap();
+        Some(trials)
+    }
+
+    fn on(server: &PostgresServer, database: Arc<TestDatabase<'static>>) -> Self {
         let proxy = TcpProxy::start(server.port()).unwrap();
         let through = database.url().replace(&format!(":{}/", server.port()), &format!(":{}/", proxy.port()));
         let Ok(StoreUrl::Postgres(url)) = parse_url(&format!("{through}?sslmode=disable")) else { panic!("{through}") };
         let limits = PostgresLimits { connections: 1, statement: LIMIT, lock: LIMIT };
-        let session = PgSession::open(Arc::new(PgSettings::new(url, limits, None)), Role::Writer).unwrap();
-        let tables = TABLES.replace("ROW_NUMBER", "BIGSERIAL PRIMARY KEY");
-        database.sql(&format!("SET search_path = belay; {tables}")).unwrap();
-        Some(Self::over(Connection::Postgres(Box::new(session)), Database::Server { database, proxy }))
+        let settings = Arc::new(PgSettings::new(url, limits, Some(BootId::new())));
+        let session = PgSession::open(settings, Role::Writer).unwrap();
+        Self::over(Connection::Postgres(Box::new(session)), Database::Server { database, proxy })
     }
 
     /// One for each engine.
@@ -139,9 +158,9 @@ impl Trial {
     }
 
     fn over(conn: Connection, database: Database) -> Self {
-        let (queue, items) = queue(64, 1);
+        let ((queue, items), deadlocks) = (queue(64, 1), conn.deadlocks());
         let writer = Writer::new(conn, items, Arc::new(Signals::new(Seq::default())), Arc::default(), None);
-        Self { queue, thread: std::thread::spawn(move || writer.run()), database, sent: 0 }
+        Self { queue, thread: std::thread::spawn(move || writer.run()), database, sent: 0, deadlocks }
     }
 
     /// The proxy before the server.
@@ -154,16 +173,36 @@ impl Trial {
 
     /// Sends jobs that share a transaction, as far as none of them ends it.
     pub(super) fn send(&mut self, scripts: impl IntoIterator<Item = Script>) -> Vec<Sent> {
+        let open = self.gate();
+        let sent = scripts.into_iter().map(|script| self.send_one(script)).collect();
+        open.send(()).unwrap();
+        sent
+    }
+
+    /// Keeps the writer waiting until all jobs of a batch are queued.
+    fn gate(&self) -> mpsc::Sender<()> {
         let (open, opened) = mpsc::channel();
-        // The writer waits in this job until all are queued. It refuses itself, and so is no part of the transaction.
+        // The writer waits in this job until they are queued. It refuses itself, and so is no part of the transaction.
         let (gate, _) = job::<(), _>(Durability::Relaxed, move |_| {
             let () = opened.recv().unwrap_or_default();
             Err(StoreError::NotFound("the gate".into()).into())
         });
         self.queue.try_send(gate);
-        let sent = scripts.into_iter().map(|script| self.send_one(script)).collect();
+        open
+    }
+
+    /// Sends jobs that share a transaction, and are more than a script. Each gets the number of its execution, from 0.
+    pub(super) fn send_jobs(&self, jobs: Vec<Box<Body>>) -> Vec<oneshot::Receiver<Result<(), StoreError>>> {
+        let open = self.gate();
+        let answers = jobs.into_iter().map(|body| {
+            let count = AtomicUsize::new(0);
+            let (job, answer) = job(Durability::Committed, move |tx| body(tx, count.fetch_add(1, Ordering::SeqCst)));
+            self.queue.try_send(job);
+            answer
+        });
+        let answers = answers.collect();
         open.send(()).unwrap();
-        sent
+        answers
     }
 
     fn send_one(&mut self, script: Script) -> Sent {
@@ -171,8 +210,15 @@ impl Trial {
         let (number, executed) = (self.sent, Arc::new(AtomicUsize::new(0)));
         let (acts, count) = (script.clone(), executed.clone());
         let (job, answer) = job(script.durability, move |tx| {
+            if let Some((subject, false)) = &acts.subject {
+                tx.exclusive(subject)?;
+            }
             let act = acts.act(count.fetch_add(1, Ordering::SeqCst));
-            perform(tx, act, number, acts.events)
+            perform(tx, act, number, acts.events)?;
+            match &acts.subject {
+                Some((subject, true)) => tx.exclusive(subject),
+                _ => Ok(()),
+            }
         });
         self.queue.try_send(job);
         Sent { number, script, executed, answer }
@@ -193,10 +239,11 @@ impl Trial {
 
     /// Ends the writer, and reads the database.
     pub(super) fn end(self) -> Found {
-        self.queue.close();
-        self.thread.join().unwrap();
+        let Self { queue, thread, database, .. } = self;
+        queue.close();
+        thread.join().unwrap();
         let (rows, events) = ("SELECT n FROM trial ORDER BY id", "SELECT session FROM events ORDER BY seq");
-        let read = |sql: &str| match &self.database {
+        let read = |sql: &str| match &database {
             Database::File(folder) => {
                 let conn = Connection::Sqlite(rusqlite::Connection::open(folder.path().join("belay.db")).unwrap());
                 let sql = sql.replacen("SELECT ", "SELECT CAST(", 1).replacen(" FROM", " AS TEXT) FROM", 1);
@@ -242,11 +289,14 @@ fn refusal() -> Failure {
     StoreError::NotFound("as the test wants it".into()).into()
 }
 
-fn write(tx: &mut Tx<'_>, number: i64, events: usize, parent: Option<i64>) -> Done<()> {
+pub(super) fn write(tx: &mut Tx<'_>, number: i64, events: usize, parent: Option<i64>) -> Done<()> {
     tx.post("INSERT INTO trial (n, parent) VALUES (?1, ?2)", params![number, parent])?;
-    let session = Some(SessionKey::from(number.to_string()));
-    let event = NewEvent { at: UnixMillis(1), session, run_id: None, kind: EventKind::RunAccepted };
-    ledger::append_events(tx, &vec![event; events])
+    (0..events).try_for_each(|_| write_event(tx, number.to_string().into()))
+}
+
+pub(super) fn write_event(tx: &mut Tx<'_>, session: SessionKey) -> Done<()> {
+    let event = NewEvent { at: UnixMillis(1), session: Some(session), run_id: None, kind: EventKind::RunAccepted };
+    ledger::append_events(tx, &[event])
 }
 
 /// Checks the answers against the database: nothing promised is lost, nothing is doubled, each answer is true, and rows and
