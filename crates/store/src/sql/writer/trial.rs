@@ -123,7 +123,7 @@ impl Trial {
         let path = folder.path().join("belay.db");
         let (conn, _) = crate::sqlite::open_writer(&path, false, crate::unfinished::Unfinished::Refuse).unwrap();
         conn.execute_batch(&TABLES.replace("ROW_NUMBER", "INTEGER PRIMARY KEY")).unwrap();
-        Self::over(Connection::Sqlite(conn), Database::File(folder))
+        Self::over(Connection::Sqlite(conn.into()), Database::File(folder))
     }
 
     /// `None`: there is no PostgreSQL here.
@@ -245,7 +245,8 @@ impl Trial {
         let (rows, events) = ("SELECT n FROM trial ORDER BY id", "SELECT session FROM events ORDER BY seq");
         let read = |sql: &str| match &database {
             Database::File(folder) => {
-                let conn = Connection::Sqlite(rusqlite::Connection::open(folder.path().join("belay.db")).unwrap());
+                let conn = rusqlite::Connection::open(folder.path().join("belay.db")).unwrap();
+                let conn = Connection::Sqlite(conn.into());
                 let sql = sql.replacen("SELECT ", "SELECT CAST(", 1).replacen(" FROM", " AS TEXT) FROM", 1);
                 tx::rows(&conn, &sql, [], |row| row.get::<_, String>(0)).unwrap()
             }
