@@ -45,9 +45,9 @@ pub(crate) fn check(database: &Path, file: &File) -> Result<Option<String>, Open
         Verdict::Cut => "was cut, or its end is damaged",
     };
     Ok(Some(format!(
-        "the write-ahead log {} {what}: the last transactions of {} are lost. If you have that log, end belay and put it back; \
-         else compare with the newest backup (`belay backup list`), and restore it if it has more (`belay backup restore FILE \
-         --force`)",
+        "the write-ahead log {} {what}: the last transactions of {} are lost. Only before a start, a log that you still have \
+         can be put back. Compare with the newest backup (`belay backup list`), and restore it if it has more (`belay backup \
+         restore FILE --force`)",
         path.display(),
         database.display()
     )))
@@ -104,10 +104,8 @@ fn compare(file: &File, log: &Log, mark: Option<Mark>) -> io::Result<Verdict> {
                 _ => Verdict::Fine,
             });
         } else if has_pending && is_base {
-            return Ok(match has_log {
-                true => Verdict::Foreign("it is not the log that belay has written"),
-                false => Verdict::Missing,
-            });
+            let foreign = Verdict::Foreign("it is not the log that belay has written");
+            return Ok(if has_log { foreign } else { Verdict::Missing });
         }
     }
     // The change counter of a database never goes back.

@@ -66,7 +66,8 @@ pub(crate) struct FileGuard {
 }
 
 impl FileGuard {
-    /// Guards the database of this connection. `None`: there is no descriptor of the database file.
+    /// Guards the database of this connection. `None`: there is no descriptor of the database file, or SQLite keeps no log on
+    /// this file system.
     ///
     /// # Errors
     /// [`OpenError::Io`], [`OpenError::Database`].
@@ -82,9 +83,15 @@ impl FileGuard {
         let place = real(path);
         let opened = database.metadata().map_err(io(path))?;
         let [log, index] = ["-wal", "-shm"].map(|suffix| with_suffix(&place, suffix));
-        let log_file = File::open(&log).map_err(io(&log))?;
-        let log_id = id(&log_file.metadata().map_err(io(&log))?);
-        let index_id = id(&std::fs::metadata(&index).map_err(io(&index))?);
+        let (log_file, found) = match (File::open(&log), std::fs::metadata(&index)) {
+            (Ok(log_file), Ok(found)) => (log_file, found),
+            (log_file, found) => {
+                let error = log_file.err().or(found.err());
+                warn!(?error, path = %path.display(), "the database has no write-ahead log here; its files are not watched");
+                return Ok(None);
+            }
+        };
+        let (log_id, index_id) = (id(&log_file.metadata().map_err(io(&log))?), id(&found));
         let marks_path = with_suffix(&place, SUFFIX);
         let marks = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&marks_path);
         let versions = log::read(&log, Some(page)).map_err(io(&log))?.versions;
@@ -323,4 +330,28 @@ fn log_state(conn: &Connection) -> Option<(u64, u64)> {
 /// Device and inode.
 fn id(file: &std::fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unfinished::Unfinished;
+
+    #[test]
+    fn files_are_checked_each_minute_until_one_is_gone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("belay.db");
+        let (conn, locks) = crate::sqlite::open_writer(&path, true, Unfinished::Refuse).expect("opens");
+        let guard = FileGuard::new(&conn, &path, Arc::new(locks)).expect("readable");
+        let mut guard = guard.expect("there is a log");
+        guard.checked = guard.checked.checked_sub(CHECK_EVERY).expect("the machine has run for a minute");
+        assert!(guard.next_check().is_some_and(|due| due <= Instant::now()));
+        guard.check(&conn).expect("all is well");
+        assert!(guard.next_check().is_some_and(|due| due > Instant::now()));
+        std::fs::remove_file(&path).expect("removed");
+        guard.looked = guard.looked.checked_sub(LOOK_EVERY).expect("the same");
+        guard.check(&conn).expect_err("it is gone");
+        assert_eq!(guard.next_check(), None);
+        drop((conn, guard));
+    }
 }

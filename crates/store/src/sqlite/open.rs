@@ -339,7 +339,9 @@ fn lock(path: &Path) -> Result<Lock, OpenError> {
 
 /// Locks the database file itself, under whatever name it was opened.
 fn lock_database(path: &Path) -> Result<Lock, OpenError> {
-    let file = File::open(path).map_err(|source| OpenError::Io { path: path.into(), source })?;
+    // For writing, if that is allowed: an overlay file system replaces a file when it is first opened like that.
+    let file = OpenOptions::new().read(true).write(true).open(path).or_else(|_| File::open(path));
+    let file = file.map_err(|source| OpenError::Io { path: path.into(), source })?;
     match file.try_lock() {
         Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked { pid: None }),
