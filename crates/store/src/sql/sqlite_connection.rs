@@ -14,7 +14,7 @@ use crate::sqlite::{FileGuard, Locks, Trouble};
 pub(crate) struct SqliteConnection {
     conn: rusqlite::Connection,
     /// Dropped after the connection: it has the open database file.
-    guard: Option<RefCell<FileGuard>>,
+    guard: Option<Box<RefCell<FileGuard>>>,
 }
 
 impl From<rusqlite::Connection> for SqliteConnection {
@@ -41,7 +41,7 @@ impl SqliteConnection {
         path: &Path,
         locks: Arc<Option<Locks>>,
     ) -> Result<Self, OpenError> {
-        let guard = FileGuard::new(&conn, path, locks)?.map(RefCell::new);
+        let guard = FileGuard::new(&conn, path, locks)?.map(|guard| Box::new(RefCell::new(guard)));
         Ok(Self { conn, guard })
     }
 
