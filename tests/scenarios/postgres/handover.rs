@@ -1,6 +1,9 @@
-//! A node that ends hands its long turns to another node.
+//! A node that ends hands its long turns to another node. A daemon whose database hangs ends all the same.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use belay_testkit::postgres::{PostgresServer, Programs, TestDatabase};
+use belay_testkit::proxy::TcpProxy;
+use belay_tests::daemon::Home;
 use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::json;
 
@@ -37,5 +40,26 @@ async fn a_long_turn_of_a_node_that_ends_is_completed_by_the_other_one() -> Resu
     let sql =
         format!("SELECT status || ' ' || reason FROM belay.runs WHERE encode(id, 'hex') = '{}'", last.replace('-', ""));
     assert_eq!(cluster.database.sql(&sql)?.trim(), "stopped shutdown");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_drain_over_a_database_that_hangs_ends_at_its_limit() -> Result<()> {
+    let Some(programs) = Programs::for_test()? else { return Ok(()) };
+    let server = PostgresServer::shared(&programs)?;
+    let database = TestDatabase::new(server)?;
+    let proxy = TcpProxy::start(server.port())?;
+    let url = database.url().replace(&format!(":{}/", server.port()), &format!(":{}/", proxy.port()));
+    ensure!(url != database.url(), "the proxy is in {url}");
+    let model = ModelServer::start(vec![], Answer::Stall).await;
+    let home = Home::new().openai(&model.base_url).store(&format!("{url}?sslmode=disable"));
+    let home = home.set("agent.drain_s", 0).set("gateway.drain_s", 0);
+    let daemon = home.start().await?;
+    daemon.send("alice", "talk").await?;
+    model.seen(1).await;
+    proxy.hold(); // the network drops everything
+    let output = daemon.shut_down().await?;
+    assert_eq!(output.status.code(), Some(70), "{}", output.stderr);
+    assert!(output.stderr.contains("the drain did not end in time"), "{}", output.stderr);
     Ok(())
 }
