@@ -155,7 +155,8 @@ async fn defer(
     };
     // An answer or a question that has just come is stored as such.
     let cut_off = matches!(outcome, Ok(LoopOutcome::Stopped(end)) if end.reason == StopReason::Shutdown);
-    if !job.request.work.is_autonomous() && !(cause.hand_over && cut_off) {
+    let continues = job.request.work.is_autonomous() || (cause.hand_over && cut_off);
+    if !continues {
         return false;
     }
     if let Err(error) = delegate.core.journal.write(context, Durability::Committed).await {
