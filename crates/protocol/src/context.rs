@@ -12,7 +12,6 @@ use crate::message::Message;
 use crate::options::RunOptions;
 use crate::secret::Secret;
 use crate::time::UnixMillis;
-use crate::tool::ToolFailure;
 
 /// The one file of the workspace that the prompts of subagents, steps of plans and workers contain too.
 pub const RULES_FILE: &str = "AGENTS.md";
@@ -151,12 +150,6 @@ impl Unusable {
 impl From<String> for Unusable {
     fn from(why: String) -> Self {
         Self { why, kind: UnusableKind::Content }
-    }
-}
-
-impl From<Unusable> for ToolFailure {
-    fn from(unusable: Unusable) -> Self {
-        Self::Failed(unusable.why)
     }
 }
 

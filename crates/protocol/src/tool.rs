@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Variable;
+use crate::context::{Unusable, Variable};
 use crate::ids::{CallId, RunId, SessionKey};
 use crate::memory::MemoryOwner;
 use crate::message::{Picture, WireCache};
@@ -321,6 +321,12 @@ impl ToolFailure {
     /// A failure with this text.
     pub fn failed(text: impl Into<String>) -> Self {
         Self::Failed(text.into())
+    }
+}
+
+impl From<Unusable> for ToolFailure {
+    fn from(unusable: Unusable) -> Self {
+        Self::Failed(unusable.why)
     }
 }
 
