@@ -91,7 +91,8 @@ async fn what_was_granted_and_what_was_withdrawn_survives() {
     store.finish_runs(&lease, vec![finished(run, "never mind")]).await.unwrap();
 
     let (after, _copy) = after_death(&directory);
-    assert!(after.granted(&"s".into(), "run_command", "git", &Asker::default()).await.unwrap());
+    let ann = Asker { principal: "ann".into(), ..Asker::default() };
+    assert!(after.granted(&"s".into(), "run_command", "git", &ann).await.unwrap());
     let states: Vec<_> =
         after.approvals_of(run).await.unwrap().into_iter().map(|approval| (approval.id, approval.state)).collect();
     assert_eq!(states, [(first, ApprovalState::Withdrawn), (second, ApprovalState::Withdrawn)]);
