@@ -56,21 +56,23 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
 }
 
 /// The paths that the gateway serves and that no table lists, in any settings.
-const OTHER_PATHS: [&str; 6] = ["/", "/mcp", "/api", "/api/{*rest}", "/v1/{*rest}", "/console/assets/{*path}"];
+const OTHER_PATHS: [&str; 3] = ["/", "/mcp", "/api"];
+
+/// The beginnings of such paths.
+const OTHER_BEGINNINGS: [&str; 3] = ["/api/", "/v1/", "/console/assets/"];
 
 /// Whether the gateway serves this path itself, in any settings. Such a path is no path for a route of another channel.
 pub fn serves(path: &str) -> bool {
     let tables = [principals_table(), console_table(), open_table(true), sign_in_table()];
     let mut listed = tables.iter().flat_map(Table::routes).map(|(_, pattern)| *pattern).chain(OTHER_PATHS);
-    listed.any(|pattern| fits(pattern, path))
+    listed.any(|pattern| fits(pattern, path)) || OTHER_BEGINNINGS.iter().any(|beginning| path.starts_with(beginning))
 }
 
-/// Whether a path fits the pattern of a route: `{name}` stands for one part of it, `{*name}` for the rest.
+/// Whether a path fits the pattern of a route: a name in braces stands for one part of it.
 fn fits(pattern: &str, path: &str) -> bool {
     let mut parts = path.split('/');
     for wanted in pattern.split('/') {
         match parts.next() {
-            Some(part) if wanted.starts_with("{*") => return !part.is_empty(),
             Some(part) if wanted.starts_with('{') && !part.is_empty() => {}
             Some(part) if part == wanted => {}
             _ => return false,
