@@ -53,7 +53,9 @@ impl Count {
         match self {
             Self::WalPages | Self::FileBytes | Self::Syncs | Self::Allocations | Self::AllocatedBytes => true,
             Self::ReadStatements => matches!(script, Script::Start | Script::Idle),
-            Self::WriteStatements | Self::FilesOpened | Self::ModelBytes => false,
+            // A start looks at every process of the machine.
+            Self::FilesOpened => script == Script::Start,
+            Self::WriteStatements | Self::ModelBytes => false,
         }
     }
 

@@ -13,7 +13,8 @@ const MARKDOWN: &str = "# Result\n\nThere are **two** of `them`:\n\n1. first\n2.
 async fn a_streamed_answer_appears_as_rendered_markdown_and_the_status_line_vanishes() -> Result<()> {
     let slow = Answer::Pieces(MARKDOWN.into(), 3, Duration::from_millis(20));
     let model = ModelServer::start(vec![slow], Answer::text("done")).await;
-    let mut terminal = Terminal::run(&Home::new().openai(&model.base_url), 80, 24).await?;
+    let home = Home::new().openai(&model.base_url);
+    let mut terminal = Terminal::run(&home, 80, 24).await?;
     terminal.press("show me\r")?;
     terminal.shows("thinking · 0 s").await?;
     let early = terminal.shows("second").await?;
@@ -55,7 +56,8 @@ async fn a_streamed_answer_appears_as_rendered_markdown_and_the_status_line_vani
 async fn words_wrap_at_the_width_of_the_window_and_wide_characters_count_twice() -> Result<()> {
     let text = "one two three four five six\n\n漢字漢字漢字漢字漢字漢字";
     let model = ModelServer::start(vec![], Answer::text(text)).await;
-    let mut terminal = Terminal::run(&Home::new().openai(&model.base_url), 20, 30).await?;
+    let home = Home::new().openai(&model.base_url);
+    let mut terminal = Terminal::run(&home, 20, 30).await?;
     terminal.press("wrap\r")?;
     terminal.shows("five six").await?;
     terminal.prompt().await?;
@@ -103,7 +105,8 @@ async fn without_colours_no_style_and_no_link_is_written() -> Result<()> {
 #[tokio::test]
 async fn ctrl_c_stops_the_run_and_two_of_them_end_the_daemon() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::Stall).await;
-    let mut terminal = Terminal::run(&Home::new().openai(&model.base_url), 80, 24).await?;
+    let home = Home::new().openai(&model.base_url);
+    let mut terminal = Terminal::run(&home, 80, 24).await?;
     terminal.press("work\r")?;
     terminal.shows("thinking").await?;
     terminal.press("\x03")?;
@@ -123,7 +126,8 @@ async fn ctrl_c_stops_the_run_and_two_of_them_end_the_daemon() -> Result<()> {
 async fn a_person_types_while_the_answer_comes_and_both_are_kept() -> Result<()> {
     let slow = Answer::Pieces("one\n\ntwo\n\nthree\n\nfour".into(), 1, Duration::from_millis(60));
     let model = ModelServer::start(vec![slow], Answer::text("done")).await;
-    let mut terminal = Terminal::run(&Home::new().openai(&model.base_url), 80, 24).await?;
+    let home = Home::new().openai(&model.base_url);
+    let mut terminal = Terminal::run(&home, 80, 24).await?;
     terminal.press("count\r")?;
     terminal.shows("one").await?;
     terminal.press("and then")?;
@@ -140,7 +144,8 @@ async fn a_person_types_while_the_answer_comes_and_both_are_kept() -> Result<()>
 #[tokio::test]
 async fn a_text_of_several_lines_is_one_message() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::text("done")).await;
-    let mut terminal = Terminal::run(&Home::new().openai(&model.base_url), 80, 24).await?;
+    let home = Home::new().openai(&model.base_url);
+    let mut terminal = Terminal::run(&home, 80, 24).await?;
     terminal.press("look:\\\r```\rfn a() {}\r```\r")?;
     terminal.shows("done").await?;
     terminal.prompt().await?;
@@ -308,7 +313,8 @@ async fn tab_completes_commands_models_sessions_and_ids() -> Result<()> {
 
 #[tokio::test]
 async fn the_help_fits_one_screen() -> Result<()> {
-    let mut terminal = Terminal::run(&Home::new(), 80, 24).await?;
+    let home = Home::new();
+    let mut terminal = Terminal::run(&home, 80, 24).await?;
     terminal.press("/help\r")?;
     terminal.shows("Belay:").await?;
     let screen = terminal.prompt().await?;
@@ -358,7 +364,8 @@ async fn a_window_that_becomes_narrower_while_the_answer_comes_wraps_what_follow
     let text = "one two three\n\nfour five six seven\n\neight nine ten eleven twelve\n";
     let slow = Answer::Pieces(text.into(), 2, Duration::from_millis(40));
     let model = ModelServer::start(vec![slow], Answer::text("done")).await;
-    let mut terminal = Terminal::run(&Home::new().openai(&model.base_url), 80, 24).await?;
+    let home = Home::new().openai(&model.base_url);
+    let mut terminal = Terminal::run(&home, 80, 24).await?;
     terminal.press("count\r")?;
     terminal.shows("four five").await?;
     terminal.resize(12, 24)?;
@@ -392,7 +399,8 @@ fn hundred_lines() -> String {
 #[tokio::test]
 async fn a_paste_is_one_message_at_an_empty_prompt_and_while_a_run_is_shown() -> Result<()> {
     let model = ModelServer::start(vec![Answer::text("done"), Answer::Stall], Answer::text("done")).await;
-    let mut terminal = Terminal::run(&Home::new().openai(&model.base_url), 80, 24).await?;
+    let home = Home::new().openai(&model.base_url);
+    let mut terminal = Terminal::run(&home, 80, 24).await?;
     let paste = format!("\x1b[200~{}\x1b[201~", hundred_lines());
     terminal.press(&paste)?;
     terminal.shows("line 100").await?;
