@@ -103,9 +103,12 @@ fn compare(file: &File, log: &Log, mark: Option<Mark>) -> io::Result<Verdict> {
                 (false, false) => Verdict::Foreign("another database file was put in the place of its own"),
                 _ => Verdict::Fine,
             });
-        } else if has_pending && is_base {
-            let foreign = Verdict::Foreign("it is not the log that belay has written");
-            return Ok(if has_log { foreign } else { Verdict::Missing });
+        } else if has_pending && is_base && !has_log {
+            return Ok(Verdict::Missing);
+        } else if has_pending && is_base && mark.done == 0 {
+            // With a part of its log in the file, the rest changes the page no more, and a new log may follow: a loss of
+            // power may have left a mark that is older than the log.
+            return Ok(Verdict::Foreign("it is not the log that belay has written"));
         }
     }
     // The change counter of a database never goes back.

@@ -304,3 +304,31 @@ async fn a_log_that_is_not_of_its_database_is_named_before_it_is_applied() {
         reopened(&path).unwrap().close().await;
     }
 }
+
+#[tokio::test]
+async fn a_mark_that_a_loss_of_power_made_old_accuses_no_log_of_being_foreign() {
+    let (store, directory, _) = two_messages().await;
+    let path = directory.path().join("belay.db");
+    let lease = open(&store, "load").await.lease;
+    // A reader that keeps a checkpoint from completing: a part of the log is in the file then, with the page of the mark.
+    let reader = beside(&path);
+    reader.execute_batch("BEGIN; SELECT COUNT(*) FROM runs").unwrap();
+    accept(&store, &lease, queued("behind the reader")).await;
+    beside(&path).execute_batch("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
+    accept(&store, &lease, queued("notes the checkpoint in the mark")).await;
+    let old = std::fs::read(directory.path().join("belay.db-mark")).unwrap();
+    drop(reader);
+    beside(&path).execute_batch("PRAGMA wal_checkpoint(RESTART)").unwrap();
+    accept(&store, &lease, queued("begins another log")).await;
+
+    let copy = at_death(directory.path());
+    let now = std::fs::read(copy.path().join("belay.db-mark")).unwrap();
+    let fields = |mark: &[u8]| String::from_utf8(mark.to_vec()).unwrap();
+    let (before, after) = (fields(&old), fields(&now));
+    let field = |mark: &str, at: usize| mark.split_whitespace().nth(at).unwrap().to_owned();
+    assert_eq!(field(&before, 3), field(&after, 3), "the page in the file is the same");
+    assert_ne!(field(&before, 4), field(&after, 4), "the log is another one");
+    std::fs::write(copy.path().join("belay.db-mark"), &old).unwrap();
+    assert_eq!(inspect(&copy.path().join("belay.db")).unwrap().lost, None);
+    reopened(&copy.path().join("belay.db")).unwrap().close().await;
+}
