@@ -1,8 +1,10 @@
 //! Finds a tool call that a model has written into its text instead of calling the tool.
 //!
 //! Servers turn the markup of a model into calls. If they fail to, or the model writes it wrongly, it stays in the text.
-//! Only markup at the beginning of a line counts, outside of code and quotations, and with nothing but markup behind it: so
-//! texts about such markup stay answers.
+//! Only markup at the beginning of a line counts, outside of code and quotations, with a call in it and nothing but markup
+//! behind it: so texts about such markup stay answers.
+
+use std::cell::OnceCell;
 
 use serde_json::Value;
 
@@ -14,6 +16,13 @@ struct Markup {
     open: &'static str,
     /// The end of a call; empty if it has none. Text behind the last end is an explanation.
     close: &'static str,
+}
+
+impl Markup {
+    /// Whether it begins with a token of its own, which no prose has.
+    fn is_token(&self) -> bool {
+        self.open.starts_with("<|") || self.open.starts_with("<｜")
+    }
 }
 
 const fn row(open: &'static str, close: &'static str) -> Markup {
@@ -63,8 +72,18 @@ pub(crate) fn marked(text: String, is_tool: &dyn Fn(&str) -> bool) -> String {
 }
 
 fn start_of_calls(text: &str) -> Option<usize> {
-    let mut fence = None;
-    let mut at = 0;
+    let text = text.trim_end();
+    // Each is a search of the whole text, and done for the first line of its markup alone.
+    let ends: [OnceCell<Option<End>>; MARKUPS.len()] = Default::default();
+    let is_to_the_end = |at: usize| {
+        let line = text[at..].trim_start_matches(' ');
+        MARKUPS.iter().zip(&ends).any(|(markup, end)| {
+            let Some(call) = line.strip_prefix(markup.open) else { return false };
+            let end = end.get_or_init(|| End::last_in(text, markup)).as_ref().filter(|end| end.at >= at);
+            end.is_none_or(|end| end.is_last) && (markup.is_token() || is_call_next(call))
+        })
+    };
+    let (mut fence, mut at) = (None, 0);
     for line in text.split_inclusive('\n') {
         let start = at;
         at += line.len();
@@ -74,22 +93,36 @@ fn start_of_calls(text: &str) -> Option<usize> {
         }
         fence = opens(line);
         let indented = line.starts_with("    ") || line.starts_with('\t');
-        if fence.is_none() && !indented && is_to_the_end(&text[start..]) {
+        if fence.is_none() && !indented && is_to_the_end(start) {
             return Some(start);
         }
     }
     None
 }
 
-/// Whether the text begins with markup, and nothing follows the last call.
-fn is_to_the_end(text: &str) -> bool {
-    let text = text.trim_start_matches(' ').trim_end();
-    MARKUPS.iter().filter(|markup| text.starts_with(markup.open)).any(|markup| {
-        let behind = text.rfind(markup.close).filter(|_| !markup.close.is_empty());
-        let behind = behind.map_or("", |at| &text[at + markup.close.len()..]);
+/// The last end of a call in a text.
+struct End {
+    at: usize,
+    /// Whether nothing but markup follows it.
+    is_last: bool,
+}
+
+impl End {
+    fn last_in(text: &str, markup: &Markup) -> Option<Self> {
+        let at = text.rfind(markup.close).filter(|_| !markup.close.is_empty())?;
         // Closing tags around the calls are markup too: `</function></tool_call>`, `<|im_end|>`.
-        behind.split_whitespace().all(|word| word.starts_with('<') && word.ends_with('>'))
-    })
+        let mut behind = text[at + markup.close.len()..].split_whitespace();
+        Some(Self { at, is_last: behind.all(|word| word.starts_with('<') && word.ends_with('>')) })
+    }
+}
+
+/// Whether a call follows the beginning of its markup: a value in brackets, another tag, or a name before these. Prose goes
+/// on with words.
+fn is_call_next(call: &str) -> bool {
+    let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':' | '"' | '\'');
+    let behind = call.trim_start().trim_start_matches(name);
+    let behind = behind.strip_prefix('>').unwrap_or(behind).trim_start_matches(' ');
+    matches!(behind.chars().next(), None | Some('\n' | '\r' | '{' | '[' | '(' | '<'))
 }
 
 /// Whether the text is the JSON of one call or of a list of calls.
@@ -114,6 +147,8 @@ fn is_call(call: &Value, is_tool: &dyn Fn(&str) -> bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use belay_testkit::clock::processor_time;
+
     use super::*;
 
     fn is_tool(name: &str) -> bool {
@@ -131,6 +166,8 @@ mod tests {
             ("<function=clock>{\"zone\": \"UTC\"}</function>", ""),
             ("One moment.\n\n[TOOL_CALLS][{\"name\": \"clock\", \"arguments\": {}}]", "One moment."),
             ("[TOOL_CALLS]clock{\"zone\": \"UTC\"}", ""),
+            ("<tool_call>clock\n<arg_key>zone</arg_key>\n<arg_value>UTC</arg_value>\n</tool_call>", ""),
+            ("<|python_tag|>clock.call(zone=\"UTC\")", ""),
             ("<|python_tag|>{\"name\": \"clock\", \"parameters\": {}}", ""),
             ("<function_calls>\n<invoke name=\"clock\">\n</invoke>\n</function_calls>", ""),
             ("<|tool_calls_section_begin|><|tool_call_begin|>functions.clock:0<|tool_calls_section_end|>", ""),
@@ -160,6 +197,11 @@ mod tests {
             "Models write `<tool_call>` around a call.",
             "The tag <tool_call> begins a call, and </tool_call> ends it.",
             "<tool_call> is the tag with which Qwen begins a call, and </tool_call> ends it.",
+            "<tool_call> is the tag with which Qwen begins a call.",
+            "<tool_call>\nThis tag begins a call.",
+            "<tool_call> \u{662f}\u{8c03}\u{7528}\u{5de5}\u{5177}\u{7684}\u{6807}\u{8bb0}",
+            "<function=clock> is how Llama writes a call of clock.",
+            "Marks:\n[TOOL_CALLS] begins the calls of Mistral.\nOthers write tags.",
             "For example:\n\n```\n<tool_call>\n{\"name\": \"clock\"}\n</tool_call>\n```",
             "For example:\n\n```xml\n<tool_call>{}</tool_call>\n```\n\nThe server parses it.",
             "For example:\n\n    <tool_call>{}</tool_call>\n",
@@ -178,5 +220,14 @@ mod tests {
             assert_eq!(marked(text.to_owned(), &is_tool), text);
             assert_eq!(without_left_calls(text), text);
         }
+    }
+
+    #[test]
+    fn a_long_text_of_beginnings_takes_linear_time() {
+        let text = "<tool_call>{}\n".repeat(40_000) + "</tool_call>\n" + &"word ".repeat(120_000);
+        let before = processor_time();
+        assert!(!leaves_call(&text, &is_tool));
+        let used = processor_time() - before;
+        assert!(used.as_secs() < 5, "{used:?}");
     }
 }
