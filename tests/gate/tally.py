@@ -31,6 +31,8 @@ class Outcome:
     lines: tuple = ()
     # Some of it was not compared, because the machine was too busy.
     is_busy: bool = False
+    # What failed is a fault, such as something lost, even if it does not happen again.
+    is_proof: bool = False
     # The failed tests that are known by name, each with the lines that it printed.
     failures: dict = dataclasses.field(default_factory=dict)
 
@@ -86,7 +88,7 @@ class Tally:
             for line in outcome.lines:
                 say(f"         {line}")
             if outcome.passed or outcome.failed or outcome.skipped:
-                mark = ("again" if result.once else "FAILED") if outcome.failed else "ok"
+                mark = ("again" if result.once and not outcome.is_proof else "FAILED") if outcome.failed else "ok"
                 row(mark, result.name, outcome, result.seconds)
 
     def cached(self, name, *programs):
@@ -104,13 +106,13 @@ class Tally:
         return True
 
     def again(self):
-        """Runs again what was too busy to tell and what has failed, one test after the other and beside no other one."""
+        """Runs again what was too busy to tell and what has failed, one test after the other and beside no other one. A proof is enough."""
         for result in [result for result in self.results if result.once and result.outcome.is_busy]:
             say(f"  again  {result.name}: the machine was too busy")
             result.outcome = result.run_again()
             row("FAILED" if result.outcome.failed else "ok", result.name, result.outcome, 0.0)
         for result in [result for result in self.results if result.outcome.failed]:
-            if result.once is None:
+            if result.once is None or result.outcome.is_proof:
                 self.failures.append(f"{result.name}{result.outcome.note}")
                 continue
             failures = result.outcome.failures

@@ -8,6 +8,7 @@ import stat
 import tempfile
 import unittest
 
+from gate.faults import is_proof
 from gate.rust import outcome_of, read, rust
 from gate.scripts import script
 from gate.tally import MANY, Outcome, Tally, first_reason
@@ -135,6 +136,14 @@ class Again(unittest.TestCase):
             tally.suite("gone", lambda test=None: outcomes.pop())
             tally.again()
         self.assertEqual((self.counts(tally), tally.failures), ([0, 1, 0], ["gone"]))
+
+    def test_something_lost_is_a_failure_even_if_it_is_not_lost_again(self):
+        for wrong, failed, left in (({"lost": 1, "other": 0}, 1, 1), ({"lost": 0, "other": 1}, 0, 0)):
+            tally, outcomes = Tally(True, False, self.folder), [Outcome(passed=1), Outcome(failed=1, is_proof=is_proof(wrong))]
+            with contextlib.redirect_stdout(self.printed):
+                tally.suite("kills", lambda test=None: outcomes.pop())
+                tally.again()
+            self.assertEqual((self.counts(tally)[1], len(tally.failures), len(outcomes)), (failed, failed, left))
 
     def test_a_script_is_run_again_whole(self):
         once = "echo call >>calls; if [ $(wc -l <calls) -lt 2 ]; then echo 'FAILED it'; echo '1 passed, 1 failed, 0 skipped'; exit 1; fi"
