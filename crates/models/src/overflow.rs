@@ -73,6 +73,9 @@ fn contains(text: &str, parts: &[&str]) -> bool {
     parts.iter().try_fold(text, |rest, part| rest.split_once(part).map(|(_, rest)| rest)).is_some()
 }
 
+/// The largest number that is taken for a count of tokens: more than any request has. Dates and numbers of requests are larger.
+const COUNTED_MAX: u64 = 100_000_000;
+
 /// Counts a refusal in unknown words as a full context if it speaks of tokens and names a number above the known context.
 pub(crate) fn by_numbers(error: ModelError, context_tokens: Option<u64>) -> ModelError {
     const ABOUT: [&str; 4] = ["token", "context", "length", "too long"];
@@ -80,7 +83,7 @@ pub(crate) fn by_numbers(error: ModelError, context_tokens: Option<u64>) -> Mode
     let is_refusal = matches!(error.kind, ModelErrorKind::BadRequest);
     let is_about = ABOUT.iter().any(|word| said.contains(word));
     match context_tokens.filter(|_| is_refusal && is_about) {
-        Some(most) if numbers(&said).any(|number| number > most) => overflow(error),
+        Some(most) if numbers(&said).any(|number| number > most && number <= COUNTED_MAX) => overflow(error),
         _ => error,
     }
 }

@@ -169,6 +169,8 @@ fn other_errors_about_tokens_are_not_a_full_context() {
         (401, r#"{"error":{"message":"token too long"}}"#),
         (400, r#"{"error":{"message":"max_tokens must be at least 1"}}"#),
         (400, r#"{"error":{"message":"Invalid token in JSON at position 512"}}"#),
+        (400, r#"{"error":{"message":"max_tokens is no number (request id: 2026010203040506)"}}"#),
+        (400, r#"{"error":{"message":"length of name is wrong","time":1767225600}}"#),
     ] {
         let error = by_numbers(from_status(status, None, body.as_bytes()), Some(8192));
         assert_ne!(error.kind, ModelErrorKind::ContextTooLong, "{body}");
