@@ -51,13 +51,13 @@ pub async fn title(core: &mut RunCore, messages: &[Arc<Message>], model: Option<
     match core.ask(&reasoning, &mut context, 1, allowance).await {
         Ok(Asked::Reply(reply)) => cleaned(&reply.text).map_or(Titled::Failed, Titled::Title),
         Ok(Asked::Failed(error)) => {
-            tracing::debug!(session = %core.live.session, %error, "no model wrote a title");
+            tracing::debug!(session = %core.live.session, detail = %error, "no model wrote a title");
             Titled::Failed
         }
         Ok(Asked::Chanted(_)) => Titled::Failed,
         Ok(Asked::Ended(_)) | Err(LoopError::CostRefused(_)) => Titled::NotAsked,
         Err(error) => {
-            tracing::debug!(session = %core.live.session, %error, "no title was asked for");
+            tracing::debug!(session = %core.live.session, detail = %error, "no title was asked for");
             Titled::NotAsked
         }
     }

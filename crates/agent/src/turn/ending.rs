@@ -15,6 +15,7 @@ use crate::streaming::screen::Screen;
 use belay_delegates::chat::ChatDelegate;
 use belay_run::config::AgentConfig;
 use belay_run::core::{RunCore, failure};
+use belay_run::live::LiveRun;
 use belay_run::metrics;
 use belay_run::reply::CUT_SHORT;
 
@@ -138,13 +139,19 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
         }
         Err(error) => error,
     };
-    match &error {
+    log_failure(run, &error);
+    (failure(error), None)
+}
+
+/// Writes why a run failed. A provider may quote the message, so its words are a `detail`, which collectors do not get.
+fn log_failure(run: &LiveRun, error: &LoopError) {
+    match error {
         LoopError::Store(StoreError::LeaseLost(_)) => {
             tracing::info!(run = %run.id, session = %run.session, "the run continues with another owner of its lane");
         }
+        LoopError::Model(error) => tracing::warn!(run = %run.id, session = %run.session, detail = %error, "run failed"),
         error => tracing::warn!(run = %run.id, session = %run.session, %error, "run failed"),
     }
-    (failure(error), None)
 }
 
 /// Adds the guardrail and the step to the end of a run that answered in text because its tools were taken away.
@@ -169,10 +176,57 @@ fn provider_line(authority: Authority, outcome: &Result<LoopOutcome, LoopError>)
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::{ModelError, ModelErrorKind, ProviderFault, ProviderRefusal};
+    use std::fmt::Debug;
+    use std::sync::{Arc, Mutex};
+
+    use belay_protocol::{ChannelId, ModelError, ModelErrorKind, ProviderFault, ProviderRefusal, Work};
+    use belay_run::live::RunOrigin;
     use serde_json::{Value, json};
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
 
     use super::*;
+
+    /// The names of the fields of all lines that contain these words.
+    struct Repeating(&'static str, Arc<Mutex<Vec<&'static str>>>);
+
+    impl Visit for &Repeating {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            if format!("{value:?}").contains(self.0) {
+                self.1.lock().expect("not poisoned").push(field.name());
+            }
+        }
+    }
+
+    impl Subscriber for Repeating {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut &*self);
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn the_providers_words_about_a_failed_run_are_a_detail_that_collectors_do_not_get() {
+        const WORDS: &str = "invalid prompt: my flight is at nine";
+        let origin =
+            RunOrigin { work: Work::Chat, source: None, channel: ChannelId::new("stdin"), principal: "me".into() };
+        let run = LiveRun::new(RunId::new(), "cli".into(), origin, false);
+        let found = Arc::<Mutex<Vec<_>>>::default();
+        tracing::subscriber::with_default(Repeating(WORDS, found.clone()), || {
+            log_failure(&run, &LoopError::Model(ModelError::new(ModelErrorKind::BadRequest, WORDS)));
+        });
+        assert_eq!(*found.lock().expect("not poisoned"), ["detail"]);
+    }
 
     #[test]
     fn the_providers_words_are_in_the_record_and_told_to_operators_alone() {
