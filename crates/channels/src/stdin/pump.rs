@@ -197,7 +197,7 @@ impl Pump {
     /// Takes a typed line while another one waits.
     async fn take_typed(&mut self, text: String) -> Option<Envelope> {
         if acts_at_once(&text) || (answers_a_question(&text) && self.deliveries.has_question()) {
-            if is_stop_command(&text) {
+            if is_stop_command(&text) || ends_the_daemon(&text) {
                 self.drop_waiting().await;
             }
             return Some(self.first_send(text));
@@ -212,7 +212,7 @@ impl Pump {
         None
     }
 
-    /// Drops the typed lines that wait. They belong to the work that a person stops.
+    /// Drops the typed lines that wait, and says so. They belong to the work that a person stops, or nobody sends them any more.
     async fn drop_waiting(&mut self) {
         let head = self.state.head.take_if(|head| matches!(head, Head::Line(_)));
         let dropped = usize::from(head.is_some()) + std::mem::take(&mut self.state.waiting).len();

@@ -440,3 +440,19 @@ async fn at_a_keyboard_a_hundred_lines_wait_or_are_refused_and_controls_and_answ
     let _run = Run::accept(first.ack);
     assert_eq!(text(&pump.next().await.unwrap()), "next");
 }
+
+#[tokio::test]
+async fn typed_lines_that_a_quit_overtakes_are_not_dropped_without_a_word() {
+    let paper = Paper::default();
+    let printer = Printer::start(Plain(paper.clone())).unwrap();
+    let (lines, taken) = mpsc::channel(TYPED_LINES);
+    let (_interrupts, interrupted) = mpsc::channel(1);
+    let deliveries = Arc::new(Deliveries::new());
+    let mut pump = Pump::new(taken, interrupted, printer, deliveries, Ending::AtOnce, CancellationToken::new());
+    for line in ["one", "two", "three", "/quit"] {
+        lines.try_send(Line::Text(line.into())).unwrap();
+    }
+    let _one = pump.next().await.unwrap();
+    assert_eq!(text(&pump.next().await.unwrap()), "/quit");
+    assert_eq!(paper.text(), "2 lines that waited were not sent.\n");
+}
