@@ -74,7 +74,7 @@ impl FileGuard {
     pub(crate) fn new(conn: &Connection, path: &Path, locks: Arc<Option<Locks>>) -> Result<Option<Self>, OpenError> {
         let Some(database) = locks.as_ref().as_ref().and_then(Locks::database) else { return Ok(None) };
         // The read creates the log and its index.
-        let page = conn.query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'pings'", [], |row| row.get(0))?;
+        let page = page_number(conn)?;
         let page_size = conn.pragma_query_value(None, "page_size", |row| row.get::<_, u32>(0))?;
         let io = |path: &Path| {
             let path = path.to_owned();
@@ -244,7 +244,7 @@ impl FileGuard {
         let Some(bytes) = self.database().map(|file| file.metadata().map(|found| found.len())) else { return true };
         let (page, bytes) = match (self.read_page(), bytes) {
             (Ok(page), Ok(bytes)) => (page, bytes),
-            (Err(error), _) if error.kind() == ErrorKind::UnexpectedEof => return false,
+            (Err(error), Ok(bytes)) if error.kind() == ErrorKind::UnexpectedEof => return self.has_moved(conn, bytes),
             _ => return true, // a disk that fails is no other file
         };
         if page != self.mark.base {
@@ -252,7 +252,7 @@ impl FileGuard {
             if is_own {
                 (self.mark.base, self.bytes) = (page, bytes);
             }
-            return is_own;
+            return is_own || self.has_moved(conn, bytes);
         }
         // Only a checkpoint shortens the file, to the size that SQLite then reports.
         if bytes < self.bytes {
@@ -263,6 +263,18 @@ impl FileGuard {
         }
         self.bytes = bytes;
         true
+    }
+
+    /// Whether the page has another number now, as after a `VACUUM` of another program. It still has the stamp then.
+    fn has_moved(&mut self, conn: &Connection, bytes: u64) -> bool {
+        let Some(page) = page_number(conn).ok().filter(|page| *page != self.mark.page) else { return false };
+        let former = std::mem::replace(&mut self.mark.page, page);
+        let base = self.read_page().ok().filter(|_| self.stamp.is_some_and(|stamp| self.has_stamp(stamp)));
+        match base {
+            Some(base) => (self.mark.base, self.bytes) = (base, bytes),
+            None => self.mark.page = former,
+        }
+        base.is_some()
     }
 
     /// Compares the log with the one of the last commit. Another process may have begun it anew.
@@ -325,6 +337,11 @@ impl FileGuard {
 fn log_state(conn: &Connection) -> Option<(u64, u64)> {
     let mut state = conn.prepare_cached("PRAGMA wal_checkpoint(NOOP)").ok()?;
     state.query_row([], |row| Ok((row.get::<_, u32>(1)?.into(), row.get::<_, u32>(2)?.into()))).ok()
+}
+
+/// The number of the page with the stamp: that of the table `pings`.
+fn page_number(conn: &Connection) -> rusqlite::Result<u32> {
+    conn.query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'pings'", [], |row| row.get(0))
 }
 
 /// Device and inode.
