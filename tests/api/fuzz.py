@@ -168,8 +168,9 @@ def administration(api):
     for name in ("listPeople", "listPrincipals", "listFreezes", "showMetrics"):
         api.get(name)
     api.call("pairPerson", 404, {"code": "ABCDEFGH"})
-    api.call("freeze", 200, {"channel": "nowhere", "detail": "a test"})
-    api.call("thaw", 200, {"channel": "nowhere"})
+    api.call("freeze", 422, {"channel": "nowhere", "detail": "a test"})
+    api.call("freeze", 200, {"channel": "telegram", "detail": "a test"})
+    api.call("thaw", 200, {"channel": "telegram"})
     api.call("stopSession", 200, key="alice")
     api.call("stopAll", 200, query={"wait_ms": 0})
     api.call("deleteSecrets", 200, key="alice")

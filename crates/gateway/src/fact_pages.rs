@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::sse::one_line;
+use crate::event_json::one_line;
 
 /// Facts per read.
 const PAGE: u32 = 256;

@@ -26,6 +26,7 @@ mod cursor;
 mod dates;
 mod entry;
 pub mod error;
+mod event_json;
 mod export;
 mod extract;
 mod fact_feed;

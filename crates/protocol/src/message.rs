@@ -491,7 +491,8 @@ mod tests {
             (r#"{"a":1}"#, false),
             (r#"{"a":"#, true),
             ("[1]", true),
-            ("null", true),
+            ("null", false),
+            (" null ", false),
             ("\"x\"", true),
         ] {
             assert_eq!(matches!(Arguments::parse(raw), Arguments::Malformed(_)), malformed, "{raw:?}");

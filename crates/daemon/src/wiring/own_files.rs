@@ -38,6 +38,9 @@ pub(crate) struct Own {
 /// The directories of the kernel. A file there is a process, a device or a setting of the machine.
 const KERNEL_DIRECTORIES: [&str; 3] = ["/proc", "/sys", "/dev"];
 
+/// The directory below `/dev` for files of programs, in memory.
+const SHARED_MEMORY: &str = "/dev/shm";
+
 /// Refuses a workspace, or a directory shown to commands, that contains files of Belay's own.
 ///
 /// # Errors
@@ -51,7 +54,9 @@ pub(crate) fn refuse_own_files(settings: &Settings, env: &Environment, paths: &P
 /// links.
 pub(crate) fn own_files_problems(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Problem> {
     let workspace = Area::of(&workspace_of(settings, env, paths));
-    if let Some(kernel) = KERNEL_DIRECTORIES.iter().find(|kernel| workspace.path().starts_with(kernel)) {
+    let is_for_files = workspace.path().starts_with(SHARED_MEMORY);
+    let in_kernel = |kernel: &&&str| workspace.path().starts_with(**kernel) && !is_for_files;
+    if let Some(kernel) = KERNEL_DIRECTORIES.iter().find(in_kernel) {
         let said =
             format!("{} is in {kernel}, where the kernel shows itself and its devices", workspace.path().display());
         let advice = "set tools.workspace to a directory for files".to_owned();

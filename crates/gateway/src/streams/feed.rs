@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::agent::{AgentEvent, AgentMapper};
 use super::source::{News, Source};
 use crate::app::Shared;
-use crate::sse::one_line;
+use crate::event_json::one_line;
 
 /// The event stream of one reader.
 struct Feed {

@@ -284,4 +284,6 @@ fn a_directory_of_the_kernel_is_no_workspace() {
         let [problem] = &problems[..] else { panic!("{path:?}: {problems:#?}") };
         assert!(problem.starts_with("tools.workspace: ") && problem.contains("where the kernel shows"), "{problem}");
     }
+    home.settings.tools.workspace = Some("/dev/shm/workspace".into());
+    assert_eq!(home.problems(), Vec::<String>::new(), "files in memory are files");
 }

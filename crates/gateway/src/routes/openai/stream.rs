@@ -20,7 +20,8 @@ use super::answer::{Head, UsageBody, finish_reason, sent_files};
 use super::error::OpenAiError;
 use super::paused::ApprovalAnswer;
 use crate::app::{App, Shared};
-use crate::sse::{KEEP_ALIVE, one_line};
+use crate::event_json::one_line;
+use crate::sse::KEEP_ALIVE;
 
 /// Streams the answer of a run.
 pub(crate) fn of_run(

@@ -180,8 +180,8 @@ impl Trial {
     }
 
     /// Keeps the writer waiting until all jobs of a batch are queued.
-    fn gate(&self) -> mpsc::Sender<()> {
-        let (open, opened) = mpsc::channel();
+    fn gate(&self) -> mpsc::SyncSender<()> {
+        let (open, opened) = mpsc::sync_channel(1);
         // The writer waits in this job until they are queued. It refuses itself, and so is no part of the transaction.
         let (gate, _) = job::<(), _>(Durability::Relaxed, move |_| {
             let () = opened.recv().unwrap_or_default();
