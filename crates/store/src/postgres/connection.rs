@@ -282,6 +282,18 @@ impl PgConnection {
     /// # Errors
     /// A transaction is open.
     pub(crate) fn begin(&mut self) -> Result<(), PgError> {
+        self.begin_with("BEGIN".to_owned())
+    }
+
+    /// The same, with another longest wait for a lock.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub(crate) fn begin_waiting(&mut self, lock: Duration) -> Result<(), PgError> {
+        self.begin_with(format!("BEGIN; {}", lock_timeout(lock)))
+    }
+
+    fn begin_with(&mut self, command: String) -> Result<(), PgError> {
         if self.transaction != Transaction::None {
             return Err(PgError::new(Cause::Other, Ended::Nothing, "a transaction is open already"));
         }
@@ -289,9 +301,21 @@ impl PgConnection {
         (self.pause, self.least_pause) = (None, Duration::ZERO);
         self.newest = None;
         self.answers.clear();
-        let client = Arc::clone(&self.client);
-        self.send(Box::pin(async move { client.batch_execute("BEGIN").await.map(|()| Answer::Unused) }));
+        self.send_command(command);
         Ok(())
+    }
+
+    /// Sets the longest wait for a lock of the open transaction, from the next statement on. It does not wait.
+    pub(crate) fn wait_for_locks(&mut self, lock: Duration) {
+        if self.transaction == Transaction::Open {
+            self.send_command(lock_timeout(lock));
+        }
+    }
+
+    /// Sends statements without parameters, and does not wait.
+    fn send_command(&mut self, command: String) {
+        let client = Arc::clone(&self.client);
+        self.send(Box::pin(async move { client.batch_execute(&command).await.map(|()| Answer::Unused) }));
     }
 
     /// Commits the transaction. The command is sent together with the posted statements: if one of them fails, the server
@@ -416,9 +440,8 @@ impl PgConnection {
             return;
         }
         self.pause = Some(pause);
-        let sql = format!("SET LOCAL idle_in_transaction_session_timeout = {}", (self.idle + pause).as_millis());
-        let client = Arc::clone(&self.client);
-        self.send(Box::pin(async move { client.batch_execute(&sql).await.map(|()| Answer::Unused) }));
+        let idle = (self.idle + pause).as_millis();
+        self.send_command(format!("SET LOCAL idle_in_transaction_session_timeout = {idle}"));
     }
 
     /// Hands a statement to the client without waiting.
@@ -489,6 +512,11 @@ impl PgConnection {
             error
         })
     }
+}
+
+/// Sets the longest wait for a lock until the end of the transaction. Less than a millisecond would be no limit.
+fn lock_timeout(lock: Duration) -> String {
+    format!("SET LOCAL lock_timeout = {}", lock.as_millis().max(1))
 }
 
 /// The size of a parameter, in bytes.

@@ -196,6 +196,11 @@ impl PgError {
         self.code.as_ref() == Some(&SqlState::T_R_DEADLOCK_DETECTED)
     }
 
+    /// Whether a lock was not free in time, or never would have been: the transaction can be repeated.
+    pub(crate) fn is_contended(&self) -> bool {
+        self.cause == Cause::LockTimeout || self.is_deadlock()
+    }
+
     /// Whether the transaction may have been committed: the connection was lost while the commit was under way. A repeated
     /// job must first look whether its rows are there.
     pub(crate) fn may_be_committed(&self) -> bool {

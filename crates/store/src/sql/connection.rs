@@ -23,6 +23,10 @@ pub(crate) enum Failure {
     /// The database refuses a row of the job, and will refuse it each time.
     #[error("{0}")]
     Rejected(String),
+    /// A lock was not free in the time that a transaction waits for it. Once the transaction has released its own locks, it can
+    /// be repeated.
+    #[error("{0}")]
+    Contended(String),
     /// The job needs a lock that comes before those of earlier jobs of its transaction.
     #[error("another write holds a lock that comes later")]
     OutOfOrder,
@@ -41,7 +45,7 @@ impl Failure {
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Refused(error) => error,
-            Self::Broken(detail) | Self::Rejected(detail) => StoreError::Unavailable(detail),
+            Self::Broken(detail) | Self::Rejected(detail) | Self::Contended(detail) => StoreError::Unavailable(detail),
             order @ Self::OutOfOrder => StoreError::Unavailable(order.to_string()),
         }
     }
@@ -194,6 +198,22 @@ impl Connection {
         match self {
             Self::Sqlite(_) => Arc::default(),
             Self::Postgres(session) => session.deadlocks(),
+        }
+    }
+
+    /// The longest wait for a lock, over all repetitions of a transaction. SQLite, which has one writer, has no locks.
+    pub(crate) fn lock_limit(&self) -> Duration {
+        match self {
+            Self::Sqlite(_) => Duration::ZERO,
+            Self::Postgres(session) => session.lock_limit(),
+        }
+    }
+
+    /// Lets the open transaction wait for the locks of its further statements for so long.
+    pub(crate) fn wait_for_locks(&self, limit: Duration) {
+        match self {
+            Self::Sqlite(_) => {}
+            Self::Postgres(session) => session.wait_for_locks(limit),
         }
     }
 

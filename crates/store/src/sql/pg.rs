@@ -35,6 +35,11 @@ const WRITERS_KEPT: Duration = Duration::from_secs(30 * 86_400);
 /// The time in which a new daemon waits for the end of one that writes. A daemon that was killed is gone within moments.
 const HAND_OVER: Duration = Duration::from_secs(2);
 
+/// The time for which a transaction of the connection that writes waits for a lock, except for its last one. It is below the
+/// second after which PostgreSQL looks for a deadlock (`deadlock_timeout`): transactions that wait for each other end
+/// before, and are repeated.
+const LOCK_WAIT: Duration = Duration::from_millis(300);
+
 /// Tries to take the lock of the connection that writes. `shared`: `_shared`, or nothing for a daemon that is alone.
 fn try_lock(shared: &str) -> String {
     format!("SELECT CASE WHEN pg_try_advisory_lock{shared}({WRITER_LOCK}) THEN 1 ELSE 0 END")
@@ -354,13 +359,25 @@ impl PgSession {
     fn connected<T>(&self, call: impl FnOnce(&mut PgConnection) -> Result<T, PgError>) -> Done<T> {
         let mut conn = self.conn.borrow_mut();
         let conn = conn.as_mut().ok_or_else(lost)?;
-        call(conn).map_err(|error| broken(&error))
+        call(conn).map_err(|error| self.failure(&error))
     }
 
     /// Lets the open transaction pause for longer.
     pub(crate) fn may_pause(&self, beyond: Duration) {
         if let Some(conn) = self.conn.borrow_mut().as_mut() {
             conn.may_pause(beyond);
+        }
+    }
+
+    /// The longest wait for a lock, over all repetitions of a transaction.
+    pub(crate) fn lock_limit(&self) -> Duration {
+        self.settings.limits.lock
+    }
+
+    /// Lets the open transaction wait for the locks of its further statements for so long, and at least as long as before.
+    pub(crate) fn wait_for_locks(&self, limit: Duration) {
+        if let Some(conn) = self.conn.borrow_mut().as_mut() {
+            conn.wait_for_locks(limit.max(LOCK_WAIT.min(self.lock_limit())));
         }
     }
 
@@ -396,7 +413,10 @@ impl PgSession {
     pub(crate) fn begin(&self) -> Done<Begun> {
         self.refuse_lost_history()?;
         let earlier = if self.unclear.get() { self.clarify()? } else { Committed::Lost };
-        self.with(PgConnection::begin)?;
+        match self.role {
+            Role::Writer => self.with(|conn| conn.begin_waiting(LOCK_WAIT.min(self.lock_limit())))?,
+            Role::Reader | Role::Source | Role::Target => self.with(PgConnection::begin)?,
+        }
         self.in_transaction.set(true);
         Ok(match earlier {
             Committed::Yes(newest) => Begun::EarlierCommitted(newest),
@@ -419,7 +439,7 @@ impl PgSession {
             self.settings.round_trips.fetch_add(1, Ordering::Relaxed);
             conn.commit().map_err(|error| {
                 self.unclear.set(error.may_be_committed());
-                broken(&error)
+                self.failure(&error)
             })
         });
         self.in_transaction.set(false);
@@ -440,7 +460,7 @@ impl PgSession {
     pub(crate) fn rollback(&self) -> Done<()> {
         self.in_transaction.set(false);
         let mut conn = self.conn.borrow_mut();
-        conn.as_mut().map_or(Ok(()), |conn| conn.rollback().map_err(|error| broken(&error)))
+        conn.as_mut().map_or(Ok(()), |conn| conn.rollback().map_err(|error| self.failure(&error)))
     }
 
     /// Sets a savepoint.
@@ -502,8 +522,17 @@ impl PgSession {
             match call(conn) {
                 Ok(done) => return Ok(done),
                 Err(error) if self.role == Role::Reader && !opened && error.is_lost() => {}
-                Err(error) => return Err(broken(&error)),
+                Err(error) => return Err(self.failure(&error)),
             }
+        }
+    }
+
+    /// The failure for the job. Outside a transaction there is nothing to repeat.
+    fn failure(&self, error: &PgError) -> Failure {
+        match error.cause() {
+            Cause::Constraint | Cause::Value => Failure::Rejected(error.to_string()),
+            _ if error.is_contended() && self.in_transaction.get() => Failure::Contended(error.to_string()),
+            _ => Failure::Broken(error.to_string()),
         }
     }
 
@@ -576,13 +605,6 @@ fn is_read(sql: &str) -> bool {
 
 fn lost() -> Failure {
     Failure::Broken("the connection to the database is lost".into())
-}
-
-fn broken(error: &PgError) -> Failure {
-    match error.cause() {
-        Cause::Constraint | Cause::Value => Failure::Rejected(error.to_string()),
-        _ => Failure::Broken(error.to_string()),
-    }
 }
 
 fn refused(error: PgError) -> OpenError {

@@ -9,9 +9,12 @@
 //! disk), the transaction is rolled back and its jobs are executed once more, each in a savepoint, so that only the
 //! failing one is lost.
 //!
-//! The jobs of a transaction lock in one order, and the lock of the events comes last: several writers of one database do
-//! not wait for each other. A job whose locks come before those of an earlier job is executed in the next transaction.
+//! The jobs of a transaction take named locks in one order, and the lock of the events comes last. A job whose locks come
+//! before those of an earlier job is executed in the next transaction. Rows have no order: a transaction waits for them for
+//! a moment only. If a lock is not free then, it is rolled back, so that its own locks are free, and its jobs are executed
+//! again, each in a transaction of its own.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -56,6 +59,14 @@ const INDEX_RETRY: Duration = Duration::from_secs(60);
 
 /// The delay before a failed commit is retried without a new job.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The longest pause before a job whose lock was not free is repeated.
+const PAUSE_MAX: Duration = Duration::from_millis(60);
+
+/// A random pause: two writers that wait for each other do not begin again at the same time.
+fn pause() -> Duration {
+    PAUSE_MAX.mul_f64(f64::from(RandomState::new().hash_one(()) as u8) / f64::from(u8::MAX))
+}
 
 /// A job without its types.
 pub(super) trait Job: Send {
@@ -165,6 +176,10 @@ pub(super) struct Writer {
     counters: Arc<Counters>,
     /// The jobs of the open transaction, in order; while none is open, the answered jobs of a failed one.
     batch: Vec<Box<dyn Job>>,
+    /// The number of the first jobs of the batch that were answered and part of the last commit, which may be unclear.
+    unclear: usize,
+    /// Until when jobs whose locks are not free are repeated, each alone. `None`: no lock is waited for like this.
+    until: Option<Instant>,
     effects: Effects,
     /// Whether a transaction is open.
     open: bool,
@@ -200,6 +215,8 @@ impl Writer {
             signals,
             counters,
             batch: Vec::new(),
+            unclear: 0,
+            until: None,
             effects: Effects::default(),
             open: false,
             due: None,
@@ -276,6 +293,11 @@ impl Writer {
                     self.indexed = batch.upto;
                     batch.more.then(Instant::now)
                 }
+                Err(error @ Failure::Contended(_)) => {
+                    self.rollback();
+                    debug!(%error, "the indexes could not be written yet");
+                    Some(Instant::now() + RETRY_DELAY)
+                }
                 Err(error) => {
                     self.rollback();
                     warn!(%error, "the indexes could not be written");
@@ -309,8 +331,11 @@ impl Writer {
             return job.answer(Err(StoreError::Unavailable("too much work waits for the disk".into())));
         }
         if let Err(failure) = self.begin() {
-            job.answer(Err(StoreError::Unavailable(failure.to_string())));
-            return self.abort(&failure);
+            self.abort(&failure);
+            return match failure {
+                Failure::Contended(_) => self.take_next(job),
+                failure => job.answer(Err(StoreError::Unavailable(failure.to_string()))),
+            };
         }
         let (before, events) = (self.conn.changes(), self.effects.events.len());
         self.effects.subjects.begin_job(self.batch.is_empty());
@@ -332,6 +357,10 @@ impl Writer {
                 }
                 self.take_alone(job);
             }
+            Err(failure @ Failure::Contended(_)) => {
+                self.batch.push(job);
+                self.abort(&failure);
+            }
             Err(_) => {
                 self.batch.push(job);
                 self.redo();
@@ -340,8 +369,13 @@ impl Writer {
     }
 
     /// Commits the transaction, with its locks, and executes a job in the next one.
-    fn take_alone(&mut self, mut job: Box<dyn Job>) {
+    fn take_alone(&mut self, job: Box<dyn Job>) {
         self.commit();
+        self.take_next(job);
+    }
+
+    /// Executes a job unless earlier ones could not be committed.
+    fn take_next(&mut self, mut job: Box<dyn Job>) {
         if self.batch.is_empty() {
             self.take(job);
         } else {
@@ -363,8 +397,8 @@ impl Writer {
     /// Opens a transaction. If the one before was committed after all, its effects are announced.
     fn begin_after_earlier(&mut self) -> Done<()> {
         if let Begun::EarlierCommitted(newest) = self.conn.begin()? {
-            // The callers of these jobs have got an error or an answer before.
-            self.batch.clear();
+            // The callers of these jobs have got an error or an answer before. Those behind them were not executed.
+            self.batch.drain(..self.unclear.min(self.batch.len()));
             self.effects.last_event = newest.or(self.effects.last_event);
             self.signals.committed(&self.counters, &self.effects);
         }
@@ -418,7 +452,8 @@ impl Writer {
                 // The answer came before the database had seen the rows. To keep the job would end all writing.
                 error!(%error, "an answered write cannot be stored; it is lost");
             }
-            Err(failure) if job.is_promised() => {
+            // What waits for a lock is repeated, and answered afterwards.
+            Err(failure) if job.is_promised() || matches!(failure, Failure::Contended(_)) => {
                 self.batch.push(job);
                 return Err(failure);
             }
@@ -451,26 +486,32 @@ impl Writer {
     }
 
     fn commit(&mut self) {
+        if let Err(failure) = self.try_commit() {
+            self.abort(&failure);
+        }
+    }
+
+    /// Commits the transaction, and announces that.
+    fn try_commit(&mut self) -> Done<()> {
         let begun = Instant::now();
         let mut done = self.begin().and_then(|()| self.flush_and_commit());
         if matches!(done, Ok(Committed::Lost)) {
             self.rollback();
             done = self.begin().and_then(|()| self.flush_and_commit());
         }
-        match done {
-            Ok(Committed::Yes(_)) => {
-                crash_point!("store.after-commit");
-                self.counters.on_commit.inspect(|on_commit| on_commit(begun.elapsed()));
-                self.announce();
-            }
-            Ok(Committed::Lost) => self.abort(&Failure::Broken("the connection to the database was lost twice".into())),
-            Err(failure) => self.abort(&failure),
+        if done? == Committed::Lost {
+            return Err(Failure::Broken("the connection to the database was lost twice".into()));
         }
+        crash_point!("store.after-commit");
+        self.counters.on_commit.inspect(|on_commit| on_commit(begun.elapsed()));
+        self.announce();
+        Ok(())
     }
 
     fn flush_and_commit(&mut self) -> Done<Committed> {
         let done = self.flush_and_commit_once();
-        if done.is_ok() || self.conn.engine() == Engine::Sqlite || self.conn.is_unclear() {
+        let is_contended = matches!(done, Err(Failure::Contended(_)));
+        if done.is_ok() || is_contended || self.conn.engine() == Engine::Sqlite || self.conn.is_unclear() {
             return done;
         }
         // A statement that nobody waited for has failed. Alone, its job is found.
@@ -481,8 +522,14 @@ impl Writer {
 
     /// Writes the events of the transaction that were put off, and commits. PostgreSQL gets both in one flight.
     fn flush_and_commit_once(&mut self) -> Done<Committed> {
+        if !self.effects.events.is_empty() {
+            // Whoever holds the lock of the events waits for no other one, and so for nobody who waits here.
+            let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+            self.conn.wait_for_locks(left.unwrap_or_else(|| self.conn.lock_limit()));
+        }
         ledger::write_deferred(&mut Tx::new(&self.conn, &mut self.effects))?;
         crash_point!("store.before-commit");
+        self.unclear = self.batch.iter().filter(|job| job.is_promised()).count();
         let committed = self.conn.commit()?;
         if let Committed::Yes(newest) = committed {
             self.effects.last_event = newest.or(self.effects.last_event);
@@ -507,9 +554,59 @@ impl Writer {
         }
     }
 
-    /// Handles a transaction that cannot be committed: the waiting callers get the error, and the answered jobs are
-    /// kept.
+    /// Handles a transaction that cannot be committed.
     fn abort(&mut self, failure: &Failure) {
+        match failure {
+            Failure::Contended(_) => self.separate(),
+            _ => self.give_up(failure),
+        }
+    }
+
+    /// Executes the jobs of the batch again, each in a transaction of its own: while one of them waits for a lock, it holds
+    /// none of the others.
+    fn separate(&mut self) {
+        self.rollback();
+        let until = Instant::now() + self.conn.lock_limit();
+        self.until = Some(until);
+        let mut jobs = std::mem::take(&mut self.batch).into_iter();
+        while let Some(job) = jobs.next() {
+            self.batch.push(job);
+            match self.commit_until(until) {
+                Ok(()) => {}
+                Err(failure @ (Failure::Contended(_) | Failure::Rejected(_)))
+                    if !self.batch.iter().any(|job| job.is_promised()) =>
+                {
+                    self.rollback();
+                    self.due = None;
+                    for mut job in self.batch.drain(..) {
+                        job.answer(Err(StoreError::Unavailable(failure.to_string())));
+                    }
+                }
+                Err(failure) => {
+                    self.batch.extend(jobs); // behind it, in order
+                    self.give_up(&failure);
+                    break;
+                }
+            }
+        }
+        self.until = None;
+    }
+
+    /// Commits the batch. While a lock is not free, it is repeated until that time.
+    fn commit_until(&mut self, until: Instant) -> Done<()> {
+        loop {
+            match self.try_commit() {
+                Err(Failure::Contended(_)) if Instant::now() < until => {
+                    self.rollback();
+                    std::thread::sleep(pause());
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Gives a transaction up: the waiting callers get the error, and the answered jobs are kept.
+    fn give_up(&mut self, failure: &Failure) {
         self.rollback();
         let (promised, waiting) = self.batch.drain(..).partition(|job| job.is_promised());
         self.batch = promised;

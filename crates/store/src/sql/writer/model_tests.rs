@@ -30,6 +30,7 @@ fn script() -> impl Strategy<Value = Script> {
         1 => Just(Act::Refuse),
         1 => Just(Act::WriteAndRefuse),
         2 => Just(Act::WriteAndFail),
+        1 => Just(Act::WriteAndContend),
         1 => Just(Act::Reject),
         1 => Just(Act::LoseSavepoint),
         1 => Just(Act::EndTransaction),

@@ -31,6 +31,8 @@ pub(super) enum Act {
     WriteAndFail,
     /// Writes a row that the database rejects.
     Reject,
+    /// Writes its row and its events, then finds that a lock is not free.
+    WriteAndContend,
     /// Writes, takes the savepoint of its repetition away, then fails: the savepoint cannot be rolled back.
     LoseSavepoint,
     /// Ends the transaction under all its jobs: SQLite does so by itself on a full disk, and a lost connection does.
@@ -193,10 +195,18 @@ impl Trial {
 
     /// Sends jobs that share a transaction, and are more than a script. Each gets the number of its execution, from 0.
     pub(super) fn send_jobs(&self, jobs: Vec<Box<Body>>) -> Vec<oneshot::Receiver<Result<(), StoreError>>> {
+        self.send_with(jobs.into_iter().map(|body| (Durability::Committed, body)).collect())
+    }
+
+    /// The same, each with its durability.
+    pub(super) fn send_with(
+        &self,
+        jobs: Vec<(Durability, Box<Body>)>,
+    ) -> Vec<oneshot::Receiver<Result<(), StoreError>>> {
         let open = self.gate();
-        let answers = jobs.into_iter().map(|body| {
+        let answers = jobs.into_iter().map(|(durability, body)| {
             let count = AtomicUsize::new(0);
-            let (job, answer) = job(Durability::Committed, move |tx| body(tx, count.fetch_add(1, Ordering::SeqCst)));
+            let (job, answer) = job(durability, move |tx| body(tx, count.fetch_add(1, Ordering::SeqCst)));
             self.queue.try_send(job);
             answer
         });
@@ -268,6 +278,13 @@ fn perform(tx: &mut Tx<'_>, act: Act, number: i64, events: usize) -> Done<()> {
         Act::Refuse => Err(refusal()),
         Act::WriteAndRefuse => write(tx, number, events, None).and(Err(refusal())),
         Act::WriteAndFail => write(tx, number, events, None).and(Err(broken())),
+        Act::WriteAndContend => {
+            write(tx, number, events, None)?;
+            match tx.engine() {
+                Engine::Sqlite => Err(Failure::Contended("as the test wants it".into())),
+                Engine::Postgres => tx.post("DO $$ BEGIN RAISE SQLSTATE '55P03'; END $$", []),
+            }
+        }
         Act::Reject => tx.post("INSERT INTO trial (n) VALUES (NULL)", []),
         Act::LoseSavepoint => {
             write(tx, number, events, None)?;
