@@ -60,12 +60,12 @@ const INDEX_RETRY: Duration = Duration::from_secs(60);
 /// The delay before a failed commit is retried without a new job.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The longest pause before a job whose lock was not free is repeated.
-const PAUSE_MAX: Duration = Duration::from_millis(60);
+/// The longest pause before a job whose lock was not free is repeated, in milliseconds.
+const PAUSE_MAX_MS: u64 = 60;
 
 /// A random pause: two writers that wait for each other do not begin again at the same time.
 fn pause() -> Duration {
-    PAUSE_MAX.mul_f64(f64::from(RandomState::new().hash_one(()) as u8) / f64::from(u8::MAX))
+    Duration::from_millis(RandomState::new().hash_one(()) % (PAUSE_MAX_MS + 1))
 }
 
 /// A job without its types.
@@ -178,7 +178,7 @@ pub(super) struct Writer {
     batch: Vec<Box<dyn Job>>,
     /// The number of the first jobs of the batch that were answered and part of the last commit, which may be unclear.
     unclear: usize,
-    /// Until when jobs whose locks are not free are repeated, each alone. `None`: no lock is waited for like this.
+    /// While the jobs of a batch are executed one by one: until when they wait for locks.
     until: Option<Instant>,
     effects: Effects,
     /// Whether a transaction is open.
