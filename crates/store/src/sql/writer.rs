@@ -14,7 +14,8 @@
 //! a moment only. If a lock is not free then, it is rolled back, so that its own locks are free, and its jobs are executed
 //! again, each in a transaction of its own.
 
-use std::hash::{BuildHasher, RandomState};
+mod one_by_one;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -59,14 +60,6 @@ const INDEX_RETRY: Duration = Duration::from_secs(60);
 
 /// The delay before a failed commit is retried without a new job.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-
-/// The longest pause before a job whose lock was not free is repeated, in milliseconds.
-const PAUSE_MAX_MS: u64 = 60;
-
-/// A random pause: two writers that wait for each other do not begin again at the same time.
-fn pause() -> Duration {
-    Duration::from_millis(RandomState::new().hash_one(()) % (PAUSE_MAX_MS + 1))
-}
 
 /// A job without its types.
 pub(super) trait Job: Send {
@@ -559,49 +552,6 @@ impl Writer {
         match failure {
             Failure::Contended(_) => self.separate(),
             _ => self.give_up(failure),
-        }
-    }
-
-    /// Executes the jobs of the batch again, each in a transaction of its own: while one of them waits for a lock, it holds
-    /// none of the others.
-    fn separate(&mut self) {
-        self.rollback();
-        let until = Instant::now() + self.conn.lock_limit();
-        self.until = Some(until);
-        let mut jobs = std::mem::take(&mut self.batch).into_iter();
-        while let Some(job) = jobs.next() {
-            self.batch.push(job);
-            match self.commit_until(until) {
-                Ok(()) => {}
-                Err(failure @ (Failure::Contended(_) | Failure::Rejected(_)))
-                    if !self.batch.iter().any(|job| job.is_promised()) =>
-                {
-                    self.rollback();
-                    self.due = None;
-                    for mut job in self.batch.drain(..) {
-                        job.answer(Err(StoreError::Unavailable(failure.to_string())));
-                    }
-                }
-                Err(failure) => {
-                    self.batch.extend(jobs); // behind it, in order
-                    self.give_up(&failure);
-                    break;
-                }
-            }
-        }
-        self.until = None;
-    }
-
-    /// Commits the batch. While a lock is not free, it is repeated until that time.
-    fn commit_until(&mut self, until: Instant) -> Done<()> {
-        loop {
-            match self.try_commit() {
-                Err(Failure::Contended(_)) if Instant::now() < until => {
-                    self.rollback();
-                    std::thread::sleep(pause());
-                }
-                done => return done,
-            }
         }
     }
 
