@@ -336,7 +336,7 @@ pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Res
     keep(args.workspace.as_deref().map(Layer::workspace).transpose());
 
     let whole_files = problems.len();
-    let mut merged = merge::merge(layers)?;
+    let mut merged = merge::merge(layers, &mut problems)?;
     problems.extend(merge::remove_lists_for_sections::<Settings>(&mut merged));
     problems.extend(rules::remove_invalid(&mut merged));
     let (settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());

@@ -1,6 +1,6 @@
 //! The layers of the settings: each source as a tree of values with their origins.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -151,6 +151,15 @@ impl Layer {
         found
     }
 
+    /// Removes the values in the place of one of these sections. Returns the key, the kind and the origin of each. Then
+    /// adds the sections of this layer.
+    pub(super) fn take_values_for(&mut self, sections: &mut BTreeSet<String>) -> Vec<(String, &'static str, String)> {
+        let mut taken = Vec::new();
+        take_values(&mut self.root, "", sections, &mut taken);
+        taken.iter().for_each(|(key, ..)| drop(self.unquoted.remove(key)));
+        taken
+    }
+
     /// Sets one value, which is parsed as TOML or else taken as text.
     fn set(&mut self, key: &str, text: &str, origin: &str) -> Result<(), Problem> {
         let segments: Vec<&str> = key.split('.').collect();
@@ -172,6 +181,34 @@ impl Layer {
         insert(&mut self.root, &segments, value);
         Ok(())
     }
+}
+
+fn take_values(
+    table: &mut HashMap<String, Value>,
+    above: &str,
+    sections: &mut BTreeSet<String>,
+    taken: &mut Vec<(String, &'static str, String)>,
+) {
+    table.retain(|name, value| {
+        let key = if above.is_empty() { name.clone() } else { format!("{above}.{name}") };
+        let kind = match &mut value.kind {
+            ValueKind::Table(inner) => {
+                take_values(inner, &key, sections, taken);
+                sections.insert(key);
+                return true;
+            }
+            ValueKind::Nil => return true,
+            ValueKind::Array(_) => "a list",
+            ValueKind::String(_) => "a text",
+            ValueKind::Boolean(_) => "true or false",
+            _ => "a number",
+        };
+        let stays = !sections.contains(&key);
+        if !stays {
+            taken.push((key, kind, value.origin().unwrap_or_default().to_owned()));
+        }
+        stays
+    });
 }
 
 fn collect_empty(table: &HashMap<String, Value>, path: &str, found: &mut BTreeMap<String, String>) {

@@ -1,6 +1,6 @@
 //! Merges the layers, and deserialises the result so that all mistakes are found at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use belay_text::near::nearest;
 use config::{Config, Value, ValueKind};
@@ -40,11 +40,17 @@ pub(super) struct Merged {
     unquoted: BTreeMap<String, String>,
 }
 
-/// Merges the layers, weakest first.
-pub(super) fn merge(layers: Vec<Layer>) -> Result<Merged, Vec<Problem>> {
+/// Merges the layers, weakest first. A value in the place of a section of an earlier layer is reported in `problems` and left
+/// out: the merging library would replace the whole section by it, and a later layer with a key of that section would then
+/// hide it.
+pub(super) fn merge(layers: Vec<Layer>, problems: &mut Vec<Problem>) -> Result<Merged, Vec<Problem>> {
     let mut builder = Config::builder();
     let (mut unquoted, mut empty) = (BTreeMap::new(), BTreeMap::new());
-    for layer in layers {
+    let mut sections = BTreeSet::new();
+    for mut layer in layers {
+        for (key, found, origin) in layer.take_values_for(&mut sections) {
+            problems.push(Problem::new(&key, format!("expected a section, found {found}")).from(Some(&origin)));
+        }
         empty.extend(layer.empty_tables());
         unquoted.extend(layer.unquoted.clone());
         builder = builder.add_source(layer);

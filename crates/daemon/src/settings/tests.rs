@@ -614,6 +614,21 @@ fn a_list_in_the_place_of_a_section_is_refused_in_every_section() {
     );
 }
 
+#[test]
+fn a_value_in_the_place_of_a_section_is_refused_also_if_a_later_source_sets_a_key_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (base, over) = (dir.path().join("base.toml"), dir.path().join("over.toml"));
+    std::fs::write(&base, "[[approvals.rules]]\ntool = \"run_command\"\nask = \"refuse\"\n").unwrap();
+    for (value, kind) in [("[]", "a list"), ("\"x\"", "a text"), ("3", "a number"), ("true", "true or false")] {
+        std::fs::write(&over, format!("approvals = {value}\n")).unwrap();
+        let sets = ["approvals.autonomous_expires_s=100"];
+        let shown =
+            lines(load(&args(&[base.clone(), over.clone()], &sets), &Environment::default(), &paths(dir.path())));
+        let expected = format!("approvals: expected a section, found {kind}");
+        assert!(shown.len() == 1 && shown[0].starts_with(&expected) && shown[0].contains("line 1"), "{shown:#?}");
+    }
+}
+
 /// The names of all tables.
 fn collect_sections(value: &Json, key: &str, sections: &mut Vec<String>) {
     let Json::Object(table) = value else { return };
