@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -44,7 +45,8 @@ fn database_of_engine() -> Option<TestDatabase<'static>> {
 
 /// A directory for one daemon's data, kept over its restarts.
 pub struct Home {
-    dir: TempDir,
+    /// Kept by its daemons too: a daemon whose files are deleted accepts nothing any more.
+    dir: Arc<TempDir>,
     sets: Vec<String>,
     env: Vec<(String, String)>,
     /// The program, if it is not [`binary`].
@@ -58,7 +60,7 @@ impl Home {
     pub fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("belay-").tempdir().expect("a temporary directory");
         let home = Self {
-            dir,
+            dir: Arc::new(dir),
             sets: vec!["llm.provider=\"rehearsal\"".into(), "gateway.listen=\"127.0.0.1:0\"".into()],
             env: Vec::new(),
             program: None,
@@ -177,7 +179,16 @@ impl Home {
         let stdout = lines(child.stdout.take().context("stdout")?);
         let stderr = lines(child.stderr.take().context("stderr")?);
         let stdin = child.stdin.take();
-        Ok(Daemon { child, url: String::new(), stdin, stdout, stderr, log: Vec::new(), http: client() })
+        Ok(Daemon {
+            child,
+            url: String::new(),
+            stdin,
+            stdout,
+            stderr,
+            log: Vec::new(),
+            http: client(),
+            _dir: self.dir.clone(),
+        })
     }
 
     /// Runs a subcommand to its end.
@@ -223,6 +234,7 @@ pub struct Daemon {
     stderr: mpsc::Receiver<String>,
     log: Vec<String>,
     http: reqwest::Client,
+    _dir: Arc<TempDir>,
 }
 
 impl Daemon {
