@@ -71,6 +71,8 @@ impl Count {
             // Whether a timer falls into the minute is chance.
             (Self::ReadStatements, Script::Idle) => 5.0,
             (Self::AllocatedBytes, Script::Idle) => 16.0 * 1024.0,
+            // So is whether the check of the database files, once a minute, falls into it once or twice.
+            (Self::Allocations, Script::Idle) => 40.0,
             // Whether the writes of a step join one commit is chance on a busy machine.
             (Self::Syncs, Script::ToolRound) => 1.0,
             (Self::WriteStatements | Self::ReadStatements | Self::Syncs, _) => 0.5,
