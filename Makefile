@@ -165,6 +165,12 @@ stopbench: ## Judge tests/stopbench and mutated copies by our rules and others, 
 	$(CARGO) build $(DEV) --bin belay-stopbench
 	@$(TARGET)/debug/belay-stopbench $(ARGS)
 
+.PHONY: stopbench-real
+RUNS ?= ../shared/real-runs
+stopbench-real: ## Judge recordings of real agents by our rules and others (RUNS=DIRECTORY; ARGS="--ablation, --failures, --json")
+	$(CARGO) build $(DEV) --bin belay-stopbench
+	@python3 tests/stopbench_real.py --bin $(TARGET)/debug/belay-stopbench $(RUNS) $(ARGS)
+
 .PHONY: injection
 injection: ## Have a model obey every hostile text of tests/injection, and count what it achieves (MORE=1 names each item)
 	$(CARGO) build $(DEV) --bin belay

@@ -30,7 +30,8 @@ pub struct StopsConfig {
     pub max_strikes: u32,
     /// Loop detection in tool calls.
     pub tool_loops: ToolLoopConfig,
-    /// Steps in a row in which every call failed, after which the model gets a notice. 0, here and below: never.
+    /// Steps in a row in which every call failed, after which the model gets a notice. Two steps with errors that differ
+    /// from those before count as one. 0, here and below: never.
     pub errors_notice: u64,
     /// Steps in a row in which every call failed, after which the run ends.
     pub errors_stop: u64,

@@ -8,11 +8,17 @@ use super::tool_loops;
 /// Longest part of the newest error that is stored for the evidence, in bytes.
 const MAX_ERROR_BYTES: usize = 240;
 
+/// Most errors of a row that are told apart. Further ones count as new.
+const MAX_KINDS: usize = 16;
+
 /// Counts steps in a row in which at least one call was executed and every executed call failed.
 ///
 /// A step is judged when none of its calls is open, and again when another call follows in the same step. So the count
 /// is correct at the very result that completes the step. A step without executed calls does not change the count. A
 /// step ends when the next one begins. In recordings without steps, a call after a result begins a step.
+///
+/// A step with an error that none of the steps before it had counts half: five different errors in a row are a search,
+/// five equal ones are none. Of such steps, an odd one counts whole.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub struct Errors {
@@ -30,6 +36,13 @@ pub struct Errors {
     steps_told: bool,
     /// Whether the newest call or result was a result.
     after_result: bool,
+    /// The words of the errors of these steps, as bit sets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kinds: Vec<u64>,
+    /// Steps before the current one whose error was another than those before.
+    different: u64,
+    /// Whether the current step has another error than the steps before.
+    differs: bool,
     /// The beginning of the newest failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     newest: String,
@@ -66,6 +79,7 @@ impl Errors {
         }
         if outcome.is_failure() && !waits {
             self.failed = self.failed.saturating_add(1);
+            self.differs |= self.is_new(tool_loops::words_of_error(text));
             self.newest.clear();
             for part in [name, ": ", text] {
                 let room = MAX_ERROR_BYTES - self.newest.len();
@@ -75,21 +89,41 @@ impl Errors {
         self.counted |= self.executed > 0 && self.open == 0;
     }
 
+    /// Stores the words of an error. Returns whether it is another than the stored ones.
+    fn is_new(&mut self, words: u64) -> bool {
+        let new = !self.kinds.iter().any(|known| tool_loops::is_same_error(*known, words));
+        if new && self.kinds.len() < MAX_KINDS {
+            self.kinds.push(words);
+        }
+        new
+    }
+
     /// Ends the step. Calls that never got a result are ignored.
     fn end_step(&mut self) {
         self.open = 0;
-        self.before = self.count();
+        (self.before, self.different) = self.steps();
+        if self.before == 0 {
+            self.kinds.clear();
+        }
+        self.differs = false;
         (self.executed, self.failed, self.counted, self.after_result) = (0, 0, false, false);
     }
 
-    /// Failed steps in a row, including the current one if it can be judged already.
+    /// Failed steps in a row, including the current one if it can be judged already. Two steps with new errors count as
+    /// one.
     pub fn count(&self) -> u64 {
+        let (steps, different) = self.steps();
+        steps - different / 2
+    }
+
+    /// Failed steps in a row, and those of them with a new error.
+    fn steps(&self) -> (u64, u64) {
         if self.failed < self.executed {
-            0
+            (0, 0)
         } else if self.executed > 0 && (self.open == 0 || self.counted) {
-            self.before.saturating_add(1)
+            (self.before.saturating_add(1), self.different.saturating_add(u64::from(self.differs)))
         } else {
-            self.before
+            (self.before, self.different)
         }
     }
 
@@ -162,6 +196,43 @@ mod tests {
             ("f", &[1], "a result whose call was not recorded"),
         ] {
             assert_eq!(counts(events), expected, "{events}: {why}");
+        }
+    }
+
+    #[test]
+    fn different_errors_count_half_and_equal_ones_whole() {
+        for (errors, expected, why) in [
+            (&["no host", "no host", "no host", "no host", "no host"][..], 5, "one error"),
+            (&["no host", "bad word", "out of time", "too long", "not allowed"], 3, "five errors are a search"),
+            (
+                &[
+                    "no host",
+                    "bad word",
+                    "out of time",
+                    "too long",
+                    "not allowed",
+                    "never closed",
+                    "cannot open",
+                    "wrong type",
+                    "lost again",
+                ],
+                5,
+                "but nine are too many",
+            ),
+            (&["line 7: no host", "line 9: no host", "line 12: no host"], 3, "numbers make no other error"),
+            (&["no host", "bad word", "no host", "bad word", "no host"], 4, "two errors in turn"),
+        ] {
+            let mut counted = Errors::default();
+            for text in errors {
+                counted.observe(&Observation::Step);
+                counted.observe(&Observation::ToolResult { name: "t", outcome: CallOutcome::Failed, text });
+            }
+            assert_eq!(counted.count(), expected, "{why}");
+            counted.observe(&Observation::Step);
+            counted.observe(&Observation::ToolResult { name: "t", outcome: CallOutcome::Success, text: "ok" });
+            counted.observe(&Observation::Step);
+            counted.observe(&Observation::ToolResult { name: "t", outcome: CallOutcome::Failed, text: "no host" });
+            assert_eq!(counted.count(), 1, "a success forgets the errors before it: {why}");
         }
     }
 

@@ -8,7 +8,7 @@
 //! | kind | pattern | file |
 //! |---|---|---|
 //! | [`CONSECUTIVE_IDENTICAL_TOOL_CALLS`] | a cycle of one to five calls, five times; found at the call that completes it | `cycles` |
-//! | [`REPEATED_CALLS_WITHOUT_PROGRESS`] | one call with one result, five times, with any calls between them; or twenty calls in a row without news | `repeats` |
+//! | [`REPEATED_CALLS_WITHOUT_PROGRESS`] | one call with one result, five times, with any calls between them; or four answers that repeat earlier ones since the last line that was not seen before; or twenty calls in a row without news | `repeats`, `gain` |
 //! | [`SAME_RESULT_FOR_VARIED_ARGUMENTS`] | different calls with the same result | `varied` |
 //! | [`POLLING_WITHOUT_PROGRESS`] | a question about the state of something, with the same answer 24 times | `repeats` |
 //! | [`OSCILLATING_WRITES`] | a target that returns to an earlier state four times | `writes` |
@@ -39,6 +39,7 @@ mod command;
 mod config;
 mod cycles;
 mod digest;
+mod gain;
 mod history;
 mod keys;
 mod lexicon;
@@ -68,6 +69,7 @@ pub use self::parts::Part;
 
 use self::call::{CallAnalysis, Echo, VolatileParts};
 use self::cycles::{Newest, View};
+use self::gain::{Answered, Gain, Question, Says};
 use self::history::{Entry, Open};
 use self::repeats::{NewCall, Outcome, PollTolerance, Repeated, Repeats};
 use self::result::ResultAnalysis;
@@ -124,6 +126,9 @@ pub struct ToolLoops {
     /// The recent states of each written target.
     #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
     writes: VecDeque<Writes>,
+    /// The information that the results have brought.
+    #[serde(skip_serializing_if = "Gain::is_empty")]
+    gain: Gain,
     /// Tool names, for the evidence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     names: Vec<String>,
@@ -176,6 +181,10 @@ impl ToolLoops {
         let found = match seen {
             Observation::ToolCall { name, arguments, spec } => self.call(config, name, arguments, *spec),
             Observation::ToolResult { name, outcome, text } => self.result(config, name, *outcome, text),
+            Observation::User(_) => {
+                self.gain.renew();
+                None
+            }
             Observation::Clock(millis) if config.has(Part::Pace) => {
                 let seconds = u32::try_from(millis / 1000).unwrap_or(u32::MAX / 2);
                 self.now = self.now.max(seconds.saturating_add(1));
@@ -184,6 +193,7 @@ impl ToolLoops {
             // After compaction, the model no longer has the earlier results. Reading them again is news.
             Observation::Compacted { .. } => {
                 self.told.clear();
+                self.gain = Gain::default();
                 None
             }
             _ => None,
@@ -212,6 +222,7 @@ impl ToolLoops {
         spec: Option<&ToolSpec>,
     ) -> Option<Finding> {
         let call = CallAnalysis::of(config, name, arguments, spec);
+        let question = if config.has(Part::Gain) { self.gain.call(name, arguments) } else { Question::default() };
         self.calls += 1;
         if call.kind == Kind::Wait {
             self.waited = self.calls;
@@ -257,7 +268,7 @@ impl ToolLoops {
             ..Entry::default()
         };
         history::push(&mut self.history, entry);
-        Open::push(&mut self.open, self.calls, &call);
+        Open::push(&mut self.open, self.calls, &call, question);
         let polled = polled.filter(|_| config.has(Part::Repeats));
         self.cycle(config, call.kind).or_else(|| polled.map(|polled| self.repeated(&polled, call.key)))
     }
@@ -291,7 +302,10 @@ impl ToolLoops {
         self.history[at].result = result.digest;
         let before = at.checked_sub(1).map(|before| self.history[before].kind);
         let again = before.is_some_and(Kind::is_harmless) && self.asked.contains(&key);
+        let new_call = !self.asked.contains(&key);
+        let fresh = new_call && !result.long && !self.told.contains(&result.digest);
         let progress = self.progress(&entry, open.aimed, &result, failed);
+        let repeated_answers = self.gained(config, (&entry, open.question), (new_call, fresh), &result, failed, text);
         let mut returns = 0;
         if progress == Progress::News {
             self.news = self.news.max(open.call);
@@ -321,6 +335,9 @@ impl ToolLoops {
         self.history[at].fully_tolerant = tolerance == PollTolerance::Full;
         if u32::from(returns) >= config.oscillations && config.has(Part::Writes) {
             return Some(self.finding(OSCILLATING_WRITES, u32::from(returns), config.oscillations, &[entry]));
+        }
+        if repeated_answers >= config.repeated_answers && config.has(Part::Gain) {
+            return Some(self.stale(config, repeated_answers));
         }
         if progress == Progress::News {
             return None;
@@ -353,6 +370,43 @@ impl ToolLoops {
             () if next => Progress::NewTarget,
             () => Progress::None,
         }
+    }
+
+    /// The repeated answers since the last news.
+    fn gained(
+        &mut self,
+        config: &ToolLoopConfig,
+        (entry, question): (&Entry, Question),
+        (new_call, fresh): (bool, bool),
+        result: &ResultAnalysis,
+        failed: bool,
+        text: &str,
+    ) -> u32 {
+        let polls = entry.polls && !new_call;
+        if polls || (entry.kind.is_harmless() && !failed) || entry.kind == Kind::Wait || !config.has(Part::Gain) {
+            return 0;
+        }
+        self.gain.result(&Answered {
+            key: digest::short(entry.key),
+            question,
+            exact: result.digest,
+            text,
+            failed,
+            fresh,
+            says: match () {
+                () if !failed && result.positive && !result.long => Says::Done,
+                () if result.empty => Says::Nothing,
+                () if failed || (result.negative && entry.kind != Kind::Read) => Says::No,
+                () => Says::Something,
+            },
+            changes: new_call && !failed && (entry.kind == Kind::Write || (entry.kind == Kind::Run && result.empty)),
+        })
+    }
+
+    fn stale(&self, config: &ToolLoopConfig, count: u32) -> Finding {
+        let calls: Vec<Entry> = self.history.back().copied().into_iter().collect();
+        let finding = self.finding(REPEATED_CALLS_WITHOUT_PROGRESS, count, config.repeated_answers, &calls);
+        finding.with("repeated_answers", true)
     }
 
     fn varied(&self, config: &ToolLoopConfig, at: usize, result: &ResultAnalysis, failed: bool) -> Option<Finding> {
@@ -430,6 +484,20 @@ pub(super) fn is_pending(text: &str) -> bool {
     let result =
         ResultAnalysis::of(&ToolLoopConfig::default(), text, false, &Echo::default(), false, VolatileParts::None);
     result.pending && !result.negative
+}
+
+/// The words of an error as a bit set, without numbers and paths' digits.
+pub(super) fn words_of_error(text: &str) -> u64 {
+    let words = text.split(|letter: char| !letter.is_alphabetic()).filter(|word| word.len() > 1).take(WORDS_OF_ERROR);
+    words.fold(0, |set, word| set | 1 << (digest::of(word.as_bytes()) % 64))
+}
+
+/// Words of an error that are compared.
+const WORDS_OF_ERROR: usize = 48;
+
+/// Whether two errors have three quarters of their words in common.
+pub(super) fn is_same_error(one: u64, other: u64) -> bool {
+    4 * (one & other).count_ones() >= 3 * one.count_ones().max(other.count_ones())
 }
 
 /// Whether a digest is new. Stores it.

@@ -93,8 +93,10 @@ fn part_kind(part: &str) -> Option<Kind> {
             Kind::Harmless
         }
         "sleep" | "wait" => Kind::Wait,
-        "ps" | "pgrep" | "top" | "htop" | "watch" | "netstat" | "ss" | "lsof" | "ping" | "nc" | "squeue" | "qstat"
+        "ps" | "pgrep" | "top" | "htop" | "watch" | "netstat" | "ss" | "lsof" | "ping" | "squeue" | "qstat"
         | "journalctl" | "nvidia-smi" | "free" | "df" | "jobs" => Kind::Poll,
+        // Only asks whether something listens.
+        "nc" if has("-z") => Kind::Poll,
         // These programs query the network. Its answer may change over time.
         "dig" | "nslookup" | "host" | "whois" | "getent" => Kind::Other,
         "tail" => {

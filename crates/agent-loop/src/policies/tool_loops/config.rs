@@ -30,6 +30,9 @@ pub struct ToolLoopConfig {
     /// Calls in a row without news that are a loop. At least 2. Polls do not count. Harmless calls count separately:
     /// four times as many are a loop.
     pub stagnation: u32,
+    /// Answers since the last news that repeat earlier ones of that stretch and are a loop. At least 2. An answer that
+    /// differs only in its numbers counts half.
+    pub repeated_answers: u32,
     /// Names of polling tools, in addition to those that are recognised by their names.
     pub polling_tools: Vec<String>,
     /// Names of harmless tools, which neither report about the work nor change anything. In addition to those that are
@@ -51,6 +54,7 @@ impl Default for ToolLoopConfig {
             polls: 24,
             oscillations: 4,
             stagnation: 20,
+            repeated_answers: 4,
             polling_tools: Vec::new(),
             harmless_tools: Vec::new(),
             without: None,
@@ -76,6 +80,7 @@ impl ToolLoopConfig {
             ("polls", self.polls, 2),
             ("oscillations", self.oscillations, 1),
             ("stagnation", self.stagnation, 2),
+            ("repeated_answers", self.repeated_answers, 2),
         ] {
             if value < least {
                 wrong.push(format!("{prefix}{key}: must be at least {least}, not {value}"));

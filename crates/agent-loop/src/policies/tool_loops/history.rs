@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::call::{CallAnalysis, ECHO_WORDS, Echo, VolatileParts};
+use super::gain::Question;
 use super::pack::{Bytes, Packed};
 use super::words::Kind;
 use super::writes::Effect;
@@ -89,10 +90,12 @@ pub(super) struct Open {
     pub(super) effect: Effect,
     /// The words of its arguments.
     pub(super) echo: Echo,
+    /// The question that it asks.
+    pub(super) question: Question,
 }
 
 impl Packed for Open {
-    const SIZE: usize = 22 + 3 * ECHO_WORDS;
+    const SIZE: usize = 30 + 3 * ECHO_WORDS;
 
     fn put(&self, out: &mut Vec<u8>) {
         for number in [self.call, self.name, self.effect.place, self.effect.state, self.effect.back] {
@@ -103,6 +106,8 @@ impl Packed for Open {
         for word in &self.echo.words {
             out.extend_from_slice(&word.to_le_bytes()[..3]);
         }
+        self.question.program.put(out);
+        self.question.asked.put(out);
     }
 
     fn take(bytes: &mut Bytes<'_>) -> Self {
@@ -120,19 +125,30 @@ impl Packed for Open {
             u32::from_le_bytes([a, b, c, 0])
         });
         let echo = Echo { words, len: usize::from(bits & 63).min(ECHO_WORDS) };
-        Self { call, name, searches: bits & 64 != 0, aimed: bits & 128 != 0, volatile, local, effect, echo }
+        let question = Question { program: bytes.u32(), asked: bytes.u32() };
+        Self { call, name, searches: bits & 64 != 0, aimed: bits & 128 != 0, volatile, local, effect, echo, question }
     }
 }
 
 impl Open {
     /// Stores a call until its result arrives.
-    pub(super) fn push(open: &mut VecDeque<Self>, number: u32, call: &CallAnalysis) {
+    pub(super) fn push(open: &mut VecDeque<Self>, number: u32, call: &CallAnalysis, question: Question) {
         while open.front().is_some_and(|oldest| oldest.call + OPEN_AGE < number) {
             open.pop_front();
         }
         if open.len() < OPEN {
             let CallAnalysis { name, searches, aimed, volatile, effect, echo, .. } = *call;
-            open.push_back(Self { call: number, name, searches, aimed, volatile, local: call.has_path, effect, echo });
+            open.push_back(Self {
+                call: number,
+                name,
+                searches,
+                aimed,
+                volatile,
+                local: call.has_path,
+                effect,
+                echo,
+                question,
+            });
         }
     }
 

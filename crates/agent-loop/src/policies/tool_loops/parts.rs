@@ -33,11 +33,13 @@ pub enum Part {
     Writes,
     /// Many calls in a row without news.
     Stagnation,
+    /// Answers that repeat themselves and tell nothing new.
+    Gain,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Words,
         Self::Keys,
         Self::Command,
@@ -53,6 +55,7 @@ impl Part {
         Self::Varied,
         Self::Writes,
         Self::Stagnation,
+        Self::Gain,
     ];
 
     /// The word on the command line.
@@ -86,6 +89,7 @@ impl Part {
             Self::Repeats => ("without repeats", "repetitions of one call"),
             Self::Varied => ("without varied", "different calls with the same result"),
             Self::Writes => ("without writes", "changes that are taken back"),
+            Self::Gain => ("without gain", "what each result adds to what the run knows"),
             Self::Stagnation => ("without stagnation", "many calls in a row without anything new"),
         }
     }

@@ -254,6 +254,8 @@ enum WordMeaning {
     Warning,
     No,
     Zero,
+    /// The name of a value that tells trouble, unless the value is "false".
+    Flag,
     Not,
     In,
     State,
@@ -282,6 +284,7 @@ static TONES: LazyLock<HashMap<&'static str, WordMeaning>> = LazyLock::new(|| {
         (WordMeaning::Failed, "failed"),
         (WordMeaning::Warning, "issue issues warning warnings"),
         (WordMeaning::No, "no"),
+        (WordMeaning::Flag, "timed_out timedout truncated interrupted is_error iserror"),
         (WordMeaning::Zero, "0"),
         (WordMeaning::Not, "not cannot isn wasn doesn didn couldn"),
         (WordMeaning::In, "in"),
@@ -291,7 +294,7 @@ static TONES: LazyLock<HashMap<&'static str, WordMeaning>> = LazyLock::new(|| {
         (WordMeaning::Such, "such"),
         (WordMeaning::Empty, "none null nothing empty nil"),
         (WordMeaning::Things, "results result matches match hits items entries rows records"),
-        (WordMeaning::Bad, "denied timed invalid missing unable refused timeout exception traceback unauthorized forbidden false \
+        (WordMeaning::Bad, "denied wrong incorrect timed invalid missing unable refused timeout exception traceback unauthorized forbidden false \
             failing unavailable blocked captcha robot login limit 429 403 401 500 503"),
         (WordMeaning::Good, "ok okay success successful successfully passed passes pass written wrote created updated saved deleted \
             removed added sent applied valid clean uploaded copied moved renamed installed accepted inserted modified \
@@ -316,6 +319,7 @@ enum Before {
     Nothing,
     No,
     Zero,
+    Flag,
     Not,
     In,
     State,
@@ -346,6 +350,8 @@ impl Tone {
             }
             WordMeaning::No => self.before = Before::No,
             WordMeaning::Zero => self.before = Before::Zero,
+            WordMeaning::Flag => self.before = Before::Flag,
+            WordMeaning::Bad if before == Before::Flag && lower == b"false" => {}
             WordMeaning::Not => (self.negative, self.before) = (true, Before::Not),
             WordMeaning::In => self.before = Before::In,
             WordMeaning::State => self.before = Before::State,

@@ -83,7 +83,7 @@ static HINTS: LazyLock<HashMap<&'static str, Hint>> = LazyLock::new(|| {
             eval cargo pytest make typecheck unittest"),
         (Hint::Poll, "status poll watch progress health healthcheck logs tail monitor ready readiness liveness state"),
         (Hint::Check, "check log"),
-        (Hint::Checked, "syntax types style spelling grammar code links file files"),
+        (Hint::Checked, "syntax types style spelling grammar code links file files answer answers guess solution flag"),
         (Hint::Ongoing, "job jobs task tasks deployment pipeline workflow queue inbox operation"),
         (Hint::Wait, "sleep wait await delay pause"),
         (Hint::Harmless, "clock time now date datetime timestamp think thought thoughts thinking reflect reason reasoning ping \

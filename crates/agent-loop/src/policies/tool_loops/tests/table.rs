@@ -3,11 +3,19 @@
 use super::super::*;
 use super::notation::{play, read};
 
-/// Each row: a script, and the expected finding: the number of the call and the kind of loop; `"-"` for none.
+/// Each row: a script, and the expected finding without the measure of gain: the number of the call and the kind of
+/// loop; `"-"` for none. With that measure, the same loops are found, and none later.
 fn check(rows: &[(&str, &str)]) {
     let mut wrong = Vec::new();
     for (script, expected) in rows {
-        let found = play(&ToolLoopConfig::default(), &read(script));
+        let (events, without) = (read(script), Some(Part::Gain));
+        let found = play(&ToolLoopConfig { without, ..ToolLoopConfig::default() }, &events);
+        let sooner = play(&ToolLoopConfig::default(), &events);
+        if sooner.is_some() != found.is_some()
+            || sooner.zip(found.clone()).is_some_and(|((at, _), (then, _))| at > then)
+        {
+            wrong.push(format!("{script}: with gain"));
+        }
         let shown = found.map_or("-".to_owned(), |(at, finding)| format!("{at} {}", short(&finding.rule)));
         if shown != *expected {
             wrong.push(format!("{script}: found {shown}, expected {expected}"));
@@ -393,7 +401,8 @@ fn listed_tools_are_what_the_configuration_says() {
 
 #[test]
 fn a_finding_tells_what_was_repeated() {
-    let found = play(&ToolLoopConfig::default(), &read("9x read_file(path=a) -> x | grep(pattern=b) -> y"));
+    let config = ToolLoopConfig { without: Some(Part::Gain), ..ToolLoopConfig::default() };
+    let found = play(&config, &read("9x read_file(path=a) -> x | grep(pattern=b) -> y"));
     let (_, finding) = found.expect("a loop");
     assert_eq!((finding.count, finding.threshold, finding.reason), (5, 5, StopReason::ToolLoop));
     assert_eq!(finding.fingerprints.len(), 2);

@@ -1,0 +1,306 @@
+//! Measures what each result adds to what the run knows, and finds stretches of calls that add nothing.
+//!
+//! A result is **news** if one of its lines was neither in an earlier result nor in the arguments of a call. Numbers do
+//! not count in this comparison: a program that prints other ports, sizes or nonces each time tells nothing. What the
+//! model wrote itself is no news either, so that the window that an editor shows after an edit is none.
+//!
+//! A call that was not made before, and whose short result nothing else had, is news too: the numbers of the items of a
+//! batch count.
+//!
+//! Without news, an answer **repeats** one of the stretch since the last news:
+//!
+//! | answer | counts |
+//! |---|---|
+//! | the same call, the same answer, nothing changed in between | 1 |
+//! | the same call, only numbers differ, and none of them goes on rising or falling | ½ |
+//! | another call of the same tool and program, and the refusal of the call before, word for word | 1 |
+//!
+//! Everything else counts nothing: a new call that says "done" or nothing at all is work; refusals that take turns
+//! ("too high", "too low") tell a bit each; numbered items that are all refused are a batch, unless the calls fail. News
+//! halves the count, because a glance at something else between two guesses does not make the guesses better. A
+//! person's message, or a compaction, begins anew.
+
+mod lines;
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use belay_protocol::Arguments;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::digest;
+use super::keys::{self, Class};
+use super::pack::{self, Bytes, Packed};
+
+/// Lines that are stored as seen. 192: a loop repeats what the last results have said.
+const LINES: usize = 192;
+
+/// Answers of a stretch that are stored. A cycle of more calls is none.
+const STRETCH: usize = 16;
+
+/// Numbers of a result that are compared with those of the result before.
+const NUMBERS: usize = 6;
+
+/// What a repeated answer counts. One that differs in its numbers counts [`NEARLY`].
+const REPEATED: u32 = 2;
+const NEARLY: u32 = 1;
+
+/// The information that the calls of a run have brought.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
+#[serde(default)]
+pub(super) struct Gain {
+    /// Digests of the lines that were seen, oldest first.
+    #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
+    lines: VecDeque<u16>,
+    /// The answers since the last news, oldest first.
+    #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
+    stretch: VecDeque<Answer>,
+    /// Twice the number of repeated answers.
+    repeated: u32,
+}
+
+/// One answer of a stretch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Answer {
+    /// Digest of the call.
+    key: u32,
+    /// Digest of the tool and of the program that it runs.
+    program: u32,
+    /// Digest of the arguments without their numbers; of a failed call with them.
+    asked: u32,
+    /// Digest of the result.
+    exact: u32,
+    /// Digest of the lines of the result without their numbers.
+    lines: u32,
+    /// The first numbers of the result.
+    numbers: [u32; NUMBERS],
+    /// The numbers that have never fallen, and those that have never risen, since the first answer to this call.
+    rising: u8,
+    falling: u8,
+    /// Whether the call has changed something.
+    changes: bool,
+}
+
+impl Packed for Answer {
+    const SIZE: usize = 23 + 4 * NUMBERS;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        for number in [self.key, self.program, self.asked, self.exact, self.lines].iter().chain(&self.numbers) {
+            number.put(out);
+        }
+        out.extend_from_slice(&[self.rising, self.falling, u8::from(self.changes)]);
+    }
+
+    fn take(bytes: &mut Bytes<'_>) -> Self {
+        let [key, program, asked, exact, lines] = std::array::from_fn(|_| bytes.u32());
+        let numbers = std::array::from_fn(|_| bytes.u32());
+        let [rising, falling, changes] = bytes.next();
+        Self { key, program, asked, exact, lines, numbers, rising, falling, changes: changes != 0 }
+    }
+}
+
+impl Packed for u16 {
+    const SIZE: usize = 2;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.to_le_bytes());
+    }
+
+    fn take(bytes: &mut Bytes<'_>) -> Self {
+        bytes.u16()
+    }
+}
+
+/// What a call asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Question {
+    /// Digest of the tool and of the program that it runs.
+    pub(super) program: u32,
+    /// Digest of the arguments without their numbers.
+    pub(super) asked: u32,
+}
+
+/// A call with its result.
+pub(super) struct Answered<'a> {
+    /// Digest of the call.
+    pub(super) key: u32,
+    /// What it asks.
+    pub(super) question: Question,
+    /// Digest of the result.
+    pub(super) exact: u32,
+    /// The result.
+    pub(super) text: &'a str,
+    /// Whether the call failed.
+    pub(super) failed: bool,
+    /// What the result says.
+    pub(super) says: Says,
+    /// Whether the call has changed something.
+    pub(super) changes: bool,
+    /// Whether the call was not made before, and nothing had this result.
+    pub(super) fresh: bool,
+}
+
+/// What a result says, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    /// It failed, or says no.
+    No,
+    /// It says only that the call was done.
+    Done,
+    /// It is empty.
+    Nothing,
+    /// Anything else.
+    Something,
+}
+
+impl Gain {
+    /// Whether nothing has been seen.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Takes the arguments of a call: what the model writes is no news when a result shows it.
+    pub(super) fn call(&mut self, tool: &str, arguments: &Arguments) -> Question {
+        let mut asked = Vec::new();
+        match arguments {
+            Arguments::Object(map) => {
+                let told = map.iter().filter(|(key, _)| keys::class(key, tool) != Class::Volatile);
+                told.for_each(|(_, value)| written(value, &mut asked));
+            }
+            Arguments::Malformed(raw) => asked = lines::of(raw),
+        }
+        self.learn(&asked);
+        Question { program: program(tool, arguments), asked: lines::together(&asked) }
+    }
+
+    /// Takes a result. Returns the repeated answers since the last news, nearly repeated ones as halves, rounded down.
+    pub(super) fn result(&mut self, answered: &Answered<'_>) -> u32 {
+        let text = lines::of(answered.text);
+        let news = self.learn(&text);
+        let answer = Answer {
+            key: answered.key,
+            program: answered.question.program,
+            asked: if answered.failed { answered.key } else { answered.question.asked },
+            exact: answered.exact,
+            lines: lines::together(&text),
+            numbers: lines::numbers(answered.text),
+            rising: u8::MAX,
+            falling: u8::MAX,
+            changes: answered.changes,
+        };
+        // A picture is not compared.
+        let news = news || answered.fresh || answered.text.starts_with("[image");
+        let (adds, answer) = if news { (Adds::News, answer) } else { self.adds(answered.says, answer) };
+        match adds {
+            Adds::News => self.stretch.clear(),
+            Adds::Progress | Adds::Repeats(_) => {}
+        }
+        match adds {
+            Adds::News | Adds::Progress => self.repeated /= 2,
+            Adds::Repeats(weight) => self.repeated += weight,
+        }
+        if self.stretch.len() == STRETCH {
+            self.stretch.pop_front();
+        }
+        self.stretch.push_back(answer);
+        self.repeated / REPEATED
+    }
+
+    /// What an answer without news adds.
+    fn adds(&self, says: Says, mut answer: Answer) -> (Adds, Answer) {
+        let Some(newest) = self.stretch.iter().rposition(|before| before.key == answer.key) else {
+            let before = self.stretch.iter().rfind(|before| before.program == answer.program);
+            let weight = match before {
+                Some(before) if says == Says::No && before.asked != answer.asked && before.exact == answer.exact => {
+                    REPEATED
+                }
+                _ => 0,
+            };
+            return (Adds::Repeats(weight), answer);
+        };
+        let changed = self.stretch.range(newest..).any(|since| since.changes);
+        let moves = answer.follow(&self.stretch[newest]);
+        let mut same = self.stretch.iter().filter(|before| before.key == answer.key);
+        let adds = match () {
+            () if says == Says::Done || changed => Adds::Repeats(0),
+            () if same.clone().any(|before| before.exact == answer.exact) => Adds::Repeats(REPEATED),
+            () if moves => Adds::Progress,
+            () if same.any(|before| before.lines == answer.lines) => Adds::Repeats(NEARLY),
+            () => Adds::Repeats(0),
+        };
+        (adds, answer)
+    }
+
+    /// Stores these lines as seen. Returns whether one of them is new.
+    fn learn(&mut self, lines: &[u16]) -> bool {
+        let mut news = false;
+        for line in lines {
+            let (front, back) = self.lines.as_slices();
+            if front.contains(line) || back.contains(line) {
+                continue;
+            }
+            news = true;
+            if self.lines.len() == LINES {
+                self.lines.pop_front();
+            }
+            self.lines.push_back(*line);
+        }
+        news
+    }
+
+    /// Begins anew: a person has said something.
+    pub(super) fn renew(&mut self) {
+        self.stretch.clear();
+        self.repeated = 0;
+    }
+}
+
+/// Adds the lines of the texts in a value.
+fn written(value: &Value, lines: &mut Vec<u16>) {
+    match value {
+        Value::String(text) => lines.append(&mut lines::of(text)),
+        Value::Array(items) => items.iter().for_each(|value| written(value, lines)),
+        Value::Object(map) => map.values().for_each(|value| written(value, lines)),
+        _ => {}
+    }
+}
+
+/// What an answer adds.
+enum Adds {
+    /// Something that was not seen.
+    News,
+    /// A number that goes on rising or falling.
+    Progress,
+    /// A repetition, with its weight.
+    Repeats(u32),
+}
+
+impl Answer {
+    /// Compares the numbers with those of the answer before to the same call. Returns whether one has moved, and has
+    /// never moved in the other direction.
+    fn follow(&mut self, before: &Self) -> bool {
+        (self.rising, self.falling) = (before.rising, before.falling);
+        let mut moved = 0u8;
+        for (place, (old, new)) in before.numbers.iter().zip(&self.numbers).enumerate() {
+            let bit = 1 << place;
+            match new.cmp(old) {
+                Ordering::Greater => (self.falling, moved) = (self.falling & !bit, moved | bit),
+                Ordering::Less => (self.rising, moved) = (self.rising & !bit, moved | bit),
+                Ordering::Equal => {}
+            }
+        }
+        moved & (self.rising | self.falling) != 0
+    }
+}
+
+/// Digest of a tool and of the first word of the command that it runs.
+fn program(tool: &str, arguments: &Arguments) -> u32 {
+    let first = match arguments {
+        Arguments::Object(map) => {
+            ["command", "cmd"].iter().find_map(|key| map.get(*key)?.as_str()?.split_whitespace().next())
+        }
+        Arguments::Malformed(_) => None,
+    };
+    digest::short(digest::pair(digest::of(tool.as_bytes()), digest::of(first.unwrap_or_default().as_bytes())))
+}

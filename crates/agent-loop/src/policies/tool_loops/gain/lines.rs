@@ -1,0 +1,140 @@
+//! Digests of the lines of a text, in which numbers do not count.
+
+use super::super::digest::{self, Digest};
+use super::super::shapes;
+
+/// The length that is read of a longer text, from its beginning and from its end, in bytes.
+const PART: usize = 8 * 1024;
+
+/// Most lines of a text that are compared. Of a longer text, the lines whose digests divide by a power of two are
+/// taken: the same ones when it comes again.
+const LINES: usize = 128;
+
+/// Letters and numbers that make a line. Less is punctuation: a bracket, a bullet.
+const LINE: usize = 2;
+
+/// The digests of the lines of `text`, in order, without empty ones. A line break within a JSON text (`\n`) ends a line
+/// too. Numbers, and words that consist of hexadecimal digits, are all the same. Spaces, quotes and the number at the
+/// beginning of a line do not count.
+pub(super) fn of(text: &str) -> Vec<u16> {
+    let bytes = text.as_bytes();
+    let mut lines = Vec::new();
+    if bytes.len() <= 2 * PART {
+        add(bytes, &mut lines);
+    } else {
+        add(&bytes[..PART], &mut lines);
+        add(&bytes[bytes.len() - PART..], &mut lines);
+    }
+    if lines.len() > LINES {
+        let every = (lines.len() / LINES).next_power_of_two() as u64;
+        lines.retain(|line| line % every == 0);
+    }
+    lines.into_iter().map(|line| (line >> 32) as u16).collect()
+}
+
+/// The first and the last numbers of a text, half of `N` each. Zeros stand for missing ones.
+pub(super) fn numbers<const N: usize>(text: &str) -> [u32; N] {
+    let text = text.as_bytes();
+    let mut numbers = [0; N];
+    let (head, tail) = (&text[..text.len().min(PART)], &text[text.len().saturating_sub(PART)..]);
+    let digits = |run: &&[u8]| run[0].is_ascii_digit();
+    let same = |one: &u8, other: &u8| one.is_ascii_digit() == other.is_ascii_digit();
+    for (number, run) in numbers[..N / 2].iter_mut().zip(head.chunk_by(same).filter(digits)) {
+        *number = value(run);
+    }
+    for (number, run) in numbers[N / 2..].iter_mut().zip(tail.chunk_by(same).rev().filter(digits)) {
+        *number = value(run);
+    }
+    numbers
+}
+
+fn value(digits: &[u8]) -> u32 {
+    digits.iter().fold(0, |number: u32, digit| number.saturating_mul(10).saturating_add(u32::from(digit - b'0')))
+}
+
+/// A line that is being read.
+struct Line {
+    digest: Digest,
+    /// Whether something was added.
+    begun: bool,
+    /// Letters and digits that were read.
+    read: usize,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self { digest: Digest::new(23), begun: false, read: 0 }
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        self.read += word.len();
+        // A number at the beginning is that of the line in a listing.
+        if self.begun || word.iter().any(|byte| !byte.is_ascii_digit()) {
+            add_word(&mut self.digest, word);
+            self.begun = true;
+        }
+    }
+
+    fn mark(&mut self, mark: u8) {
+        if !mark.is_ascii_whitespace() && !matches!(mark, b'"' | b'\'' | b'`' | b'\\' | b'|' | b':') {
+            self.digest.word(u64::from(mark));
+            self.begun = true;
+        }
+    }
+
+    /// Ends the line.
+    fn end(&mut self, lines: &mut Vec<u64>) {
+        let line = std::mem::replace(self, Self::new());
+        if line.read >= LINE {
+            lines.push(line.digest.finish());
+        }
+    }
+}
+
+fn add(text: &[u8], lines: &mut Vec<u64>) {
+    let (mut line, mut at) = (Line::new(), 0);
+    while at < text.len() {
+        let escaped = text[at] == b'\\' && text.get(at + 1) == Some(&b'n');
+        if text[at] == b'\n' || escaped {
+            line.end(lines);
+            at += 1 + usize::from(escaped);
+        } else if shapes::in_word(text[at]) {
+            let end = shapes::word_end(text, at);
+            line.word(&text[at..end]);
+            at = end;
+        } else {
+            line.mark(text[at]);
+            at += 1;
+        }
+    }
+    line.end(lines);
+}
+
+fn add_word(line: &mut Digest, word: &[u8]) {
+    if !word.iter().any(u8::is_ascii_digit) {
+        return line.bytes(word);
+    }
+    let hex = |digits: &[u8], least| digits.len() >= least && digits.iter().all(u8::is_ascii_hexdigit);
+    if hex(word, HEX) || word.strip_prefix(b"0x").is_some_and(|digits| hex(digits, 1)) {
+        return line.word(NUMBER);
+    }
+    for piece in word.chunk_by(|one, other| one.is_ascii_digit() == other.is_ascii_digit()) {
+        if piece[0].is_ascii_digit() { line.word(NUMBER) } else { line.bytes(piece) }
+    }
+}
+
+/// The shortest word of hexadecimal digits that is a number.
+const HEX: usize = 6;
+
+/// Every number.
+const NUMBER: u64 = 0;
+
+/// The digest of all lines of a text, without regard to their order and number.
+pub(super) fn together(lines: &[u16]) -> u32 {
+    let mut sorted = lines.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut digest = Digest::new(29);
+    sorted.iter().for_each(|line| digest.word(u64::from(*line)));
+    digest::short(digest.finish())
+}

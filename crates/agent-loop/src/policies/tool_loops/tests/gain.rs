@@ -1,0 +1,99 @@
+//! What the measure of gain finds, and the healthy twin of each loop.
+
+use super::super::*;
+use super::notation::{play, read};
+
+/// Where a script is found to be in a loop: the number of the call; 0: nowhere.
+fn found(script: &str) -> usize {
+    play(&ToolLoopConfig::default(), &read(script)).map_or(0, |(at, _)| at)
+}
+
+/// The same without the measure.
+fn without(script: &str) -> usize {
+    let config = ToolLoopConfig { without: Some(Part::Gain), ..ToolLoopConfig::default() };
+    play(&config, &read(script)).map_or(0, |(at, _)| at)
+}
+
+#[test]
+fn loops_that_only_the_gain_shows_are_found_and_their_twins_are_not() {
+    let mut wrong = Vec::new();
+    for (kind, script, at) in [
+        ("a solver whose nonce differs", "30x bash(\"nc host 23\") -> Find me a word for nonce {i}7{i}3 and 9{i}", 0),
+        (
+            "a solver whose port differs",
+            "bash(\"./go\") -> port 80, key 7\nbash(\"./go\") -> port 12, key 9\nbash(\"./go\") -> port 55, key 3\n\
+             bash(\"./go\") -> port 31, key 8\nbash(\"./go\") -> port 77, key 1\nbash(\"./go\") -> port 20, key 6\n\
+             bash(\"./go\") -> port 60, key 2\nbash(\"./go\") -> port 11, key 5\nbash(\"./go\") -> port 90, key 4\n\
+             bash(\"./go\") -> port 13, key 7\nbash(\"./go\") -> port 66, key 2\nbash(\"./go\") -> port 44, key 9",
+            10,
+        ),
+        ("a count that falls", "30x bash(\"make check\") -> !{i} of 900 left\n", 0),
+        ("guesses against one refusal", "30x check_answer(flag=a {w}) -> {\"correct\": false}", 5),
+        (
+            "guesses that are told apart",
+            "9x check_answer(flag=a {w}) -> too high | check_answer(flag=b {w}) -> too low",
+            0,
+        ),
+        ("guesses over numbered items", "30x is_prime(n={i}) -> no", 0),
+        (
+            "an edit that the editor refuses, and its window",
+            "30x bash(\"edit 4:18 x = [{w}\") -> Refused: syntax error {long}",
+            5,
+        ),
+        (
+            "a debugger that shows the same frame",
+            "9x bash(\"gdb start\") -> pid {r} | bash(\"gdb break main\") -> Breakpoint 1 | bash(\"gdb run\") -> stopped",
+            9,
+        ),
+        (
+            "a debugger that gets on",
+            "9x bash(\"gdb start\") -> ready at 0x{i}f | bash(\"gdb break f{w}\") -> Breakpoint {i} | bash(\"gdb run\") -> in {w}",
+            0,
+        ),
+        (
+            "two reads in turn, with a word changed once",
+            "4x bash(\"cat a.py\") -> {long} | bash(\"cat b.py\") -> {long 2}",
+            7,
+        ),
+        (
+            "one step that fails seven times",
+            "batch\n1x toliko(d=1) -> !unexpected end | toliko(d=2) -> !unexpected end | \
+             toliko(d=3) -> !unexpected end | toliko(d=4) -> !unexpected end | toliko(d=5) -> !unexpected end",
+            5,
+        ),
+        ("a batch over numbered items", "30x convert(item={i}) -> done", 0),
+        ("appending without output", "30x bash(\"echo {w} >> notes.txt\") -> ", 0),
+        (
+            "writing, running, nothing printed",
+            "30x write_file(path=a.py, content={w}{i}) -> written | bash(\"python a.py\") -> ",
+            0,
+        ),
+        ("re-reading eight files once", "8x read(path=a{i}) -> text {i}\n8x read(path=a{i}) -> text {i}", 0),
+    ] {
+        let seen = found(script);
+        if seen != at {
+            wrong.push(format!("{kind}: {seen}, expected {at} ({} without gain)", without(script)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_finding_of_repeated_answers_says_so() {
+    let (_, finding) = play(&ToolLoopConfig::default(), &read("9x check_answer(flag=a {w}) -> wrong")).expect("a loop");
+    assert_eq!((finding.count, finding.threshold), (4, 4));
+    assert_eq!(finding.rule, REPEATED_CALLS_WITHOUT_PROGRESS);
+    assert_eq!(finding.facts["repeated_answers"], true);
+}
+
+#[test]
+fn a_message_of_a_person_begins_a_new_stretch() {
+    let config = ToolLoopConfig::default();
+    let events = read("4x bash(\"cat a.py\") -> {long} | bash(\"cat b.py\") -> {long 2}");
+    let mut loops = ToolLoops::default();
+    let (before, behind) = events.split_at(10);
+    before.iter().for_each(|event| loops.observe(&config, &event.seen()));
+    loops.observe(&config, &Observation::User("Look again."));
+    behind.iter().for_each(|event| loops.observe(&config, &event.seen()));
+    assert_eq!(loops.found(), None);
+}
