@@ -252,6 +252,31 @@ fn every_route_and_command_is_described() {
     assert_none(&missing, "not described in docs/reference");
 }
 
+#[test]
+fn what_the_guide_says_of_the_limit_of_steps_and_the_judge_is_what_the_settings_say() {
+    let settings: toml::Table = read("config/default.toml").parse().expect("TOML");
+    let number = |path: &[&str]| {
+        let (last, sections) = path.split_last().expect("a key");
+        let section = sections.iter().fold(&settings, |table, name| table[*name].as_table().expect("a section"));
+        section[*last].as_integer().expect("a number")
+    };
+    let chat = number(&["agent", "max_tool_iterations"]);
+    let step = number(&["agent", "plan", "max_steps_per_execution"]);
+    let subagent = number(&["agent", "subagents", "max_turns"]);
+    let (job, judge) = (number(&["jobs", "max_steps"]), number(&["stops", "judge", "first_step"]));
+    assert_eq!(number(&["stops", "max_strikes"]), 2, "the guide speaks of a second strike");
+    assert!(chat + 1 < judge && step < judge && subagent <= judge && judge < job, "only a job is judged by default");
+    let guide = read("docs/guide/operator.md").replace('\n', " ");
+    for said in [
+        format!("gets no tools from its step {chat} on"),
+        format!("first asked at step {judge}"),
+        format!("only a job ({job} steps)"),
+        format!("a step of a plan has {step}, a subagent {subagent}"),
+    ] {
+        assert!(guide.contains(&said), "docs/guide/operator.md does not say: {said}");
+    }
+}
+
 /// Every Rust file of the project.
 fn sources() -> Vec<(PathBuf, String)> {
     fn walk(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
