@@ -255,6 +255,17 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_tools_says_which_of_these_ask() {
+        let page = include_str!("../../../docs/reference/commands.md");
+        let dir = tempfile::tempdir().unwrap();
+        for tool in all(dir.path()) {
+            let spec = tool.spec();
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", spec.name))).expect("a row");
+            assert_eq!(row.contains("; asks"), spec.approval != belay_protocol::Ask::Never, "{row}");
+        }
+    }
+
+    #[test]
     fn the_list_of_names_has_every_tool() {
         let dir = tempfile::tempdir().unwrap();
         let names: Vec<_> = all(dir.path()).iter().map(|tool| tool.spec().name.clone()).collect();

@@ -27,7 +27,8 @@ pub fn create_job_tool() -> DeclaredTool {
             CREATE_JOB,
             "Starts a background job, which continues after this turn has ended. Use it for work that takes long, \
              or that should run beside the conversation. Its result is added to this conversation automatically; \
-             do not wait for it. The job knows only the task, and nobody can answer its questions.",
+             do not wait for it. The job knows only the task. It asks no questions about the task; a call of it that \
+             needs an approval asks the user, and the job waits for the answer.",
             json!({
                 "type": "object",
                 "properties": {
@@ -75,6 +76,32 @@ impl RunTool for JobToolContext {
             Ok(job) => Ok(text::made_by_model(&job).into()),
             Err(Refusal::Busy { what, .. }) => Err(ToolFailure::failed(format!("refused: {what}"))),
             Err(refusal) => Err(ToolFailure::failed(refusal.to_string())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belay_protocol::{Ask, Tool};
+
+    use super::*;
+    use crate::jobs::JobAction;
+    use crate::routines::{list_routines_tool, routine_tool};
+
+    const COMMANDS: &str = include_str!("../../../../docs/reference/commands.md");
+
+    #[test]
+    fn the_page_of_tools_says_which_of_these_ask() {
+        let mut tools: Vec<DeclaredTool> = vec![create_job_tool(), routine_tool(), list_routines_tool()];
+        let actions = [JobAction::List, JobAction::Status, JobAction::Message, JobAction::Cancel];
+        tools.extend(actions.map(JobAction::declared));
+        for tool in tools {
+            let ToolSpec { name, approval, description, .. } = tool.spec();
+            let row = COMMANDS.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).expect("a row");
+            // A routine asks about some actions only, by its preview.
+            let says = row.ends_with("asks |") || row.contains("; asks");
+            assert_eq!(says, *approval != Ask::Never || name == "routine", "{row}");
+            assert!(!description.contains("nobody can answer"), "a job asks its creator: {description}");
         }
     }
 }
