@@ -131,6 +131,7 @@ impl Reasoning {
             thinking: None,
             sampling: None,
             send_pictures: true,
+            later_system: true,
             max_tokens: self.max_tokens,
             max_attempts: self.max_attempts,
         }

@@ -1,11 +1,13 @@
 //! One candidate: a server, a model and a key, with the state that was learned about them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use belay_protocol::{DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelReply, ModelRequest};
 use tracing::warn;
 
 use crate::refused_pictures::{RefusedPictures, has_pictures, is_about_pictures};
+use crate::refused_system::{has_later_system, is_about_system};
 use crate::thinking::Gate;
 use crate::tracking_sink::TrackingSink;
 
@@ -23,6 +25,8 @@ pub(crate) struct Backend {
     pub(crate) thinking: Gate,
     /// The pictures that it has refused.
     refused_pictures: RefusedPictures,
+    /// Whether it has refused a system message behind other messages.
+    refuses_later_system: AtomicBool,
     /// The source of its key, for error messages: a variable or a setting.
     pub(crate) key_from: String,
 }
@@ -43,6 +47,7 @@ impl Backend {
             provider,
             thinking,
             refused_pictures: RefusedPictures::default(),
+            refuses_later_system: AtomicBool::new(false),
             key_from: String::new(),
         }
     }
@@ -52,8 +57,8 @@ impl Backend {
         Self { key_from, ..self }
     }
 
-    /// Sends one request. If it is refused because of its level of thinking or its pictures, sends another one without
-    /// them, as far as the budget of `requests` allows it.
+    /// Sends one request. If it is refused because of its level of thinking, its pictures or the place of a system message,
+    /// sends another one without that, as far as the budget of `requests` allows it.
     ///
     /// # Errors
     /// The errors of the provider. `attempts` counts all requests.
@@ -79,8 +84,9 @@ impl Backend {
     ) -> Result<ModelReply, ModelError> {
         let thinking = self.thinking.admit(request.thinking, &self.name);
         let send_pictures = request.send_pictures && !self.refused_pictures.any_of(&request);
+        let later_system = request.later_system && !self.refuses_later_system.load(Ordering::Relaxed);
         // One request each. The inner provider has no budget of its own.
-        let full = ModelRequest { thinking, send_pictures, max_attempts: 1, ..request };
+        let full = ModelRequest { thinking, send_pictures, later_system, max_attempts: 1, ..request };
         let (mut once, mut left_out) = (full, None);
         let mut before = Spent::default();
         loop {
@@ -104,6 +110,7 @@ impl Backend {
             left_out = suspect;
             once = match suspect {
                 Some(Suspect::Pictures) => ModelRequest { send_pictures: false, ..full },
+                Some(Suspect::LaterSystem) => ModelRequest { later_system: false, ..full },
                 _ => ModelRequest { thinking: None, ..full },
             };
         }
@@ -112,6 +119,9 @@ impl Backend {
     /// The part of the request that a refusal is probably about; `None` if none is left to suspect. Each part is left out
     /// at most once: the level of thinking first, unless the words are about pictures.
     fn suspect(&self, full: &ModelRequest<'_>, left_out: Option<Suspect>, error: &ModelError) -> Option<Suspect> {
+        if left_out.is_none() && has_later_system(full) && is_about_system(error) {
+            return Some(Suspect::LaterSystem);
+        }
         if error.kind != ModelErrorKind::BadRequest {
             return None;
         }
@@ -129,6 +139,10 @@ impl Backend {
         match cause {
             None => {}
             Some(Suspect::Thinking) => self.thinking.close(&self.name),
+            Some(Suspect::LaterSystem) => {
+                warn!(model = %self.name, "the model refuses later system messages, which it now gets as notices");
+                self.refuses_later_system.store(true, Ordering::Relaxed);
+            }
             Some(Suspect::Pictures) => {
                 warn!(model = %self.name, "the model refuses pictures of a conversation, which now gets a line instead");
                 self.refused_pictures.remember(full);
@@ -142,6 +156,7 @@ impl Backend {
 enum Suspect {
     Thinking,
     Pictures,
+    LaterSystem,
 }
 
 /// The failed requests of a call.

@@ -49,6 +49,7 @@ mod probe;
 #[cfg(test)]
 mod real_server;
 mod refused_pictures;
+mod refused_system;
 pub mod rehearsal;
 mod retry_budget;
 mod service;

@@ -87,6 +87,7 @@ impl Asked {
             thinking: None,
             sampling: None,
             send_pictures: true,
+            later_system: true,
             max_tokens: 100,
             max_attempts: 3,
         }

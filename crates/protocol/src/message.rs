@@ -165,6 +165,16 @@ impl Message {
         Self::system(format!("{NOTICE_OPENING} {text}")).with_untrusted(true)
     }
 
+    /// The text of a system message in the role of the user, for servers that accept system messages only at the
+    /// beginning. It begins by stating what it is.
+    #[must_use]
+    pub fn told_as_user(&self) -> String {
+        match self.is_notice() {
+            true => self.text().to_owned(),
+            false => format!("{NOTICE_OPENING} {}", self.text()),
+        }
+    }
+
     /// Whether it is a [notice](Self::notice). The store adds notices to a conversation at any time, even while a turn
     /// is running.
     #[must_use]

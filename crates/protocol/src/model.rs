@@ -48,6 +48,9 @@ pub struct ModelRequest<'a> {
     /// Whether the pictures of the messages are sent. Otherwise, and to a model without vision, a line says that they are
     /// not shown.
     pub send_pictures: bool,
+    /// Whether system messages are sent behind other messages. Otherwise they are sent in the role of the user, with a
+    /// line that says that they are not from the user. It concerns wire formats that have such a place.
+    pub later_system: bool,
     /// The maximum number of output tokens, at least 1.
     pub max_tokens: u32,
     /// The maximum number of requests for this logical call over all layers, at least 1.

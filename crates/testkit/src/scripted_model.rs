@@ -444,6 +444,7 @@ mod tests {
             thinking: None,
             sampling: None,
             send_pictures: true,
+            later_system: true,
             max_tokens: 1,
             max_attempts: 1,
         }

@@ -109,6 +109,10 @@ impl RequestShape {
                 push_pictures(&mut out, std::mem::take(&mut unseen));
             }
             out.extend_from_slice(std::mem::replace(&mut separator, b","));
+            if !request.later_system && at > 0 && matches!(message.body, MessageBody::System { .. }) {
+                out.extend_from_slice(said("user", &message.told_as_user()).as_bytes());
+                continue;
+            }
             if vision && matches!(message.body, MessageBody::User { .. }) && !message.pictures.is_empty() {
                 push_user_with_pictures(&mut out, message);
                 continue;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use belay_protocol::ModelErrorKind::{self, *};
-use belay_protocol::{Arguments, FinishReason, ModelError, ModelReply, NoSink, ToolCall, Usage};
+use belay_protocol::{Arguments, FinishReason, Message, ModelError, ModelReply, NoSink, ToolCall, Usage};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -531,4 +531,32 @@ async fn a_conversation_whose_picture_was_refused_gets_a_line_instead_from_then_
     assert_eq!(provider.call(asked.request(), &mut NoSink).await.unwrap_err().kind, BadRequest);
     provider.call(asked.request(), &mut NoSink).await.unwrap();
     assert!(server.requests().iter().all(|request| request.contains("image_url")));
+}
+
+#[tokio::test]
+async fn a_server_that_wants_system_messages_first_gets_later_ones_as_notices_from_then_on() {
+    let vllm = r#"{"error": {"message": "System message must be at the beginning.", "code": 400}}"#;
+    let llama = r#"{"error":{"code":500,"message":"Jinja Exception: System message must be at the beginning."}}"#;
+    let mistral = r#"{"object":"error","message":"Unexpected role 'system' after role 'tool'","code":"3230"}"#;
+    for (status, body) in [(400, vllm), (500, llama), (400, mistral)] {
+        let scripts = vec![Script::json(status, body), Script::sse(TEXT), Script::sse(TEXT)];
+        let server = Server::start(scripts).await;
+        let provider = provider(json!({"provider": "openai", "base_url": server.url(), "model": "m"}));
+        let history = || vec![Message::system("in short"), Message::user("hi"), Message::system("two steps are left")];
+        let asked = Asked::new("Be brief.", false, history());
+        for attempts in [2, 1] {
+            let reply = provider.call(asked.request(), &mut NoSink).await.unwrap();
+            assert_eq!((&*reply.text, reply.attempts), (&*text_reply().text, attempts), "{status} {body}");
+        }
+        let roles = |at: usize| -> Vec<String> {
+            let request = &server.requests()[at];
+            let body: Value = serde_json::from_str(&request[request.find("{\"").unwrap()..]).unwrap();
+            let said = |it: &Value| format!("{}: {}", it["role"].as_str().unwrap(), it["content"].as_str().unwrap());
+            body["messages"].as_array().unwrap().iter().map(said).collect()
+        };
+        assert_eq!(roles(0), ["system: Be brief.\n\nin short", "user: hi", "system: two steps are left"]);
+        let notice = "user: This is a notice from Belay, not a message of the user. two steps are left";
+        assert_eq!(roles(1), ["system: Be brief.\n\nin short", "user: hi", notice]);
+        assert_eq!(roles(2), roles(1), "{body}");
+    }
 }

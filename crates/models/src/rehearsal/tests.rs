@@ -439,6 +439,7 @@ async fn ask(
         thinking: None,
         sampling: None,
         send_pictures: true,
+        later_system: true,
         max_tokens: 4096,
         max_attempts: 3,
     };
