@@ -3,11 +3,12 @@
 //! A command is a message that begins with a command word, followed by arguments. Upper and lower case are equivalent,
 //! and `@botname` may follow the word. Everything else is input for the model, unchanged.
 
+mod freeze;
 mod settings;
 
 use belay_protocol::grant::{CONFIRM_OPTION, GRANT_OPTION, GrantOptions};
 use belay_protocol::{
-    CommandInfo, Decision, FreezeRequest, FreezeScope, IdPrefix, PeopleRequest, Skill, SkillLocation, Skills,
+    CommandInfo, Decision, FreezeRequest, IdPrefix, PeopleRequest, Skill, SkillLocation, Skills,
 };
 
 use serde::{Deserialize, Serialize};
@@ -60,7 +61,8 @@ pub enum Command {
     Stop(Option<String>),
     /// `/interrupt`: ends the running turn; the queue continues.
     Interrupt,
-    /// `/freeze [REASON]` `/thaw`: stops everything until the thaw; operators only.
+    /// `/freeze [REASON]` `/thaw`, with the options of the command line: stops everything, or a part, until the thaw; operators
+    /// only.
     Freeze(FreezeRequest),
     /// `/status`: shows the status.
     Status,
@@ -286,8 +288,8 @@ pub fn parse(text: &str) -> Submission {
         "/quit" | "/exit" | "/shutdown" => Command::Quit,
         "/stop" => Command::Stop(argument),
         "/interrupt" => Command::Interrupt,
-        "/freeze" => Command::Freeze(FreezeRequest::Freeze { scope: FreezeScope::All, detail: argument }),
-        "/thaw" => Command::Freeze(FreezeRequest::Thaw(FreezeScope::All)),
+        "/freeze" => freeze::freeze(argument.as_deref()).map_or(Command::Usage(freeze::USAGE), Command::Freeze),
+        "/thaw" => freeze::thaw(argument.as_deref()).map_or(Command::Usage(freeze::USAGE), Command::Freeze),
         "/status" => Command::Status,
         "/help" => Command::Help,
         // Every Telegram client sends it when a bot is opened for the first time.

@@ -26,6 +26,7 @@ use crate::stop_orders::{self, Answers, NodeReport, OrderCause};
 use belay_run::freeze::{Adopted, cause};
 use belay_run::live::{LiveRun, RunOrigin};
 use belay_run::rights;
+use belay_text::near::{did_you_mean, nearest_names};
 
 /// How long the receipt of a freeze waits for the last processes. Each is told to end after 2 s and again after 10 s.
 pub(super) const TREES_LIMIT: Duration = Duration::from_secs(30);
@@ -82,13 +83,25 @@ impl Dispatcher {
                     at: services.clock.now(),
                     receipt: None,
                 };
+                let id = new.id;
                 let freeze = freezer.hold(new);
+                let is_new = freeze.id == id;
                 let runs = self.covered(&freeze.scope);
                 self.stop(&runs, |_| cause(freeze.id));
                 freezer.note_stopped(freeze.id, &runs.iter().map(|run| run.id).collect::<Vec<_>>());
                 tracing::warn!(freeze = %freeze.id, scope = %freeze.scope, runs = runs.len(), "frozen");
                 let notes = self.notes.clone();
                 self.background(async move {
+                    if is_new
+                        && runs.is_empty()
+                        && let Some(why) = unknown_routine(&services, &freeze.scope).await
+                    {
+                        // Nothing of it was stopped or held: there is nothing.
+                        let _ = services.run.freezer.thaw(&freeze.scope, services.clock.now()).await;
+                        answer(Err(Refusal::Invalid(why)));
+                        let _ = notes.send(LaneNote::Thawed).await; // fails only when the agent has ended
+                        return;
+                    }
                     if settle(&services, freeze, runs, begun, answer).await.is_none() {
                         // Thawed meanwhile, perhaps by another daemon. Fails only when the agent has ended.
                         let _ = notes.send(LaneNote::Thawed).await;
@@ -215,6 +228,17 @@ async fn until_ended(services: &AgentServices, freeze: FreezeId) -> Answers {
 fn lines_of(others: &Answers) -> Vec<String> {
     let still = others.reports.still_running.iter().map(ending_line);
     still.chain(others.pending.iter().map(|node| format!("node {node}: no answer yet"))).collect()
+}
+
+/// Why this scope is nothing, if it is a routine that does not exist. A store that does not answer is no reason: the freeze
+/// holds.
+async fn unknown_routine(services: &AgentServices, scope: &FreezeScope) -> Option<String> {
+    let FreezeScope::Routine { name } = scope else { return None };
+    let routines = services.store.routines.routines().await.ok()?;
+    let names: Vec<&str> = routines.iter().map(|routine| routine.spec.name.as_str()).collect();
+    let near = did_you_mean(&nearest_names(name, names.iter().copied(), 3));
+    let is_known = names.contains(&name.as_str());
+    (!is_known).then(|| format!("nothing is frozen: there is no routine {name}; `belay routines` lists them.{near}"))
 }
 
 /// Writes a freeze, answers, and completes its receipt. `None`: the freeze has ended meanwhile.

@@ -171,3 +171,30 @@ async fn a_freeze_of_a_channel_that_there_is_not_says_so_and_freezes_nothing() {
     assert_eq!(request(&agent, FreezeRequest::List).await.expect("listed"), []);
     agent.shut_down().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_freeze_of_a_routine_that_there_is_not_says_so_and_freezes_nothing() {
+    let setup = with_work(Setup::new(ScriptedModel::new([])));
+    let mut agent = setup.start().await;
+    put(&agent, hourly("watch", Misfire::Skip)).await;
+    for words in [
+        request(&agent, FreezeRequest::Freeze { scope: FreezeScope::Routine { name: "wacth".into() }, detail: None })
+            .await
+            .expect_err("refused")
+            .to_string(),
+        agent.one.command("alice", "/freeze --routine wacth --reason late").await,
+    ] {
+        assert!(words.contains("nothing is frozen: there is no routine wacth"), "{words}");
+        assert!(words.ends_with("Did you mean watch?"), "{words}");
+    }
+    assert_eq!(request(&agent, FreezeRequest::List).await.expect("listed"), []);
+    let usage = agent.one.command("alice", "/freeze --persn 42").await;
+    assert!(usage.starts_with("/freeze REASON freezes everything."), "{usage}");
+    assert_eq!(request(&agent, FreezeRequest::List).await.expect("listed"), [], "an option that is not known");
+    agent.one.command("alice", "/freeze --routine watch --reason late").await;
+    let in_force = request(&agent, FreezeRequest::List).await.expect("listed");
+    assert_eq!((&in_force[0].scope, in_force[0].detail.as_deref()), (&watch(), Some("late")));
+    agent.one.command("alice", "/thaw --routine watch").await;
+    assert_eq!(request(&agent, FreezeRequest::List).await.expect("listed"), []);
+    agent.shut_down().await;
+}
