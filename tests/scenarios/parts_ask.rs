@@ -83,7 +83,7 @@ async fn a_step_of_a_plan_asks_survives_kills_and_acts_once() -> Result<()> {
     let mut daemon = home.start().await?;
     say(&daemon, 1, "/job add a line").await?;
     let told = texts(&api, 2).await;
-    assert!(told[1].contains("Step 0 of the plan of Job “add a line”"), "{told:?}");
+    assert!(told[1].contains("Step 1 of the plan of Job “add a line”"), "{told:?}");
     let id = id_in(&told[1])?;
     for killed in 1..=2 {
         daemon.kill().await?; // more kills than jobs.max_crashes allows for a job that works

@@ -19,6 +19,7 @@ mod next;
 mod opening;
 mod pause;
 mod place;
+mod plan;
 mod port;
 mod receive;
 mod remote;
@@ -40,6 +41,7 @@ use tokio::time::{Instant, sleep_until};
 use self::compact::{Compacting, Compaction, compacted};
 use self::next::{Parking, may_go_on};
 use self::place::Taken;
+use self::plan::PlanCommands;
 use self::port::{note, refuse_mail};
 use self::receive::{Receiving, looked_at};
 use self::state::LaneState;
@@ -104,6 +106,8 @@ struct Lane {
     held: VecDeque<LaneMail>,
     /// The mail of other nodes that the lane has taken.
     taken: Taken,
+    /// The commands that the running turn carries out.
+    plan_commands: PlanCommands,
     /// When a person last sent a message here, if that is known.
     spoken_at: Option<UnixMillis>,
     /// Whether the next answer must say that a new conversation was started automatically.
@@ -149,6 +153,7 @@ impl Lane {
                 () = self.port.wake.notified() => Box::pin(self.woken()).await?,
                 Some(ended) = self.turn.join_next() => Box::pin(self.end_turn(ended)).await?,
                 Some(said) = looked_at(&mut self.receiving) => Box::pin(self.received(said)).await?,
+                (command, answer) = self.plan_commands.answered() => self.end_plan_command(command, answer).await,
                 Some(made) = compacted(&mut self.state) => Box::pin(self.end_compaction(made)).await?,
                 mail = self.port.mail.recv(), if !no_mail && self.held.len() < HELD => match mail {
                     Some(mail @ LaneMail::Answer(_)) => Box::pin(self.take(mail)).await?,
@@ -272,6 +277,11 @@ impl Lane {
                 Box::pin(self.begin_compaction(command, Compaction::Show)).await;
                 return Ok(());
             }
+            LaneOrder::Plan(order) => {
+                let order = order.clone();
+                self.plan_command(command, order).await;
+                return Ok(());
+            }
             _ => {}
         }
         match self.carry_out(&command).await {
@@ -292,6 +302,8 @@ impl Lane {
         let word = command.word.as_str();
         match command.order.clone() {
             LaneOrder::Setting(setting) => self.set(setting, &command.origin.channel).await,
+            // Handled before.
+            LaneOrder::Plan(_) => Ok(Err(Undone::Refused(format!("{word} is not possible now.")))),
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await,
             LaneOrder::Thread(ThreadCommand::List) => Ok(self.list_conversations().await),
             LaneOrder::Thread(_) if self.state.compacting().is_some() => {

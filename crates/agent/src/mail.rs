@@ -7,10 +7,11 @@ use belay_protocol::cluster::StopOrder;
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
     AckSender, ActedOn, ApprovalId, ApprovalKind, ApprovalRequest, Asker, BootId, ChannelId, Decision, Freeze,
-    IdempotencyKey, Inbound, KnownInput, MailId, Principal, Refusal, ReplyRoute, RunId, Secret, Sent, SessionKey,
-    SessionLifetime, UnixMillis,
+    IdempotencyKey, Inbound, KnownInput, MailId, PlanCommand, Principal, Refusal, ReplyRoute, RunId, Secret, Sent,
+    SessionKey, SessionLifetime, UnixMillis,
 };
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -116,6 +117,16 @@ pub(crate) enum LaneOrder {
     Thread(ThreadCommand),
     /// A change of the options of the session.
     Setting(SettingCommand),
+    /// A command about the plan of the running turn.
+    Plan(PlanOrder),
+}
+
+/// A command about the plan of the running turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PlanOrder {
+    pub(crate) command: PlanCommand,
+    /// Whether an operator gave it.
+    pub(crate) by_operator: bool,
 }
 
 impl LaneOrder {
@@ -123,6 +134,7 @@ impl LaneOrder {
     pub(crate) fn may_be_repeated(&self) -> bool {
         match self {
             Self::Setting(_) => true,
+            Self::Plan(order) => order.command == PlanCommand::Show,
             Self::Thread(command) => matches!(
                 command,
                 ThreadCommand::List | ThreadCommand::Summarize | ThreadCommand::Compact(_) | ThreadCommand::Loops(_)

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    ApprovalRequest, Audience, ChannelId, FinishedRun, Message, MessageBody, Outbound, PendingRun, RunEnd, RunOptions,
-    RunRecord, RunStatus, StopReason, ThreadState, UnixMillis, Work,
+    ApprovalRequest, Audience, ChannelId, FinishedRun, Message, MessageBody, Outbound, PendingRun, PlanRequest,
+    Provenance, RunEnd, RunOptions, RunRecord, RunStatus, StopReason, ThreadState, UnixMillis, Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -127,6 +127,24 @@ fn is_words(message: &Message, work: Work, options: &RunOptions) -> bool {
     work.is_autonomous() || is_forwarded || submission::parse(message.text()) == Submission::Input
 }
 
+/// The plan that a person's message asks for. A forwarded message is no command.
+pub(crate) fn plan_of(message: &Message, work: Work) -> Option<PlanRequest> {
+    let is_order = |provenance: &Provenance| !provenance.is_forwarded() && !provenance.collected;
+    match submission::parse(message.text()) {
+        Submission::Plan(request) if work == Work::Chat && message.provenance.as_deref().is_none_or(is_order) => {
+            Some(request)
+        }
+        _ => None,
+    }
+}
+
+/// Notes whether the run will carry out a plan, for commands about it.
+fn expect_plan(run: &LiveRun, message: &Message, work: Work) {
+    if plan_of(message, work).is_some() {
+        run.plan.expect();
+    }
+}
+
 impl QueuedRun {
     /// A message that is about to be accepted.
     pub(crate) fn accepted(input: &LaneInput, at: UnixMillis, history: Vec<Message>, rules: QueueRules) -> Self {
@@ -134,6 +152,7 @@ impl QueuedRun {
         let declared = !inbound.outputs.is_empty();
         let message = Message::sent(text, inbound.provenance.clone());
         let words_alone = !declared && history.is_empty() && is_words(&message, inbound.work, &inbound.options);
+        expect_plan(run, &message, inbound.work);
         let queueing = Queueing {
             rules,
             arrived: Instant::now(),
@@ -162,6 +181,7 @@ impl QueuedRun {
         let message = Message::sent(pending.text, pending.provenance);
         let words_alone =
             !has_state && pending.history.is_empty() && is_words(&message, pending.work, &pending.options);
+        expect_plan(&run, &message, pending.work);
         run.files.restore(pending.files);
         let provenance = message.provenance.as_deref();
         let request = RunRequest {

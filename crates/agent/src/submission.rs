@@ -8,7 +8,8 @@ mod settings;
 
 use belay_protocol::grant::{CONFIRM_OPTION, GRANT_OPTION, GrantOptions};
 use belay_protocol::{
-    CommandInfo, Decision, FreezeRequest, IdPrefix, PeopleRequest, Skill, SkillLocation, Skills,
+    CommandInfo, Decision, FreezeRequest, IdPrefix, PeopleRequest, PlanCommand, PlanMessage, PlanRequest, Skill,
+    SkillLocation, Skills,
 };
 
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ pub enum Submission {
     /// Input for the model.
     Input,
     /// `/plan TEXT`: input for the model, which makes a plan for TEXT and works through it.
-    Plan(String),
+    Plan(PlanRequest),
     /// `/NAME [TEXT]` of a skill: input for the model, unchanged. Holds the instructions about the skill.
     Skill(String),
     /// `/retry` and `/edit TEXT`: input for the model, which replaces the last turn.
@@ -83,6 +84,8 @@ pub enum Command {
     Thread(ThreadCommand),
     /// `/approve [ID]` `/always [ID]` `/deny [ID]`: answers the waiting approval request, or the one with this id.
     Decide(Decision, Option<String>),
+    /// `/plan` `/plan approve` `/plan drop N` …: the plan that runs here.
+    Plan(PlanCommand),
     /// `/routine …`: routines.
     Routine(RoutineCommand),
     /// `/memory` `/forget ID`: lists the notes of the person, or of the group in a group, and deletes one.
@@ -140,7 +143,7 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
             ("/status", "what runs"),
             ("/stop", "end the turn, clear the queue"),
             ("/interrupt", "end the turn, go on with the queue"),
-            ("/plan TEXT", "work step by step"),
+            ("/plan TEXT", "work step by step; /plan shows it"),
         ],
     ),
     ("Questions", &[("/approve", "yes"), ("/always", "yes, also to similar ones from now on"), ("/deny", "no")]),
@@ -235,9 +238,6 @@ pub fn words() -> impl Iterator<Item = &'static str> {
     usages.map(word_in)
 }
 
-const PLAN_USAGE: &str = "Add the request: /plan REQUEST. It is split into steps, which are carried out one after the \
-other.";
-
 const JOB_USAGE: &str = "Add the task: /job TASK. The job runs in the background, and its result is sent to this \
 conversation. /jobs lists jobs, /job ID shows one, /job ID TEXT sends it a message.";
 
@@ -326,9 +326,10 @@ pub fn parse(text: &str) -> Submission {
         "/fork" => Command::Thread(ThreadCommand::Fork),
         "/summarize" => Command::Thread(ThreadCommand::Summarize),
         "/compact" => Command::Thread(ThreadCommand::Compact(argument)),
-        "/plan" => match argument {
-            Some(text) => return Submission::Plan(text),
-            None => Command::Usage(PLAN_USAGE),
+        "/plan" => match PlanMessage::parse(argument.as_deref().unwrap_or_default()) {
+            PlanMessage::Request(request) => return Submission::Plan(request),
+            PlanMessage::Command(command) => Command::Plan(command),
+            PlanMessage::Usage(usage) => Command::Usage(usage),
         },
         "/routine" | "/routines" => match RoutineCommand::parse(argument.as_deref()) {
             Some(command) => Command::Routine(command),
@@ -476,6 +477,9 @@ mod tests {
             ("/Edit@MyBot  two\nlines ", Submission::Repeat(Repeat::Other("two\nlines".into()))),
             ("/edit /plan tidy", Submission::Repeat(Repeat::Other("/plan tidy".into()))),
             ("/edit", command(Command::Usage(EDIT_USAGE))),
+            ("/edit /plan drop 2", command(Command::Usage(EDIT_USAGE))),
+            ("/plan", command(Command::Plan(PlanCommand::Show))),
+            ("/Plan drop 2", command(Command::Plan(PlanCommand::Drop { step: 2 }))),
             ("/edit /stop", command(Command::Usage(EDIT_USAGE))),
             ("/edit /retry", command(Command::Usage(EDIT_USAGE))),
             ("/shutdown now", command(Command::Quit)),
@@ -523,9 +527,11 @@ mod tests {
                 })),
             ),
             ("/job facade of the church", command(Command::Job(JobCommand::Create("facade of the church".into())))),
-            ("/plan", command(Command::Usage(PLAN_USAGE))),
-            ("/plan  ", command(Command::Usage(PLAN_USAGE))),
-            ("/Plan@MyBot tidy\nthe house ", Submission::Plan("tidy\nthe house".into())),
+            ("/plan  ", command(Command::Plan(PlanCommand::Show))),
+            (
+                "/Plan@MyBot tidy\nthe house ",
+                Submission::Plan(PlanRequest { text: "tidy\nthe house".into(), review: false }),
+            ),
             ("/planet earth", Submission::Unknown { word: "/planet".into(), nearest: "/plan" }),
             ("/approve", command(Command::Decide(Decision::Approve, None))),
             ("/Deny  abc", command(Command::Decide(Decision::Deny, Some("abc".into())))),

@@ -138,7 +138,8 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     Box::pin(conclude(&mut job, Left { delegate, context, outcome, screen, deferred })).await
 }
 
-/// Defers a run that the shutdown of the daemon has stopped, if it is autonomous or another node continues it. The journal
+/// Defers a run that the shutdown of the daemon has stopped, if it is autonomous, carries out a plan, or another node
+/// continues it. A plan may wait for a person longer than a drain. The journal
 /// stores the work done so far, the next attempt continues from there, and no reply is sent. Returns whether the run was
 /// deferred.
 ///
@@ -155,7 +156,7 @@ async fn defer(
     };
     // An answer or a question that has just come is stored as such.
     let cut_off = matches!(outcome, Ok(LoopOutcome::Stopped(end)) if end.reason == StopReason::Shutdown);
-    let continues = job.request.work.is_autonomous() || (cause.hand_over && cut_off);
+    let continues = job.request.work.is_autonomous() || (cut_off && (cause.hand_over || job.run.plan.is_expected()));
     if !continues {
         return false;
     }

@@ -1,5 +1,7 @@
 //! Commands and answers that a channel itself must recognise.
 
+use belay_protocol::PlanMessage;
+
 /// Whether a text is a command that shuts the daemon down.
 pub(crate) fn ends_the_daemon(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
@@ -23,6 +25,7 @@ pub(crate) fn acts_at_once(text: &str) -> bool {
     let word = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     let command = word.split('@').next();
     ends_the_daemon(text)
+        || PlanMessage::of(text).is_some_and(|message| !message.is_request())
         || matches!(
             command,
             Some("/stop" | "/interrupt" | "/freeze" | "/thaw" | "/status" | "/approve" | "/always" | "/deny")
@@ -38,7 +41,5 @@ pub(crate) fn is_stop_command(text: &str) -> bool {
 /// Whether a text is `/plan TEXT`: it begins like a command but starts a turn, so it waits in order as other messages
 /// do.
 pub(crate) fn asks_for_a_plan(text: &str) -> bool {
-    let mut words = text.split_whitespace();
-    let word = words.next().unwrap_or_default().to_ascii_lowercase();
-    word.split('@').next() == Some("/plan") && words.next().is_some()
+    PlanMessage::of(text).is_some_and(|message| message.is_request())
 }

@@ -203,6 +203,18 @@ pub enum EventKind {
         /// Its steps, in order.
         steps: Vec<String>,
     },
+    /// A person has changed a plan, held it, or let it go on.
+    PlanChanged {
+        /// `changed`, `added`, `dropped`, `held` or `approved`.
+        change: String,
+        /// The index of the step, from 0. `None`: it is about the whole plan.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        index: Option<u32>,
+        /// The texts of all steps now, in order, with those that are dropped.
+        steps: Vec<String>,
+        /// The principal that did it.
+        actor: String,
+    },
     /// An attempt at a step of a plan has started, or the step has ended.
     PlanStep {
         /// The index of the step, from 0.

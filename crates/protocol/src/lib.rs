@@ -17,7 +17,7 @@
 //!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
 //!    [`people`] → [`sign_in`] → [`channel`] → [`mod@line`].
 //! 4. Events and background work: [`event`] → [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] →
-//!    [`heartbeat`] → [`routine_request`] → [`tool_health`].
+//!    [`heartbeat`] → [`routine_request`] → [`tool_health`] → [`plan_command`].
 //! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`cluster`] → [`held_leases`] → [`thread`] → [`store`] → [`archive`] →
 //!    [`status`] → [`worker`].
 
@@ -64,6 +64,7 @@ pub mod outbound;
 pub mod output;
 pub mod people;
 pub mod pins;
+pub mod plan_command;
 pub mod principal;
 pub mod process;
 pub mod progress;
@@ -155,6 +156,7 @@ pub use people::{
     PeopleRequest, PeopleStore, PersonReport, Stranger,
 };
 pub use pins::PinStore;
+pub use plan_command::{PlanCommand, PlanMessage, PlanRequest};
 pub use principal::{
     KnownPrincipal, Principal, PrincipalCursor, PrincipalFilter, Role as PrincipalRole, SEEN_PRECISION_MS,
 };

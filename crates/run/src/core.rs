@@ -32,6 +32,7 @@ pub use self::clock::OwnTime;
 pub use self::clock::RunClock;
 pub use self::execute::Executed;
 pub use self::failure::failure;
+pub use self::in_place::WaitsForYes;
 pub(crate) use self::run_tree::RunTree;
 pub use self::work_item::WorkItem;
 use crate::approvals::Answers;

@@ -1,10 +1,11 @@
 //! A live run, shared by the dispatcher, its lane and its watchers. [`RunControl`] stops the run, [`RunActivity`] holds
-//! its current state, and [`RunOutput`] carries its text.
+//! its current state, [`RunOutput`] carries its text, and [`PlanPort`] takes commands about its plan.
 
 mod activity;
 mod calls;
 mod control;
 mod output;
+mod plan_port;
 mod sent_files;
 mod status;
 
@@ -21,6 +22,7 @@ pub use self::activity::RunActivity;
 pub use self::calls::WorkingCalls;
 pub use self::control::{RunControl, StopCause};
 pub use self::output::RunOutput;
+pub use self::plan_port::{ENDED, NOT_READY, OpenPlan, PlanAnswer, PlanOrder, PlanPort};
 pub use self::sent_files::SentFiles;
 pub(crate) use self::status::bounded;
 pub use self::status::{RunDisplay, arguments_line};
@@ -77,6 +79,8 @@ pub struct LiveRun {
     pub calls: WorkingCalls,
     /// The files that the run has sent. Written by its turn, read by its lane.
     pub files: SentFiles,
+    /// The plan of the run, if it carries one out. Written by its turn and by its lane.
+    pub plan: PlanPort,
     /// Cancelled when the dispatcher has removed the run from its tables.
     pub gone: CancellationToken,
 }
@@ -96,6 +100,7 @@ impl LiveRun {
             display: RunDisplay::default(),
             calls: WorkingCalls::default(),
             files: SentFiles::default(),
+            plan: PlanPort::default(),
             gone: CancellationToken::new(),
         })
     }

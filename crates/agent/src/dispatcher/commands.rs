@@ -9,7 +9,7 @@ use super::control::operators_only;
 use super::freeze::for_everybody;
 use super::named::{Named, several};
 use super::{Dispatcher, Flow};
-use crate::mail::{LaneCommand, LaneMail, LaneOrder};
+use crate::mail::{LaneCommand, LaneMail, LaneOrder, PlanOrder};
 use crate::queue::BUSY_RETRY;
 use crate::stats;
 use crate::stop_orders::StopRequest;
@@ -51,6 +51,13 @@ impl Dispatcher {
             Command::Thread(command) => return self.lane_command(LaneOrder::Thread(command), word, sent, inbound, ack),
             Command::Setting(command) => {
                 return self.lane_command(LaneOrder::Setting(command), word, sent, inbound, ack);
+            }
+            Command::Plan(_) if reads_nothing(&inbound) => {
+                Err("A sender who cannot read the conversation gets no answer about its plan.".to_owned())
+            }
+            Command::Plan(command) => {
+                let order = PlanOrder { command, by_operator: inbound.principal.is_operator() };
+                return self.lane_command(LaneOrder::Plan(order), word, sent, inbound, ack);
             }
             Command::Freeze(request) => {
                 self.freeze_command(request, word, &inbound, ack);

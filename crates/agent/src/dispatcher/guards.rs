@@ -230,7 +230,10 @@ impl Dispatcher {
     /// Refuses work for a lane during the drain.
     fn refuse_while_draining(&mut self, message: Arrival) -> Guarded {
         let for_lane = message.submission.is_input()
-            || matches!(message.submission, Submission::Command(Command::Thread(_) | Command::Setting(_)));
+            || matches!(
+                message.submission,
+                Submission::Command(Command::Thread(_) | Command::Setting(_) | Command::Plan(_))
+            );
         if for_lane && self.services.draining.is_cancelled() {
             self.refused(message, Refusal::ShuttingDown)
         } else {
@@ -346,6 +349,7 @@ fn stores_its_key(command: &Command) -> bool {
         Command::Decide(..)
             | Command::Thread(_)
             | Command::Setting(_)
+            | Command::Plan(_)
             | Command::Job(_)
             | Command::Routine(_)
             | Command::Tools(_)

@@ -17,6 +17,7 @@ use tokio::time::sleep;
 
 use super::next::Parking;
 use super::place::Taken;
+use super::plan::PlanCommands;
 use super::port::{note, refuse_all, refuse_for, refuse_mail, until_stored};
 use super::remote::Next;
 use super::state::LaneState;
@@ -135,6 +136,7 @@ pub(crate) async fn run_lane(services: Arc<AgentServices>, start: LaneStart, mut
         abort_at: None,
         held: mail,
         taken: Taken::default(),
+        plan_commands: PlanCommands::default(),
         spoken_at,
         announce: false,
         deleted: false,
@@ -162,6 +164,7 @@ impl Lane {
         let mut mail = Vec::new();
         if self.services.cluster.is_some() && !self.services.draining.is_cancelled() {
             mail.extend(self.give_back_compacting().await.map(|command| LaneMail::Command(Box::new(command))));
+            mail.extend(self.plan_commands.take().map(|command| LaneMail::Command(Box::new(command))));
             mail.extend(self.give_back_receiving().map(|input| LaneMail::Input(Box::new(input))));
             mail.extend(std::mem::take(&mut self.held));
             // Mail of other nodes stays in the store, for the new owner.
@@ -179,6 +182,7 @@ impl Lane {
     async fn let_go(&mut self) {
         self.refuse_receiving(Refusal::ShuttingDown).await;
         self.refuse_compacting(Refusal::ShuttingDown).await;
+        self.refuse_plan_commands(Refusal::ShuttingDown).await;
         for mail in std::mem::take(&mut self.held) {
             refuse_mail(&self.port, mail, Refusal::ShuttingDown).await;
         }

@@ -13,7 +13,7 @@ use belay_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::mail::{LaneAnswer, LaneCommand, LaneInput, LaneMail, LaneOrder, LaneReply};
+use crate::mail::{LaneAnswer, LaneCommand, LaneInput, LaneMail, LaneOrder, LaneReply, PlanOrder};
 use crate::submission::{Repeat, SettingCommand, ThreadCommand};
 use belay_run::live::{LiveRun, RunOrigin};
 
@@ -85,6 +85,7 @@ pub(crate) struct WireCommand {
 enum WireOrder {
     Thread(ThreadCommand),
     Setting(SettingCommand),
+    Plan(PlanOrder),
 }
 
 /// An answer to an approval request.
@@ -247,6 +248,7 @@ impl WireCommand {
             order: match order.clone() {
                 LaneOrder::Thread(command) => WireOrder::Thread(command),
                 LaneOrder::Setting(command) => WireOrder::Setting(command),
+                LaneOrder::Plan(order) => WireOrder::Plan(order),
             },
             work,
             source: source.map(|source| WorkSource::clone(&source)),
@@ -267,6 +269,7 @@ impl WireCommand {
             order: match self.order {
                 WireOrder::Thread(command) => LaneOrder::Thread(command),
                 WireOrder::Setting(command) => LaneOrder::Setting(command),
+                WireOrder::Plan(order) => LaneOrder::Plan(order),
             },
             origin,
             word: self.word,

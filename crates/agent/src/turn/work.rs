@@ -6,12 +6,12 @@ use std::sync::Arc;
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
 use belay_crash_point::crash_point;
-use belay_protocol::{Audience, Authority, JobId, Message, RunEnd, StopReason, Work};
+use belay_protocol::{Audience, Authority, JobId, Message, PlanRequest, RunEnd, StopReason, Work};
 
 use super::ending::iterations_used;
 use super::resume::resume;
 use super::{TurnJob, asks};
-use crate::submission::{self, Submission};
+use crate::queued_run::plan_of;
 use belay_automation::jobs::{self, Begun, JobContext};
 use belay_automation::routines;
 use belay_delegates::chat::ChatDelegate;
@@ -167,10 +167,14 @@ async fn carry_out(
         };
     }
     let planned = match &background {
-        Some(background) => background.job.plan.then(|| background.request(context, delegate.turn_start)),
-        None => (job.request.work == Work::Chat).then(|| plan_request(delegate, context)).flatten(),
+        Some(background) => background
+            .job
+            .plan
+            .then(|| PlanRequest { text: background.request(context, delegate.turn_start), review: false }),
+        // The message is stored as it was typed.
+        None => context.messages.get(delegate.turn_start).and_then(|message| plan_of(message, job.request.work)),
     };
-    if let Some(request) = planned {
+    if let Some(PlanRequest { text, review }) = planned {
         if background.is_none() {
             delegate.core.joining = None; // a person's plan is based on this message only
         }
@@ -179,9 +183,8 @@ async fn carry_out(
             max_steps: background.budget.max_steps,
             made_at_crash: background.made_at_crash(),
         });
-        let (end, said) =
-            Box::pin(run_plan(core, context, PlanTask { start, request: &request, kit: &job.services.plans, budget }))
-                .await?;
+        let task = PlanTask { start, request: &text, kit: &job.services.plans, review, budget };
+        let (end, said) = Box::pin(run_plan(core, context, task)).await?;
         delegate.summary = said;
         return Ok(LoopOutcome::Stopped(end));
     }
@@ -261,16 +264,4 @@ async fn close_with_outputs(
         delegate.summary = Some(reply);
     }
     LoopOutcome::Stopped(end)
-}
-
-/// The request for a plan, if the person's message asks for one. The message is stored as it was typed.
-fn plan_request(delegate: &ChatDelegate, context: &LoopContext) -> Option<String> {
-    let message = context.messages.get(delegate.turn_start)?;
-    if message.provenance.as_ref().is_some_and(|provenance| provenance.is_forwarded() || provenance.collected) {
-        return None; // a forwarded message is not a command
-    }
-    match submission::parse(message.text()) {
-        Submission::Plan(request) => Some(request),
-        _ => None,
-    }
 }

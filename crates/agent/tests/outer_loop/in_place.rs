@@ -26,7 +26,7 @@ fn spawn(task: &str) -> Scripted {
     Scripted::call("spawn_subagent", json!({ "task": task }))
 }
 
-fn ring(text: &str) -> Scripted {
+pub(crate) fn ring(text: &str) -> Scripted {
     Scripted::call("ring", json!({ "text": text }))
 }
 
@@ -44,13 +44,13 @@ fn planned(steps: Value) -> Scripted {
 }
 
 /// All approval requests, oldest first.
-async fn requests(setup: &Setup) -> Vec<ApprovalRequest> {
+pub(crate) async fn requests(setup: &Setup) -> Vec<ApprovalRequest> {
     let mut all = setup.store.approvals.approvals(ApprovalFilter::default()).await.expect("readable");
     all.reverse();
     all
 }
 
-async fn states(setup: &Setup) -> Vec<ApprovalState> {
+pub(crate) async fn states(setup: &Setup) -> Vec<ApprovalState> {
     requests(setup).await.into_iter().map(|approval| approval.state).collect()
 }
 
@@ -67,7 +67,7 @@ async fn until_asked(setup: &Setup, count: usize) -> Vec<ApprovalRequest> {
 }
 
 /// Lets time pass for the clock of dates too.
-async fn pass(setup: &Setup, time: Duration) {
+pub(crate) async fn pass(setup: &Setup, time: Duration) {
     setup.clock.forward(time);
     tokio::time::sleep(time).await;
 }
@@ -306,7 +306,7 @@ async fn after_a_crash_the_same_call_finds_its_question_or_its_answer_and_a_yes_
         let mut agent = setup.start().await;
         create(&agent.one, JobOrder { plan: true, ..order("ring") }).await;
         let question = agent.one.next().await;
-        assert!(question.starts_with("Step 0 of the plan of Job “ring”"), "{question}");
+        assert!(question.starts_with("Step 1 of the plan of Job “ring”"), "{question}");
         let asked = requests(&setup).await.remove(0);
         if when == 0 {
             // The answer is stored, and the daemon dies before the call uses it.
@@ -477,7 +477,7 @@ async fn a_step_that_waits_lets_a_step_work_that_does_not_need_it() {
     let setup = Setup::new(ScriptedModel::new(script)).tool(bell());
     let mut agent = setup.start().await;
     let accepted = agent.one.accepted("alice", "/plan ring").await;
-    assert!(agent.one.next().await.starts_with("Step 0 of the plan asks:"));
+    assert!(agent.one.next().await.starts_with("Step 1 of the plan asks:"));
     agent.asked(3).await;
     assert!(saw(&agent.model, 3)[0].contains("Your step is number 2: look around"));
     tokio::time::sleep(MINUTE).await;

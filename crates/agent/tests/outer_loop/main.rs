@@ -32,6 +32,7 @@ mod outputs;
 mod own_texts;
 mod pairing;
 mod plan;
+mod plan_commands;
 mod queue;
 mod recovery;
 mod reload;

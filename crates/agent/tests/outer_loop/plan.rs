@@ -617,6 +617,6 @@ async fn a_plan_waits_its_turn_and_a_repeated_key_joins_it() {
     assert_eq!((again.run_id, again.duplicate), (first.run_id, true));
     assert_eq!((agent.one.next().await.as_str(), agent.one.next().await.as_str()), ("hello", "done"));
     let usage = agent.one.command("alice", "/plan").await;
-    assert!(usage.starts_with("Add the request"), "{usage}");
+    assert!(usage.starts_with("No plan is being carried out here. /plan TEXT makes one"), "{usage}");
     agent.shut_down().await;
 }

@@ -20,6 +20,7 @@ const TEXT = {
   subagent_started: (fact) => fact.task,
   subagent_ended: (fact) => `${fact.termination}: ${fact.reason}, ${fact.turns} turns`,
   plan_created: (fact) => `${fact.title}: ${fact.steps?.length} steps`,
+  plan_changed: (fact) => `${fact.change}${fact.index === undefined ? '' : ` step ${fact.index + 1}`} by ${fact.actor}; ${fact.steps?.length} steps`,
   plan_step: (fact) => `Step ${fact.index + 1}: ${fact.status}${fact.note ? `, ${fact.note}` : ''}`,
   file_sent: (fact) => fact.file?.name,
   approval_requested: (fact) => fact.summary,

@@ -8,16 +8,19 @@ use belay_agent_loop::{LoopContext, LoopError, Meter};
 use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunEnd, RunId, RunStatus, StopLayer, StopReason};
 use tokio::sync::mpsc;
 
+use super::changes::{self, Change};
 use super::executors::PlanKit;
 use super::inbox::{InboxRequest, PlanInbox};
 use super::planner::{Planned, make_plan};
 use super::plans::{Plan, StepStatus};
+use super::review::{Review, Reviewed};
 use super::running::{RunningStep, RunningSteps};
 use super::state::{PlanState, note_of};
 use super::step::{self, ChildEnd, Execution};
 use super::texts;
 use belay_run::closing::{self, closing_turn};
 use belay_run::core::{Asked, RunCore};
+use belay_run::live::{OpenPlan, PlanAnswer, PlanOrder};
 use belay_run::reply::{self, Reply};
 
 /// Most steps that are begun and not ended. A step begins only while all others wait for a person. 4: as many questions
@@ -32,6 +35,8 @@ pub struct PlanTask<'a> {
     pub request: &'a str,
     /// Prompts and executors.
     pub kit: &'a Arc<PlanKit>,
+    /// Whether the plan waits for an approval before its first step.
+    pub review: bool,
     /// The budget of a job. `None`: a person requested the plan.
     pub budget: Option<PlanBudget>,
 }
@@ -58,12 +63,12 @@ pub async fn run_plan(
     context: &mut LoopContext,
     task: PlanTask<'_>,
 ) -> Result<(RunEnd, Option<String>), LoopError> {
-    let PlanTask { start: turn_start, request, kit, budget } = task;
+    let PlanTask { start: turn_start, request, kit, review, budget } = task;
     // The job counts its crashes itself, so that a crash is no attempt at a step. Steps that were reserved and not
     // made return to the budget.
     let made = budget.and_then(|budget| budget.made_at_crash);
     let state = PlanState::read(&context.state.delegate, budget.is_some(), made);
-    let mut flow = PlanFlow { core, context, turn_start, request, kit, budget, state, taken: Vec::new() };
+    let mut flow = PlanFlow { core, context, turn_start, request, kit, review, budget, state, taken: Vec::new() };
     let early = flow.work().await?;
     let (end, text) = match early {
         None => flow.complete().await?,
@@ -81,6 +86,7 @@ struct PlanFlow<'a> {
     turn_start: usize,
     request: &'a str,
     kit: &'a Arc<PlanKit>,
+    review: bool,
     budget: Option<PlanBudget>,
     state: PlanState,
     /// Messages to the job that are not stored as part of the run yet.
@@ -93,6 +99,8 @@ enum Next {
     Begin(usize),
     /// A step has changed; look again.
     Again,
+    /// A step could begin, and waits for an approval.
+    Held,
     /// Nothing can begin now.
     Nothing,
     /// The run ends.
@@ -107,14 +115,18 @@ impl<'a> PlanFlow<'a> {
         {
             return Ok(Some(end));
         }
+        self.show();
+        let live = self.core.live.clone();
+        let port = live.plan.open();
         let (inbox, mut requests) = PlanInbox::new();
         let mut running = RunningSteps::default();
-        let ended = self.steps(&mut running, &inbox, &mut requests).await;
+        let ended = self.steps(&mut running, &inbox, &mut requests, &port).await;
         // The steps that still run wait for people. They are told to stop, and end within the grace period of their tools.
         for (index, _, used) in running.stop(&mut requests).await {
             self.state.made(index, used);
         }
         self.state.write(&mut self.context.state.delegate); // also when the run ends here
+        self.show();
         ended
     }
 
@@ -124,8 +136,10 @@ impl<'a> PlanFlow<'a> {
         running: &mut RunningSteps<'a>,
         inbox: &PlanInbox,
         requests: &mut mpsc::Receiver<InboxRequest>,
+        port: &OpenPlan<'_>,
     ) -> Result<Option<RunEnd>, LoopError> {
         let waits = self.core.waits.clone();
+        let mut review = Review::default();
         loop {
             let changed = waits.changed();
             tokio::pin!(changed);
@@ -139,6 +153,12 @@ impl<'a> PlanFlow<'a> {
                     }
                     Next::Again => continue,
                     Next::End(end) => return Ok(Some(end)),
+                    Next::Held => {
+                        let plan = self.state.plans.active();
+                        if let Some(end) = plan.and_then(|plan| review.ask(self.core, plan, &self.state)) {
+                            return Ok(Some(end));
+                        }
+                    }
                     Next::Nothing if running.is_empty() => return Ok(None),
                     Next::Nothing => {}
                 }
@@ -151,6 +171,11 @@ impl<'a> PlanFlow<'a> {
                     }
                 }
                 Some(request) = requests.recv() => self.answer(request).await,
+                order = port.next() => self.carry_out(order, &running.indexes(), &mut review).await?,
+                reviewed = review.answered(), if review.is_asked() => match reviewed? {
+                    Reviewed::GoOn(by) => self.go_on(&by).await?,
+                    Reviewed::End(end) => return Ok(Some(self.over_or(end))),
+                },
                 () = changed => {}
             }
         }
@@ -164,6 +189,9 @@ impl<'a> PlanFlow<'a> {
         let Some(index) = plan.and_then(|plan| plan.next_ready(|at| running.contains(&at))) else {
             return Ok(Next::Nothing);
         };
+        if self.state.held {
+            return Ok(Next::Held);
+        }
         let is_full = running.len() >= MAX_RUNNING;
         // Steps that wait may give back a part of the budget.
         let is_late = self.used_up().is_some() || self.state.executions >= max_executions;
@@ -226,6 +254,66 @@ impl<'a> PlanFlow<'a> {
             InboxRequest::Keep(answer) => {
                 let _ = answer.send(self.keep_messages().await);
             }
+        }
+    }
+
+    /// Carries out a command of a person, and answers it once it is stored. `running`: the steps that have begun and not ended.
+    async fn carry_out(&mut self, order: PlanOrder, running: &[usize], review: &mut Review) -> Result<(), LoopError> {
+        let PlanOrder { command, by, answer } = order;
+        let before = self.state.clone();
+        let (said, stored) = match changes::apply(&mut self.state, &command, running) {
+            Err(refused) => (PlanAnswer::Refused(refused.to_string()), Ok(())),
+            Ok(Change { kind, index, said }) => match self.note_change(kind, index, &by).await {
+                Ok(()) => {
+                    review.withdraw(); // the next look asks about the plan as it is now
+                    let asks = self.state.held && running.is_empty();
+                    let plan = self.shown().filter(|_| !asks);
+                    (
+                        PlanAnswer::Done([Some(said), plan].into_iter().flatten().collect::<Vec<_>>().join("\n\n")),
+                        Ok(()),
+                    )
+                }
+                Err(error) => {
+                    self.state = before;
+                    self.state.write(&mut self.context.state.delegate);
+                    (
+                        PlanAnswer::Unstored(format!("This could not be stored, and nothing has changed: {error}")),
+                        Err(error),
+                    )
+                }
+            },
+        };
+        let _ = answer.send(said); // fails only if nobody waits for the answer any more
+        stored
+    }
+
+    /// Lets a plan go on that a person has approved by the answer to its question.
+    async fn go_on(&mut self, by: &str) -> Result<(), LoopError> {
+        self.state.held = false;
+        self.note_change("approved", None, by).await
+    }
+
+    /// Stores a change by a person together with its event.
+    async fn note_change(&mut self, change: &str, index: Option<usize>, actor: &str) -> Result<(), LoopError> {
+        let steps = self.state.plans.active().map(Plan::texts).unwrap_or_default();
+        self.core.journal.note(EventKind::PlanChanged {
+            change: change.to_owned(),
+            index: index.and_then(|index| u32::try_from(index).ok()),
+            steps,
+            actor: actor.to_owned(),
+        });
+        self.checkpoint(Durability::Committed).await
+    }
+
+    /// The plan as people see it.
+    fn shown(&self) -> Option<String> {
+        self.state.plans.active().map(|plan| texts::shown(plan, &self.state))
+    }
+
+    /// Shows people the plan as it is now.
+    fn show(&self) {
+        if let Some(shown) = self.shown() {
+            self.core.live.plan.show(shown);
         }
     }
 
@@ -314,8 +402,9 @@ impl<'a> PlanFlow<'a> {
             Planned::Plan(plans) => self.state.plans = plans,
             Planned::Over(end) => return Ok(Some(self.over_or(end))),
         }
-        if let Some(Plan { id, title, steps }) = self.state.plans.active() {
-            let steps = steps.iter().map(|step| step.text.clone()).collect();
+        (self.state.held, self.state.holds) = (self.review, u32::from(self.review));
+        if let Some(plan @ Plan { id, title, .. }) = self.state.plans.active() {
+            let steps = plan.texts();
             self.core.journal.note(EventKind::PlanCreated { plan_id: id.clone(), title: title.clone(), steps });
         }
         self.checkpoint(Durability::Committed).await?;
@@ -339,7 +428,7 @@ impl<'a> PlanFlow<'a> {
         let task = plan.map(|plan| texts::task(self.request, plan, &self.state, index, attempt)).unwrap_or_default();
         tracing::info!(run = %self.core.live.id, step = index, attempt, executor = executor.name, "plan step");
         let mut core = self.core.seed(self.context).grow(Duration::MAX);
-        core.called = format!("Step {index} of the plan").into();
+        core.called = format!("Step {} of the plan", index + 1).into();
         let (waits, cancel) = (core.waits.clone(), core.cancel.clone());
         let execution = Execution { core, children: &kit.children, executor, task, limit, inbox: inbox.clone() };
         let work = Box::pin(async move {
@@ -379,12 +468,17 @@ impl<'a> PlanFlow<'a> {
 
     async fn checkpoint(&mut self, durability: Durability) -> Result<(), LoopError> {
         self.state.write(&mut self.context.state.delegate);
-        Ok(self.core.journal.write(self.context, durability).await?)
+        self.core.journal.write(self.context, durability).await?;
+        self.show();
+        Ok(())
     }
 
     /// Ends a plan without open steps: a model writes the summary; a fixed text replaces a failed one.
     async fn complete(&mut self) -> Result<(RunEnd, Option<String>), LoopError> {
         let blocked = self.count(StepStatus::Blocked);
+        if blocked + self.count(StepStatus::Completed) == 0 {
+            return Ok((StopReason::UserStop.into(), Some(self.outcome()))); // a person has dropped every step
+        }
         let end = if blocked > 0 { StopReason::PlanBlocked } else { StopReason::PlanCompleted };
         let mut context = self.report();
         let allowance = self.core.allowance(self.core.services.max_attempts.max(1));
@@ -451,8 +545,13 @@ impl<'a> PlanFlow<'a> {
     fn with_evidence(&self, end: RunEnd) -> RunEnd {
         let Some(plan) = self.state.plans.active() else { return end };
         let (completed, blocked) = (plan.count(StepStatus::Completed), plan.count(StepStatus::Blocked));
-        let end = end.with("completed", completed).with("blocked", blocked).with("executions", self.state.executions);
-        match plan.steps.len() - completed - blocked {
+        let mut end =
+            end.with("completed", completed).with("blocked", blocked).with("executions", self.state.executions);
+        let dropped = plan.count(StepStatus::Dropped);
+        if dropped > 0 {
+            end = end.with("dropped", dropped);
+        }
+        match plan.steps.len() - completed - blocked - dropped {
             0 => end,
             open => end.with("open", open),
         }

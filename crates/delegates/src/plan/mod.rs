@@ -14,16 +14,19 @@
 //!
 //! Planner and executors are child runs of the shared loop. They are charged to the run's account and stopped with the
 //! run. The run's thread contains the person's text and the summary, and nothing of the child runs. After each change,
-//! the state is stored in `LoopState::delegate`, so that a restart continues at the step in progress.
+//! the state is stored in `LoopState::delegate`, so that a restart continues at the step in progress. People see the plan
+//! and change it by commands, which come to the flow by `belay_run::live::PlanPort`.
 //!
 //! Reading order: [`plans`] (the data of a plan) → [`mod@tool`] → [`flow`] (the loop over steps) → [`running`] →
-//! [`planner`] → [`step`] → [`inbox`] (messages to a job meanwhile) → [`executors`] → [`state`] → [`texts`].
+//! [`planner`] → [`step`] → [`inbox`] (messages to a job meanwhile) → [`changes`] (by people) → [`review`] (a plan that waits for them) → [`executors`] → [`state`] → [`texts`].
 
+mod changes;
 mod executors;
 mod flow;
 mod inbox;
 mod planner;
 mod plans;
+mod review;
 mod running;
 mod state;
 mod step;

@@ -22,12 +22,15 @@ pub(crate) enum StepStatus {
     InProgress,
     Completed,
     Blocked,
+    /// A person has left it out.
+    Dropped,
 }
 
 impl StepStatus {
     /// All statuses.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 4] = [Self::NotStarted, Self::InProgress, Self::Completed, Self::Blocked];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::NotStarted, Self::InProgress, Self::Completed, Self::Blocked, Self::Dropped];
 
     /// The status as a word, in the tool and in events.
     pub(super) fn word(self) -> &'static str {
@@ -36,6 +39,7 @@ impl StepStatus {
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
             Self::Blocked => "blocked",
+            Self::Dropped => "dropped",
         }
     }
 
@@ -45,7 +49,13 @@ impl StepStatus {
             Self::InProgress => '→',
             Self::Completed => '✓',
             Self::Blocked => '!',
+            Self::Dropped => '-',
         }
+    }
+
+    /// Whether the step has begun.
+    pub(super) fn has_begun(self) -> bool {
+        matches!(self, Self::InProgress | Self::Completed | Self::Blocked)
     }
 
     /// Returns whether the step still needs work.
@@ -96,6 +106,11 @@ impl Plan {
         self.steps.iter().filter(|step| step.status == status).count()
     }
 
+    /// The texts of the steps, in order.
+    pub(super) fn texts(&self) -> Vec<String> {
+        self.steps.iter().map(|step| step.text.clone()).collect()
+    }
+
     /// The first step that still needs work, that is not among the running ones, and whose needed steps have ended.
     pub(super) fn next_ready(&self, is_running: impl Fn(usize) -> bool) -> Option<usize> {
         let has_ended = |at: usize| self.steps.get(at).is_none_or(|step| !step.status.is_active());
@@ -114,9 +129,13 @@ impl Plan {
         let head = format!("Plan: {} (ID: {})", self.title, self.id);
         let (done, all) = (self.count(StepStatus::Completed), self.steps.len());
         let percent = if all == 0 { 0.0 } else { 100.0 * done as f64 / all as f64 };
-        let counts = [StepStatus::Completed, StepStatus::InProgress, StepStatus::Blocked, StepStatus::NotStarted]
+        let mut counts = [StepStatus::Completed, StepStatus::InProgress, StepStatus::Blocked, StepStatus::NotStarted]
             .map(|status| format!("{} {}", self.count(status), status.word().replace('_', " ")))
             .join(", ");
+        match self.count(StepStatus::Dropped) {
+            0 => {}
+            dropped => counts.push_str(&format!(", {dropped} dropped (do not carry them out)")),
+        }
         let underline = "=".repeat(head.chars().count());
         let mut text = format!(
             "{head}\n{underline}\n\nProgress: {done}/{all} steps completed ({percent:.1}%)\nStatus: {counts}\n\nSteps:"
@@ -217,6 +236,11 @@ impl Plans {
         found.ok_or_else(|| PlanError::Unknown(wanted.to_owned()))
     }
 
+    /// The plan for commands without an id, to change it.
+    pub(super) fn active_mut(&mut self) -> Option<&mut Plan> {
+        self.find(None).ok()
+    }
+
     fn find(&mut self, id: Option<&str>) -> Result<&mut Plan, PlanError> {
         let wanted = id.map(str::trim).or(self.active.as_deref()).ok_or(PlanError::NoneActive)?.to_owned();
         self.plans.iter_mut().find(|plan| plan.id == wanted).ok_or(PlanError::Unknown(wanted))
@@ -252,7 +276,7 @@ fn short(what: &str, text: &str, max: usize) -> Result<String, PlanError> {
 }
 
 /// Does the same and refuses an empty text.
-fn bounded(what: &'static str, text: &str, max: usize) -> Result<String, PlanError> {
+pub(super) fn bounded(what: &'static str, text: &str, max: usize) -> Result<String, PlanError> {
     let line = short(what, text, max)?;
     if line.is_empty() { Err(PlanError::Empty(what)) } else { Ok(line) }
 }

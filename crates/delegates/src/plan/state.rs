@@ -28,6 +28,10 @@ pub(crate) struct PlanState {
     pub executions: u32,
     /// Steps of a job's budget that are used, including those that are reserved for the current execution.
     pub used: u32,
+    /// Whether no further step begins before a person approves.
+    pub held: bool,
+    /// How often it was held: each time is asked about anew.
+    pub holds: u32,
     /// Messages to the job since the plan began.
     said: Vec<String>,
     steps: BTreeMap<usize, Work>,
@@ -109,6 +113,11 @@ impl PlanState {
         &self.said
     }
 
+    /// Whether an attempt at a step is in progress.
+    pub(super) fn is_at_work(&self, index: usize) -> bool {
+        self.steps.get(&index).is_some_and(|work| work.running)
+    }
+
     /// Attempts at a step so far.
     pub(super) fn attempts(&self, index: usize) -> u32 {
         self.steps.get(&index).map_or(0, |work| work.attempts)
@@ -117,6 +126,17 @@ impl PlanState {
     /// Why the previous attempt at a step failed.
     pub(super) fn trouble(&self, index: usize) -> Option<&str> {
         self.steps.get(&index).and_then(|work| work.trouble.as_deref())
+    }
+
+    /// Forgets the attempts at a step: it is another one now.
+    pub(super) fn begin_anew(&mut self, index: usize) {
+        self.steps.remove(&index);
+    }
+
+    /// Makes room for a new step at this index. The work on the steps from there on moves by one.
+    pub(super) fn make_room(&mut self, index: usize) {
+        let later = self.steps.split_off(&index);
+        self.steps.extend(later.into_iter().map(|(at, work)| (at + 1, work)));
     }
 
     /// Ends a failed attempt and stores its reason.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::plans::{Plan, StepStatus};
+use super::plans::{Plan, PlanStep, StepStatus};
 use super::state::PlanState;
 
 /// The beginning of an executor's task. The rehearsal recognises it.
@@ -77,7 +77,7 @@ fn said(state: &PlanState) -> String {
 pub(super) fn report(request: &str, plan: &Plan, state: &PlanState) -> String {
     let mut text = format!("{REPORT_HEAD}\n\nThe request:\n{request}{}\n\n{}", said(state), plan.render());
     let part = |status| -> String {
-        let line = |(at, step): (usize, &super::plans::PlanStep)| {
+        let line = |(at, step): (usize, &PlanStep)| {
             let result = state.result(at).unwrap_or(step.note.as_str());
             format!("- step {at}, {}:\n{}", step.text, indented(result))
         };
@@ -97,6 +97,37 @@ fn indented(text: &str) -> String {
     format!("  {}", text.replace('\n', "\n  "))
 }
 
+/// The plan as people see it, with the commands that are possible now. Its steps are numbered from 1.
+pub(super) fn shown(plan: &Plan, state: &PlanState) -> String {
+    let (done, all) = (plan.count(StepStatus::Completed), plan.steps.len());
+    let mut text = format!("Plan: {} ({done} of {all} steps completed)\n\n{}\n", plan.title, numbered(plan, state));
+    let is_open = plan.steps.iter().any(|step| matches!(step.status, StepStatus::NotStarted | StepStatus::InProgress));
+    text.push_str(match (state.held, is_open) {
+        (true, _) => "\nIt waits: /plan approve lets it go on.",
+        (false, true) => "\n/plan hold waits before the next step.",
+        (false, false) => return text + "\nAll steps have ended.",
+    });
+    text + " /plan change N TEXT, /plan add N TEXT and /plan drop N change steps that have not begun; /plan cancel ends \
+            the plan."
+}
+
+/// The steps with their numbers and what is known of them, a line for each.
+pub(super) fn numbered(plan: &Plan, state: &PlanState) -> String {
+    let line = |(at, step): (usize, &PlanStep)| {
+        let status = match step.status {
+            StepStatus::NotStarted => return format!("{}. {}", at + 1, step.text),
+            StepStatus::InProgress if state.is_at_work(at) => "running",
+            StepStatus::InProgress => "will be tried again",
+            StepStatus::Completed => "done",
+            StepStatus::Blocked => "blocked",
+            StepStatus::Dropped => "dropped",
+        };
+        let colon = if step.note.is_empty() { "" } else { ": " };
+        format!("{}. {} ({status}{colon}{})", at + 1, step.text, step.note)
+    };
+    plan.steps.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// The outcome as a fixed text, for a plan without a summary by a model.
 pub(super) fn outcome(plan: &Plan, state: &PlanState) -> String {
     let (done, blocked) = (plan.count(StepStatus::Completed), plan.count(StepStatus::Blocked));
@@ -106,6 +137,10 @@ pub(super) fn outcome(plan: &Plan, state: &PlanState) -> String {
     if blocked > 0 {
         let _ = write!(text, ", {blocked} {} blocked", are(blocked));
     }
+    let dropped = plan.count(StepStatus::Dropped);
+    if dropped > 0 {
+        let _ = write!(text, ", {dropped} {} dropped", are(dropped));
+    }
     text.push_str(".\n");
     for (at, step) in plan.steps.iter().enumerate() {
         let (mark, said) = match step.status {
@@ -113,6 +148,7 @@ pub(super) fn outcome(plan: &Plan, state: &PlanState) -> String {
             StepStatus::Blocked => ("blocked", step.note.as_str()),
             StepStatus::InProgress => ("not finished", step.note.as_str()),
             StepStatus::NotStarted => ("not begun", ""),
+            StepStatus::Dropped => ("dropped", ""),
         };
         let _ = write!(text, "\n- {} ({mark})", step.text);
         if !said.is_empty() {

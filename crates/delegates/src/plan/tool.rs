@@ -1,5 +1,5 @@
-//! `planning`: the tool with which a planner creates the plan of its run. There is no command that changes a plan: the
-//! first plan ends the planner's run, and the executors carry out its steps unchanged.
+//! `planning`: the tool with which a planner creates the plan of its run. The model changes no plan:
+//! the first one ends the planner's run. People change it by commands (`changes.rs`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -25,7 +25,7 @@ pub(super) fn agent_data(fact: &Event, record: Option<&RunRecord>) -> Option<(&'
             ("compaction", compaction(kind))
         }
         Kind::SubagentStarted { .. } | Kind::SubagentEnded { .. } => ("subagent", subagent(kind)),
-        Kind::PlanCreated { .. } | Kind::PlanStep { .. } => ("plan", plan(kind)),
+        Kind::PlanCreated { .. } | Kind::PlanChanged { .. } | Kind::PlanStep { .. } => ("plan", plan(kind)),
         Kind::ApprovalRequested { .. } | Kind::ApprovalFirstYes { .. } | Kind::ApprovalResolved { .. } => {
             ("approval", approval(kind))
         }
@@ -139,6 +139,9 @@ fn plan(kind: &EventKind) -> Option<Value> {
     Some(match kind {
         EventKind::PlanCreated { plan_id, title, steps } => {
             json!({ "phase": "created", "planId": plan_id, "title": title, "steps": steps })
+        }
+        EventKind::PlanChanged { change, index, steps, actor } => {
+            json!({ "phase": change, "index": index, "steps": steps, "actor": actor })
         }
         EventKind::PlanStep { index, status, executor, note } => {
             json!({ "phase": "step", "index": index, "status": status, "executor": executor, "note": note })

@@ -3,12 +3,17 @@
 
 use belay_agent_loop::AdmittedCall;
 use belay_protocol::{AskedIn, CallId, StoreError, ToolCall};
+use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::RunCore;
+use crate::approvals::Wanted;
 use crate::child_asker::{ChildAnswer, ChildCall};
 use crate::effect_gate::Asking;
+
+/// The answer of a person who is asked whether a run may go on.
+pub type WaitsForYes = BoxFuture<'static, Result<ChildAnswer, StoreError>>;
 
 /// Why a run that is told to stop cannot ask a person.
 const STOPPED: &str = "this run was stopped";
@@ -72,6 +77,42 @@ impl RunCore {
                 Err(left(asking.call, asking.deferred))
             }
         }
+    }
+
+    /// Asks a person whether the run may go on with something that is no call of a tool, and waits for the answer until
+    /// `cancel`. `work` names it in the question. The wait counts for no limit of the run.
+    ///
+    /// # Errors
+    /// Why nobody can be asked, as the end of a sentence.
+    pub fn ask_to_go_on(
+        &self,
+        work: &str,
+        call: ToolCall,
+        wanted: Wanted,
+        cancel: CancellationToken,
+    ) -> Result<WaitsForYes, &'static str> {
+        self.request.parts_may_ask(self.may_ask)?;
+        let wait = self.waits.begin();
+        let (services, live, request) = (self.services.clone(), self.live.clone(), self.request.clone());
+        let (lease, stored) = (self.journal.lease().clone(), self.journal.wait().clone());
+        let (place, holds_slot) = (AskedIn { work: work.to_owned(), ..self.asked_in() }, self.tree.depth() > 0);
+        Ok(Box::pin(async move {
+            let _wait = wait;
+            let ask = || async {
+                let question = ChildCall {
+                    lease: &lease,
+                    request: &request,
+                    live: &live,
+                    place: place.clone(),
+                    call: &call,
+                    wanted: wanted.clone(),
+                    holds_slot,
+                    cancel: &cancel,
+                };
+                services.child_asker.ask(question).await
+            };
+            stored.until_stored(ask).await
+        }))
     }
 
     /// The conversation in which the run asks: that of the autonomous work, or that of the turn.

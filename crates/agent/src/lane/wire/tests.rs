@@ -1,7 +1,7 @@
 //! Mail that is written and read again.
 
 use belay_protocol::inbound::HistoryRole;
-use belay_protocol::{Attachment, AttachmentContent, IdPrefix, PrincipalRole as Role, QueueMode};
+use belay_protocol::{Attachment, AttachmentContent, IdPrefix, PlanCommand, PrincipalRole as Role, QueueMode};
 use proptest::prelude::*;
 
 use super::*;
@@ -80,6 +80,18 @@ prop_compose! {
     }
 }
 
+fn plan_command() -> impl Strategy<Value = PlanCommand> {
+    prop_oneof![
+        Just(PlanCommand::Show),
+        Just(PlanCommand::Approve),
+        Just(PlanCommand::Hold),
+        Just(PlanCommand::Cancel),
+        (any::<u64>(), ".{0,8}").prop_map(|(step, text)| PlanCommand::Change { step, text }),
+        (any::<u64>(), ".{0,8}").prop_map(|(step, text)| PlanCommand::Add { step, text }),
+        any::<u64>().prop_map(|step| PlanCommand::Drop { step }),
+    ]
+}
+
 fn order() -> impl Strategy<Value = LaneOrder> {
     let prefix = IdPrefix::parse("0199e3a0-7b1c").expect("a prefix");
     let change = prop_oneof![
@@ -103,6 +115,8 @@ fn order() -> impl Strategy<Value = LaneOrder> {
     prop_oneof![
         thread.prop_map(LaneOrder::Thread),
         change.prop_map(|change| LaneOrder::Setting(SettingCommand { setting: Setting::Queue, change })),
+        (plan_command(), any::<bool>())
+            .prop_map(|(command, by_operator)| LaneOrder::Plan(PlanOrder { command, by_operator })),
     ]
 }
 
