@@ -262,4 +262,4 @@ dist-files: ## Write a bill of materials (CycloneDX) and SHA256SUMS beside what 
 .PHONY: clean
 clean: ## Remove what was built; the local model and the tools stay (build/)
 	$(CARGO) clean
-	rm -rf build/clients build/bench build/demo build/websocket build/typescript build/node build/console
+	rm -rf build/clients build/generators build/generated build/bench build/demo build/websocket build/typescript build/node build/console

@@ -7,10 +7,10 @@ Installs the programs that the tests need where they are missing (bubblewrap, Po
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
 daemon costs (`make budget`), daemons are killed at named points (`make crash`), three daemons over one PostgreSQL are killed, cut from it and
 restarted (`make cluster`), the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
-SDK talk to a real daemon, schemathesis fuzzes its API by the description that it serves, promtool checks its metrics, a collector decodes
-its signals, the reverse proxies of deploy/ stand before it, and Chromium opens the console. Then systemd rates the unit, a machine with the
-installed service in it is booted, another one installs, upgrades and purges the Debian package, and the OCI image is built and run. What
-these need is installed while the compiler works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again
+SDK talk to a real daemon, so do clients that generators have made of its description, schemathesis fuzzes its API by that description,
+promtool checks its metrics, a collector decodes its signals, the reverse proxies of deploy/ stand before it, and Chromium opens the console.
+Then systemd rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian
+package, and the OCI image is built and run. What these need is installed while the compiler works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again
 (tests/passed.py), unless --all or the variable CI says so. A test that has failed is run again alone at the end, up to twice: if it passes then,
 it is flaky (tests/gate/tally.py), which --flaky=fail counts as failed.
 Prints a table of suites, the time that all of it took, the flaky tests, and, as its last line, "N passed, N failed, N skipped". Ends with 1
@@ -30,7 +30,19 @@ from gate.faults import cluster, crashes
 from gate.machines import booted, image, prepare_image, prepare_service
 from gate.output import ALL, ROOT, clock, say
 from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust
-from gate.scripts import api_fuzz, budget, clients, console, langchain_client, mcp_client, metrics, proxies, telemetry, websocket_clients
+from gate.scripts import (
+    api_fuzz,
+    budget,
+    clients,
+    console,
+    generated_clients,
+    langchain_client,
+    mcp_client,
+    metrics,
+    proxies,
+    telemetry,
+    websocket_clients,
+)
 from gate.tally import Tally
 
 # Suites that run side by side. Many tests wait for a socket or a process, so each suite runs as many tests at once again.
@@ -52,8 +64,9 @@ def first(suites, budget_program, environment):
         jobs.append((rust, suite, suite["name"], arguments, environment))
         if official:
             jobs.append((mcp_servers, suite, environment))
-    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, api_fuzz, metrics, telemetry, proxies, console)
-    return jobs + [(job, environment) for job in (examples, *clients_of_api, crashes)]
+    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, generated_clients, api_fuzz)
+    watched = (metrics, telemetry, proxies, console)
+    return jobs + [(job, environment) for job in (examples, *clients_of_api, *watched, crashes)]
 
 
 def run(tally, jobs):

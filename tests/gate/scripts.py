@@ -10,6 +10,7 @@ import time
 
 from gate.install import (
     CHROMIUM_PACKAGE,
+    GENERATOR,
     LANGCHAIN,
     MCP,
     OPENAI,
@@ -19,8 +20,8 @@ from gate.install import (
     SCHEMATHESIS,
     WEBSOCKETS,
     chromium_program,
-    console_modules,
     installed,
+    node_modules,
     node_places,
     taken_out,
     typescript_client,
@@ -121,6 +122,23 @@ def api_fuzz(tally, environment):
         script(tally, name, [str(python), str(ROOT / "tests" / "api" / "fuzz.py")], environment)
 
 
+def generated_clients(tally, environment):
+    """Clients that generators make of the description of the API, against a real daemon."""
+    name = "generated clients of the API"
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    python = installed(tally, name, GENERATOR, "generators")
+    if python is None:
+        return
+    command = [str(python), str(ROOT / "tests" / "clients" / "generated_clients.py")]
+    if folder := node_modules(tally, f"{name} (TypeScript)", "clients/generated"):
+        command.append(str(folder))
+        environment = {**environment, "PATH": os.pathsep.join(map(str, [*node_places(), os.environ.get("PATH", "")]))}
+    else:
+        tally.keys.pop(name, None)  # a part was left out, so the next time runs it again
+    script(tally, name, command, environment)
+
+
 def metrics(tally, environment):
     """The metrics of a real daemon, the alert rules and the dashboard, by Prometheus's own tool."""
     tool = taken_out(*PROMTOOL)
@@ -156,7 +174,7 @@ def console(tally, environment):
     name, begin = "the console in Chromium", time.monotonic()
     if tally.cached(name, environment["BELAY_BIN"]):
         return
-    chromium, folder = chromium_program(), console_modules(tally, name)
+    chromium, folder = chromium_program(), node_modules(tally, name, "console")
     if chromium is None:
         missing_is_failure = os.environ.get("CI") == "true"
         say(f"Chromium is not installed (a package of Debian: {CHROMIUM_PACKAGE})")

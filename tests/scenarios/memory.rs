@@ -301,7 +301,7 @@ async fn notes_are_listed_searched_edited_exported_and_deleted_on_the_command_li
     let missing = memory(&["delete", "2"]).await?;
     assert!(!missing.status.success() && missing.stderr.contains("no such note"), "{missing:?}");
     let unsaid = memory(&["delete", "--all"]).await?;
-    assert!(!unsaid.status.success() && unsaid.stderr.contains("person, group"), "{unsaid:?}");
+    assert!(!unsaid.status.success() && unsaid.stderr.contains("person: one of person and group"), "{unsaid:?}");
     let all = memory(&["delete", "--all", "--person", "http:loopback"]).await?;
     assert!(all.stdout.contains("deleted 1 note"), "{all:?}");
     assert!(memory(&["export"]).await?.stdout.contains("blue"), "the other person's note stays");

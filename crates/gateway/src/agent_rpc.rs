@@ -31,6 +31,7 @@ pub(crate) async fn finished(app: &App, accepted: &Accepted) -> Result<Option<Te
 pub(crate) struct AcceptedAnswer {
     run_id: RunId,
     /// Always `accepted`.
+    #[cfg_attr(test, schemars(extend("enum" = ["accepted"])))]
     status: &'static str,
     /// Milliseconds since 1970.
     accepted_at: i64,
@@ -52,11 +53,23 @@ impl From<&Accepted> for AcceptedAnswer {
     }
 }
 
+/// The answer over HTTP to a message that starts no run: `kind` tells them apart.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum AgentAnswer {
+    /// The message was sent before, and its run has ended.
+    Run(Terminal),
+    /// The message was a command.
+    Command(CommandAnswer),
+}
+
 /// The answer to a command, which starts no run.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct CommandAnswer {
     /// `ok` or `error`.
+    #[cfg_attr(test, schemars(extend("enum" = ["ok", "error"])))]
     status: &'static str,
     command: String,
     /// The reply.
@@ -64,6 +77,7 @@ pub(crate) struct CommandAnswer {
     result: CommandResult,
     /// `refused`: the command did nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "String", extend("enum" = ["refused"])))]
     error: Option<&'static str>,
     /// The run that continues.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,8 +140,10 @@ pub(crate) async fn wait_for(app: &App, principal: Principal, params: WaitParams
 pub(crate) struct WaitedRun {
     run_id: RunId,
     /// `ok`, `error` or `timeout`.
+    #[cfg_attr(test, schemars(extend("enum" = ["ok", "error", "timeout"])))]
     status: &'static str,
     /// The reason of the run; `run_timeout`: it ran out of time; `wait_expired`: it has not ended.
+    #[cfg_attr(test, schemars(schema_with = "crate::streams::waited_reason"))]
     reason: &'static str,
     run_status: RunStatus,
     /// Milliseconds since 1970.
@@ -136,6 +152,7 @@ pub(crate) struct WaitedRun {
     ended_at: Option<i64>,
     /// `aborted`, or the reason; absent for a run that is ok or has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(schema_with = "crate::streams::run_error"))]
     error: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     files: Vec<SentFile>,

@@ -160,7 +160,10 @@ error_codes! {
     Store = "store": 503;
 }
 
-/// An error response: a status and `{"error":{"code","message","retryable","retry_after_ms"?}}`.
+/// An error response: a status and `{"error":{"code","message","param"?,"retryable","retry_after_ms"?}}`.
+///
+/// A message about one field or parameter begins with its path and a colon, here and in the agent:
+/// `trigger.when: …`, `attachments[1].data: …`. The answer has the path in `param` too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
@@ -314,10 +317,37 @@ impl ApiError {
         Self::internal()
     }
 
+    /// Names the field that the error is about, if it does not name one itself.
+    pub(crate) fn about(mut self, field: &str) -> Self {
+        if self.code == ErrorCode::Invalid && self.param().is_none() {
+            self.message = format!("{field}: {}", self.message).into();
+        }
+        self
+    }
+
+    /// The path of the field, the parameter or the header that is wrong.
+    pub(crate) fn param(&self) -> Option<&str> {
+        if self.status.is_client_error() { leading_path(&self.message) } else { None }
+    }
+
     /// `Retry-After` in whole seconds, at least one.
     pub(crate) fn retry_after_header(delay: Duration) -> HeaderValue {
         HeaderValue::from(delay.as_millis().div_ceil(1000).clamp(1, 86_400) as u64)
     }
+}
+
+/// The path at the beginning of a message: a name, or several with dots, with indices in brackets.
+pub(crate) fn leading_path(message: &str) -> Option<&str> {
+    let (path, _) = message.split_once(": ")?;
+    let is_name = |part: &str| {
+        let (name, index) = part.split_once('[').unwrap_or((part, "0]"));
+        let index = index.strip_suffix(']').unwrap_or_default().replace("][", "");
+        // A word in capitals is the name of a header.
+        let first = name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_') || name.contains('-');
+        let rest = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        first && rest && !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    path.split('.').all(is_name).then_some(path)
 }
 
 impl From<Refusal> for ApiError {
@@ -377,6 +407,10 @@ struct WireError<'a> {
     code: ErrorCode,
     /// What is wrong, and the next step. For people.
     message: &'a str,
+    /// The path of the field, or the name of the parameter or of the header, that is wrong: `trigger.when`,
+    /// `attachments[1].data`. Absent: no single one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    param: Option<&'a str>,
     /// Whether the same request may succeed later.
     retryable: bool,
     /// The delay before the next attempt, in milliseconds; absent: none is known.
@@ -389,6 +423,7 @@ impl IntoResponse for ApiError {
         let error = WireError {
             code: self.code,
             message: &self.message,
+            param: self.param(),
             retryable: self.retryable,
             retry_after_ms: self.retry_after.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         };
@@ -400,5 +435,36 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_at_the_beginning_of_a_message_is_the_field() {
+        for (message, path) in [
+            ("text: must not be empty", Some("text")),
+            ("trigger.when: it is over", Some("trigger.when")),
+            ("attachments[1].data: it is not base64", Some("attachments[1].data")),
+            ("rows[0][12]: x", Some("rows[0][12]")),
+            ("timeoutMs: at most 5", Some("timeoutMs")),
+            ("X-Delivery-Id: must be 1 to 256 bytes", Some("X-Delivery-Id")),
+            ("no such run: 7", None),
+            ("Denied: it is late", None),
+            ("the body must be a JSON object", None),
+            ("a[x]: y", None),
+            ("a[]: y", None),
+            (".: y", None),
+            (": y", None),
+            ("", None),
+        ] {
+            assert_eq!(leading_path(message), path, "{message}");
+        }
+        let error = ApiError::invalid("answer yes or no").about("decision");
+        assert_eq!((error.param(), &*error.message), (Some("decision"), "decision: answer yes or no"));
+        assert_eq!(ApiError::invalid("text: too long").about("decision").param(), Some("text"));
+        assert_eq!(ApiError::busy("wait: it is full").param(), None, "the request is not wrong");
     }
 }

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
-use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri};
 use belay_protocol::{ApprovalId, JobId, Principal, RoutineRunId};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
+use serde_path_to_error::{Path, Segment};
 
 use crate::app::Shared;
 use crate::error::{ApiError, ErrorCode};
@@ -84,10 +86,34 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Params<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _app: &Shared) -> Result<Self, ApiError> {
-        Query::<T>::try_from_uri(&parts.uri)
+        let joined = joined_lists(parts.uri.query().unwrap_or_default());
+        Query::<T>::try_from_uri(joined.as_ref().unwrap_or(&parts.uri))
             .map(|Query(params)| Self(params))
-            .map_err(|error| ApiError::invalid(format!("query: {}", innermost(&error))))
+            .map_err(|error| ApiError::invalid(with_field("", &innermost(&error))))
     }
+}
+
+/// Parameters that take several words of a closed list.
+const LISTS: [&str; 3] = ["status", "reason", "state"];
+
+/// The query with each repeated list as one comma list, which generated clients send as `status=running&status=paused`;
+/// `None`: none is repeated.
+fn joined_lists(query: &str) -> Option<Uri> {
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    let mut is_repeated = false;
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match pairs.iter_mut().find(|(known, _)| *known == name && LISTS.contains(&name)) {
+            Some((_, words)) => {
+                is_repeated = true;
+                words.push(',');
+                words.push_str(value);
+            }
+            None => pairs.push((name, value.to_owned())),
+        }
+    }
+    let pairs = pairs.iter().map(|(name, value)| format!("{name}={value}"));
+    is_repeated.then(|| format!("/?{}", pairs.collect::<Vec<_>>().join("&")).parse().ok()).flatten()
 }
 
 /// The approval request in the path.
@@ -256,12 +282,67 @@ fn explain<T: DeserializeOwned>(text: &str) -> ApiError {
         Err(error) if !error.inner().is_data() => {
             ApiError::bad_request(ErrorCode::NotJson, format!("the body is not JSON: {}", error.inner()))
         }
-        Err(error) if error.path().iter().next().is_some() => {
-            ApiError::invalid(format!("{}: {}", error.path(), error.inner()))
+        Err(error) => {
+            let path = error.path().iter().next().map(|_| error.path().to_string()).unwrap_or_default();
+            let more = within_tagged::<T>(text, error.path());
+            ApiError::invalid(with_field(&format!("{path}{more}"), &error.inner().to_string()))
         }
-        Err(error) => ApiError::invalid(error.inner().to_string()),
         Ok(_) => ApiError::invalid("the body is not of the expected shape"),
     }
+}
+
+/// The fields that tell the forms of an object apart.
+const TAGS: [&str; 2] = ["kind", "mode"];
+
+/// The most fields and bytes for which a field is looked for: each field costs one more reading of the whole body.
+const LOOKED_THROUGH: (usize, usize) = (32, 65_536);
+
+/// The rest of a path that ends at a tagged object, which serde reads as a whole. The field that is wrong is the one with
+/// which alone, beside the tag, the problem is the same.
+fn within_tagged<T: DeserializeOwned>(text: &str, path: &Path) -> String {
+    let (most_fields, most_bytes) = LOOKED_THROUGH;
+    let Some(Ok(mut body)) = (text.len() <= most_bytes).then(|| serde_json::from_str::<Value>(text)) else {
+        return String::new();
+    };
+    let problem = |body: &Value| T::deserialize(body).err().map(|error| error.to_string());
+    // serde names a missing field itself; without a problem the text has a field twice.
+    let Some(whole) = problem(&body).filter(|whole| !whole.starts_with("missing field")) else { return String::new() };
+    let (mut pointer, mut rest) = (pointer_of(path), String::new());
+    while let Some(object) = body.pointer(&pointer).and_then(Value::as_object).cloned() {
+        let without_others = |field: &str| {
+            let mut body = body.clone();
+            let part = object.iter().filter(|(name, _)| *name == field || TAGS.contains(&name.as_str()));
+            *body.pointer_mut(&pointer)? = part.map(|(name, value)| (name.clone(), value.clone())).collect();
+            (problem(&body).as_ref() == Some(&whole)).then_some(body)
+        };
+        if object.len() > most_fields || without_others("").is_some() {
+            break; // too much, or the tag is wrong
+        }
+        let Some((field, found)) = object.keys().find_map(|field| Some((field, without_others(field)?))) else { break };
+        rest = format!("{rest}.{field}");
+        pointer = format!("{pointer}/{field}");
+        body = found;
+    }
+    rest
+}
+
+/// A path of serde as a JSON pointer.
+fn pointer_of(path: &Path) -> String {
+    let part = |part: &Segment| match part {
+        Segment::Map { key } => Some(format!("/{key}")),
+        Segment::Seq { index } => Some(format!("/{index}")),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    };
+    path.iter().filter_map(part).collect()
+}
+
+/// A problem of serde with the path of its field. serde names a field that is missing, or is there twice, in the
+/// problem alone.
+fn with_field(path: &str, problem: &str) -> String {
+    let named = ["missing field `", "duplicate field `"].iter().find_map(|begin| problem.strip_prefix(begin));
+    let own = named.and_then(|rest| rest.split('`').next()).filter(|name| !path.ends_with(name));
+    let parts: Vec<&str> = [path].into_iter().chain(own).filter(|part| !part.is_empty()).collect();
+    if parts.is_empty() { problem.to_owned() } else { format!("{}: {problem}", parts.join(".")) }
 }
 
 #[cfg(test)]
@@ -305,6 +386,21 @@ mod tests {
             );
         }
         assert!(parse_object::<Shape>(b" \n{\"name\":\"a\",\"count\":null}\n").is_ok());
+    }
+
+    #[test]
+    fn a_list_that_is_repeated_is_one_list() {
+        for (query, expected) in [
+            ("", None),
+            ("status=running&limit=5", None),
+            ("limit=5&limit=6&session=a&session=b", None),
+            ("status=running&limit=5&status=paused&reason=goal", Some("status=running,paused&limit=5&reason=goal")),
+            ("state=pending,stuck&state=failed&state", Some("state=pending,stuck,failed,")),
+            ("status=%41&status=b%2Cc", Some("status=%41,b%2Cc")),
+        ] {
+            let joined = joined_lists(query);
+            assert_eq!(joined.as_ref().and_then(Uri::query), expected, "{query}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -88,7 +88,9 @@ pub(crate) async fn take_all(
     for (at, file) in files.iter().enumerate() {
         let taken = take(app, principal, file).await;
         let named = |mut error: ApiError| {
-            error.message = format!("attachments[{at}]: {}", error.message).into();
+            // The path of a field of the file continues that of the file.
+            let between = if error.param().is_some() { "." } else { ": " };
+            error.message = format!("attachments[{at}]{between}{}", error.message).into();
             error
         };
         attachments.push(taken.map_err(named)?);

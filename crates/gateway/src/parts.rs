@@ -191,6 +191,7 @@ pub struct RoutineTest {
     /// The first time after the date; `null`: there is none.
     pub next: Option<RoutineTime>,
     /// The kind of work: `lightweight` or `full_job`.
+    #[cfg_attr(test, schemars(extend("enum" = ["lightweight", "full_job"])))]
     pub mode: String,
 }
 

@@ -63,7 +63,7 @@ impl AgentParams {
             callback_url: self.callback_url,
             ..RunOptions::default()
         };
-        check_options(&options, &principal)?;
+        check_options(&options, "timeout", &principal)?;
         let key =
             IdempotencyKey { channel: app.channel.clone(), account: session.as_str().into(), message_id: key.into() };
         Ok(Inbound {
@@ -76,23 +76,26 @@ impl AgentParams {
     }
 }
 
-/// Checks whether this principal may use these options.
+/// Checks whether this principal may use these options. `timeout` is the name of that field in the request.
 ///
 /// # Errors
 /// 403 for a model, which only operators choose, and for a timeout above the client limit. 422 for texts that are too
 /// long, and for a timeout above the limit for everybody.
-pub(crate) fn check_options(options: &RunOptions, principal: &Principal) -> Result<(), ApiError> {
+pub(crate) fn check_options(options: &RunOptions, timeout: &str, principal: &Principal) -> Result<(), ApiError> {
     if options.model.is_some() && !principal.is_operator() {
         return Err(ApiError::forbidden("model: only an operator may choose the model of a run"));
     }
     if options.timeout_ms.is_some_and(|ms| ms > TIMEOUT_MAX_MS) {
-        return Err(ApiError::invalid(format!("timeout: at most {} s, a week; 0 is no limit", TIMEOUT_MAX_MS / 1000)));
+        return Err(ApiError::invalid(format!(
+            "{timeout}: at most {} s, a week; 0 is no limit",
+            TIMEOUT_MAX_MS / 1000
+        )));
     }
     let too_long = |ms: u64| ms == 0 || ms > CLIENT_TIMEOUT_MAX_MS;
     if options.timeout_ms.is_some_and(too_long) && !principal.is_operator() {
         let most = CLIENT_TIMEOUT_MAX_MS / 1000;
         return Err(ApiError::forbidden(format!(
-            "timeout: only an operator may ask for no limit, or more than {most} s"
+            "{timeout}: only an operator may ask for no limit, or more than {most} s"
         )));
     }
     if options.extra_prompt.as_ref().is_some_and(|text| text.len() > EXTRA_PROMPT_MAX_BYTES) {
@@ -112,7 +115,7 @@ mod tests {
         let operator = Principal { id: "somebody".into(), role: PrincipalRole::Operator };
         for (ms, may) in [(604_800_000, true), (604_800_001, false), (u64::MAX, false), (0, true)] {
             let options = RunOptions { timeout_ms: Some(ms), ..RunOptions::default() };
-            let refused = check_options(&options, &operator).err().map(|error| error.status.as_u16());
+            let refused = check_options(&options, "timeout", &operator).err().map(|error| error.status.as_u16());
             assert_eq!(refused, (!may).then_some(422), "{ms}");
         }
     }
@@ -124,7 +127,7 @@ mod tests {
         {
             let options = RunOptions { timeout_ms, ..RunOptions::default() };
             for (role, may) in [(PrincipalRole::Client, client_may), (PrincipalRole::Operator, true)] {
-                let checked = check_options(&options, &Principal { id: "somebody".into(), role });
+                let checked = check_options(&options, "timeout", &Principal { id: "somebody".into(), role });
                 assert_eq!(checked.is_ok(), may, "{timeout_ms:?} {role:?}");
             }
         }

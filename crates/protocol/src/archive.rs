@@ -96,6 +96,7 @@ pub struct Found {
     /// Its position in it.
     pub id: u64,
     /// `user` or `assistant`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["user", "assistant"])))]
     pub role: String,
     /// The words around the first hit, with `…` in place of omitted text.
     pub snippet: String,

@@ -3,15 +3,23 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+#[cfg(feature = "schema")]
+use crate::approval::ApprovalState;
+#[cfg(feature = "schema")]
+use crate::heartbeat::SkipReason;
 use crate::ids::{ApprovalId, CallId, JobId, RoutineRunId, RunId, SessionKey};
 use crate::job::JobState;
 use crate::message::ToolStatus;
+#[cfg(feature = "schema")]
+use crate::options::QueueMode;
 use crate::routine_run::RoutineRunStatus;
 use crate::run::Termination;
 use crate::run_status::RunStatus;
 use crate::sent_file::SentFile;
 use crate::stop::StopReason;
 use crate::time::UnixMillis;
+#[cfg(feature = "schema")]
+use crate::tool_health::FaultKind;
 
 /// The number of an event in its store: 1, 2, 3 … in the order of commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -66,6 +74,7 @@ pub enum EventKind {
     /// The message is queued behind others of its session.
     Queued {
         /// Its queue mode: `steer`, `followup`, `collect` or `interrupt`.
+        #[cfg_attr(feature = "schema", schemars(with = "QueueMode"))]
         mode: String,
         /// The number of messages before it, including the running one.
         before: u32,
@@ -76,6 +85,7 @@ pub enum EventKind {
         runs: Vec<RunId>,
         /// `steer`: they joined at a step of a running turn. `collect`: they are the beginning of the turn.
         /// `summarize`: they are lines of a digest.
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["steer", "collect", "summarize"])))]
         mode: String,
     },
     /// A model call has ended or was dropped.
@@ -148,6 +158,7 @@ pub enum EventKind {
         /// The estimated tokens of the context.
         tokens: u64,
         /// The trigger: `threshold`, `overflow` or `command`.
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["threshold", "overflow", "command"])))]
         reason: String,
     },
     /// Older messages were replaced by a summary.
@@ -163,6 +174,7 @@ pub enum EventKind {
         after: u64,
         /// The author of the summary: `model`, or `extract` for a summary by rule.
         #[serde(default)]
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["", "model", "extract"])))]
         source: String,
         /// Whether a model call is repeated with the shorter context.
         #[serde(default)]
@@ -172,6 +184,7 @@ pub enum EventKind {
     CompactionAbandoned {
         /// The reason: `nothing_won` (the result would be no shorter), `stopped` (the run was stopped) or `failed` (the
         /// result could not be stored).
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["nothing_won", "stopped", "failed"])))]
         reason: String,
     },
     /// A run has started another run for a part of its work.
@@ -220,6 +233,7 @@ pub enum EventKind {
         /// The index of the step, from 0.
         index: u32,
         /// `in_progress`, `completed` or `blocked`.
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["in_progress", "completed", "blocked"])))]
         status: String,
         /// The executor of the step.
         executor: String,
@@ -236,6 +250,7 @@ pub enum EventKind {
         /// The tool.
         name: String,
         /// `approval` or `credential`.
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["approval", "credential"])))]
         kind: String,
         /// The effect of the call.
         summary: String,
@@ -254,6 +269,7 @@ pub enum EventKind {
         /// The approval request.
         approval: ApprovalId,
         /// `approved`, `denied`, `expired` or `withdrawn`.
+        #[cfg_attr(feature = "schema", schemars(with = "ApprovalState"))]
         state: String,
         /// The principal that answered.
         actor: String,
@@ -265,6 +281,7 @@ pub enum EventKind {
         /// Its name.
         name: String,
         /// `changed`, `refused` or `failed`.
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["changed", "refused", "failed"])))]
         outcome: String,
     },
     /// A run has ended.
@@ -314,6 +331,7 @@ pub enum EventKind {
         /// The routine.
         routine: String,
         /// Its trigger: `schedule`, `event`, `webhook`, `system`, `manual`.
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["schedule", "event", "webhook", "system", "manual"])))]
         trigger: String,
         /// The scheduled time, in milliseconds since 1970 (UTC).
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -325,6 +343,7 @@ pub enum EventKind {
         /// The routine run.
         routine_run: RoutineRunId,
         /// The name of a [`SkipReason`](crate::heartbeat::SkipReason).
+        #[cfg_attr(feature = "schema", schemars(with = "SkipReason"))]
         reason: String,
     },
     /// A routine run has ended. Recorded in the routine run's session.
@@ -351,6 +370,7 @@ pub enum EventKind {
         /// The time of the first one, in milliseconds since 1970 (UTC).
         since_ms: i64,
         /// The kind of the last failure: `failed`, `timed_out` or `crashed`.
+        #[cfg_attr(feature = "schema", schemars(with = "FaultKind"))]
         kind: String,
         /// Twelve hex digits: the same for failures whose texts differ in numbers only.
         fingerprint: String,
@@ -388,6 +408,7 @@ pub enum EventKind {
     /// The delivery of a reply has ended.
     Delivered {
         /// `sent`, `ambiguous` or `failed`.
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["sent", "ambiguous", "failed"])))]
         outcome: String,
     },
 }

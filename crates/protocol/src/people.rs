@@ -227,6 +227,7 @@ pub struct PersonReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// `operator` or `user`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["operator", "user"])))]
     pub role: &'static str,
     /// The source of the admission.
     pub admitted: AdmittedBy,

@@ -43,6 +43,7 @@ pub struct Action {
     /// The tool.
     pub tool: String,
     /// `running`, or the status of the result.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["running", "success", "error", "denied", "cancelled", "not_executed", "outcome_unknown"])))]
     pub status: &'static str,
 }
 

@@ -152,6 +152,7 @@ pub struct RoutineRunRecord {
     /// The routine's revision when it was claimed.
     pub revision: u32,
     /// Its trigger.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["schedule", "event", "webhook", "system", "manual"])))]
     pub trigger: String,
     /// The key of its cause.
     pub key: String,

@@ -26,11 +26,11 @@ pub(crate) fn path_of(trigger: &Trigger) -> Option<&str> {
 }
 
 pub(crate) fn name_taken(name: &str) -> RoutinePut {
-    RoutinePut::Refused(format!("there is a routine named {name}: change that one, or choose another name"))
+    RoutinePut::Refused(format!("name: there is a routine named {name}: change that one, or choose another name"))
 }
 
 pub(crate) fn path_taken(path: &str, by: &str) -> RoutinePut {
-    RoutinePut::Refused(format!("the routine {by} has the webhook path {path}: choose another path"))
+    RoutinePut::Refused(format!("trigger.path: the routine {by} has the webhook path {path}: choose another path"))
 }
 
 pub(crate) fn too_many() -> RoutinePut {

@@ -56,7 +56,7 @@ class EndedRun(TypedDict):
 
 
 class FullEndedRun(EndedRun, total=False):
-    error: str | None
+    error: str
 
 
 class WaitedRun(TypedDict):
@@ -71,7 +71,7 @@ class WaitedRun(TypedDict):
 
 
 class FullWaitedRun(WaitedRun, total=False):
-    error: str | None
+    error: str
     files: list[Json]
 
 
@@ -81,7 +81,7 @@ class AgentEvent(TypedDict):
     seq: int
     stream: str
     ts: int
-    data: Any
+    data: Json
     sessionKey: str
 
 

@@ -248,6 +248,10 @@ impl Dispatcher {
         let model = options.model.as_deref();
         match model.map_or(Ok(()), |model| model_choice::check(model, &*self.services.run.model)) {
             Ok(()) => Guarded::Continue(message),
+            // A message names the model in a field; a person who writes a command does not.
+            Err(what) if message.submission.is_input() => {
+                self.refused(message, Refusal::Invalid(format!("model: {what}")))
+            }
             Err(what) => self.refused(message, Refusal::Invalid(what)),
         }
     }

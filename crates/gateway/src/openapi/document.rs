@@ -16,7 +16,7 @@ without tokens, this machine's loopback may ask. Operations with `x-belay-role: 
 A list answers a page of at most `limit` rows; if more rows follow, its `next` is the `after` of the next page. docs/reference/http-api.md explains what the operations do.";
 
 /// The whole document.
-fn document() -> Value {
+pub(super) fn document() -> Value {
     let mut schemas = Schemas::new();
     let mut paths = Map::new();
     for operation in operations::all() {
@@ -105,10 +105,8 @@ fn error_responses(schemas: &mut Schemas) -> Map<String, Value> {
     let mut responses = Map::new();
     for status in statuses {
         let codes: Vec<&str> = words.iter().filter(|(of, _)| *of == status).map(|(_, word)| *word).collect();
-        let code = json!({ "properties": { "error": { "properties": { "code": { "enum": codes } } } } });
         let description = format!("`{}`.", codes.join("`, `"));
-        let schema = json!({ "allOf": [body, code] });
-        responses.insert(format!("Error{status}"), error_response(status, &description, &schema));
+        responses.insert(format!("Error{status}"), error_response(status, &description, &body));
         responses.insert(format!("OpenAiError{status}"), error_response(status, "An error in OpenAI's form.", &openai));
     }
     responses.insert("OpenAiError502".into(), error_response(502, "The run failed at the model's provider.", &openai));

@@ -7,9 +7,13 @@
 #[cfg(test)]
 mod document;
 #[cfg(test)]
+mod lint;
+#[cfg(test)]
 mod operation;
 #[cfg(test)]
 mod operations;
+#[cfg(test)]
+mod plain;
 #[cfg(test)]
 mod schemas;
 

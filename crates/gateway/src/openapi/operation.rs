@@ -264,9 +264,9 @@ impl Operation {
                     None => _ = content.insert(media_type.into(), json!({ "schema": schema })),
                     Some(Value::Object(known)) => {
                         let one = known.remove("schema").unwrap_or_default();
-                        let mut forms = one["anyOf"].as_array().cloned().unwrap_or_else(|| vec![one]);
+                        let mut forms = one["oneOf"].as_array().cloned().unwrap_or_else(|| vec![one]);
                         forms.push(schema);
-                        known.insert("schema".into(), json!({ "anyOf": forms }));
+                        known.insert("schema".into(), json!({ "oneOf": forms }));
                     }
                     Some(_) => {}
                 }
@@ -295,7 +295,7 @@ impl Content {
                 let fields = json!({ "data": data, "event": text, "id": text });
                 ("text/event-stream", json!({ "type": "object", "properties": fields, "required": ["data"] }))
             }
-            Self::Bytes => ("*/*", json!({})),
+            Self::Bytes => ("*/*", json!({ "type": "string", "format": "binary" })),
         }
     }
 }
@@ -307,7 +307,9 @@ impl Body {
                 json!({ "required": required, "content": { "application/json": { "schema": schema(schemas) } } })
             }
             Self::Text => json!({ "required": false, "content": { "text/plain": { "schema": { "type": "string" } } } }),
-            Self::Bytes => json!({ "required": true, "content": { "application/octet-stream": {} } }),
+            Self::Bytes => {
+                json!({ "required": true, "content": { "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } } })
+            }
         }
     }
 }

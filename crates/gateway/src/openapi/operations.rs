@@ -1,21 +1,22 @@
 //! All operations of the document.
 
 use axum::http::Method;
+use belay_protocol::attachment::BlobDigest;
 use belay_protocol::{
     CommandReply, ContextReport, Delta, Event, HeartbeatReport, Note, PeopleReport, RoutineRecord, RoutineRunRecord,
-    RoutineSpec, RunRecord, SessionSummary, StopReport, ToolHealth,
+    RoutineSpec, RunRecord, SessionSummary, StopReport, ToolHealth, UnixMillis,
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::operation::{Caller, Operation, client, operator};
-use crate::agent_rpc::{AcceptedAnswer, CommandAnswer, WaitParams, WaitedRun};
-use crate::parts::{BackupRequest, RoutineTest, SettingsReport};
+use crate::agent_rpc::{AcceptedAnswer, AgentAnswer, WaitParams, WaitedRun};
+use crate::parts::{BackupFailure, BackupRequest, RoutineTest, SettingsReport};
 use crate::routes::{
     approvals, archive, console, context, costs, ends, events, files, freeze, health, hooks, jobs, judge, memory,
     messages, models, nodes, openai, people, principals, progress, resume, routine_runs, routines, runs, sessions,
     status, stop, tools, webhook,
 };
-use crate::streams::{AgentEvent, Terminal};
+use crate::streams::AgentEvent;
 use crate::submit::AgentParams;
 
 const GET: Method = Method::GET;
@@ -52,6 +53,53 @@ enum StreamedAgentEvent {
     Reset(resume::Reset),
 }
 
+/// The backups of a daemon. Its values are made where backups are.
+#[derive(schemars::JsonSchema)]
+#[allow(dead_code, reason = "only its schema matters")]
+struct BackupList {
+    /// The newest first.
+    backups: Vec<Backup>,
+    /// The date of the next scheduled one; `null`: there is no schedule.
+    next: Option<UnixMillis>,
+    /// The last failure; `null`: no backup has failed since the last success.
+    last_failure: Option<BackupFailure>,
+}
+
+/// A backup.
+#[derive(schemars::JsonSchema)]
+#[allow(dead_code, reason = "only its schema matters")]
+struct Backup {
+    /// Its path on the machine of the daemon.
+    file: String,
+    /// Its size.
+    bytes: u64,
+    /// Whether it can be restored. If not, it has a `problem` and no field below.
+    verified: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    /// When it was begun.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<UnixMillis>,
+    #[schemars(with = "String", extend("enum" = ["request", "schedule"]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// The version of the program that wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<String>,
+    /// The schema of its database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schema: Option<u32>,
+    /// How many entries it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries: Option<u64>,
+    /// Whether the key of the vault is in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    with_key: Option<bool>,
+    /// The files of messages that were damaged on the disk, by SHA-256. They are not in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged: Option<Vec<BlobDigest>>,
+}
+
 /// The operations, in the order of the reference.
 pub(super) fn all() -> Vec<Operation> {
     let parts = [health(), messages(), runs(), jobs(), routines(), approvals(), stops(), people(), memory()];
@@ -62,7 +110,7 @@ pub(super) fn all() -> Vec<Operation> {
 fn health() -> Vec<Operation> {
     let open = |path, id, summary| client(GET, path, id, summary).called_by(Caller::Anyone);
     vec![
-        open("/openapi.json", "describeApi", "This document").json::<Value>(200, "The document."),
+        open("/openapi.json", "describeApi", "This document").json::<Map<String, Value>>(200, "The document."),
         open("/livez", "isAlive", "Whether the process answers").json::<health::Live<'_>>(200, "It does."),
         open("/readyz", "isReady", "Whether a message would be accepted now")
             .json::<health::Ready>(200, "It would.")
@@ -78,7 +126,7 @@ fn messages() -> Vec<Operation> {
         client(POST, "/api/v1/messages", "sendMessage", "Accepts a message, and perhaps waits for its run")
             .body::<messages::NewMessage>()
             .json::<RunRecord>(200, "The run has ended or waits for approval; or the reply to a command.")
-            .json::<CommandReply>(200, "")
+            .json::<messages::AnsweredCommand>(200, "")
             .json::<messages::AcceptedBody>(202, "The message is on disk.")
             .errors(&[404, 409, 429]),
         client(POST, "/api/v1/files", "uploadFile", "Stores a file that a message can name")
@@ -93,8 +141,7 @@ fn messages() -> Vec<Operation> {
             .errors(&[410, 503]),
         client(POST, "/api/v1/agent", "sendAgentMessage", "Accepts a message in the form of the WebSocket RPC")
             .body::<AgentParams>()
-            .json::<Terminal>(200, "The end of the run of a repeated message; or the reply to a command.")
-            .json::<CommandAnswer>(200, "")
+            .json::<AgentAnswer>(200, "The end of the run of a repeated message; or the reply to a command.")
             .json::<AcceptedAnswer>(202, "The message is on disk.")
             .errors(&[404, 409, 429]),
         client(POST, "/api/v1/agent/wait", "waitForAgentRun", "Waits for the end of a run, as `agent.wait`")
@@ -348,10 +395,10 @@ fn administration() -> Vec<Operation> {
         operator(GET, "/api/v1/nodes", "listNodes", "Lists the daemons that share the database")
             .json::<nodes::NodeReport>(200, "The nodes, and the work that one of them does at a time."),
         operator(GET, "/api/v1/backups", "listBackups", "Lists backups, with the schedule")
-            .json::<Value>(200, "The backups, newest first, the next one, and the last failure."),
+            .json::<BackupList>(200, "The backups, newest first, the next one, and the last failure."),
         operator(POST, "/api/v1/backups", "createBackup", "Makes a backup and verifies it")
             .optional_body::<BackupRequest>()
-            .json::<Value>(200, "The backup."),
+            .json::<Backup>(200, "The backup."),
         client(GET, "/api/v1/costs", "listCosts", "Sums the cost of model calls, by day, person, model or purpose")
             .query::<costs::CostParams>()
             .json::<costs::CostReport>(200, "The sums, today's cost and its limits."),
@@ -413,7 +460,7 @@ fn openai() -> Vec<Operation> {
             .header("x-belay-session")
             .body::<openai::ChatBody>()
             .json::<openai::Completion<'_>>(200, "The answer; with `stream`, in pieces.")
-            .events::<Value>("")
+            .events::<openai::Chunk<'_>>("")
             .with_headers(&["x-belay-run", "x-belay-session", "x-belay-reason"])
             .errors(&[404, 409, 429, 502]),
     ]
@@ -431,7 +478,7 @@ fn webhooks() -> Vec<Operation> {
             .called_by(Caller::Signer)
             .body::<webhook::Delivery>()
             .json::<messages::AcceptedBody>(200, "It was accepted before; or the reply to a command.")
-            .json::<CommandReply>(200, "")
+            .json::<messages::AnsweredCommand>(200, "")
             .json::<messages::AcceptedBody>(202, "The message is on disk.")
             .errors(&[401, 403, 404, 409, 429, 503]),
         client(GET, "/ws", "openWebSocket", "Opens the WebSocket RPC, whose frames have a schema of their own")

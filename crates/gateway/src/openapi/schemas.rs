@@ -6,11 +6,13 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
+use super::plain;
+
 /// Where the references to schemas of requests point before [`Schemas::finish`].
 const INPUTS: &str = "#/components/inputs/";
 
 /// Where all references point in the document.
-const SCHEMAS: &str = "#/components/schemas/";
+pub(super) const SCHEMAS: &str = "#/components/schemas/";
 
 /// A query parameter: its name, its schema, and whether it is required.
 pub(super) type Parameter = (String, Value, bool);
@@ -58,7 +60,7 @@ impl Schemas {
     }
 
     /// All schemas. A type whose two forms differ is in it twice, as `Name` and `NameInput`; the references in
-    /// `document` are changed accordingly.
+    /// `document` are changed accordingly. Both get the [forms](plain) that generators of clients read.
     pub(crate) fn finish(mut self, document: &mut Value) -> Map<String, Value> {
         let mut schemas = self.outputs.take_definitions(true);
         let inputs = self.inputs.take_definitions(true);
@@ -69,6 +71,10 @@ impl Schemas {
             let name = if differ.contains(&name) { format!("{name}Input") } else { name };
             schemas.insert(name, schema);
         }
+        plain::simplify(document);
+        schemas.values_mut().for_each(plain::simplify);
+        let schemas = plain::split(schemas);
+        plain::discriminate(document, &schemas);
         schemas
     }
 }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use belay_protocol::Ack;
 
 use super::resume::{Resume, as_response};
-use crate::agent_rpc::{AcceptedAnswer, CommandAnswer, WaitParams, WaitedRun, finished, wait_for};
+use crate::agent_rpc::{AcceptedAnswer, AgentAnswer, CommandAnswer, WaitParams, WaitedRun, finished, wait_for};
 use crate::app::Shared;
 use crate::checks::no_such_run;
 use crate::error::ApiError;
@@ -26,10 +26,10 @@ pub(crate) async fn send(
 ) -> Result<Response, ApiError> {
     match app.ask(params.check(&app, principal, false)?).await? {
         Ack::Accepted(accepted) => match finished(&app, &accepted).await? {
-            Some(end) => Ok(Json(end).into_response()),
+            Some(end) => Ok(Json(AgentAnswer::Run(end)).into_response()),
             None => Ok((StatusCode::ACCEPTED, Json(AcceptedAnswer::from(&accepted))).into_response()),
         },
-        Ack::Command(reply) => Ok(Json(CommandAnswer::from(&reply)).into_response()),
+        Ack::Command(reply) => Ok(Json(AgentAnswer::Command(CommandAnswer::from(&reply))).into_response()),
         other => Err(ApiError::unexpected(&other)),
     }
 }

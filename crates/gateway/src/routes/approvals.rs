@@ -48,6 +48,7 @@ pub(crate) struct ListParams {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Answer {
     /// A string, so that an unknown word gives another error than invalid JSON.
+    #[cfg_attr(test, schemars(extend("enum" = ["approve", "always", "deny"])))]
     decision: String,
 }
 
@@ -90,6 +91,7 @@ pub(crate) struct Approval<'a> {
     #[serde(flatten)]
     kind: &'a ApprovalKind,
     summary: &'a str,
+    /// The arguments, an object in most cases; values of sensitive ones are replaced.
     arguments: &'a Value,
     detail: &'a str,
     bound: &'a [(String, String)],
@@ -247,7 +249,8 @@ pub(crate) async fn decide_approval(
     if app.visibility(&principal).own_only().is_some() {
         find(app, &principal, id).await?;
     }
-    let reply = match app.control(principal.clone(), Control::Decide { approval: id, decision }).await? {
+    let reply = app.control(principal.clone(), Control::Decide { approval: id, decision }).await;
+    let reply = match reply.map_err(|error| error.about("decision"))? {
         Ack::Command(reply) => reply.reply,
         other => return Err(ApiError::unexpected(&other)),
     };

@@ -35,6 +35,7 @@ pub(crate) struct Proof {
 #[cfg_attr(test, schemars(rename = "ConsoleSession"))]
 pub(crate) struct Session {
     /// `operator` or `client`.
+    #[cfg_attr(test, schemars(extend("enum" = ["operator", "client"])))]
     role: &'static str,
     /// Whether a cookie says so. `false`: the address of the browser does, or a token in the request.
     cookie: bool,
@@ -48,6 +49,7 @@ pub(crate) struct Session {
 pub(crate) struct SignInReport {
     id: String,
     /// `operator` or `client`.
+    #[cfg_attr(test, schemars(extend("enum" = ["operator", "client"])))]
     role: &'static str,
     created_at: UnixMillis,
     /// Lags by at most a minute.
@@ -103,7 +105,7 @@ pub(crate) async fn sign_in(
         (None, Some(_)) => {
             Err(ApiError::unauthorized("the link has expired, or was used: `belay console` makes another"))
         }
-        _ => return Err(ApiError::invalid("one of token and link is needed")),
+        _ => return Err(ApiError::invalid("token: one of token and link is needed")),
     };
     let entry = match entry {
         Ok(entry) => entry,

@@ -37,17 +37,31 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// The field that names the part.
+    fn named(&self) -> &'static str {
+        match self {
+            Self { person: Some(_), .. } => "person",
+            Self { channel: Some(_), .. } => "channel",
+            _ => "routine",
+        }
+    }
+
     fn scope(&self) -> Result<FreezeScope, ApiError> {
-        let named = [&self.person, &self.channel, &self.routine];
-        if named.into_iter().flatten().any(|name| name.trim().is_empty() || name.len() > NAME_MAX_BYTES) {
-            return Err(ApiError::invalid(format!("person, channel, routine: 1 to {NAME_MAX_BYTES} bytes")));
+        let named = [("person", &self.person), ("channel", &self.channel), ("routine", &self.routine)];
+        for (field, name) in named.iter().filter_map(|(field, name)| Some((field, name.as_ref()?))) {
+            if name.trim().is_empty() || name.len() > NAME_MAX_BYTES {
+                return Err(ApiError::invalid(format!("{field}: 1 to {NAME_MAX_BYTES} bytes")));
+            }
         }
         match (&self.person, &self.channel, &self.routine) {
             (None, None, None) => Ok(FreezeScope::All),
             (Some(person), None, None) => Ok(FreezeScope::person(person)),
             (None, Some(channel), None) => Ok(FreezeScope::Channel { channel: ChannelId::new(channel) }),
             (None, None, Some(name)) => Ok(FreezeScope::Routine { name: name.clone() }),
-            _ => Err(ApiError::invalid("give one of person, channel and routine, or none of them")),
+            _ => {
+                let last = if self.routine.is_some() { "routine" } else { "channel" };
+                Err(ApiError::invalid(format!("{last}: give one of person, channel and routine, or none of them")))
+            }
         }
     }
 }
@@ -64,10 +78,12 @@ pub(crate) async fn begin(
     OptionalBody(part): OptionalBody<Part>,
 ) -> Result<Json<FreezeList>, ApiError> {
     let scope = part.scope()?;
+    let field = part.named();
     if part.detail.as_ref().is_some_and(|detail| detail.chars().count() > DETAIL_MAX_CHARS) {
         return Err(ApiError::invalid(format!("detail: at most {DETAIL_MAX_CHARS} characters")));
     }
-    ask_agent(&app, by, FreezeRequest::Freeze { scope, detail: part.detail }).await
+    let frozen = ask_agent(&app, by, FreezeRequest::Freeze { scope, detail: part.detail }).await;
+    frozen.map_err(|error| error.about(field))
 }
 
 /// Ends a freeze.

@@ -28,6 +28,7 @@ use crate::visibility::Page;
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
     /// States, separated by commas.
+    #[cfg_attr(test, schemars(with = "Option<crate::words::Words<JobState>>"))]
     state: Option<String>,
     /// The session that created the job.
     session: Option<String>,

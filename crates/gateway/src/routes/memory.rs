@@ -139,7 +139,7 @@ pub(crate) async fn delete_all(
     Params(params): Params<DeleteParams>,
 ) -> Result<Json<NotesDeleted>, ApiError> {
     let named = named(params.person.as_deref(), params.group.as_deref())?;
-    let owner = named.ok_or_else(|| ApiError::invalid("person, group: one of them is needed"))?;
+    let owner = named.ok_or_else(|| ApiError::invalid("person: one of person and group is needed"))?;
     let owner = visible(&app, &caller, owner)?;
     let deleted = app.notes.delete_notes(NoteSelection::AllOf(owner.clone())).await?;
     tracing::info!(%owner, deleted, by = %caller.id, "all notes were deleted");
@@ -158,7 +158,7 @@ fn named(person: Option<&str>, group: Option<&str>) -> Result<Option<MemoryOwner
             let session = SessionKey::parse(group).map_err(|why| ApiError::invalid(format!("group: {why}")))?;
             Ok(Some(MemoryOwner::Group { session }))
         }
-        (Some(_), Some(_)) => Err(ApiError::invalid("person, group: give only one of them")),
+        (Some(_), Some(_)) => Err(ApiError::invalid("group: give only one of person and group")),
     }
 }
 

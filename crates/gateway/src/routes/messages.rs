@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
-    Accepted, Ack, Body, ChannelId, DeclaredOutput, IdempotencyKey, Inbound, Principal, QueueMode, ReasoningShown,
-    RunId, RunOptions, SessionKey, Thinking, UnixMillis,
+    Accepted, Ack, Body, ChannelId, CommandReply, DeclaredOutput, IdempotencyKey, Inbound, Principal, QueueMode,
+    ReasoningShown, RunId, RunOptions, SessionKey, Thinking, UnixMillis,
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +71,23 @@ impl From<&Accepted> for AcceptedBody {
     }
 }
 
+/// The reply to a command, which starts no run.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct AnsweredCommand {
+    /// Tells it from a run.
+    #[cfg_attr(test, schemars(extend("enum" = ["command"])))]
+    status: &'static str,
+    #[serde(flatten)]
+    reply: CommandReply,
+}
+
+impl From<CommandReply> for AnsweredCommand {
+    fn from(reply: CommandReply) -> Self {
+        Self { status: "command", reply }
+    }
+}
+
 /// Accepts a message. With `wait_ms` it waits until the run has ended or waits for approval.
 pub(crate) async fn send(
     State(app): State<Shared>,
@@ -82,7 +99,7 @@ pub(crate) async fn send(
     let inbound = Inbound { provenance: take_all(&app, &principal, &files).await?, ..inbound };
     let accepted = match app.ask(inbound).await? {
         Ack::Accepted(accepted) => accepted,
-        Ack::Command(reply) => return Ok(Json(reply).into_response()),
+        Ack::Command(reply) => return Ok(Json(AnsweredCommand::from(reply)).into_response()),
         other => return Err(ApiError::unexpected(&other)),
     };
     let body = AcceptedBody::from(&accepted);
@@ -132,7 +149,7 @@ impl NewMessage {
             callback_url: self.callback_url,
             ..RunOptions::default()
         };
-        check_options(&options, &principal)?;
+        check_options(&options, "timeout_ms", &principal)?;
         let inbound = Inbound {
             key,
             outputs: self.outputs,

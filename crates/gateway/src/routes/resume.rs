@@ -62,7 +62,8 @@ impl Resume {
     /// be read.
     pub(crate) async fn read(parts: &Parts, app: &Shared, since: Option<String>) -> Result<Self, ApiError> {
         let last = parts.headers.get("last-event-id").map(|id| id.to_str().unwrap_or("?"));
-        let after = number(last.or(since.as_deref()))?;
+        let name = if last.is_some() { "Last-Event-ID" } else { "since" };
+        let after = number(name, last.or(since.as_deref()))?;
         let newest = app.newest_for(after).await?;
         let beyond = after.filter(|after| *after > newest);
         let reset = match (beyond, last) {
@@ -77,12 +78,12 @@ impl Resume {
     }
 }
 
-fn number(text: Option<&str>) -> Result<Option<Seq>, ApiError> {
+fn number(name: &str, text: Option<&str>) -> Result<Option<Seq>, ApiError> {
     let text = text.map(str::trim).filter(|text| !text.is_empty());
     let number = text.map(str::parse).transpose();
-    number.map(|number| number.map(Seq)).map_err(|_| {
-        ApiError::bad_request(ErrorCode::BadEventId, "Last-Event-ID and since take the number of an event")
-    })
+    number
+        .map(|number| number.map(Seq))
+        .map_err(|_| ApiError::bad_request(ErrorCode::BadEventId, format!("{name}: takes the number of an event")))
 }
 
 impl Reset {

@@ -194,7 +194,7 @@ pub(crate) async fn next(
     for RoutineRecord { spec, .. } in &routines {
         let next = match app.times.next(spec, app.clock.now(), count) {
             Ok(next) => next,
-            Err(problem) if params.routine.is_some() => return Err(ApiError::invalid(problem)),
+            Err(problem) if params.routine.is_some() => return Err(ApiError::invalid(problem).about("routine")),
             Err(problem) => {
                 tracing::warn!(routine = spec.name, problem, "a routine cannot be read; it is left out of a list");
                 continue;

@@ -260,7 +260,7 @@ pub(crate) async fn test_new(
 }
 
 fn tested(app: &App, spec: &RoutineSpec, at: &str) -> Result<RoutineTest, ApiError> {
-    app.times.test(spec, at).map_err(ApiError::invalid)
+    app.times.test(spec, at).map_err(|problem| ApiError::invalid(problem).about("at"))
 }
 
 /// The routine of that name, if the principal may see it.

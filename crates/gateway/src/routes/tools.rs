@@ -36,7 +36,7 @@ pub(crate) async fn disable(
     NamePath(name): NamePath,
     JsonBody(DisableReason { detail }): JsonBody<DisableReason>,
 ) -> Result<Json<ToolHealth>, ApiError> {
-    one(&app, principal, ToolRequest::Disable { name, detail }).await
+    one(&app, principal, ToolRequest::Disable { name, detail }).await.map_err(|error| error.about("detail"))
 }
 
 /// Enables a tool.

@@ -13,7 +13,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use sha2::Sha256;
 
-use super::messages::AcceptedBody;
+use super::messages::{AcceptedBody, AnsweredCommand};
 use crate::app::Shared;
 use crate::checks::{check_key, check_text};
 use crate::entry::Entry;
@@ -63,7 +63,7 @@ pub(crate) async fn receive(State(app): State<Shared>, request: Request) -> Resu
             let status = if accepted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
             Ok((status, Json(AcceptedBody::from(&accepted))).into_response())
         }
-        Ack::Command(reply) => Ok(Json(reply).into_response()),
+        Ack::Command(reply) => Ok(Json(AnsweredCommand::from(reply)).into_response()),
         other => Err(ApiError::unexpected(&other)),
     }
 }

@@ -18,9 +18,12 @@ pub(crate) struct AgentEvent {
     /// 1, 2, 3 … for each run and reader. A gap: deltas were dropped because the reader was too slow.
     pub(crate) seq: u64,
     /// `lifecycle`, `assistant`, `reasoning`, `tool`, `compaction`, `queue`, `approval`, `plan`, `subagent` or `file`; `notice` belongs to no run.
+    #[cfg_attr(test, schemars(extend("enum" = ["lifecycle", "assistant", "reasoning", "tool", "compaction", "queue", "approval", "plan", "subagent", "file", "notice"])))]
     pub(crate) stream: &'static str,
     /// Milliseconds since 1970.
     pub(crate) ts: i64,
+    /// The fields of an event of this stream: see docs/reference/websocket.md.
+    #[cfg_attr(test, schemars(with = "serde_json::Map<String, Value>"))]
     pub(crate) data: Value,
     pub(crate) session_key: SessionKey,
     /// The number of the underlying fact, as a cursor; deltas have none.

@@ -22,6 +22,8 @@ pub(crate) use live::Live;
 pub(crate) use order::Order;
 pub(crate) use source::{News, Source, Target, commit};
 pub(crate) use terminal::{Terminal, Verdict};
+#[cfg(test)]
+pub(crate) use terminal::{run_error, waited_reason};
 
 /// The names of all events that a connection may receive.
 pub(crate) const EVENTS: &[&str] = &["connect.challenge", "agent", "chat", "tick", "shutdown"];

@@ -50,13 +50,16 @@ impl Verdict {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Terminal {
     run_id: RunId,
+    #[cfg_attr(test, schemars(extend("enum" = ["ok", "error", "timeout"])))]
     status: &'static str,
     /// A line for people.
     summary: String,
     /// `aborted`, or the word of the reason; absent if the run is ok.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(schema_with = "run_error"))]
     error: Option<&'static str>,
     /// The cause of the end: `run_timeout`, or the word of the reason.
+    #[cfg_attr(test, schemars(schema_with = "end_reason"))]
     reason: &'static str,
     started_at: Option<i64>,
     ended_at: Option<i64>,
@@ -84,6 +87,7 @@ struct Payload {
 struct Meta {
     duration_ms: i64,
     agent_meta: AgentMeta,
+    #[cfg_attr(test, schemars(with = "StopReason"))]
     stop_reason: &'static str,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     aborted: bool,
@@ -100,6 +104,35 @@ struct AgentMeta {
     model: String,
     usage: RunUsage,
     cost_micro_usd: u64,
+}
+
+/// The words of the stop reasons, with these first.
+#[cfg(test)]
+fn reasons_and(generator: &mut schemars::SchemaGenerator, words: &[&str]) -> schemars::Schema {
+    let mut schema = <StopReason as schemars::JsonSchema>::json_schema(generator);
+    let forms = schema.ensure_object().get_mut("oneOf").and_then(serde_json::Value::as_array_mut);
+    let forms = forms.expect("the reasons are a list");
+    forms.insert(0, serde_json::json!({ "type": "string", "enum": words }));
+    schema.remove("description");
+    schema
+}
+
+/// The words of [`Terminal::reason`].
+#[cfg(test)]
+fn end_reason(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    reasons_and(generator, &["run_timeout"])
+}
+
+/// The words of the error of an ended run.
+#[cfg(test)]
+pub(crate) fn run_error(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    reasons_and(generator, &["aborted"])
+}
+
+/// The words of the reason of a run that was waited for.
+#[cfg(test)]
+pub(crate) fn waited_reason(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    reasons_and(generator, &["run_timeout", "wait_expired"])
 }
 
 impl Terminal {

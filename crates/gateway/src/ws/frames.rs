@@ -116,10 +116,14 @@ impl From<ApiError> for RpcError {
             status if status.is_client_error() => "INVALID_REQUEST",
             _ => "INTERNAL",
         };
+        let mut details = serde_json::json!({ "reason": error.code.word() });
+        if let Some(param) = error.param() {
+            details["param"] = param.into();
+        }
         Self {
             code,
             message: error.message,
-            details: Some(Box::new(serde_json::json!({ "reason": error.code.word() }))),
+            details: Some(Box::new(details)),
             retryable: error.retryable,
             retry_after_ms: error.retry_after.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
         }

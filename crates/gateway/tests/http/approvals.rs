@@ -198,7 +198,7 @@ async fn an_answer_in_words_names_the_run_that_goes_on() {
     let harness = Harness::open().await;
     let (run, _) = harness.ask("s", "ask ls").await;
     let (status, answer) = harness.post("/api/v1/messages", json!({"session": "s", "text": "yes"})).await;
-    let expected = json!({"command": "/approve", "reply": "Approved.", "resumes": run["run_id"]});
+    let expected = json!({"status": "command", "command": "/approve", "reply": "Approved.", "resumes": run["run_id"]});
     assert_eq!((status, answer), (200, expected));
 }
 

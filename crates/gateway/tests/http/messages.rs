@@ -71,7 +71,7 @@ async fn with_wait_the_answer_is_the_finished_run_whatever_its_status_or_202() {
 async fn a_command_is_answered_and_makes_no_run() {
     let harness = Harness::open().await;
     let answer = harness.post("/api/v1/messages", json!({"session": "s", "text": "/ping", "wait_ms": 100})).await;
-    assert_eq!(answer, (200, json!({"command": "/ping", "reply": "pong"})));
+    assert_eq!(answer, (200, json!({"status": "command", "command": "/ping", "reply": "pong"})));
 }
 
 #[tokio::test]

@@ -252,6 +252,83 @@ async fn every_bad_request_gets_its_status_and_code() {
     check(&Harness::open().await, rows).await;
 }
 
+/// A request line, a body, and the path of what is wrong in it.
+const FIELDS: &[(&str, &str, &str)] = &[
+    ("POST /api/v1/messages", r#"{"text":"hi"}"#, "session"),
+    ("POST /api/v1/messages", r#"{"session":"s","session":"t","text":"hi"}"#, "session"),
+    ("POST /api/v1/messages", r#"{"session":"","text":"hi"}"#, "session"),
+    ("POST /api/v1/messages", r#"{"session":"s","text":7}"#, "text"),
+    ("POST /api/v1/messages", r#"{"session":"s","text":" "}"#, "text"),
+    ("POST /api/v1/messages", r#"{"session":"s","text":"hi","colour":1}"#, "colour"),
+    ("POST /api/v1/messages", r#"{"session":"s","text":"hi","wait_ms":600001}"#, "wait_ms"),
+    ("POST /api/v1/messages", r#"{"session":"s","text":"hi","timeout_ms":604800001}"#, "timeout_ms"),
+    ("POST /api/v1/messages", r#"{"session":"s","text":"hi","idempotency_key":""}"#, "idempotency_key"),
+    ("POST /api/v1/messages", r#"{"session":"s","text":"hi","thinking":"much"}"#, "thinking"),
+    ("POST /api/v1/messages", r#"{"session":"s","text":"hi","attachments":[{},{"path":"x"}]}"#, "attachments[1].path"),
+    ("POST /api/v1/messages", r#"{"session":"s","text":"hi","outputs":[{"name":"a"}]}"#, "outputs[0].schema"),
+    ("POST /api/v1/messages", r#"{"session":"s","text":"invalid"}"#, "outputs"),
+    ("POST /api/v1/agent", r#"{"message":"hi","sessionKey":"s"}"#, "idempotencyKey"),
+    ("POST /api/v1/agent", r#"{"message":"hi","sessionKey":"s","idempotencyKey":"k","timeout":604801}"#, "timeout"),
+    ("POST /api/v1/agent/wait", r#"{"runId":"x"}"#, "runId"),
+    ("POST /api/v1/jobs", "{}", "task"),
+    ("POST /api/v1/jobs", r#"{"task":"x","budget":{"max_steps":-1}}"#, "budget.max_steps"),
+    ("POST /api/v1/routines", r#"{"name":"n","trigger":{"kind":"schedule"},"action":{}}"#, "trigger.when"),
+    ("POST /api/v1/routines", r#"{"name":"n","trigger":{"kind":"schedule","when":5},"action":{}}"#, "trigger.when"),
+    (
+        "POST /api/v1/routines",
+        r#"{"name":"n","trigger":{"kind":"manual"},"action":{"mode":"full_job","task":"x","budget":{"max_steps":"many"}}}"#,
+        "action.budget.max_steps",
+    ),
+    (
+        "POST /api/v1/routines",
+        r#"{"name":"n","trigger":{"kind":"manual"},"action":{"mode":"lightweight","prompt":"x","colour":1}}"#,
+        "action.colour",
+    ),
+    ("POST /api/v1/routines", r#"{"name":"n","trigger":{"kind":"moon"},"action":{}}"#, "trigger.kind"),
+    ("POST /api/v1/approvals/{run}", "{}", "decision"),
+    ("POST /api/v1/approvals/{run}", r#"{"decision":"perhaps"}"#, "decision"),
+    ("POST /api/v1/freeze", r#"{"person":" "}"#, "person"),
+    ("POST /api/v1/freeze", r#"{"person":"a","routine":"b"}"#, "routine"),
+    ("POST /api/v1/thaw", r#"{"detail":"x"}"#, "detail"),
+    ("POST /api/v1/events", r#"{"source":"","event":"x"}"#, "source"),
+    ("POST /api/v1/judge", r#"{"rules":"","last":0}"#, "last"),
+    ("GET /api/v1/runs?limit=x", "", "limit"),
+    ("GET /api/v1/runs?limit=501", "", "limit"),
+    ("GET /api/v1/runs?status=asleep", "", "status"),
+    ("GET /api/v1/runs?colour=1", "", "colour"),
+    ("GET /api/v1/runs?status=running&status=asleep", "", "status"),
+    ("GET /api/v1/runs?limit=1&limit=2", "", "limit"),
+    ("GET /api/v1/runs?since=soon", "", "since"),
+    ("GET /api/v1/runs?after=x", "", "after"),
+    ("GET /api/v1/jobs?state=gone", "", "state"),
+    ("GET /api/v1/search", "", "q"),
+    ("GET /api/v1/events?since=-1", "", "since"),
+    ("GET /api/v1/costs?by=planet", "", "by"),
+    ("GET /api/v1/sessions/s/messages?after=x", "", "after"),
+    ("DELETE /api/v1/memory", "", "person"),
+    ("DELETE /api/v1/memory?person=http:a&group=g", "", "group"),
+    ("POST /v1/chat/completions", r#"{"messages":7}"#, "messages"),
+    ("POST /v1/chat/completions", r#"{"messages":[{"content":"hi"}]}"#, "messages[0].role"),
+    ("POST /v1/chat/completions", r#"{"messages":[],"user":7}"#, "user"),
+];
+
+#[tokio::test]
+async fn an_error_names_the_path_of_the_field_that_is_wrong() {
+    let (harness, mut wrong) = (Harness::open().await, Vec::new());
+    for (line, body, expected) in FIELDS {
+        let (method, path) = line.split_once(' ').unwrap();
+        let url = harness.url(&path.replace("{run}", RUN));
+        let request = harness.client.request(Method::from_bytes(method.as_bytes()).unwrap(), url);
+        let request = if body.is_empty() { request } else { request.header(JSON[0].0, JSON[0].1).body(*body) };
+        let response = request.send().await.unwrap();
+        let (status, answer) = (response.status().as_u16(), response.json::<Value>().await.unwrap());
+        if ![400, 422].contains(&status) || answer["error"]["param"] != *expected {
+            wrong.push(format!("{line} {body}: {expected} expected, {status} {answer}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[tokio::test]
 async fn every_request_without_the_right_token_gets_its_status_and_code() {
     check(&Harness::locked().await, locked_rows()).await;

@@ -99,6 +99,7 @@ pub struct HistoryEntry {
     /// Its position, for the parameter `after`.
     pub id: u64,
     /// `user`, `assistant`, or `system` for a notice.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["user", "assistant", "system"])))]
     pub role: String,
     /// The text.
     pub text: String,

@@ -94,6 +94,7 @@ impl Head {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Completion<'a> {
     id: &'a str,
+    #[cfg_attr(test, schemars(extend("enum" = ["chat.completion"])))]
     object: &'static str,
     /// Seconds since 1970.
     created: i64,
@@ -111,6 +112,7 @@ pub(crate) struct Completion<'a> {
 pub(crate) struct AnswerChoice {
     index: u32,
     /// `stop`, `length` or `content_filter`.
+    #[cfg_attr(test, schemars(extend("enum" = ["stop", "length", "content_filter"])))]
     finish_reason: &'static str,
     logprobs: (),
     message: AnswerMessage,
@@ -119,6 +121,7 @@ pub(crate) struct AnswerChoice {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct AnswerMessage {
+    #[cfg_attr(test, schemars(extend("enum" = ["assistant"])))]
     role: &'static str,
     content: String,
     refusal: (),

@@ -110,7 +110,8 @@ impl From<ApiError> for OpenAiError {
             status if status.is_server_error() => (status, "server_error", error.code.word()),
             status => (status, "invalid_request_error", error.code.word()),
         };
-        Self { retry_after: error.retry_after, ..Self::new(status, kind, code, error.message) }
+        let param = error.param().map(str::to_owned);
+        Self { param, retry_after: error.retry_after, ..Self::new(status, kind, code, error.message) }
     }
 }
 

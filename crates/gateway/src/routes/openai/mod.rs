@@ -27,6 +27,8 @@ pub(crate) use self::error::OpenAiErrorBody;
 #[cfg(test)]
 pub(crate) use self::request::ChatRequest as ChatBody;
 use self::request::{ChatRequest, Conversation};
+#[cfg(test)]
+pub(crate) use self::stream::Chunk;
 use crate::app::{App, Shared};
 use crate::extract::{Caller, JsonBody, NamePath};
 use crate::files::take_all;
@@ -46,6 +48,7 @@ pub(crate) async fn models(State(app): State<Shared>) -> Json<ModelList> {
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ModelList {
+    #[cfg_attr(test, schemars(extend("enum" = ["list"])))]
     object: &'static str,
     data: Vec<ModelBody>,
 }
@@ -56,6 +59,7 @@ pub(crate) struct ModelList {
 #[cfg_attr(test, schemars(rename = "Model"))]
 pub(crate) struct ModelBody {
     id: String,
+    #[cfg_attr(test, schemars(extend("enum" = ["model"])))]
     object: &'static str,
     created: u64,
     owned_by: &'static str,

@@ -29,8 +29,11 @@ pub(crate) struct ChatRequest {
     stream_options: Option<StreamOptions>,
     user: Option<String>,
     n: Option<u64>,
+    #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>", length(max = 0)))]
     tools: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>", length(max = 0)))]
     functions: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     response_format: Option<Value>,
     reasoning_effort: Option<String>,
     #[serde(flatten)]
@@ -46,6 +49,7 @@ pub(crate) struct StreamOptions {
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ChatMessage {
+    #[cfg_attr(test, schemars(extend("enum" = ["system", "developer", "user", "assistant"])))]
     role: String,
     content: Option<Content>,
 }

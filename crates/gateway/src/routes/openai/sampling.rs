@@ -11,21 +11,42 @@ use super::error::OpenAiError;
 /// Longest stop sequence, in bytes.
 const STOP_TEXT_MAX_BYTES: usize = 200;
 
+/// The values of `stop`.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only its schema matters")]
+enum StopTexts {
+    One(String),
+    Some(Vec<String>),
+}
+
 /// The fields, as a client sends them.
 #[derive(Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SamplingFields {
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
     max_tokens: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
     max_completion_tokens: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     temperature: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     top_p: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<i64>"))]
     seed: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<StopTexts>"))]
     stop: Option<Value>,
     // Known but not supported.
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     frequency_penalty: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     presence_penalty: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     logit_bias: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<bool>"))]
     logprobs: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<u64>"))]
     top_logprobs: Option<Value>,
 }
 

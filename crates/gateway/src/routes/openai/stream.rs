@@ -232,8 +232,11 @@ impl Drop for DisconnectGuard {
 }
 
 #[derive(Serialize)]
-struct Chunk<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "CompletionChunk"))]
+pub(crate) struct Chunk<'a> {
     id: &'a str,
+    #[cfg_attr(test, schemars(extend("enum" = ["chat.completion.chunk"])))]
     object: &'static str,
     created: i64,
     model: &'a str,
@@ -244,6 +247,8 @@ struct Chunk<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ChunkChoice"))]
 struct Choice<'a> {
     index: u32,
     delta: Piece<'a>,
@@ -252,6 +257,8 @@ struct Choice<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ChunkDelta"))]
 struct Piece<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     role: Option<&'static str>,

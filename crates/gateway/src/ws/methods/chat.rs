@@ -57,7 +57,7 @@ pub(super) async fn send(caller: &Caller, params: SendParams) -> Result<Outcome,
     };
     let mut inbound = message.check(app, caller.principal.clone(), caller.may_follow())?;
     inbound.options.timeout_ms = params.timeout_ms;
-    check_options(&inbound.options, &caller.principal)?;
+    check_options(&inbound.options, "timeoutMs", &caller.principal)?;
     match app.ask(inbound).await? {
         Ack::Accepted(accepted) => match finished(app, &accepted).await? {
             Some(end) => {

@@ -96,7 +96,7 @@ pub(super) struct PatchParams {
 pub(super) async fn patch(caller: &Caller, params: PatchParams) -> Result<Value, ApiError> {
     let key = caller.session(&params.session_key).await?.into_key();
     let asked = RunOptions { model: params.model, ..RunOptions::default() };
-    check_options(&asked, &caller.principal)?;
+    check_options(&asked, "timeout", &caller.principal)?;
     if asked.model.as_ref().is_some_and(|name| name.trim().is_empty() || name.contains(char::is_control)) {
         return Err(ApiError::invalid("model: the name of a model, in one line"));
     }

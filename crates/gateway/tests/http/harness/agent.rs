@@ -230,7 +230,7 @@ impl FakeAgent {
             "conflict" => Refusal::Conflict { run_id: RunId::new() },
             "forbidden" => Refusal::Forbidden("not yours".into()),
             "draining" => Refusal::ShuttingDown,
-            "invalid" => Refusal::Invalid("no".into()),
+            "invalid" => Refusal::Invalid("outputs: no".into()),
             "unstored" => Refusal::Store("disk full".into()),
             "drop" => return,
             command if command.starts_with('/') => {
