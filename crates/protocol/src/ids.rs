@@ -21,6 +21,13 @@ macro_rules! uuid_id {
                 Self(Uuid::now_v7())
             }
 
+            /// A new identifier with this date, where the clock of the machine may show another one.
+            pub fn new_at(date: crate::UnixMillis) -> Self {
+                const RANDOM_BITS: u32 = 80; // RFC 9562, 5.7: the date is in the 48 bits before them
+                let date = u128::try_from(date.0).unwrap_or(0) << RANDOM_BITS;
+                Self(Uuid::from_u128(date | (Uuid::now_v7().as_u128() & ((1 << RANDOM_BITS) - 1))))
+            }
+
             /// The date in a UUIDv7, by the clock of the machine that made it; `None`: it is of another version.
             pub fn created_at(&self) -> Option<crate::UnixMillis> {
                 let (seconds, nanos) = self.0.get_timestamp()?.to_unix();
@@ -287,6 +294,19 @@ impl SessionKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_identifier_is_made_at_a_date() {
+        for ms in [0, 1_795_203_780_123, 253_402_300_799_999] {
+            let (one, other) = (RunId::new_at(crate::UnixMillis(ms)), RunId::new_at(crate::UnixMillis(ms)));
+            assert_eq!(
+                (one.created_at(), other.created_at()),
+                (Some(crate::UnixMillis(ms)), Some(crate::UnixMillis(ms)))
+            );
+            assert_ne!(one, other);
+            assert_eq!(one.as_uuid().get_version_num(), 7);
+        }
+    }
 
     #[test]
     fn session_keys_are_checked_at_the_edge() {

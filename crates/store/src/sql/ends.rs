@@ -3,6 +3,7 @@
 use belay_protocol::{EndCount, EndQuery, StopReason, UnixMillis};
 
 use super::connection::Connection;
+use super::reads::from_id;
 use super::rows;
 use super::tx::{Done, rows as all};
 use crate::limits::id_before;
@@ -23,11 +24,12 @@ pub(super) fn ends(conn: &Connection, query: &EndQuery) -> Done<Vec<EndCount>> {
 /// Reads one range of an index for each reason, and the few runs that are not indexed yet.
 pub(super) fn ends_sql() -> String {
     let reasons: Vec<_> = StopReason::ALL.iter().map(|reason| format!("'{}'", reason.word())).collect();
+    let from = from_id!();
     format!(
         "SELECT ended_at / ?1 * ?1 AS at, reason, COUNT(*) AS count FROM (
              SELECT ended_at, reason FROM runs INDEXED BY runs_by_reason
              WHERE indexed = 1 AND reason IN ({}) AND ended_at >= ?2 AND ended_at < ?3
-               AND seq >= (SELECT seq FROM runs WHERE id >= ?4 ORDER BY id LIMIT 1)
+               AND seq >= (SELECT MIN(seq + 0) {from}4)
              UNION ALL
              SELECT ended_at, reason FROM runs INDEXED BY runs_unindexed
              WHERE indexed = 0 AND ended_at >= ?2 AND ended_at < ?3)

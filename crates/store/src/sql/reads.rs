@@ -24,6 +24,17 @@ use crate::limits::{PAGE_MAX, PRESENCE_RUNS, events_limit, id_before, runs_limit
 use crate::notices::behind_results;
 use crate::value::{Value, params};
 
+/// The runs from an id on, before the number of the parameter. There is no index by date, and an id begins with one.
+///
+/// A list by date takes the least number of all of them, not that of the first id: after a clock has jumped back, a run
+/// with a later id has a lower number. `seq + 0` keeps PostgreSQL from looking for it along the numbers.
+macro_rules! from_id {
+    () => {
+        "FROM runs INDEXED BY sqlite_autoindex_runs_1 WHERE id >= ?"
+    };
+}
+pub(super) use from_id;
+
 pub(super) fn run(conn: &Connection, id: RunId) -> Done<Option<RunRecord>> {
     match row(conn, RUN_BY_ID, params![id.as_uuid()], with_number)? {
         Some(record) => approvals::with_question(conn, record).map(Some),
@@ -50,20 +61,18 @@ pub(super) fn runs(conn: &Connection, filter: &RunFilter) -> Done<Vec<RunRecord>
     if !reasons.is_empty() {
         wanted.push(format!("reason IN ({})", quoted(reasons.iter().copied())));
     }
-    if let Some(since) = filter.since {
-        values.extend([since.0.into(), id_value(since.0.saturating_sub(ID_LEAD_MS))]);
-        let (date, id) = (values.len() - 1, values.len());
-        wanted.push(format!(
-            "accepted_at >= ?{date} AND seq >= (SELECT seq FROM runs WHERE id >= ?{id} ORDER BY id LIMIT 1)"
-        ));
+    for (condition, date) in [("accepted_at >= ?", filter.since), ("accepted_at < ?", filter.until)] {
+        if let Some(date) = date {
+            values.push(date.0.into());
+            wanted.push(format!("{condition}{}", values.len()));
+        }
     }
-    if let Some(until) = filter.until {
-        values.extend([until.0.into(), id_value(until.0.saturating_add(ID_LEAD_MS))]);
-        let (date, id) = (values.len() - 1, values.len());
-        wanted.push(format!(
-            "accepted_at < ?{date} AND seq <= COALESCE((SELECT seq FROM runs WHERE id >= ?{id} ORDER BY id LIMIT 1), {})",
-            i64::MAX
-        ));
+    if let Some(since) = filter.since {
+        let until = filter.until.map_or(i64::MAX, |until| until.0);
+        values.extend([since.0.saturating_sub(ID_LEAD_MS), until.saturating_add(ID_LEAD_MS)].map(id_value));
+        let (first, last) = (values.len() - 1, values.len());
+        let within = format!("{}{first} AND id <= ?{last}", from_id!());
+        wanted.push(format!("seq >= (SELECT MIN(seq + 0) {within}) AND seq <= (SELECT MAX(seq + 0) {within})"));
     }
     if let Some(before) = filter.before {
         // A message that waits as mail is before all runs.

@@ -5,6 +5,7 @@ use belay_protocol::{
 };
 
 use super::connection::{Connection, Engine, Row};
+use super::reads::from_id;
 use super::tx::{self, Done, Failure, Tx, to_sql_int};
 use super::{rows, slices};
 use crate::limits::{AMOUNT_MAX_MICRO_USD, FREE_RUNS, PAGE_MAX, TOKENS_MAX, id_before};
@@ -226,7 +227,9 @@ const USED: &str = concat!(
     "
     WITH newest AS MATERIALIZED (
         SELECT id, accepted_at, ended_at, cost_micro_usd, input_tokens, output_tokens, model_calls, work, channel, principal
-        FROM runs WHERE seq >= (SELECT seq FROM runs WHERE id >= ?8 ORDER BY id LIMIT 1) ORDER BY seq DESC LIMIT ?7
+        FROM runs WHERE seq >= (SELECT MIN(seq + 0) ",
+    from_id!(),
+    "8) ORDER BY seq DESC LIMIT ?7
     ), used AS (
         SELECT utc_day, purpose, channel, principal, model, micro_usd, input_tokens, output_tokens, calls
         FROM spend WHERE utc_day BETWEEN ?1 AND ?2

@@ -14,6 +14,7 @@ use crate::kit::*;
 super::for_every_store! {
     runs_are_listed_newest_first_and_filtered
     runs_are_filtered_by_reason_and_date
+    runs_are_found_by_date_also_if_the_clock_has_jumped
     ends_are_counted_by_reason_and_period
     sessions_are_listed_by_their_last_use
     history_tells_what_people_and_model_said
@@ -128,6 +129,32 @@ async fn runs_are_filtered_by_reason_and_date(store: Shared) {
         }
         // A search indexes everything first.
         store.search(SearchQuery { words: "hello".into(), limit: 1, ..SearchQuery::default() }).await.unwrap();
+    }
+}
+
+/// A clock jumps back by five hours, and catches up: none of the runs has an id or a date in the order of acceptance.
+async fn runs_are_found_by_date_also_if_the_clock_has_jumped(store: Shared) {
+    let lease = open(&*store, "s").await.lease;
+    let mut runs = Vec::new();
+    for (n, ms) in [2 * DAY, 2 * DAY + HOUR, 2 * DAY - 4 * HOUR, 2 * DAY - 3 * HOUR, 3 * DAY].into_iter().enumerate() {
+        let input = NewInput { run_id: id_at(ms, n as u128), at: UnixMillis(ms), ..queued("hello") };
+        let run = accept(&*store, &lease, input).await;
+        let end = FinishedRun { at: UnixMillis(ms + 1), ..finished(run, "done") };
+        store.finish_runs(&lease, vec![FinishedRun { messages: Vec::new(), ..end }]).await.unwrap();
+        runs.push((run, ms));
+    }
+    let dates = [None, Some(DAY), Some(2 * DAY - 4 * HOUR), Some(2 * DAY), Some(2 * DAY + 2 * HOUR), Some(4 * DAY)];
+    for (since, until) in dates.iter().flat_map(|since| dates.map(|until| (*since, until))) {
+        let within = |ms: i64| since.is_none_or(|since| ms >= since) && until.is_none_or(|until| ms < until);
+        let expected: Vec<_> = runs.iter().rev().filter(|(_, ms)| within(*ms)).map(|(run, _)| *run).collect();
+        let filter = RunFilter { since: since.map(UnixMillis), until: until.map(UnixMillis), ..RunFilter::default() };
+        let found: Vec<_> = store.runs(filter).await.unwrap().into_iter().map(|run| run.run_id).collect();
+        assert_eq!(found, expected, "{since:?} to {until:?}");
+        if let (Some(since), Some(until)) = (since, until) {
+            let query = EndQuery { by: Period::Day, since: UnixMillis(since), until: UnixMillis(until) };
+            let ended: u64 = store.ends(query).await.unwrap().iter().map(|end| end.count).sum();
+            assert_eq!(ended, expected.len() as u64, "ends from {since} to {until}");
+        }
     }
 }
 
