@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::Auth;
 use crate::channel::CONTROL_SLOTS;
 use crate::config::GatewayConfig;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::fact_pages::FactPages;
 use crate::failed_auth::FailedAuthLimiter;
 use crate::file_links::SignedLinks;
@@ -173,7 +173,22 @@ impl App {
     /// Once sent, the agent handles the message; only the answer is lost.
     pub(crate) async fn ask(&self, inbound: Inbound) -> Result<Ack, ApiError> {
         self.check_visible(&inbound).await?;
-        answered(timeout(ACK_LIMIT, self.hand_over(inbound)?).await)
+        self.answered(timeout(ACK_LIMIT, self.hand_over(inbound)?).await)
+    }
+
+    /// Converts the result of waiting for an acknowledgement.
+    fn answered(&self, answer: Result<Result<Ack, RecvError>, Elapsed>) -> Result<Ack, ApiError> {
+        match answer {
+            Ok(Ok(Ack::Refused(refusal))) => Err(self.judged(refusal.into())),
+            Ok(Ok(ack)) => Ok(ack),
+            Ok(Err(_dropped)) => Err(ApiError::no_answer("the message was not accepted")),
+            Err(_elapsed) => Err(ApiError::no_answer("no answer in time; the message may still be accepted")),
+        }
+    }
+
+    /// Says of an error of the store that no attempt succeeds before a restart, if that is so.
+    fn judged(&self, error: ApiError) -> ApiError {
+        if error.code == ErrorCode::Store && self.health.trouble().is_some() { ApiError::lost_store() } else { error }
     }
 
     /// Like [`App::ask`], for a message whose run only this caller can stop, by disconnecting. If the caller is dropped
@@ -188,7 +203,7 @@ impl App {
         if answer.is_ok() {
             pending.request = None;
         }
-        answered(answer)
+        self.answered(answer)
     }
 
     /// Refuses a message in a session that its sender may not see, as if the session did not exist. For a conversation
@@ -411,15 +426,5 @@ impl App {
             }
             tokio::time::sleep_until(deadline.min(Instant::now() + STORE_POLL)).await;
         }
-    }
-}
-
-/// Converts the result of waiting for an acknowledgement.
-fn answered(answer: Result<Result<Ack, RecvError>, Elapsed>) -> Result<Ack, ApiError> {
-    match answer {
-        Ok(Ok(Ack::Refused(refusal))) => Err(refusal.into()),
-        Ok(Ok(ack)) => Ok(ack),
-        Ok(Err(_dropped)) => Err(ApiError::no_answer("the message was not accepted")),
-        Err(_elapsed) => Err(ApiError::no_answer("no answer in time; the message may still be accepted")),
     }
 }

@@ -292,6 +292,13 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::ShuttingDown, "Belay is shutting down").again()
     }
 
+    /// 503: the files of the store were deleted, replaced or overwritten. No attempt succeeds in this process.
+    pub(crate) fn lost_store() -> Self {
+        let message = "the store is lost until Belay is restarted: its files were deleted, replaced or overwritten; \
+                       `belay status` has the next step";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Store, message)
+    }
+
     /// 503: the agent did not answer.
     pub(crate) fn no_answer(message: &'static str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Unavailable, message).again()
@@ -392,6 +399,10 @@ impl From<StoreError> for ApiError {
     }
 }
 
+/// Marks a response as an error of the store, which may be lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unstored;
+
 /// The body of an error response.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -430,6 +441,9 @@ impl IntoResponse for ApiError {
         let mut response = (self.status, Json(Wire { error })).into_response();
         if let Some(delay) = self.retry_after {
             response.headers_mut().insert(RETRY_AFTER, Self::retry_after_header(delay));
+        }
+        if self.code == ErrorCode::Store {
+            response.extensions_mut().insert(Unstored);
         }
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

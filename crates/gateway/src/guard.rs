@@ -6,9 +6,10 @@ use axum::http::header::COOKIE;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::app::Shared;
+use crate::app::{App, Shared};
 use crate::connection_slots::Arrival;
 use crate::console::admission;
+use crate::error::{ApiError, Unstored};
 use crate::peer::Peer;
 use crate::routes::error_for;
 
@@ -35,9 +36,9 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
             match signed_in {
                 Some(signed_in) => {
                     request.extensions_mut().insert(signed_in.clone());
-                    admission::ended_with(app.clone(), signed_in, next.run(request).await)
+                    admission::ended_with(app.clone(), signed_in, answer(&app, request, next).await)
                 }
-                None => next.run(request).await,
+                None => answer(&app, request, next).await,
             }
         }
         Err(error) => {
@@ -47,4 +48,13 @@ pub(crate) async fn guard(State(app): State<Shared>, mut request: Request, next:
             if expired { (app.cookies.delete(), answer).into_response() } else { answer }
         }
     }
+}
+
+/// The answer of the route. An error of a store that is lost is no reason to try again.
+async fn answer(app: &App, request: Request, next: Next) -> Response {
+    let answer = next.run(request).await;
+    if answer.extensions().get::<Unstored>().is_some() && app.health.trouble().is_some() {
+        return ApiError::lost_store().into_response();
+    }
+    answer
 }

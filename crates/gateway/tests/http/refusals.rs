@@ -400,6 +400,29 @@ async fn a_store_that_cannot_be_read_is_a_503_and_fails_readiness_alone() {
 }
 
 #[tokio::test]
+async fn a_lost_store_is_no_reason_to_try_again() {
+    let harness = Harness::open().await;
+    let message = json!({"session": "s", "text": "unstored"});
+    for (lost, retryable) in [(false, true), (true, false)] {
+        harness.store.lost.store(lost, std::sync::atomic::Ordering::Relaxed);
+        harness.store.broken.store(false, std::sync::atomic::Ordering::Relaxed);
+        let sent = harness.post("/api/v1/messages", message.clone()).await;
+        harness.store.broken.store(true, std::sync::atomic::Ordering::Relaxed);
+        for (status, body) in
+            [sent, harness.get("/api/v1/runs").await, harness.get(&format!("/api/v1/runs/{RUN}")).await]
+        {
+            let error = &body["error"];
+            assert_eq!(
+                (status, &error["code"], &error["retryable"]),
+                (503, &json!("store"), &json!(retryable)),
+                "{body}"
+            );
+            assert_eq!(error["message"].as_str().unwrap().contains("until Belay is restarted"), lost, "{body}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn readiness_follows_the_agent_and_startup_does_not_go_back() {
     let harness = Harness::open().await;
     assert_eq!(harness.get("/readyz").await, (200, json!({"ready": true})));

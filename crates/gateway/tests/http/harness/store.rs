@@ -22,6 +22,8 @@ pub(crate) struct FakeStore {
     pub(super) ephemeral: Mutex<HashSet<SessionKey>>,
     tip: watch::Sender<Seq>,
     pub(crate) broken: AtomicBool,
+    /// Whether it stays broken until the daemon has ended.
+    pub(crate) lost: AtomicBool,
     /// Whether a run that is read never comes, and how many wait for one.
     pub(crate) stalled: AtomicBool,
     pub(crate) stuck: AtomicI64,
@@ -203,6 +205,9 @@ impl SessionReader for FakeStore {
 impl StoreHealth for FakeStore {
     async fn ping(&self) -> Result<(), StoreError> {
         self.check()
+    }
+    fn trouble(&self) -> Option<String> {
+        self.lost.load(Ordering::Relaxed).then(|| "the file was deleted".to_owned())
     }
 }
 
