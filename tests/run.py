@@ -32,6 +32,7 @@ from gate.output import ALL, ROOT, clock, say
 from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust
 from gate.scripts import (
     api_fuzz,
+    bot_example,
     budget,
     clients,
     console,
@@ -64,7 +65,7 @@ def first(suites, budget_program, environment):
         jobs.append((rust, suite, suite["name"], arguments, environment))
         if official:
             jobs.append((mcp_servers, suite, environment))
-    clients_of_api = (clients, langchain_client, websocket_clients, mcp_client, generated_clients, api_fuzz)
+    clients_of_api = (clients, langchain_client, websocket_clients, bot_example, mcp_client, generated_clients, api_fuzz)
     watched = (metrics, telemetry, proxies, console)
     return jobs + [(job, environment) for job in (examples, *clients_of_api, *watched, crashes)]
 

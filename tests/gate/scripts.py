@@ -104,6 +104,13 @@ def websocket_clients(tally, environment):
     script(tally, name, command, environment)
 
 
+def bot_example(tally, environment):
+    """The bot of the guide for programs against a real daemon."""
+    name = "the bot of the guide"
+    if not tally.cached(name, environment["BELAY_BIN"]):
+        script(tally, name, [sys.executable, str(ROOT / "tests" / "clients" / "bot_example.py")], environment)
+
+
 def mcp_client(tally, environment):
     """The official MCP SDK as a client of a real daemon."""
     name = "official MCP client"
