@@ -13,16 +13,18 @@
 //!
 //! Reading order: [`config`] → `server` → `untrusted`, `offer`, `name` (clean and check what a server sends) → `pins` →
 //! `host` (all servers together) → `remembered` (their tools at a start) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
-//! `program`, `trees`, `wire`, `http`, `listener` (both ends of a connection) → `answer`, `server_error` (results and
+//! `calls` → `program`, `trees`, `wire`, `http`, `http_client`, `listener` (both ends of a connection) → `answer`, `server_error` (results and
 //! errors).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
 
 mod answer;
+mod calls;
 pub mod config;
 mod connection;
 mod host;
 mod http;
+mod http_client;
 mod listener;
 mod listing;
 mod name;

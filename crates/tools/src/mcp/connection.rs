@@ -1,21 +1,24 @@
 //! One connection to one server, from opening to closing.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use belay_protocol::{Generation, RunId};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, JsonObject, PaginatedRequestParams, ProtocolVersion,
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, JsonObject, PaginatedRequestParams,
+    ProtocolVersion, ServerResult,
 };
 use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError, StreamableHttpError};
 use rmcp::{ClientCacheConfig, Peer, ServiceExt};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::debug;
 
+use crate::mcp::calls::Calls;
 use crate::mcp::listener::{Listener, Notices};
 use crate::mcp::listing::{Listed, Page};
 use crate::mcp::offer::digests;
@@ -46,12 +49,19 @@ const EXIT_LIMIT: Duration = Duration::from_millis(500);
 /// Longest wait for the SDK to close a connection. Over HTTP, this sends a request that ends the session.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
+/// Part of [`CLOSE_LIMIT`] in which the server is told which calls have no reader any more. A server that does not take
+/// that still gets the end of its session.
+const TELL_LIMIT: Duration = Duration::from_millis(500);
+
 /// Longest error text of a server that is shown, in bytes.
 const MAX_ERROR: usize = 2 * 1024;
 
 /// A connection. If it is dropped, it is closed in the background.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
+    calls: Calls,
+    /// Whether the server does not know the session any more. Calls in progress may still get their answers.
+    gone: AtomicBool,
     notices: Arc<Notices>,
     watch: Arc<Watch>,
     open: Mutex<Option<Open>>,
@@ -109,6 +119,8 @@ impl Connection {
         };
         let connection = Self {
             peer: open.service.peer().clone(),
+            calls: Calls::new(open.service.peer().clone()),
+            gone: AtomicBool::new(false),
             notices,
             watch,
             open: Mutex::new(Some(open)),
@@ -134,7 +146,12 @@ impl Connection {
 
     /// Whether the server still accepts requests.
     pub(super) fn is_open(&self) -> bool {
-        !self.peer.is_transport_closed() && self.lock_open().is_some()
+        !self.is_gone() && !self.peer.is_transport_closed() && self.lock_open().is_some()
+    }
+
+    /// Whether the server does not know the session of this connection any more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
     }
 
     /// Whether the server is an address instead of a program of this machine.
@@ -193,12 +210,21 @@ impl Connection {
     /// If the future is dropped, the server is notified (`notifications/cancelled`). Effects that have happened remain.
     pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<CallToolResult, ServerError> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        match self.peer.call_tool_once(params).await {
-            Ok(CallToolResponse::Complete(result)) => Ok(result),
-            Ok(CallToolResponse::InputRequired(_)) => Err(ServerError::Unsupported("an answer of a person")),
-            Ok(_) => Err(ServerError::Unsupported("time to work on it in the background")),
+        match self.calls.ask(ClientRequest::CallToolRequest(CallToolRequest::new(params))).await {
+            Ok(ServerResult::CallToolResult(result)) => Ok(result),
+            Ok(ServerResult::InputRequiredResult(_)) => Err(ServerError::Unsupported("an answer of a person")),
+            Ok(ServerResult::CreateTaskResult(_)) => {
+                Err(ServerError::Unsupported("time to work on it in the background"))
+            }
+            Ok(_) => Err(self.trouble(ServiceError::UnexpectedResponse).await),
             Err(error) => Err(self.trouble(error).await),
         }
+    }
+
+    /// Cancels the calls without an answer, and waits until the server has been told, for `limit` at most. Returns the
+    /// time at which it was last told.
+    pub(super) async fn cancel_calls(&self, limit: Duration) -> Option<Instant> {
+        self.calls.cancel_all(limit).await
     }
 
     /// Closes the connection and ends the server; returns how a server program ended. Pending requests fail.
@@ -207,7 +233,9 @@ impl Connection {
     /// If the future is dropped, the server is ended in the background.
     pub(super) async fn end(&self) -> Option<String> {
         let open = self.lock_open().take()?;
-        close(open).await
+        let until = Instant::now() + CLOSE_LIMIT;
+        self.cancel_calls(TELL_LIMIT).await;
+        close(open, until).await
     }
 
     /// Converts an error of the SDK. A broken connection is closed here, so that the error can say how the server
@@ -217,6 +245,11 @@ impl Connection {
             ServiceError::McpError(error) => ServerError::Error(line(&error.message, MAX_ERROR)),
             ServiceError::TransportSend(error) => {
                 let trouble = of_transport(&*error.error);
+                if trouble == ServerError::SessionGone {
+                    // It is closed when its last call ends: other calls may be in progress.
+                    self.gone.store(true, Ordering::SeqCst);
+                    return trouble;
+                }
                 // The connection is unusable, so the next call opens a new one.
                 if is_over(&*error.error) { self.end().await.map_or(trouble, ServerError::Ended) } else { trouble }
             }
@@ -225,6 +258,7 @@ impl Connection {
                 let how = self.end().await.unwrap_or_else(|| "the connection is closed".into());
                 self.watch.ended().map_or(ServerError::Ended(how), ServerError::NotMcp)
             }
+            ServiceError::Cancelled { .. } => ServerError::Stopped,
             other => ServerError::Unreachable(line(&other.to_string(), MAX_ERROR)),
         }
     }
@@ -268,11 +302,12 @@ async fn handshake(started: Started, listener: Listener, name: &str, watch: &Arc
     }
 }
 
-/// Closes the connection; returns how the program ended, if there was one.
-async fn close(open: Open) -> Option<String> {
+/// Closes the connection, until `until` at the latest; returns how the program ended, if there was one.
+async fn close(open: Open, until: Instant) -> Option<String> {
     let Open { mut service, program } = open;
     // The SDK's task has ended already, or it ends when the pipes are closed below.
-    if !matches!(service.close_with_timeout(CLOSE_LIMIT).await, Ok(Some(_))) {
+    let left = until.saturating_duration_since(Instant::now());
+    if !matches!(service.close_with_timeout(left).await, Ok(Some(_))) {
         debug!("an mcp connection did not close in time");
     }
     drop(service);
@@ -310,15 +345,17 @@ fn of_handshake(error: &ClientInitializeError, watch: &Watch) -> ServerError {
     }
 }
 
-/// Whether the connection is unusable after this error: the pipe has no reader, or the server has forgotten the
-/// session.
+/// Whether the connection is unusable after this error: the pipe has no reader.
 fn is_over(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    let remote = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
-    remote.is_none_or(|error| matches!(error, StreamableHttpError::SessionExpired))
+    !error.is::<StreamableHttpError<reqwest::Error>>()
 }
 
 /// Converts an error of the transport. The innermost cause has the useful text.
 fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> ServerError {
+    let remote = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
+    if matches!(remote, Some(StreamableHttpError::SessionExpired)) {
+        return ServerError::SessionGone;
+    }
     let mut cause: &(dyn std::error::Error + 'static) = error;
     let mut words = cause.to_string();
     loop {

@@ -212,10 +212,16 @@ impl Mcp {
         // A new run id for this listing only, so that lists of running processes still show the server.
         let (watch, generation) = (Arc::new(Watch::default()), Generation::default());
         let listing = timeout(SURVEY_LIMIT, async {
-            let opening = Connection::open(server, starter, RunId::new(), &generation, watch.clone());
-            let connection = Box::pin(opening).await?;
-            let listed = connection.tools().await;
-            Ok((connection, listed?))
+            let once = async || {
+                let opening = Connection::open(server, starter, RunId::new(), &generation, watch.clone());
+                let connection = Box::pin(opening).await?;
+                let listed = connection.tools().await;
+                Ok((connection, listed?))
+            };
+            match once().await {
+                Err(ServerError::SessionGone) => once().await,
+                listing => listing,
+            }
         });
         let listing = listing.await.unwrap_or_else(|_| {
             let what = "the question for its tools";

@@ -9,6 +9,7 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use url::Url;
 
 use crate::mcp::config::is_loopback;
+use crate::mcp::http_client::SessionClient;
 use crate::mcp::wire::MAX_LINE;
 
 /// Longest time for opening a connection.
@@ -55,12 +56,12 @@ impl Remote {
     }
 
     /// A new transport with its own session.
-    pub(super) fn transport(&self) -> StreamableHttpClientTransport<reqwest::Client> {
+    pub(super) fn transport(&self) -> StreamableHttpClientTransport<SessionClient> {
         let mut config = StreamableHttpClientTransportConfig::with_uri(self.url.as_str())
             .max_sse_event_size(MAX_LINE)
             // A new session may offer other tools. So a session is only reopened by code that checks the tools first.
             .reinit_on_expired_session(false);
         config.auth_header = self.token.as_ref().map(|token| token.expose().to_owned());
-        StreamableHttpClientTransport::with_client(self.client.clone(), config)
+        StreamableHttpClientTransport::with_client(SessionClient(self.client.clone()), config)
     }
 }

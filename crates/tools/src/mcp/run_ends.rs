@@ -25,6 +25,7 @@ impl RunEnds {
 #[async_trait]
 impl RunProcesses for RunEnds {
     async fn end(&self, run: RunId) {
+        self.sessions.cancel_calls(run).await;
         // Concurrently, so that a stop does not wait until a server has closed its connection.
         tokio::join!(self.processes.end(run), self.sessions.end_run(run));
     }

@@ -27,6 +27,13 @@ pub(super) enum ServerError {
     /// It has exited, or the connection has ended.
     #[error("has ended: {0}")]
     Ended(String),
+    /// It does not know the session of this connection any more, so that the request did not run. The caller begins a new
+    /// session; the text is for a server that refuses that one too.
+    #[error(
+        "does not know the session that it has just begun. If several servers share its address, requests of one \
+             session must reach the same server"
+    )]
+    SessionGone,
     /// Its output is not MCP.
     #[error("does not speak MCP: {0}")]
     NotMcp(String),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use belay_protocol::{Generation, RunId};
 use futures_util::future::join_all;
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -22,6 +22,9 @@ const IDLE_LIMIT: Duration = Duration::from_secs(300);
 
 /// Pause between two searches for idle connections.
 const SWEEP_PAUSE: Duration = Duration::from_secs(15);
+
+/// How long a program is given to read that its calls are cancelled, before it is asked to end.
+const READ_TIME: Duration = Duration::from_millis(100);
 
 /// How often a server is started in one run. 3: a server that exits by itself gets two more attempts.
 const MAX_STARTS: u32 = 3;
@@ -71,6 +74,18 @@ impl McpSessions {
     #[must_use]
     pub fn with_idle_limit(self, idle_limit: Duration) -> Self {
         Self { idle_limit, ..self }
+    }
+
+    /// Cancels the calls in progress of a run at the programs that it has started, which are ended next. Returns after
+    /// twice [`READ_TIME`] at most, and at once if there are no such calls.
+    pub(super) async fn cancel_calls(&self, run: RunId) {
+        let cells: Vec<_> =
+            self.slots().iter().filter(|(key, _)| key.0 == run).map(|(_, slot)| slot.cell.clone()).collect();
+        let programs = cells.iter().filter_map(|cell| cell.get()).filter(|connection| !connection.is_elsewhere());
+        let told = join_all(programs.map(|connection| connection.cancel_calls(READ_TIME))).await;
+        if let Some(last) = told.into_iter().flatten().max() {
+            sleep_until(last + READ_TIME).await;
+        }
     }
 
     /// Ends the connections of a run and their servers; returns when they have ended. The run must make no more calls.
@@ -126,7 +141,10 @@ impl McpSessions {
         })
         .await;
         // Cleans up after servers that exited by themselves. The slot stays, because it counts the starts.
-        let broken = |slot: &&Slot| slot.cell.get().is_some_and(|connection| !connection.is_open());
+        let broken = |slot: &&Slot| {
+            let idle = slot.shared.busy.load(Ordering::SeqCst) == 0;
+            slot.cell.get().is_some_and(|connection| !connection.is_open() && (idle || !connection.is_gone()))
+        };
         let broken: Vec<_> = self.slots().values().filter(broken).map(|slot| slot.cell.clone()).collect();
         join_all(broken.iter().filter_map(|cell| Some(cell.get()?.end()))).await;
     }
@@ -176,7 +194,11 @@ impl McpSessions {
         let mut slots = self.slots();
         let fresh = |shared| Slot { cell: Arc::default(), shared, generation: generation.clone() };
         let slot = slots.entry(key.clone()).or_insert_with(|| fresh(Arc::default()));
-        if slot.cell.get().is_some_and(|connection| !connection.is_open()) {
+        if let Some(connection) = slot.cell.get().filter(|connection| !connection.is_open()) {
+            if connection.is_gone() {
+                // Servers end sessions in good order, as often as they like.
+                slot.shared.starts.fetch_sub(1, Ordering::SeqCst);
+            }
             *slot = fresh(slot.shared.clone());
         }
         slot.clone()

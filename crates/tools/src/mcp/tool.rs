@@ -62,7 +62,16 @@ impl McpTool {
         Self { spec, server, offer, sessions, pictures }
     }
 
+    /// Calls the tool. A server that does not know the session any more has not run the call, so it is made once more, in
+    /// a new session, whose tools are compared with the pins first.
     async fn ask(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, ServerError> {
+        match self.once(arguments, context).await {
+            Err(ServerError::SessionGone) => self.once(arguments, context).await,
+            answer => answer,
+        }
+    }
+
+    async fn once(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, ServerError> {
         let lease = self.sessions.lease(&self.server, context.run_id, &context.generation).await?;
         if !lease.is_as_approved(&self.offer.tool, &self.offer.digests.whole).await? {
             let (server, tool) = (self.server.name(), &self.offer.tool);

@@ -20,14 +20,14 @@ use tokio::task::JoinSet;
 use super::support::{Bench, Run, offered};
 
 /// Serves until the set is dropped.
-async fn serve(tasks: &mut JoinSet<()>, router: Router) -> SocketAddr {
+pub(super) async fn serve(tasks: &mut JoinSet<()>, router: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
     address
 }
 
-fn server(url: String, token: Option<&str>) -> Server {
+pub(super) fn server(url: String, token: Option<&str>) -> Server {
     // Another test of this process may have chosen it before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = serde_json::from_value(json!({ "url": url, "timeout_s": 5 })).unwrap();
@@ -162,7 +162,7 @@ async fn a_server_behind_an_address_is_called_with_its_token_and_once_for_each_r
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_has_forgotten_is_begun_anew_and_a_busy_server_keeps_its_session() {
+async fn a_busy_server_keeps_its_session_and_one_that_refuses_each_session_is_told() {
     let mut tasks = JoinSet::new();
     let asked = Arc::new(Mutex::new(Vec::new()));
     let address = serve(&mut tasks, small(asked.clone())).await;
@@ -171,9 +171,11 @@ async fn a_session_that_the_server_has_forgotten_is_begun_anew_and_a_busy_server
     let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     let (tools, run) = (mcp.tools(&survey), Run::new());
     let begun = || asked.lock().unwrap().iter().filter(|(method, _)| method == "initialize").count();
-    for (status, begun_then) in [(500, 2), (404, 3)] {
+    for (status, begun_then, words) in
+        [(500, 2, "cannot be reached: "), (404, 4, "does not know the session that it has just begun.")]
+    {
         let failure = run.failure(&tools[0], json!({ "status": status })).await;
-        assert!(failure.starts_with("The MCP server s cannot be reached: "), "{failure}");
+        assert!(failure.starts_with(&format!("The MCP server s {words}")), "{failure}");
         assert!(!failure.contains(&address.to_string()), "{failure}");
         assert_eq!(run.text(&tools[0], json!({})).await, "over http");
         assert_eq!(begun(), begun_then, "{status}");

@@ -2,10 +2,12 @@
 //! servers on loopback. The official SDK as the other side is in `official.rs`.
 
 mod calls;
+mod cancels;
 mod hostile;
 mod http;
 mod lives;
 mod offers;
 mod official;
+mod sessions;
 mod support;
 mod walls;

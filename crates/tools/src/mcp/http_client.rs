@@ -1,0 +1,170 @@
+//! The HTTP client of the SDK, with the refusals of servers that do not know a session any more.
+//!
+//! The specification has 404 for them, which the SDK recognises. Other servers answer 400, with an error that has no id:
+//! the SDK drops such an error, and the request waits for its time limit. Here an error without an id belongs to the
+//! request to which it is the answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures_util::stream::BoxStream;
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcError, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use crate::mcp::wire::MAX_LINE;
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Failure = StreamableHttpError<reqwest::Error>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+/// The client.
+#[derive(Clone, Debug)]
+pub(super) struct SessionClient(pub(super) reqwest::Client);
+
+impl StreamableHttpClient for SessionClient {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        self.post_message_with_max_sse_event_size(uri, message, session, token, headers, MAX_LINE).await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        most: usize,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let id = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        let in_session = session.is_some();
+        let posted = self.0.post_message_with_max_sse_event_size(uri, message, session, token, headers, most).await;
+        let answer = match posted {
+            Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(mut error), session)) => {
+                let ours = error.id.is_some() && error.id == id;
+                if in_session && refuses_session(&error, ours) {
+                    Err(StreamableHttpError::SessionExpired)
+                } else {
+                    error.id = id.clone().or(error.id);
+                    Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session))
+                }
+            }
+            Err(StreamableHttpError::UnexpectedServerResponse(words))
+                if in_session && words.starts_with("HTTP 400") && speaks_of_lost_session(&words) =>
+            {
+                Err(StreamableHttpError::SessionExpired)
+            }
+            other => other,
+        };
+        match answer {
+            // A notification has no answer: the next request meets the same refusal.
+            Err(StreamableHttpError::SessionExpired) if id.is_none() => Ok(StreamableHttpPostResponse::Accepted),
+            answer => answer,
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<(), Failure> {
+        self.0.delete_session(uri, session, token, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<Events, Failure> {
+        self.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, MAX_LINE).await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+        most: usize,
+    ) -> Result<Events, Failure> {
+        self.0.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most).await
+    }
+}
+
+/// Whether the error says that the server does not know the session, so that the request did not run. `ours`: it has the
+/// id of the request, so that it may also be an error of the tool, whose words must be exactly those of a server.
+fn refuses_session(error: &JsonRpcError, ours: bool) -> bool {
+    let words = &*error.error.message;
+    if !ours {
+        return speaks_of_lost_session(words);
+    }
+    let words = words.rsplit(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase();
+    [
+        "session not found",
+        "no valid session id provided",
+        "no valid session id",
+        "invalid session",
+        "invalid session id",
+        "invalid or expired session id",
+        "invalid or missing session id",
+        "unknown session",
+        "session expired",
+    ]
+    .contains(&&*words)
+}
+
+/// Whether these words of a server, which refuses a request as a whole, say that it does not know the session. A server
+/// that ends a session while a call runs says "terminated", which does not count: the call has run.
+fn speaks_of_lost_session(words: &str) -> bool {
+    let words = words.to_lowercase();
+    let lost = ["not found", "no valid", "invalid", "missing", "unknown", "expired", "required", "does not exist"];
+    (words.contains("session") && lost.iter().any(|word| words.contains(word)))
+        || words.contains("server not initialized")
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{ErrorCode, ErrorData};
+
+    use super::*;
+
+    #[test]
+    fn lost_sessions_are_told_from_errors_of_tools_and_from_calls_that_ran() {
+        for (words, foreign, ours) in [
+            ("Session not found", true, true),
+            ("Bad Request: No valid session ID provided", true, true),
+            ("Bad Request: Server not initialized", true, false),
+            ("Bad Request: Mcp-Session-Id header is required", true, false),
+            ("Not Found: Invalid or expired session ID", true, true),
+            ("Session not found: tab 7 of the browser", true, false),
+            ("Session terminated before the request completed", false, false),
+            ("Bad Request: Unsupported protocol version", false, false),
+            ("user not found", false, false),
+        ] {
+            let error = ErrorData::new(ErrorCode::INVALID_REQUEST, words.to_owned(), None);
+            let error = JsonRpcError::new(None, error);
+            assert_eq!((refuses_session(&error, false), refuses_session(&error, true)), (foreign, ours), "{words}");
+        }
+    }
+}
