@@ -193,3 +193,55 @@ async fn another_belay_uses_the_tools_over_http_and_over_pipes() -> Result<()> {
     assert_eq!(listed["servers"].as_array().map(Vec::len), Some(2), "{listed}");
     Ok(())
 }
+
+/// A server that waits for a file before it says anything.
+const SLOW: &str = r#"
+import json, os, sys, time
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+for line in sys.stdin:
+    message = json.loads(line)
+    results = {
+        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}},
+        "tools/list": {"tools": [{"name": "t", "description": "Says it.", "inputSchema": {"type": "object"}}]},
+    }
+    if message.get("method") in results:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": results[message["method"]]}), flush=True)
+"#;
+
+/// Waits for real until a start does not wait any longer: 10 s.
+#[tokio::test]
+async fn a_server_that_needs_longer_than_the_start_is_shown_as_starting_and_offered_when_it_comes() -> Result<()> {
+    let home = Home::new();
+    let (script, go) = (home.path().join("slow.py"), home.path().join("go"));
+    std::fs::write(&script, SLOW)?;
+    let server = |more: &str, program: &str| format!("{{command=[{program}], sandbox=false{more}}}");
+    let slow = format!("\"python3\", {script:?}, {go:?}");
+    let settings = format!(
+        "[tools.mcp]\nslow = {}\nbroken = {}\n",
+        server(", start_timeout_s=600", &slow),
+        server("", "\"python3\", \"-c\", \"raise SystemExit(3)\"")
+    );
+    let home = home.settings(&settings);
+    let daemon = home.start().await?;
+    let state = async |name: &str| -> Result<Value> {
+        let (_, servers) = daemon.request("GET", "/api/v1/mcp", None).await?;
+        let servers = servers["servers"].as_array().context("servers")?.clone();
+        Ok(servers.into_iter().find(|server| server["server"] == name).unwrap_or_default())
+    };
+    let broken = state("broken").await?;
+    ensure!(broken["state"] == "left_out" && broken["detail"] == "has ended: exit code 3", "{broken}");
+    ensure!(state("slow").await?["state"] == "starting", "{}", state("slow").await?);
+    let status = home.run(&["status"], "").await?;
+    ensure!(status.stdout.contains("mcp:slow is still starting"), "{status:?}");
+    std::fs::write(&go, "")?;
+    let deadline = Instant::now() + PATIENCE;
+    while state("slow").await?["state"] != "ok" {
+        ensure!(Instant::now() < deadline, "it does not come: {}", state("slow").await?);
+        tokio::time::sleep(Duration::from_millis(20)).await; // polling a real process: there is no clock to pause
+    }
+    let (_, tools) = daemon.request("GET", "/api/v1/tools", None).await?;
+    ensure!(tools.to_string().contains("mcp_slow_t"), "{tools}");
+    daemon.shut_down().await?;
+    Ok(())
+}

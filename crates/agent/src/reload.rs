@@ -9,11 +9,13 @@
 //!   once. An open approval request stays as it is.
 //! - **budgets of a day and prices**: from the next model call on.
 //! - **routines of the configuration**: at once. Current routine runs continue.
+//!
+//! Tools of MCP servers that start late are added in the same way, for runs that begin afterwards.
 
 use std::sync::Arc;
 
 use belay_agent_loop::StopRules;
-use belay_protocol::{RoutineSpec, StoreError};
+use belay_protocol::{RoutineSpec, StoreError, Tool};
 
 use crate::agent_services::AgentServices;
 use belay_automation::routines;
@@ -62,5 +64,23 @@ impl Reloader {
         services.approvals.store(Arc::new(rules.approvals));
         services.run.cost.adopt(rules.limits.per_day(), services.run.model.dearest());
         Ok(())
+    }
+
+    /// Offers the tools of an MCP server that has come to runs and steps of plans that begin from now on. A tool whose
+    /// name is in use is ignored.
+    ///
+    /// # Errors
+    /// The store does not respond. The tools are offered, but those that an operator has disabled earlier are enabled.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the tools may not be offered.
+    pub async fn add_server(&self, server: &str, tools: &[Arc<dyn Tool>]) -> Result<(), StoreError> {
+        self.services.plans.add_tools(tools);
+        self.services.run.add_server(server, tools).await
+    }
+
+    /// Shows an MCP server as starting; with a reason, which follows its name, as left out.
+    pub fn show_server(&self, server: &str, left_out: Option<String>) {
+        self.services.run.health.show_server(server, left_out);
     }
 }

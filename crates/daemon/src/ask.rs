@@ -70,7 +70,7 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     // The notes of one message need no search by meaning.
     let (notes, runs) = (store.ports().notes, store.ports().runs);
     // Its conversation is in memory, so its outputs are files of this machine, also beside a cluster.
-    let tool_ports = ToolPorts { notes, meaning: None, runs, clock: clock.clone(), shared: None };
+    let tool_ports = ToolPorts { notes, meaning: None, runs, clock: clock.clone(), shared: None, patient: true };
     let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
     let hooks = hooks(settings, env, programs.kept())?;
     let handle = programs.handle();

@@ -218,7 +218,8 @@ async fn assemble(
     let (ready_tx, ready) = watch::channel(false);
     let meaning = meaning(settings, secrets.embeddings.as_ref(), store.note_vectors())?;
     let (notes, runs) = (ports.notes.clone(), ports.runs.clone());
-    let tool_ports = ToolPorts { notes, meaning, runs, clock: clock.clone(), shared: store.shared(settings) };
+    let tool_ports =
+        ToolPorts { notes, meaning, runs, clock: clock.clone(), shared: store.shared(settings), patient: false };
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
     if let Some(node) = store.node() {
         node.check_workspace(&workspace_of(settings, env, paths)).await?;
@@ -451,6 +452,11 @@ impl Parts {
                         Ended::Reloads
                     });
                 }
+                let late = running.programs.offer_late(agent.reloader(), running.gateway_stop.clone());
+                running.tasks.spawn(async move {
+                    late.await;
+                    Ended::Connections
+                });
                 let root = running.root.clone();
                 let task = running.tasks.spawn(async move { Ended::Agent(agent.run(root).await) });
                 running.agent = Some(task.id());

@@ -72,7 +72,7 @@ pub struct ChatDelegate {
 impl ChatDelegate {
     /// A turn whose user message has the index `turn_start`.
     pub fn new(core: RunCore, children: Arc<ChildServices>, turn_start: usize) -> Self {
-        let reasoning = core.services.reasoning.clone();
+        let reasoning = core.services.reasoning.load_full();
         Self {
             core,
             children,

@@ -152,6 +152,10 @@ pub enum ToolState {
     Off,
     /// It is disabled, and the next call is let through or is running.
     Trial,
+    /// It is an MCP server that has not answered since the start of the daemon. Its tools are offered when it does.
+    Starting,
+    /// It is an MCP server that did not start, or whose tools cannot be listed.
+    LeftOut,
 }
 
 impl ToolState {
@@ -162,6 +166,8 @@ impl ToolState {
             Self::Failing => "failing",
             Self::Off => "off",
             Self::Trial => "trial",
+            Self::Starting => "starting",
+            Self::LeftOut => "left_out",
         }
     }
 }

@@ -133,6 +133,11 @@ impl EffectGate {
         Self { schemas, policy, rates: Rates::of(tools), approvals, vault, outputs, hooks, health }
     }
 
+    /// Checks the arguments of these tools too. Tools of MCP servers have no rate limits of their own.
+    pub(crate) fn add_tools(&self, tools: &[Arc<dyn Tool>]) {
+        self.schemas.add(tools);
+    }
+
     /// Uses these approval rules from the next call on. Approval requests that are waiting do not change.
     pub fn adopt(&self, policy: Policy) {
         self.policy.store(Arc::new(policy));

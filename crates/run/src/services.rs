@@ -8,7 +8,7 @@ use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::status::ModelTrouble;
 use belay_protocol::{
     Clock, EventKind, EventLog, InputReader, JournalStore, ModelError, ModelErrorKind, ModelProvider, NewEvent, RunId,
-    SessionKey, ToolSet,
+    SessionKey, StoreError, Tool, ToolSet,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -33,8 +33,8 @@ pub struct RunServices {
     pub compaction: CompactionConfig,
     /// The model.
     pub model: Arc<dyn ModelProvider>,
-    /// The reasoning of a conversation's run without a briefing.
-    pub reasoning: Arc<Reasoning>,
+    /// The reasoning of a conversation's run without a briefing. Swapped as a whole when tools are added.
+    pub reasoning: ArcSwap<Reasoning>,
     /// The reasoning of the completion check.
     pub checker: Reasoning,
     /// Maximum length of one answer, in tokens.
@@ -100,7 +100,23 @@ impl RunServices {
 
     /// The tools of a conversation that a run with this briefing may use.
     pub fn tools_of(&self, briefing: &Briefing) -> Arc<ToolSet> {
-        briefing.allowed(self.reasoning.tools())
+        briefing.allowed(self.reasoning.load().tools())
+    }
+
+    /// Offers the tools of an MCP server that has come to runs that begin from now on. A tool whose name is in use is
+    /// ignored.
+    ///
+    /// # Errors
+    /// The store does not respond. The tools are offered, but those that an operator has disabled earlier are enabled.
+    pub async fn add_server(&self, server: &str, tools: &[Arc<dyn Tool>]) -> Result<(), StoreError> {
+        // First what a call needs, then what models are offered.
+        self.gate.add_tools(tools);
+        let switches = self.health.add_server(server, tools).await;
+        let known = self.reasoning.load_full();
+        let all = ToolSet::new(known.tools().iter().chain(tools).cloned().collect());
+        self.reasoning.store(Arc::new(self.ask_with(&Briefing::default(), Arc::new(all), None)));
+        self.prompts.clear();
+        switches
     }
 
     /// The reasoning for a run with these tools. `outputs`: instructions for declared outputs; they replace the usual

@@ -12,19 +12,21 @@
 //! description.
 //!
 //! Reading order: [`config`] → `server` → `untrusted`, `offer`, `name` (clean and check what a server sends) → `pins` →
-//! `host` (all servers together) → `remembered` (their tools at a start) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
+//! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
 //! `calls` → `program`, `trees`, `wire`, `http`, `http_client`, `listener` (both ends of a connection) → `answer`, `server_error` (results and
 //! errors).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
 
 mod answer;
+mod asking;
 mod calls;
 pub mod config;
 mod connection;
 mod host;
 mod http;
 mod http_client;
+mod late;
 mod listener;
 mod listing;
 mod name;
@@ -43,6 +45,7 @@ mod wire;
 
 pub use config::{McpServerConfig, Trust, find};
 pub use host::{Mcp, ServerReport, Standing, Survey, SurveyMode, ToolReport};
+pub use late::Arrival;
 pub use pins::{Pins, PinsError};
 pub use program::{Program, ServerProcesses, StartPrograms, Started};
 pub use remembered::KnownServers;

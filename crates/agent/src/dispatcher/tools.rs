@@ -32,7 +32,8 @@ impl Dispatcher {
         let (services, by) = (self.services.clone(), inbound.clone());
         let answer = self.answer_of(word, sent, inbound, ack);
         self.background(async move {
-            let tools = services.run.reasoning.tools();
+            let reasoning = services.run.reasoning.load_full();
+            let tools = reasoning.tools();
             answer.carry_out(true, tool_health::command(&services.run.health, tools, command, &by)).await;
         });
     }

@@ -23,6 +23,7 @@ mod hooks;
 mod in_place;
 mod jobs;
 mod keys;
+mod late_servers;
 mod leases;
 mod money;
 mod multiplying;

@@ -77,9 +77,9 @@ const Health = ({ rows, kind, operator, reload }) => html`<${Table} rows=${rows}
     ...(operator ? [['', (row) => html`<${Switch} row=${row} done=${reload} />`, 'actions']] : []),
   ]} />`;
 
-const NAMES = { ok: 'ok', failing: 'failing', off: 'disabled', trial: 'on trial' };
+const NAMES = { ok: 'ok', failing: 'failing', off: 'disabled', trial: 'on trial', starting: 'starting', left_out: 'left out' };
 const Condition = ({ row }) => html`<span><${State} value=${NAMES[row.state] ?? row.state}
-    tone=${{ ok: 'good', failing: 'bad', off: 'bad', trial: 'wait' }[row.state]} />
+    tone=${{ ok: 'good', failing: 'bad', off: 'bad', trial: 'wait', starting: 'wait', left_out: 'bad' }[row.state]} />
   ${row.actor && html`<br /><small>by <${Text} value=${row.actor} /></small>`}
   ${row.detail && html`<br /><small><${Text} value=${row.detail} /></small>`}
   ${row.until && html`<br /><small>until <${Time} at=${row.until} /></small>`}</span>`;

@@ -89,6 +89,8 @@ fn troubled(report: &Json) -> Vec<String> {
         let (name, state, why) = (text(tool, "/name"), text(tool, "/state"), text(tool, "/detail"));
         match state {
             "failing" => format!("{name} has failed {} times in a row", number(tool, "/failures")),
+            "starting" => format!("{name} is still starting"),
+            "left_out" => format!("{name} {why}; its tools are not offered"),
             state => format!("{name} is disabled ({state}): {why}"),
         }
     };
@@ -221,6 +223,8 @@ mod tests {
             "tools": [
                 {"name": "web_search", "state": "failing", "failures": 5, "runs": 2},
                 {"name": "mcp:files", "state": "trial", "failures": 0, "runs": 0, "detail": "it is down"},
+                {"name": "mcp:slow", "state": "starting", "failures": 0, "runs": 0},
+                {"name": "mcp:mail", "state": "left_out", "failures": 0, "runs": 0, "detail": "has ended: exit code 3"},
             ],
         });
         let shown: Vec<_> = rows(&report).into_iter().flatten().collect();
@@ -235,6 +239,8 @@ mod tests {
             Cell::new("a by openai until 2026-01-01T12:00:00Z (rate_limited)", Tone::Warn),
             Cell::new("web_search has failed 5 times in a row", Tone::Warn),
             Cell::new("mcp:files is disabled (trial): it is down", Tone::Warn),
+            Cell::new("mcp:slow is still starting", Tone::Warn),
+            Cell::new("mcp:mail has ended: exit code 3; its tools are not offered", Tone::Warn),
         ] {
             assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
         }

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use belay_agent::Reloader;
 use belay_exec::Processes;
 use belay_protocol::{
     AttachmentIntake, Clock, ContextSource, NoteStore, OutgoingFiles, OutputKeeper, RunProcesses, RunReader, Tool,
@@ -10,7 +12,7 @@ use belay_protocol::{
 };
 use belay_tools::attachments::{Attachments, AttachmentsParts};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
-use belay_tools::mcp::{KnownServers, Mcp, McpSessions, Pins, RunEnds};
+use belay_tools::mcp::{Arrival, KnownServers, Mcp, McpSessions, Pins, PinsError, RunEnds};
 use belay_tools::outgoing::WorkspaceFiles;
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
@@ -46,6 +48,8 @@ pub(crate) struct Programs {
     mcp: Arc<Mcp>,
     /// The servers whose tools are offered without asking them at this start.
     known_servers: KnownServers,
+    /// The servers that are left out, each with the reason, which follows its name.
+    left_out: Vec<(String, String)>,
 }
 
 /// Further ports that tools need from the daemon.
@@ -57,12 +61,14 @@ pub(crate) struct ToolPorts {
     pub(crate) clock: Arc<dyn Clock>,
     /// The files that the nodes of a cluster share; `None`: the daemon uses files of its own.
     pub(crate) shared: Option<Shared>,
+    /// Whether MCP servers that start slowly are waited for, because no later run could use them.
+    pub(crate) patient: bool,
 }
 
 impl Programs {
     /// Builds all tools. Takes some milliseconds. MCP servers that are new, or have new settings, are asked for their
-    /// tools, which takes as long as the slowest of them, at most 10 s. [`ProgramsHandle::keep`] asks the others and
-    /// tests the sandbox after the start.
+    /// tools, which takes at most 10 s, or with `patient` as long as the slowest of them. [`ProgramsHandle::keep`] waits
+    /// for those that are late, asks the others and tests the sandbox after the start.
     ///
     /// # Errors
     /// The failure that prevents a start. Programs that were started meanwhile are ended.
@@ -100,7 +106,10 @@ impl Programs {
             }
             Err(error) => tracing::warn!(%error, "processes of a daemon that was killed were not looked for"),
         }
-        let mcp = needs.servers(settings, env, paths, pins)?;
+        let mut mcp = needs.servers(settings, env, paths, pins)?;
+        if ports.patient {
+            mcp = mcp.waiting(Duration::MAX);
+        }
         let context = surroundings(settings, env, &workspace)?;
         let config = ToolsConfig { workspace: Some(workspace.clone()), ..settings.tools.clone() };
         let parts = ToolsParts {
@@ -113,11 +122,12 @@ impl Programs {
             sandbox: needs.sandbox.clone(),
         };
         let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
-        let mut known_servers = KnownServers::default();
+        let (mut known_servers, mut left_out) = (KnownServers::default(), Vec::new());
         if settings.tools.mcp.values().any(|server| server.enabled) {
             let recalled = mcp.recall().await;
             let (survey, known) = recalled.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
             tools.extend(mcp.tools(&survey));
+            left_out.extend(survey.reports.into_iter().filter_map(|report| Some((report.server, report.trouble?))));
             known_servers = known;
         }
         tools.extend(context.tools());
@@ -134,6 +144,7 @@ impl Programs {
             sandbox: needs.sandbox,
             mcp: Arc::new(mcp),
             known_servers,
+            left_out,
         })
     }
 
@@ -217,6 +228,7 @@ impl Programs {
             context: self.context.clone(),
             mcp: self.mcp.clone(),
             known_servers: self.known_servers.clone(),
+            left_out: self.left_out.clone(),
         }
     }
 }
@@ -241,6 +253,7 @@ pub(crate) struct ProgramsHandle {
     context: Arc<WorkspaceContext>,
     mcp: Arc<Mcp>,
     known_servers: KnownServers,
+    left_out: Vec<(String, String)>,
 }
 
 impl ProgramsHandle {
@@ -281,9 +294,52 @@ impl ProgramsHandle {
         }
     }
 
+    /// Shows the MCP servers that are left out, and offers the tools of those that are late as they come. Returns when
+    /// it is stopped.
+    pub(crate) fn offer_late(
+        &self,
+        agent: Reloader,
+        stop: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        for name in self.mcp.starting() {
+            agent.show_server(&name, None);
+        }
+        for (name, why) in &self.left_out {
+            agent.show_server(name, Some(why.clone()));
+        }
+        let mcp = self.mcp.clone();
+        async move {
+            let late = async {
+                while let Some(arrival) = mcp.arrival().await {
+                    offer(arrival, &agent).await;
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = late => {}
+            }
+        }
+    }
+
     /// Ends all running programs; none can start after that.
     pub(crate) async fn close(&self) {
         self.processes.shutdown().await;
+    }
+}
+
+/// Offers the tools of an MCP server that has come late, or shows why it is left out.
+async fn offer(arrival: Result<Arrival, PinsError>, agent: &Reloader) {
+    match arrival {
+        Ok(Arrival { report, tools }) => {
+            let server = &report.server;
+            if let Some(why) = report.trouble {
+                agent.show_server(server, Some(why));
+            } else if let Err(error) = agent.add_server(server, &tools).await {
+                tracing::warn!(server, %error, "it is not known which tools of an mcp server that came late are disabled");
+            }
+        }
+        Err(error) => tracing::warn!(%error, "the tools of an mcp server that came late are not offered"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Executors of plan steps: built once at the start, chosen by the tags of a step.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_agent_loop::Reasoning;
 use belay_protocol::{Prompt, Tool, ToolSet};
@@ -18,6 +18,8 @@ use belay_text::near::nearest;
 
 /// The name of the executor that always exists.
 const GENERAL: &str = "general";
+/// Before the names of the tools of MCP servers.
+const MCP_PREFIX: &str = "mcp_";
 const GENERAL_DESCRIPTION: &str = "has every tool and does everything that the others are not meant for";
 
 /// An executor: prompts, tools and limits for steps.
@@ -25,6 +27,10 @@ pub(crate) struct Executor {
     pub name: String,
     description: String,
     pub reasoning: Reasoning,
+    /// Its tools. Replaced as a whole when tools are added.
+    tools: Mutex<Arc<ToolSet>>,
+    /// The names of its tools in the settings; `None`: it has all tools.
+    wanted: Option<Vec<String>>,
     /// Most model calls of one execution.
     pub max_steps: u32,
 }
@@ -32,12 +38,18 @@ pub(crate) struct Executor {
 impl Executor {
     /// The tools of this executor that a run with this briefing may use. It can always end its step.
     pub(super) fn tools_for(&self, briefing: &Briefing) -> Arc<ToolSet> {
-        let (all, allowed) = (self.reasoning.tools(), briefing.allowed(self.reasoning.tools()));
+        let all = self.tools().clone();
+        let allowed = briefing.allowed(&all);
         let ends = all.get(TERMINATE).filter(|_| allowed.get(TERMINATE).is_none());
         match ends {
             None => allowed,
             Some(terminate) => Arc::new(ToolSet::new(allowed.iter().chain([terminate]).cloned().collect())),
         }
+    }
+
+    fn tools(&self) -> MutexGuard<'_, Arc<ToolSet>> {
+        // The value is only replaced as a whole, so a panic cannot leave it inconsistent.
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,17 +93,31 @@ impl PlanKit {
             .map(|(name, executor)| {
                 let ExecutorConfig { description, prompt, max_steps, .. } = executor;
                 let persona = prompt.as_deref().unwrap_or(texts::EXECUTOR);
-                let reasoning = ask(
-                    format!("{persona}\n\n{} {RULE}\n\n{TEACHING}", texts::WORK),
-                    tools_of(name, executor, &tools)?,
-                );
-                let max_steps = max_steps.unwrap_or(config.plan.max_steps_per_execution);
-                Ok(Executor { name: name.to_owned(), description: description.clone(), reasoning, max_steps })
+                let reasoning = ask(format!("{persona}\n\n{} {RULE}\n\n{TEACHING}", texts::WORK), Vec::new());
+                Ok(Executor {
+                    name: name.to_owned(),
+                    description: description.clone(),
+                    reasoning,
+                    tools: Mutex::new(Arc::new(ToolSet::new(tools_of(name, executor, &tools)?))),
+                    wanted: executor.tools.clone(),
+                    max_steps: max_steps.unwrap_or(config.plan.max_steps_per_execution),
+                })
             })
             .collect::<Result<Vec<_>, AgentError>>()?;
         let summary = Arc::new(ask(summary_prompt(prompt::persona(config)), Vec::new()));
         let planner = Prompt::new(planner_prompt(&executors));
         Ok(Self { executors, planner, summary, children, max_tokens, max_attempts })
+    }
+
+    /// Offers further tools to steps that begin from now on.
+    pub fn add_tools(&self, tools: &[Arc<dyn Tool>]) {
+        for executor in &self.executors {
+            let wants = |tool: &&Arc<dyn Tool>| {
+                executor.wanted.as_ref().is_none_or(|wanted| wanted.contains(&tool.spec().name))
+            };
+            let mut known = executor.tools();
+            *known = Arc::new(ToolSet::new(known.iter().chain(tools.iter().filter(wants)).cloned().collect()));
+        }
     }
 
     /// Prompts for the summary of a run with this briefing.
@@ -132,7 +158,9 @@ pub fn check_executors(config: &AgentConfig, offered: &[&str]) -> Result<(), Age
 /// Checks the tools in the settings of one executor.
 fn check_tools(name: &str, executor: &ExecutorConfig, offered: &[&str]) -> Result<(), AgentError> {
     let wanted = executor.tools.iter().flatten();
-    let missing = |tool: &&String| tool.as_str() != TERMINATE && !offered.contains(&tool.as_str());
+    // An MCP server may start later than the agent, or not today.
+    let known = |tool: &str| tool == TERMINATE || tool.starts_with(MCP_PREFIX) || offered.contains(&tool);
+    let missing = |tool: &&String| !known(tool);
     match wanted.into_iter().find(missing) {
         None => Ok(()),
         Some(tool) => {
@@ -184,7 +212,30 @@ fn tags(step: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use async_trait::async_trait;
+    use belay_protocol::{ToolContext, ToolOutput, ToolSpec};
+    use serde_json::{Map, Value, json};
+
     use super::*;
+
+    struct Named(ToolSpec);
+
+    impl Named {
+        fn tool(name: &str) -> Arc<dyn Tool> {
+            Arc::new(Self(ToolSpec::new(name, "reads", json!({ "type": "object" }))))
+        }
+    }
+
+    #[async_trait]
+    impl Tool for Named {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        async fn call(&self, _: &Map<String, Value>, _: &ToolContext) -> ToolOutput {
+            Ok("read".into())
+        }
+    }
 
     fn kit(executors: &[(&str, Option<&[&str]>)]) -> Result<PlanKit, AgentError> {
         let executor = |tools: &Option<&[&str]>| ExecutorConfig {
@@ -219,7 +270,7 @@ mod tests {
     #[test]
     fn executors_have_terminate_and_only_tools_that_there_are() {
         let names = |kit: &PlanKit, at: usize| -> Vec<String> {
-            kit.executors[at].reasoning.tools().iter().map(|tool| tool.spec().name.clone()).collect()
+            kit.executors[at].tools().iter().map(|tool| tool.spec().name.clone()).collect()
         };
         let two = kit(&[("none", Some(&[])), ("one", Some(&["planning", "terminate"]))]).expect("built");
         assert_eq!(names(&two, 0), ["planning", "terminate"], "general has all");
@@ -230,5 +281,15 @@ mod tests {
         assert_eq!(alone.planner.text, texts::PLANNER);
         let wrong = kit(&[("one", Some(&["plannings"]))]).err().expect("refused").to_string();
         assert_eq!(wrong, "agent.executors.one.tools: there is no tool plannings; did you mean planning?");
+
+        // A tool of a server that starts late.
+        let late = kit(&[("all", None), ("files", Some(&["mcp_files_read"])), ("none", Some(&[]))]).expect("built");
+        assert_eq!(names(&late, 2), ["terminate"]);
+        late.add_tools(&[Named::tool("mcp_files_read"), Named::tool("mcp_files_write")]);
+        assert_eq!(names(&late, 0), ["mcp_files_read", "mcp_files_write", "planning", "terminate"]);
+        assert_eq!(
+            (names(&late, 2), names(&late, 3)),
+            (vec!["mcp_files_read".into(), "terminate".into()], vec!["terminate".into()])
+        );
     }
 }

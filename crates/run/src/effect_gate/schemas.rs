@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use belay_protocol::{Tool, ToolSet};
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
@@ -11,8 +12,8 @@ use serde_json::Value;
 /// Most problems of one call that the model is told.
 const MAX_PROBLEMS: usize = 5;
 
-/// The schemas, by the name of the tool.
-pub(super) struct Schemas(HashMap<String, Schema>);
+/// The schemas, by the name of the tool. Swapped as a whole when tools are added.
+pub(super) struct Schemas(ArcSwap<HashMap<String, Arc<Schema>>>);
 
 struct Schema {
     tool: Arc<dyn Tool>,
@@ -21,9 +22,18 @@ struct Schema {
 
 impl Schemas {
     pub(super) fn of(tools: &ToolSet) -> Self {
-        let schema =
-            |tool: &Arc<dyn Tool>| (tool.spec().name.clone(), Schema { tool: tool.clone(), compiled: OnceLock::new() });
-        Self(tools.iter().map(schema).collect())
+        Self(ArcSwap::from_pointee(tools.iter().map(Schema::of).collect()))
+    }
+
+    /// Adds tools. A tool whose name is in use is ignored.
+    pub(super) fn add(&self, tools: &[Arc<dyn Tool>]) {
+        self.0.rcu(|known| {
+            let mut all = HashMap::clone(known);
+            for (name, schema) in tools.iter().map(Schema::of) {
+                all.entry(name).or_insert(schema);
+            }
+            all
+        });
     }
 
     /// The problems of these arguments, for the model. None for a tool that is not in the set: such a tool acts on its run
@@ -32,13 +42,19 @@ impl Schemas {
     /// # Errors
     /// The tool declares an unusable schema, which is a bug of the tool.
     pub(super) fn problems(&self, tool: &str, arguments: &Value) -> Result<Vec<String>, String> {
-        let Some(schema) = self.0.get(tool) else { return Ok(Vec::new()) };
+        let Some(schema) = self.0.load().get(tool).cloned() else { return Ok(Vec::new()) };
         let validator = schema
             .compiled
             .get_or_init(|| jsonschema::validator_for(&schema.tool.spec().schema).map_err(|error| error.to_string()));
         let validator =
             validator.as_ref().map_err(|detail| format!("the tool {tool} declares an unusable schema: {detail}"))?;
         Ok(validator.iter_errors(arguments).take(MAX_PROBLEMS).map(|error| text(&error)).collect())
+    }
+}
+
+impl Schema {
+    fn of(tool: &Arc<dyn Tool>) -> (String, Arc<Self>) {
+        (tool.spec().name.clone(), Arc::new(Self { tool: tool.clone(), compiled: OnceLock::new() }))
     }
 }
 
@@ -79,5 +95,10 @@ mod tests {
         let fault = schemas.problems("broken", &json!({})).expect_err("an unusable schema");
         assert!(fault.starts_with("the tool broken declares an unusable schema: "), "{fault}");
         assert_eq!(schemas.problems("whistle", &json!({})), Ok(vec![]));
+
+        let strict = json!({ "type": "object", "required": ["tune"] });
+        schemas.add(&[bell("whistle", strict.clone()), bell("bell", strict)]);
+        assert_eq!(schemas.problems("whistle", &json!({})).expect("a usable schema").len(), 1, "it was added");
+        assert_eq!(schemas.problems("bell", &json!({ "times": 2 })), Ok(vec![]), "the first one stays");
     }
 }

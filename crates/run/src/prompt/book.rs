@@ -29,6 +29,13 @@ impl PromptBook {
     }
 }
 
+impl PromptBook {
+    /// Forgets all entries, because the tools have changed.
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
 impl fmt::Debug for PromptBook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PromptBook")

@@ -85,6 +85,10 @@ pub fn trouble_line(tool: &ToolHealth) -> Option<String> {
         (ToolState::Off, None) => {
             format!("{subject} has been disabled since {since}: {why}. /tools enable {name} enables it.")
         }
+        (ToolState::Starting, _) => {
+            format!("{subject} is still starting. Its tools are offered to runs that begin after that.")
+        }
+        (ToolState::LeftOut, _) => format!("{subject} {why}. Its tools are not offered."),
         (ToolState::Trial, _) => {
             format!("{subject} was disabled ({why}); the next call tests whether it works again.")
         }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_protocol::tool_health::SERVER_PREFIX;
 use belay_protocol::{
-    Clock, EventKind, EventLog, NewEvent, RunEnd, RunId, StoreError, ToolHealth, ToolHealthConfig, ToolOff, ToolSet,
-    ToolSpec, ToolState, ToolSwitch, ToolSwitches,
+    Clock, EventKind, EventLog, NewEvent, RunEnd, RunId, StoreError, Tool, ToolHealth, ToolHealthConfig, ToolOff,
+    ToolSet, ToolSpec, ToolState, ToolSwitch, ToolSwitches,
 };
 use tokio::time::Instant;
 
@@ -25,11 +25,45 @@ pub const FAILING_TOOL_TIMES: &str = "failing_tool_times";
 pub struct Health {
     /// The lock is held for an operation that never waits.
     book: Mutex<Book>,
-    /// Description of each subject.
-    known: BTreeMap<String, String>,
+    /// The subjects. The lock is held for a look-up or a change, and taken before that of the book.
+    known: Mutex<Known>,
     store: Arc<dyn ToolSwitches>,
     events: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
+}
+
+/// The subjects of the book.
+#[derive(Default)]
+struct Known {
+    /// Description of each subject.
+    described: BTreeMap<String, String>,
+    /// The MCP servers whose tools are not offered: starting, or left out for this reason.
+    absent: BTreeMap<String, Option<String>>,
+}
+
+impl Known {
+    fn add(&mut self, spec: &ToolSpec) {
+        self.described.entry(spec.name.clone()).or_insert_with(|| spec.description.clone());
+        if let Some(server) = &spec.server {
+            let name = format!("{SERVER_PREFIX}{server}");
+            self.described.entry(name).or_insert_with(|| description_of(server));
+        }
+    }
+
+    /// The health of a subject by the book, or that of a server whose tools are not offered.
+    fn health(&self, name: &str, by_book: ToolHealth) -> ToolHealth {
+        let description = self.described.get(name).cloned().unwrap_or_default();
+        let health = ToolHealth { description, ..by_book };
+        match self.absent.get(name).filter(|_| health.state == ToolState::Ok) {
+            None => health,
+            Some(None) => ToolHealth { state: ToolState::Starting, ..health },
+            Some(Some(why)) => ToolHealth { state: ToolState::LeftOut, detail: why.clone(), ..health },
+        }
+    }
+}
+
+fn description_of(server: &str) -> String {
+    format!("Every tool of the MCP server {server}.")
 }
 
 /// The ports of [`Health`].
@@ -50,21 +84,44 @@ impl Health {
     /// The store does not respond.
     pub async fn load(config: &ToolHealthConfig, tools: &ToolSet, ports: HealthPorts) -> Result<Self, StoreError> {
         let HealthPorts { store, events, clock } = ports;
-        let mut known = BTreeMap::new();
-        for spec in tools.iter().map(|tool| tool.spec()) {
-            known.insert(spec.name.clone(), spec.description.clone());
-            if let Some(server) = &spec.server {
-                known.insert(format!("{SERVER_PREFIX}{server}"), format!("Every tool of the MCP server {server}."));
-            }
-        }
+        let mut known = Known::default();
+        tools.iter().for_each(|tool| known.add(tool.spec()));
         let switches = known_of(&known, store.switches().await?);
         let now = Now { date: clock.now(), instant: Instant::now() };
         let book = Book::new(Rules::compile(config), switches, now);
-        for off in known.keys().map(|name| book.health(name, now)).filter(|health| health.state != ToolState::Ok) {
+        for off in
+            known.described.keys().map(|name| book.health(name, now)).filter(|health| health.state != ToolState::Ok)
+        {
             tracing::warn!(tool = off.name, by = off.actor, "a tool is disabled, as it was before this start");
         }
         count(&book);
-        Ok(Self { book: Mutex::new(book), known, store, events, clock })
+        Ok(Self { book: Mutex::new(book), known: Mutex::new(known), store, events, clock })
+    }
+
+    /// Adds the tools of an MCP server that has come, with the stored changes about them.
+    ///
+    /// # Errors
+    /// The store does not respond: the tools are known, and enabled.
+    pub async fn add_server(&self, server: &str, tools: &[Arc<dyn Tool>]) -> Result<(), StoreError> {
+        {
+            let mut known = self.known();
+            known.absent.remove(&format!("{SERVER_PREFIX}{server}"));
+            tools.iter().for_each(|tool| known.add(tool.spec()));
+        }
+        self.reload().await
+    }
+
+    /// Shows an MCP server as starting; with a reason, which follows its name, as left out.
+    pub fn show_server(&self, server: &str, left_out: Option<String>) {
+        let name = format!("{SERVER_PREFIX}{server}");
+        let mut known = self.known();
+        known.described.entry(name.clone()).or_insert_with(|| description_of(server));
+        known.absent.insert(name, left_out);
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // Each change is one insertion or removal, so a panic cannot leave it inconsistent.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn now(&self) -> Now {
@@ -138,28 +195,21 @@ impl Health {
     /// The health of all subjects, by name.
     pub fn all(&self) -> Vec<ToolHealth> {
         let now = self.now();
-        let book = self.book();
-        let health = |(name, description): (&String, &String)| ToolHealth {
-            description: description.clone(),
-            ..book.health(name, now)
-        };
-        self.known.iter().map(health).collect()
+        let (known, book) = (self.known(), self.book());
+        known.described.keys().map(|name| known.health(name, book.health(name, now))).collect()
     }
 
     /// The health of one subject.
     pub fn one(&self, name: &str) -> Option<ToolHealth> {
-        let description = self.known.get(name)?.clone();
-        Some(ToolHealth { description, ..self.book().health(name, self.now()) })
+        let now = self.now();
+        let known = self.known();
+        known.described.contains_key(name).then(|| known.health(name, self.book().health(name, now)))
     }
 
     /// The failing and disabled subjects, without evidence.
     pub fn troubled(&self) -> Vec<ToolHealth> {
-        let now = self.now();
-        let book = self.book();
-        let all = self.known.keys().map(|name| book.health(name, now));
-        all.filter(|health| health.state != ToolState::Ok)
-            .map(|health| ToolHealth { last: Vec::new(), ..health })
-            .collect()
+        let all = self.all().into_iter().filter(|health| health.state != ToolState::Ok);
+        all.map(|health| ToolHealth { description: String::new(), last: Vec::new(), ..health }).collect()
     }
 
     /// Applies the changes that other daemons have stored.
@@ -167,7 +217,8 @@ impl Health {
     /// # Errors
     /// The store does not respond.
     pub async fn reload(&self) -> Result<(), StoreError> {
-        let stored = known_of(&self.known, self.store.switches().await?);
+        let stored = self.store.switches().await?;
+        let stored = known_of(&self.known(), stored);
         let now = self.now();
         let mut book = self.book();
         book.reload(stored, now);
@@ -238,8 +289,8 @@ impl Health {
 }
 
 /// The changes of known subjects.
-fn known_of(known: &BTreeMap<String, String>, mut switches: Vec<ToolSwitch>) -> Vec<ToolSwitch> {
-    switches.retain(|switch| known.contains_key(&switch.name));
+fn known_of(known: &Known, mut switches: Vec<ToolSwitch>) -> Vec<ToolSwitch> {
+    switches.retain(|switch| known.described.contains_key(&switch.name));
     switches
 }
 

@@ -32,6 +32,8 @@ pub struct McpServerConfig {
     pub token_file: Option<PathBuf>,
     /// The tools to offer, as globs over the names that the server gives them. Empty: all.
     pub tools: Vec<String>,
+    /// Time limit from the start of the server to its first answer, in seconds; 1 to [`MAX_START_TIMEOUT_S`].
+    pub start_timeout_s: u64,
     /// Time limit of one call, in seconds; 1 to [`MAX_TIMEOUT_S`].
     pub timeout_s: u64,
     /// Whether calls need an approval.
@@ -61,6 +63,9 @@ pub enum Trust {
 /// Upper end of [`McpServerConfig::timeout_s`]. One hour: longer work belongs in a job.
 pub const MAX_TIMEOUT_S: u64 = 3600;
 
+/// Upper end of [`McpServerConfig::start_timeout_s`]. 10 minutes: a first start may download the server.
+pub const MAX_START_TIMEOUT_S: u64 = 600;
+
 /// Upper end of [`McpServerConfig::max_output_bytes`]. 1 MiB: a quarter of a million tokens, more than most models
 /// accept.
 pub const MAX_SHOWN_BYTES: usize = 1024 * 1024;
@@ -79,6 +84,7 @@ impl Default for McpServerConfig {
             token_env: String::new(),
             token_file: None,
             tools: Vec::new(),
+            start_timeout_s: 30,
             timeout_s: 60,
             approval: Ask::UnlessApproved,
             trust: Trust::FirstUse,
@@ -161,8 +167,12 @@ impl McpServerConfig {
                 ));
             }
         }
-        if !(1..=MAX_TIMEOUT_S).contains(&self.timeout_s) {
-            problems.push(("timeout_s", format!("must be from 1 to {MAX_TIMEOUT_S}, is {}", self.timeout_s)));
+        let limits = [
+            ("start_timeout_s", self.start_timeout_s, MAX_START_TIMEOUT_S),
+            ("timeout_s", self.timeout_s, MAX_TIMEOUT_S),
+        ];
+        for (key, is, most) in limits.into_iter().filter(|(_, is, most)| !(1..=*most).contains(is)) {
+            problems.push((key, format!("must be from 1 to {most}, is {is}")));
         }
         if !(1024..=MAX_SHOWN_BYTES).contains(&self.max_output_bytes) {
             let is = self.max_output_bytes;
@@ -327,6 +337,11 @@ mod tests {
             ("a", r#"{"command":["x"],"env":{"A":"c"},"env_from":["A"]}"#, "`A` is in env too"),
             ("a", r#"{"command":["x"],"tools":["a[b"]}"#, "tools.mcp.a.tools: `a[b` is no pattern of names"),
             ("a", r#"{"command":["x"],"timeout_s":0}"#, "tools.mcp.a.timeout_s: must be from 1 to 3600, is 0"),
+            (
+                "a",
+                r#"{"command":["x"],"start_timeout_s":601}"#,
+                "tools.mcp.a.start_timeout_s: must be from 1 to 600, is 601",
+            ),
             (
                 "a",
                 r#"{"command":["x"],"max_output_bytes":1}"#,

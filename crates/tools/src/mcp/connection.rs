@@ -15,7 +15,7 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError, StreamableHttpError};
 use rmcp::{ClientCacheConfig, Peer, ServiceExt};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
 use crate::mcp::calls::Calls;
@@ -27,10 +27,6 @@ use crate::mcp::server::{Endpoint, Server};
 use crate::mcp::server_error::ServerError;
 use crate::mcp::untrusted::line;
 use crate::mcp::wire::{Watch, Watched, drain};
-
-/// Longest time from the start of a server to its first answer. 10 s: an interpreter that loads its libraries from a
-/// slow disk takes 3 s.
-pub(super) const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// Longest time for listing all tools of a server.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
@@ -99,21 +95,20 @@ impl Connection {
         if !generation.is_current() {
             return Err(ServerError::Stopped);
         }
+        let (limit, until) = (server.start_limit(), Instant::now() + server.start_limit());
         let notices = Arc::new(Notices::default());
         let listener = Listener::new(server.name(), notices.clone());
         let open = match server.endpoint() {
             Endpoint::Program(program) => {
                 let what = format!("mcp server {}", server.name());
                 let started = starter.start(program, run, generation, &what);
-                let started =
-                    timeout(START_LIMIT, started).await.map_err(|_| silent("its start", START_LIMIT, &watch))?;
-                let opened = handshake(started.map_err(ServerError::Start)?, listener, server.name(), &watch).await;
+                let started = timeout_at(until, started).await.map_err(|_| silent("its start", limit, &watch))?;
+                let opened = handshake(started.map_err(ServerError::Start)?, listener, server, &watch, until).await;
                 opened.map_err(|trouble| server.explain(trouble))?
             }
             Endpoint::Remote(remote) => {
                 let opened = Box::pin(listener.serve(remote.transport()));
-                let opened =
-                    timeout(START_LIMIT, opened).await.map_err(|_| silent("`initialize`", START_LIMIT, &watch))?;
+                let opened = timeout_at(until, opened).await.map_err(|_| silent("`initialize`", limit, &watch))?;
                 Open { service: opened.map_err(|error| of_handshake(&error, &watch))?, program: None }
             }
         };
@@ -273,15 +268,22 @@ impl Connection {
     }
 }
 
-/// Performs the handshake with a started program, and ends the program if the handshake fails.
-async fn handshake(started: Started, listener: Listener, name: &str, watch: &Arc<Watch>) -> Result<Open, ServerError> {
+/// Performs the handshake with a started program, and ends the program if the handshake fails or lasts longer than
+/// `until`.
+async fn handshake(
+    started: Started,
+    listener: Listener,
+    server: &Server,
+    watch: &Arc<Watch>,
+    until: Instant,
+) -> Result<Open, ServerError> {
     let Started { stdin, stdout, stderr, mut processes } = started;
     let mut reader = JoinSet::new();
-    reader.spawn(drain(stderr, name.to_owned(), watch.clone()));
+    reader.spawn(drain(stderr, server.name().to_owned(), watch.clone()));
     let stdout = Watched::new(stdout, watch.clone());
     // The [`Watched`] reader limits the length of lines and reports the cause.
     let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
-    match timeout(START_LIMIT, Box::pin(listener.serve(transport))).await {
+    match timeout_at(until, Box::pin(listener.serve(transport))).await {
         Ok(Ok(service)) => Ok(Open { service, program: Some((processes, reader)) }),
         Ok(Err(error)) => {
             let how = processes.end(EXIT_LIMIT).await;
@@ -297,7 +299,7 @@ async fn handshake(started: Started, listener: Listener, name: &str, watch: &Arc
         Err(_) => {
             processes.end(Duration::ZERO).await;
             finish(reader).await;
-            Err(silent("`initialize`", START_LIMIT, watch))
+            Err(silent("`initialize`", server.start_limit(), watch))
         }
     }
 }

@@ -2,35 +2,29 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use belay_protocol::{Clock, Generation, RunId, Tool};
+use belay_protocol::{Clock, Tool};
 use belay_text::near::{did_you_mean, nearest_names};
 use serde::Serialize;
 use serde_json::Value;
-use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::mcp::asking::Asking;
 use crate::mcp::config::Trust;
-use crate::mcp::connection::Connection;
+use crate::mcp::late::Late;
 use crate::mcp::name::assign;
-use crate::mcp::offer::{LeftOut, Offer, check};
+use crate::mcp::offer::{LeftOut, Offer};
 use crate::mcp::pins::{Comparison, PinSet, PinnedBy, Pins, PinsError};
 use crate::mcp::remembered::Remembered;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::McpSessions;
 use crate::mcp::tool::McpTool;
-use crate::mcp::wire::Watch;
 use crate::picture::Pictures;
 
 /// Most bytes of all descriptions and schemas of one server. 128 KiB: they are part of every request, and more would be
 /// over 30 000 tokens.
 const MAX_DESCRIBED: usize = 128 * 1024;
-
-/// Longest time for starting one server and listing its tools, when all servers are asked. 10 s: the start of the
-/// daemon waits for it.
-const SURVEY_LIMIT: Duration = Duration::from_secs(10);
 
 /// All configured servers.
 pub struct Mcp {
@@ -38,6 +32,8 @@ pub struct Mcp {
     pub(super) pins: Pins,
     clock: Arc<dyn Clock>,
     sessions: Arc<McpSessions>,
+    pub(super) asking: Asking,
+    pub(super) late: Late,
     /// The tools of earlier listings; `None`: nothing is remembered.
     pub(super) remembered: Option<Remembered>,
 }
@@ -122,7 +118,8 @@ impl Mcp {
     pub fn new(servers: Vec<Server>, pins: Pins, sessions: Arc<McpSessions>, clock: Arc<dyn Clock>) -> Self {
         let mut servers: Vec<_> = servers.into_iter().map(Arc::new).collect();
         servers.sort_by(|a, b| a.name().cmp(b.name()));
-        Self { servers, pins, clock, sessions, remembered: None }
+        let asking = Asking::new(sessions.clone());
+        Self { servers, pins, clock, sessions, asking, late: Late::default(), remembered: None }
     }
 
     /// The connections of runs.
@@ -130,9 +127,9 @@ impl Mcp {
         &self.sessions
     }
 
-    /// Lists the tools of all servers concurrently, each over a separate connection that is closed afterwards. Takes at
-    /// most 10 s plus the time to end a server. The failure of one server is part of its report and does not affect the
-    /// others.
+    /// Lists the tools of all servers, four programs at a time, each over a separate connection that is closed
+    /// afterwards. Each server has the time of its `start_timeout_s`, and 10 s to list. The failure of one server is part
+    /// of its report and does not affect the others.
     ///
     /// # Errors
     /// The pins cannot be read or changed. Then no tool can be offered.
@@ -140,8 +137,10 @@ impl Mcp {
     /// # Cancel safety
     /// If the future is dropped, the started servers are ended.
     pub async fn survey(&self, looking: SurveyMode) -> Result<Survey, PinsError> {
-        let found = self.ask(self.servers.clone()).await;
-        self.compared(found, looking).await
+        let found = self.asking.all(self.servers.clone()).await;
+        let survey = self.compared(found, looking).await?;
+        survey.log();
+        Ok(survey)
     }
 
     /// Compares listings with the pins.
@@ -160,9 +159,7 @@ impl Mcp {
                 self.pins.change(pin).await?
             }
         };
-        let survey = compare(found, &pins);
-        survey.log();
-        Ok(survey)
+        Ok(compare(found, &pins))
     }
 
     /// The offered tools of a survey, as tools for models.
@@ -185,7 +182,7 @@ impl Mcp {
         let Some(server) = self.servers.iter().find(|known| known.name() == server) else {
             return Err(format!("the MCP server {server} is not enabled"));
         };
-        let listing = self.list_tools(server).await.map_err(|(trouble, stderr)| {
+        let listing = self.asking.one(server).await.map_err(|(trouble, stderr)| {
             let stderr =
                 if stderr.is_empty() { stderr } else { format!(". Its last lines on standard error:\n{stderr}") };
             format!("the MCP server {} {trouble}{stderr}", server.name())
@@ -205,36 +202,10 @@ impl Mcp {
         let pinned = self.pins.change(pin).await.map_err(|error| error.to_string())?;
         Ok(pinned.into_iter().map(|offer| report_of(&offer, None, Standing::Offered)).collect())
     }
-
-    /// Lists the tools of one server over a temporary connection.
-    pub(super) async fn list_tools(&self, server: &Server) -> Listing {
-        let starter = self.sessions.starter();
-        // A new run id for this listing only, so that lists of running processes still show the server.
-        let (watch, generation) = (Arc::new(Watch::default()), Generation::default());
-        let listing = timeout(SURVEY_LIMIT, async {
-            let once = async || {
-                let opening = Connection::open(server, starter, RunId::new(), &generation, watch.clone());
-                let connection = Box::pin(opening).await?;
-                let listed = connection.tools().await;
-                Ok((connection, listed?))
-            };
-            match once().await {
-                Err(ServerError::SessionGone) => once().await,
-                listing => listing,
-            }
-        });
-        let listing = listing.await.unwrap_or_else(|_| {
-            let what = "the question for its tools";
-            Err(server.explain(ServerError::Silent { what, limit: SURVEY_LIMIT, noise: watch.noise() }))
-        });
-        let (connection, tools) = listing.map_err(|trouble| (trouble, watch.last_words()))?;
-        connection.end().await;
-        Ok(bounded(tools.into_iter().map(|tool| tool.and_then(|tool| check(&tool))).collect()))
-    }
 }
 
 /// Rejects tools beyond the limit of [`MAX_DESCRIBED`], and repeated names.
-fn bounded(listing: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
+pub(super) fn bounded(listing: Vec<Result<Offer, LeftOut>>) -> Vec<Result<Offer, LeftOut>> {
     let (mut described, mut names) = (0, HashSet::new());
     let mut keep = |offer: Offer| {
         let left_out = |why: String| LeftOut { tool: offer.tool.clone(), why };
@@ -361,7 +332,14 @@ fn report_of_left_out(left_out: &LeftOut) -> ToolReport {
 }
 
 impl Survey {
-    fn log(&self) {
+    /// The part of it about one server.
+    pub(super) fn of(mut self, server: &Server) -> Self {
+        self.reports.retain(|report| report.server == server.name());
+        self.offers.retain(|(_, of, _)| of.name() == server.name());
+        self
+    }
+
+    pub(super) fn log(&self) {
         for report in &self.reports {
             let server = &report.server;
             if let Some(trouble) = &report.trouble {

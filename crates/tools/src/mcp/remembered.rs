@@ -10,7 +10,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
@@ -129,8 +128,9 @@ impl Mcp {
     }
 
     /// The tools of all servers for a start: those of known servers as they listed them before, without asking; those
-    /// of other servers by asking them, like [`Self::survey`]. A server is known if it was asked successfully with the
-    /// same settings. After the start, [`Self::refresh`] asks the known ones. In a cluster, a server whose tools differ from
+    /// of other servers by asking them, for 10 s at most. A server is known if it was asked successfully with the
+    /// same settings. After the start, [`Self::refresh`] asks the known ones, and [`Self::arrival`] waits for those that
+    /// are late. In a cluster, a server whose tools differ from
     /// their pins is asked too: another node may have asked later.
     ///
     /// # Errors
@@ -160,11 +160,14 @@ impl Mcp {
         if !known.0.is_empty() {
             info!(servers = known.0.len(), "mcp tools are offered as their servers listed them before");
         }
-        let asked = self.ask(asked).await;
+        let asked = self.in_time(asked).await;
         self.note(&asked).await;
         found.extend(asked);
         found.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
-        Ok((self.compared(found, SurveyMode::ToUse).await?, known))
+        self.late.keep(&found);
+        let survey = self.compared(found, SurveyMode::ToUse).await?;
+        survey.log();
+        Ok((survey, known))
     }
 
     /// Asks known servers again and remembers their tools for the next start. What has changed since is only logged:
@@ -180,7 +183,7 @@ impl Mcp {
             return Ok(());
         }
         let before = self.listings().await;
-        let found = self.ask(known.0).await;
+        let found = self.asking.all(known.0).await;
         self.note(&found).await;
         for (server, listing) in &found {
             let name = server.name();
@@ -201,14 +204,8 @@ impl Mcp {
         }
         // A server that did not answer was reported above.
         let answered = found.into_iter().filter(|(_, listing)| listing.is_ok()).collect();
-        self.compared(answered, SurveyMode::ToUse).await?;
+        self.compared(answered, SurveyMode::ToUse).await?.log();
         Ok(())
-    }
-
-    /// Asks these servers at the same time.
-    pub(super) async fn ask(&self, servers: Vec<Arc<Server>>) -> Vec<(Arc<Server>, Listing)> {
-        let listings = join_all(servers.iter().map(|server| self.list_tools(server))).await;
-        servers.into_iter().zip(listings).collect()
     }
 
     /// Remembers one listing, for a tool that a person has approved.

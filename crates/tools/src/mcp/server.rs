@@ -105,6 +105,11 @@ impl Server {
         }
     }
 
+    /// Time limit from the start to the first answer.
+    pub(super) fn start_limit(&self) -> Duration {
+        Duration::from_secs(self.config.start_timeout_s)
+    }
+
     /// Time limit of one call.
     pub(super) fn timeout(&self) -> Duration {
         Duration::from_secs(self.config.timeout_s)

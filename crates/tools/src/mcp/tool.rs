@@ -1,7 +1,6 @@
 //! Offers one tool of a server as a tool of Belay.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec};
@@ -10,15 +9,12 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::mcp::answer::reply;
-use crate::mcp::connection::{LIST_LIMIT, START_LIMIT};
+use crate::mcp::connection::LIST_LIMIT;
 use crate::mcp::offer::Offer;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::McpSessions;
 use crate::picture::Pictures;
-
-/// Additional time of a call before the server's own limit: for starting the server and listing its tools.
-const BEFORE_THE_CALL: Duration = START_LIMIT.saturating_add(LIST_LIMIT);
 
 /// Digits of a digest in a preview.
 const SHOWN_DIGITS: usize = 12;
@@ -51,7 +47,8 @@ impl McpTool {
             effect: Effect::External,
             idempotent: offer.repeatable,
             kind: offer.repeatable.then_some(ToolKind::Read),
-            timeout: server.timeout() + BEFORE_THE_CALL,
+            // A call may start the server and list its tools first.
+            timeout: server.start_limit() + LIST_LIMIT + server.timeout(),
             max_output_bytes: config.max_output_bytes,
             approval: config.approval,
             untrusted: true,

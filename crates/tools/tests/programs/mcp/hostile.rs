@@ -12,7 +12,7 @@ async fn a_server_that_cannot_be_asked_is_reported_and_left_out() {
     let bad: &[(&str, &str, &str)] = &[
         ("ends", "sys.stderr.write('Traceback\\nKeyError: TOKEN\\n'); sys.exit(3)", "has ended: exit code 3"),
         ("killed", "os.kill(os.getpid(), signal.SIGKILL)", "has ended: killed by signal 9"),
-        ("silent", "time.sleep(1000)", "did not answer the question for its tools within 10 s"),
+        ("silent", "time.sleep(1000)", "did not answer `initialize` within 2 s"),
         ("babbles", "print('Welcome!', flush=True); time.sleep(1000)", "it wrote what is no MCP message: \"Welcome!\""),
         (
             "floods",
@@ -44,7 +44,8 @@ async fn a_server_that_cannot_be_asked_is_reported_and_left_out() {
         ("halfway", "serve([], on={'tools/list': lambda m: os._exit(4)})", "has ended: exit code 4"),
         ("mute", "serve([], on={'tools/list': lambda m: os.close(1)})", "has ended: "),
     ];
-    let mut servers: Vec<_> = bad.iter().map(|(name, script, _)| bench.script(name, script, json!({}))).collect();
+    let mut servers: Vec<_> =
+        bad.iter().map(|(name, script, _)| bench.script(name, script, json!({ "start_timeout_s": 2 }))).collect();
     servers.push(bench.script("good", "serve([tool('t')])", json!({})));
     servers.push(bench.script("missing", "", json!({ "command": ["/nowhere/server"] })));
     servers.push(bench.script("boxed", "", json!({ "sandbox": true })));

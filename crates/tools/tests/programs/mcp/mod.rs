@@ -8,6 +8,8 @@ mod http;
 mod lives;
 mod offers;
 mod official;
+mod session_host;
 mod sessions;
+mod starts;
 mod support;
 mod walls;

@@ -1,163 +1,18 @@
 //! Sessions of servers over HTTP that end: begun anew, and no call runs twice.
 
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode};
-use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use belay_protocol::{Tool, ToolFailure};
 use belay_tools::mcp::SurveyMode;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::http::{serve, server};
+use super::session_host::{EMPTY, Host, REFUSALS, answer};
 use super::support::{Bench, Run, until};
-
-/// How a server refuses a request of a session that it does not know: status, type and text of the answer; `ID` stands
-/// for the id of the request.
-type Refusal = (u16, &'static str, &'static str);
-
-const EMPTY: Refusal = (404, "text/plain", "");
-
-/// The refusals that servers in use send.
-const REFUSALS: [Refusal; 8] = [
-    EMPTY,
-    // @modelcontextprotocol/sdk
-    (404, "application/json", r#"{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}"#),
-    // Python: mcp
-    (
-        404,
-        "application/json",
-        r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}"#,
-    ),
-    // The examples of @modelcontextprotocol/sdk, which many servers copy.
-    (
-        400,
-        "application/json",
-        r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#,
-    ),
-    (400, "text/html", "Invalid or missing session ID"),
-    // Older versions of mcp, and servers of their own.
-    (
-        400,
-        "application/json",
-        r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Bad Request: No valid session ID provided"}}"#,
-    ),
-    (400, "application/json", r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"Session not found"}}"#),
-    (400, "application/json", r#"{"error":"invalid session"}"#),
-];
-
-/// A server with sessions.
-struct Host {
-    seen: Mutex<Seen>,
-    /// Calls wait here.
-    gate: Semaphore,
-}
-
-struct Seen {
-    sessions: HashSet<String>,
-    /// Methods, in order.
-    asked: Vec<String>,
-    /// Calls that were carried out.
-    ran: usize,
-    refusal: Refusal,
-    description: &'static str,
-    /// Sessions end when one of these methods comes, once.
-    ends_at: Option<&'static str>,
-    /// Calls end without an answer, after they have run.
-    breaks: bool,
-}
-
-impl Host {
-    fn new() -> Arc<Self> {
-        let seen = Seen {
-            sessions: HashSet::new(),
-            asked: Vec::new(),
-            ran: 0,
-            refusal: EMPTY,
-            description: "Says it.",
-            ends_at: None,
-            breaks: false,
-        };
-        Arc::new(Self { seen: Mutex::new(seen), gate: Semaphore::new(Semaphore::MAX_PERMITS) })
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut Seen) -> T) -> T {
-        change(&mut self.seen.lock().unwrap())
-    }
-
-    /// Forgets all sessions, and how often they were begun.
-    fn forget(&self, refusal: Refusal) {
-        self.change(|seen| {
-            seen.sessions.clear();
-            seen.asked.clear();
-            (seen.ran, seen.refusal) = (0, refusal);
-        });
-    }
-
-    fn asked(&self, method: &str) -> usize {
-        self.change(|seen| seen.asked.iter().filter(|asked| *asked == method).count())
-    }
-
-    fn ran(&self) -> usize {
-        self.change(|seen| seen.ran)
-    }
-}
-
-async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
-    let (method, headers) = (request.method().clone(), request.headers().clone());
-    let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
-    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let asked = if method == Method::POST { message["method"].as_str().unwrap_or_default() } else { method.as_str() };
-    let session = headers.get("mcp-session-id").map(|id| id.to_str().unwrap().to_owned());
-    let known = host.change(|seen| {
-        seen.asked.push(asked.to_owned());
-        if seen.ends_at == Some(asked) {
-            seen.ends_at = None;
-            seen.sessions.clear();
-        }
-        session.as_ref().is_some_and(|session| seen.sessions.contains(session))
-    });
-    if asked != "initialize" && !known {
-        let (status, kind, text) = host.change(|seen| seen.refusal);
-        let text = text.replace("\"id\":ID", &format!("\"id\":{}", message["id"]));
-        return (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], text).into_response();
-    }
-    let description = host.change(|seen| seen.description);
-    let result = match asked {
-        "initialize" => json!({
-            "protocolVersion": "2025-06-18", "capabilities": { "tools": {} }, "serverInfo": { "name": "x", "version": "1" },
-        }),
-        "tools/list" => {
-            json!({ "tools": [{ "name": "t", "description": description, "inputSchema": { "type": "object" } }] })
-        }
-        "tools/call" => {
-            host.change(|seen| seen.ran += 1);
-            let _ = host.gate.acquire().await;
-            if host.change(|seen| seen.breaks) {
-                let broken = futures_util::stream::iter([Ok("data: "), Err(std::io::Error::other("broken"))]);
-                return ([("content-type", "text/event-stream")], axum::body::Body::from_stream(broken))
-                    .into_response();
-            }
-            json!({ "content": [{ "type": "text", "text": "over http" }] })
-        }
-        "GET" => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
-        _ => return StatusCode::ACCEPTED.into_response(),
-    };
-    let session = host.change(|seen| {
-        let session = format!("session-{}", seen.asked.len());
-        if asked == "initialize" {
-            seen.sessions.insert(session.clone());
-        }
-        session
-    });
-    let answer = axum::Json(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }));
-    ([("mcp-session-id", session)], answer).into_response()
-}
 
 /// A server that is running, and its tool.
 async fn begun(tasks: &mut JoinSet<()>, bench: &Bench, host: &Arc<Host>) -> Arc<dyn Tool> {
@@ -203,6 +58,11 @@ async fn a_session_may_be_gone_at_any_request() {
         assert_eq!(Run::new().text(&tool, json!({})).await, "over http", "{method}");
         assert_eq!((host.asked("initialize"), host.ran()), (2, 1), "{method}");
     }
+    // The stream for notifications, which is opened beside the first requests.
+    host.forget(EMPTY);
+    host.change(|seen| seen.ends_at = Some("GET"));
+    assert_eq!(Run::new().text(&tool, json!({})).await, "over http");
+    assert_eq!((host.asked("initialize") <= 2, host.ran()), (true, 1));
     // While all servers are asked.
     host.change(|seen| seen.ends_at = Some("tools/list"));
     begun(&mut tasks, &bench, &host).await;
