@@ -56,7 +56,10 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
 }
 
 /// The paths that the gateway serves and that no table lists, in any settings.
-const OTHER_PATHS: [&str; 3] = ["/", "/mcp", "/api"];
+const OTHER_PATHS: [&str; 4] = ["/", MCP_PATHS[0], MCP_PATHS[1], "/api"];
+
+/// The paths of the MCP endpoint: many clients are configured with a slash at the end.
+const MCP_PATHS: [&str; 2] = ["/mcp", "/mcp/"];
 
 /// The beginnings of such paths.
 const OTHER_BEGINNINGS: [&str; 3] = ["/api/", "/v1/", "/console/assets/"];
@@ -125,7 +128,10 @@ fn guarded(app: &Shared) -> Router<Shared> {
     if app.config.mcp {
         let endpoint = mcp::Endpoint::new(app.clone());
         let handle = move |request: Request| endpoint.clone().handle(request);
-        guarded = guarded.route("/mcp", get(handle.clone()).post(handle.clone()).delete(handle));
+        for path in MCP_PATHS {
+            let handle = handle.clone();
+            guarded = guarded.route(path, get(handle.clone()).post(handle.clone()).delete(handle));
+        }
     }
     guarded
         .into_router()
@@ -317,6 +323,8 @@ mod tests {
             ("/hooks", false),
             ("/ws", true),
             ("/mcp", true),
+            ("/mcp/", true),
+            ("/mcp/x", false),
             ("/api", true),
             ("/api/v2/anything", true),
             ("/v1/chat/completions", true),

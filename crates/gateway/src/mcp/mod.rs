@@ -10,9 +10,10 @@
 //! Clients of the older protocol (before 2026-07-28) have sessions here. Such a session has no state of Belay's: it
 //! lets a client cancel a request and resume a broken stream. The SDK owns its tasks; all of them end with the gateway.
 //!
-//! Reading order: here → `tools` (what is offered) → `server` (dispatch) → `runs`, `conversations` → `results`.
+//! Reading order: here → `refusals` → `tools` (what is offered) → `server` (dispatch) → `runs`, `conversations` → `results`.
 
 mod conversations;
+mod refusals;
 mod results;
 mod runs;
 mod server;
@@ -23,17 +24,20 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::header::CONTENT_ENCODING;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use rmcp::transport::StreamableHttpServerConfig;
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use serde_json::Value;
 
 use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::{json_content, read_body};
 use crate::sse::KEEP_ALIVE;
+use refusals::{Refusal, message_id, shaped};
 use server::Server;
 
 /// Most sessions of the older protocol at a time. One more: 503 `busy`. 256: each is one client program, and a session
@@ -84,13 +88,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// 400, 413 and 415 as everywhere; 503 when there are too many sessions.
-    async fn pass(self, request: Request) -> Result<Response, ApiError> {
+    async fn pass(self, request: Request) -> Result<Response, Refusal> {
         let method = request.method().clone();
-        let request = match method {
+        let (request, id) = match method {
             Method::POST => self.bounded(request).await?,
-            _ => request,
+            _ => (request, Value::Null),
         };
-        let mut answer = self.service.handle(request).await.map(Body::new);
+        let answer = self.service.handle(request).await.map(Body::new);
+        let mut answer = shaped(answer, id).await;
         if method == Method::DELETE && answer.status() == StatusCode::ACCEPTED {
             *answer.status_mut() = StatusCode::NO_CONTENT; // already done; some clients take 202 for a failure
         }
@@ -102,17 +107,24 @@ impl Endpoint {
         Ok(answer.map(|body| Body::from_stream(body.into_data_stream().take_until(draining.cancelled_owned()))))
     }
 
-    async fn bounded(&self, request: Request) -> Result<Request, ApiError> {
-        json_content(request.headers())?;
-        // Approximate: requests that begin at the same moment see the same number.
-        let begins = !request.headers().contains_key(SESSION_HEADER);
-        if begins && self.sessions.sessions.read().await.len() >= SESSIONS_MAX {
-            return Err(ApiError::busy("too many MCP sessions are open; end one with DELETE /mcp"));
-        }
+    /// Reads the body, and returns the request with the id of its message. A body that is no message is refused for
+    /// that, whatever its type: most such bodies have the type that a tool adds by itself.
+    async fn bounded(&self, request: Request) -> Result<(Request, Value), Refusal> {
         let (parts, body) = request.into_parts();
         let mut whole = Request::new(body);
         *whole.headers_mut() = parts.headers.clone();
+        let kind = json_content(&parts.headers);
+        if parts.headers.contains_key(CONTENT_ENCODING) {
+            kind.clone()?; // a compressed body cannot be read
+        }
         let bytes = read_body(whole, self.app.config.max_body_bytes).await?;
-        Ok(Request::from_parts(parts, Body::from(bytes)))
+        let id = message_id(&bytes)?;
+        kind?;
+        // Approximate: requests that begin at the same moment see the same number.
+        let begins = !parts.headers.contains_key(SESSION_HEADER);
+        if begins && self.sessions.sessions.read().await.len() >= SESSIONS_MAX {
+            return Err(ApiError::busy("too many MCP sessions are open; end one with DELETE /mcp").into());
+        }
+        Ok((Request::from_parts(parts, Body::from(bytes)), id))
     }
 }

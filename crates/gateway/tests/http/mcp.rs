@@ -291,21 +291,71 @@ async fn what_is_no_request_is_refused_before_anything_is_kept() {
         harness.client.post(harness.url("/mcp")).header("accept", "application/json, text/event-stream").body(body)
     };
     let json = |body: &str| post(body.to_owned()).header("content-type", "application/json");
-    for (request, expected) in [
-        (post(hello().to_string()).header("content-type", "text/plain"), 415),
-        (json(&"x".repeat(200_001)), 413),
-        (json(&hello().to_string()).header("mcp-session-id", "no-such-session"), 404),
-        (json(r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#), 400),
-        (harness.client.post(harness.url("/mcp")).json(&hello()), 406),
-        (harness.client.put(harness.url("/mcp")).json(&hello()), 405),
+    let (url, session) = (harness.url("/mcp"), "mcp-session-id");
+    let bytes = |body: &'static [u8]| harness.client.post(&url).header("content-type", "application/json").body(body);
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    for (request, status, code, id) in [
+        // What is no JSON, whatever its type.
+        (json("{"), 400, -32700, Value::Null),
+        (json(""), 400, -32700, Value::Null),
+        (post("hello".into()), 400, -32700, Value::Null),
+        (post("a=b".into()).header("content-type", "application/x-www-form-urlencoded"), 400, -32700, Value::Null),
+        (bytes(b"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}"), 400, -32700, Value::Null),
+        (bytes(b"\xff\xfe{\0}\0"), 400, -32700, Value::Null),
+        // JSON that is no message.
+        (json("[]"), 400, -32600, Value::Null),
+        (json(&format!("[{list},{list}]")), 400, -32600, Value::Null),
+        (json("null"), 400, -32600, Value::Null),
+        (json("7"), 400, -32600, Value::Null),
+        (json("{}"), 400, -32600, Value::Null),
+        (json(r#"{"jsonrpc":"1.0","id":5,"method":"tools/list"}"#), 400, -32600, json!(5)),
+        (json(r#"{"jsonrpc":"2.0","id":"a"}"#), 400, -32600, json!("a")),
+        (json(r#"{"jsonrpc":"2.0","id":5,"method":7}"#), 400, -32600, json!(5)),
+        (json(r#"{"jsonrpc":"2.0","id":5,"method":"tools/list","params":[1]}"#), 400, -32600, json!(5)),
+        (json(r#"{"jsonrpc":"2.0","id":null,"method":"tools/list"}"#), 400, -32600, Value::Null),
+        (json(r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}"#), 400, -32600, Value::Null),
+        (json(r#"{"jsonrpc":"2.0","id":{"a":1},"method":"tools/list"}"#), 400, -32600, Value::Null),
+        (json(r#"{"jsonrpc":"2.0","id":true,"method":"tools/list"}"#), 400, -32600, Value::Null),
+        // A message in a request that cannot be served.
+        (post(hello().to_string()), 415, -32000, Value::Null),
+        (post(hello().to_string()).header("content-type", "text/plain"), 415, -32000, Value::Null),
+        (json(&hello().to_string()).header("content-encoding", "gzip"), 415, -32000, Value::Null),
+        (json(&"x".repeat(200_001)), 413, -32000, Value::Null),
+        (json(&hello().to_string()).header(session, "no-such-session"), 404, -32001, json!(1)),
+        (json(list), 400, -32000, json!(1)),
+        (harness.client.post(&url).json(&hello()), 406, -32000, json!(1)),
+        (harness.client.get(&url).header("accept", "text/event-stream"), 400, -32000, Value::Null),
+        (harness.client.get(&url), 406, -32000, Value::Null),
+        (
+            harness.client.get(&url).header("accept", "text/event-stream").header(session, "no-such-session"),
+            404,
+            -32001,
+            Value::Null,
+        ),
+        (harness.client.delete(&url), 400, -32000, Value::Null),
     ] {
-        let (status, body) = read(request).await;
-        assert_eq!(status, expected, "{body}");
+        let asked = format!("{request:?}");
+        let (found, body) = read(request).await;
+        let expected = (status, &json!("2.0"), &id, &json!(code));
+        assert_eq!((found, &body["jsonrpc"], &body["id"], &body["error"]["code"]), expected, "{asked}: {body}");
+        assert!(body["error"]["message"].as_str().is_some_and(|words| !words.is_empty()), "{asked}: {body}");
     }
-    for broken in ["{", "[]", "null", r#"{"jsonrpc":"1.0"}"#] {
-        let (status, body) = read(json(broken)).await;
-        assert!((400..500).contains(&status), "{broken}: {status} {body}");
-    }
+    assert_eq!(read(harness.client.put(&url).json(&hello())).await.0, 405);
+    assert!(harness.agent.seen.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_slash_at_the_end_of_the_path_is_the_same_endpoint() {
+    let harness = open().await;
+    let begin = harness.client.post(harness.url("/mcp/")).header("accept", "application/json, text/event-stream");
+    let begun = begin.json(&hello()).send().await.unwrap();
+    assert_eq!(begun.status(), 200);
+    let session = begun.headers()["mcp-session-id"].clone();
+    // A session belongs to the endpoint, not to the spelling of its path.
+    let ended = harness.client.delete(harness.url("/mcp")).header("mcp-session-id", session).send().await.unwrap();
+    assert!(ended.status().is_success(), "{ended:?}");
+    let off = Harness::open().await;
+    assert_eq!(off.post("/mcp/", hello()).await.0, 404);
 }
 
 #[tokio::test]

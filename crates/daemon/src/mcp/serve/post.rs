@@ -226,7 +226,10 @@ async fn exchange(
         match answers.next().await {
             Ok(Some(answer)) => {
                 let message = serde_json::from_slice::<Json>(&answer).ok().filter(|json| json.get("jsonrpc").is_some());
-                let Some(message) = message else {
+                let code = message.as_ref().and_then(|message| message.pointer("/error/code")).and_then(Json::as_i64);
+                // A refusal of the request as a whole may have no id.
+                let fits = |message: &Json| status.is_success() || message.get("id") == Some(&id);
+                let Some(message) = message.filter(|message| fits(message) && code != Some(NO_SESSION)) else {
                     return match session {
                         Some(session) if status == StatusCode::NOT_FOUND => Ended::Lost { post, session },
                         _ => failed(post, &words(status, &answer), output).await,
@@ -260,6 +263,9 @@ async fn failed(post: ClientMessage, what: &str, output: Option<&mpsc::Sender<Js
     queue_output(output, error(&id, -32000, what)).await;
     if post.is_initialize() { Ended::Unopened { id } } else { Ended::Answered { id } }
 }
+
+/// The code of a refusal because the session does not exist.
+const NO_SESSION: i64 = -32001;
 
 /// An error answer.
 pub(super) fn error(id: &Json, code: i32, message: &str) -> Json {
