@@ -11,7 +11,7 @@
 //! A pin covers a server's description of a tool, not its program. A server may change its behaviour under the same
 //! description.
 //!
-//! Reading order: [`config`] → `server` → `untrusted`, `offer`, `name` (clean and check what a server sends) → `pins` →
+//! Reading order: [`config`] → `server` → `untrusted`, `offer`, `patterns`, `name` (clean and check what a server sends) → `pins` →
 //! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
 //! `calls` → `program`, `trees`, `wire`, `http`, `http_client`, `listener` (both ends of a connection) → `answer`, `server_error` (results and
 //! errors).
@@ -31,6 +31,7 @@ mod listener;
 mod listing;
 mod name;
 mod offer;
+mod patterns;
 mod pins;
 mod program;
 mod remembered;

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use belay_protocol::{Tool, ToolSet};
-use jsonschema::{ValidationError, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 /// Most problems of one call that the model is told.
@@ -43,9 +43,8 @@ impl Schemas {
     /// The tool declares an unusable schema, which is a bug of the tool.
     pub(super) fn problems(&self, tool: &str, arguments: &Value) -> Result<Vec<String>, String> {
         let Some(schema) = self.0.load().get(tool).cloned() else { return Ok(Vec::new()) };
-        let validator = schema
-            .compiled
-            .get_or_init(|| jsonschema::validator_for(&schema.tool.spec().schema).map_err(|error| error.to_string()));
+        let compile = || compile(&schema.tool.spec().schema).map_err(|error| error.to_string());
+        let validator = schema.compiled.get_or_init(compile);
         let validator =
             validator.as_ref().map_err(|detail| format!("the tool {tool} declares an unusable schema: {detail}"))?;
         Ok(validator.iter_errors(arguments).take(MAX_PROBLEMS).map(|error| text(&error)).collect())
@@ -56,6 +55,13 @@ impl Schema {
     fn of(tool: &Arc<dyn Tool>) -> (String, Arc<Self>) {
         (tool.spec().name.clone(), Arc::new(Self { tool: tool.clone(), compiled: OnceLock::new() }))
     }
+}
+
+/// Compiles a schema. Its patterns take linear time for any text. A format is an annotation, as in the dialect of MCP:
+/// servers accept more than its RFC, for example a time without an offset.
+fn compile(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+    let options = jsonschema::options().offline().should_validate_formats(false);
+    options.with_pattern_options(PatternOptions::regex()).build(schema)
 }
 
 fn text(error: &ValidationError<'_>) -> String {
@@ -82,6 +88,19 @@ mod tests {
         async fn call(&self, _: &Map<String, Value>, _: &ToolContext) -> ToolOutput {
             Ok("rang".into())
         }
+    }
+
+    #[test]
+    fn a_pattern_takes_linear_time_and_a_format_is_no_problem() {
+        let schema = json!({
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "properties": { "a": { "pattern": "^(a+)+$" }, "at": { "format": "date-time" } },
+        });
+        let schemas = Schemas::of(&ToolSet::new(vec![Arc::new(Bell(ToolSpec::new("bell", "rings", schema))) as _]));
+        let problems =
+            schemas.problems("bell", &json!({ "a": format!("{}b", "a".repeat(5000)), "at": "2026-11-29T04:00" }));
+        let problems = problems.expect("a usable schema");
+        assert!(matches!(&problems[..], [one] if one.contains("does not match \"^(a+)+$\"")), "{problems:?}");
     }
 
     #[test]
