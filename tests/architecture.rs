@@ -89,7 +89,6 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("signal-hook", &["daemon"]),
     ("signal-hook-tokio", &["daemon"]),
     ("genai", &["models"]),
-    ("frankenstein", &["channels"]),
     ("reedline", &["channels"]),
     ("crossterm", &["channels"]),
     ("croner", &["schedule"]),

@@ -2,9 +2,9 @@
 
 use belay_protocol::provenance::Unread;
 use belay_protocol::{Attachment, AttachmentContent};
-use frankenstein::types::{Message, PhotoSize};
 
 use super::facts::visible;
+use super::wire::{Content, File};
 
 /// The kind of a recording that its sender has made for this message.
 const VOICE: &str = "voice message";
@@ -50,49 +50,40 @@ impl RemoteFile {
 
 /// The file of a message that Belay fetches: a document, a photo in its largest size, a voice message, an audio file, or
 /// a sticker that does not move.
-pub(super) fn file(m: &Message) -> Option<RemoteFile> {
-    let named = |kind, usual_name, id: &str, file_name: Option<&String>, bytes| RemoteFile {
-        id: id.to_owned(),
-        kind,
-        file_name: file_name.map(|name| visible(name)),
-        usual_name,
-        bytes,
+pub(super) fn file(m: &Content) -> Option<RemoteFile> {
+    let named = |kind, usual_name, it: &File| {
+        let (id, file_name, bytes) = (it.file_id.clone(), it.file_name.as_deref().map(visible), it.file_size);
+        (!id.is_empty()).then_some(RemoteFile { id, kind, file_name, usual_name, bytes })
     };
     // As for attachments that are only named, the first match counts: an animation comes with its document.
     if m.animation.is_some() {
         None
     } else if let Some(it) = &m.document {
-        Some(named("document", "document", &it.file_id, it.file_name.as_ref(), it.file_size))
+        named("document", "document", it)
     } else if let Some(it) = m.photo.as_deref().and_then(largest) {
-        Some(named("photo", "photo.jpg", &it.file_id, None, it.file_size))
+        named("photo", "photo.jpg", it)
     } else if m.live_photo.is_some() {
         None
     } else if let Some(it) = &m.voice {
-        Some(named(VOICE, "voice.ogg", &it.file_id, None, it.file_size))
+        named(VOICE, "voice.ogg", it)
     } else if let Some(it) = &m.audio {
-        Some(named("audio file", "audio", &it.file_id, it.file_name.as_ref(), it.file_size))
+        named("audio file", "audio", it)
     } else {
-        let still = m.sticker.as_deref().filter(|it| !it.is_animated && !it.is_video);
-        still.map(|it| named("sticker", "sticker.webp", &it.file_id, None, it.file_size))
+        let still = m.sticker.as_ref().filter(|it| !it.is_animated && !it.is_video);
+        still.and_then(|it| named("sticker", "sticker.webp", it))
     }
 }
 
 /// The largest of the sizes of a photo.
-fn largest(sizes: &[PhotoSize]) -> Option<&PhotoSize> {
-    sizes.iter().max_by_key(|size| u64::from(size.width) * u64::from(size.height))
+fn largest(sizes: &[File]) -> Option<&File> {
+    sizes.iter().filter(|size| !size.file_id.is_empty()).max_by_key(|size| size.width.saturating_mul(size.height))
 }
 
-/// The attachments of a message, if Belay reads none of them.
-pub(super) fn not_read(message: &Message) -> Vec<Unread> {
-    let m = message;
+/// The attachments of a message, if Belay reads none of them. `album`: the message is a part of one.
+pub(super) fn not_read(m: &Content, album: bool) -> Vec<Unread> {
     let named = |kind: &str, file_name: Option<&String>, bytes: Option<u64>| {
-        vec![Unread {
-            kind: kind.to_owned(),
-            file_name: file_name.map(|name| visible(name)),
-            bytes,
-            album: m.media_group_id.is_some(),
-            reason: None,
-        }]
+        let file_name = file_name.map(|name| visible(name));
+        vec![Unread { kind: kind.to_owned(), file_name, bytes, album, reason: None }]
     };
     let sized = |kind: &str, bytes: Option<u64>| named(kind, None, bytes);
     // Only the first match counts: an animation comes with its document, a venue with its location.
@@ -195,11 +186,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::telegram::wire::Read;
 
-    fn message(fields: Value) -> Message {
-        let mut message = json!({"message_id": 5, "date": 1, "chat": {"id": -100, "type": "group", "title": "G"}});
-        message.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        serde_json::from_value(message).unwrap()
+    fn content(fields: Value) -> Content {
+        Content::read(&fields).unwrap()
     }
 
     fn media(more: Value) -> Value {
@@ -236,7 +226,7 @@ mod tests {
             (json!({"contact": {"phone_number": "1", "first_name": "x"}}), ""),
             (json!({"text": "hi"}), ""),
         ] {
-            let found = file(&message(fields.clone()));
+            let found = file(&content(fields.clone()));
             let found = found.map(|it| format!("{} {} {} {}", it.kind, it.id, it.name(), it.bytes.unwrap_or_default()));
             assert_eq!(found.unwrap_or_default(), expected, "{fields}");
         }
@@ -267,23 +257,21 @@ mod tests {
             (json!({"new_chat_members": [user]}), ""),
             (json!({}), ""),
         ] {
-            let unread = not_read(&message(fields.clone()));
+            let unread = not_read(&content(fields.clone()), false);
             assert_eq!(unread.iter().map(described).collect::<Vec<_>>().join("; "), expected, "{fields}");
         }
     }
 
     #[test]
     fn the_notice_says_what_was_not_read_and_why_and_what_is_answered() {
-        let of = |fields: Value| not_read(&message(fields));
+        let of = |fields: Value, album: bool| not_read(&content(fields), album);
         let video = json!({"video": media(json!({"file_size": 1200}))});
-        let voice = file(&message(json!({"voice": media(json!({"file_size": 1200}))}))).unwrap();
+        let voice = file(&content(json!({"voice": media(json!({"file_size": 1200}))}))).unwrap();
         let failed = [voice.unread("the download failed".into()), voice.unread("it is empty".into())];
-        let mut album = video.clone();
-        album["media_group_id"] = json!("a");
         for (unread, rest, expected) in [
-            (&of(video)[..], Rest::Nothing, "I have not read this: video (2 kB). Please write it out."),
+            (&of(video.clone(), false)[..], Rest::Nothing, "I have not read this: video (2 kB). Please write it out."),
             (
-                &of(album),
+                &of(video, true),
                 Rest::Text,
                 "I have not read this: video (2 kB). The same goes for every video of the album. I answer the text alone.",
             ),

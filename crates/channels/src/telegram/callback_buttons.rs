@@ -6,15 +6,12 @@
 use std::time::Duration;
 
 use belay_protocol::{Ack, ApprovalId, Decision, Question, Refusal};
-use frankenstein::methods::{AnswerCallbackQueryParams, EditMessageReplyMarkupParams};
-use frankenstein::types::{
-    CallbackQuery, InlineKeyboardButton, InlineKeyboardMarkup, MaybeInaccessibleMessage, Message,
-};
 use serde::de::IgnoredAny;
 use tracing::debug;
 
 use super::api::BotApi;
 use super::split::pieces;
+use super::wire::{AnswerCallbackQuery, Button, CallbackQuery, EditMessageReplyMarkup, Keyboard, Message};
 
 /// Deadline of each call. Short: the webhook's response waits for it, and the person does not wait much longer.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -38,33 +35,29 @@ pub(super) struct ButtonPress {
 
 impl ButtonPress {
     pub(super) fn of(query: &CallbackQuery) -> Self {
-        let message = query.message.as_ref().map(|message| match message {
-            MaybeInaccessibleMessage::Message(message) => (message.chat.id, message.message_id),
-            MaybeInaccessibleMessage::InaccessibleMessage(message) => (message.chat.id, message.message_id),
-        });
+        let message = query.message.as_ref().map(|message| (message.chat.id, message.message_id));
         Self { query: query.id.clone(), message }
     }
 }
 
-/// The message that a tapped button belongs to. `None` if Telegram no longer shows it.
+/// The message that a tapped button belongs to. `None` if Telegram no longer shows it (Bot API, InaccessibleMessage: its
+/// date is always 0).
 pub(super) fn message_of(query: &CallbackQuery) -> Option<&Message> {
-    match query.message.as_ref()? {
-        MaybeInaccessibleMessage::Message(message) => Some(message),
-        MaybeInaccessibleMessage::InaccessibleMessage(_) => None,
-    }
+    query.message.as_ref().filter(|message| message.date != Some(0))
 }
 
 /// The buttons of an approval request; `None` for a question that is answered by typing.
-pub(super) fn keyboard(question: &Question) -> Option<InlineKeyboardMarkup> {
+pub(super) fn keyboard(question: &Question) -> Option<Keyboard> {
     if !question.decidable {
         return None;
     }
     let always = question.offers_always.then_some(("♾ Always", Decision::Always));
     let buttons = [Some(("✅ Approve", Decision::Approve)), always, Some(("❌ Deny", Decision::Deny))];
-    let row = buttons.into_iter().flatten().map(|(words, decision)| {
-        InlineKeyboardButton::builder().text(words).callback_data(data(question.approval, decision)).build()
-    });
-    Some(InlineKeyboardMarkup::builder().inline_keyboard(vec![row.collect()]).build())
+    let row = buttons
+        .into_iter()
+        .flatten()
+        .map(|(words, decision)| Button { text: words, callback_data: data(question.approval, decision) });
+    Some(Keyboard { inline_keyboard: vec![row.collect()] })
 }
 
 /// The data that a button sends back: 44 bytes. Bot API, InlineKeyboardButton, `callback_data`: "1-64 bytes".
@@ -95,7 +88,7 @@ pub(super) async fn answer(api: &BotApi, press: &ButtonPress, ack: Option<&Ack>)
     let answer = PressAnswer::of(ack);
     answer_query(api, press, &answer.text, answer.is_alert).await;
     let Some((chat, message_id)) = press.message.filter(|_| answer.is_over) else { return };
-    let parameters = EditMessageReplyMarkupParams::builder().chat_id(chat).message_id(message_id).build();
+    let parameters = EditMessageReplyMarkup { chat_id: chat, message_id };
     if let Err(error) = api.call::<_, IgnoredAny>("editMessageReplyMarkup", &parameters, DEADLINE).await {
         debug!(%error, "the buttons of a question were not taken away");
     }
@@ -103,11 +96,7 @@ pub(super) async fn answer(api: &BotApi, press: &ButtonPress, ack: Option<&Ack>)
 
 /// Answers a tap with a short notice, or with an alert that the person must close.
 pub(super) async fn answer_query(api: &BotApi, press: &ButtonPress, text: &str, is_alert: bool) {
-    let parameters = AnswerCallbackQueryParams::builder()
-        .callback_query_id(&press.query)
-        .text(text)
-        .maybe_show_alert(is_alert.then_some(true))
-        .build();
+    let parameters = AnswerCallbackQuery { callback_query_id: &press.query, text, show_alert: is_alert };
     if let Err(error) = api.call::<_, IgnoredAny>("answerCallbackQuery", &parameters, DEADLINE).await {
         debug!(%error, "a tap was not answered");
     }
@@ -152,7 +141,7 @@ mod tests {
     fn what_a_button_sends_comes_back_as_its_answer() {
         let question = question(true, true);
         let keyboard = keyboard(&question).expect("buttons");
-        let sent: Vec<_> = keyboard.inline_keyboard.concat().into_iter().filter_map(|it| it.callback_data).collect();
+        let sent: Vec<_> = keyboard.inline_keyboard.concat().into_iter().map(|it| it.callback_data).collect();
         assert!(sent.iter().all(|data| data.len() <= 64), "{sent:?}");
         let answers: Vec<_> = sent.iter().map(|data| parse(data)).collect();
         let of = |decision| Some((question.approval, decision));

@@ -7,13 +7,21 @@ use belay_protocol::SessionKey;
 
 use super::NAME;
 
-/// A chat or topic, written as `<chat>` or `<chat>:<topic>`.
+/// A chat or topic, written as `<chat>`, `<chat>:<topic>` or `<chat>:d<topic of a direct messages chat>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Conversation {
     /// The chat's id; negative for groups.
     pub(super) chat: i64,
-    /// The topic's `message_thread_id`.
-    pub(super) topic: Option<i32>,
+    pub(super) topic: Option<Topic>,
+}
+
+/// A topic of a chat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Topic {
+    /// One of a forum or of a private chat: its `message_thread_id`.
+    Thread(i32),
+    /// One of the direct messages chat of a channel: the conversation with one person (Bot API, DirectMessagesTopic).
+    Direct(i64),
 }
 
 impl Conversation {
@@ -27,7 +35,8 @@ impl fmt::Display for Conversation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.topic {
             None => write!(f, "{}", self.chat),
-            Some(topic) => write!(f, "{}:{topic}", self.chat),
+            Some(Topic::Thread(topic)) => write!(f, "{}:{topic}", self.chat),
+            Some(Topic::Direct(topic)) => write!(f, "{}:d{topic}", self.chat),
         }
     }
 }
@@ -54,7 +63,13 @@ impl FromStr for Conversation {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (chat, topic) = match text.split_once(':') {
             None => (text, None),
-            Some((chat, topic)) => (chat, Some(topic.parse()?)),
+            Some((chat, topic)) => {
+                let topic = match topic.strip_prefix('d') {
+                    None => Topic::Thread(topic.parse()?),
+                    Some(topic) => Topic::Direct(topic.parse()?),
+                };
+                (chat, Some(topic))
+            }
         };
         Ok(Self { chat: chat.parse()?, topic })
     }
@@ -66,20 +81,24 @@ mod tests {
 
     #[test]
     fn sessions_of_groups_are_told_from_those_of_persons() {
-        for (session, group) in
-            [("telegram:42", false), ("telegram:-100123", true), ("telegram:-100123:7", true), ("-100123", false)]
-        {
+        for (session, group) in [
+            ("telegram:42", false),
+            ("telegram:-100123", true),
+            ("telegram:-100123:7", true),
+            ("telegram:-100123:d7", true),
+            ("-100123", false),
+        ] {
             assert_eq!(is_group(&session.into()), group, "{session}");
         }
     }
 
     #[test]
     fn conversations_round_trip_as_text() {
-        for text in ["42", "-1001234567890", "-1001234567890:7"] {
+        for text in ["42", "-1001234567890", "-1001234567890:7", "-1001234567890:d7"] {
             assert_eq!(text.parse::<Conversation>().map(|it| it.to_string()).as_deref(), Ok(text));
         }
         assert!(super::super::Telegram::is_conversation("42") && !super::super::Telegram::is_conversation("+42"));
-        for text in ["", "x", "1:", "1:2:3", "telegram:1"] {
+        for text in ["", "x", "1:", "1:d", "1:2:3", "telegram:1"] {
             assert!(text.parse::<Conversation>().is_err(), "{text:?}");
         }
     }

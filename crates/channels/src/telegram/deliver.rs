@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use belay_crash_point::crash_point;
 use belay_protocol::{BlobStore, DeliverError, Outbound, ReplyRoute};
-use frankenstein::ParseMode;
-use frankenstein::methods::{SendChatActionParams, SendMessageParams};
-use frankenstein::types::{ChatAction, InlineKeyboardMarkup, LinkPreviewOptions, ReplyMarkup, ReplyParameters};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::api::{ApiError, BotApi};
-use super::conversation::Conversation;
+use super::conversation::{Conversation, Topic};
 use super::split::{Piece, pieces, with_caption};
+use super::wire::{HTML, Keyboard, NoPreview, ReplyParameters, SendChatAction, SendMessage};
 use super::{callback_buttons, files, preview};
 
 /// Deadline of a message. Telegram answers within a second; a slow connection needs longer.
@@ -51,7 +49,7 @@ pub(super) async fn deliver(
     };
     // The first message has a file, and its caption with it.
     let sent = message.pieces_sent.max(u32::from(message.file.is_some()));
-    let mut keyboard = message.question.as_ref().and_then(callback_buttons::keyboard);
+    let keyboard = message.question.as_ref().and_then(callback_buttons::keyboard);
     for (number, piece) in (0..).zip(&pieces).skip(sent as usize) {
         crash_point!("outbox.before-piece");
         let preview = message.preview.as_deref().filter(|_| number == 0);
@@ -61,7 +59,7 @@ pub(super) async fn deliver(
             continue;
         }
         let reply_to = answered.filter(|_| number == 0);
-        let buttons = if number as usize + 1 == pieces.len() { keyboard.take() } else { None };
+        let buttons = keyboard.as_ref().filter(|_| number as usize + 1 == pieces.len());
         send::<IgnoredAny>(api, to, reply_to, piece, buttons, SEND_DEADLINE)
             .await
             .map_err(|error| failed(error, number))?;
@@ -79,7 +77,7 @@ fn answered(message: &Outbound) -> Option<i32> {
 
 /// The `reply_parameters` of a message.
 pub(super) fn reply_parameters(message: &Outbound) -> Option<ReplyParameters> {
-    answered(message).map(|id| ReplyParameters::builder().message_id(id).allow_sending_without_reply(true).build())
+    answered(message).map(ReplyParameters::to)
 }
 
 /// Replaces the text of a message by a piece. Returns `false` if that is impossible.
@@ -122,14 +120,14 @@ pub(super) async fn send<R: DeserializeOwned>(
     mut to: Conversation,
     reply_to: Option<i32>,
     piece: &Piece,
-    buttons: Option<InlineKeyboardMarkup>,
+    buttons: Option<&Keyboard>,
     deadline: Duration,
 ) -> Result<R, ApiError> {
     let mut is_html = true;
     let mut may_follow = true;
     loop {
-        let (text, mode) = if is_html { (&piece.html, Some(ParseMode::Html)) } else { (&piece.plain, None) };
-        let parameters = parameters(to, reply_to, text, mode, buttons.clone());
+        let (text, mode) = if is_html { (&piece.html, Some(HTML)) } else { (&piece.plain, None) };
+        let parameters = parameters(to, reply_to, text, mode, buttons);
         match api.call("sendMessage", &parameters, deadline).await {
             Ok(sent) => return Ok(sent),
             Err(error) if is_html && error.is_parse_error() => {
@@ -146,29 +144,40 @@ pub(super) async fn send<R: DeserializeOwned>(
     }
 }
 
-fn parameters(
+fn parameters<'a>(
     to: Conversation,
     reply_to: Option<i32>,
-    text: &str,
-    mode: Option<ParseMode>,
-    buttons: Option<InlineKeyboardMarkup>,
-) -> SendMessageParams {
-    let reply = reply_to.map(|id| ReplyParameters::builder().message_id(id).allow_sending_without_reply(true).build());
-    SendMessageParams::builder()
-        .chat_id(to.chat)
-        .maybe_message_thread_id(thread(to))
-        .text(text)
-        .maybe_parse_mode(mode)
-        // With a preview, Telegram would fetch a URL that an attacker may have talked the model into writing.
-        .link_preview_options(LinkPreviewOptions::DISABLED)
-        .maybe_reply_parameters(reply)
-        .maybe_reply_markup(buttons.map(ReplyMarkup::InlineKeyboardMarkup))
-        .build()
+    text: &'a str,
+    parse_mode: Option<&'static str>,
+    reply_markup: Option<&'a Keyboard>,
+) -> SendMessage<'a> {
+    SendMessage {
+        chat_id: to.chat,
+        message_thread_id: thread(to),
+        direct_messages_topic_id: direct_topic(to),
+        text,
+        parse_mode,
+        link_preview_options: NoPreview::new(),
+        reply_parameters: reply_to.map(ReplyParameters::to),
+        reply_markup,
+    }
 }
 
-/// The General topic has the number 1 and must not be named when sending.
+/// The `message_thread_id` of a conversation. The General topic has the number 1 and must not be named when sending.
 pub(super) fn thread(conversation: Conversation) -> Option<i32> {
-    conversation.topic.filter(|topic| *topic != 1)
+    match conversation.topic? {
+        Topic::Thread(topic) => Some(topic).filter(|topic| *topic != 1),
+        Topic::Direct(_) => None,
+    }
+}
+
+/// The `direct_messages_topic_id` of a conversation. Bot API, sendMessage: "required if the message is sent to a direct
+/// messages chat".
+pub(super) fn direct_topic(conversation: Conversation) -> Option<i64> {
+    match conversation.topic? {
+        Topic::Thread(_) => None,
+        Topic::Direct(topic) => Some(topic),
+    }
 }
 
 /// Converts a failed call to a delivery error.
@@ -186,11 +195,8 @@ pub(super) fn failed(error: ApiError, pieces_sent: u32) -> DeliverError {
 
 /// Shows "typing…" until the run ends.
 pub(super) async fn typing(api: &BotApi, conversation: Conversation, run: CancellationToken) {
-    let parameters = SendChatActionParams::builder()
-        .chat_id(conversation.chat)
-        .maybe_message_thread_id(thread(conversation))
-        .action(ChatAction::Typing)
-        .build();
+    let parameters =
+        SendChatAction { chat_id: conversation.chat, message_thread_id: thread(conversation), action: "typing" };
     let show = async || api.call::<_, IgnoredAny>("sendChatAction", &parameters, TYPING_DEADLINE).await.map(|_| ());
     let _ = run.run_until_cancelled(renew(show)).await; // cancellation is the normal end
 }

@@ -2,13 +2,16 @@
 
 use belay_protocol::provenance::{Audience, Author, Link, Person, Provenance, Quote};
 use belay_protocol::{ChannelId, EarlierMessage, Stranger, UnixMillis, plain_line};
-use frankenstein::types::{Chat, Message, MessageEntityType, MessageOrigin, User};
 
 use super::NAME;
-use super::intake::{Words, bytes_of};
+use super::intake::bytes_of;
+use super::wire::{Chat, Entity, Message, Origin, User, Words};
 
 /// Longest name of a stranger, in characters. 129: Telegram's first and last name have 64 each.
 const NAME_MAX_CHARS: usize = 129;
+
+/// The name of an author whom this version cannot read: the text is another's all the same.
+const SOMEBODY: &str = "somebody";
 
 /// Longest text of a message that is not for the bot, in characters. The rest of it is not kept.
 const EARLIER_MAX_CHARS: usize = 500;
@@ -16,14 +19,14 @@ const EARLIER_MAX_CHARS: usize = 500;
 /// The provenance of a message, without its attachments. In a private chat the sender is left out: the conversation has
 /// only one person.
 pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Provenance {
-    let sender = message.from.as_deref().filter(|_| !is_private).map(person);
+    let sender = message.from.as_ref().filter(|_| !is_private).map(person);
     Provenance {
         audience: if is_private { Audience::Person } else { Audience::Group },
         sender,
         forwarded_from: author(message),
         reply_to: quote(message, bot_id),
-        links: links(&Words::of(message)),
-        message_id: Some(message.message_id.to_string()),
+        links: links(&message.words),
+        message_id: (message.message_id != 0).then(|| message.message_id.to_string()),
         ..Provenance::default()
     }
     .cleaned()
@@ -31,7 +34,7 @@ pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Pr
 
 /// The author of the text, if that is not the sender: the author of a forwarded message, or the bot that wrote it.
 fn author(message: &Message) -> Option<String> {
-    let forwarded = message.forward_origin.as_deref().map(origin_name);
+    let forwarded = message.forward_origin.as_ref().map(origin_name);
     forwarded.or_else(|| bot_author(message).map(|bot| format!("the bot {}", full_name(bot))))
 }
 
@@ -39,21 +42,21 @@ fn author(message: &Message) -> Option<String> {
 ///
 /// Telegram: `Message`, `via_bot` and `sender_business_bot`.
 pub(super) fn bot_author(message: &Message) -> Option<&User> {
-    message.via_bot.as_deref().or(message.sender_business_bot.as_deref())
+    message.via_bot.as_ref().or(message.sender_business_bot.as_ref())
 }
 
 /// A message that is not for the bot; `None`: it has no text.
-pub(super) fn earlier(message: &Message, words: &Words<'_>) -> Option<EarlierMessage> {
-    let text: String = visible(words.text).trim().chars().take(EARLIER_MAX_CHARS).collect();
-    let seconds = i64::try_from(message.date).unwrap_or_default();
+pub(super) fn earlier(message: &Message) -> Option<EarlierMessage> {
+    let text: String = visible(&message.words.text).trim().chars().take(EARLIER_MAX_CHARS).collect();
+    let seconds = i64::try_from(message.date.unwrap_or_default()).unwrap_or_default();
     let at = UnixMillis(seconds.saturating_mul(1_000)).to_rfc3339();
-    let sender = message.from.as_deref().map(person)?;
+    let sender = message.from.as_ref().map(person)?;
     (!text.is_empty()).then_some(EarlierMessage { sender, at, text })
 }
 
 /// The person of a private message.
 pub(super) fn stranger(message: &Message, id: u64) -> Stranger {
-    let name = message.from.as_deref().map(full_name).unwrap_or_default();
+    let name = message.from.as_ref().map(full_name).unwrap_or_default();
     Stranger {
         channel: ChannelId::new(NAME),
         id: id.to_string(),
@@ -80,13 +83,11 @@ fn chat_name(chat: &Chat) -> String {
     visible(&chat.title.clone().or_else(|| chat.username.clone()).unwrap_or_else(|| chat.id.to_string()))
 }
 
-fn origin_name(origin: &MessageOrigin) -> String {
-    match origin {
-        MessageOrigin::User(origin) => full_name(&origin.sender_user),
-        MessageOrigin::HiddenUser(origin) => visible(&origin.sender_user_name),
-        MessageOrigin::Chat(origin) => chat_name(&origin.sender_chat),
-        MessageOrigin::Channel(origin) => chat_name(&origin.chat),
-    }
+fn origin_name(origin: &Origin) -> String {
+    let user = origin.sender_user.as_ref().map(full_name);
+    let chat = || origin.sender_chat.as_ref().or(origin.chat.as_ref()).map(chat_name);
+    let name = user.or_else(|| origin.sender_user_name.as_deref().map(visible)).or_else(chat);
+    name.filter(|name| !name.is_empty()).unwrap_or_else(|| SOMEBODY.to_owned())
 }
 
 /// The text that the message replies to: the part that its sender has quoted, or else all of it.
@@ -94,14 +95,14 @@ fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
     let chosen = message.quote.as_ref().map(|quote| visible(&quote.text));
     if let Some(reply) = &message.external_reply {
         // From another chat: the text is known only if the sender quoted a part.
-        let name = Some(origin_name(&reply.origin));
+        let name = reply.origin.as_ref().map(origin_name).or_else(|| Some(SOMEBODY.to_owned()));
         return Some(Quote { author: Author::Other, name, text: chosen.unwrap_or_default() });
     }
     // Every message of a topic "replies" to the topic's creation.
     let replied = message.reply_to_message.as_deref().filter(|replied| replied.forum_topic_created.is_none())?;
-    let (author, name) = match (replied.from.as_deref(), replied.sender_chat.as_deref()) {
+    let (author, name) = match (replied.from.as_ref(), replied.sender_chat.as_ref()) {
         // A forwarded message is not the own text of the bot or the sender.
-        _ if replied.forward_origin.is_some() => (Author::Other, replied.forward_origin.as_deref().map(origin_name)),
+        _ if replied.forward_origin.is_some() => (Author::Other, replied.forward_origin.as_ref().map(origin_name)),
         (_, Some(chat)) => (Author::Other, Some(chat_name(chat))),
         (Some(user), None) if user.id == bot_id => (Author::Assistant, None),
         (Some(user), None) if message.from.as_ref().is_some_and(|sender| sender.id == user.id) => {
@@ -110,16 +111,16 @@ fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
         (Some(user), None) => (Author::Other, Some(full_name(user))),
         (None, None) => (Author::Other, None),
     };
-    let text = chosen.unwrap_or_else(|| visible(Words::of(replied).text));
+    let text = chosen.unwrap_or_else(|| visible(&replied.words.text));
     Some(Quote { author, name, text })
 }
 
 /// Links whose text hides their URL.
-fn links(words: &Words<'_>) -> Vec<Link> {
-    let hidden = words.entities.iter().filter(|entity| entity.type_field == MessageEntityType::TextLink);
-    let link = |entity: &frankenstein::types::MessageEntity| {
-        let text = bytes_of(words.text, entity).map_or_else(String::new, |range| visible(&words.text[range]));
-        entity.url.as_ref().map(|url| Link { text, url: visible(&url.to_string()) })
+fn links(words: &Words) -> Vec<Link> {
+    let hidden = words.entities.iter().filter(|entity| entity.kind == "text_link");
+    let link = |entity: &Entity| {
+        let text = bytes_of(&words.text, entity).map_or_else(String::new, |range| visible(&words.text[range]));
+        entity.url.as_ref().map(|url| Link { text, url: visible(url) })
     };
     hidden.filter_map(link).collect()
 }
@@ -130,6 +131,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::telegram::wire::Read;
 
     fn message(fields: Value) -> Message {
         let mut message = json!({
@@ -137,12 +139,12 @@ mod tests {
             "chat": {"id": -100, "type": "group", "title": "G"},
         });
         message.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        serde_json::from_value(message).unwrap()
+        Message::read(&message).unwrap()
     }
 
     fn shown(fields: Value, is_private: bool) -> String {
         let message = message(fields);
-        provenance(&message, 777, is_private).render(message.text.as_deref().unwrap_or_default())
+        provenance(&message, 777, is_private).render(&message.words.text)
     }
 
     #[test]

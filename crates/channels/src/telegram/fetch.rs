@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{Attachment, AttachmentError, AttachmentIntake, ByteStream, Uploader};
-use frankenstein::methods::GetFileParams;
 use futures_util::stream;
 use reqwest::Response;
 use serde::Deserialize;
@@ -18,6 +17,7 @@ use tracing::{debug, info};
 
 use super::api::{ApiError, BotApi, words};
 use super::attached::RemoteFile;
+use super::wire::GetFile;
 
 /// Downloads at the same time, in all conversations. 4: a picture takes a second, and each holds one piece in memory.
 const DOWNLOADS_MAX: usize = 4;
@@ -108,7 +108,7 @@ impl Fetcher {
             return Err(Failed::ForGood("other files are being fetched; send it again later".to_owned()));
         };
         let slot = slot.map_err(|_closed| Failed::ForGood("Belay is shutting down".to_owned()))?;
-        let parameters = GetFileParams::builder().file_id(&file.id).build();
+        let parameters = GetFile { file_id: &file.id };
         let found: RemotePath = api.call("getFile", &parameters, GET_FILE_DEADLINE).await?;
         let path = found.file_path.ok_or_else(|| Failed::ForGood("Telegram offers no download of it".to_owned()))?;
         let end = Instant::now() + DOWNLOAD_LIMIT;

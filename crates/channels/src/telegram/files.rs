@@ -13,7 +13,7 @@ use tracing::info;
 
 use super::api::{ApiError, BotApi};
 use super::conversation::Conversation;
-use super::deliver::{failed, reply_parameters, thread};
+use super::deliver::{direct_topic, failed, reply_parameters, thread};
 use super::multipart::Form;
 use super::split::Piece;
 
@@ -109,6 +109,9 @@ pub(super) async fn send(
         form.text("chat_id", &to.chat.to_string());
         if let Some(thread) = thread(to) {
             form.text("message_thread_id", &thread.to_string());
+        }
+        if let Some(topic) = direct_topic(to) {
+            form.text("direct_messages_topic_id", &topic.to_string());
         }
         if let Some(reply) = reply_parameters(message) {
             form.text("reply_parameters", &serde_json::to_string(&reply).unwrap_or_default());

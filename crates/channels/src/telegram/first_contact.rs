@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use frankenstein::methods::GetUpdatesParams;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,6 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::api::{ApiError, BotApi};
 use super::bot_id;
+use super::wire::GetUpdates;
 
 /// Deadline of `getMe`, and of a request that does not wait for a message.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -114,7 +114,7 @@ impl FirstContact {
         let end = Instant::now() + limit;
         let mut errors = 0;
         while Instant::now() < end {
-            let waiting = GetUpdatesParams::builder().timeout(HOLD.as_secs() as u32).build();
+            let waiting = GetUpdates { timeout: HOLD.as_secs(), ..GetUpdates::default() };
             match self.api.call::<_, Vec<Value>>("getUpdates", &waiting, HOLD_DEADLINE).await {
                 Ok(updates) => {
                     errors = 0;
@@ -148,7 +148,7 @@ impl FirstContact {
     /// Confirms the first waiting update. On failure the daemon receives it, which harms nobody.
     async fn confirm(&self, update: &Value) {
         let Some(next) = update["update_id"].as_i64().map(|id| id + 1) else { return };
-        let confirm = GetUpdatesParams::builder().offset(next).limit(1_u32).timeout(0_u32).build();
+        let confirm = GetUpdates { offset: Some(next), limit: Some(1), ..GetUpdates::default() };
         let _ = self.api.call::<_, Vec<Value>>("getUpdates", &confirm, DEADLINE).await;
     }
 }

@@ -4,24 +4,20 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use belay_protocol::{
-    Body, ChannelId, ChannelPeople, Control, IdempotencyKey, Inbound, NO_TEXT, Principal, Provenance, ReplyRoute,
-    Stranger, Unread,
-};
-use frankenstein::types::{
-    CallbackQuery, ChatMember, ChatMemberUpdated, ChatType, Message, MessageEntity, MessageEntityType,
-};
-use frankenstein::updates::{Update, UpdateContent};
-
 use super::NAME;
 use super::attached::{self, RemoteFile};
 use super::callback_buttons::{self, ButtonPress};
-use super::conversation::{Conversation, session};
+use super::conversation::{Conversation, Topic, session};
 use super::facts;
 use super::groups::{Addressed, Relevance};
 use super::people::AllowLists;
 use super::unaddressed::UnaddressedMessages;
+use super::wire::{CallbackQuery, ChatMemberUpdated, Entity, Message, Update, UpdateContent};
 use crate::commands::{acts_at_once, ends_the_daemon};
+use belay_protocol::{
+    Body, ChannelId, ChannelPeople, Control, IdempotencyKey, Inbound, NO_TEXT, Principal, Provenance, ReplyRoute,
+    Stranger, Unread,
+};
 
 /// Answer to a tap by a person who may not talk to the bot.
 const NOT_YOURS: &str = "This question is not yours to answer.";
@@ -157,38 +153,37 @@ impl Rules {
         let Some(sender) = person(&message) else {
             return Verdict::NotForUs("not from a person");
         };
-        let (words, conversation) = (Words::of(&message), conversation(&message));
-        let is_private = match message.chat.type_field {
-            ChatType::Private => true,
-            ChatType::Group | ChatType::Supergroup => {
-                let addressed = match self.accepted.has(&message, is_edit) {
-                    true => Addressed::Bot, // the original message, or another part of its album, was for the bot
-                    false => self.addressed(&message, &words),
-                };
-                match self.people.relevance(conversation, addressed) {
-                    Relevance::Yes => false,
-                    Relevance::NotAddressed => {
-                        self.note_unaddressed(&message, &words, conversation, is_edit);
-                        return Verdict::NotForUs("does not address the bot");
-                    }
-                    Relevance::No(why) => return Verdict::NotForUs(why),
-                    Relevance::Undecided => return Verdict::Undecided,
-                    Relevance::Unlisted => return Verdict::UnlistedGroup(message.chat.id),
+        if message.chat.is_channel() {
+            return Verdict::NotForUs("a channel post");
+        }
+        let (conversation, is_private) = (conversation(&message), message.chat.is_private());
+        if !is_private {
+            let addressed = match self.accepted.has(&message, is_edit) {
+                true => Addressed::Bot, // the original message, or another part of its album, was for the bot
+                false => self.addressed(&message),
+            };
+            match self.people.relevance(conversation, addressed) {
+                Relevance::Yes => {}
+                Relevance::NotAddressed => {
+                    self.note_unaddressed(&message, conversation, is_edit);
+                    return Verdict::NotForUs("does not address the bot");
                 }
+                Relevance::No(why) => return Verdict::NotForUs(why),
+                Relevance::Undecided => return Verdict::Undecided,
+                Relevance::Unlisted => return Verdict::UnlistedGroup(message.chat.id),
             }
-            ChatType::Channel => return Verdict::NotForUs("a channel post"),
-        };
+        }
         let Some(role) = self.people.role(sender, is_private) else {
             if is_private && !is_edit && self.people.has_pairing() {
                 return Verdict::Pairable(Box::new(facts::stranger(&message, sender)));
             }
             return Verdict::Stranger(sender);
         };
-        if self.is_too_old(message.edit_date.filter(|_| is_edit).unwrap_or(message.date)) {
+        if self.is_too_old(message.edit_date.filter(|_| is_edit).or(message.date)) {
             return Verdict::TooOld(conversation);
         }
         let mut provenance = facts::provenance(&message, self.bot_id, is_private);
-        let mut text = self.text(&words, is_private, provenance.is_forwarded());
+        let mut text = self.text(&message, is_private, provenance.is_forwarded());
         let file = self.file(&message, &text, &mut provenance);
         if text.is_empty() && file.is_some() && !is_edit {
             text = NO_TEXT.to_owned();
@@ -202,7 +197,7 @@ impl Rules {
             return Verdict::NoText { conversation, message_id, not_read, album };
         }
         // Otherwise a `/quit` that could not be confirmed before the end would end every daemon started after it.
-        if ends_the_daemon(&text) && !provenance.is_forwarded() && message.date < self.since {
+        if ends_the_daemon(&text) && !provenance.is_forwarded() && message.date.unwrap_or_default() < self.since {
             return Verdict::NotForUs("an end of the daemon from before its start");
         }
         if !is_private {
@@ -226,7 +221,7 @@ impl Rules {
             reply_to: Some(ReplyRoute {
                 channel: channel.clone(),
                 conversation: conversation.to_string().into(),
-                reply_to: (!is_private).then(|| Arc::from(message.message_id.to_string())),
+                reply_to: (!is_private && message.message_id != 0).then(|| Arc::from(message.message_id.to_string())),
             }),
             relayed: facts::bot_author(&message).is_some(),
             provenance: Some(Arc::new(provenance)),
@@ -245,12 +240,12 @@ impl Rules {
 
     /// The file of a message that is to be fetched. Otherwise the attachments are named in the provenance.
     fn file(&self, message: &Message, text: &str, provenance: &mut Provenance) -> Option<RemoteFile> {
-        let not_read = match attached::file(message).filter(|_| self.takes_files) {
+        let not_read = match attached::file(&message.content).filter(|_| self.takes_files) {
             Some(file) if acts_at_once(text) && !provenance.is_forwarded() => {
                 vec![file.unread(COMMANDS_TAKE_NONE.to_owned())]
             }
             Some(file) => return Some(file),
-            None => attached::not_read(message),
+            None => attached::not_read(&message.content, message.media_group_id.is_some()),
         };
         if !not_read.is_empty() {
             *provenance = Provenance { not_read, ..std::mem::take(provenance) }.cleaned();
@@ -259,25 +254,25 @@ impl Rules {
     }
 
     /// Keeps a message that is not for the bot, where the settings ask for that.
-    fn note_unaddressed(&self, message: &Message, words: &Words<'_>, conversation: Conversation, is_edit: bool) {
+    fn note_unaddressed(&self, message: &Message, conversation: Conversation, is_edit: bool) {
         let limit = self.people.context_messages(conversation);
         if limit > 0
             && !self.is_too_old(message.date)
-            && let Some(earlier) = facts::earlier(message, words)
+            && let Some(earlier) = facts::earlier(message)
         {
             self.unaddressed.note(conversation, message.message_id, earlier, is_edit, limit);
         }
     }
 
-    /// Whether a message of that date is too old to be answered.
-    fn is_too_old(&self, date: u64) -> bool {
-        self.max_age_s > 0 && date.saturating_add(self.max_age_s) < self.since
+    /// Whether a message of that date is too old to be answered. One without a date is not.
+    fn is_too_old(&self, date: Option<u64>) -> bool {
+        self.max_age_s > 0 && date.is_some_and(|date| date.saturating_add(self.max_age_s) < self.since)
     }
 
     /// Decides how to handle a change of the bot's own membership in a chat.
     fn judge_membership(&self, change: &ChatMemberUpdated) -> Verdict {
-        let (chat, is_group) = (change.chat.id, change.chat.type_field != ChatType::Private);
-        let was_added = !is_member(&change.old_chat_member) && is_member(&change.new_chat_member);
+        let (chat, is_group) = (change.chat.id, !change.chat.is_private());
+        let was_added = !is_member(&change.old_chat_member.status) && is_member(&change.new_chat_member.status);
         if !is_group || !was_added || self.is_too_old(change.date) {
             return Verdict::NotForUs("no addition to a group");
         }
@@ -293,7 +288,7 @@ impl Rules {
         let tap = ButtonPress::of(query);
         let sender = query.from.id;
         let message = callback_buttons::message_of(query);
-        let is_private = message.is_none_or(|message| message.chat.type_field == ChatType::Private);
+        let is_private = message.is_none_or(|message| message.chat.is_private());
         let Some(role) = self.people.role(sender, is_private) else {
             return Verdict::InvalidTap { tap, words: NOT_YOURS, stranger: Some(sender) };
         };
@@ -315,7 +310,7 @@ impl Rules {
     }
 
     /// Whether a group message addresses the bot: by a mention, a reply to it, or a command that names it.
-    fn addressed(&self, message: &Message, words: &Words<'_>) -> Addressed {
+    fn addressed(&self, message: &Message) -> Addressed {
         let mut addressed = Addressed::Nobody;
         if let Some(replied) = &message.reply_to_message
             // Every message of a topic "replies" to the topic's creation.
@@ -324,25 +319,25 @@ impl Rules {
         {
             addressed = Addressed::Bot;
         }
-        for entity in words.entities {
-            match self.names(entity, words.text) {
+        for entity in &message.words.entities {
+            match self.names(entity, &message.words.text) {
                 Names::Bot => return Addressed::Bot,
                 Names::Unknown if addressed == Addressed::Nobody => addressed = Addressed::Unknown,
                 // `/stop@other_bot` is for the other bot, even in a reply to this one.
-                Names::Other if entity.type_field == MessageEntityType::BotCommand => return Addressed::OtherBot,
+                Names::Other if entity.kind == "bot_command" => return Addressed::OtherBot,
                 _ => {}
             }
         }
         addressed
     }
 
-    fn names(&self, entity: &MessageEntity, text: &str) -> Names {
-        let name = match entity.type_field {
-            MessageEntityType::TextMention => {
+    fn names(&self, entity: &Entity, text: &str) -> Names {
+        let name = match entity.kind.as_str() {
+            "text_mention" => {
                 let is_us = entity.user.as_ref().is_some_and(|user| user.id == self.bot_id);
                 return if is_us { Names::Bot } else { Names::Nobody };
             }
-            MessageEntityType::Mention | MessageEntityType::BotCommand => {
+            "mention" | "bot_command" => {
                 let entity_text = bytes_of(text, entity).map_or("", |range| &text[range]);
                 match entity_text.split_once('@') {
                     None => return Names::Nobody,
@@ -359,16 +354,16 @@ impl Rules {
     }
 
     /// The text without the bot's name; the text of a forwarded message is unchanged.
-    fn text(&self, words: &Words<'_>, is_private: bool, is_forwarded: bool) -> String {
+    fn text(&self, message: &Message, is_private: bool, is_forwarded: bool) -> String {
+        let (text, entities) = (&*message.words.text, &message.words.entities);
         if is_forwarded {
-            return words.text.trim().to_owned();
+            return text.trim().to_owned();
         }
-        let text = words.text;
         let mut names: Vec<Range<usize>> = Vec::new();
-        for entity in words.entities.iter().filter(|entity| !is_private && self.names(entity, text) == Names::Bot) {
+        for entity in entities.iter().filter(|entity| !is_private && self.names(entity, text) == Names::Bot) {
             let Some(range) = bytes_of(text, entity) else { continue };
             // A command loses only the name: `/stop@belay_bot now` → `/stop now`.
-            let is_command = entity.type_field == MessageEntityType::BotCommand;
+            let is_command = entity.kind == "bot_command";
             let at = text[range.clone()].find('@').filter(|_| is_command).unwrap_or_default();
             names.push(range.start + at..range.end);
         }
@@ -403,22 +398,6 @@ enum Names {
     Nobody,
 }
 
-/// The text of a message, or the caption of its media.
-pub(super) struct Words<'a> {
-    pub(super) text: &'a str,
-    pub(super) entities: &'a [MessageEntity],
-}
-
-impl<'a> Words<'a> {
-    pub(super) fn of(message: &'a Message) -> Self {
-        let (text, entities) = match &message.text {
-            Some(text) => (text.as_str(), &message.entities),
-            None => (message.caption.as_deref().unwrap_or_default(), &message.caption_entities),
-        };
-        Self { text, entities: entities.as_deref().unwrap_or_default() }
-    }
-}
-
 /// The sender of a part of an album, and the album.
 fn album(message: &Message) -> Option<(u64, String)> {
     Some((person(message)?, message.media_group_id.clone()?))
@@ -426,27 +405,28 @@ fn album(message: &Message) -> Option<(u64, String)> {
 
 /// The conversation that a message is in.
 fn conversation(message: &Message) -> Conversation {
-    let topic = message.message_thread_id.filter(|_| message.is_topic_message == Some(true));
-    Conversation { chat: message.chat.id, topic }
+    let direct = message.direct_messages_topic.as_ref().and_then(|topic| topic.topic_id).map(Topic::Direct);
+    let thread = message.message_thread_id.filter(|_| message.is_topic_message).map(Topic::Thread);
+    Conversation { chat: message.chat.id, topic: direct.or(thread) }
 }
 
-/// Whether this state means that the bot is in the chat.
-fn is_member(member: &ChatMember) -> bool {
-    !matches!(member, ChatMember::Left(_) | ChatMember::Kicked(_))
+/// Whether this status means that the bot is in the chat.
+fn is_member(status: &str) -> bool {
+    !matches!(status, "left" | "kicked")
 }
 
 /// The id of the person who sent a message; `None` for bots, anonymous administrators and automatic forwards.
 fn person(message: &Message) -> Option<u64> {
-    if message.sender_chat.is_some() || message.is_automatic_forward == Some(true) {
+    if message.sender_chat.is_some() || message.is_automatic_forward {
         return None;
     }
-    message.from.as_ref().filter(|sender| !sender.is_bot).map(|sender| sender.id)
+    message.from.as_ref().filter(|sender| !sender.is_bot && sender.id != 0).map(|sender| sender.id)
 }
 
 /// Converts the range of an entity from UTF-16 units, which Telegram counts, to bytes. `None` if it does not fit the
 /// text.
-pub(super) fn bytes_of(text: &str, entity: &MessageEntity) -> Option<Range<usize>> {
-    let wanted = (usize::from(entity.offset), usize::from(entity.offset) + usize::from(entity.length));
+pub(super) fn bytes_of(text: &str, entity: &Entity) -> Option<Range<usize>> {
+    let wanted = (entity.offset?, entity.offset?.checked_add(entity.length?)?);
     let (mut units, mut start, mut end) = (0, None, None);
     for (at, c) in text.char_indices().map(|(at, c)| (at, c.len_utf16())).chain([(text.len(), 0)]) {
         if units == wanted.0 {

@@ -5,7 +5,7 @@
 //! its `update_id`, so a repeated delivery changes nothing. A second tap on a button is answered with the result of the
 //! first.
 //!
-//! Reading order: `groups`, `people`, `facts` and `attached` (metadata and attachments of a message), `unaddressed`
+//! Reading order: `wire` (the types of the Bot API) → `groups`, `people`, `facts` and `attached` (metadata and attachments of a message), `unaddressed`
 //! (messages that are not for the bot), `intake` (which updates are messages) → `fetch`, `repeated`, `arrivals` (their
 //! files) → `offers` (their order) → `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is
 //! written) → `deliver`, `files`, `multipart` (how it is sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under an
@@ -38,6 +38,7 @@ mod split;
 mod styled;
 mod unaddressed;
 mod webhook;
+mod wire;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use belay_crash_point::crash_point;
 use belay_protocol::{AckSender, Envelope};
-use frankenstein::methods::GetUpdatesParams;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt, future::OptionFuture};
 use serde::de::IgnoredAny;
@@ -31,8 +30,9 @@ use tracing::{error, info, warn};
 use super::api::ApiError;
 use super::arrivals::{Arrival, Arrivals};
 use super::offers::{Offer, Offers, Place};
-use super::router::{Settled, Sorted, UpdateRouter, update_id};
+use super::router::{Settled, Sorted, UpdateRouter};
 use super::setup::{self, ALLOWED, Pauses};
+use super::wire::{GetUpdates, update_id};
 
 /// How long Telegram holds the request before it returns an empty answer. 25 s: below the idle limits of common
 /// proxies.
@@ -290,11 +290,8 @@ impl Poller {
         }
         let is_all_settled = self.unsettled.is_empty();
         let (hold, deadline) = if is_all_settled { (HOLD, DEADLINE) } else { (SHORT_HOLD, SHORT_DEADLINE) };
-        let parameters = GetUpdatesParams::builder()
-            .maybe_offset(self.requested_offset)
-            .timeout(hold.as_secs() as u32)
-            .allowed_updates(ALLOWED.to_vec())
-            .build();
+        let (offset, timeout) = (self.requested_offset, hold.as_secs());
+        let parameters = GetUpdates { offset, timeout, allowed_updates: ALLOWED, limit: None };
         let router = Arc::clone(&self.router);
         Box::pin(async move { router.api.call("getUpdates", &parameters, deadline).await })
     }
@@ -340,12 +337,7 @@ impl Poller {
             return;
         }
         // Telegram: getUpdates, `offset`: updates before it are confirmed. The updates that this call returns are not.
-        let parameters = GetUpdatesParams::builder()
-            .maybe_offset(settled)
-            .limit(1)
-            .timeout(0)
-            .allowed_updates(ALLOWED.to_vec())
-            .build();
+        let parameters = GetUpdates { offset: settled, limit: Some(1), timeout: 0, allowed_updates: ALLOWED };
         let answer = self.router.api.call::<_, IgnoredAny>("getUpdates", &parameters, LAST_DEADLINE).await;
         if let Err(error) = answer {
             info!(%error, "the last updates could not be confirmed; they come again at the next start");

@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{DeliverError, Preview, ReplyRoute};
-use frankenstein::ParseMode;
-use frankenstein::methods::{DeleteMessageParams, EditMessageTextParams};
-use frankenstein::types::LinkPreviewOptions;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tracing::{debug, info};
@@ -17,6 +14,7 @@ use super::conversation::Conversation;
 use super::deliver::{conversation, failed, send};
 use super::router::UpdateRouter;
 use super::split::{PIECE_MAX_UNITS, Piece, pieces};
+use super::wire::{DeleteMessage, EditMessageText, HTML, NoPreview};
 
 /// Deadline of an edit while the answer grows. Later, the next edit is due anyway.
 const CHANGE_DEADLINE: Duration = Duration::from_secs(10);
@@ -81,16 +79,16 @@ pub(super) async fn edit(
     let Ok(message_id) = message.parse::<i32>() else {
         return Err(ApiError::refused(format!("{message:?} is no message of Telegram")));
     };
-    let mut mode = Some(ParseMode::Html);
+    let mut mode = Some(HTML);
     loop {
         let text = if mode.is_some() { &piece.html } else { &piece.plain };
-        let parameters = EditMessageTextParams::builder()
-            .chat_id(to.chat)
-            .message_id(message_id)
-            .text(text)
-            .maybe_parse_mode(mode)
-            .link_preview_options(LinkPreviewOptions::DISABLED)
-            .build();
+        let parameters = EditMessageText {
+            chat_id: to.chat,
+            message_id,
+            text,
+            parse_mode: mode,
+            link_preview_options: NoPreview::new(),
+        };
         match api.call::<_, IgnoredAny>("editMessageText", &parameters, deadline).await {
             Ok(_) => return Ok(()),
             Err(error) if error.is_not_modified() => return Ok(()),
@@ -106,7 +104,7 @@ pub(super) async fn edit(
 /// Deletes a message. Best effort.
 pub(super) async fn delete(api: &BotApi, to: Conversation, message: &str) {
     let Ok(message_id) = message.parse::<i32>() else { return };
-    let parameters = DeleteMessageParams::builder().chat_id(to.chat).message_id(message_id).build();
+    let parameters = DeleteMessage { chat_id: to.chat, message_id };
     if let Err(error) = api.call::<_, IgnoredAny>("deleteMessage", &parameters, CHANGE_DEADLINE).await {
         debug!(%error, "a preview could not be taken away");
     }

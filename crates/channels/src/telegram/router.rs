@@ -10,8 +10,6 @@ use belay_protocol::{
     Accepted, Ack, AttachmentContent, Body, ChannelId, Inbound, NO_TEXT, PairingCode, PairingCodes, Refusal, Stranger,
     TextChecker, Unread,
 };
-use frankenstein::updates::{Update, UpdateContent};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::{debug, info, trace, warn};
@@ -24,6 +22,7 @@ use super::conversation::Conversation;
 use super::deliver;
 use super::fetch::Fetcher;
 use super::intake::{Rules, Verdict};
+use super::wire::{Update, UpdateContent, update_id};
 
 /// Number of strangers, and of groups, that are logged once at a higher level. Further ones are logged at debug level
 /// only, so that nobody can flood the log by opening accounts.
@@ -174,16 +173,11 @@ impl UpdateRouter {
         }
     }
 
-    /// Decides what to do with an update. One that cannot be parsed is dropped, because it would fail again.
+    /// Decides what to do with an update. One that cannot be understood is dropped, because it would fail again.
     pub(super) async fn sort(&self, raw: &RawValue) -> Sorted {
-        let update = match parse(raw) {
-            Ok(update) => update,
-            Err(error) => {
-                // The error's message may quote the update: only the position is logged.
-                let (line, column) = (error.line(), error.column());
-                warn!(update_id = update_id(raw), line, column, "an update that cannot be understood is skipped");
-                return Sorted::Done;
-            }
+        let Some(update) = Update::parse(raw) else {
+            warn!(update_id = update_id(raw), "an update that cannot be understood is skipped");
+            return Sorted::Done;
         };
         let (update_id, album) = (update.update_id, album_of(&update));
         match self.rules.judge(update) {
@@ -401,23 +395,6 @@ fn album_of(update: &Update) -> Option<String> {
     }
 }
 
-/// Parses an update. A tap may lack `chat_instance`: the Bot API promises it, but nothing here needs it.
-fn parse(raw: &RawValue) -> Result<Update, serde_json::Error> {
-    let error = match serde_json::from_str(raw.get()) {
-        Ok(update) => return Ok(update),
-        Err(error) => error,
-    };
-    let Ok(mut update) = serde_json::from_str::<Value>(raw.get()) else { return Err(error) };
-    let Some(query) = update.get_mut("callback_query").and_then(Value::as_object_mut) else { return Err(error) };
-    query.entry("chat_instance").or_insert_with(|| "".into());
-    serde_json::from_value(update).map_err(|_| error) // the first error has the position in the original text
-}
-
-/// The number of an update, even if the update cannot be parsed otherwise.
-pub(super) fn update_id(raw: &RawValue) -> Option<i64> {
-    serde_json::from_str::<Value>(raw.get()).ok()?.get("update_id")?.as_i64()
-}
-
 fn settled(ack: Option<&Ack>) -> Settled {
     match ack {
         Some(Ack::Refused(Refusal::Busy { retry_after, .. })) => Settled::Later { is_busy: true, after: *retry_after },
@@ -439,22 +416,6 @@ mod tests {
 
     fn conversation(chat: usize) -> Conversation {
         chat.to_string().parse().expect("a conversation")
-    }
-
-    #[test]
-    fn a_tap_without_a_chat_instance_is_read() {
-        let read = |text: &str| {
-            let raw = serde_json::from_str::<Box<RawValue>>(text).expect("JSON");
-            parse(&raw).map(|update| matches!(update.content, UpdateContent::CallbackQuery(_))).ok()
-        };
-        let tap = |more: &str| {
-            let from = r#""from": {"id": 42, "is_bot": false, "first_name": "A"}"#;
-            format!(r#"{{"update_id": 1, "callback_query": {{"id": "q", "data": "x", {from}{more}}}}}"#)
-        };
-        assert_eq!(read(&tap("")), Some(true));
-        assert_eq!(read(&tap(r#", "chat_instance": "c""#)), Some(true));
-        assert_eq!(read(r#"{"update_id": 1, "callback_query": {"data": "x"}}"#), None, "what matters must be there");
-        assert_eq!(read(r#"{"update_id": 1, "callback_query": 5}"#), None);
     }
 
     #[tokio::test]

@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use frankenstein::methods::{DeleteWebhookParams, SetWebhookParams};
-use frankenstein::types::AllowedUpdate;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
@@ -13,6 +11,7 @@ use tracing::{error, info, warn};
 
 use super::api::ApiError;
 use super::router::UpdateRouter;
+use super::wire::SetWebhook;
 
 /// Deadline of these calls.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -21,11 +20,11 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The kinds of update that the bot requests.
-pub(super) const ALLOWED: [AllowedUpdate; 4] = [
-    AllowedUpdate::Message,
-    AllowedUpdate::EditedMessage,
-    AllowedUpdate::CallbackQuery,
-    AllowedUpdate::MyChatMember, // the bot is added to a group
+pub(super) const ALLOWED: &[&str] = &[
+    "message",
+    "edited_message",
+    "callback_query",
+    "my_chat_member", // the bot is added to a group
 ];
 
 #[derive(Deserialize)]
@@ -79,17 +78,13 @@ pub(super) async fn until_reachable(
 }
 
 async fn set_webhook(router: &UpdateRouter, url: &str, secret: &SecretString) -> Result<(), ApiError> {
-    let parameters = SetWebhookParams::builder()
-        .url(url)
-        .secret_token(secret.expose_secret())
-        .allowed_updates(ALLOWED.to_vec())
-        .build();
+    let parameters = SetWebhook { url, secret_token: secret.expose_secret(), allowed_updates: ALLOWED };
     router.api.call::<_, bool>("setWebhook", &parameters, DEADLINE).await.map(|_| ())
 }
 
 /// Removes a webhook. While one is registered, polling receives no updates.
 pub(super) async fn delete_webhook(router: &UpdateRouter) -> Result<(), ApiError> {
-    router.api.call::<_, bool>("deleteWebhook", &DeleteWebhookParams::builder().build(), DEADLINE).await.map(|_| ())
+    router.api.call::<_, bool>("deleteWebhook", &json!({}), DEADLINE).await.map(|_| ())
 }
 
 /// Repeats a call until it succeeds. Runs inside the channel's stream and ends with it.

@@ -87,9 +87,10 @@ mod tests {
     use belay_protocol::Person;
 
     use super::*;
+    use crate::telegram::conversation::Topic;
 
     const HERE: Conversation = Conversation { chat: -1, topic: None };
-    const TOPIC: Conversation = Conversation { chat: -1, topic: Some(7) };
+    const TOPIC: Conversation = Conversation { chat: -1, topic: Some(Topic::Thread(7)) };
 
     fn message(text: &str) -> EarlierMessage {
         EarlierMessage { sender: Person::default(), at: String::new(), text: text.into() }

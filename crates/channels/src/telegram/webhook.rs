@@ -27,7 +27,8 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::arrivals::Arrival;
-use super::router::{AgentMessage, Settled, Sorted, UpdateRouter, update_id};
+use super::router::{AgentMessage, Settled, Sorted, UpdateRouter};
+use super::wire::update_id;
 
 /// Bot API, setWebhook, `secret_token`.
 const SECRET_HEADER: &str = "X-Telegram-Bot-Api-Secret-Token";

@@ -6,6 +6,7 @@ mod double;
 mod files;
 mod intake;
 mod leased;
+mod odd;
 mod order;
 mod polling;
 mod preview;

@@ -54,7 +54,7 @@ pub(crate) async fn serve_channel(double: Double, channel: Telegram) -> Served {
 
 impl Served {
     /// Delivers a body as Telegram does; the status comes when the task ends.
-    fn post(&self, body: impl Into<reqwest::Body>) -> JoinHandle<u16> {
+    pub(crate) fn post(&self, body: impl Into<reqwest::Body>) -> JoinHandle<u16> {
         let request = http()
             .post(format!("http://{}/telegram/webhook", self.address))
             .header("X-Telegram-Bot-Api-Secret-Token", SECRET)

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::config::{GroupAnswer, GroupsConfig, TelegramConfig};
+use crate::telegram::wire::Read;
 
 fn rules() -> Rules {
     Rules {
@@ -60,7 +61,7 @@ fn entity(kind: &str, text: &str, part: &str) -> Value {
 }
 
 fn judge(rules: &Rules, message: Value) -> Verdict {
-    rules.judge(serde_json::from_value(json!({"update_id": 900, "message": message})).unwrap())
+    rules.judge(Update::read(&json!({"update_id": 900, "message": message})).unwrap())
 }
 
 fn words(body: Body) -> String {
@@ -336,7 +337,7 @@ fn a_tap_is_an_answer_of_its_person_in_the_conversation_of_its_question() {
         if message.is_null() {
             update["callback_query"].as_object_mut().unwrap().remove("message");
         }
-        line(rules().judge(serde_json::from_value(update).unwrap()))
+        line(rules().judge(Update::read(&update).unwrap()))
     };
     let bot = json!({"id": 777, "is_bot": true, "first_name": "B"});
     let own = message(json!({"from": bot}));
@@ -460,7 +461,7 @@ fn a_message_with_a_file_waits_for_it_if_files_are_taken() {
 #[test]
 fn other_kinds_of_update_are_not_for_us() {
     for kind in ["edited_message", "channel_post", "edited_channel_post", "business_message"] {
-        let update = serde_json::from_value(json!({"update_id": 1, kind: message(json!({}))})).unwrap();
+        let update = Update::read(&json!({"update_id": 1, kind: message(json!({}))})).unwrap();
         assert_eq!(line(rules().judge(update)), "(no new message)", "{kind}");
     }
 }
@@ -515,7 +516,7 @@ fn a_forward_keeps_its_words_and_is_marked_and_an_edit_is_an_edit() {
     }
     let edited = |fields: Value| {
         let update = json!({"update_id": 900, "edited_message": message(fields)});
-        line(rules().judge(serde_json::from_value(update).unwrap()))
+        line(rules().judge(Update::read(&update).unwrap()))
     };
     let photo = json!([{"file_id": "f", "file_unique_id": "u", "width": 1, "height": 1}]);
     for (fields, expected) in [
@@ -536,7 +537,7 @@ fn an_edit_that_removes_the_mention_from_an_accepted_group_message_is_still_for_
         let mut message = group(fields);
         message.as_object_mut().unwrap().insert("edit_date".into(), json!(2));
         let update = json!({"update_id": 901, "edited_message": message});
-        line(rules.judge(serde_json::from_value(update).unwrap()))
+        line(rules.judge(Update::read(&update).unwrap()))
     };
     let plain = json!({"text": "count the rooms"});
     assert_eq!(edited(plain.clone()), "(does not address the bot)", "it was never for us");

@@ -10,7 +10,7 @@ fn with(groups: GroupsConfig, pairing: bool) -> Rules {
 }
 
 fn edited(rules: &Rules, message: Value) -> Verdict {
-    rules.judge(serde_json::from_value(json!({"update_id": 901, "edited_message": message})).unwrap())
+    rules.judge(Update::read(&json!({"update_id": 901, "edited_message": message})).unwrap())
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_stranger_may_get_a_code_for_a_new_private_message_alone() {
 #[test]
 fn a_person_of_pairing_is_heard_in_private_alone() {
     let rules = with(in_groups(GroupAnswer::All), true);
-    let stranger = facts::stranger(&serde_json::from_value(message(json!({}))).unwrap(), 99);
+    let stranger = facts::stranger(&Message::read(&message(json!({}))).unwrap(), 99);
     let paired = belay_protocol::PairedPerson {
         person: stranger,
         admitted_by: "7".into(),
@@ -122,7 +122,7 @@ fn a_served_group_is_greeted_when_the_bot_is_added_to_it() {
         (&greets, 42, "left", "member", "(no addition to a group)"),
         (&silent, -100, "left", "member", "(no greeting)"),
     ] {
-        let update = serde_json::from_value(change(chat, old, new)).unwrap();
+        let update = Update::read(&change(chat, old, new)).unwrap();
         assert_eq!(line(rules.judge(update)), expected, "{chat} {old} {new}");
     }
 }

@@ -1,0 +1,27 @@
+//! The parts of the Bot API that Belay reads and sends, as types of its own. Pure.
+//!
+//! Telegram adds fields, kinds and values several times a year, so nothing here is closed. A kind is a text. A field that
+//! cannot be read is missing, and a part that is there and cannot be read is there and empty: that it is there may matter
+//! (a forward is a forward, whoever wrote it). An element of a list that cannot be read is left out. So nothing around a
+//! text can cost the text.
+//!
+//! Reading order: `json` (a text as a value) → `read` (fields) → `message`, `words`, `content` → `update`. `requests`: what is sent.
+
+mod content;
+mod json;
+mod message;
+mod read;
+mod requests;
+mod update;
+mod words;
+
+pub(super) use content::{Content, File};
+pub(super) use message::{Chat, Entity, Message, Origin, User};
+#[cfg(test)]
+pub(super) use read::Read;
+pub(super) use requests::{
+    AnswerCallbackQuery, Button, DeleteMessage, EditMessageReplyMarkup, EditMessageText, GetFile, GetUpdates, HTML,
+    Keyboard, NoPreview, ReplyParameters, SendChatAction, SendMessage, SetWebhook,
+};
+pub(super) use update::{CallbackQuery, ChatMemberUpdated, Update, UpdateContent, update_id};
+pub(super) use words::Words;
