@@ -123,6 +123,8 @@ pub(super) enum Verdict {
         /// The album that it belongs to.
         album: Option<String>,
     },
+    /// A message of a person who may talk to the bot, of which neither the author nor a text can be read.
+    Unreadable(Conversation),
     /// A message for the bot that is older than `max_age_s` allows.
     TooOld(Conversation),
     /// From a person who may not talk to the bot.
@@ -151,7 +153,7 @@ impl Rules {
             _ => return Verdict::NotForUs("no new message"),
         };
         let Some(sender) = person(&message) else {
-            return Verdict::NotForUs("not from a person");
+            return self.judge_authorless(&message, is_edit);
         };
         if message.chat.is_channel() {
             return Verdict::NotForUs("a channel post");
@@ -187,6 +189,9 @@ impl Rules {
         let file = self.file(&message, &text, &mut provenance);
         if text.is_empty() && file.is_some() && !is_edit {
             text = NO_TEXT.to_owned();
+        }
+        if text.is_empty() && message.words.is_unreadable && !is_edit {
+            return Verdict::Unreadable(conversation);
         }
         if text.is_empty() {
             // The removal of a caption changes nothing in a waiting message.
@@ -235,6 +240,20 @@ impl Rules {
         match file.filter(|_| !is_edit) {
             Some(file) => Verdict::WithFile(inbound, file),
             None => Verdict::Message(inbound), // an edit changes the text alone: the message keeps its files
+        }
+    }
+
+    /// Decides how to handle a message that no known person has written.
+    fn judge_authorless(&self, message: &Message, is_edit: bool) -> Verdict {
+        let is_a_persons = message.chat.is_private()
+            && message.sender_chat.is_none()
+            && !message.is_automatic_forward
+            && message.from.as_ref().is_none_or(|sender| sender.id == 0);
+        // A private chat has the id of its person (Bot API, Chat, `id`).
+        let person = u64::try_from(message.chat.id).ok().filter(|_| is_a_persons && !is_edit);
+        match person.and_then(|id| self.people.role(id, true)) {
+            Some(_) if !self.is_too_old(message.date) => Verdict::Unreadable(conversation(message)),
+            _ => Verdict::NotForUs("not from a person"),
         }
     }
 

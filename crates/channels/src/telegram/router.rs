@@ -46,6 +46,8 @@ const PAIRING_PAUSE: Duration = Duration::from_secs(60);
 const NOT_TAKEN: &str =
     "Too many messages are waiting in this conversation; this one was not taken. Please send it again later.";
 
+const UNREADABLE: &str = "I could not read this message: Telegram has sent it in a form that I do not know. Please send it again as plain text.";
+
 const TOO_OLD: &str = "I was offline for long. What was written here in the meantime is too old to be answered; please send again what still matters.";
 
 /// The state that webhook and polling share.
@@ -210,6 +212,10 @@ impl UpdateRouter {
                 {
                     self.send_notice(conversation, Some(message_id), &line).await; // best effort
                 }
+            }
+            Verdict::Unreadable(conversation) => {
+                warn!(update_id, %conversation, "a message cannot be read, and its person is told so");
+                self.send_notice(conversation, None, UNREADABLE).await; // best effort
             }
             Verdict::TooOld(conversation) => {
                 debug!(update_id, %conversation, "a message from long before the start is not answered");

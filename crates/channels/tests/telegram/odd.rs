@@ -204,3 +204,99 @@ async fn no_unknown_value_and_no_wrong_type_costs_the_text_of_a_person() {
     }
     assert!(lost.is_empty(), "{} of {} are lost:\n{}", lost.len(), rows.len(), lost.join("\n"));
 }
+
+/// Updates around a message of the served group whose text mentions the bot, with what is odd in it.
+fn odd_in_a_group() -> Vec<Value> {
+    let mention = json!([{"type": "mention", "offset": 0, "length": 10}, {"type": "hologram", "offset": "x"}, null]);
+    let mut rows = [
+        odd_replies(),
+        vec![
+            json!({"chat": {"id": -100, "type": "hologram"}}),
+            json!({"chat": {"id": -100, "title": 5}}),
+            json!({"message_thread_id": "x", "is_topic_message": true}),
+            json!({"direct_messages_topic": 5}),
+            json!({"message_id": "x"}),
+            json!({"sender_boost_count": [], "sender_tag": {}}),
+        ],
+    ]
+    .concat();
+    for row in &mut rows {
+        let fields = row.as_object_mut().unwrap();
+        fields.entry("chat").or_insert(json!({"id": -100, "type": "supergroup", "title": "G"}));
+        merge(fields, &json!({"text": "@belay_bot yes", "entities": mention}));
+    }
+    rows
+}
+
+#[tokio::test]
+async fn a_mention_in_a_group_is_heard_whatever_is_odd_around_it() {
+    let mut served = serve().await;
+    for (number, row) in (1..).zip(odd_in_a_group()) {
+        let mut update = update(number, "");
+        merge(update["message"].as_object_mut().unwrap(), &row);
+        assert_eq!(arrives(&mut served, &update).await.as_deref(), Some("yes"), "{row}");
+    }
+}
+
+#[tokio::test]
+async fn odd_updates_of_every_requested_kind_are_handled() {
+    let mut served = serve().await;
+    // Numbers as texts, fields of another kind, and half a character.
+    let mut numbered = update(1, "yes");
+    numbered["update_id"] = json!("1");
+    numbered["hologram"] = json!(5);
+    let mut half = update(2, "");
+    half["message"]["text"] = json!(format!("yes {LONE}"));
+    let mut edited = update(3, "yes");
+    edited["message"]["edit_date"] = json!("2");
+    edited["message"]["reply_markup"] = json!([5]);
+    edited["edited_message"] = edited["message"].take();
+    edited.as_object_mut().unwrap().remove("message");
+    for update in [numbered, half, edited] {
+        let text = arrives(&mut served, &update).await.unwrap_or_default();
+        assert!(text.starts_with("yes"), "{text:?} from {update}");
+    }
+    let mut tapped = crate::tap(4, 42, &format!("belay:a:{}", belay_protocol::ApprovalId::new()));
+    tapped["callback_query"]["message"]["reply_markup"] = json!({"inline_keyboard": [[{"style": "hologram"}]]});
+    tapped["callback_query"]["message"]["reply_to_message"] = json!({"poll": {"type": "ranked"}});
+    let status = served.post(body(&tapped));
+    let envelope = crate::next(&mut served.stream).await;
+    assert!(matches!(envelope.inbound.body, Body::Control(_)));
+    accept(envelope.ack);
+    assert_eq!(status.await.unwrap(), 200);
+    // An administrator as an older server describes it: without the newer rights.
+    let bot = json!({"id": 777, "is_bot": true, "first_name": "B"});
+    let added = json!({"update_id": 5, "my_chat_member": {
+        "chat": {"id": -100, "type": "supergroup", "title": "G"}, "date": 1, "from": {"id": 42},
+        "old_chat_member": {"status": "left", "user": bot}, "new_chat_member": {"status": "administrator", "user": bot},
+    }});
+    assert_eq!(served.post(body(&added)).await.unwrap(), 200);
+    assert_eq!(served.double.calls("sendMessage").len(), 1, "the greeting");
+}
+
+#[tokio::test]
+async fn a_listed_person_is_told_of_a_message_that_cannot_be_read_and_nobody_else_is() {
+    let mut served = serve().await;
+    let odd = |number: u64, fields: Value| {
+        let mut update = update(number, "yes");
+        merge(update["message"].as_object_mut().unwrap(), &fields);
+        update
+    };
+    let stranger = json!({"id": 43, "is_bot": false, "first_name": "S"});
+    for (update, told) in [
+        (odd(1, json!({"from": "x"})), 1),
+        (odd(2, json!({"text": {"hologram": 5}})), 2),
+        (odd(3, json!({"from": "x", "chat": {"id": 43, "type": "private"}})), 2),
+        (odd(4, json!({"text": {"hologram": 5}, "from": stranger})), 2),
+        (odd(5, json!({"chat": "x"})), 2),
+        (json!({"update_id": 6, "message": 5}), 2),
+        (json!({"update_id": 7, "message": {"from": {"id": 42}, "text": "yes"}}), 2),
+    ] {
+        assert_eq!(served.post(body(&update)).await.unwrap(), 200, "{update}");
+        assert_eq!(served.double.calls("sendMessage").len(), told, "{update}");
+    }
+    assert!(served.is_silent().await);
+    let said = &served.double.calls("sendMessage")[0];
+    let text = said["text"].as_str().unwrap();
+    assert!(text.starts_with("I could not read this message") && said["chat_id"] == 42, "{said}");
+}

@@ -82,6 +82,7 @@ fn line(verdict: Verdict) -> String {
         }
         Verdict::InvalidTap { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
         Verdict::NoText { album, not_read, .. } => format!("(no text, {} of album {album:?})", not_read[0].kind),
+        Verdict::Unreadable(conversation) => format!("(unreadable, in {conversation})"),
         Verdict::TooOld(conversation) => format!("(too old, in {conversation})"),
         Verdict::Stranger(id) => format!("(stranger {id})"),
         Verdict::Pairable(stranger) => {
@@ -150,7 +151,12 @@ fn private_messages_are_accepted_from_listed_people_only() {
         (json!({"from": from(7, false)}), "hello"),
         (json!({"from": from(43, false)}), "(stranger 43)"),
         (json!({"from": from(42, true)}), "(not from a person)"),
-        (json!({"from": null}), "(not from a person)"),
+        (json!({"from": null}), "(unreadable, in 42)"),
+        (json!({"from": {"id": "x"}}), "(unreadable, in 42)"),
+        (json!({"from": {"id": "x"}, "chat": {"id": 43, "type": "private"}}), "(not from a person)"),
+        (json!({"from": {"id": "x"}, "chat": {"id": -100, "type": "group"}}), "(not from a person)"),
+        (json!({"text": {"blocks": []}}), "(unreadable, in 42)"),
+        (json!({"text": {"blocks": []}, "from": from(43, false)}), "(stranger 43)"),
         (json!({"sender_chat": {"id": -5, "type": "channel"}}), "(not from a person)"),
         (json!({"text": "  /stop@Belay_Bot  "}), "/stop@Belay_Bot"),
         (json!({"text": "/start"}), "/start"),
@@ -424,7 +430,7 @@ fn a_text_that_somebody_else_wrote_is_relayed_and_no_command_of_the_channel_eith
 #[test]
 fn a_post_of_a_channel_or_of_an_anonymous_administrator_is_no_message_of_a_person() {
     let chat = json!({"id": -7, "type": "channel", "title": "News"});
-    for fields in [json!({"sender_chat": chat}), json!({"is_automatic_forward": true}), json!({"from": null})] {
+    for fields in [json!({"sender_chat": chat}), json!({"is_automatic_forward": true})] {
         let fields = json!({"text": "/quit"})
             .as_object()
             .unwrap()
