@@ -4,6 +4,7 @@ use belay_protocol::provenance::Unread;
 use belay_protocol::{Attachment, AttachmentContent};
 
 use super::facts::visible;
+use super::shared;
 use super::wire::{Content, File};
 
 /// The kind of a recording that its sender has made for this message.
@@ -86,7 +87,7 @@ pub(super) fn not_read(m: &Content, album: bool) -> Vec<Unread> {
         vec![Unread { kind: kind.to_owned(), file_name, bytes, album, reason: None }]
     };
     let sized = |kind: &str, bytes: Option<u64>| named(kind, None, bytes);
-    // Only the first match counts: an animation comes with its document, a venue with its location.
+    // Only the first match counts: an animation comes with its document.
     if let Some(it) = &m.animation {
         named("animation", it.file_name.as_ref(), it.file_size)
     } else if let Some(it) = &m.document {
@@ -106,18 +107,19 @@ pub(super) fn not_read(m: &Content, album: bool) -> Vec<Unread> {
     } else {
         let kinds = [
             (m.sticker.is_some(), "sticker"),
-            (m.venue.is_some(), "venue"),
-            (m.location.is_some() && m.venue.is_none(), "location"),
-            (m.contact.is_some(), "contact"),
-            (m.poll.is_some(), "poll"),
-            (m.dice.is_some(), "dice"),
             (m.paid_media.is_some(), "paid media"),
             (m.story.is_some(), "story"),
             (m.game.is_some(), "game"),
-            (m.checklist.is_some(), "checklist"),
             (m.invoice.is_some(), "invoice"),
         ];
-        kinds.into_iter().filter(|(is_there, _)| *is_there).flat_map(|(_, kind)| sized(kind, None)).collect()
+        let unread = shared::unread(m);
+        kinds
+            .into_iter()
+            .filter(|(is_there, _)| *is_there)
+            .map(|(_, kind)| kind)
+            .chain(unread)
+            .flat_map(|kind| sized(kind, None))
+            .collect()
     }
 }
 
@@ -250,10 +252,13 @@ mod tests {
             (json!({"video_note": sized}), "video message (2 kB)"),
             (json!({"animation": sized, "document": sized}), "animation (2 kB)"),
             (json!({"sticker": sticker(true)}), "sticker"),
-            (json!({"location": location}), "location"),
-            (json!({"venue": {"location": location, "title": "t", "address": "a"}, "location": location}), "venue"),
-            (json!({"contact": {"phone_number": "1", "first_name": "x"}}), "contact"),
-            (json!({"dice": {"emoji": "🎲", "value": 1}}), "dice"),
+            // Their content is data for the model, if it can be read.
+            (json!({"location": location}), ""),
+            (json!({"location": 5}), "location"),
+            (json!({"venue": 5, "location": location}), "venue"),
+            (json!({"contact": {"phone_number": "1", "first_name": "x"}}), ""),
+            (json!({"contact": {}, "poll": "x", "checklist": 5, "dice": {}}), "contact; poll; checklist; dice"),
+            (json!({"game": 5}), "game"),
             (json!({"new_chat_members": [user]}), ""),
             (json!({}), ""),
         ] {

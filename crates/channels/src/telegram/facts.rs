@@ -5,6 +5,7 @@ use belay_protocol::{ChannelId, EarlierMessage, Stranger, UnixMillis, plain_line
 
 use super::NAME;
 use super::intake::bytes_of;
+use super::shared;
 use super::wire::{Chat, Entity, Message, Origin, User, Words};
 
 /// Longest name of a stranger, in characters. 129: Telegram's first and last name have 64 each.
@@ -26,6 +27,7 @@ pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Pr
         forwarded_from: author(message),
         reply_to: quote(message, bot_id),
         links: links(&message.words),
+        shared: shared::lines(&message.content),
         message_id: (message.message_id != 0).then(|| message.message_id.to_string()),
         ..Provenance::default()
     }

@@ -10,6 +10,7 @@ use super::callback_buttons::{self, ButtonPress};
 use super::conversation::{Conversation, Topic, session};
 use super::facts;
 use super::groups::{Addressed, Relevance};
+use super::marked::{self, Mark};
 use super::people::AllowLists;
 use super::unaddressed::UnaddressedMessages;
 use super::wire::{CallbackQuery, ChatMemberUpdated, Entity, Message, Update, UpdateContent};
@@ -123,6 +124,8 @@ pub(super) enum Verdict {
         /// The album that it belongs to.
         album: Option<String>,
     },
+    /// A message for the bot in a group, written in the name of a group or channel: its conversation and its id.
+    Anonymous(Conversation, i32),
     /// A message of a person who may talk to the bot, of which neither the author nor a text can be read.
     Unreadable(Conversation),
     /// A message for the bot that is older than `max_age_s` allows.
@@ -187,7 +190,7 @@ impl Rules {
         let mut provenance = facts::provenance(&message, self.bot_id, is_private);
         let mut text = self.text(&message, is_private, provenance.is_forwarded());
         let file = self.file(&message, &text, &mut provenance);
-        if text.is_empty() && file.is_some() && !is_edit {
+        if text.is_empty() && (file.is_some() || !provenance.shared.is_empty()) && !is_edit {
             text = NO_TEXT.to_owned();
         }
         if text.is_empty() && message.words.is_unreadable && !is_edit {
@@ -245,15 +248,24 @@ impl Rules {
 
     /// Decides how to handle a message that no known person has written.
     fn judge_authorless(&self, message: &Message, is_edit: bool) -> Verdict {
+        let is_new = !is_edit && !message.is_automatic_forward && !self.is_too_old(message.date);
+        if is_new && message.sender_chat.is_some() && !message.chat.is_private() && !message.chat.is_channel() {
+            let conversation = conversation(message);
+            match self.people.relevance(conversation, self.addressed(message)) {
+                Relevance::Yes => return Verdict::Anonymous(conversation, message.message_id),
+                Relevance::Undecided => return Verdict::Undecided,
+                Relevance::NotAddressed | Relevance::No(_) | Relevance::Unlisted => {}
+            }
+        }
         let is_a_persons = message.chat.is_private()
+            && is_new
             && message.sender_chat.is_none()
-            && !message.is_automatic_forward
             && message.from.as_ref().is_none_or(|sender| sender.id == 0);
         // A private chat has the id of its person (Bot API, Chat, `id`).
-        let person = u64::try_from(message.chat.id).ok().filter(|_| is_a_persons && !is_edit);
+        let person = u64::try_from(message.chat.id).ok().filter(|_| is_a_persons);
         match person.and_then(|id| self.people.role(id, true)) {
-            Some(_) if !self.is_too_old(message.date) => Verdict::Unreadable(conversation(message)),
-            _ => Verdict::NotForUs("not from a person"),
+            Some(_) => Verdict::Unreadable(conversation(message)),
+            None => Verdict::NotForUs("not from a person"),
         }
     }
 
@@ -372,41 +384,32 @@ impl Rules {
         }
     }
 
-    /// The text without the bot's name; the text of a forwarded message is unchanged.
+    /// The text as Markdown and without the bot's name, which a forwarded message keeps.
     fn text(&self, message: &Message, is_private: bool, is_forwarded: bool) -> String {
         let (text, entities) = (&*message.words.text, &message.words.entities);
-        if is_forwarded {
-            return text.trim().to_owned();
-        }
-        let mut names: Vec<Range<usize>> = Vec::new();
-        for entity in entities.iter().filter(|entity| !is_private && self.names(entity, text) == Names::Bot) {
+        let mut marks: Vec<(Range<usize>, Mark)> = Vec::new();
+        for entity in entities {
             let Some(range) = bytes_of(text, entity) else { continue };
-            // A command loses only the name: `/stop@belay_bot now` → `/stop now`.
-            let is_command = entity.kind == "bot_command";
-            let at = text[range.clone()].find('@').filter(|_| is_command).unwrap_or_default();
-            names.push(range.start + at..range.end);
+            let mark = match entity.kind.as_str() {
+                "code" => Mark::Code,
+                "pre" => Mark::Block(entity.language.clone().unwrap_or_default()),
+                "blockquote" | "expandable_blockquote" => Mark::Quote,
+                "date_time" => Mark::Time(entity.unix_time.unwrap_or(-1)),
+                kind if !is_private && !is_forwarded && self.names(entity, text) == Names::Bot => {
+                    // A command loses only the name: `/stop@belay_bot now` → `/stop now`.
+                    let at = text[range.clone()].find('@').filter(|_| kind == "bot_command").unwrap_or_default();
+                    marks.push((range.start + at..range.end, Mark::Omitted));
+                    continue;
+                }
+                _ => continue,
+            };
+            marks.push((range, mark));
         }
-        names.sort_by_key(|range| range.start); // Telegram sends them in order; this does not rely on it.
-        let kept = without(text, &names);
-        let kept = kept.trim();
-        let kept = if is_private { kept } else { kept.trim_start_matches([',', ':']).trim_start() };
-        kept.to_owned()
+        let text = marked::markdown(text, marks);
+        let text = text.trim();
+        let text = if is_private || is_forwarded { text } else { text.trim_start_matches([',', ':']).trim_start() };
+        text.to_owned()
     }
-}
-
-/// Removes some ranges from a text, and one of the two spaces around each.
-fn without(text: &str, stretches: &[Range<usize>]) -> String {
-    let (mut kept, mut at) = (String::with_capacity(text.len()), 0);
-    for stretch in stretches.iter().filter(|stretch| stretch.start < stretch.end) {
-        let Some(before) = text.get(at..stretch.start) else { continue }; // overlaps the range before
-        kept.push_str(before);
-        at = stretch.end;
-        if kept.ends_with(' ') && text[at..].starts_with(' ') {
-            at += 1;
-        }
-    }
-    kept.push_str(&text[at..]);
-    kept
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

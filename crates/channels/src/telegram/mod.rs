@@ -5,7 +5,8 @@
 //! its `update_id`, so a repeated delivery changes nothing. A second tap on a button is answered with the result of the
 //! first.
 //!
-//! Reading order: `wire` (the types of the Bot API) → `groups`, `people`, `facts` and `attached` (metadata and attachments of a message), `unaddressed`
+//! Reading order: `wire` (the types of the Bot API) → `groups`, `people`, `facts`, `attached` and `shared` (metadata and attachments of a message), `marked` (its
+//! text as Markdown), `unaddressed`
 //! (messages that are not for the bot), `intake` (which updates are messages) → `fetch`, `repeated`, `arrivals` (their
 //! files) → `offers` (their order) → `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is
 //! written) → `deliver`, `files`, `multipart` (how it is sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under an
@@ -25,6 +26,7 @@ mod first_contact;
 mod format;
 mod groups;
 mod intake;
+mod marked;
 mod menu;
 mod multipart;
 mod offers;
@@ -34,6 +36,7 @@ mod preview;
 mod repeated;
 mod router;
 mod setup;
+mod shared;
 mod split;
 mod styled;
 mod unaddressed;

@@ -46,6 +46,9 @@ const PAIRING_PAUSE: Duration = Duration::from_secs(60);
 const NOT_TAKEN: &str =
     "Too many messages are waiting in this conversation; this one was not taken. Please send it again later.";
 
+const ANONYMOUS: &str = "I cannot tell who you are, because you write in the name of a group or channel. Turn off \"Remain anonymous\" in your \
+administrator rights, or choose yourself as the sender beside the input field, and write again.";
+
 const UNREADABLE: &str = "I could not read this message: Telegram has sent it in a form that I do not know. Please send it again as plain text.";
 
 const TOO_OLD: &str = "I was offline for long. What was written here in the meantime is too old to be answered; please send again what still matters.";
@@ -64,6 +67,8 @@ pub(super) struct UpdateRouter {
     strangers: Mutex<HashSet<u64>>,
     /// Unlisted groups that were logged. Anybody may add the bot to a group.
     groups: Mutex<HashSet<i64>>,
+    /// Groups whose anonymous administrators were told how to be recognised.
+    anonymous_told: Mutex<HashSet<i64>>,
     /// Conversations that got the notice that their messages are too old.
     too_old_notified: Mutex<HashSet<Conversation>>,
     /// The last answered album of each conversation. Each picture of an album is an update of its own.
@@ -170,6 +175,7 @@ impl UpdateRouter {
             no_codes_until: Mutex::default(),
             strangers: Mutex::default(),
             groups: Mutex::default(),
+            anonymous_told: Mutex::default(),
             too_old_notified: Mutex::default(),
             albums: Mutex::default(),
         }
@@ -211,6 +217,11 @@ impl UpdateRouter {
                     && let Some(line) = attached::line(&not_read, Rest::Nothing)
                 {
                     self.send_notice(conversation, Some(message_id), &line).await; // best effort
+                }
+            }
+            Verdict::Anonymous(conversation, message_id) => {
+                if is_new(&self.anonymous_told, conversation.chat) {
+                    self.send_notice(conversation, Some(message_id), ANONYMOUS).await; // best effort
                 }
             }
             Verdict::Unreadable(conversation) => {

@@ -73,6 +73,20 @@ async fn in_a_topic_the_first_piece_answers_the_message_and_the_general_topic_is
 }
 
 #[tokio::test]
+async fn in_a_topic_of_a_direct_messages_chat_each_piece_names_the_topic() {
+    let double = Double::start().await;
+    let channel = telegram(config(&double.base));
+    let long = format!("{}\n\n{}", "a".repeat(4000), "b".repeat(4000));
+    channel.deliver(&Outbound { route: route("-100:d7", Some("5")), ..reply(&long) }).await.unwrap();
+    let calls = double.calls("sendMessage");
+    assert_eq!(calls.len(), 2);
+    for call in calls {
+        assert_eq!((&call["chat_id"], &call["direct_messages_topic_id"]), (&json!(-100), &json!(7)));
+        assert_eq!(call.get("message_thread_id"), None);
+    }
+}
+
+#[tokio::test]
 async fn a_429_is_obeyed_to_the_second_and_the_delivery_goes_on_with_the_piece_it_stopped_at() {
     let double = Double::start().await;
     let channel = telegram(config(&double.base));

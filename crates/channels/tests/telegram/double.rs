@@ -235,6 +235,7 @@ fn check(bot: &str, method: &str, parameters: &Value) -> Result<(), String> {
         "sendMessage" => &[
             "chat_id",
             "message_thread_id",
+            "direct_messages_topic_id",
             "text",
             "parse_mode",
             "link_preview_options",

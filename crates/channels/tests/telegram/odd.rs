@@ -135,7 +135,7 @@ fn odd_fields() -> Vec<Value> {
         json!({"users_shared": 5, "community_chat_added": "x", "managed_bot_created": []}),
         json!({"new_chat_members": 5, "left_chat_member": "x"}),
         json!({"hologram": nested(300)}),
-        json!({"text": ["y", {"type": "bold", "text": "es"}]}),
+        json!({"text": ["so ", {"type": "bold", "text": "yes"}]}),
         json!({"text": {"type": "wavy", "text": "yes"}}),
     ]
 }

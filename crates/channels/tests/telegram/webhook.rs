@@ -155,6 +155,28 @@ async fn what_is_not_for_us_is_answered_200_and_dropped() {
 }
 
 #[tokio::test]
+async fn an_anonymous_administrator_is_told_once_for_each_group_how_to_be_recognised() {
+    let mut served = serve().await;
+    for (number, text) in [(1, "@belay_bot hi"), (2, "@belay_bot hi"), (3, "hi")] {
+        let mut update = update(number, text);
+        let fields = update["message"].as_object_mut().unwrap();
+        let group = json!({"id": -100, "type": "supergroup", "title": "G"});
+        fields.insert("chat".into(), group.clone());
+        fields.insert("sender_chat".into(), group);
+        fields.insert("from".into(), json!({"id": 1_087_968_824, "is_bot": true, "first_name": "Group"}));
+        fields.insert("entities".into(), json!([{"type": "mention", "offset": 0, "length": 10}]));
+        assert_eq!(served.post_update(&update).await.unwrap(), 200);
+    }
+    assert!(served.is_silent().await);
+    let told = served.double.calls("sendMessage");
+    assert_eq!(
+        (told.len(), &told[0]["chat_id"], &told[0]["reply_parameters"]["message_id"]),
+        (1, &json!(-100), &json!(5))
+    );
+    assert!(told[0]["text"].as_str().unwrap().contains("Remain anonymous"));
+}
+
+#[tokio::test]
 async fn five_deliveries_of_one_update_carry_one_key() {
     let mut served = serve().await;
     let mut keys = Vec::new();

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod content;
 mod people;
 
 use belay_protocol::principal::Role;
@@ -82,6 +83,7 @@ fn line(verdict: Verdict) -> String {
         }
         Verdict::InvalidTap { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
         Verdict::NoText { album, not_read, .. } => format!("(no text, {} of album {album:?})", not_read[0].kind),
+        Verdict::Anonymous(conversation, message_id) => format!("(anonymous, {message_id} in {conversation})"),
         Verdict::Unreadable(conversation) => format!("(unreadable, in {conversation})"),
         Verdict::TooOld(conversation) => format!("(too old, in {conversation})"),
         Verdict::Stranger(id) => format!("(stranger {id})"),

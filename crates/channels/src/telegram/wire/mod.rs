@@ -5,17 +5,18 @@
 //! (a forward is a forward, whoever wrote it). An element of a list that cannot be read is left out. So nothing around a
 //! text can cost the text.
 //!
-//! Reading order: `json` (a text as a value) → `read` (fields) → `message`, `words`, `content` → `update`. `requests`: what is sent.
+//! Reading order: `json` (a text as a value) → `read` (fields) → `message`, `words`, `rich` (a rich message as Markdown), `content` → `update`. `requests`: what is sent.
 
 mod content;
 mod json;
 mod message;
 mod read;
 mod requests;
+mod rich;
 mod update;
 mod words;
 
-pub(super) use content::{Content, File};
+pub(super) use content::{Checklist, Contact, Content, Dice, File, Location, Poll, Venue};
 pub(super) use message::{Chat, Entity, Message, Origin, User};
 #[cfg(test)]
 pub(super) use read::Read;

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::message::Entity;
 use super::read::{Field, Read};
+use super::rich;
 
 /// The text of a message, or the caption of its media.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,25 +22,13 @@ impl Read for Words {
         let (text, entities) = match (there("text"), there("caption")) {
             (Some(text), _) => (text, "entities"),
             (None, Some(caption)) => (caption, "caption_entities"),
-            (None, None) => return Some(Self::default()),
+            (None, None) => return Some(there("rich_message").map(rich::words).unwrap_or_default()),
         };
-        match text {
-            Value::String(text) => {
-                let entities = Field::field(message.get(entities));
-                Some(Self { text: text.clone(), entities, is_unreadable: false })
-            }
-            other => Some(Self { text: plain(other), is_unreadable: plain(other).is_empty(), ..Self::default() }),
+        if let Value::String(text) = text {
+            let entities = Field::field(message.get(entities));
+            return Some(Self { text: text.clone(), entities, is_unreadable: false });
         }
-    }
-}
-
-/// The texts inside of a value of another type, one after another.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Number(number) => number.to_string(),
-        Value::Array(parts) => parts.iter().map(plain).collect(),
-        Value::Object(fields) => fields.get("text").map(plain).unwrap_or_default(),
-        Value::Null | Value::Bool(_) => String::new(),
+        let text = rich::plain(text);
+        Some(Self { is_unreadable: text.is_empty(), text, ..Self::default() })
     }
 }
