@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::api::{ApiError, BotApi};
-use super::conversation::{Conversation, Topic};
+use super::conversation::Conversation;
 use super::split::{Piece, pieces, with_caption};
+use super::target::Target;
 use super::wire::{HTML, Keyboard, NoPreview, ReplyParameters, SendChatAction, SendMessage};
 use super::{callback_buttons, files, preview};
 
@@ -35,14 +36,14 @@ pub(super) async fn deliver(
     message: &Outbound,
 ) -> Result<(), DeliverError> {
     let to = conversation(&message.route)?;
-    let answered = answered(message);
+    let mut target = Target::new(to, answered(&message.route));
     let pieces = match &message.file {
         None => pieces(&message.text),
         Some(file) => {
             let pieces = with_caption(&message.text);
             if message.pieces_sent == 0 {
                 let blobs = blobs.ok_or_else(|| DeliverError::Refused { detail: "this bot sends no files".into() })?;
-                files::send(api, blobs, to, message, file, pieces.first()).await?;
+                files::send(api, blobs, &mut target, file, pieces.first()).await?;
             }
             pieces
         }
@@ -52,17 +53,19 @@ pub(super) async fn deliver(
     let keyboard = message.question.as_ref().and_then(callback_buttons::keyboard);
     for (number, piece) in (0..).zip(&pieces).skip(sent as usize) {
         crash_point!("outbox.before-piece");
+        if number > 0 {
+            target.next();
+        }
         let preview = message.preview.as_deref().filter(|_| number == 0);
         if let Some(preview) = preview
             && replace(api, to, preview, piece).await?
         {
             continue;
         }
-        let reply_to = answered.filter(|_| number == 0);
         let buttons = keyboard.as_ref().filter(|_| number as usize + 1 == pieces.len());
-        send::<IgnoredAny>(api, to, reply_to, piece, buttons, SEND_DEADLINE)
+        send::<IgnoredAny>(api, &mut target, piece, buttons, SEND_DEADLINE)
             .await
-            .map_err(|error| failed(error, number))?;
+            .map_err(|error| undelivered(&target, error, number))?;
         if let Some(preview) = preview {
             preview::delete(api, to, preview).await;
         }
@@ -70,14 +73,9 @@ pub(super) async fn deliver(
     Ok(())
 }
 
-/// The message on the platform that a message answers.
-fn answered(message: &Outbound) -> Option<i32> {
-    message.route.reply_to.as_deref().and_then(|id| id.parse().ok())
-}
-
-/// The `reply_parameters` of a message.
-pub(super) fn reply_parameters(message: &Outbound) -> Option<ReplyParameters> {
-    answered(message).map(ReplyParameters::to)
+/// The message on the platform that a message of this route answers.
+pub(super) fn answered(route: &ReplyRoute) -> Option<i32> {
+    route.reply_to.as_deref().and_then(|id| id.parse().ok())
 }
 
 /// Replaces the text of a message by a piece. Returns `false` if that is impossible.
@@ -110,73 +108,47 @@ pub(super) async fn notice(
     text: &str,
     deadline: Duration,
 ) -> Result<(), ApiError> {
-    let parameters = parameters(conversation, message_id, text, None, None);
-    api.call::<_, IgnoredAny>("sendMessage", &parameters, deadline).await.map(|_| ())
+    let mut target = Target::plain(conversation, message_id);
+    let line = Piece { html: String::new(), plain: text.to_owned() };
+    send::<IgnoredAny>(api, &mut target, &line, None, deadline).await.map(|_| ())
 }
 
-/// Sends one piece as HTML, or as plain text if Telegram cannot parse the HTML. Follows a group to its new id.
+/// Sends one piece: as HTML, or as plain text if Telegram cannot parse the HTML. Changes the target as Telegram demands.
 pub(super) async fn send<R: DeserializeOwned>(
     api: &BotApi,
-    mut to: Conversation,
-    reply_to: Option<i32>,
+    target: &mut Target,
     piece: &Piece,
     buttons: Option<&Keyboard>,
     deadline: Duration,
 ) -> Result<R, ApiError> {
-    let mut is_html = true;
-    let mut may_follow = true;
     loop {
-        let (text, mode) = if is_html { (&piece.html, Some(HTML)) } else { (&piece.plain, None) };
-        let parameters = parameters(to, reply_to, text, mode, buttons);
+        let parameters = parameters(target, piece, buttons);
         match api.call("sendMessage", &parameters, deadline).await {
             Ok(sent) => return Ok(sent),
-            Err(error) if is_html && error.is_parse_error() => {
-                info!(%error, "telegram could not read our formatting; the text is sent plain");
-                is_html = false;
-            }
-            Err(ApiError::Refused { migrate_to: Some(chat), .. }) if may_follow => {
-                info!(from = to.chat, to = chat, "the group has become a supergroup");
-                to.chat = chat;
-                may_follow = false;
-            }
+            Err(error) if target.amend(&error) => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-fn parameters<'a>(
-    to: Conversation,
-    reply_to: Option<i32>,
-    text: &'a str,
-    parse_mode: Option<&'static str>,
-    reply_markup: Option<&'a Keyboard>,
-) -> SendMessage<'a> {
+fn parameters<'a>(target: &Target, piece: &'a Piece, reply_markup: Option<&'a Keyboard>) -> SendMessage<'a> {
     SendMessage {
-        chat_id: to.chat,
-        message_thread_id: thread(to),
-        direct_messages_topic_id: direct_topic(to),
-        text,
-        parse_mode,
+        chat_id: target.chat,
+        message_thread_id: target.thread(),
+        direct_messages_topic_id: target.direct_topic(),
+        text: if target.is_html { &piece.html } else { &piece.plain },
+        parse_mode: target.is_html.then_some(HTML),
         link_preview_options: NoPreview::new(),
-        reply_parameters: reply_to.map(ReplyParameters::to),
+        reply_parameters: target.reply_to.map(ReplyParameters::to),
         reply_markup,
     }
 }
 
-/// The `message_thread_id` of a conversation. The General topic has the number 1 and must not be named when sending.
-pub(super) fn thread(conversation: Conversation) -> Option<i32> {
-    match conversation.topic? {
-        Topic::Thread(topic) => Some(topic).filter(|topic| *topic != 1),
-        Topic::Direct(_) => None,
-    }
-}
-
-/// The `direct_messages_topic_id` of a conversation. Bot API, sendMessage: "required if the message is sent to a direct
-/// messages chat".
-pub(super) fn direct_topic(conversation: Conversation) -> Option<i64> {
-    match conversation.topic? {
-        Topic::Thread(_) => None,
-        Topic::Direct(topic) => Some(topic),
+/// Converts a failed call to a delivery error. Where the operator can help, the error has the place and the remedy.
+pub(super) fn undelivered(target: &Target, error: ApiError, pieces_sent: u32) -> DeliverError {
+    match target.explained(&error) {
+        Some(detail) => DeliverError::Refused { detail },
+        None => failed(error, pieces_sent),
     }
 }
 
@@ -195,18 +167,22 @@ pub(super) fn failed(error: ApiError, pieces_sent: u32) -> DeliverError {
 
 /// Shows "typing…" until the run ends.
 pub(super) async fn typing(api: &BotApi, conversation: Conversation, run: CancellationToken) {
+    let target = Target::new(conversation, None);
     let parameters =
-        SendChatAction { chat_id: conversation.chat, message_thread_id: thread(conversation), action: "typing" };
+        SendChatAction { chat_id: target.chat, message_thread_id: target.thread(), action: "typing" };
     let show = async || api.call::<_, IgnoredAny>("sendChatAction", &parameters, TYPING_DEADLINE).await.map(|_| ());
     let _ = run.run_until_cancelled(renew(show)).await; // cancellation is the normal end
 }
 
-/// Renews an indicator repeatedly. A failed renewal waits for the next one; after a 429 the delay is as long as
-/// Telegram says.
+/// Renews an indicator repeatedly, until Telegram refuses it: its chat or topic is gone. Another failed renewal waits for
+/// the next one; after a 429 the delay is as long as Telegram says.
 async fn renew<F: Future<Output = Result<(), ApiError>>>(show: impl Fn() -> F) {
     loop {
         let pause = match show().await {
             Err(ApiError::Flood(after)) => after.max(TYPING_EVERY),
+            Err(error @ ApiError::Refused { .. }) if !error.is_auth() => {
+                return debug!(%error, "typing indicator refused");
+            }
             Err(error) => {
                 debug!(%error, "typing indicator not shown");
                 TYPING_EVERY

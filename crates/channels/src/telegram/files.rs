@@ -5,17 +5,18 @@
 
 use std::time::Duration;
 
-use belay_protocol::{BlobStore, ByteStream, DeliverError, Outbound, OutboundFile};
+use belay_protocol::{BlobStore, ByteStream, DeliverError, OutboundFile};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use serde::de::IgnoredAny;
 use tracing::info;
 
-use super::api::{ApiError, BotApi};
-use super::conversation::Conversation;
-use super::deliver::{direct_topic, failed, reply_parameters, thread};
+use super::api::BotApi;
+use super::deliver::undelivered;
 use super::multipart::Form;
 use super::split::Piece;
+use super::target::Target;
+use super::wire::ReplyParameters;
 
 /// Largest file. Telegram: sendDocument, "Bots can currently send files of any type of up to 50 MB in size".
 pub(super) const FILE_MAX_BYTES: u64 = 50_000_000;
@@ -92,54 +93,51 @@ fn jpeg_edges(head: &[u8]) -> Option<(u64, u64)> {
     }
 }
 
-/// Sends the file of a message with a caption. Follows a group to its new id.
+/// Sends the file of a message with a caption. Changes the target as Telegram demands.
 pub(super) async fn send(
     api: &BotApi,
     blobs: &dyn BlobStore,
-    mut to: Conversation,
-    message: &Outbound,
+    target: &mut Target,
     file: &OutboundFile,
     caption: Option<&Piece>,
 ) -> Result<(), DeliverError> {
-    let (mut is_html, mut may_follow, mut kind) = (true, true, None);
+    let mut kind = None;
     loop {
         let (head, bytes) = opened(blobs, file).await?;
         let used = kind.unwrap_or_else(|| Kind::of(file, &head));
-        let mut form = Form::new();
-        form.text("chat_id", &to.chat.to_string());
-        if let Some(thread) = thread(to) {
-            form.text("message_thread_id", &thread.to_string());
-        }
-        if let Some(topic) = direct_topic(to) {
-            form.text("direct_messages_topic_id", &topic.to_string());
-        }
-        if let Some(reply) = reply_parameters(message) {
-            form.text("reply_parameters", &serde_json::to_string(&reply).unwrap_or_default());
-        }
-        if let Some(piece) = caption {
-            form.text("caption", if is_html { &piece.html } else { &piece.plain });
-            if is_html {
-                form.text("parse_mode", "HTML");
-            }
-        }
-        let form = form.with_file(used.field(), file, bytes);
+        let form = form(target, caption).with_file(used.field(), file, bytes);
         match api.upload::<IgnoredAny>(used.method(), form, UPLOAD_DEADLINE).await {
             Ok(_) => return Ok(()),
-            Err(error) if is_html && caption.is_some() && error.is_parse_error() => {
-                info!(%error, "telegram could not read our formatting; the caption is sent plain");
-                is_html = false;
-            }
-            Err(ApiError::Refused { migrate_to: Some(chat), .. }) if may_follow => {
-                info!(from = to.chat, to = chat, "the group has become a supergroup");
-                (to.chat, may_follow) = (chat, false);
-            }
             Err(error) if used == Kind::Photo && error.is_bad_photo() => {
                 info!(%error, "telegram does not take the picture as a photo; it is sent as a document");
                 kind = Some(Kind::Document);
             }
-            Err(error) => return Err(failed(error, 0)),
+            Err(error) if target.amend(&error) => {}
+            Err(error) => return Err(undelivered(target, error, 0)),
         }
     }
+}
+
+/// The fields of an upload before the file.
+fn form(target: &Target, caption: Option<&Piece>) -> Form {
+    let mut form = Form::new();
+    form.text("chat_id", &target.chat.to_string());
+    if let Some(topic) = target.thread() {
+        form.text("message_thread_id", &topic.to_string());
+    }
+    if let Some(topic) = target.direct_topic() {
+        form.text("direct_messages_topic_id", &topic.to_string());
+    }
+    if let Some(reply) = target.reply_to.map(ReplyParameters::to) {
+        form.text("reply_parameters", &serde_json::to_string(&reply).unwrap_or_default());
+    }
+    if let Some(piece) = caption {
+        form.text("caption", if target.is_html { &piece.html } else { &piece.plain });
+        if target.is_html {
+            form.text("parse_mode", "HTML");
+        }
+    }
+    form
 }
 
 /// The first piece of a stored file, and all of its bytes as a stream.

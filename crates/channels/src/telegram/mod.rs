@@ -9,7 +9,7 @@
 //! text as Markdown), `unaddressed`
 //! (messages that are not for the bot), `intake` (which updates are messages) → `fetch`, `repeated`, `arrivals` (their
 //! files) → `offers` (their order) → `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is
-//! written) → `deliver`, `files`, `multipart` (how it is sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under an
+//! written) → `target`, `deliver`, `files`, `multipart` (how it is sent) → `preview` (what is shown before) → `callback_buttons` (the buttons under an
 //! approval request) → `api`. `menu` registers the commands with Telegram. `first_contact` checks a token and finds a
 //! person's id, for the set-up, without a channel.
 
@@ -39,6 +39,7 @@ mod setup;
 mod shared;
 mod split;
 mod styled;
+mod target;
 mod unaddressed;
 mod webhook;
 mod wire;

@@ -11,9 +11,10 @@ use tracing::{debug, info};
 
 use super::api::{ApiError, BotApi};
 use super::conversation::Conversation;
-use super::deliver::{conversation, failed, send};
+use super::deliver::{answered, conversation, failed, send, undelivered};
 use super::router::UpdateRouter;
 use super::split::{PIECE_MAX_UNITS, Piece, pieces};
+use super::target::Target;
 use super::wire::{DeleteMessage, EditMessageText, HTML, NoPreview};
 
 /// Deadline of an edit while the answer grows. Later, the next edit is due anyway.
@@ -31,10 +32,11 @@ struct Sent {
 impl Preview for UpdateRouter {
     async fn begin(&self, route: &ReplyRoute, text: &str) -> Result<Arc<str>, DeliverError> {
         let to = conversation(route)?;
-        let answered = route.reply_to.as_deref().and_then(|id| id.parse().ok());
+        let mut target = Target::new(to, answered(route));
         let piece = first(text)?;
-        let sent: Sent =
-            send(&self.api, to, answered, &piece, None, CHANGE_DEADLINE).await.map_err(|error| failed(error, 0))?;
+        let sent: Sent = send(&self.api, &mut target, &piece, None, CHANGE_DEADLINE)
+            .await
+            .map_err(|error| undelivered(&target, error, 0))?;
         Ok(sent.message_id.to_string().into())
     }
 

@@ -146,7 +146,7 @@ async fn handle(
     Path((bot, method)): Path<(String, String)>,
     body: Bytes,
 ) -> Response<Body> {
-    let parameters: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let parameters: Value = serde_json::from_slice(&body).unwrap_or_else(|_| form(&body));
     let violation = check(&bot, &method, &parameters).err();
     state.calls.lock().unwrap().push((method.clone(), parameters.clone()));
     state.changed.send_modify(|n| *n += 1);
@@ -224,6 +224,20 @@ fn answer(status: u16, body: Value) -> Response<Body> {
     Response::builder().status(status).body(Body::from(body.to_string())).unwrap()
 }
 
+/// The fields of a form, and the name of its file. Objects are parsed, as the Bot API does.
+fn form(body: &[u8]) -> Value {
+    let body = String::from_utf8_lossy(body);
+    let Some(boundary) = body.lines().next().filter(|line| line.starts_with("--")) else { return Value::Null };
+    let fields = body.split(boundary).filter_map(|part| {
+        let (head, value) = part.split_once("\r\n\r\n")?;
+        let quoted = |name: &str| Some(head.split_once(name)?.1.split_once('"')?.0.to_owned());
+        let value = quoted("filename=\"").unwrap_or_else(|| value.trim_end_matches("\r\n").to_owned());
+        let value = serde_json::from_str(&value).ok().filter(Value::is_object).unwrap_or(json!(value));
+        Some((quoted(" name=\"")?, value))
+    });
+    Value::Object(fields.collect())
+}
+
 /// What the Bot API would refuse, and what we never mean to ask.
 fn check(bot: &str, method: &str, parameters: &Value) -> Result<(), String> {
     if bot.strip_prefix("bot") != Some(TOKEN) {
@@ -242,6 +256,7 @@ fn check(bot: &str, method: &str, parameters: &Value) -> Result<(), String> {
             "reply_parameters",
             "reply_markup",
         ],
+        "sendDocument" => &["chat_id", "message_thread_id", "document", "caption", "parse_mode", "reply_parameters"],
         "editMessageText" => &["chat_id", "message_id", "text", "parse_mode", "link_preview_options"],
         "deleteMessage" => &["chat_id", "message_id"],
         "sendChatAction" => &["chat_id", "message_thread_id", "action"],

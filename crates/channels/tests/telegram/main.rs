@@ -1,6 +1,7 @@
 //! Telegram over real HTTP: a Bot API double on one side, the webhook's caller on the other.
 #![allow(clippy::unwrap_used)]
 
+mod blobs;
 mod deliver;
 mod double;
 mod files;
@@ -11,6 +12,7 @@ mod order;
 mod polling;
 mod preview;
 mod taps;
+mod topics;
 mod webhook;
 
 use std::sync::Arc;
