@@ -228,10 +228,13 @@ async fn assemble(
     let transcriber = transcriber(settings, secrets.transcription.as_ref())?;
     let attachments = programs.attachments(settings, store, clock.clone(), transcriber)?;
     let allow_lists = AllowLists::of(&settings.channels.telegram);
+    let moves = store.moves();
+    allow_lists.load_moves(&*moves).await.map_err(|error| Failure::new(Exit::OutOfReach, failures::words(&error)))?;
     let pairing = pairing(settings, &allow_lists, &ports, clock.clone()).await?;
     let texts = OwnTexts::new(hooks.bound(), clock.clone());
     let texts = Arc::new(texts.map_err(|error| agent_failure(&error))?);
-    let telegram = telegram(settings, secrets.telegram, &allow_lists, pairing.clone(), attachments.clone(), texts)?;
+    let telegram =
+        telegram(settings, secrets.telegram, &allow_lists, pairing.clone(), attachments.clone(), texts, moves)?;
     let telegram = telegram.map(|telegram| telegram.with_files(ports.blobs.clone()));
     let node = store.node();
     let (keeper, held) = node.map(|node| node.leases(leased_channels(telegram.is_some()))).unzip();

@@ -15,7 +15,7 @@
 //! 2. A run and its end: [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`].
 //! 3. A message in and a message out: [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`route`] →
 //!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
-//!    [`people`] → [`sign_in`] → [`channel`] → [`mod@line`].
+//!    [`moves`] → [`people`] → [`sign_in`] → [`channel`] → [`mod@line`].
 //! 4. Events and background work: [`event`] → [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] →
 //!    [`heartbeat`] → [`routine_request`] → [`tool_health`] → [`plan_command`].
 //! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`cluster`] → [`held_leases`] → [`thread`] → [`store`] → [`archive`] →
@@ -59,6 +59,7 @@ pub mod line;
 pub mod memory;
 pub mod message;
 pub mod model;
+pub mod moves;
 pub mod options;
 pub mod outbound;
 pub mod output;
@@ -148,6 +149,7 @@ pub use model::{
     Candidate, Cooling, Delta, DeltaSink, FellBack, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo,
     ModelProvider, ModelReply, ModelRequest, NoSink, Price, Prompt, Retry, Usage,
 };
+pub use moves::{MoveStore, MovedConversation};
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, SamplingSupport, Thinking};
 pub use outbound::{DeliverError, Outbound, SessionNotice, TextChecker, TextKind, UncheckedTexts};
 pub use output::{NoOutputName, OutputName, OutputPart, OutputStore, OutputWriter};

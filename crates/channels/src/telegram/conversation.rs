@@ -57,6 +57,49 @@ pub(super) fn is_group(session: &SessionKey) -> bool {
     of_session(session).is_some_and(|conversation| conversation.chat < 0)
 }
 
+/// A message of a conversation, as routes and stored facts name it: `<number>`, or `<chat>/<number>` where the group has
+/// another id now than its conversation. Such a group numbers its messages anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MessageRef {
+    /// `None`: the chat of the conversation.
+    chat: Option<i64>,
+    /// Telegram's `message_id`.
+    pub(super) id: i32,
+}
+
+impl MessageRef {
+    /// The message with this number in this chat, seen from its conversation.
+    pub(super) fn new(conversation: Conversation, chat: i64, id: i32) -> Self {
+        Self { chat: (chat != conversation.chat).then_some(chat), id }
+    }
+
+    /// The chat that the message is in.
+    pub(super) fn chat(self, conversation: Conversation) -> i64 {
+        self.chat.unwrap_or(conversation.chat)
+    }
+}
+
+impl fmt::Display for MessageRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.chat {
+            None => write!(f, "{}", self.id),
+            Some(chat) => write!(f, "{chat}/{}", self.id),
+        }
+    }
+}
+
+impl FromStr for MessageRef {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (chat, id) = match text.split_once('/') {
+            None => (None, text),
+            Some((chat, id)) => (Some(chat.parse()?), id),
+        };
+        Ok(Self { chat, id: id.parse()? })
+    }
+}
+
 impl FromStr for Conversation {
     type Err = std::num::ParseIntError;
 
@@ -90,6 +133,17 @@ mod tests {
         ] {
             assert_eq!(is_group(&session.into()), group, "{session}");
         }
+    }
+
+    #[test]
+    fn messages_round_trip_as_text() {
+        let group = Conversation { chat: -100, topic: None };
+        for (chat, text) in [(-100, "5"), (-1009, "-1009/5")] {
+            let message = MessageRef::new(group, chat, 5);
+            assert_eq!((message.to_string().as_str(), text.parse()), (text, Ok(message)));
+            assert_eq!(message.chat(group), chat);
+        }
+        assert!("x".parse::<MessageRef>().is_err() && "1/".parse::<MessageRef>().is_err());
     }
 
     #[test]

@@ -10,10 +10,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use super::api::{ApiError, BotApi};
-use super::conversation::Conversation;
+use super::api::ApiError;
+use super::conversation::{Conversation, MessageRef};
 use super::split::{Piece, pieces, with_caption};
-use super::target::Target;
+use super::target::{Sending, Target};
 use super::wire::{HTML, Keyboard, NoPreview, ReplyParameters, SendChatAction, SendMessage};
 use super::{callback_buttons, files, preview};
 
@@ -31,19 +31,19 @@ const TYPING_EVERY: Duration = Duration::from_secs(4);
 /// preview is deleted. The last piece of an approval request has its buttons. A file is sent with the first piece as
 /// its caption.
 pub(super) async fn deliver(
-    api: &BotApi,
+    sending: Sending<'_>,
     blobs: Option<&dyn BlobStore>,
     message: &Outbound,
 ) -> Result<(), DeliverError> {
     let to = conversation(&message.route)?;
-    let mut target = Target::new(to, answered(&message.route));
+    let mut target = sending.target(to, answered(&message.route));
     let pieces = match &message.file {
         None => pieces(&message.text),
         Some(file) => {
             let pieces = with_caption(&message.text);
             if message.pieces_sent == 0 {
                 let blobs = blobs.ok_or_else(|| DeliverError::Refused { detail: "this bot sends no files".into() })?;
-                files::send(api, blobs, &mut target, file, pieces.first()).await?;
+                files::send(sending, blobs, &mut target, file, pieces.first()).await?;
             }
             pieces
         }
@@ -58,29 +58,33 @@ pub(super) async fn deliver(
         }
         let preview = message.preview.as_deref().filter(|_| number == 0);
         if let Some(preview) = preview
-            && replace(api, to, preview, piece).await?
+            && replace(sending, to, preview, piece).await?
         {
             continue;
         }
+        target.follow(sending.moves.current(target.chat));
         let buttons = keyboard.as_ref().filter(|_| number as usize + 1 == pieces.len());
-        send::<IgnoredAny>(api, &mut target, piece, buttons, SEND_DEADLINE)
+        send::<IgnoredAny>(sending, &mut target, piece, buttons, SEND_DEADLINE)
             .await
             .map_err(|error| undelivered(&target, error, number))?;
         if let Some(preview) = preview {
-            preview::delete(api, to, preview).await;
+            preview::delete(sending.api, to, preview).await;
         }
     }
     Ok(())
 }
 
 /// The message on the platform that a message of this route answers.
-pub(super) fn answered(route: &ReplyRoute) -> Option<i32> {
+pub(super) fn answered(route: &ReplyRoute) -> Option<MessageRef> {
     route.reply_to.as_deref().and_then(|id| id.parse().ok())
 }
 
 /// Replaces the text of a message by a piece. Returns `false` if that is impossible.
-async fn replace(api: &BotApi, to: Conversation, message: &str, piece: &Piece) -> Result<bool, DeliverError> {
-    let Err(error) = preview::edit(api, to, message, piece, SEND_DEADLINE).await else { return Ok(true) };
+async fn replace(sending: Sending<'_>, to: Conversation, message: &str, piece: &Piece) -> Result<bool, DeliverError> {
+    if message.parse::<MessageRef>().is_ok_and(|shown| shown.chat(to) != sending.moves.current(to.chat)) {
+        return Ok(false); // the group has moved since: the answer belongs there
+    }
+    let Err(error) = preview::edit(sending, to, message, piece, SEND_DEADLINE).await else { return Ok(true) };
     match failed(error, 0) {
         DeliverError::Refused { detail } => {
             info!(detail, "a preview cannot become the answer, which is sent as a message of its own");
@@ -100,22 +104,22 @@ pub(super) fn conversation(route: &ReplyRoute) -> Result<Conversation, DeliverEr
     route.conversation.parse().map_err(unknown)
 }
 
-/// Sends a plain line, as a reply to `message_id` if there is one.
+/// Sends a plain line, as a reply to a message if there is one.
 pub(super) async fn notice(
-    api: &BotApi,
+    sending: Sending<'_>,
     conversation: Conversation,
-    message_id: Option<i32>,
+    answered: Option<MessageRef>,
     text: &str,
     deadline: Duration,
 ) -> Result<(), ApiError> {
-    let mut target = Target::plain(conversation, message_id);
+    let mut target = sending.target(conversation, answered).plain();
     let line = Piece { html: String::new(), plain: text.to_owned() };
-    send::<IgnoredAny>(api, &mut target, &line, None, deadline).await.map(|_| ())
+    send::<IgnoredAny>(sending, &mut target, &line, None, deadline).await.map(|_| ())
 }
 
 /// Sends one piece: as HTML, or as plain text if Telegram cannot parse the HTML. Changes the target as Telegram demands.
 pub(super) async fn send<R: DeserializeOwned>(
-    api: &BotApi,
+    sending: Sending<'_>,
     target: &mut Target,
     piece: &Piece,
     buttons: Option<&Keyboard>,
@@ -123,9 +127,9 @@ pub(super) async fn send<R: DeserializeOwned>(
 ) -> Result<R, ApiError> {
     loop {
         let parameters = parameters(target, piece, buttons);
-        match api.call("sendMessage", &parameters, deadline).await {
+        match sending.api.call("sendMessage", &parameters, deadline).await {
             Ok(sent) => return Ok(sent),
-            Err(error) if target.amend(&error) => {}
+            Err(error) if sending.amend(target, &error).await => {}
             Err(error) => return Err(error),
         }
     }
@@ -166,11 +170,16 @@ pub(super) fn failed(error: ApiError, pieces_sent: u32) -> DeliverError {
 }
 
 /// Shows "typing…" until the run ends.
-pub(super) async fn typing(api: &BotApi, conversation: Conversation, run: CancellationToken) {
-    let target = Target::new(conversation, None);
-    let parameters =
-        SendChatAction { chat_id: target.chat, message_thread_id: target.thread(), action: "typing" };
-    let show = async || api.call::<_, IgnoredAny>("sendChatAction", &parameters, TYPING_DEADLINE).await.map(|_| ());
+pub(super) async fn typing(sending: Sending<'_>, conversation: Conversation, run: CancellationToken) {
+    let show = async || {
+        let target = sending.target(conversation, None);
+        let parameters = SendChatAction { chat_id: target.chat, message_thread_id: target.thread(), action: "typing" };
+        let shown = sending.api.call::<_, IgnoredAny>("sendChatAction", &parameters, TYPING_DEADLINE).await;
+        if let Err(error) = &shown {
+            sending.learn(target.chat, error).await;
+        }
+        shown.map(|_| ())
+    };
     let _ = run.run_until_cancelled(renew(show)).await; // cancellation is the normal end
 }
 
@@ -180,7 +189,7 @@ async fn renew<F: Future<Output = Result<(), ApiError>>>(show: impl Fn() -> F) {
     loop {
         let pause = match show().await {
             Err(ApiError::Flood(after)) => after.max(TYPING_EVERY),
-            Err(error @ ApiError::Refused { .. }) if !error.is_auth() => {
+            Err(error @ ApiError::Refused { migrate_to: None, .. }) if !error.is_auth() => {
                 return debug!(%error, "typing indicator refused");
             }
             Err(error) => {

@@ -4,6 +4,7 @@ use belay_protocol::provenance::{Audience, Author, Link, Person, Provenance, Quo
 use belay_protocol::{ChannelId, EarlierMessage, Stranger, UnixMillis, plain_line};
 
 use super::NAME;
+use super::conversation::MessageRef;
 use super::intake::bytes_of;
 use super::shared;
 use super::wire::{Chat, Entity, Message, Origin, User, Words};
@@ -19,7 +20,12 @@ const EARLIER_MAX_CHARS: usize = 500;
 
 /// The provenance of a message, without its attachments. In a private chat the sender is left out: the conversation has
 /// only one person.
-pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Provenance {
+pub(super) fn provenance(
+    message: &Message,
+    bot_id: u64,
+    is_private: bool,
+    reference: Option<MessageRef>,
+) -> Provenance {
     let sender = message.from.as_ref().filter(|_| !is_private).map(person);
     Provenance {
         audience: if is_private { Audience::Person } else { Audience::Group },
@@ -28,7 +34,7 @@ pub(super) fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Pr
         reply_to: quote(message, bot_id),
         links: links(&message.words),
         shared: shared::lines(&message.content),
-        message_id: (message.message_id != 0).then(|| message.message_id.to_string()),
+        message_id: reference.map(|reference| reference.to_string()),
         ..Provenance::default()
     }
     .cleaned()
@@ -134,6 +140,11 @@ mod tests {
 
     use super::*;
     use crate::telegram::wire::Read;
+
+    fn provenance(message: &Message, bot_id: u64, is_private: bool) -> Provenance {
+        let reference = Some(message.message_id.to_string().parse().unwrap());
+        super::provenance(message, bot_id, is_private, reference)
+    }
 
     fn message(fields: Value) -> Message {
         let mut message = json!({

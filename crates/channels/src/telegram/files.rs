@@ -11,11 +11,10 @@ use futures_util::{StreamExt, stream};
 use serde::de::IgnoredAny;
 use tracing::info;
 
-use super::api::BotApi;
 use super::deliver::undelivered;
 use super::multipart::Form;
 use super::split::Piece;
-use super::target::Target;
+use super::target::{Sending, Target};
 use super::wire::ReplyParameters;
 
 /// Largest file. Telegram: sendDocument, "Bots can currently send files of any type of up to 50 MB in size".
@@ -95,7 +94,7 @@ fn jpeg_edges(head: &[u8]) -> Option<(u64, u64)> {
 
 /// Sends the file of a message with a caption. Changes the target as Telegram demands.
 pub(super) async fn send(
-    api: &BotApi,
+    sending: Sending<'_>,
     blobs: &dyn BlobStore,
     target: &mut Target,
     file: &OutboundFile,
@@ -106,13 +105,13 @@ pub(super) async fn send(
         let (head, bytes) = opened(blobs, file).await?;
         let used = kind.unwrap_or_else(|| Kind::of(file, &head));
         let form = form(target, caption).with_file(used.field(), file, bytes);
-        match api.upload::<IgnoredAny>(used.method(), form, UPLOAD_DEADLINE).await {
+        match sending.api.upload::<IgnoredAny>(used.method(), form, UPLOAD_DEADLINE).await {
             Ok(_) => return Ok(()),
             Err(error) if used == Kind::Photo && error.is_bad_photo() => {
                 info!(%error, "telegram does not take the picture as a photo; it is sent as a document");
                 kind = Some(Kind::Document);
             }
-            Err(error) if target.amend(&error) => {}
+            Err(error) if sending.amend(target, &error).await => {}
             Err(error) => return Err(undelivered(target, error, 0)),
         }
     }

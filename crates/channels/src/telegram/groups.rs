@@ -105,14 +105,27 @@ impl Groups {
         !self.own.is_empty()
     }
 
-    /// Whether the bot serves this group.
-    pub(super) fn serves_group(&self, chat: i64) -> bool {
+    /// Whether the settings list this id.
+    pub(super) fn lists(&self, chat: i64) -> bool {
         self.allow.contains(&chat)
+    }
+
+    /// The line for the settings file after the group `from` has become `to`. `None`: `from` is not listed, or `to` is.
+    pub(super) fn line_after_move(&self, from: i64, to: i64) -> Option<String> {
+        if !self.lists(from) || self.lists(to) {
+            return None;
+        }
+        let mut ids: Vec<i64> = self.allow.iter().map(|id| if *id == from { to } else { *id }).collect();
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        let own = self.own.keys().any(|key| key.chat == from);
+        let renamed =
+            if own { format!(" # and in the names of overrides {to} in place of {from}") } else { String::new() };
+        Some(format!("allow = {ids:?}{renamed}"))
     }
 
     /// Decides whether a message of a group is for the bot.
     pub(super) fn relevance(&self, conversation: Conversation, addressed: Addressed) -> Relevance {
-        if !self.serves_group(conversation.chat) {
+        if !self.lists(conversation.chat) {
             return Relevance::Unlisted;
         }
         match (addressed, self.rules(conversation).answer) {
@@ -149,6 +162,21 @@ mod tests {
             let groups = Groups::new(&GroupsConfig { allow: vec![-1], answer, ..GroupsConfig::default() });
             let conversation = Conversation { chat, topic: None };
             assert_eq!(groups.relevance(conversation, addressed), expected, "{answer:?} {chat} {addressed:?}");
+        }
+    }
+
+    #[test]
+    fn the_line_for_the_settings_has_the_new_id_in_place_of_the_old_one() {
+        for (allow, own, expected) in [
+            (&[-100][..], None, Some("allow = [-1009]")),
+            (&[-5, -100, -7], None, Some("allow = [-5, -7, -1009]")),
+            (&[-100], Some("-100:7"), Some("allow = [-1009] # and in the names of overrides -1009 in place of -100")),
+            (&[-100, -1009], None, None),
+            (&[-5], None, None),
+        ] {
+            let overrides = own.map(|key| (key.to_owned(), GroupOverrides::default())).into_iter().collect();
+            let groups = Groups::new(&GroupsConfig { allow: allow.to_vec(), overrides, ..GroupsConfig::default() });
+            assert_eq!(groups.line_after_move(-100, -1009).as_deref(), expected, "{allow:?}");
         }
     }
 

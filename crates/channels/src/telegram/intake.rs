@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::NAME;
 use super::attached::{self, RemoteFile};
 use super::callback_buttons::{self, ButtonPress};
-use super::conversation::{Conversation, Topic, session};
+use super::conversation::{Conversation, MessageRef, Topic, session};
 use super::facts;
 use super::groups::{Addressed, Relevance};
 use super::marked::{self, Mark};
@@ -117,15 +117,15 @@ pub(super) enum Verdict {
     NoText {
         /// Its conversation.
         conversation: Conversation,
-        /// The id of the message.
-        message_id: i32,
+        /// The message.
+        message: Option<MessageRef>,
         /// Its attachments.
         not_read: Vec<Unread>,
         /// The album that it belongs to.
         album: Option<String>,
     },
-    /// A message for the bot in a group, written in the name of a group or channel: its conversation and its id.
-    Anonymous(Conversation, i32),
+    /// A message for the bot in a group, written in the name of a group or channel: its conversation and itself.
+    Anonymous(Conversation, Option<MessageRef>),
     /// A message of a person who may talk to the bot, of which neither the author nor a text can be read.
     Unreadable(Conversation),
     /// A message for the bot that is older than `max_age_s` allows.
@@ -138,6 +138,13 @@ pub(super) enum Verdict {
     Added(Conversation, String),
     /// From a group that the bot does not serve.
     UnlistedGroup(i64),
+    /// A group has become a supergroup.
+    Moved {
+        /// Its old id.
+        from: i64,
+        /// Its new id.
+        to: i64,
+    },
     /// It names somebody; whether it is the bot is unknown until the bot's user name is known.
     Undecided,
     /// Not for the bot, for this reason.
@@ -155,13 +162,17 @@ impl Rules {
             UpdateContent::MyChatMember(change) => return self.judge_membership(&change),
             _ => return Verdict::NotForUs("no new message"),
         };
+        if let Some(verdict) = moved(&message) {
+            return verdict;
+        }
         let Some(sender) = person(&message) else {
             return self.judge_authorless(&message, is_edit);
         };
         if message.chat.is_channel() {
             return Verdict::NotForUs("a channel post");
         }
-        let (conversation, is_private) = (conversation(&message), message.chat.is_private());
+        let (conversation, is_private) = (self.conversation(&message), message.chat.is_private());
+        let reference = reference(&message, conversation);
         if !is_private {
             let addressed = match self.accepted.has(&message, is_edit) {
                 true => Addressed::Bot, // the original message, or another part of its album, was for the bot
@@ -187,7 +198,7 @@ impl Rules {
         if self.is_too_old(message.edit_date.filter(|_| is_edit).or(message.date)) {
             return Verdict::TooOld(conversation);
         }
-        let mut provenance = facts::provenance(&message, self.bot_id, is_private);
+        let mut provenance = facts::provenance(&message, self.bot_id, is_private, reference);
         let mut text = self.text(&message, is_private, provenance.is_forwarded());
         let file = self.file(&message, &text, &mut provenance);
         if text.is_empty() && (file.is_some() || !provenance.shared.is_empty()) && !is_edit {
@@ -201,8 +212,8 @@ impl Rules {
             if provenance.not_read.is_empty() || is_edit {
                 return Verdict::NotForUs("says nothing");
             }
-            let (message_id, not_read, album) = (message.message_id, provenance.not_read, message.media_group_id);
-            return Verdict::NoText { conversation, message_id, not_read, album };
+            let (not_read, album) = (provenance.not_read, message.media_group_id);
+            return Verdict::NoText { conversation, message: reference, not_read, album };
         }
         // Otherwise a `/quit` that could not be confirmed before the end would end every daemon started after it.
         if ends_the_daemon(&text) && !provenance.is_forwarded() && message.date.unwrap_or_default() < self.since {
@@ -229,7 +240,7 @@ impl Rules {
             reply_to: Some(ReplyRoute {
                 channel: channel.clone(),
                 conversation: conversation.to_string().into(),
-                reply_to: (!is_private && message.message_id != 0).then(|| Arc::from(message.message_id.to_string())),
+                reply_to: reference.filter(|_| !is_private).map(|reference| Arc::from(reference.to_string())),
             }),
             relayed: facts::bot_author(&message).is_some(),
             provenance: Some(Arc::new(provenance)),
@@ -250,9 +261,9 @@ impl Rules {
     fn judge_authorless(&self, message: &Message, is_edit: bool) -> Verdict {
         let is_new = !is_edit && !message.is_automatic_forward && !self.is_too_old(message.date);
         if is_new && message.sender_chat.is_some() && !message.chat.is_private() && !message.chat.is_channel() {
-            let conversation = conversation(message);
+            let conversation = self.conversation(message);
             match self.people.relevance(conversation, self.addressed(message)) {
-                Relevance::Yes => return Verdict::Anonymous(conversation, message.message_id),
+                Relevance::Yes => return Verdict::Anonymous(conversation, reference(message, conversation)),
                 Relevance::Undecided => return Verdict::Undecided,
                 Relevance::NotAddressed | Relevance::No(_) | Relevance::Unlisted => {}
             }
@@ -264,7 +275,7 @@ impl Rules {
         // A private chat has the id of its person (Bot API, Chat, `id`).
         let person = u64::try_from(message.chat.id).ok().filter(|_| is_a_persons);
         match person.and_then(|id| self.people.role(id, true)) {
-            Some(_) => Verdict::Unreadable(conversation(message)),
+            Some(_) => Verdict::Unreadable(self.conversation(message)),
             None => Verdict::NotForUs("not from a person"),
         }
     }
@@ -307,8 +318,12 @@ impl Rules {
         if !is_group || !was_added || self.is_too_old(change.date) {
             return Verdict::NotForUs("no addition to a group");
         }
+        let group = Conversation { chat, topic: None };
+        if self.people.with_first_id(group) != group {
+            return Verdict::NotForUs("the new id of a group that was greeted before");
+        }
         match self.people.greeting().filter(|_| self.people.serves_group(chat)) {
-            Some(greeting) => Verdict::Added(Conversation { chat, topic: None }, greeting),
+            Some(greeting) => Verdict::Added(group, greeting),
             None if self.people.serves_group(chat) => Verdict::NotForUs("no greeting"),
             None => Verdict::UnlistedGroup(chat),
         }
@@ -333,11 +348,18 @@ impl Rules {
         // No idempotency key: the request accepts one answer. No reply route: the tap itself is answered.
         let inbound = Inbound::new(
             ChannelId::new(NAME),
-            session(conversation(message)),
+            session(self.conversation(message)),
             Principal { id: sender.to_string().into(), role },
             Body::Control(Control::Decide { approval, decision }),
         );
         Verdict::Tapped(Box::new(inbound), tap)
+    }
+
+    /// The conversation that a message is in.
+    fn conversation(&self, message: &Message) -> Conversation {
+        let direct = message.direct_messages_topic.as_ref().and_then(|topic| topic.topic_id).map(Topic::Direct);
+        let thread = message.message_thread_id.filter(|_| message.is_topic_message).map(Topic::Thread);
+        self.people.with_first_id(Conversation { chat: message.chat.id, topic: direct.or(thread) })
     }
 
     /// Whether a group message addresses the bot: by a mention, a reply to it, or a command that names it.
@@ -425,11 +447,16 @@ fn album(message: &Message) -> Option<(u64, String)> {
     Some((person(message)?, message.media_group_id.clone()?))
 }
 
-/// The conversation that a message is in.
-fn conversation(message: &Message) -> Conversation {
-    let direct = message.direct_messages_topic.as_ref().and_then(|topic| topic.topic_id).map(Topic::Direct);
-    let thread = message.message_thread_id.filter(|_| message.is_topic_message).map(Topic::Thread);
-    Conversation { chat: message.chat.id, topic: direct.or(thread) }
+/// The message itself. `None`: it has no number.
+fn reference(message: &Message, conversation: Conversation) -> Option<MessageRef> {
+    (message.message_id != 0).then(|| MessageRef::new(conversation, message.chat.id, message.message_id))
+}
+
+/// The move of a group, if the message is about one. Telegram sends one in the old group and one in the new one.
+fn moved(message: &Message) -> Option<Verdict> {
+    let chat = message.chat.id;
+    let to = message.migrate_to_chat_id.map(|to| Verdict::Moved { from: chat, to });
+    to.or_else(|| message.migrate_from_chat_id.map(|from| Verdict::Moved { from, to: chat }))
 }
 
 /// Whether this status means that the bot is in the chat.

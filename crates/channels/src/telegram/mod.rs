@@ -5,7 +5,7 @@
 //! its `update_id`, so a repeated delivery changes nothing. A second tap on a button is answered with the result of the
 //! first.
 //!
-//! Reading order: `wire` (the types of the Bot API) → `groups`, `people`, `facts`, `attached` and `shared` (metadata and attachments of a message), `marked` (its
+//! Reading order: `wire` (the types of the Bot API) → `groups`, `people`, `moves` (groups with a new id), `facts`, `attached` and `shared` (metadata and attachments of a message), `marked` (its
 //! text as Markdown), `unaddressed`
 //! (messages that are not for the bot), `intake` (which updates are messages) → `fetch`, `repeated`, `arrivals` (their
 //! files) → `offers` (their order) → `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is
@@ -28,6 +28,7 @@ mod groups;
 mod intake;
 mod marked;
 mod menu;
+mod moves;
 mod multipart;
 mod offers;
 mod people;
@@ -53,8 +54,8 @@ use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
     AckSender, AttachmentIntake, BlobStore, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile,
-    CommandInfo, DeliverError, Envelope, InboundStream, Outbound, PairingCodes, ReplyRoute, SessionKey, Streaming,
-    TextChecker, provenance,
+    CommandInfo, DeliverError, Envelope, InboundStream, MoveStore, Outbound, PairingCodes, ReplyRoute, SessionKey,
+    Streaming, TextChecker, provenance,
 };
 use futures_util::future::{OptionFuture, ready};
 use futures_util::{Stream, StreamExt, stream};
@@ -128,6 +129,8 @@ pub struct TelegramParts {
     pub attachments: Arc<dyn AttachmentIntake>,
     /// Lets hooks check the channel's own lines.
     pub texts: Arc<dyn TextChecker>,
+    /// Keeps the groups that have become supergroups.
+    pub moves: Arc<dyn MoveStore>,
 }
 
 impl Telegram {
@@ -165,7 +168,7 @@ impl Telegram {
         };
         let api = BotApi::new(http, &config.api_base, secrets.token);
         let fetcher = Fetcher::new(parts.attachments);
-        let router = Arc::new(UpdateRouter::new(api, rules, fetcher, parts.codes, parts.texts));
+        let router = Arc::new(UpdateRouter::new(api, rules, fetcher, parts.codes, parts.texts, parts.moves));
         let (sender, inbox) = mpsc::channel(INBOX);
         let webhook = match config.mode {
             TelegramMode::Polling => None,
@@ -252,6 +255,8 @@ impl Channel for Telegram {
         if !self.router.rules.people.has_anybody() {
             warn!("channels.telegram.allow and operators are empty: the bot answers nobody");
         }
+        let moves = self.router.moves.load().await;
+        moves.map_err(|error| cannot(format!("the store does not tell which groups have moved: {error}")))?;
         let is_introduced = self.introduce().await?;
         info!(mode = ?self.config.mode, "telegram intake begins");
         let menu_intake = intake.child_token();
@@ -291,7 +296,7 @@ impl Channel for Telegram {
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
-        deliver::deliver(&self.router.api, self.files.as_deref(), message).await
+        deliver::deliver(self.router.sending(), self.files.as_deref(), message).await
     }
 
     fn streaming(&self) -> Streaming<'_> {
@@ -304,7 +309,7 @@ impl Channel for Telegram {
 
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         if let Ok(conversation) = route.conversation.parse::<Conversation>() {
-            deliver::typing(&self.router.api, conversation, run).await;
+            deliver::typing(self.router.sending(), conversation, run).await;
         }
     }
 }
@@ -374,6 +379,25 @@ fn usable_secret(secret: Option<SecretString>) -> Result<SecretString, &'static 
     Ok(secret)
 }
 
+/// A store of moves that keeps none.
+#[cfg(test)]
+struct NoMoves;
+
+#[cfg(test)]
+#[async_trait]
+impl MoveStore for NoMoves {
+    async fn moves(
+        &self,
+        _channel: ChannelId,
+    ) -> Result<Vec<belay_protocol::MovedConversation>, belay_protocol::StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn put_move(&self, _moved: belay_protocol::MovedConversation) -> Result<(), belay_protocol::StoreError> {
+        Ok(())
+    }
+}
+
 /// A router whose Bot API cannot be reached.
 #[cfg(test)]
 fn unreachable_router() -> UpdateRouter {
@@ -405,6 +429,7 @@ fn unreachable_router() -> UpdateRouter {
         Fetcher::new(Arc::new(belay_protocol::NoAttachments)),
         None,
         Arc::new(belay_protocol::UncheckedTexts),
+        Arc::new(NoMoves),
     )
 }
 

@@ -7,10 +7,15 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use belay_protocol::principal::Role;
-use belay_protocol::{AccessDecision, ChannelAccess, ChannelPeople, ConversationSettings, PairedPerson, SessionKey};
+use belay_protocol::{
+    AccessDecision, ChannelAccess, ChannelId, ChannelPeople, ConversationSettings, MoveStore, PairedPerson, SessionKey,
+    StoreError,
+};
 
+use super::NAME;
 use super::conversation::{self, Conversation};
 use super::groups::{Addressed, Groups, Relevance};
+use super::moves::MovedGroups;
 use crate::config::TelegramConfig;
 
 /// Allowed people by their numeric ids, and the groups that the bot serves: as the settings have them.
@@ -52,12 +57,58 @@ pub struct AllowLists {
     settings: Arc<ArcSwap<People>>,
     /// An operator who admits or removes a person swaps it.
     paired: Arc<ArcSwap<HashSet<u64>>>,
+    /// The groups of the settings that have another id now. Telegram says so; see `moves`.
+    moved: Arc<ArcSwap<MovedGroups>>,
 }
 
 impl AllowLists {
     /// The lists of these settings, without people of pairing.
     pub fn of(config: &TelegramConfig) -> Self {
-        Self { settings: Arc::new(ArcSwap::from_pointee(People::of(config))), paired: Arc::default() }
+        Self {
+            settings: Arc::new(ArcSwap::from_pointee(People::of(config))),
+            paired: Arc::default(),
+            moved: Arc::default(),
+        }
+    }
+
+    /// Reads which groups have another id now.
+    ///
+    /// # Errors
+    /// The store fails; nothing has changed.
+    pub async fn load_moves(&self, store: &dyn MoveStore) -> Result<(), StoreError> {
+        self.replace_moved(MovedGroups::of(store.moves(ChannelId::new(NAME)).await?));
+        Ok(())
+    }
+
+    pub(super) fn replace_moved(&self, moved: MovedGroups) {
+        self.moved.store(Arc::new(moved));
+    }
+
+    /// The groups that have another id now.
+    pub(super) fn moved(&self) -> Arc<MovedGroups> {
+        self.moved.load_full()
+    }
+
+    /// The conversation under the id that its sessions have.
+    pub(super) fn with_first_id(&self, conversation: Conversation) -> Conversation {
+        Conversation { chat: self.moved.load().first(conversation.chat), ..conversation }
+    }
+
+    /// The conversation under the id that the settings have: the newest one that is listed.
+    fn as_listed(&self, conversation: Conversation) -> Conversation {
+        let (settings, moved) = (self.settings.load(), self.moved.load());
+        let listed = moved.ids(conversation.chat).rev().find(|id| settings.groups.lists(*id));
+        Conversation { chat: listed.unwrap_or(conversation.chat), ..conversation }
+    }
+
+    /// Whether the settings list this id itself.
+    pub(super) fn lists_group(&self, chat: i64) -> bool {
+        self.settings.load().groups.lists(chat)
+    }
+
+    /// The line for the settings file after a move. `None`: the file needs none.
+    pub(super) fn line_for_settings(&self, from: i64, to: i64) -> Option<String> {
+        self.settings.load().groups.line_after_move(from, to)
     }
 
     /// Replaces everything that comes from the settings: people, groups, pairing and the greeting. Ignores all other
@@ -93,17 +144,18 @@ impl AllowLists {
 
     /// Whether the bot serves this group.
     pub(super) fn serves_group(&self, chat: i64) -> bool {
-        self.settings.load().groups.serves_group(chat)
+        let settings = self.settings.load();
+        self.moved.load().ids(chat).any(|id| settings.groups.lists(id))
     }
 
     /// Decides whether a message of a group is for the bot.
     pub(super) fn relevance(&self, conversation: Conversation, addressed: Addressed) -> Relevance {
-        self.settings.load().groups.relevance(conversation, addressed)
+        self.settings.load().groups.relevance(self.as_listed(conversation), addressed)
     }
 
     /// The number of messages that are not for the bot and that the model reads with the next one that is.
     pub(super) fn context_messages(&self, conversation: Conversation) -> usize {
-        self.settings.load().groups.context_messages(conversation)
+        self.settings.load().groups.context_messages(self.as_listed(conversation))
     }
 }
 
@@ -148,7 +200,7 @@ impl ChannelAccess for AllowLists {
     }
 
     fn session_of(&self, conversation: &str) -> Option<SessionKey> {
-        conversation.parse().ok().map(conversation::session)
+        conversation.parse().ok().map(|it| conversation::session(self.with_first_id(it)))
     }
 
     fn settings_of(&self, session: &SessionKey) -> Option<Arc<ConversationSettings>> {
@@ -156,7 +208,7 @@ impl ChannelAccess for AllowLists {
         if !settings.groups.has_own() {
             return None;
         }
-        settings.groups.settings(conversation::of_session(session)?)
+        settings.groups.settings(self.as_listed(conversation::of_session(session)?))
     }
 }
 
@@ -185,7 +237,7 @@ fn group_of(conversation: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::{Authority, Stranger, UnixMillis};
+    use belay_protocol::{Authority, MovedConversation, Stranger, UnixMillis};
 
     use super::*;
     use crate::config::GroupsConfig;
@@ -268,5 +320,30 @@ mod tests {
         assert_eq!(lists.listed(), [("7".to_owned(), Role::Operator)]);
         lists.replace_paired(&[]);
         assert!(!lists.serves("42") && matches!(lists.standing_of("42", Some("42")), AccessDecision::NotAllowed(_)));
+    }
+
+    #[test]
+    fn a_group_that_has_moved_has_its_access_its_session_and_its_settings_under_all_of_its_ids() {
+        let moved = |from: &str, to: &str| MovedConversation {
+            channel: "telegram".into(),
+            from: from.into(),
+            to: to.into(),
+            keeps_session: true,
+        };
+        for listed in ["-100", "-1009"] {
+            let text = format!("[groups]\nallow = [{listed}]\noverrides.\"{listed}\".persona = \"a librarian\"");
+            let config = TelegramConfig { allow: vec![42], ..toml::from_str(&text).expect("settings") };
+            let lists = AllowLists::of(&config);
+            lists.replace_moved(MovedGroups::of(vec![moved("-100", "-1009")]));
+            for id in ["-100", "-1009", "-1009:7"] {
+                assert!(lists.serves(id), "{id}");
+                assert_eq!(lists.standing_of("42", Some(id)), AccessDecision::May(Authority::Conversation), "{id}");
+                let session = lists.session_of(id).expect("a session");
+                assert!(session.as_str().starts_with("telegram:-100"), "{session}");
+                let settings = lists.settings_of(&session).expect("settings of its own");
+                assert_eq!(settings.persona.as_deref(), Some("a librarian"), "{id}");
+            }
+            assert!(!lists.serves("-1008"));
+        }
     }
 }

@@ -10,11 +10,11 @@ use serde::de::IgnoredAny;
 use tracing::{debug, info};
 
 use super::api::{ApiError, BotApi};
-use super::conversation::Conversation;
+use super::conversation::{Conversation, MessageRef};
 use super::deliver::{answered, conversation, failed, send, undelivered};
 use super::router::UpdateRouter;
 use super::split::{PIECE_MAX_UNITS, Piece, pieces};
-use super::target::Target;
+use super::target::Sending;
 use super::wire::{DeleteMessage, EditMessageText, HTML, NoPreview};
 
 /// Deadline of an edit while the answer grows. Later, the next edit is due anyway.
@@ -32,17 +32,17 @@ struct Sent {
 impl Preview for UpdateRouter {
     async fn begin(&self, route: &ReplyRoute, text: &str) -> Result<Arc<str>, DeliverError> {
         let to = conversation(route)?;
-        let mut target = Target::new(to, answered(route));
+        let mut target = self.sending().target(to, answered(route));
         let piece = first(text)?;
-        let sent: Sent = send(&self.api, &mut target, &piece, None, CHANGE_DEADLINE)
+        let sent: Sent = send(self.sending(), &mut target, &piece, None, CHANGE_DEADLINE)
             .await
             .map_err(|error| undelivered(&target, error, 0))?;
-        Ok(sent.message_id.to_string().into())
+        Ok(MessageRef::new(to, target.chat, sent.message_id).to_string().into())
     }
 
     async fn change(&self, route: &ReplyRoute, message: &str, text: &str) -> Result<(), DeliverError> {
         let to = conversation(route)?;
-        edit(&self.api, to, message, &first(text)?, CHANGE_DEADLINE).await.map_err(|error| failed(error, 0))
+        edit(self.sending(), to, message, &first(text)?, CHANGE_DEADLINE).await.map_err(|error| failed(error, 0))
     }
 
     async fn discard(&self, route: &ReplyRoute, message: &str) {
@@ -72,41 +72,44 @@ fn first(text: &str) -> Result<Piece, DeliverError> {
 /// # Errors
 /// The message was not changed, or the result is unknown. Repeating the edit is harmless.
 pub(super) async fn edit(
-    api: &BotApi,
+    sending: Sending<'_>,
     to: Conversation,
     message: &str,
     piece: &Piece,
     deadline: Duration,
 ) -> Result<(), ApiError> {
-    let Ok(message_id) = message.parse::<i32>() else {
+    let Ok(shown) = message.parse::<MessageRef>() else {
         return Err(ApiError::refused(format!("{message:?} is no message of Telegram")));
     };
     let mut mode = Some(HTML);
     loop {
         let text = if mode.is_some() { &piece.html } else { &piece.plain };
         let parameters = EditMessageText {
-            chat_id: to.chat,
-            message_id,
+            chat_id: shown.chat(to),
+            message_id: shown.id,
             text,
             parse_mode: mode,
             link_preview_options: NoPreview::new(),
         };
-        match api.call::<_, IgnoredAny>("editMessageText", &parameters, deadline).await {
+        match sending.api.call::<_, IgnoredAny>("editMessageText", &parameters, deadline).await {
             Ok(_) => return Ok(()),
             Err(error) if error.is_not_modified() => return Ok(()),
             Err(error) if mode.is_some() && error.is_parse_error() => {
                 info!(%error, "telegram could not read our formatting; the text is shown plain");
                 mode = None;
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                sending.learn(shown.chat(to), &error).await;
+                return Err(error);
+            }
         }
     }
 }
 
 /// Deletes a message. Best effort.
 pub(super) async fn delete(api: &BotApi, to: Conversation, message: &str) {
-    let Ok(message_id) = message.parse::<i32>() else { return };
-    let parameters = DeleteMessage { chat_id: to.chat, message_id };
+    let Ok(shown) = message.parse::<MessageRef>() else { return };
+    let parameters = DeleteMessage { chat_id: shown.chat(to), message_id: shown.id };
     if let Err(error) = api.call::<_, IgnoredAny>("deleteMessage", &parameters, CHANGE_DEADLINE).await {
         debug!(%error, "a preview could not be taken away");
     }

@@ -7,21 +7,23 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use belay_protocol::{
-    Accepted, Ack, AttachmentContent, Body, ChannelId, Inbound, NO_TEXT, PairingCode, PairingCodes, Refusal, Stranger,
-    TextChecker, Unread,
+    Accepted, Ack, AttachmentContent, Body, ChannelId, Inbound, MoveStore, NO_TEXT, PairingCode, PairingCodes, Refusal,
+    Stranger, TextChecker, Unread,
 };
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use tracing::{debug, info, trace, warn};
+use tracing::{debug, error, info, trace, warn};
 
 use super::NAME;
 use super::api::{ApiError, BotApi};
 use super::attached::{self, RemoteFile, Rest};
 use super::callback_buttons::{self, ButtonPress};
-use super::conversation::Conversation;
+use super::conversation::{Conversation, MessageRef};
 use super::deliver;
 use super::fetch::Fetcher;
 use super::intake::{Rules, Verdict};
+use super::moves::{Moves, Source};
+use super::target::Sending;
 use super::wire::{Update, UpdateContent, update_id};
 
 /// Number of strangers, and of groups, that are logged once at a higher level. Further ones are logged at debug level
@@ -71,6 +73,8 @@ pub(super) struct UpdateRouter {
     anonymous_told: Mutex<HashSet<i64>>,
     /// Conversations that got the notice that their messages are too old.
     too_old_notified: Mutex<HashSet<Conversation>>,
+    /// Groups that have become supergroups.
+    pub(super) moves: Moves,
     /// The last answered album of each conversation. Each picture of an album is an update of its own.
     albums: Mutex<VecDeque<(Conversation, String)>>,
 }
@@ -125,7 +129,7 @@ impl AfterAck {
 /// A notice about attachments that are not read, and its target.
 struct NotRead {
     conversation: Conversation,
-    message_id: Option<i32>,
+    message: Option<MessageRef>,
     line: String,
     /// The album that the message belongs to. The notice is sent once for the whole album.
     album: Option<String>,
@@ -165,7 +169,9 @@ impl UpdateRouter {
         fetcher: Fetcher,
         codes: Option<Arc<dyn PairingCodes>>,
         texts: Arc<dyn TextChecker>,
+        moves: Arc<dyn MoveStore>,
     ) -> Self {
+        let moves = Moves::new(rules.people.clone(), moves);
         Self {
             api,
             rules,
@@ -178,7 +184,13 @@ impl UpdateRouter {
             anonymous_told: Mutex::default(),
             too_old_notified: Mutex::default(),
             albums: Mutex::default(),
+            moves,
         }
+    }
+
+    /// The parts that send messages.
+    pub(super) fn sending(&self) -> Sending<'_> {
+        Sending { api: &self.api, moves: &self.moves }
     }
 
     /// Decides what to do with an update. One that cannot be understood is dropped, because it would fail again.
@@ -212,16 +224,16 @@ impl UpdateRouter {
                 debug!(update_id, "the bot's own user name is not known yet");
                 return Sorted::Later;
             }
-            Verdict::NoText { conversation, message_id, not_read, album } => {
+            Verdict::NoText { conversation, message, not_read, album } => {
                 if self.is_new_album(conversation, album)
                     && let Some(line) = attached::line(&not_read, Rest::Nothing)
                 {
-                    self.send_notice(conversation, Some(message_id), &line).await; // best effort
+                    self.send_notice(conversation, message, &line).await; // best effort
                 }
             }
-            Verdict::Anonymous(conversation, message_id) => {
+            Verdict::Anonymous(conversation, message) => {
                 if is_new(&self.anonymous_told, conversation.chat) {
-                    self.send_notice(conversation, Some(message_id), ANONYMOUS).await; // best effort
+                    self.send_notice(conversation, message, ANONYMOUS).await; // best effort
                 }
             }
             Verdict::Unreadable(conversation) => {
@@ -235,7 +247,21 @@ impl UpdateRouter {
             Verdict::Stranger(id) => self.log_stranger(id),
             Verdict::Pairable(stranger) => self.offer_pairing(&stranger).await,
             Verdict::Added(group, greeting) => _ = self.send_notice(group, None, &greeting).await, // best effort
-            Verdict::UnlistedGroup(id) => self.log_group(id),
+            Verdict::Moved { from, to } => {
+                if let Err(error) = self.moves.note(from, to, Source::Message).await {
+                    error!(%error, update_id, "the new id of a group could not be stored; Telegram says it again");
+                    return Sorted::Later;
+                }
+            }
+            Verdict::UnlistedGroup(id) => {
+                // Another node may have learned that it is a listed group under a new id. Asked once for each group.
+                if is_new(&self.groups, id) {
+                    if self.moves.load().await.is_ok() && self.rules.people.serves_group(id) {
+                        return Box::pin(self.sort(raw)).await;
+                    }
+                    info!(telegram_group = id, "messages of a group not in channels.telegram.groups.allow are dropped");
+                }
+            }
             Verdict::NotForUs(why) => trace!(update_id, why, "update skipped"),
         }
         Sorted::Done
@@ -284,9 +310,9 @@ impl UpdateRouter {
         if let Some(tap) = after.tap.as_ref().filter(|_| settled == Settled::Done) {
             callback_buttons::answer(&self.api, tap, ack.as_ref()).await;
         }
-        if let Some(NotRead { conversation, message_id, line, album }) = after.due(ack.as_ref()) {
+        if let Some(NotRead { conversation, message, line, album }) = after.due(ack.as_ref()) {
             self.is_new_album(*conversation, album.clone()); // no further notice for its parts
-            self.send_notice(*conversation, *message_id, line).await; // best effort: the model is told as well
+            self.send_notice(*conversation, *message, line).await; // best effort: the model is told as well
         }
         settled
     }
@@ -299,20 +325,19 @@ impl UpdateRouter {
         let inbound = &message.inbound;
         let Some(route) = &inbound.reply_to else { return };
         let Ok(conversation) = route.conversation.parse() else { return };
-        let message_id = route.reply_to.as_deref().and_then(|id| id.parse().ok());
-        self.send_notice(conversation, message_id, NOT_TAKEN).await; // best effort
+        self.send_notice(conversation, deliver::answered(route), NOT_TAKEN).await; // best effort
     }
 
     /// Sends a notice as hooks agree to it. Returns whether a retry is pointless: it was sent, or Telegram refuses it. Best
     /// effort.
-    async fn send_notice(&self, conversation: Conversation, message_id: Option<i32>, line: &str) -> bool {
+    async fn send_notice(&self, conversation: Conversation, answered: Option<MessageRef>, line: &str) -> bool {
         let line = self.texts.checked(&ChannelId::new(NAME), line.to_owned()).await;
-        self.send_line(conversation, message_id, &line).await
+        self.send_line(conversation, answered, &line).await
     }
 
     /// Sends a line that no hook sees. Returns what [`send_notice`](Self::send_notice) returns.
-    async fn send_line(&self, conversation: Conversation, message_id: Option<i32>, line: &str) -> bool {
-        match deliver::notice(&self.api, conversation, message_id, line, NOTICE_DEADLINE).await {
+    async fn send_line(&self, conversation: Conversation, answered: Option<MessageRef>, line: &str) -> bool {
+        match deliver::notice(self.sending(), conversation, answered, line, NOTICE_DEADLINE).await {
             Ok(()) => true,
             Err(error) => {
                 debug!(%error, line, "a line of our own was not sent");
@@ -344,12 +369,6 @@ impl UpdateRouter {
 
     fn no_codes_until(&self) -> MutexGuard<'_, Option<Instant>> {
         self.no_codes_until.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn log_group(&self, id: i64) {
-        if is_new(&self.groups, id) {
-            info!(telegram_group = id, "messages of a group not in channels.telegram.groups.allow are dropped");
-        }
     }
 
     fn log_stranger(&self, id: u64) {
@@ -394,8 +413,8 @@ fn not_read(inbound: &Inbound, album: &Option<String>) -> Option<NotRead> {
     let line = attached::line(&not_read, rest)?;
     let album = album.clone();
     let conversation = inbound.reply_to.as_ref()?.conversation.parse().ok()?;
-    let message_id = provenance.message_id.as_deref().and_then(|id| id.parse().ok());
-    Some(NotRead { conversation, message_id, line, album })
+    let message = provenance.message_id.as_deref().and_then(|id| id.parse().ok());
+    Some(NotRead { conversation, message, line, album })
 }
 
 /// Whether the id is new, and remembers it. `false` for every id once [`STRANGERS_MAX`] are remembered.

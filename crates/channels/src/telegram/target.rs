@@ -2,9 +2,38 @@
 //!
 //! Each change is made once, so a message ends: it is sent, or Telegram refuses it for good.
 
-use super::api::ApiError;
-use super::conversation::{Conversation, Topic};
 use tracing::info;
+
+use super::api::{ApiError, BotApi};
+use super::conversation::{Conversation, MessageRef, Topic};
+use super::moves::Moves;
+
+/// The parts that send messages.
+#[derive(Clone, Copy)]
+pub(super) struct Sending<'a> {
+    pub(super) api: &'a BotApi,
+    pub(super) moves: &'a Moves,
+}
+
+impl Sending<'_> {
+    /// The target of a message to a conversation that answers another one.
+    pub(super) fn target(self, to: Conversation, answered: Option<MessageRef>) -> Target {
+        Target::new(to, self.moves.current(to.chat), answered)
+    }
+
+    /// Changes the target after a refusal, see [`Target::amend`]. Remembers the new id of a group.
+    pub(super) async fn amend(self, target: &mut Target, error: &ApiError) -> bool {
+        self.learn(target.chat, error).await;
+        target.amend(error)
+    }
+
+    /// Remembers the new id of a group, if the error of a request to `chat` has one.
+    pub(super) async fn learn(self, chat: i64, error: &ApiError) {
+        if let ApiError::Refused { migrate_to: Some(to), .. } = error {
+            self.moves.note_refusal(chat, *to).await;
+        }
+    }
+}
 
 /// Where a message goes, and what it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,21 +51,31 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn new(to: Conversation, reply_to: Option<i32>) -> Self {
+    /// `chat`: the id that Telegram knows the chat of the conversation by.
+    fn new(to: Conversation, chat: i64, answered: Option<MessageRef>) -> Self {
         // The General topic has the number 1 and must not be named when sending.
         let topic = to.topic.filter(|topic| *topic != Topic::Thread(1));
-        Self { chat: to.chat, topic, reply_to, is_html: true, may_follow: true }
+        // In a supergroup, the number of a message of the old group is that of another one.
+        let reply_to = answered.filter(|message| message.chat(to) == chat).map(|message| message.id);
+        Self { chat, topic, reply_to, is_html: true, may_follow: true }
     }
 
-    /// A target for a line of plain text.
-    pub(super) fn plain(to: Conversation, reply_to: Option<i32>) -> Self {
-        Self { is_html: false, ..Self::new(to, reply_to) }
+    /// The same target for a line of plain text.
+    pub(super) fn plain(self) -> Self {
+        Self { is_html: false, ..self }
     }
 
     /// The same target for a further message, which answers nothing.
     pub(super) fn next(&mut self) {
         self.reply_to = None;
         self.is_html = true;
+    }
+
+    /// Follows a group that has moved since.
+    pub(super) fn follow(&mut self, chat: i64) {
+        if self.chat != chat {
+            (self.chat, self.reply_to) = (chat, None);
+        }
     }
 
     /// The `message_thread_id`.
@@ -67,8 +106,8 @@ impl Target {
             }
             Problem::Moved(chat) if self.may_follow => {
                 info!(from = self.chat, to = chat, "the group has become a supergroup");
-                // The messages of the supergroup are numbered anew.
-                (self.chat, self.reply_to, self.may_follow) = (chat, None, false);
+                self.follow(chat);
+                self.may_follow = false;
             }
             Problem::NoTopic | Problem::ClosedTopic if self.chat > 0 && self.topic.is_some() => {
                 info!(chat = self.chat, topic = ?self.topic, "the topic is gone; the text is sent without it");
@@ -183,7 +222,7 @@ mod tests {
             (forum, "Bad Request: chat not found", Some(9), Some(5), false),
             (forum, "Bad Request: something new", Some(9), Some(5), false),
         ] {
-            let mut target = Target::new(to, Some(5));
+            let mut target = Target::new(to, to.chat, Some(MessageRef::new(to, to.chat, 5)));
             let error = refused(description);
             assert_eq!(target.amend(&error), amended, "{description}");
             assert_eq!((target.thread(), target.reply_to), (topic, reply_to), "{description}");
@@ -194,15 +233,20 @@ mod tests {
     #[test]
     fn a_group_is_followed_once_and_the_numbers_of_its_messages_end() {
         let moved = ApiError::Refused { code: 400, description: "upgraded".into(), migrate_to: Some(-1007) };
-        let mut target = Target::new(Conversation { chat: -100, topic: None }, Some(5));
+        let group = Conversation { chat: -100, topic: None };
+        let mut target = Target::new(group, -100, Some(MessageRef::new(group, -100, 5)));
         assert!(target.amend(&moved));
         assert_eq!((target.chat, target.reply_to), (-1007, None));
         assert!(!target.amend(&moved));
+        for (chat, reply_to) in [(-100, None), (-1007, Some(5))] {
+            let message = MessageRef::new(group, chat, 5);
+            assert_eq!(Target::new(group, -1007, Some(message)).reply_to, reply_to, "{message}");
+        }
     }
 
     #[test]
     fn the_operator_reads_the_place_and_the_remedy() {
-        let target = Target::new(Conversation { chat: -100, topic: Some(Topic::Thread(9)) }, None);
+        let target = Target::new(Conversation { chat: -100, topic: Some(Topic::Thread(9)) }, -100, None);
         let why = |description: &str| target.explained(&refused(description)).unwrap_or_default();
         assert_eq!(
             why("Bad Request: message thread not found"),

@@ -7,6 +7,7 @@ mod double;
 mod files;
 mod intake;
 mod leased;
+mod moves;
 mod odd;
 mod order;
 mod polling;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use belay_channels::{AllowLists, Telegram, TelegramConfig, TelegramParts, TelegramSecrets, bot_api_client};
 use belay_protocol::{
-    Accepted, Ack, AckSender, AttachmentIntake, Envelope, InboundStream, NoAttachments, RunId, SessionKey,
+    Accepted, Ack, AckSender, AttachmentIntake, Envelope, InboundStream, MoveStore, NoAttachments, RunId, SessionKey,
     UncheckedTexts, UnixMillis,
 };
 use futures_util::StreamExt;
@@ -29,6 +30,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::double::{Double, TOKEN};
+use crate::moves::MemoryMoves;
 
 const SECRET: &str = "the-webhook-secret";
 
@@ -54,6 +56,10 @@ fn telegram(config: TelegramConfig) -> Telegram {
 }
 
 fn telegram_with(config: TelegramConfig, intake: Arc<dyn AttachmentIntake>) -> Telegram {
+    telegram_of(config, intake, Arc::new(MemoryMoves::default()))
+}
+
+fn telegram_of(config: TelegramConfig, intake: Arc<dyn AttachmentIntake>, moves: Arc<dyn MoveStore>) -> Telegram {
     let secrets = TelegramSecrets { token: TOKEN.into(), webhook_secret: Some(SecretString::from(SECRET)) };
     let lists = AllowLists::of(&config);
     let parts = TelegramParts {
@@ -62,6 +68,7 @@ fn telegram_with(config: TelegramConfig, intake: Arc<dyn AttachmentIntake>) -> T
         commands: Vec::new(),
         attachments: intake,
         texts: Arc::new(UncheckedTexts),
+        moves,
     };
     Telegram::new(config, secrets, http(), parts).unwrap()
 }

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::double::{Double, refusal};
+use crate::moves::MemoryMoves;
 use crate::{SECRET, accept, config, http, next, tap, telegram, update};
 
 /// A started webhook on a listener of its own.
@@ -23,7 +24,7 @@ pub(crate) struct Served {
     pub(crate) stream: InboundStream,
     intake: CancellationToken,
     server: JoinHandle<()>,
-    _channel: Telegram,
+    pub(crate) channel: Telegram,
 }
 
 impl Drop for Served {
@@ -49,7 +50,7 @@ pub(crate) async fn serve_channel(double: Double, channel: Telegram) -> Served {
     let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     let intake = CancellationToken::new();
     let stream = channel.start(intake.clone()).await.unwrap();
-    Served { double, address, stream, intake, server, _channel: channel }
+    Served { double, address, stream, intake, server, channel }
 }
 
 impl Served {
@@ -386,8 +387,8 @@ fn a_webhook_without_a_secret_is_refused() {
     let secrets = TelegramSecrets { token: "777:x".into(), webhook_secret: None };
     let config = config("http://127.0.0.1:1");
     let (lists, attachments) = (AllowLists::of(&config), Arc::new(NoAttachments));
-    let parts =
-        TelegramParts { lists, codes: None, commands: Vec::new(), attachments, texts: Arc::new(UncheckedTexts) };
+    let (texts, moves) = (Arc::new(UncheckedTexts), Arc::new(MemoryMoves::default()));
+    let parts = TelegramParts { lists, codes: None, commands: Vec::new(), attachments, texts, moves };
     let Err(error) = Telegram::new(config, secrets, http(), parts) else { panic!("accepted") };
     assert!(error.to_string().contains("needs a secret token"), "{error}");
 }

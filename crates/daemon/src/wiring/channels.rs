@@ -11,7 +11,8 @@ use belay_channels::{
 };
 use belay_protocol::callback::{CALLBACK_CHANNEL, CallbackClient};
 use belay_protocol::{
-    AttachmentIntake, Channel, ChannelAccess, ChannelPeople, Clock, HeldLeases, LeasedWork, PairingCodes, TextChecker,
+    AttachmentIntake, Channel, ChannelAccess, ChannelPeople, Clock, HeldLeases, LeasedWork, MoveStore, PairingCodes,
+    TextChecker,
 };
 use belay_run::DisabledChannels;
 use belay_tools::web::CallbackPoster;
@@ -106,6 +107,7 @@ pub(super) fn telegram(
     pairing: Option<Arc<Pairing>>,
     attachments: Arc<dyn AttachmentIntake>,
     texts: Arc<dyn TextChecker>,
+    moves: Arc<dyn MoveStore>,
 ) -> Result<Option<Telegram>, Failure> {
     let Some(secrets) = secrets else { return Ok(None) };
     let builder = if is_plain_loopback(&settings.channels.telegram.api_base) {
@@ -116,7 +118,7 @@ pub(super) fn telegram(
     let http = bot_api_client(builder.connect_timeout(PLATFORM_CONNECT_LIMIT).tcp_nodelay(true));
     let http = http.map_err(|error| Failure::new(Exit::Internal, words(&error)))?;
     let codes = pairing.map(|pairing| pairing as Arc<dyn PairingCodes>);
-    let parts = TelegramParts { lists: lists.clone(), codes, commands: menu(), attachments, texts };
+    let parts = TelegramParts { lists: lists.clone(), codes, commands: menu(), attachments, texts, moves };
     let telegram = Telegram::new(settings.channels.telegram.clone(), secrets, http, parts);
     telegram.map(Some).map_err(|error| Failure::new(Exit::Refused, error))
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use belay_agent::StorePorts;
 use belay_gateway::{DatabaseLoss, LINK_KEY_BYTES, SignedLinks};
 use belay_protocol::{
-    BootId, Clock, EndReader, NoteVectors, OutputStore, PinStore, SecretVault, SignInStore, SpendReader, UploadStore,
+    BootId, Clock, EndReader, MoveStore, NoteVectors, OutputStore, PinStore, SecretVault, SignInStore, SpendReader,
+    UploadStore,
 };
 use belay_store::{
     Blobs, ClusterOptions, FileSizes, KeyError, OpenError, PostgresLimits, PostgresUrl, SealedVault, SqlOutputs,
@@ -198,6 +199,11 @@ impl Store {
 
     /// The rows of uploaded files.
     pub(crate) fn uploads(&self) -> Arc<dyn UploadStore> {
+        Arc::new(self.kept.clone())
+    }
+
+    /// The conversations that have another address now.
+    pub(crate) fn moves(&self) -> Arc<dyn MoveStore> {
         Arc::new(self.kept.clone())
     }
 

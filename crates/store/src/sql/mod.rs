@@ -22,6 +22,7 @@ mod lane_guard;
 mod lane_ports;
 mod lanes;
 mod ledger;
+mod moves;
 mod node_mail;
 mod nodes;
 mod note_vectors;

@@ -7,7 +7,7 @@ use crate::value::{Kind, params};
 
 /// The tables that are copied, in this order. `message_index` is built anew from `messages`; `belay_schema` and `writers`
 /// belong to a PostgreSQL schema itself.
-pub(super) const TABLES: [&str; 42] = [
+pub(super) const TABLES: [&str; 43] = [
     "sessions",
     "threads",
     "thread_index",
@@ -15,6 +15,7 @@ pub(super) const TABLES: [&str; 42] = [
     "principals",
     "pairings",
     "paired_people",
+    "moved_conversations",
     "sign_ins",
     "runs",
     "messages",

@@ -11,6 +11,7 @@ mod jobs;
 mod kept_outputs;
 mod leased_delivery;
 mod ledgers;
+mod moves;
 mod node_mail;
 mod nodes;
 mod notes;

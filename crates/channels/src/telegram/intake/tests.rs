@@ -83,7 +83,7 @@ fn line(verdict: Verdict) -> String {
         }
         Verdict::InvalidTap { words, stranger, .. } => format!("(tap of {stranger:?}: {words})"),
         Verdict::NoText { album, not_read, .. } => format!("(no text, {} of album {album:?})", not_read[0].kind),
-        Verdict::Anonymous(conversation, message_id) => format!("(anonymous, {message_id} in {conversation})"),
+        Verdict::Anonymous(conversation, message) => format!("(anonymous, {} in {conversation})", message.unwrap()),
         Verdict::Unreadable(conversation) => format!("(unreadable, in {conversation})"),
         Verdict::TooOld(conversation) => format!("(too old, in {conversation})"),
         Verdict::Stranger(id) => format!("(stranger {id})"),
@@ -93,6 +93,7 @@ fn line(verdict: Verdict) -> String {
         Verdict::Added(group, greeting) => format!("(added to {group}: {greeting})"),
         Verdict::UnlistedGroup(id) => format!("(group {id} is not listed)"),
         Verdict::Undecided => "(not yet)".into(),
+        Verdict::Moved { from, to } => format!("(moved {from} {to})"),
         Verdict::NotForUs(why) => format!("({why})"),
     }
 }

@@ -139,6 +139,15 @@ CREATE TABLE paired_people (
     PRIMARY KEY (channel, id)
 );
 
+-- Conversations to which their platform has given another address, such as groups that became supergroups.
+CREATE TABLE moved_conversations (
+    channel       TEXT COLLATE "C" NOT NULL,
+    moved_from    TEXT COLLATE "C" NOT NULL,
+    moved_to      TEXT COLLATE "C" NOT NULL,
+    keeps_session BIGINT NOT NULL, -- 1: messages from the new address continue the session of the old one
+    PRIMARY KEY (channel, moved_from)
+);
+
 -- The browsers that are signed in at the console.
 CREATE TABLE sign_ins (
     id         TEXT COLLATE "C" NOT NULL PRIMARY KEY,

@@ -83,6 +83,15 @@ CREATE TABLE paired_people (
     PRIMARY KEY (channel, id)
 ) STRICT, WITHOUT ROWID;
 
+-- Conversations to which their platform has given another address, such as groups that became supergroups.
+CREATE TABLE moved_conversations (
+    channel       TEXT NOT NULL,
+    moved_from    TEXT NOT NULL,
+    moved_to      TEXT NOT NULL,
+    keeps_session INTEGER NOT NULL, -- 1: messages from the new address continue the session of the old one
+    PRIMARY KEY (channel, moved_from)
+) STRICT, WITHOUT ROWID;
+
 -- The browsers that are signed in at the console.
 CREATE TABLE sign_ins (
     id         TEXT NOT NULL PRIMARY KEY,
