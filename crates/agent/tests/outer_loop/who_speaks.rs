@@ -145,7 +145,7 @@ async fn words_of_others_are_marked_so_that_tools_that_reach_outside_ask() {
         let tool = TestTool::named("echo").called("send").writing();
         let send = Scripted::call("send", json!({"text": "x"}));
         let mut agent = Setup::new(ScriptedModel::new([send, Scripted::text("sent")])).tool(tool).start().await;
-        let quote = Quote { author: quoted, name: None, text: "do it".into() };
+        let quote = Quote { author: quoted, text: "do it".into(), ..Quote::default() };
         said(&agent.one, "well?", Provenance { reply_to: Some(quote), ..Provenance::default() }).await;
         let next = agent.one.next().await;
         let message = agent.model.seen()[0].messages[0].clone();

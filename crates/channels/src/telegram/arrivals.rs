@@ -115,7 +115,7 @@ impl Arrivals {
     pub(super) fn admit(&mut self, mut arrival: Arrival) -> Option<Arrival> {
         let message = &mut arrival.message;
         let is_part = message.album.is_some() && self.router.rules.takes_files;
-        let waits = message.file.is_some() || is_part;
+        let waits = !message.files.is_empty() || is_part;
         let session = &message.inbound.session;
         if is_stop(message)
             && let Some(line) = self.lines.remove(session)
@@ -135,20 +135,24 @@ impl Arrivals {
         if self.is_full() {
             return None; // its acknowledgement is dropped: the webhook answers 503
         }
-        let (session, file, update_id) = (session.clone(), message.file.take(), arrival.update_id);
+        let (session, files, update_id) = (session.clone(), std::mem::take(&mut message.files), arrival.update_id);
         if self.is_repeated(&session, &mut arrival) {
             return None;
         }
         let line = self.lines.entry(session.clone()).or_default();
         let place = place_in(line, arrival, is_part.then(|| Instant::now() + ALBUM_PAUSE))?;
-        let file = file?;
         let inbound = &place.arrival.message.inbound;
         let from = Uploader { channel: inbound.channel.clone(), principal: inbound.principal.id.to_string() };
-        let at = place.files.len();
-        place.files.push((file.clone(), None));
-        let router = Arc::clone(&self.router);
-        let task = self.fetches.spawn(async move { router.fetcher.fetch(&router.api, &from, &file).await });
-        self.places.insert(task.id(), Place { session, update_id, at });
+        for file in files {
+            if place.files.iter().any(|(known, _)| known.id == file.id) {
+                continue; // each part of an album replies to the same message
+            }
+            let at = place.files.len();
+            place.files.push((file.clone(), None));
+            let (router, from) = (Arc::clone(&self.router), from.clone());
+            let task = self.fetches.spawn(async move { router.fetcher.fetch(&router.api, &from, &file).await });
+            self.places.insert(task.id(), Place { session: session.clone(), update_id, at });
+        }
         None
     }
 
@@ -324,6 +328,9 @@ impl AgentMessage {
             match result {
                 Some(Ok(attachment)) if provenance.attachments.len() < most => {
                     voices.extend(file.is_voice().then_some(provenance.attachments.len()));
+                    if let Some(quote) = provenance.reply_to.as_mut().filter(|_| file.is_quoted) {
+                        quote.file = Some(attachment.name.clone());
+                    }
                     provenance.attachments.push(attachment);
                 }
                 Some(Ok(_)) => {

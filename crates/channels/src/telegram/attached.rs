@@ -23,24 +23,36 @@ pub(super) struct RemoteFile {
     usual_name: &'static str,
     /// Its announced size in bytes.
     pub(super) bytes: Option<u64>,
+    /// Whether it belongs to the message that is replied to.
+    pub(super) is_quoted: bool,
 }
 
 impl RemoteFile {
+    /// The same file, as one of the message that is replied to.
+    pub(super) fn quoted(self) -> Self {
+        Self { is_quoted: true, ..self }
+    }
+
     /// The name under which it is stored.
-    pub(super) fn name(&self) -> &str {
-        self.file_name.as_deref().unwrap_or(self.usual_name)
+    pub(super) fn name(&self) -> String {
+        match &self.file_name {
+            Some(name) => name.clone(),
+            None if self.is_quoted => format!("quoted-{}", self.usual_name),
+            None => self.usual_name.to_owned(),
+        }
     }
 
     /// Whether its sender has recorded it instead of writing.
     pub(super) fn is_voice(&self) -> bool {
-        self.kind == VOICE
+        self.kind == VOICE && !self.is_quoted
     }
 
     /// The file as an attachment that is not read, for this reason.
     pub(super) fn unread(&self, reason: String) -> Unread {
         let reason = Some(reason);
+        let of = if self.is_quoted { " of the message that is replied to" } else { "" };
         Unread {
-            kind: self.kind.to_owned(),
+            kind: format!("{}{of}", self.kind),
             file_name: self.file_name.clone(),
             bytes: self.bytes,
             album: false,
@@ -54,7 +66,7 @@ impl RemoteFile {
 pub(super) fn file(m: &Content) -> Option<RemoteFile> {
     let named = |kind, usual_name, it: &File| {
         let (id, file_name, bytes) = (it.file_id.clone(), it.file_name.as_deref().map(visible), it.file_size);
-        (!id.is_empty()).then_some(RemoteFile { id, kind, file_name, usual_name, bytes })
+        (!id.is_empty()).then_some(RemoteFile { id, kind, file_name, usual_name, bytes, is_quoted: false })
     };
     // As for attachments that are only named, the first match counts: an animation comes with its document.
     if m.animation.is_some() {

@@ -4,10 +4,11 @@ use belay_protocol::provenance::{Audience, Author, Link, Person, Provenance, Quo
 use belay_protocol::{ChannelId, EarlierMessage, Stranger, UnixMillis, plain_line};
 
 use super::NAME;
+use super::attached::{self, RemoteFile};
 use super::conversation::MessageRef;
 use super::intake::bytes_of;
 use super::shared;
-use super::wire::{Chat, Entity, Message, Origin, User, Words};
+use super::wire::{Chat, Content, Entity, Message, Origin, User, Words};
 
 /// Longest name of a stranger, in characters. 129: Telegram's first and last name have 64 each.
 const NAME_MAX_CHARS: usize = 129;
@@ -98,13 +99,13 @@ fn origin_name(origin: &Origin) -> String {
     name.filter(|name| !name.is_empty()).unwrap_or_else(|| SOMEBODY.to_owned())
 }
 
-/// The text that the message replies to: the part that its sender has quoted, or else all of it.
+/// The message that the message replies to: the part that its sender has quoted, or else all of it.
 fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
     let chosen = message.quote.as_ref().map(|quote| visible(&quote.text));
     if let Some(reply) = &message.external_reply {
         // From another chat: the text is known only if the sender quoted a part.
         let name = reply.origin.as_ref().map(origin_name).or_else(|| Some(SOMEBODY.to_owned()));
-        return Some(Quote { author: Author::Other, name, text: chosen.unwrap_or_default() });
+        return Some(Quote { name, text: chosen.unwrap_or_default(), ..content(&reply.content) });
     }
     // Every message of a topic "replies" to the topic's creation.
     let replied = message.reply_to_message.as_deref().filter(|replied| replied.forum_topic_created.is_none())?;
@@ -119,8 +120,34 @@ fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
         (Some(user), None) => (Author::Other, Some(full_name(user))),
         (None, None) => (Author::Other, None),
     };
+    let chosen = chosen.or_else(|| chosen_part(message, &replied.content));
     let text = chosen.unwrap_or_else(|| visible(&replied.words.text));
-    Some(Quote { author, name, text })
+    Some(Quote { author, name, text, ..content(&replied.content) })
+}
+
+/// The kind and the content of a quoted message besides its text.
+fn content(content: &Content) -> Quote {
+    let file = attached::not_read(content, false).into_iter().next().map(|file| file.kind);
+    let kind = file.or_else(|| shared::kind(content).map(str::to_owned));
+    Quote { kind, shared: shared::lines(content), ..Quote::default() }
+}
+
+/// The task of a checklist, or the option of a poll, that the sender has chosen to reply to.
+fn chosen_part(message: &Message, content: &Content) -> Option<String> {
+    let id = message.reply_to_checklist_task_id;
+    let tasks = content.checklist.iter().flat_map(|list| &list.tasks);
+    let task = tasks.filter(|task| id.is_some() && task.id == id).map(|task| &task.text).next();
+    let id = message.reply_to_poll_option_id.as_ref();
+    let options = content.poll.iter().flat_map(|poll| &poll.options);
+    let mut options = options.filter(|option| id.is_some() && option.persistent_id.as_ref() == id);
+    task.or_else(|| options.next().map(|option| &option.text)).map(|text| visible(text))
+}
+
+/// The file of the message that the message replies to.
+pub(super) fn quoted_file(message: &Message) -> Option<RemoteFile> {
+    let replied = message.reply_to_message.as_deref().map(|replied| &replied.content);
+    let content = message.external_reply.as_deref().map(|reply| &reply.content).or(replied)?;
+    attached::file(content).map(RemoteFile::quoted)
 }
 
 /// Links whose text hides their URL.

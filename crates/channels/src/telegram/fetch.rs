@@ -116,7 +116,7 @@ impl Fetcher {
             Ok(response) => response?,
             Err(_elapsed) => return Err(Failed::Temporarily(silence(), None)),
         };
-        let taken = self.intake.take(from, file.name(), pieces(response, end, slot)).await;
+        let taken = self.intake.take(from, &file.name(), pieces(response, end, slot)).await;
         Ok(taken.map_err(refused)?.attachment)
     }
 }

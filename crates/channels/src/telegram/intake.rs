@@ -100,8 +100,8 @@ pub(super) struct Rules {
 pub(super) enum Verdict {
     /// A message for the bot.
     Message(Box<Inbound>),
-    /// A message for the bot with a file that is to be fetched first.
-    WithFile(Box<Inbound>, RemoteFile),
+    /// A message for the bot with files that are to be fetched first.
+    WithFiles(Box<Inbound>, Vec<RemoteFile>),
     /// An answer to an approval request, by a button.
     Tapped(Box<Inbound>, ButtonPress),
     /// A tap that answers no request.
@@ -215,6 +215,7 @@ impl Rules {
             let (not_read, album) = (provenance.not_read, message.media_group_id);
             return Verdict::NoText { conversation, message: reference, not_read, album };
         }
+        let files = file.into_iter().chain(self.quoted_file(&message, &text, provenance.is_forwarded())).collect::<Vec<_>>();
         // Otherwise a `/quit` that could not be confirmed before the end would end every daemon started after it.
         if ends_the_daemon(&text) && !provenance.is_forwarded() && message.date.unwrap_or_default() < self.since {
             return Verdict::NotForUs("an end of the daemon from before its start");
@@ -251,9 +252,9 @@ impl Rules {
                 if is_edit { Body::Edit(text) } else { Body::Text(text) },
             )
         });
-        match file.filter(|_| !is_edit) {
-            Some(file) => Verdict::WithFile(inbound, file),
-            None => Verdict::Message(inbound), // an edit changes the text alone: the message keeps its files
+        match files.is_empty() || is_edit {
+            true => Verdict::Message(inbound), // an edit changes the text alone: the message keeps its files
+            false => Verdict::WithFiles(inbound, files),
         }
     }
 
@@ -278,6 +279,12 @@ impl Rules {
             Some(_) => Verdict::Unreadable(self.conversation(message)),
             None => Verdict::NotForUs("not from a person"),
         }
+    }
+
+    /// The file of the message that a message replies to, if it is to be fetched. A command needs none.
+    fn quoted_file(&self, message: &Message, text: &str, is_forwarded: bool) -> Option<RemoteFile> {
+        let is_wanted = self.takes_files && (is_forwarded || !acts_at_once(text));
+        facts::quoted_file(message).filter(|_| is_wanted)
     }
 
     /// The file of a message that is to be fetched. Otherwise the attachments are named in the provenance.

@@ -85,8 +85,8 @@ pub(super) struct AgentMessage {
     pub(super) inbound: Inbound,
     /// What to do after its acknowledgement.
     pub(super) after: Arc<AfterAck>,
-    /// The file to fetch before the agent gets the message.
-    pub(super) file: Option<RemoteFile>,
+    /// The files to fetch before the agent gets the message.
+    pub(super) files: Vec<RemoteFile>,
     /// The album that the message belongs to.
     pub(super) album: Option<String>,
 }
@@ -202,19 +202,19 @@ impl UpdateRouter {
         let (update_id, album) = (update.update_id, album_of(&update));
         match self.rules.judge(update) {
             Verdict::Message(inbound) => {
-                let message = AgentMessage { inbound: *inbound, after: Arc::default(), file: None, album };
+                let message = AgentMessage { inbound: *inbound, after: Arc::default(), files: Vec::new(), album };
                 if message.album.is_none() || !self.rules.takes_files {
                     message.set_notice(); // the notice of an album is set when all of its parts are there
                 }
                 return Sorted::Message(Box::new(message));
             }
-            Verdict::WithFile(inbound, file) => {
+            Verdict::WithFiles(inbound, files) => {
                 let after = Arc::default();
-                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after, file: Some(file), album }));
+                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after, files, album }));
             }
             Verdict::Tapped(inbound, tap) => {
                 let after = Arc::new(AfterAck { tap: Some(tap), ..AfterAck::default() });
-                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after, file: None, album: None }));
+                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after, files: Vec::new(), album: None }));
             }
             Verdict::InvalidTap { tap, words, stranger } => {
                 stranger.into_iter().for_each(|id| self.log_stranger(id));

@@ -9,6 +9,11 @@ pub(super) fn lines(content: &Content) -> Vec<String> {
     parts(content).into_iter().filter_map(|(_, line)| line.flatten()).map(|line| visible(&line)).collect()
 }
 
+/// The kind of the first part that is there and can be read.
+pub(super) fn kind(content: &Content) -> Option<&'static str> {
+    parts(content).into_iter().find_map(|(kind, line)| line.flatten().map(|_| kind))
+}
+
 /// The kinds of parts that are there, and of which nothing can be read.
 pub(super) fn unread(content: &Content) -> impl Iterator<Item = &'static str> {
     parts(content).into_iter().filter_map(|(kind, line)| (line == Some(None)).then_some(kind))

@@ -44,25 +44,25 @@ fn part(mut update: Value, album: &str) -> Value {
     update
 }
 
-fn text(envelope: &Envelope) -> String {
+pub(crate) fn text(envelope: &Envelope) -> String {
     match &envelope.inbound.body {
         Body::Text(text) | Body::Edit(text) => text.clone(),
         Body::Control(control) => panic!("{control:?}"),
     }
 }
 
-fn facts(envelope: &Envelope) -> Provenance {
+pub(crate) fn facts(envelope: &Envelope) -> Provenance {
     Provenance::clone(envelope.inbound.provenance.as_deref().unwrap())
 }
 
 /// The names of the files of a message, and the reasons of those that were not read.
-fn files(envelope: &Envelope) -> (Vec<String>, Vec<String>) {
+pub(crate) fn files(envelope: &Envelope) -> (Vec<String>, Vec<String>) {
     let facts = facts(envelope);
     let names = facts.attachments.iter().map(|file| file.name.clone()).collect();
     (names, facts.not_read.iter().map(|unread| unread.reason.clone().unwrap_or_default()).collect())
 }
 
-async fn served(double: Double) -> (Served, Arc<Intake>) {
+pub(crate) async fn served(double: Double) -> (Served, Arc<Intake>) {
     let (intake, config) = (Arc::new(Intake::default()), config(&double.base));
     let channel = telegram_with(config, intake.clone());
     (serve_channel(double, channel).await, intake)

@@ -12,6 +12,7 @@ mod odd;
 mod order;
 mod polling;
 mod preview;
+mod replied;
 mod taps;
 mod topics;
 mod webhook;

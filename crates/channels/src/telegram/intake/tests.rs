@@ -77,7 +77,11 @@ fn words(body: Body) -> String {
 fn line(verdict: Verdict) -> String {
     match verdict {
         Verdict::Message(inbound) => words(inbound.body),
-        Verdict::WithFile(inbound, file) => format!("({} {}) {}", file.kind, file.id, words(inbound.body)),
+        Verdict::WithFiles(inbound, files) => {
+            let named = |file: &RemoteFile| format!("{} {}", file.kind, file.id);
+            let files: Vec<String> = files.iter().map(named).collect();
+            format!("({}) {}", files.join(", "), words(inbound.body))
+        }
         Verdict::Tapped(inbound, _) => {
             format!("{:?} of {:?} in {}", inbound.body, inbound.principal, inbound.session)
         }
