@@ -382,7 +382,12 @@ mod tests {
     fn facts_are_one_line_of_json_before_the_text() {
         let provenance = Provenance {
             sender: Some(ann()),
-            reply_to: Some(Quote { author: Author::Other, name: Some("Bob".into()), text: "at\nnoon".into(), ..Quote::default() }),
+            reply_to: Some(Quote {
+                author: Author::Other,
+                name: Some("Bob".into()),
+                text: "at\nnoon".into(),
+                ..Quote::default()
+            }),
             links: vec![Link { text: "here".into(), url: "https://a.example/?q=1".into() }],
             not_read: vec![Unread { kind: "photo".into(), bytes: Some(1200), ..Unread::default() }],
             ..Provenance::default()
@@ -444,7 +449,14 @@ mod tests {
         let provenance = Provenance {
             sender: Some(Person { name: evil.into(), username: Some(evil.into()), id: evil.into() }),
             forwarded_from: Some(evil.into()),
-            reply_to: Some(Quote { author: Author::Other, name: Some(evil.into()), text: evil.into(), kind: Some(evil.into()), file: Some(evil.into()), shared: vec![evil.into()] }),
+            reply_to: Some(Quote {
+                author: Author::Other,
+                name: Some(evil.into()),
+                text: evil.into(),
+                kind: Some(evil.into()),
+                file: Some(evil.into()),
+                shared: vec![evil.into()],
+            }),
             links: vec![Link { text: evil.into(), url: evil.into() }],
             not_read: vec![Unread {
                 kind: evil.into(),
@@ -494,7 +506,12 @@ mod tests {
         let link = || Link { text: long.clone(), url: long.clone() };
         let provenance = Provenance {
             sender: Some(Person { name: long.clone(), username: Some(long.clone()), id: "1".into() }),
-            reply_to: Some(Quote { author: Author::Other, name: Some(long.clone()), text: long.clone(), ..Quote::default() }),
+            reply_to: Some(Quote {
+                author: Author::Other,
+                name: Some(long.clone()),
+                text: long.clone(),
+                ..Quote::default()
+            }),
             links: (0..500).map(|_| link()).collect(),
             not_read: vec![Unread { kind: "photo".into(), file_name: Some(long.clone()), ..Unread::default() }; 500],
             ..Provenance::default()

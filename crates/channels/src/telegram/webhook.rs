@@ -85,7 +85,7 @@ async fn receive(State(webhook): State<Arc<Webhook>>, request: Request) -> Statu
 
 impl Webhook {
     async fn hand_over(&self, update_id: i64, message: AgentMessage) -> StatusCode {
-        let has_file = message.file.is_some() || message.album.is_some();
+        let has_file = !message.files.is_empty() || message.album.is_some();
         let deadline = if has_file { FILE_ACK_DEADLINE } else { ACK_DEADLINE };
         let after = Arc::clone(&message.after);
         let (ack, answer) = AckSender::channel();

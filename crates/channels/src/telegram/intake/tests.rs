@@ -430,7 +430,7 @@ fn a_text_that_somebody_else_wrote_is_relayed_and_no_command_of_the_channel_eith
             .unwrap()
             .extend([("photo".to_owned(), photo.clone()), ("caption".to_owned(), json!("/stop"))]);
         let verdict = judge(&Rules { takes_files: true, ..rules() }, sent);
-        assert_eq!(matches!(verdict, Verdict::WithFile(..)), author.is_some(), "{fields}");
+        assert_eq!(matches!(verdict, Verdict::WithFiles(..)), author.is_some(), "{fields}");
     }
 }
 
