@@ -36,6 +36,7 @@ pub(super) struct ButtonPress {
 impl ButtonPress {
     pub(super) fn of(query: &CallbackQuery) -> Self {
         let message = query.message.as_ref().map(|message| (message.chat.id, message.message_id));
+        let message = message.filter(|(_, id)| *id != 0); // that of an ephemeral message
         Self { query: query.id.clone(), message }
     }
 }

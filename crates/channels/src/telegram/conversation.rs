@@ -7,7 +7,8 @@ use belay_protocol::SessionKey;
 
 use super::NAME;
 
-/// A chat or topic, written as `<chat>`, `<chat>:<topic>` or `<chat>:d<topic of a direct messages chat>`.
+/// A chat or topic, written as `<chat>`, `<chat>:<topic>` or `<chat>:d<topic of a direct messages chat>`. The ephemeral
+/// messages of a person in a group are a conversation of their own: `<chat>:e<person>` or `<chat>:e<person>:<topic>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Conversation {
     /// The chat's id; negative for groups.
@@ -22,9 +23,22 @@ pub(super) enum Topic {
     Thread(i32),
     /// One of the direct messages chat of a channel: the conversation with one person (Bot API, DirectMessagesTopic).
     Direct(i64),
+    /// The messages of a group that only this person and the bot see (Bot API, Message, `ephemeral_message_id`). Nothing
+    /// that goes to this conversation is ever shown to the group.
+    Ephemeral {
+        /// The person.
+        person: u64,
+        /// The topic of the forum.
+        thread: Option<i32>,
+    },
 }
 
 impl Conversation {
+    /// Whether it has the ephemeral messages of a person.
+    pub(super) fn is_ephemeral(self) -> bool {
+        matches!(self.topic, Some(Topic::Ephemeral { .. }))
+    }
+
     /// The chat without the topic.
     pub(super) fn whole_chat(self) -> Self {
         Self { topic: None, ..self }
@@ -37,6 +51,8 @@ impl fmt::Display for Conversation {
             None => write!(f, "{}", self.chat),
             Some(Topic::Thread(topic)) => write!(f, "{}:{topic}", self.chat),
             Some(Topic::Direct(topic)) => write!(f, "{}:d{topic}", self.chat),
+            Some(Topic::Ephemeral { person, thread: None }) => write!(f, "{}:e{person}", self.chat),
+            Some(Topic::Ephemeral { person, thread: Some(thread) }) => write!(f, "{}:e{person}:{thread}", self.chat),
         }
     }
 }
@@ -52,18 +68,19 @@ pub(super) fn of_session(session: &SessionKey) -> Option<Conversation> {
     chat.and_then(|chat| chat.parse().ok())
 }
 
-/// Whether the session is that of a group.
+/// Whether the session is that of a group. One person alone reads ephemeral messages.
 pub(super) fn is_group(session: &SessionKey) -> bool {
-    of_session(session).is_some_and(|conversation| conversation.chat < 0)
+    of_session(session).is_some_and(|conversation| conversation.chat < 0 && !conversation.is_ephemeral())
 }
 
-/// A message of a conversation, as routes and stored facts name it: `<number>`, or `<chat>/<number>` where the group has
+/// A message of a conversation, as routes and stored facts name it: `<number>`, which is the `ephemeral_message_id` in a
+/// conversation of ephemeral messages, or `<chat>/<number>` where the group has
 /// another id now than its conversation. Such a group numbers its messages anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MessageRef {
     /// `None`: the chat of the conversation.
     chat: Option<i64>,
-    /// Telegram's `message_id`.
+    /// Telegram's `message_id` or `ephemeral_message_id`.
     pub(super) id: i32,
 }
 
@@ -107,9 +124,17 @@ impl FromStr for Conversation {
         let (chat, topic) = match text.split_once(':') {
             None => (text, None),
             Some((chat, topic)) => {
-                let topic = match topic.strip_prefix('d') {
-                    None => Topic::Thread(topic.parse()?),
-                    Some(topic) => Topic::Direct(topic.parse()?),
+                let topic = if let Some(topic) = topic.strip_prefix('d') {
+                    Topic::Direct(topic.parse()?)
+                } else if let Some(person) = topic.strip_prefix('e') {
+                    match person.split_once(':') {
+                        None => Topic::Ephemeral { person: person.parse()?, thread: None },
+                        Some((person, thread)) => {
+                            Topic::Ephemeral { person: person.parse()?, thread: Some(thread.parse()?) }
+                        }
+                    }
+                } else {
+                    Topic::Thread(topic.parse()?)
                 };
                 (chat, Some(topic))
             }
@@ -128,6 +153,7 @@ mod tests {
             ("telegram:42", false),
             ("telegram:-100123", true),
             ("telegram:-100123:7", true),
+            ("telegram:-100123:e42", false),
             ("telegram:-100123:d7", true),
             ("-100123", false),
         ] {
@@ -148,7 +174,7 @@ mod tests {
 
     #[test]
     fn conversations_round_trip_as_text() {
-        for text in ["42", "-1001234567890", "-1001234567890:7", "-1001234567890:d7"] {
+        for text in ["42", "-1001234567890", "-1001234567890:7", "-1001234567890:d7", "-100:e42", "-100:e42:7"] {
             assert_eq!(text.parse::<Conversation>().map(|it| it.to_string()).as_deref(), Ok(text));
         }
         assert!(super::super::Telegram::is_conversation("42") && !super::super::Telegram::is_conversation("+42"));

@@ -14,7 +14,7 @@ use super::api::ApiError;
 use super::conversation::{Conversation, MessageRef};
 use super::split::{Piece, pieces, with_caption};
 use super::target::{Sending, Target};
-use super::wire::{HTML, Keyboard, NoPreview, ReplyParameters, SendChatAction, SendMessage};
+use super::wire::{HTML, Keyboard, NoPreview, SendChatAction, SendMessage};
 use super::{callback_buttons, files, preview};
 
 /// Deadline of a message. Telegram answers within a second; a slow connection needs longer.
@@ -140,10 +140,11 @@ fn parameters<'a>(target: &Target, piece: &'a Piece, reply_markup: Option<&'a Ke
         chat_id: target.chat,
         message_thread_id: target.thread(),
         direct_messages_topic_id: target.direct_topic(),
+        ephemeral_message_parameters: target.ephemeral(),
         text: if target.is_html { &piece.html } else { &piece.plain },
         parse_mode: target.is_html.then_some(HTML),
         link_preview_options: NoPreview::new(),
-        reply_parameters: target.reply_to.map(ReplyParameters::to),
+        reply_parameters: target.reply_parameters(),
         reply_markup,
     }
 }
@@ -169,8 +170,12 @@ pub(super) fn failed(error: ApiError, pieces_sent: u32) -> DeliverError {
     }
 }
 
-/// Shows "typing…" until the run ends.
+/// Shows "typing…" until the run ends. In a conversation of ephemeral messages nothing is shown: the whole group would see
+/// it.
 pub(super) async fn typing(sending: Sending<'_>, conversation: Conversation, run: CancellationToken) {
+    if conversation.is_ephemeral() {
+        return;
+    }
     let show = async || {
         let target = sending.target(conversation, None);
         let parameters = SendChatAction { chat_id: target.chat, message_thread_id: target.thread(), action: "typing" };

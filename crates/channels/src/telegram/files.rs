@@ -15,7 +15,6 @@ use super::deliver::undelivered;
 use super::multipart::Form;
 use super::split::Piece;
 use super::target::{Sending, Target};
-use super::wire::ReplyParameters;
 
 /// Largest file. Telegram: sendDocument, "Bots can currently send files of any type of up to 50 MB in size".
 pub(super) const FILE_MAX_BYTES: u64 = 50_000_000;
@@ -127,7 +126,10 @@ fn form(target: &Target, caption: Option<&Piece>) -> Form {
     if let Some(topic) = target.direct_topic() {
         form.text("direct_messages_topic_id", &topic.to_string());
     }
-    if let Some(reply) = target.reply_to.map(ReplyParameters::to) {
+    if let Some(ephemeral) = target.ephemeral() {
+        form.text("ephemeral_message_parameters", &serde_json::to_string(&ephemeral).unwrap_or_default());
+    }
+    if let Some(reply) = target.reply_parameters() {
         form.text("reply_parameters", &serde_json::to_string(&reply).unwrap_or_default());
     }
     if let Some(piece) = caption {

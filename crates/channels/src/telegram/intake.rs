@@ -171,11 +171,13 @@ impl Rules {
         if message.chat.is_channel() {
             return Verdict::NotForUs("a channel post");
         }
-        let (conversation, is_private) = (self.conversation(&message), message.chat.is_private());
+        let (conversation, is_private) = (self.conversation(&message, sender), message.chat.is_private());
+        let is_ephemeral = conversation.is_ephemeral();
         let reference = reference(&message, conversation);
         if !is_private {
-            let addressed = match self.accepted.has(&message, is_edit) {
-                true => Addressed::Bot, // the original message, or another part of its album, was for the bot
+            let addressed = match is_ephemeral || self.accepted.has(&message, is_edit) {
+                // Nobody else gets it, or the original message, or another part of its album, was for the bot.
+                true => Addressed::Bot,
                 false => self.addressed(&message),
             };
             match self.people.relevance(conversation, addressed) {
@@ -198,7 +200,7 @@ impl Rules {
         if self.is_too_old(message.edit_date.filter(|_| is_edit).or(message.date)) {
             return Verdict::TooOld(conversation);
         }
-        let mut provenance = facts::provenance(&message, self.bot_id, is_private, reference);
+        let mut provenance = facts::provenance(&message, self.bot_id, is_private || is_ephemeral, reference);
         let mut text = self.text(&message, is_private, provenance.is_forwarded());
         let file = self.file(&message, &text, &mut provenance);
         if text.is_empty() && (file.is_some() || !provenance.shared.is_empty()) && !is_edit {
@@ -215,12 +217,13 @@ impl Rules {
             let (not_read, album) = (provenance.not_read, message.media_group_id);
             return Verdict::NoText { conversation, message: reference, not_read, album };
         }
-        let files = file.into_iter().chain(self.quoted_file(&message, &text, provenance.is_forwarded())).collect::<Vec<_>>();
+        let files =
+            file.into_iter().chain(self.quoted_file(&message, &text, provenance.is_forwarded())).collect::<Vec<_>>();
         // Otherwise a `/quit` that could not be confirmed before the end would end every daemon started after it.
         if ends_the_daemon(&text) && !provenance.is_forwarded() && message.date.unwrap_or_default() < self.since {
             return Verdict::NotForUs("an end of the daemon from before its start");
         }
-        if !is_private {
+        if !is_private && !is_ephemeral {
             let limit = self.people.context_messages(conversation);
             provenance.earlier = self.unaddressed.before(conversation, message.message_id, limit);
             if !provenance.earlier.is_empty() {
@@ -228,7 +231,7 @@ impl Rules {
                 self.unaddressed.used(conversation, message.message_id);
             }
         }
-        if !is_private && !is_edit {
+        if !is_private && !is_ephemeral && !is_edit {
             self.accepted.note(&message);
         }
         let channel = ChannelId::new(NAME);
@@ -260,9 +263,12 @@ impl Rules {
 
     /// Decides how to handle a message that no known person has written.
     fn judge_authorless(&self, message: &Message, is_edit: bool) -> Verdict {
+        if is_ephemeral(message) {
+            return Verdict::NotForUs("an ephemeral message that nobody has sent");
+        }
         let is_new = !is_edit && !message.is_automatic_forward && !self.is_too_old(message.date);
         if is_new && message.sender_chat.is_some() && !message.chat.is_private() && !message.chat.is_channel() {
-            let conversation = self.conversation(message);
+            let conversation = self.conversation(message, 0);
             match self.people.relevance(conversation, self.addressed(message)) {
                 Relevance::Yes => return Verdict::Anonymous(conversation, reference(message, conversation)),
                 Relevance::Undecided => return Verdict::Undecided,
@@ -276,7 +282,7 @@ impl Rules {
         // A private chat has the id of its person (Bot API, Chat, `id`).
         let person = u64::try_from(message.chat.id).ok().filter(|_| is_a_persons);
         match person.and_then(|id| self.people.role(id, true)) {
-            Some(_) => Verdict::Unreadable(self.conversation(message)),
+            Some(_) => Verdict::Unreadable(self.conversation(message, 0)),
             None => Verdict::NotForUs("not from a person"),
         }
     }
@@ -355,18 +361,25 @@ impl Rules {
         // No idempotency key: the request accepts one answer. No reply route: the tap itself is answered.
         let inbound = Inbound::new(
             ChannelId::new(NAME),
-            session(self.conversation(message)),
+            session(self.conversation(message, sender)),
             Principal { id: sender.to_string().into(), role },
             Body::Control(Control::Decide { approval, decision }),
         );
         Verdict::Tapped(Box::new(inbound), tap)
     }
 
-    /// The conversation that a message is in.
-    fn conversation(&self, message: &Message) -> Conversation {
+    /// The conversation that a message is in. `person`: who has written it, or has tapped its button.
+    fn conversation(&self, message: &Message, person: u64) -> Conversation {
         let direct = message.direct_messages_topic.as_ref().and_then(|topic| topic.topic_id).map(Topic::Direct);
         let thread = message.message_thread_id.filter(|_| message.is_topic_message).map(Topic::Thread);
-        self.people.with_first_id(Conversation { chat: message.chat.id, topic: direct.or(thread) })
+        let topic = match is_ephemeral(message) && !message.chat.is_private() {
+            true => {
+                let thread = message.message_thread_id.filter(|_| message.is_topic_message);
+                Some(Topic::Ephemeral { person, thread })
+            }
+            false => direct.or(thread),
+        };
+        self.people.with_first_id(Conversation { chat: message.chat.id, topic })
     }
 
     /// Whether a group message addresses the bot: by a mention, a reply to it, or a command that names it.
@@ -456,7 +469,16 @@ fn album(message: &Message) -> Option<(u64, String)> {
 
 /// The message itself. `None`: it has no number.
 fn reference(message: &Message, conversation: Conversation) -> Option<MessageRef> {
-    (message.message_id != 0).then(|| MessageRef::new(conversation, message.chat.id, message.message_id))
+    let id = match conversation.is_ephemeral() {
+        true => message.ephemeral_message_id,
+        false => Some(message.message_id).filter(|id| *id != 0),
+    };
+    id.map(|id| MessageRef::new(conversation, message.chat.id, id))
+}
+
+/// Whether only its author, or its receiver, and the bot see a message.
+fn is_ephemeral(message: &Message) -> bool {
+    message.ephemeral_message_id.is_some() || message.receiver_user.is_some()
 }
 
 /// The move of a group, if the message is about one. Telegram sends one in the old group and one in the new one.

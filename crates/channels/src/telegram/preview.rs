@@ -32,6 +32,10 @@ struct Sent {
 impl Preview for UpdateRouter {
     async fn begin(&self, route: &ReplyRoute, text: &str) -> Result<Arc<str>, DeliverError> {
         let to = conversation(route)?;
+        if to.is_ephemeral() {
+            // An ephemeral message is answered within 15 seconds, and once.
+            return Err(DeliverError::Refused { detail: "an ephemeral answer has no preview".into() });
+        }
         let mut target = self.sending().target(to, answered(route));
         let piece = first(text)?;
         let sent: Sent = send(self.sending(), &mut target, &piece, None, CHANGE_DEADLINE)

@@ -214,7 +214,12 @@ impl UpdateRouter {
             }
             Verdict::Tapped(inbound, tap) => {
                 let after = Arc::new(AfterAck { tap: Some(tap), ..AfterAck::default() });
-                return Sorted::Message(Box::new(AgentMessage { inbound: *inbound, after, files: Vec::new(), album: None }));
+                return Sorted::Message(Box::new(AgentMessage {
+                    inbound: *inbound,
+                    after,
+                    files: Vec::new(),
+                    album: None,
+                }));
             }
             Verdict::InvalidTap { tap, words, stranger } => {
                 stranger.into_iter().for_each(|id| self.log_stranger(id));

@@ -7,6 +7,7 @@ use tracing::info;
 use super::api::{ApiError, BotApi};
 use super::conversation::{Conversation, MessageRef, Topic};
 use super::moves::Moves;
+use super::wire::{EphemeralParameters, ReplyParameters};
 
 /// The parts that send messages.
 #[derive(Clone, Copy)]
@@ -82,6 +83,7 @@ impl Target {
     pub(super) fn thread(&self) -> Option<i32> {
         match self.topic? {
             Topic::Thread(topic) => Some(topic),
+            Topic::Ephemeral { thread, .. } => thread,
             Topic::Direct(_) => None,
         }
     }
@@ -89,16 +91,33 @@ impl Target {
     /// The `direct_messages_topic_id`. Bot API, sendMessage: "required if the message is sent to a direct messages chat".
     pub(super) fn direct_topic(&self) -> Option<i64> {
         match self.topic? {
-            Topic::Thread(_) => None,
+            Topic::Thread(_) | Topic::Ephemeral { .. } => None,
             Topic::Direct(topic) => Some(topic),
         }
+    }
+
+    /// The one person who may see the message.
+    pub(super) fn ephemeral(&self) -> Option<EphemeralParameters> {
+        match self.topic? {
+            Topic::Ephemeral { person, .. } => Some(EphemeralParameters { receiver_user_id: person }),
+            Topic::Thread(_) | Topic::Direct(_) => None,
+        }
+    }
+
+    /// The `reply_parameters`.
+    pub(super) fn reply_parameters(&self) -> Option<ReplyParameters> {
+        let parameters = match self.ephemeral() {
+            Some(_) => ReplyParameters::to_ephemeral,
+            None => ReplyParameters::to,
+        };
+        self.reply_to.map(parameters)
     }
 
     /// Changes the target after a refusal. Returns whether Telegram may take the message now.
     ///
     /// A message of a forum is never sent outside of its topic, where other people read.
     pub(super) fn amend(&mut self, error: &ApiError) -> bool {
-        let Some(problem) = Problem::of(error) else { return false };
+        let Some(problem) = Problem::of(error) else { return self.amend_ephemeral(error) };
         match problem {
             Problem::Formatting if self.is_html => {
                 info!(%error, "telegram could not read our formatting; the text is sent plain");
@@ -119,15 +138,29 @@ impl Target {
         true
     }
 
+    /// Sends an ephemeral message as a reply to nothing: an ephemeral message can be replied to for 15 seconds, but an
+    /// administrator may send others at any time. Telegram's words for that are not known.
+    fn amend_ephemeral(&mut self, error: &ApiError) -> bool {
+        let is_refused = matches!(error, ApiError::Refused { code: 400, .. });
+        is_refused && self.ephemeral().is_some() && self.reply_to.take().is_some()
+    }
+
     /// The reason for the operator why a message cannot be delivered, and the remedy.
     pub(super) fn explained(&self, error: &ApiError) -> Option<String> {
         let chat = if self.chat < 0 { format!("group {}", self.chat) } else { format!("chat {}", self.chat) };
         let place = match self.topic {
             Some(Topic::Thread(topic)) => format!("topic {topic} of the {chat}"),
             Some(Topic::Direct(topic)) => format!("direct messages {topic} of the {chat}"),
+            Some(Topic::Ephemeral { person, .. }) => format!("ephemeral messages of {person} in the {chat}"),
             None => chat,
         };
-        let remedy = match Problem::of(error)? {
+        let problem = Problem::of(error);
+        if problem.is_none() && self.ephemeral().is_some() && matches!(error, ApiError::Refused { code: 400, .. }) {
+            let remedy = "such a message can be answered for 15 seconds, and later if the bot is an administrator; nothing is \
+                          shown to the group";
+            return Some(format!("{place}: {remedy} ({error})"));
+        }
+        let remedy = match problem? {
             Problem::NoTopic => "the topic was deleted; the answer is not sent to another one, where others read it",
             Problem::ClosedTopic => "the topic is closed: open it again, or make the bot an administrator",
             Problem::NoChat => "there is no such chat, or the bot is not in it: add it again",

@@ -4,6 +4,7 @@
 mod blobs;
 mod deliver;
 mod double;
+mod ephemeral;
 mod files;
 mod intake;
 mod leased;

@@ -21,8 +21,8 @@ pub(super) use message::{Chat, Entity, Message, Origin, User};
 #[cfg(test)]
 pub(super) use read::Read;
 pub(super) use requests::{
-    AnswerCallbackQuery, Button, DeleteMessage, EditMessageReplyMarkup, EditMessageText, GetFile, GetUpdates, HTML,
-    Keyboard, NoPreview, ReplyParameters, SendChatAction, SendMessage, SetWebhook,
+    AnswerCallbackQuery, Button, DeleteMessage, EditMessageReplyMarkup, EditMessageText, EphemeralParameters, GetFile,
+    GetUpdates, HTML, Keyboard, NoPreview, ReplyParameters, SendChatAction, SendMessage, SetWebhook,
 };
 pub(super) use update::{CallbackQuery, ChatMemberUpdated, Update, UpdateContent, update_id};
 pub(super) use words::Words;

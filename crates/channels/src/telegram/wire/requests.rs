@@ -19,17 +19,33 @@ impl NoPreview {
 }
 
 /// Bot API: ReplyParameters.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(in crate::telegram) struct ReplyParameters {
-    message_id: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_id: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ephemeral_message_id: Option<i32>,
+    /// Bot API: "always False for … sent ephemeral messages".
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     allow_sending_without_reply: bool,
 }
 
 impl ReplyParameters {
     /// A reply to this message, or none if it is gone.
     pub(in crate::telegram) fn to(message_id: i32) -> Self {
-        Self { message_id, allow_sending_without_reply: true }
+        Self { message_id: Some(message_id), allow_sending_without_reply: true, ..Self::default() }
     }
+
+    /// A reply to this ephemeral message.
+    pub(in crate::telegram) fn to_ephemeral(id: i32) -> Self {
+        Self { ephemeral_message_id: Some(id), ..Self::default() }
+    }
+}
+
+/// Bot API: EphemeralMessageParameters. A message with them is shown to this person alone.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(in crate::telegram) struct EphemeralParameters {
+    pub(in crate::telegram) receiver_user_id: u64,
 }
 
 /// Bot API: InlineKeyboardMarkup.
@@ -52,6 +68,8 @@ pub(in crate::telegram) struct SendMessage<'a> {
     pub(in crate::telegram) message_thread_id: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::telegram) direct_messages_topic_id: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::telegram) ephemeral_message_parameters: Option<EphemeralParameters>,
     pub(in crate::telegram) text: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::telegram) parse_mode: Option<&'static str>,
