@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::api::{ApiError, BotApi};
 use super::bot_id;
-use super::wire::GetUpdates;
+use super::wire::{GetUpdates, json};
 
 /// Deadline of `getMe`, and of a request that does not wait for a message.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -115,8 +117,9 @@ impl FirstContact {
         let mut errors = 0;
         while Instant::now() < end {
             let waiting = GetUpdates { timeout: HOLD.as_secs(), ..GetUpdates::default() };
-            match self.api.call::<_, Vec<Value>>("getUpdates", &waiting, HOLD_DEADLINE).await {
+            match self.api.call::<_, Vec<Box<RawValue>>>("getUpdates", &waiting, HOLD_DEADLINE).await {
                 Ok(updates) => {
+                    let updates: Vec<Value> = updates.iter().map(|update| json::value(update.get())).collect();
                     errors = 0;
                     if let Some((at, sender)) = find(&updates, code) {
                         if at == 0 {
@@ -149,7 +152,7 @@ impl FirstContact {
     async fn confirm(&self, update: &Value) {
         let Some(next) = update["update_id"].as_i64().map(|id| id + 1) else { return };
         let confirm = GetUpdates { offset: Some(next), limit: Some(1), ..GetUpdates::default() };
-        let _ = self.api.call::<_, Vec<Value>>("getUpdates", &confirm, DEADLINE).await;
+        let _ = self.api.call::<_, IgnoredAny>("getUpdates", &confirm, DEADLINE).await;
     }
 }
 

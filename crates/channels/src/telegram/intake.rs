@@ -157,7 +157,7 @@ impl Rules {
         let (message, is_edit) = match update.content {
             UpdateContent::Message(message) => (message, false),
             // Without the date, the sender did not edit it: for example, Telegram has only added a link preview.
-            UpdateContent::EditedMessage(message) if message.edit_date.is_some() => (message, true),
+            UpdateContent::EditedMessage(message) if message.edited.is_some() => (message, true),
             UpdateContent::CallbackQuery(query) => return self.judge_tap(&query),
             UpdateContent::MyChatMember(change) => return self.judge_membership(&change),
             _ => return Verdict::NotForUs("no new message"),

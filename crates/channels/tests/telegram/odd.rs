@@ -157,9 +157,13 @@ fn odd_media() -> Vec<Value> {
         json!({"story": 5}),
         json!({"photo": [], "caption_entities": [{"type": "hologram", "offset": 0}]}),
         json!({"photo": [], "caption_entities": "x"}),
+        json!({"photo": [], "text": ""}),
+        json!({"photo": [], "text": {"hologram": 5}}),
     ];
     let captioned = |mut media: Value| {
-        merge(media.as_object_mut().unwrap(), &json!({"text": null, "caption": "yes"}));
+        let fields = media.as_object_mut().unwrap();
+        fields.entry("text").or_insert(Value::Null);
+        merge(fields, &json!({"caption": "yes"}));
         media
     };
     media.into_iter().map(captioned).collect()
@@ -252,7 +256,10 @@ async fn odd_updates_of_every_requested_kind_are_handled() {
     edited["message"]["reply_markup"] = json!([5]);
     edited["edited_message"] = edited["message"].take();
     edited.as_object_mut().unwrap().remove("message");
-    for update in [numbered, half, edited] {
+    let mut undated = edited.clone();
+    undated["update_id"] = json!(6);
+    undated["edited_message"]["edit_date"] = json!("today");
+    for update in [numbered, half, edited, undated] {
         let text = arrives(&mut served, &update).await.unwrap_or_default();
         assert!(text.starts_with("yes"), "{text:?} from {update}");
     }

@@ -13,7 +13,7 @@ const DEPTH_MAX: usize = 16;
 
 /// The value of a JSON text. A part that `serde_json` refuses is `null`: a number beyond all limits, or a part that is
 /// nested too deep. In a string, half of a surrogate pair is U+FFFD.
-pub(super) fn value(text: &str) -> Value {
+pub(in crate::telegram) fn value(text: &str) -> Value {
     part(text, 0)
 }
 

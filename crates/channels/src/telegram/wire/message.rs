@@ -26,6 +26,8 @@ objects! {
         /// In seconds since 1970.
         date: Option<u64>,
         edit_date: Option<u64>,
+        /// Whether its sender has edited it.
+        edited = "edit_date": Option<Present>,
         forward_origin: Option<Origin>,
         is_automatic_forward: bool,
         reply_to_message: Option<Box<Message>>,

@@ -8,7 +8,7 @@
 //! Reading order: `json` (a text as a value) → `read` (fields) → `message`, `words`, `rich` (a rich message as Markdown), `content` → `update`. `requests`: what is sent.
 
 mod content;
-mod json;
+pub(super) mod json;
 mod message;
 mod read;
 mod requests;

@@ -16,19 +16,22 @@ pub(in crate::telegram) struct Words {
 }
 
 impl Read for Words {
-    /// Reads the words of a message.
+    /// Reads the words of a message, from the first of its fields that has some.
     fn read(message: &Value) -> Option<Self> {
         let there = |name: &str| message.get(name).filter(|value| !value.is_null());
-        let (text, entities) = match (there("text"), there("caption")) {
-            (Some(text), _) => (text, "entities"),
-            (None, Some(caption)) => (caption, "caption_entities"),
-            (None, None) => return Some(there("rich_message").map(rich::words).unwrap_or_default()),
-        };
-        if let Value::String(text) = text {
-            let entities = Field::field(message.get(entities));
-            return Some(Self { text: text.clone(), entities, is_unreadable: false });
+        let mut is_unreadable = false;
+        for (name, entities) in [("text", "entities"), ("caption", "caption_entities")] {
+            let (text, entities) = match there(name) {
+                None => continue,
+                Some(Value::String(text)) => (text.clone(), Field::field(message.get(entities))),
+                Some(other) => (rich::plain(other), Vec::new()),
+            };
+            if !text.is_empty() {
+                return Some(Self { text, entities, is_unreadable: false });
+            }
+            is_unreadable |= !there(name).is_some_and(Value::is_string);
         }
-        let text = rich::plain(text);
-        Some(Self { is_unreadable: text.is_empty(), text, ..Self::default() })
+        let rich = there("rich_message").map(rich::words);
+        rich.or(Some(Self { is_unreadable, ..Self::default() }))
     }
 }
