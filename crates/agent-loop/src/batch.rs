@@ -28,6 +28,12 @@ impl LoopContext {
         let mut admitted = Vec::with_capacity(calls.len());
         for (at, mut call) in calls.into_iter().enumerate() {
             call.id = unused_id(call.id, self.state.iteration, at, &mut used);
+            if let Arguments::Malformed(raw) = &call.arguments
+                && let Some(tool) = offered.and_then(|tools| tools.get(&call.name))
+                && let Some(arguments) = tool.repaired(raw)
+            {
+                call.arguments = Arguments::Object(arguments);
+            }
             let refusal = refusal(&call, offered, reasoning.tools());
             call.name = presentable_name(call.name);
             let refused = refusal.map(|text| ToolResult {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Message, MessageBody, MessageScope, ModelRequest, Prompt, ToolResult, ToolSet, ToolStatus};
+use belay_protocol::{
+    Message, MessageBody, MessageScope, ModelRequest, Prompt, TextFormat, ToolResult, ToolSet, ToolStatus,
+};
 
 use crate::state::LoopState;
 
@@ -67,6 +69,7 @@ pub struct Reasoning {
     tools: Arc<ToolSet>,
     /// The model that the session chose. `None`: the configured one.
     pub model: Option<String>,
+    format: Option<TextFormat>,
     max_tokens: u32,
     max_attempts: u32,
 }
@@ -82,13 +85,20 @@ impl Reasoning {
         max_attempts: u32,
     ) -> Self {
         let (max_tokens, max_attempts) = (max_tokens.max(1), max_attempts.max(1));
-        Self { with_tools, without_tools, tools, model: None, max_tokens, max_attempts }
+        Self { with_tools, without_tools, tools, model: None, format: None, max_tokens, max_attempts }
     }
 
     /// Asks this model instead of the configured one; `None` asks the configured one.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<Option<String>>) -> Self {
         self.model = model.into();
+        self
+    }
+
+    /// Asks for texts of this form.
+    #[must_use]
+    pub fn with_format(mut self, format: Option<TextFormat>) -> Self {
+        self.format = format;
         self
     }
 
@@ -101,6 +111,7 @@ impl Reasoning {
             without_tools: longer(&self.without_tools),
             tools: self.tools.clone(),
             model: self.model.clone(),
+            format: self.format.clone(),
             max_tokens: self.max_tokens,
             max_attempts: self.max_attempts,
         }
@@ -130,6 +141,7 @@ impl Reasoning {
             model: self.model.as_deref(),
             thinking: None,
             sampling: None,
+            format: self.format.as_ref(),
             send_pictures: true,
             later_system: true,
             max_tokens: self.max_tokens,

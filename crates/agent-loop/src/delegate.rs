@@ -41,6 +41,11 @@ pub trait LoopDelegate: Send {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError>;
 
+    /// Whether a text without calls is certainly the answer, so that no guardrail and no rule may hold it back.
+    fn is_answer(&self, _text: &str) -> bool {
+        false
+    }
+
     /// Decides about a text without calls that got no nudge. The text may be empty. It is in the context only if this
     /// method adds it. `context.state.last_finish` says whether the text was cut off.
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction;

@@ -136,7 +136,8 @@ impl ChatDelegate {
 fn reasoning_for(services: &RunServices, goal: Option<&Goal>, briefing: &Briefing) -> Arc<Reasoning> {
     let Some(goal) = goal else { return services.reasoning_of(briefing) };
     let tools = services.tools_of(briefing).iter().cloned().chain(goal.tools()).collect();
-    Arc::new(services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&goal.teaching())))
+    let reasoning = services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&goal.teaching()));
+    Arc::new(reasoning.with_format(goal.format()))
 }
 
 #[async_trait]
@@ -201,6 +202,10 @@ impl LoopDelegate for ChatDelegate {
     ) -> Result<LlmTurn, LoopError> {
         let Self { core, shortener, turn_start: start, .. } = self;
         ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
+    }
+
+    fn is_answer(&self, text: &str) -> bool {
+        self.goal.as_ref().is_some_and(|goal| goal.is_answer(text))
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {

@@ -11,7 +11,7 @@ mod thoughts;
 mod validity;
 
 use async_trait::async_trait;
-use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, Thinking};
+use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, TextFormat, Thinking};
 use reqwest::Client;
 use secrecy::SecretString;
 use url::Url;
@@ -23,6 +23,7 @@ use crate::catalog::Format;
 use crate::config::LlmConfig;
 use crate::error::ModelsError;
 use crate::failure::refuse_unsupported;
+use crate::formats::{beside_tools, is_closed};
 use crate::http::{Endpoint, below};
 use crate::stream::exchange;
 use crate::thinking::ability;
@@ -33,6 +34,8 @@ pub(crate) struct Anthropic {
     endpoint: Endpoint,
     shape: RequestShape,
     thoughts: Thoughts,
+    /// Whether the form of an answer may be sent.
+    forms: bool,
 }
 
 impl Anthropic {
@@ -52,7 +55,8 @@ impl Anthropic {
             .header("anthropic-version", "2023-06-01");
         let ability = ability(Format::Anthropic, &info.model, &config.extra_body);
         let shape = RequestShape::new(config, info.vision, ability);
-        Ok(Self { info, endpoint, shape, thoughts: Thoughts::default() })
+        let forms = beside_tools(Format::Anthropic, endpoint.url(), &config.extra_body);
+        Ok(Self { info, endpoint, shape, thoughts: Thoughts::default(), forms })
     }
 }
 
@@ -60,6 +64,10 @@ impl Anthropic {
 impl ModelProvider for Anthropic {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn takes_format(&self, format: &TextFormat) -> bool {
+        self.forms && is_closed(&format.schema)
     }
 
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {

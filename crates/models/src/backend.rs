@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use belay_protocol::{DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelReply, ModelRequest};
+use belay_protocol::{DeltaSink, ModelError, ModelErrorKind, ModelProvider, ModelReply, ModelRequest, TextFormat};
 use tracing::warn;
 
+use crate::formats::{RefusedForms, is_about_form};
 use crate::refused_pictures::{RefusedPictures, has_pictures, is_about_pictures};
 use crate::refused_system::{has_later_system, is_about_system};
 use crate::thinking::Gate;
@@ -27,6 +28,8 @@ pub(crate) struct Backend {
     refused_pictures: RefusedPictures,
     /// Whether it has refused a system message behind other messages.
     refuses_later_system: AtomicBool,
+    /// The forms of answers that it has refused.
+    refused_forms: RefusedForms,
     /// The source of its key, for error messages: a variable or a setting.
     pub(crate) key_from: String,
 }
@@ -48,6 +51,7 @@ impl Backend {
             thinking,
             refused_pictures: RefusedPictures::default(),
             refuses_later_system: AtomicBool::new(false),
+            refused_forms: RefusedForms::default(),
             key_from: String::new(),
         }
     }
@@ -57,8 +61,8 @@ impl Backend {
         Self { key_from, ..self }
     }
 
-    /// Sends one request. If it is refused because of its level of thinking, its pictures or the place of a system message,
-    /// sends another one without that, as far as the budget of `requests` allows it.
+    /// Sends one request. If it is refused because of its level of thinking, its pictures, its form of the answer or the place
+    /// of a system message, sends another one without that, as far as the budget of `requests` allows it.
     ///
     /// # Errors
     /// The errors of the provider. `attempts` counts all requests.
@@ -85,8 +89,10 @@ impl Backend {
         let thinking = self.thinking.admit(request.thinking, &self.name);
         let send_pictures = request.send_pictures && !self.refused_pictures.any_of(&request);
         let later_system = request.later_system && !self.refuses_later_system.load(Ordering::Relaxed);
+        let takes = |format: &&TextFormat| self.provider.takes_format(format) && !self.refused_forms.contains(format);
+        let format = request.format.filter(takes);
         // One request each. The inner provider has no budget of its own.
-        let full = ModelRequest { thinking, send_pictures, later_system, max_attempts: 1, ..request };
+        let full = ModelRequest { thinking, send_pictures, later_system, format, max_attempts: 1, ..request };
         let (mut once, mut left_out) = (full, None);
         let mut before = Spent::default();
         loop {
@@ -111,13 +117,14 @@ impl Backend {
             once = match suspect {
                 Some(Suspect::Pictures) => ModelRequest { send_pictures: false, ..full },
                 Some(Suspect::LaterSystem) => ModelRequest { later_system: false, ..full },
+                Some(Suspect::Form) => ModelRequest { format: None, ..full },
                 _ => ModelRequest { thinking: None, ..full },
             };
         }
     }
 
     /// The part of the request that a refusal is probably about; `None` if none is left to suspect. Each part is left out
-    /// at most once: the level of thinking first, unless the words are about pictures.
+    /// at most once: the level of thinking first, unless the words are about pictures or the form of the answer.
     fn suspect(&self, full: &ModelRequest<'_>, left_out: Option<Suspect>, error: &ModelError) -> Option<Suspect> {
         if left_out.is_none() && has_later_system(full) && is_about_system(error) {
             return Some(Suspect::LaterSystem);
@@ -126,10 +133,13 @@ impl Backend {
             return None;
         }
         let pictures = self.provider.info().vision && has_pictures(full) && is_about_pictures(error);
+        let form = full.format.map(|_| Suspect::Form);
         match left_out {
             None if pictures => Some(Suspect::Pictures),
-            None => full.thinking.map(|_| Suspect::Thinking),
+            None if form.is_some() && is_about_form(error) => form,
+            None => full.thinking.map(|_| Suspect::Thinking).or(form),
             Some(Suspect::Thinking) if pictures => Some(Suspect::Pictures),
+            Some(Suspect::Thinking) => form,
             Some(_) => None,
         }
     }
@@ -143,6 +153,12 @@ impl Backend {
                 warn!(model = %self.name, "the model refuses later system messages, which it now gets as notices");
                 self.refuses_later_system.store(true, Ordering::Relaxed);
             }
+            Some(Suspect::Form) => {
+                if let Some(format) = full.format {
+                    warn!(model = %self.name, "the model refuses this form of an answer, which is not sent any more");
+                    self.refused_forms.remember(format);
+                }
+            }
             Some(Suspect::Pictures) => {
                 warn!(model = %self.name, "the model refuses pictures of a conversation, which now gets a line instead");
                 self.refused_pictures.remember(full);
@@ -155,6 +171,7 @@ impl Backend {
 #[derive(Clone, Copy)]
 enum Suspect {
     Thinking,
+    Form,
     Pictures,
     LaterSystem,
 }

@@ -15,7 +15,7 @@
 //! a broken one. The time to connect and the silence are limited. The memory for the data of a server is bounded
 //! (`bounds`). A call ends in an answer or a typed error, never in a panic.
 //!
-//! Reading order: `config` → `catalog` → `vision` → `thinking` → `candidates` → `build` → `discover` and `probe` for
+//! Reading order: `config` → `catalog` → `vision` → `thinking` → `formats` → `candidates` → `build` → `discover` and `probe` for
 //! the start; `http` → `stream` → `sse` → `collect` → `wire` → `lenient` → `openai`, `anthropic`, `genai` for a call;
 //! `failure` and `overflow` for its errors, and `circuit` → `choice` → `retry_budget` → `backend` → `fallback` for retries and
 //! fallback. `service` → `transcription` and `embeddings` for the other routes.
@@ -36,6 +36,7 @@ mod embeddings;
 mod error;
 mod failure;
 mod fallback;
+mod formats;
 mod genai;
 mod http;
 mod lenient;

@@ -10,7 +10,7 @@ mod tests;
 mod validity;
 
 use async_trait::async_trait;
-use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest};
+use belay_protocol::{DeltaSink, ModelError, ModelInfo, ModelProvider, ModelReply, ModelRequest, TextFormat};
 use reqwest::Client;
 use secrecy::SecretString;
 use url::Url;
@@ -20,6 +20,7 @@ use self::response::OpenAiDecoder;
 use crate::catalog::Format;
 use crate::config::LlmConfig;
 use crate::error::ModelsError;
+use crate::formats::beside_tools;
 use crate::http::{Endpoint, below};
 use crate::stream::exchange;
 use crate::thinking::ability;
@@ -29,6 +30,8 @@ pub(crate) struct OpenAi {
     info: ModelInfo,
     endpoint: Endpoint,
     shape: RequestShape,
+    /// Whether the form of an answer may be sent.
+    forms: bool,
 }
 
 impl OpenAi {
@@ -47,7 +50,8 @@ impl OpenAi {
         let endpoint = Endpoint::new(http, url, config, key, ("authorization", "Bearer "))?;
         let ability = ability(Format::OpenAi, &info.model, &config.extra_body);
         let shape = RequestShape::new(config, endpoint.url(), info.vision, ability);
-        Ok(Self { info, endpoint, shape })
+        let forms = beside_tools(Format::OpenAi, endpoint.url(), &config.extra_body);
+        Ok(Self { info, endpoint, shape, forms })
     }
 }
 
@@ -55,6 +59,10 @@ impl OpenAi {
 impl ModelProvider for OpenAi {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn takes_format(&self, _format: &TextFormat) -> bool {
+        self.forms
     }
 
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {

@@ -86,6 +86,7 @@ impl Asked {
             model: None,
             thinking: None,
             sampling: None,
+            format: None,
             send_pictures: true,
             later_system: true,
             max_tokens: 100,

@@ -147,7 +147,7 @@ pub use message::{
 };
 pub use model::{
     Candidate, Cooling, Delta, DeltaSink, FellBack, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo,
-    ModelProvider, ModelReply, ModelRequest, NoSink, Price, Prompt, Retry, Usage,
+    ModelProvider, ModelReply, ModelRequest, NoSink, Price, Prompt, Retry, TextFormat, Usage,
 };
 pub use moves::{MoveStore, MovedConversation};
 pub use options::{QueueDrop, QueueMode, ReasoningShown, RunOptions, Sampling, SamplingSupport, Thinking};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, WireCache};
@@ -45,6 +46,8 @@ pub struct ModelRequest<'a> {
     pub thinking: Option<Thinking>,
     /// Sampling parameters, if a client has set any.
     pub sampling: Option<&'a Sampling>,
+    /// The form of a text that is an answer. A provider sends it if its model can still call tools then.
+    pub format: Option<&'a TextFormat>,
     /// Whether the pictures of the messages are sent. Otherwise, and to a model without vision, a line says that they are
     /// not shown.
     pub send_pictures: bool,
@@ -55,6 +58,15 @@ pub struct ModelRequest<'a> {
     pub max_tokens: u32,
     /// The maximum number of requests for this logical call over all layers, at least 1.
     pub max_attempts: u32,
+}
+
+/// The form of a text: JSON that is valid by a schema.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TextFormat {
+    /// A name for the provider: letters, digits and `_`.
+    pub name: String,
+    /// A JSON Schema of an object.
+    pub schema: Value,
 }
 
 /// A complete reply: the stream has reached its terminal event.
@@ -288,6 +300,11 @@ pub trait ModelProvider: Send + Sync {
     /// The names of the models that a session may choose, the configured one first.
     fn models(&self) -> Vec<String> {
         vec![self.info().model.clone()]
+    }
+
+    /// Whether [`ModelRequest::format`] may be sent: the server accepts this form, and its model can still call tools.
+    fn takes_format(&self, _format: &TextFormat) -> bool {
+        false
     }
 
     /// Calls the model, streaming, and returns the complete reply. Fragments go to `sink` as they arrive.

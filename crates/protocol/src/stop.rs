@@ -356,12 +356,13 @@ impl RunEnd {
         self
     }
 
-    /// The line for the log: the reason's name, then the evidence as `key=value`. It omits the quote, which may contain
-    /// a person's words.
+    /// The line for the log: the reason's name, then the evidence as `key=value`. It omits the quote and the
+    /// text, which may contain a person's words.
     pub fn log_line(&self) -> String {
         let mut line = self.reason.word().to_owned();
         // Sorted here, since the order of the map depends on the features of the library.
-        let mut facts: Vec<_> = self.evidence.iter().filter(|(key, _)| *key != "quote").collect();
+        let mut facts: Vec<_> =
+            self.evidence.iter().filter(|(key, _)| !["quote", "text"].contains(&key.as_str())).collect();
         facts.sort_unstable_by_key(|(key, _)| key.as_str());
         for (key, value) in facts {
             let _ = write!(line, " {key}={value}"); // a String takes everything

@@ -348,6 +348,11 @@ pub trait Tool: Send + Sync {
         Ok(CallPreview::default())
     }
 
+    /// The arguments that a model meant by a text that is no JSON object; `None`: they are refused.
+    fn repaired(&self, _raw: &str) -> Option<Map<String, Value>> {
+        None
+    }
+
     /// Performs the call. The arguments are valid for the schema.
     ///
     /// # Cancel safety

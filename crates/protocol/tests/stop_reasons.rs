@@ -92,7 +92,8 @@ fn evidence(reason: StopReason) -> &'static str {
              closing turn delivered them; `closing`"
         }
         StopReason::MissingOutputs => {
-            "`missing`: the names of the missing outputs; `nudges`: how many reminders the model got; `closing`"
+            "`missing`: the names of the missing outputs; `nudges`: how many reminders the model got; `text`: the \
+             latest text of the model that was not the answer, at most 16 KiB; `closing`"
         }
         StopReason::PlanCompleted | StopReason::PlanBlocked => {
             "`completed` and `blocked`: numbers of steps; `executions`: attempts over all steps"

@@ -10,12 +10,13 @@ const TELLING_TOKENS: u64 = 500;
 /// considered wrong.
 const BOUNDS: (f64, f64) = (0.5, 3.0);
 
-/// The estimated tokens of a request: prompt, tools and messages.
+/// The estimated tokens of a request: prompt, tools, messages and the form of the answer.
 pub fn tokens_of(request: &ModelRequest<'_>) -> u64 {
     let messages: u64 = request.messages.iter().map(|message| message.estimated_tokens()).sum();
     let prompt = request.prompt.text.len() as u64 / 4;
     let tools = request.tools.map_or(0, |tools| tools.described_bytes() as u64 / 4);
-    messages + prompt + tools
+    let format = request.format.map_or(0, |format| format.schema.to_string().len() as u64 / 4);
+    messages + prompt + tools + format
 }
 
 /// Ratio of the provider's token count to the local estimate.

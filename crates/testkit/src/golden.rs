@@ -151,6 +151,7 @@ mod tests {
             messages: messages.to_vec(),
             model: None,
             thinking: None,
+            format: None,
             max_tokens: 1,
             max_attempts: 1,
         }

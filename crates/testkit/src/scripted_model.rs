@@ -287,6 +287,7 @@ impl ScriptedModel {
             messages: request.messages.to_vec(),
             model: request.model.map(str::to_owned),
             thinking: request.thinking,
+            format: request.format.cloned(),
             max_tokens: request.max_tokens,
             max_attempts: request.max_attempts,
         });
@@ -443,6 +444,7 @@ mod tests {
             model: None,
             thinking: None,
             sampling: None,
+            format: None,
             send_pictures: true,
             later_system: true,
             max_tokens: 1,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Message, Thinking};
+use belay_protocol::{Message, TextFormat, Thinking};
 
 /// A request that the model has received.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub struct SeenRequest {
     pub model: Option<String>,
     /// The thinking level.
     pub thinking: Option<Thinking>,
+    /// The form of the answer, by its name and schema.
+    pub format: Option<TextFormat>,
     /// The maximum number of output tokens.
     pub max_tokens: u32,
     /// The maximum number of requests of the call.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use belay_protocol::{Accepted, Ack, DeclaredOutput, ModelErrorKind, Refusal, RunStatus, StopReason};
+use belay_protocol::{
+    Accepted, Ack, Arguments, DeclaredOutput, FinishReason, ModelErrorKind, ModelReply, Refusal, RunStatus, StopReason,
+    TextFormat, ToolCall,
+};
 use belay_testkit::assert_golden;
 use belay_testkit::golden::render;
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
@@ -47,6 +50,132 @@ async fn the_answer_is_the_object_of_the_outputs_in_the_order_of_their_declarati
     assert_eq!(texts[texts.len() - 2..], [r#"{"length":7,"colour":"red"}"#, "thanks"]);
     assert!(!agent.model.seen()[3].tools.as_ref().expect("tools").contains(&"emit_value".to_owned()));
     agent.shut_down().await;
+}
+
+const POINT: &str = r#"p:{"type":"object","properties":{"x":{"type":"integer"},"name":{"type":"string"},"arguments":{}},"required":["x"],"additionalProperties":false}"#;
+
+#[tokio::test(start_paused = true)]
+async fn a_text_that_is_valid_by_the_schema_is_the_answer_before_any_reminder() {
+    for (declared, text, reply) in [
+        (vec!["n:integer"], "391", r#"{"n":391}"#),
+        (vec!["n:integer"], " {\"n\": 391}\n", r#"{"n":391}"#),
+        (vec![POINT], r#"{"x":1}"#, r#"{"p":{"x":1}}"#),
+        (vec![POINT], r#"{"p":{"x":1}}"#, r#"{"p":{"x":1}}"#),
+        (vec![POINT], "```json\n{\"x\":1}\n```", r#"{"p":{"x":1}}"#),
+        (vec![POINT], "```\n{\n  \"x\": 1\n}\n```\n", r#"{"p":{"x":1}}"#),
+        (vec![POINT], "~~~json\n{\"x\":1}\n~~~", r#"{"p":{"x":1}}"#),
+        (vec![POINT], "```json {\"x\":1}```", r#"{"p":{"x":1}}"#),
+        // A nudge about calls and announcements does not come first.
+        (
+            vec![POINT],
+            r#"{"x":1,"name":"Let me search for that."}"#,
+            r#"{"p":{"x":1,"name":"Let me search for that."}}"#,
+        ),
+        (vec![POINT], r#"{"x":1,"name":"echo","arguments":{}}"#, r#"{"p":{"x":1,"name":"echo","arguments":{}}}"#),
+        (vec!["o:object"], r#"{"any":"thing"}"#, r#"{"o":{"any":"thing"}}"#),
+        (vec!["l:string[]"], r#"["a","b"]"#, r#"{"l":["a","b"]}"#),
+        (vec!["a:integer", "b:string"], r#"{"b":"x","a":1}"#, r#"{"a":1,"b":"x"}"#),
+        (vec!["a:integer", "b:string"], "```json\n{\"outputs\":{\"b\":\"x\",\"a\":1}}\n```", r#"{"a":1,"b":"x"}"#),
+    ] {
+        let setup = Setup::new(ScriptedModel::new([Scripted::text(text)]));
+        let mut agent = setup.start().await;
+        let record = end_of(ask(&agent, &declared).await).await;
+        let expected = (RunStatus::Completed, Some(StopReason::Goal), Some(reply));
+        assert_eq!((record.status, record.reason, record.reply.as_deref()), expected, "{text}: {record:?}");
+        assert_eq!(agent.one.next().await, reply, "{text}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_form_of_the_answer_is_a_part_of_each_request_of_such_a_run_and_of_no_other() {
+    let point = outputs(&[POINT]).remove(0).schema;
+    let both = json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+        "required": ["a", "b"], "additionalProperties": false});
+    let number = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+        "additionalProperties": false});
+    for (declared, text, name, schema) in [
+        (vec![POINT], r#"{"x":1}"#, "p", point),
+        (vec!["n:integer"], "7", "outputs", number),
+        (vec!["a:integer", "b:string"], r#"{"a":1,"b":"x"}"#, "outputs", both),
+    ] {
+        let script = [Scripted::call("echo", json!({"text": "hm"})), Scripted::text(text), Scripted::text("bye")];
+        let setup = Setup::new(ScriptedModel::new(script));
+        let mut agent = setup.start().await;
+        end_of(ask(&agent, &declared).await).await;
+        agent.one.next().await;
+        assert_eq!(agent.one.ask("alice", "thanks").await, "bye");
+        let form = TextFormat { name: name.into(), schema };
+        let seen: Vec<_> = agent.model.seen().into_iter().map(|request| request.format).collect();
+        assert_eq!(seen, [Some(form.clone()), Some(form), None]);
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_completes_what_the_tools_have_submitted() {
+    let emit = Scripted::call("emit_value", json!({"name": "a", "value": 1}));
+    let setup = Setup::new(ScriptedModel::new([emit, Scripted::text(r#"{"b":"x"}"#)]));
+    let agent = setup.start().await;
+    let record = end_of(ask(&agent, &["a:integer", "b:string"]).await).await;
+    assert_eq!(record.reply.as_deref(), Some(r#"{"a":1,"b":"x"}"#), "{record:?}");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn texts_that_are_not_the_answer_are_reminded_and_the_end_has_the_last_one() {
+    let texts = [
+        r#"{"x":"one"}"#,
+        "Here is the plan: ```json\n{\"y\":1}\n``` Done.",
+        r#"{"x":1,"more":2}"#,
+        r#"The best that I have: {"x": about 1}"#,
+    ];
+    let setup = Setup::new(ScriptedModel::new(texts.map(Scripted::text)));
+    let agent = setup.start().await;
+    let record = end_of(ask(&agent, &[POINT]).await).await;
+    assert_eq!((record.status, record.reason), (RunStatus::Failed, Some(StopReason::MissingOutputs)), "{record:?}");
+    assert_eq!(record.evidence["text"], json!(texts[3]));
+    assert_eq!(agent.model.left(), 0);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_text_may_have_words_around_the_answer() {
+    let last = "Here it is:\n```json\n{\"x\":1}\n```\nDo you need more?";
+    let script = ["x", last, last].map(Scripted::text);
+    let setup = Setup::new(ScriptedModel::new(script));
+    let agent = setup.start().await;
+    let record = end_of(ask(&agent, &[POINT]).await).await;
+    assert_eq!(record.reply.as_deref(), Some(r#"{"p":{"x":1}}"#), "{record:?}");
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn outputs_are_taken_in_each_shape_that_models_send() {
+    let raw = |name: &str, arguments: &str| {
+        let call = ToolCall { id: "c".into(), name: name.into(), arguments: Arguments::parse(arguments) };
+        Scripted::reply(ModelReply { tool_calls: vec![call], finish: FinishReason::ToolCalls, ..ModelReply::default() })
+    };
+    for tool in ["emit_value", "complete_task"] {
+        for arguments in [
+            r#"{"a":1,"b":{"c":2}}"#,
+            r#"{"outputs":{"a":1,"b":{"c":2}}}"#,
+            r#"{"outputs":[{"name":"a","value":1},{"name":"b","value":{"c":2}}]}"#,
+            r#"{"outputs":"{\"a\":1,\"b\":{\"c\":2}}"}"#,
+            r#"{"values":{"a":1,"b":{"c":2}}}"#,
+            r#"[{"name":"a","value":1},{"name":"b","value":{"c":2}}]"#,
+            r#"[{"a":1},{"b":{"c":2}}]"#,
+            r#""{\"a\":1,\"b\":{\"c\":2}}""#,
+            r#""[{\"name\":\"a\",\"value\":1},{\"name\":\"b\",\"value\":{\"c\":2}}]""#,
+            r#"{"a":1,"b":"{\"c\":2}"}"#,
+        ] {
+            let setup = Setup::new(ScriptedModel::new([raw(tool, arguments)]));
+            let agent = setup.start().await;
+            let record = end_of(ask(&agent, &["a:integer", "b:object"]).await).await;
+            assert_eq!(record.reply.as_deref(), Some(r#"{"a":1,"b":{"c":2}}"#), "{tool} {arguments}: {record:?}");
+            agent.shut_down().await;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -169,8 +169,15 @@ impl LoopDelegate for SubagentDelegate {
         ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
+    fn is_answer(&self, text: &str) -> bool {
+        self.goal.is_answer(text)
+    }
+
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
         let closing = self.core.closing.is_some();
+        if self.goal.is_answer(&text) {
+            return self.goal.on_text(&text, context, closing);
+        }
         match reply::shape(&text) {
             Reply::Text(text) if self.goal.declared.is_empty() && !closing => {
                 let text = text + reply::cut_note(context.state.last_finish).1;

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent_loop::INVALID_ARGUMENTS;
-use belay_protocol::{DeclaredOutput, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use belay_protocol::{DeclaredOutput, TextFormat, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::outputs::{Declared, Refused, kind};
+use super::shapes;
 
 use belay_run::own_tools::{COMPLETE_TASK, EMIT_VALUE};
 
@@ -78,18 +79,31 @@ fn complete_spec(declared: &Declared) -> ToolSpec {
             }),
         );
     }
+    spec(COMPLETE_TASK, "Submits all declared outputs at once and ends the task.".into(), schema_of_all(declared))
+}
+
+fn schema_of_all(declared: &Declared) -> Value {
     let properties: Map<String, Value> =
         declared.declarations().map(|output| (output.name.clone(), property(output))).collect();
-    spec(
-        COMPLETE_TASK,
-        "Submits all declared outputs at once and ends the task.".into(),
-        json!({
-            "type": "object",
-            "properties": properties,
-            "required": declared.names(),
-            "additionalProperties": false,
-        }),
-    )
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": declared.names(),
+        "additionalProperties": false,
+    })
+}
+
+/// The form of a text that submits all outputs: the value of the only output if it is an object, else the object of all.
+pub(super) fn format(declared: &Declared) -> Option<TextFormat> {
+    let mut outputs = declared.declarations();
+    let (first, rest) = (outputs.next()?, outputs.next());
+    let is = |kind: &str| first.schema.get("type").is_some_and(|given| given == kind);
+    match rest {
+        None if is("object") => Some(TextFormat { name: first.name.clone(), schema: first.schema.clone() }),
+        // Without a type, an object of all outputs may itself be a value.
+        None if first.schema.get("type").is_none_or(|given| !given.is_string()) => None,
+        _ => Some(TextFormat { name: "outputs".into(), schema: schema_of_all(declared) }),
+    }
 }
 
 /// The schema of an output as a property of the tool's arguments.
@@ -121,10 +135,11 @@ impl Tool for EmitValue {
     }
 
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
-        let (Some(name), Some(value)) = (arguments.get("name").and_then(Value::as_str), arguments.get("value")) else {
-            return Err(invalid("expected {\"name\": …, \"value\": …}"));
-        };
-        self.declared.emit(name, value).map(Into::into).map_err(failure)
+        self.declared.emit_all(arguments).map(Into::into).map_err(failure)
+    }
+
+    fn repaired(&self, raw: &str) -> Option<Map<String, Value>> {
+        shapes::wrapped(raw)
     }
 }
 
@@ -136,6 +151,10 @@ impl Tool for CompleteTask {
 
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
         self.declared.complete(arguments).map(Into::into).map_err(failure)
+    }
+
+    fn repaired(&self, raw: &str) -> Option<Map<String, Value>> {
+        shapes::wrapped(raw)
     }
 }
 

@@ -7,7 +7,7 @@ use belay_agent_loop::{
     AgenticLoopConfig, LoopContext, LoopDelegate, LoopOutcome, LoopState, Reasoning, StopRules, TextAction,
     run_agentic_loop,
 };
-use belay_protocol::{DeclaredOutput, Message, Prompt, RunEnd, StopLayer, StopReason, Tool, ToolSet};
+use belay_protocol::{DeclaredOutput, Message, Prompt, RunEnd, StopLayer, StopReason, TextFormat, Tool, ToolSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -20,11 +20,16 @@ use belay_run::core::{CLOSING_MAX_TOKENS, RunCore};
 /// the second will ignore a third.
 const MAX_NUDGES: u32 = 2;
 
+/// The longest text that the end of a run keeps, in bytes. 16 KiB: more than most answers, and a small part of a record.
+const SAID_MAX_BYTES: usize = 16 * 1024;
+
 /// The outputs that a run must submit, and the reminders so far.
 pub struct Goal {
     /// The declared outputs.
     pub declared: Arc<Declared>,
     nudges: u32,
+    /// The latest text that was not the answer, for the end of the run.
+    said: String,
 }
 
 /// The part of a goal that outlasts an attempt. The values are not part of it: the conversation contains them.
@@ -57,7 +62,7 @@ pub trait GoalRun: LoopDelegate {
 impl Goal {
     /// A goal without submitted outputs or reminders.
     pub fn new(declared: Declared) -> Self {
-        Self { declared: Arc::new(declared), nudges: 0 }
+        Self { declared: Arc::new(declared), nudges: 0, said: String::new() }
     }
 
     /// The initial loop state of a run with these outputs.
@@ -81,7 +86,7 @@ impl Goal {
         }
         let declared = Declared::compile(outputs)?;
         declared.replay(own);
-        Ok(Some(Self { declared: Arc::new(declared), nudges }))
+        Ok(Some(Self { declared: Arc::new(declared), nudges, said: String::new() }))
     }
 
     /// The tools that submit the outputs.
@@ -106,20 +111,39 @@ impl Goal {
         )
     }
 
+    /// The form of a text that is the answer.
+    pub(crate) fn format(&self) -> Option<TextFormat> {
+        emit::format(&self.declared)
+    }
+
     /// Prompt and tools of the closing turn: only the tools that submit outputs.
     fn closing_reasoning(&self) -> Reasoning {
         let prompt = || Prompt::new(self.teaching());
         let tools = Arc::new(ToolSet::new(self.tools()));
-        Reasoning::new(prompt(), prompt(), tools, CLOSING_MAX_TOKENS, 1)
+        Reasoning::new(prompt(), prompt(), tools, CLOSING_MAX_TOKENS, 1).with_format(self.format())
     }
 
-    /// Answers a text that submits nothing: with a reminder, or with the end of the run.
+    /// Whether a text is the answer as it is.
+    pub(crate) fn is_answer(&self, text: &str) -> bool {
+        !self.declared.is_empty() && self.declared.is_answer(text)
+    }
+
+    /// Takes a text that has the missing outputs as the answer. Answers another one with a reminder, or with the end of the
+    /// run.
     pub(crate) fn on_text(&mut self, text: &str, context: &mut LoopContext, closing: bool) -> TextAction {
+        // Without tools, the model could not follow a reminder.
+        let last = self.nudges >= MAX_NUDGES || context.state.force_text || closing;
+        if !self.declared.is_empty()
+            && self.declared.take_text(text, last)
+            && let Some(end) = self.reached()
+        {
+            return TextAction::Return(LoopOutcome::Stopped(end));
+        }
         if !text.trim().is_empty() {
             context.push(Message::assistant(text).for_run());
+            self.said = text[..text.floor_char_boundary(SAID_MAX_BYTES)].to_owned();
         }
-        // Without tools, the model could not follow a reminder.
-        if self.nudges >= MAX_NUDGES || context.state.force_text || closing {
+        if last {
             return TextAction::Return(LoopOutcome::Stopped(self.missed()));
         }
         self.nudges += 1;
@@ -165,7 +189,12 @@ impl Goal {
             return RunEnd::of(StopReason::EmptyReply).with("nudges", self.nudges);
         }
         let missing: Vec<&str> = self.declared.missing().iter().map(|output| output.name.as_str()).collect();
-        RunEnd::of(StopReason::MissingOutputs).with("missing", missing).with("nudges", self.nudges)
+        self.with_text(RunEnd::of(StopReason::MissingOutputs).with("missing", missing).with("nudges", self.nudges))
+    }
+
+    /// The end with the latest text that was not the answer.
+    fn with_text(&self, end: RunEnd) -> RunEnd {
+        if self.declared.is_empty() || self.said.is_empty() { end } else { end.with("text", self.said.as_str()) }
     }
 
     /// The message before the closing turn.
@@ -246,5 +275,6 @@ pub async fn last_chance<D: GoalRun>(delegate: &mut D, context: &mut LoopContext
         Ok(_) => "not_reached",
         Err(_) => "failed",
     };
+    let end = delegate.goal().map_or(end.clone(), |goal| goal.with_text(end));
     end.with("closing", closing)
 }

@@ -12,6 +12,7 @@ mod emit;
 mod goal;
 mod lanes;
 mod outputs;
+mod shapes;
 mod spawn;
 
 pub(crate) use goal::GoalRun;

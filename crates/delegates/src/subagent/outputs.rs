@@ -1,5 +1,6 @@
 //! The declared outputs of a run: their validators, compiled once, and the submitted values.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,6 +9,7 @@ use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 use super::bounds::{self, Bounds};
+use super::shapes;
 
 use belay_run::own_tools::{COMPLETE_TASK, EMIT_VALUE};
 
@@ -138,18 +140,10 @@ impl Declared {
     /// # Errors
     /// Text for the model: the path in the value and what was expected there, or the declared names.
     pub fn emit(&self, name: &str, value: &Value) -> Result<String, Refused> {
-        let Some(at) = self.outputs.iter().position(|output| output.declared.name == name) else {
-            return Err(Refused::Unknown(format!(
-                "no output named {name:?}; declared are: {}",
-                self.names().join(", ")
-            )));
-        };
-        let problems = self.outputs[at].problems(value);
-        if !problems.is_empty() {
-            return Err(Refused::Invalid(problems.join("; ")));
-        }
+        let at = self.position(name).ok_or_else(|| self.unknown(name))?;
+        let value = self.outputs[at].fitting(value).map_err(|problems| Refused::Invalid(problems.join("; ")))?;
         let replaced = self.with(|emitted| {
-            if emitted.complete { Err(Refused::Late) } else { Ok(emitted.values[at].replace(value.clone())) }
+            if emitted.complete { Err(Refused::Late) } else { Ok(emitted.values[at].replace(value.into_owned())) }
         })?;
         let what = match replaced {
             Some(_) => format!("{name} is accepted and replaces its earlier value"),
@@ -163,6 +157,68 @@ impl Declared {
         })
     }
 
+    /// Submits the values of a call of `emit_value`, in any shape that models send: all of them, or none. Returns the text
+    /// for the model.
+    ///
+    /// # Errors
+    /// As [`Self::emit`], and text about the expected shape.
+    pub(crate) fn emit_all(&self, arguments: &Map<String, Value>) -> Result<String, Refused> {
+        let submitted = shapes::submitted(&Value::Object(arguments.clone()), &self.names());
+        let values = submitted.ok_or_else(|| match arguments.get("name").and_then(Value::as_str) {
+            Some(name) if arguments.contains_key("value") => self.unknown(name),
+            _ => Refused::Invalid("expected {\"name\": …, \"value\": …}".into()),
+        })?;
+        let problems: Vec<String> = values.iter().flat_map(|(name, value)| self.problems_of(name, value)).collect();
+        if !problems.is_empty() {
+            return Err(Refused::Invalid(problems.join("; ")));
+        }
+        let mut text = Ok(String::new());
+        for (name, value) in &values {
+            text = Ok(self.emit(name, value)?);
+        }
+        text
+    }
+
+    /// Takes a text as the submission of all missing outputs, if it is nothing but their values as JSON: the value of the
+    /// only output, or an object with the name of each. `among_words`: the only fenced block of the text will do.
+    pub(crate) fn take_text(&self, text: &str, among_words: bool) -> bool {
+        self.values_in(text, among_words)
+            .is_some_and(|values| values.iter().all(|(name, value)| self.emit(name, value).is_ok()) && self.reached())
+    }
+
+    /// Whether [`Self::take_text`] would take this text.
+    pub(crate) fn is_answer(&self, text: &str) -> bool {
+        self.values_in(text, false).is_some()
+    }
+
+    fn values_in(&self, text: &str, among_words: bool) -> Option<Vec<(String, Value)>> {
+        let value = shapes::json_in(text, among_words)?;
+        if let [output] = self.outputs.as_slice()
+            && output.problems(&value).is_empty()
+        {
+            return Some(vec![(output.declared.name.clone(), value)]);
+        }
+        let values = shapes::submitted(&value, &self.names())?;
+        let given = |output: &&DeclaredOutput| values.iter().any(|(name, _)| *name == output.name);
+        let fit = values.iter().all(|(name, value)| self.problems_of(name, value).is_empty());
+        (fit && self.missing().iter().all(given)).then_some(values)
+    }
+
+    fn position(&self, name: &str) -> Option<usize> {
+        self.outputs.iter().position(|output| output.declared.name == name)
+    }
+
+    fn problems_of(&self, name: &str, value: &Value) -> Vec<String> {
+        self.position(name).map_or_else(Vec::new, |at| match self.outputs[at].fitting(value) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems,
+        })
+    }
+
+    fn unknown(&self, name: &str) -> Refused {
+        Refused::Unknown(format!("no output named {name:?}; declared are: {}", self.names().join(", ")))
+    }
+
     /// Submits all values at once, or none. Returns the text for the model.
     ///
     /// # Errors
@@ -171,10 +227,16 @@ impl Declared {
         if self.is_empty() {
             return self.complete_text(arguments);
         }
-        let mut problems = Vec::new();
+        let shaped = shapes::submitted(&Value::Object(arguments.clone()), &self.names());
+        let shaped = shaped.map(|values| values.into_iter().collect::<Map<_, _>>());
+        let arguments = shaped.as_ref().unwrap_or(arguments);
+        let (mut problems, mut fitting) = (Vec::new(), Vec::new());
         for output in &self.outputs {
             match arguments.get(&output.declared.name) {
-                Some(value) => problems.extend(output.problems(value)),
+                Some(value) => match output.fitting(value) {
+                    Ok(value) => fitting.push(value.into_owned()),
+                    Err(unfit) => problems.extend(unfit),
+                },
                 None => problems.push(format!("{} is missing ({})", output.declared.name, output.kind())),
             }
         }
@@ -190,9 +252,7 @@ impl Declared {
             if std::mem::replace(&mut emitted.complete, true) {
                 return Err(Refused::Late);
             }
-            for (slot, output) in emitted.values.iter_mut().zip(&self.outputs) {
-                *slot = arguments.get(&output.declared.name).cloned();
-            }
+            emitted.values = fitting.into_iter().map(Some).collect();
             Ok("the task is complete".into())
         })
     }
@@ -227,9 +287,9 @@ impl Declared {
                 continue;
             }
             // The same declaration accepts the same values again; a changed one validates them anew.
-            let _ = match (call.name.as_str(), arguments.get("name").and_then(Value::as_str)) {
-                (EMIT_VALUE, Some(name)) => self.emit(name, arguments.get("value").unwrap_or(&Value::Null)),
-                (COMPLETE_TASK, _) => self.complete(arguments),
+            let _ = match call.name.as_str() {
+                EMIT_VALUE => self.emit_all(arguments),
+                COMPLETE_TASK => self.complete(arguments),
                 _ => continue,
             };
         }
@@ -237,6 +297,19 @@ impl Declared {
 }
 
 impl Output {
+    /// The value as it fits: an object or a list may come as its JSON text.
+    fn fitting<'v>(&self, value: &'v Value) -> Result<Cow<'v, Value>, Vec<String>> {
+        let problems = self.problems(value);
+        if problems.is_empty() {
+            return Ok(Cow::Borrowed(value));
+        }
+        let written = value.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        match written.filter(|written| written.is_object() || written.is_array()) {
+            Some(written) if self.problems(&written).is_empty() => Ok(Cow::Owned(written)),
+            _ => Err(problems),
+        }
+    }
+
     /// The problems of a value: the path, and what was expected there.
     fn problems(&self, value: &Value) -> Vec<String> {
         let name = &self.declared.name;

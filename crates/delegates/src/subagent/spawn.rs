@@ -162,7 +162,8 @@ impl RunTool for ChildTools {
         let rules = self.seed.briefing().rules();
         let prompt = || Prompt::new(format!("{ROLE}\n\n{RULE}\n\n{}\n\n{GIVE_UP}{rules}", goal.teaching()));
         let tools = Arc::new(ToolSet::new(tools));
-        let reasoning = Arc::new(Reasoning::new(prompt(), prompt(), tools, services.max_tokens, services.max_attempts));
+        let reasoning = Reasoning::new(prompt(), prompt(), tools, services.max_tokens, services.max_attempts);
+        let reasoning = Arc::new(reasoning.with_format(goal.format()));
 
         let mut talk = LoopContext::new(vec![Arc::new(Message::user(child.message))]);
         note_start(&mut core, &talk, KIND, &context.call_id, &child.task).await?;

@@ -75,6 +75,25 @@ async fn an_answer_of_a_schema_is_its_value_alone_whole_and_streamed() {
 }
 
 #[tokio::test]
+async fn an_answer_that_lacks_its_form_is_an_error_with_the_text_of_the_model() {
+    let harness = Harness::open().await;
+    let format = json!({"type": "json_object"});
+    let body = json!({"messages": user("miss It is about 391."), "response_format": format});
+    let response = harness.client.post(harness.url(CHAT)).json(&body).send().await.unwrap();
+    assert_eq!((response.status().as_u16(), &response.headers()["x-should-retry"]), (422, &"false".parse().unwrap()));
+    let answer: Value = response.json().await.unwrap();
+    let error = json!({"message": StopReason::MissingOutputs.user_line(), "type": "invalid_request_error", "param": null,
+        "code": "missing_outputs", "failed_generation": "It is about 391."});
+    assert_eq!(answer, json!({ "error": error }));
+    let mut streamed = body;
+    streamed["stream"] = json!(true);
+    let response = harness.client.post(harness.url(CHAT)).json(&streamed).send().await.unwrap();
+    let events = events(response, usize::MAX).await;
+    let last: Value = serde_json::from_str(&events.last().unwrap().2).unwrap();
+    assert_eq!(last["error"], error);
+}
+
+#[tokio::test]
 async fn a_field_that_the_models_interface_does_not_take_is_refused_by_name_before_there_is_a_run() {
     use belay_protocol::options::{SamplingSupport, SeedSupport};
     let harness = Harness::with(|parts| {

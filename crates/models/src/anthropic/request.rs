@@ -86,6 +86,10 @@ impl RequestShape {
                 self.push_always(&mut out, &self.always_thinking, &self.fields[1], request);
             }
         }
+        if let Some(config) = self.output_config(request, level) {
+            out.extend_from_slice(b",\"output_config\":");
+            push_json(&mut out, &config);
+        }
         if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
             out.extend_from_slice(b",\"tools\":");
             tools.wire.append(FORMAT, &mut out, || tools_form(tools));
@@ -109,12 +113,19 @@ impl RequestShape {
     /// They show their thoughts only on request.
     fn thinking(&self, level: Thinking) -> String {
         match self.ability {
-            Ability::Adaptive => format!(
-                ",\"thinking\":{{\"type\":\"adaptive\",\"display\":\"summarized\"}},\"output_config\":{{\"effort\":\"{}\"}}",
-                level.word()
-            ),
+            Ability::Adaptive => ",\"thinking\":{\"type\":\"adaptive\",\"display\":\"summarized\"}".to_owned(),
             _ => format!(",\"thinking\":{{\"type\":\"enabled\",\"budget_tokens\":{}}}", level.budget_tokens()),
         }
+    }
+
+    /// The effort of thinking, for models that choose the number of tokens themselves, and the form of the answer.
+    fn output_config(&self, request: &ModelRequest<'_>, level: Option<Thinking>) -> Option<Map<String, Value>> {
+        let effort = level.filter(|_| matches!(self.ability, Ability::Adaptive)).map(|level| level.word().into());
+        let format = request.format.map(|format| json!({"type": "json_schema", "schema": format.schema}));
+        let fields = [("effort", effort), ("format", format)];
+        let config: Map<_, _> =
+            fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        (!config.is_empty()).then_some(config)
     }
 }
 
@@ -482,6 +493,24 @@ mod tests {
                 (&body["temperature"], &body["messages"][1]["content"][0]["type"]),
                 (&json!(0.5), &json!("tool_use"))
             );
+        }
+    }
+
+    #[test]
+    fn the_form_of_an_answer_stands_beside_the_tools_and_the_effort() {
+        let asked = Asked::new("", true, vec![Message::user("hi")]);
+        let format = belay_protocol::TextFormat { name: "num".into(), schema: json!({"type": "object"}) };
+        let thoughts: Replay = vec![];
+        for (thinking, replay, effort) in
+            [(None, None, json!({})), (Some(Thinking::Low), Some(&thoughts), json!({"effort": "low"}))]
+        {
+            let shape = RequestShape::new(&LlmConfig::default(), true, Ability::Adaptive);
+            let request = ModelRequest { thinking, format: Some(&format), ..asked.request() };
+            let body: Value = serde_json::from_slice(&shape.body(&request, "m", replay)).unwrap();
+            let mut expected = json!({"format": {"type": "json_schema", "schema": {"type": "object"}}});
+            expected.as_object_mut().unwrap().extend(effort.as_object().unwrap().clone());
+            assert_eq!(body["output_config"], expected);
+            assert!(body["tools"].is_array(), "{body}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use belay_protocol::ModelErrorKind::{self, *};
-use belay_protocol::{Heard, NoSink, Thinking};
+use belay_protocol::{Heard, NoSink, TextFormat, Thinking};
 
 use super::*;
 use crate::retry_budget::{FIRST_PAUSE, PAUSES_SUM_MAX};
@@ -27,9 +27,11 @@ enum Behaviour {
     Hangs,
     /// Refuses a request with a level of thinking; answers one without.
     RefusesThinking,
+    /// Refuses a request with a form of the answer, with these words; answers one without.
+    RefusesForms(&'static str),
 }
 
-use Behaviour::{Fails, Hangs, RefusesThinking};
+use Behaviour::{Fails, Hangs, RefusesForms, RefusesThinking};
 
 /// A provider that follows its script, then answers every request.
 struct ScriptedProvider {
@@ -44,12 +46,16 @@ impl ModelProvider for ScriptedProvider {
         &self.info
     }
 
+    fn takes_format(&self, format: &TextFormat) -> bool {
+        format.name != "unknown"
+    }
+
     async fn call(&self, request: ModelRequest<'_>, sink: &mut dyn DeltaSink) -> Result<ModelReply, ModelError> {
         assert_eq!(request.max_attempts, 1);
         self.seen.lock().unwrap().push((request.model.map(str::to_owned), request.thinking));
         let next = {
             let mut behaviours = self.behaviours.lock().unwrap();
-            let keeps = behaviours.front() == Some(&RefusesThinking);
+            let keeps = matches!(behaviours.front(), Some(RefusesThinking | RefusesForms(_)));
             if keeps { behaviours.front().copied() } else { behaviours.pop_front() }
         };
         match next {
@@ -59,7 +65,8 @@ impl ModelProvider for ScriptedProvider {
                 Err(ModelError { abandoned: u32::from(kind == Network), ..ModelError::new(kind, "no") })
             }
             Some(RefusesThinking) if request.thinking.is_some() => Err(ModelError::new(BadRequest, "what level?")),
-            Some(RefusesThinking) | None => Ok(ModelReply { attempts: 1, ..ModelReply::default() }),
+            Some(RefusesForms(words)) if request.format.is_some() => Err(ModelError::new(BadRequest, words)),
+            Some(RefusesThinking | RefusesForms(_)) | None => Ok(ModelReply { attempts: 1, ..ModelReply::default() }),
         }
     }
 }
@@ -351,6 +358,26 @@ async fn a_model_that_refuses_a_level_of_thinking_is_asked_once_more_without_it_
     }
     let levels: Vec<_> = setup.providers[0].seen.lock().unwrap().iter().map(|(_, level)| *level).collect();
     assert_eq!(levels, [Some(Thinking::Low), None, Some(Thinking::Low)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_form_of_an_answer_that_is_refused_is_left_out_at_once_and_from_then_on() {
+    let form = |name: &str| TextFormat { name: name.into(), schema: serde_json::json!({"title": name}) };
+    for (words, thinking, first, then) in [
+        ("Invalid schema for response_format", Some(Thinking::High), 2, 1),
+        ("Invalid schema for response_format", None, 2, 1),
+        ("no", None, 2, 1),
+        ("no", Some(Thinking::High), 3, 1), // the level is suspected first
+    ] {
+        let setup = Setup::of(&[(1000, &[RefusesForms(words)])]);
+        let asked = Asked::new("", false, vec![]);
+        let (one, other, unknown) = (form("one"), form("other"), form("unknown"));
+        for (format, expected) in [(&one, first), (&one, then), (&other, first), (&other, then), (&unknown, 1)] {
+            let request = ModelRequest { format: Some(format), thinking, ..asked.request() };
+            let reply = setup.fallback.call(request, &mut NoSink).await.unwrap();
+            assert_eq!(reply.attempts, expected, "{words} {thinking:?} {}", format.name);
+        }
+    }
 }
 
 /// Records when requests are sent, and when a call waits before the next one.

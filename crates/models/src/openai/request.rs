@@ -4,11 +4,14 @@
 //! follow it in a user message that says which tool each is from. Their serialised form is not stored: they are large
 //! and are written directly.
 
-use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Picture, Thinking, ToolCall, ToolResult, ToolSet};
+use belay_protocol::{
+    CallId, Message, MessageBody, ModelRequest, Picture, TextFormat, Thinking, ToolCall, ToolResult, ToolSet,
+};
 use serde_json::{Map, Value, json};
 use url::Url;
 
 use crate::config::LlmConfig;
+use crate::formats::is_strict;
 use crate::thinking::Ability;
 use crate::vision::{NO_VISION, text_instead};
 use crate::wire::{
@@ -72,6 +75,10 @@ impl RequestShape {
         if let Some(level) = level {
             out.extend_from_slice(format!(",\"reasoning_effort\":\"{level}\"").as_bytes());
         }
+        if let Some(format) = request.format {
+            out.extend_from_slice(b",\"response_format\":");
+            push_json(&mut out, &response_format(format));
+        }
         if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
             out.extend_from_slice(b",\"tools\":");
             tools.wire.append(FORMAT, &mut out, || tools_form(tools));
@@ -131,6 +138,16 @@ impl RequestShape {
         out.extend_from_slice(b"]}");
         finished(out)
     }
+}
+
+/// The form of an answer. It is enforced if the schema allows it; else the model only reads it.
+fn response_format(format: &TextFormat) -> Value {
+    let TextFormat { name, schema } = format;
+    let mut schema = json!({"name": name, "schema": schema});
+    if is_strict(&format.schema) {
+        schema["strict"] = true.into();
+    }
+    json!({"type": "json_schema", "json_schema": schema})
 }
 
 /// The result and the pictures of a tool message, if it has any.
@@ -301,6 +318,23 @@ mod tests {
                 ],
             })
         );
+    }
+
+    #[test]
+    fn the_form_of_an_answer_is_enforced_if_its_schema_allows_it() {
+        let asked = Asked::new("", true, vec![Message::user("hi")]);
+        let closed = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"],
+            "additionalProperties": false});
+        for (schema, strict) in [(closed, json!({"strict": true})), (json!({"type": "object"}), json!({}))] {
+            let format = TextFormat { name: "num".into(), schema: schema.clone() };
+            let request = ModelRequest { format: Some(&format), ..asked.request() };
+            let body = shape(&LlmConfig::default(), "https://api.openai.com/v1").body(&request, "m");
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            let mut inner = json!({"name": "num", "schema": schema});
+            inner.as_object_mut().unwrap().extend(strict.as_object().unwrap().clone());
+            assert_eq!(body["response_format"], json!({"type": "json_schema", "json_schema": inner}));
+            assert!(body["tools"].is_array(), "beside the tools: {body}");
+        }
     }
 
     #[test]

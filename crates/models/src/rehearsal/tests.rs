@@ -438,6 +438,7 @@ async fn ask(
         model: None,
         thinking: None,
         sampling: None,
+        format: None,
         send_pictures: true,
         later_system: true,
         max_tokens: 4096,

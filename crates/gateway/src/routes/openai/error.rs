@@ -27,11 +27,22 @@ pub(crate) struct OpenAiError {
     retry_after: Option<Duration>,
     /// Whether a run has produced this error, so that a retry would only repeat the run.
     after_run: bool,
+    /// The model's text that does not have the form of the request.
+    failed_generation: Option<Box<str>>,
 }
 
 impl OpenAiError {
     fn new(status: StatusCode, kind: &'static str, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, kind, code, param: None, message: message.into(), retry_after: None, after_run: false }
+        Self {
+            status,
+            kind,
+            code,
+            param: None,
+            message: message.into(),
+            retry_after: None,
+            after_run: false,
+            failed_generation: None,
+        }
     }
 
     /// 400: this parameter is invalid.
@@ -65,17 +76,23 @@ impl OpenAiError {
             Some(StopReason::ContextTooLong) => {
                 (StatusCode::BAD_REQUEST, "invalid_request_error", "context_length_exceeded")
             }
+            // Many clients and proxies repeat a request after each 5xx, and this one has been repeated already.
+            Some(StopReason::MissingOutputs) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "invalid_request_error", StopReason::MissingOutputs.word())
+            }
             other => (StatusCode::INTERNAL_SERVER_ERROR, "server_error", other.map_or("internal", StopReason::word)),
         };
         let line = run.reason.map_or("the run failed", StopReason::user_line);
         let message = run.reply.clone().filter(|reply| !reply.is_empty()).map_or(Cow::Borrowed(line), Cow::Owned);
-        Self { after_run: true, ..Self::new(status, kind, code, message) }
+        let failed_generation = run.evidence.get("text").and_then(Value::as_str).map(Box::from);
+        Self { after_run: true, failed_generation, ..Self::new(status, kind, code, message) }
     }
 
     /// The body. A stream that fails midway sends it too.
     pub(crate) fn body(&self) -> Value {
-        let Self { message, kind, param, code, .. } = self;
-        let body = OpenAiErrorBody { error: OpenAiErrorFields { message, kind, param: param.as_deref(), code } };
+        let Self { message, kind, param, code, failed_generation, .. } = self;
+        let (param, failed_generation) = (param.as_deref(), failed_generation.as_deref());
+        let body = OpenAiErrorBody { error: OpenAiErrorFields { message, kind, param, code, failed_generation } };
         serde_json::to_value(body).unwrap_or_default() // its fields are texts
     }
 }
@@ -97,6 +114,9 @@ pub(crate) struct OpenAiErrorFields<'a> {
     /// The field that is wrong.
     param: Option<&'a str>,
     code: &'a str,
+    /// The last text of a model that does not have the form of `response_format`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed_generation: Option<&'a str>,
 }
 
 impl From<ApiError> for OpenAiError {

@@ -9,7 +9,6 @@ use belay_protocol::run::RunUsage;
 use belay_protocol::status::LiveRun;
 use belay_protocol::*;
 use futures_util::StreamExt;
-use serde_json::Map;
 use tokio::sync::{broadcast, watch};
 
 use super::NOW;
@@ -293,6 +292,10 @@ impl FakeAgent {
             let reason = StopReason::from_word(word).unwrap();
             return self.finish(id, reason, reason.user_line());
         }
+        if let Some(said) = text.strip_prefix("miss ") {
+            let end = RunEnd::of(StopReason::MissingOutputs).with("text", said);
+            return self.finish_with(id, end, StopReason::MissingOutputs.user_line());
+        }
         if let Some(pieces) = text.strip_prefix("pieces ") {
             let mut reply = "";
             for (step, words) in pieces.split('/').enumerate() {
@@ -331,6 +334,11 @@ impl FakeAgent {
     }
 
     pub(crate) fn finish(&self, id: RunId, reason: StopReason, reply: &str) {
+        self.finish_with(id, reason.into(), reply);
+    }
+
+    fn finish_with(&self, id: RunId, end: RunEnd, reply: &str) {
+        let RunEnd { reason, evidence } = end;
         let Some(life) = self.lives.lock().unwrap().remove(&id) else { return };
         let record = RunRecord {
             status: reason.status(),
@@ -338,10 +346,11 @@ impl FakeAgent {
             reply: Some(reply.into()),
             usage: RunUsage { input: 8, output: 3, model_calls: 1, tool_calls: 0, estimated_calls: 0 },
             ended_at: Some(UnixMillis(NOW)),
+            evidence,
             ..life.record
         };
         self.store.put(record.clone());
-        let kind = EventKind::RunEnded { status: reason.status(), reason, evidence: Map::new() };
+        let kind = EventKind::RunEnded { status: reason.status(), reason, evidence: record.evidence.clone() };
         self.store.fact(&record, kind);
         life.finished.send_replace(Some(Arc::new(record)));
     }
