@@ -258,7 +258,7 @@ mod tests {
     fn the_page_of_tools_says_which_of_these_ask() {
         let page = include_str!("../../../docs/reference/commands.md");
         let dir = tempfile::tempdir().unwrap();
-        for tool in all(dir.path()) {
+        for tool in all(dir.path()).iter() {
             let spec = tool.spec();
             let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", spec.name))).expect("a row");
             assert_eq!(row.contains("; asks"), spec.approval != belay_protocol::Ask::Never, "{row}");
