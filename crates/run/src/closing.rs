@@ -40,7 +40,10 @@ async fn ask(
     context: &mut LoopContext,
     reason: StopReason,
 ) -> (&'static str, Option<String>) {
-    let Some(time) = core.rules.closing_turn() else { return ("off", None) };
+    let time = match core.closing_time(context) {
+        Ok(time) => time,
+        Err(why) => return (why, None),
+    };
     context.state.force_text = true;
     context.push(Message::system(request(reason)).for_run());
     let allowance = Allowance { attempts: 1, purpose: CallPurpose::Closing(time) };

@@ -9,6 +9,7 @@ use super::limits::{ACTIVE_S, RunLimits};
 use super::measures::Watched;
 use super::mentions::Wanted;
 use super::rule::{Condition, Count, Counter, Rule, Then, Touched};
+use super::state::StopState;
 use super::tool_loops::Part;
 
 /// Stop rules, compiled once from the configuration and shared by all runs.
@@ -26,7 +27,15 @@ pub struct StopRules {
     pub judge: JudgeConfig,
     limits: RunLimits,
     closing_turn: Option<Duration>,
+    /// The time of a message in milliseconds, with its closing turn; 0: none.
+    own_active_ms: u64,
 }
+
+/// The shortest time for a closing turn within the time of a message. 10 s: most models need some of it before they begin.
+const CLOSING_MIN: Duration = Duration::from_secs(10);
+
+/// Time between the end of the work and the closing turn, for storing what was done.
+const CLOSING_SLACK: Duration = Duration::from_secs(1);
 
 /// The origin of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,19 +98,23 @@ impl StopRules {
             judge,
             limits: limits.clone(),
             closing_turn: stops.closing_turn(),
+            own_active_ms: 0,
         };
         rules.collect_watched();
         rules
     }
 
-    /// The same rules with another limit of active time, in milliseconds; 0: none.
+    /// The same rules with another limit of active time, in milliseconds; 0: none. It includes the closing turn: a quarter
+    /// of it at most is held back for that. If this is too little, there is no closing turn.
     #[must_use]
     pub fn with_active_ms(&self, ms: u64) -> Self {
         let mut rules = self.clone();
         rules.limits.active_s = ms.div_ceil(1000);
+        rules.own_active_ms = ms;
         rules.compiled.retain(|one| one.origin != Origin::Limit || one.rule.name != ACTIVE_S);
         if ms > 0 {
-            let rule = Rule::new(ACTIVE_S, Condition::AtLeast(Counter::ActiveMs, ms), Then::Stop);
+            let work = ms - rules.held_for_closing(ms);
+            let rule = Rule::new(ACTIVE_S, Condition::AtLeast(Counter::ActiveMs, work), Then::Stop);
             let depends_on = rule.when.depends_on();
             rules.compiled.insert(0, Compiled { rule, origin: Origin::Limit, depends_on });
         }
@@ -178,6 +191,27 @@ impl StopRules {
     /// turn.
     pub fn closing_turn(&self) -> Option<Duration> {
         self.closing_turn
+    }
+
+    fn held_for_closing(&self, ms: u64) -> u64 {
+        let Some(longest) = self.closing_turn else { return 0 };
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let held = millis(longest + CLOSING_SLACK).min(ms / 4);
+        if held < millis(longest.min(CLOSING_MIN) + CLOSING_SLACK) { 0 } else { held }
+    }
+
+    /// The time for a closing turn that begins at this clock reading.
+    ///
+    /// # Errors
+    /// Why there is none, as a word of the evidence.
+    pub fn closing_time(&self, state: &StopState, now_ms: u64) -> Result<Duration, &'static str> {
+        let longest = self.closing_turn.ok_or("off")?;
+        let end = (self.own_active_ms > 0).then(|| state.measures.time.reading_at_active(self.own_active_ms));
+        let left = match end.flatten() {
+            Some(end_ms) => longest.min(Duration::from_millis(end_ms.saturating_sub(now_ms))),
+            None => longest,
+        };
+        if left < longest.min(CLOSING_MIN) { Err("no_time") } else { Ok(left) }
     }
 
     /// Whether some rule reads the money of the whole session. If so, the caller must know the cost of its earlier

@@ -353,6 +353,46 @@ async fn a_message_may_bring_its_own_limit_of_time_or_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_time_of_a_message_includes_its_closing_turn() {
+    let part = || Scripted::text("What I have.").after(Duration::from_secs(5));
+    for (timeout_ms, last, took_ms, closing, calls) in [
+        (200, part(), 200, "no_time", 1),
+        (20_000, part(), 20_000, "no_time", 1),
+        (60_000, part(), 45_000 + 5_000, "answered", 2),
+        (60_000, Scripted::hang(), 60_000, "timeout", 2),
+        (260_000, Scripted::hang(), 260_000 - 1_000, "timeout", 2), // `stops.closing_turn_s` is a minute
+    ] {
+        let setup = Setup { rules: rules(""), ..Setup::new(ScriptedModel::new([Scripted::hang(), last])) };
+        let agent = setup.start().await;
+        let begun = tokio::time::Instant::now();
+        let options = RunOptions { timeout_ms: Some(timeout_ms), ..RunOptions::default() };
+        let Ack::Accepted(run) = agent.one.text_with("alice", "go", options).await else { panic!("accepted") };
+        let record = end_of(run).await;
+        assert_eq!(record.reason, Some(StopReason::ActiveTime), "{record:?}");
+        let elapsed = begun.elapsed().as_millis();
+        assert!((took_ms..took_ms + 60).contains(&elapsed), "{timeout_ms} took {elapsed} ms");
+        assert_eq!((&record.evidence["closing"], agent.model.seen().len()), (&json!(closing), calls), "{record:?}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_message_with_outputs_includes_its_closing_turn() {
+    let setup = Setup { rules: rules(""), ..Setup::new(ScriptedModel::new([Scripted::hang()])) };
+    let agent = setup.start().await;
+    let begun = tokio::time::Instant::now();
+    let options = RunOptions { timeout_ms: Some(1000), ..RunOptions::default() };
+    let outputs = vec![belay_protocol::DeclaredOutput::parse("a:integer").expect("an output")];
+    let Ack::Accepted(run) = agent.one.with_outputs_and("alice", "go", outputs, options).await else {
+        panic!("accepted")
+    };
+    let record = end_of(run).await;
+    assert_eq!((record.reason, &record.evidence["closing"]), (Some(StopReason::ActiveTime), &json!("no_time")));
+    assert!(begun.elapsed() < Duration::from_millis(1060), "{:?}", begun.elapsed());
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_person_who_stops_a_closing_turn_ends_the_run_at_once() {
     let setup = Setup {
         rules: rules("[limits]\nactive_s = 30"),

@@ -241,8 +241,9 @@ pub async fn last_chance<D: GoalRun>(delegate: &mut D, context: &mut LoopContext
         return end;
     };
     let core = delegate.core();
-    let Some(time) = core.rules.closing_turn() else {
-        return end.with("closing", "off");
+    let time = match core.closing_time(context) {
+        Ok(time) => time,
+        Err(why) => return end.with("closing", why),
     };
     if core.stopped().is_some() || core.parent_is_late() {
         return end.with("closing", "stopped");

@@ -70,6 +70,14 @@ impl RunCore {
         }
     }
 
+    /// The time for a closing turn that begins now.
+    ///
+    /// # Errors
+    /// Why there is none, as a word of the evidence.
+    pub fn closing_time(&self, context: &LoopContext) -> Result<Duration, &'static str> {
+        self.rules.closing_time(&context.state.stops, self.clock.now_ms())
+    }
+
     /// Tells the stop rules how long the run, or a run that it has started, has waited for people since the last call of
     /// this function.
     pub fn note_waited(&mut self, context: &mut LoopContext) {

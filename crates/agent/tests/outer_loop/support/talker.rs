@@ -195,8 +195,19 @@ impl Talker {
 
     /// Sends a text that must come up with these outputs.
     pub(crate) async fn with_outputs(&self, session: &str, text: &str, outputs: Vec<DeclaredOutput>) -> Ack {
+        self.with_outputs_and(session, text, outputs, RunOptions::default()).await
+    }
+
+    /// The same with options.
+    pub(crate) async fn with_outputs_and(
+        &self,
+        session: &str,
+        text: &str,
+        outputs: Vec<DeclaredOutput>,
+        options: RunOptions,
+    ) -> Ack {
         let inbound = self.inbound(session, PrincipalRole::Operator, Body::Text(text.into()), None);
-        self.send(Inbound { outputs, ..inbound }).await
+        self.send(Inbound { outputs, options, ..inbound }).await
     }
 
     /// Sends a text and listens to every word of the answer.
