@@ -11,6 +11,7 @@ mod callbacks;
 mod command_line;
 mod compaction;
 mod context;
+mod control_socket;
 mod conversation;
 mod draining;
 mod endings;

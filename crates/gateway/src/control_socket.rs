@@ -1,12 +1,16 @@
 //! The control socket: a Unix socket for its owner, root and, if configured, the members of a group.
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::Group;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use crate::error::GatewayError;
+use crate::socket_watch::SocketWatch;
 
 /// Connections that wait in the kernel to be accepted; more are refused.
 const BACKLOG: u32 = 128;
@@ -84,24 +88,78 @@ impl ControlGroup {
     }
 }
 
-/// A Unix socket for its owner alone, or also for a group. Dropping it removes its file.
+/// A Unix socket for its owner alone, or also for a group. Dropping it removes its file. If the file is deleted or replaced,
+/// the socket is bound again.
 pub(crate) struct ControlSocket {
-    listener: UnixListener,
-    _file: File,
-    /// Whether the socket is open to a group. Then the file permissions admit only the owner, the group and root, and
-    /// every peer is an operator. The kernel reports only the first group of a peer, which may be a member by another
-    /// one.
-    for_group: bool,
+    bound: Bound,
+    group: Option<ControlGroup>,
+    watch: SocketWatch,
 }
 
 impl ControlSocket {
     /// Binds the path for the owner and the group. Replaces a file that a dead daemon left behind.
     pub(crate) fn bind(path: PathBuf, group: Option<&ControlGroup>) -> Result<Self, GatewayError> {
+        let bound = Bound::bind(path, group)?;
+        let watch = SocketWatch::of(&bound.file.path);
+        Ok(Self { bound, group: group.cloned(), watch })
+    }
+
+    /// Returns the next connection, and whether its user may use the socket. With a group the file permissions admit only
+    /// the owner, the group and root, and every peer is an operator: the kernel reports only the first group of a peer, which
+    /// may be a member by another one. Cancel safe.
+    pub(crate) async fn accept(&mut self) -> std::io::Result<(UnixStream, bool)> {
+        loop {
+            tokio::select! {
+                accepted = self.bound.listener.accept() => {
+                    let (stream, _) = accepted?;
+                    let trusted = self.group.is_some() || stream.peer_cred().is_ok_and(|peer| is_ours(peer.uid()));
+                    return Ok((stream, trusted));
+                }
+                () = self.watch.changed() => self.renew(),
+            }
+        }
+    }
+
+    /// Binds the path again, unless its file is still that of this socket, or a daemon that lives has it.
+    fn renew(&mut self) {
+        let path = self.bound.file.path.clone();
+        if !self.bound.file.is_own() {
+            let bound = make_directory(&path, self.group.is_some())
+                .map_err(|source| GatewayError::Socket { path: path.clone(), source })
+                .and_then(|()| Bound::bind(path.clone(), self.group.as_ref()));
+            match bound {
+                Ok(bound) => {
+                    self.bound = bound;
+                    tracing::warn!(path = %path.display(), "the file of the control socket was gone; it is bound again");
+                }
+                Err(error) => {
+                    tracing::error!(%error, "the file of the control socket is gone; commands do not reach this daemon")
+                }
+            }
+        }
+        self.watch = SocketWatch::of(&path);
+    }
+}
+
+/// Makes the directory of a socket if it is missing, for its owner alone or so that a group can pass.
+fn make_directory(socket: &Path, for_group: bool) -> std::io::Result<()> {
+    let Some(directory) = socket.parent().filter(|directory| !directory.exists()) else { return Ok(()) };
+    DirBuilder::new().recursive(true).mode(if for_group { 0o755 } else { 0o700 }).create(directory)
+}
+
+/// A socket and its file.
+struct Bound {
+    listener: UnixListener,
+    file: File,
+}
+
+impl Bound {
+    fn bind(path: PathBuf, group: Option<&ControlGroup>) -> Result<Self, GatewayError> {
         remove_stale(&path)?;
         let fail = |source| GatewayError::Socket { path: path.clone(), source };
         let socket = UnixSocket::new_stream().map_err(fail)?;
         socket.bind(&path).map_err(fail)?;
-        let file = File(path.clone());
+        let file = File::of(&path).map_err(fail)?;
         if let Some(group) = group {
             group.give(&path)?;
             group.reaches(&path)?;
@@ -110,24 +168,37 @@ impl ControlSocket {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).map_err(fail)?;
         // Nobody could connect before this point, so every waiting peer has passed the file permissions.
         let listener = socket.listen(BACKLOG).map_err(fail)?;
-        Ok(Self { listener, _file: file, for_group: group.is_some() })
-    }
-
-    /// Returns the next connection, and whether its user may use the socket. Cancel safe.
-    pub(crate) async fn accept(&self) -> std::io::Result<(UnixStream, bool)> {
-        let (stream, _) = self.listener.accept().await?;
-        let trusted = self.for_group || stream.peer_cred().is_ok_and(|peer| is_ours(peer.uid()));
-        Ok((stream, trusted))
+        Ok(Self { listener, file })
     }
 }
 
-/// The file of a socket. Dropping this removes it.
-struct File(PathBuf);
+/// The file of a socket. Dropping this removes it, unless another file is in its place.
+struct File {
+    path: PathBuf,
+    /// Device and inode. The system gives no other file this number while the socket lives.
+    id: (u64, u64),
+}
+
+impl File {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        Ok(Self { path: path.to_owned(), id: id_at(path)? })
+    }
+
+    fn is_own(&self) -> bool {
+        id_at(&self.path).is_ok_and(|id| id == self.id)
+    }
+}
 
 impl Drop for File {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0); // the next start removes a remaining file
+        if self.is_own() {
+            let _ = std::fs::remove_file(&self.path); // the next start removes a remaining file
+        }
     }
+}
+
+fn id_at(path: &Path) -> std::io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
 /// Whether a user is the daemon's own user or root.
@@ -141,13 +212,21 @@ fn remove_stale(path: &Path) -> Result<(), GatewayError> {
     if !is_socket {
         return Ok(());
     }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(_) => Err(GatewayError::SocketInUse(path.to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+    match connect_at_once(path) {
+        Err(Errno::CONNREFUSED) => {
             std::fs::remove_file(path).map_err(|source| GatewayError::Socket { path: path.to_owned(), source })
         }
-        Err(source) => Err(GatewayError::Socket { path: path.to_owned(), source }),
+        // A daemon lives, although its queue may be full.
+        Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(GatewayError::SocketInUse(path.to_owned())),
+        Err(error) => Err(GatewayError::Socket { path: path.to_owned(), source: error.into() }),
     }
+}
+
+/// Tries to connect, without waiting for a place in the queue of the other side.
+fn connect_at_once(path: &Path) -> Result<(), Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)
 }
 
 #[cfg(test)]

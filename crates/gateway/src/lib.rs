@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`config`] → [`error`] → `channel` (how handlers reach the agent) → `app` (what handlers share) →
 //! `entry` → `auth` → `sign_ins` → `console` → `extract` → `file_links` → `gauges` → `routes` → `table` → `openapi` → `sse` → `fact_pages` → `fact_feed` → `streams` → `submit` → `ws` → `mcp` → [`server`] (with
-//! `control_socket`, `write_timeout` and `connection_slots`) → [`worker_link`].
+//! `control_socket`, `socket_watch`, `write_timeout` and `connection_slots`) → [`worker_link`].
 
 mod agent_rpc;
 mod app;
@@ -45,6 +45,7 @@ mod router;
 mod routes;
 pub mod server;
 mod sign_ins;
+mod socket_watch;
 mod sse;
 mod streams;
 mod submit;

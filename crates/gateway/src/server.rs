@@ -169,7 +169,7 @@ impl Gateway {
     /// # Cancel safety
     /// If dropped midway, every connection is closed at once.
     pub async fn serve(self, stop: CancellationToken) -> Result<(), GatewayError> {
-        let Self { app, router, tcp, socket, mut abandoned, mut sockets } = self;
+        let Self { app, router, tcp, mut socket, mut abandoned, mut sockets } = self;
         let _closed = app.closed.clone().drop_guard();
         let limit = Duration::from_secs(app.config.drain_s);
         let (slots, socket_slots) =
@@ -205,7 +205,7 @@ impl Gateway {
                         connections.spawn(service.serve(stream, Peer::Tcp(address), slot));
                     }
                 }
-                (stream, trusted, slot) = accept_socket(socket.as_ref(), &socket_slots) => {
+                (stream, trusted, slot) = accept_socket(socket.as_mut(), &socket_slots) => {
                     connections.spawn(service.serve(stream, Peer::Socket { trusted }, slot.into()));
                 }
             }
@@ -325,7 +325,7 @@ async fn accept_tcp(listener: Option<&TcpListener>) -> (TcpStream, IpAddr) {
 
 /// Returns the next connection to the control socket, and whether its user may use it. Cancel safe.
 pub(crate) async fn accept_socket(
-    socket: Option<&ControlSocket>,
+    socket: Option<&mut ControlSocket>,
     slots: &Arc<Semaphore>,
 ) -> (UnixStream, bool, OwnedSemaphorePermit) {
     let (Some(socket), Ok(slot)) = (socket, slots.clone().acquire_owned().await) else {

@@ -50,7 +50,7 @@ impl WorkerLinkServer {
     ///
     /// # Cancel safety
     /// If dropped, every connection is closed at once.
-    pub async fn serve(self, stop: CancellationToken) {
+    pub async fn serve(mut self, stop: CancellationToken) {
         let router = router(self.jobs);
         let slots = Arc::new(Semaphore::new(CONNECTIONS));
         let mut connections = JoinSet::new();
@@ -59,7 +59,7 @@ impl WorkerLinkServer {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(ended) = connections.join_next() => report(ended),
-                (stream, trusted, slot) = accept_socket(Some(&self.socket), &slots) => {
+                (stream, trusted, slot) = accept_socket(Some(&mut self.socket), &slots) => {
                     connections.spawn(service.serve(stream, Peer::Socket { trusted }, slot.into()));
                 }
             }
