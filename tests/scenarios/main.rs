@@ -45,6 +45,7 @@ mod second_person;
 mod sending_files;
 mod sessions;
 mod setup;
+mod shutting_down;
 mod starting;
 mod stopping;
 mod stops;

@@ -116,6 +116,16 @@ pub(crate) struct ClientArgs {
     pub(crate) json: bool,
 }
 
+/// `belay shutdown`
+#[derive(Debug, Args)]
+pub(crate) struct ShutdownArgs {
+    /// Do not wait for the end of the daemon
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
 /// `belay chat`
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {

@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use crate::args::{
     AgentArgs, ApprovalsArgs, AskArgs, ChatArgs, CheckUnitArgs, ClientArgs, ConfigCommand, ConsoleArgs, ContextCommand,
     CostsArgs, FreezeArgs, HeartbeatArgs, JobsArgs, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs,
-    SessionsArgs, SettingsArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs, WorkerArgs,
+    SessionsArgs, SettingsArgs, ShutdownArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs, WorkerArgs,
 };
 use crate::backup::BackupCommand;
 use crate::man::ManArgs;
@@ -93,7 +93,7 @@ pub(crate) enum Command {
     /// End a freeze; waiting messages are answered
     Thaw(ThawArgs),
     /// Stop the running daemon after it has finished its work
-    Shutdown(ClientArgs),
+    Shutdown(ShutdownArgs),
     /// Ask for provider, key, model, workspace and Telegram bot, check the answers, and write the settings file
     Setup(SetupArgs),
     /// Check the settings and their requirements, without starting

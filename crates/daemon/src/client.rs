@@ -23,6 +23,7 @@ mod routines;
 mod runs;
 mod send;
 mod sessions;
+mod shutdown;
 mod status;
 mod stop;
 mod tools;
@@ -52,8 +53,9 @@ pub(crate) use routines::{list as routines_list, one as routines_one};
 pub(crate) use runs::{list as runs_list, show as runs_show};
 pub(crate) use send::{send, verdict};
 pub(crate) use sessions::{list as sessions_list, one as sessions_one};
+pub(crate) use shutdown::shutdown;
 pub(crate) use status::status;
-pub(crate) use stop::{shutdown, stop};
+pub(crate) use stop::stop;
 pub(crate) use tools::{list as tools_list, one as tools_one};
 pub(crate) use top::top;
 

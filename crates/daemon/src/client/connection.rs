@@ -43,6 +43,8 @@ pub(crate) struct Client {
     token: Option<SecretString>,
     /// The daemon's address, for messages.
     place: String,
+    /// The control socket; `None`: the daemon is reached over HTTP.
+    socket: Option<PathBuf>,
     /// The session of messages without another.
     session: &'static str,
 }
@@ -72,7 +74,14 @@ impl Client {
         // The host name is never resolved: every connection goes to the socket.
         let base = Url::parse("http://belay.invalid").map_err(internal)?;
         let http = plain().unix_socket(path).build().map_err(internal)?;
-        Ok(Self { http, base, token: None, place: path.display().to_string(), session: OPERATOR_SESSION })
+        Ok(Self {
+            http,
+            base,
+            token: None,
+            place: path.display().to_string(),
+            socket: Some(path.to_owned()),
+            session: OPERATOR_SESSION,
+        })
     }
 
     fn over_http(url: &str, env: &Environment) -> Result<Self, Failure> {
@@ -94,6 +103,7 @@ impl Client {
         Ok(Self {
             http: http.build().map_err(internal)?,
             place: base.origin().ascii_serialization(),
+            socket: None,
             session,
             token: token.map(|token| SecretString::from(token.trim())),
             base,
@@ -112,6 +122,11 @@ impl Client {
     /// The session of a message: the named one, or that of the command line.
     pub(crate) fn session<'a>(&self, named: Option<&'a str>) -> &'a str {
         named.unwrap_or(self.session)
+    }
+
+    /// The control socket of the daemon; `None`: it is reached over HTTP.
+    pub(crate) fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
     }
 
     /// The daemon's address, for messages.

@@ -1,4 +1,4 @@
-//! `belay stop` and `belay shutdown`.
+//! `belay stop`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::ids::{IdKind, candidates, whole_id};
 use super::{Client, text};
-use crate::args::{ClientArgs, StopArgs};
+use crate::args::StopArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -41,17 +41,6 @@ async fn run_of(client: &Client, target: &str) -> Result<Option<String>, Failure
         return Ok(None); // a session may be called "abcdef"
     }
     whole_id(client, IdKind::Run, target).await.map(Some)
-}
-
-/// Asks the daemon to drain and end.
-pub(crate) async fn shutdown(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let answer = Client::find(args, env)?.post(&["api", "v1", "shutdown"], None, Duration::ZERO).await?;
-    match (args.json, text(&answer, "/reply")) {
-        (true, _) => out.json(&answer),
-        (false, "") => out.line("The daemon finishes what it does and ends."),
-        (false, reply) => out.line(reply),
-    }
-    Ok(Exit::Fine)
 }
 
 fn said(report: &Json) -> String {
