@@ -33,6 +33,8 @@ GAUGES = [
     "belay_open_reservations_usd",
     'belay_spent_today_usd{purpose="chat"}',
     "belay_model_up",
+    "belay_disk_free_bytes",
+    *(f'belay_troubles{{part="{part}"}}' for part in ("store", "disk", "model", "freeze", "channel", "sandbox")),
     "process_cpu_seconds_total",
     "process_resident_memory_bytes",
     "process_open_fds",

@@ -22,6 +22,13 @@ async fn the_client_commands_talk_to_a_running_daemon() -> Result<()> {
     assert_eq!(daemon.run(&stall).await?["status"], "stopped");
     let failed = home.run(&["send", "--wait", "rehearse error auth"], "").await?;
     assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    for command in ["send", "agent"] {
+        let refused = home.run(&[command, "/thaw"], "").await?;
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert!(refused.stdout.contains("Nothing is frozen"), "{refused:?}");
+        let fine = home.run(&[command, "/status"], "").await?;
+        assert!(fine.status.success(), "{fine:?}");
+    }
     let shutdown = home.run(&["shutdown"], "").await?;
     assert!(shutdown.status.success(), "{shutdown:?}");
     assert_eq!(daemon.ended().await?.status.code(), Some(0));

@@ -167,7 +167,7 @@ async fn a_person_or_a_channel_can_be_frozen_alone_and_each_conversation_reads_o
     assert!(cli.stdout.contains("frozen: person telegram:42"), "{cli:?}");
     say(&daemon, 2, 42, "calculate 2+2").await?;
     let told = texts(&api, 2).await;
-    assert!(told[1].contains("An operator has frozen Belay: a pause. Your message is kept"), "{told:?}");
+    assert!(told[1].contains("This is frozen by ") && told[1].contains(": a pause. Your message is kept"), "{told:?}");
     say(&daemon, 3, 42, "calculate 3+3").await?;
     say(&daemon, 4, 43, "calculate 4+4").await?;
     let told = texts(&api, 3).await;

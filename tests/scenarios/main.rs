@@ -56,6 +56,7 @@ mod telegram_files;
 mod terminal;
 mod titles;
 mod tool_health;
+mod troubles;
 mod tutorial;
 mod websocket;
 mod work;

@@ -46,6 +46,8 @@ async fn a_limit_of_file_sizes_is_like_a_full_disk_and_does_not_end_the_daemon()
     let message = json!({"session": "alice", "text": "x".repeat(50_000)});
     let (status, refusal) = daemon.post(message).await?;
     assert_eq!(status, 503, "{refusal}");
+    let words = refusal["error"]["message"].as_str().unwrap_or_default();
+    assert!(words.contains("the disk cannot be written"), "{refusal}");
     limit_files(daemon.pid(), None)?;
     assert_eq!(daemon.ask("alice", "calculate 2*4").await?["status"], "completed");
     // Caught and not ignored: what the daemon starts inherits the latter.

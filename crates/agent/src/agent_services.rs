@@ -11,7 +11,7 @@ use belay_protocol::{
     JobStore, JournalStore, LaneStore, MailStore, NoteArchive, NoteStore, OrderStore, Outbox, OutgoingFiles,
     OutputKeeper, PeopleStore, PromptNotes, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore,
     RunProcesses, RunReader, RunStore, SecretVault, SessionReader, SkillStore, SpendLedger, StoreHealth, TitleStore,
-    ToolSwitches, UnixMillis,
+    ToolSwitches, TroubleSource, UnixMillis,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -228,6 +228,8 @@ pub(crate) struct AgentServices {
     pub(crate) channels: Channels,
     /// The leases of the channels; `None`: the daemon uses its database alone.
     pub(crate) leases: Option<LeasedDelivery>,
+    /// Knows the troubles of the machine.
+    pub(crate) machine: Arc<dyn TroubleSource>,
     pub(crate) store: StorePorts,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) boot: BootId,

@@ -8,7 +8,7 @@ use belay_agent_loop::{Reasoning, StopRules};
 use belay_protocol::callback::CallbackClient;
 use belay_protocol::{
     BootId, BoundHook, Channel, ChannelId, Clock, ContextSource, ModelProvider, OutgoingFiles, OutputKeeper,
-    RunProcesses, Tool, ToolHealthConfig, ToolSet,
+    RunProcesses, Tool, ToolHealthConfig, ToolSet, TroubleSource,
 };
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -88,6 +88,8 @@ pub struct AgentParts {
     pub model: Arc<dyn ModelProvider>,
     /// The tools that are offered to the model.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// Knows the troubles of the machine.
+    pub machine: Arc<dyn TroubleSource>,
     /// The channels, started by the agent.
     pub channels: Vec<Arc<dyn Channel>>,
     /// The leases of the channels; `None`: the daemon uses its database alone.
@@ -231,6 +233,7 @@ pub(crate) async fn assemble(
         context: parts.context,
         outgoing: parts.outgoing.filter(|_| run.config.send_file),
         callbacks: parts.callbacks,
+        machine: parts.machine,
         pairing: parts.pairing,
         run,
         children,

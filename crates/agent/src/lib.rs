@@ -44,6 +44,7 @@ mod streaming;
 pub mod submission;
 mod title_writer;
 mod titles;
+mod troubles;
 mod turn;
 
 pub use agent::{Agent, AgentExit, DRAIN_REST_S};

@@ -292,10 +292,10 @@ pub(crate) struct RoutedMail {
 
 /// The result of a message.
 pub(crate) enum Settled {
-    /// `held`: where the sender reads that a freeze keeps the run from beginning.
+    /// `frozen`: where the sender reads that a freeze keeps the run from beginning, and the line.
     Accepted {
         at: UnixMillis,
-        held: Option<ReplyRoute>,
+        frozen: Option<(ReplyRoute, String)>,
     },
     Known(KnownInput),
     Refused {

@@ -54,7 +54,7 @@ async fn end(
     }
     let at = services.clock.now();
     let end = MailEnd { end: request.cause_of(&mail.session, origin.as_ref()).end(), at };
-    let ack = WireAck::accepted(run, mail.session.clone(), mail.at, false);
+    let ack = WireAck::accepted(run, mail.session.clone(), mail.at, None);
     let Ok(ack) = serde_json::to_value(ack) else { return Ok(false) }; // it is always JSON
     let ended = cluster.mail.answer(mail.id, ack, Some(end)).await?;
     if ended && wire.as_ref().is_some_and(WireMail::is_in_vault) {

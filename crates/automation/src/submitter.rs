@@ -112,7 +112,7 @@ mod tests {
         let run_id = RunId::new();
         let accepted = || {
             let (session, accepted_at) = ("job".into(), UnixMillis(0));
-            Ack::Accepted(Accepted { run_id, session, accepted_at, duplicate: false, held: false, watch: None })
+            Ack::Accepted(Accepted { run_id, session, accepted_at, duplicate: false, frozen: None, watch: None })
         };
         let refused = |refusal| Ack::Refused(refusal);
         let busy = || refused(Refusal::Busy { what: "full".into(), retry_after: Duration::ZERO });

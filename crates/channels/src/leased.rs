@@ -64,6 +64,10 @@ impl Channel for LeasedChannel {
         self.inner.is_group(session)
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.inner.trouble()
+    }
+
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         self.inner.working(route, run).await;
     }

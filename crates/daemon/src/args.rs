@@ -126,6 +126,16 @@ pub(crate) struct ShutdownArgs {
     pub(crate) client: ClientArgs,
 }
 
+/// `belay status`
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// End with exit code 1 if a part does not work as it should
+    #[arg(long)]
+    pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
 /// `belay chat`
 #[derive(Debug, Args)]
 pub(crate) struct ChatArgs {

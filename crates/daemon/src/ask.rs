@@ -14,8 +14,8 @@ use belay_agent::{Agent, AgentParts};
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_protocol::{
     Accepted, Ack, AckSender, AttachmentIntake, Body, Channel, ChannelError, ChannelId, ChannelProfile, Clock, Control,
-    DeliverError, Envelope, Inbound, InboundStream, Outbound, Principal, Provenance, Question, ReplyRoute, RunRecord,
-    RunStatus, RunWatch, SessionKey, Streaming, Uploader,
+    DeliverError, Envelope, Inbound, InboundStream, NoTroubles, Outbound, Principal, Provenance, Question, ReplyRoute,
+    RunRecord, RunStatus, RunWatch, SessionKey, Streaming, Uploader,
 };
 use belay_protocol::{BootId, Refusal};
 use belay_run::{AgentConfig, DisabledChannels};
@@ -89,6 +89,8 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
         leases: None,
         outgoing: programs.outgoing(settings, &store)?,
         callbacks: None,
+        // Nobody asks for the status of this process.
+        machine: Arc::new(NoTroubles),
         pairing: None,
         // Nothing else runs, so an interrupted run is stopped at once.
         config: AgentConfig { drain_s: 0, ..settings.agent.clone() },

@@ -6,7 +6,7 @@ use clap_complete::Shell;
 use crate::args::{
     AgentArgs, ApprovalsArgs, AskArgs, ChatArgs, CheckUnitArgs, ClientArgs, ConfigCommand, ConsoleArgs, ContextCommand,
     CostsArgs, FreezeArgs, HeartbeatArgs, JobsArgs, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs,
-    SessionsArgs, SettingsArgs, ShutdownArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs, WorkerArgs,
+    SessionsArgs, SettingsArgs, ShutdownArgs, StatusArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs, WorkerArgs,
 };
 use crate::backup::BackupCommand;
 use crate::man::ManArgs;
@@ -56,7 +56,7 @@ pub(crate) enum Command {
     /// Send one message to the running daemon and wait for its answer
     Agent(AgentArgs),
     /// Show what the running daemon is doing
-    Status(ClientArgs),
+    Status(StatusArgs),
     /// List the daemons that share the database of the running daemon
     Nodes(ClientArgs),
     /// List recent runs, or show one

@@ -18,6 +18,7 @@ mod client;
 mod clock;
 mod cluster_config;
 mod completion;
+mod disk;
 mod drop_ins;
 mod environment;
 mod exit;

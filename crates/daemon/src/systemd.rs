@@ -170,6 +170,7 @@ mod tests {
             limit_today_micro_usd: None,
             limit_today_for: Default::default(),
             open_reservations: Default::default(),
+            degraded: Vec::new(),
             model_trouble: None,
             candidates: Vec::new(),
             tools: Vec::new(),

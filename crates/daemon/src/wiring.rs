@@ -12,6 +12,7 @@ mod descriptors;
 mod exporters;
 mod failures;
 mod hooks;
+mod machine;
 mod mcp;
 mod metrics;
 mod model;
@@ -48,6 +49,7 @@ pub(crate) use command_pins::CommandPins;
 use exporters::Exporters;
 pub(crate) use failures::{agent_failure, gateway_failure, words};
 pub(crate) use hooks::{HOOKS_GRACE, hooks};
+use machine::Machine;
 pub(crate) use mcp::{McpNeeds, sandbox_config, workspace_of};
 use metrics::{Figures, Recorder, figures};
 pub(crate) use model::Chosen;
@@ -315,6 +317,7 @@ async fn assemble(
         leases: node.zip(held).map(|(node, held)| node.delivery(held)),
         outgoing,
         callbacks,
+        machine: Arc::new(Machine::new(&paths.data, programs.command_sandbox(settings))),
         pairing,
         config: settings.agent.clone(),
         limits: settings.limits.clone(),

@@ -39,6 +39,9 @@ pub(crate) struct AcceptedAnswer {
     /// Present if the message was accepted before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     duplicate: bool,
+    /// What the person is told while a freeze keeps the run from beginning: by whom, since when and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frozen: Option<String>,
 }
 
 impl From<&Accepted> for AcceptedAnswer {
@@ -49,6 +52,7 @@ impl From<&Accepted> for AcceptedAnswer {
             accepted_at: accepted.accepted_at.0,
             session_key: accepted.session.clone(),
             duplicate: accepted.duplicate,
+            frozen: accepted.frozen.clone(),
         }
     }
 }

@@ -380,10 +380,19 @@ impl From<Refusal> for ApiError {
             Refusal::Invalid(_) => Self::invalid(message),
             Refusal::Store(detail) => {
                 tracing::warn!(%detail, "a message could not be stored");
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Store, "the message could not be stored").again()
+                let cause = public_cause(&detail).map_or_else(String::new, |cause| format!(": {cause}. Free space on it"));
+                let message = format!("the message could not be stored{cause}");
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Store, message).again()
             }
         }
     }
+}
+
+/// The cause of a failure of the store that everybody may read. The rest may name files and tables; the log has it.
+fn public_cause(detail: &str) -> Option<&'static str> {
+    const CAUSES: [&str; 3] =
+        ["the disk is full", "the disk of the database server is full", "the disk cannot be written"];
+    CAUSES.into_iter().find(|cause| detail.contains(cause))
 }
 
 impl From<StoreError> for ApiError {
@@ -480,5 +489,22 @@ mod tests {
         assert_eq!((error.param(), &*error.message), (Some("decision"), "decision: answer yes or no"));
         assert_eq!(ApiError::invalid("text: too long").about("decision").param(), Some("text"));
         assert_eq!(ApiError::busy("wait: it is full").param(), None, "the request is not wrong");
+    }
+
+    #[test]
+    fn a_refusal_names_the_full_disk_and_no_files() {
+        for (detail, message) in [
+            (
+                "the disk is full (database or disk is full). Free space on it; nothing else is needed",
+                "the message could not be stored: the disk is full. Free space on it",
+            ),
+            (
+                "the disk cannot be written (disk I/O error): it is full",
+                "the message could not be stored: the disk cannot be written. Free space on it",
+            ),
+            ("damaged: /var/lib/belay/belay.db", "the message could not be stored"),
+        ] {
+            assert_eq!(ApiError::from(Refusal::Store(detail.to_owned())).message, message);
+        }
     }
 }

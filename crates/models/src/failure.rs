@@ -3,6 +3,8 @@
 //!
 //! Sources: OpenAI "Error codes", Anthropic "Errors", llama.cpp `tools/server` (`error: {code, message, type}`).
 
+use std::error::Error as _;
+use std::io;
 use std::time::Duration;
 
 use belay_protocol::{
@@ -16,6 +18,38 @@ use crate::overflow::has_wording;
 
 /// Longest error code that is stored, in characters.
 const CODE_MAX_CHARS: usize = 64;
+
+/// Why a connection could not be made, in words for people. The libraries below give most causes as text only.
+fn connect_cause(error: &reqwest::Error) -> &'static str {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<io::Error>() {
+            match io.kind() {
+                io::ErrorKind::ConnectionRefused => return "the connection is refused; nothing listens there",
+                io::ErrorKind::TimedOut => return "no connection in time",
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                    return "the host is unreachable";
+                }
+                io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted | io::ErrorKind::UnexpectedEof => {
+                    return "the server closed the connection";
+                }
+                _ => {}
+            }
+        }
+        let text = cause.to_string().to_lowercase();
+        if text.contains("dns error") {
+            return "the name cannot be resolved (DNS)";
+        }
+        if ["certificate", "tls", "invalidcontenttype", "corrupt message", "handshake"]
+            .iter()
+            .any(|word| text.contains(word))
+        {
+            return "TLS fails";
+        }
+        source = cause.source();
+    }
+    if error.is_timeout() { "no connection in time" } else { "no connection" }
+}
 
 /// An error for a broken or silent connection, or for an answer that violates the protocol.
 pub(crate) fn network(detail: impl AsRef<str>) -> ModelError {
@@ -34,16 +68,22 @@ pub(crate) fn refuse_unsupported(info: &ModelInfo, request: &ModelRequest<'_>) -
     }
 }
 
-/// An error of the HTTP client, without the address, because the address may contain a secret.
+/// The place of a server: scheme, host and port. The rest of an address may contain a secret.
+pub(crate) fn place(url: &reqwest::Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+/// An error of the HTTP client, with the place of the server and the cause.
 pub(crate) fn from_client(error: reqwest::Error) -> ModelError {
+    let place = error.url().map_or_else(|| "the server".to_owned(), place);
     let what = if error.is_connect() {
-        "cannot connect"
+        format!("cannot connect to {place}: {}", connect_cause(&error))
     } else if error.is_timeout() {
-        "no answer in time"
+        format!("no answer from {place} in time")
     } else {
-        "the connection broke"
+        format!("the connection to {place} broke")
     };
-    let mut detail = what.to_owned();
+    let mut detail = what;
     let error = error.without_url();
     let mut source: Option<&dyn std::error::Error> = Some(&error);
     while let Some(cause) = source {

@@ -158,7 +158,10 @@ impl Endpoint {
         *request.body_mut() = Some(self.request_body(body));
         let response = timeout(self.connect + self.idle, self.http.execute(request))
             .await
-            .map_err(|_| network(format!("no answer within {} s", (self.connect + self.idle).as_secs())))?
+            .map_err(|_| {
+                let (place, limit_s) = (failure::place(&self.url), (self.connect + self.idle).as_secs());
+                network(format!("no answer from {place} within {limit_s} s"))
+            })?
             .map_err(failure::from_client)?;
         let direct = *response.url() == self.url && !response.status().is_redirection();
         if direct { &self.direct } else { &self.redirects }.store(true, Relaxed);

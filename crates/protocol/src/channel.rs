@@ -64,6 +64,12 @@ pub trait Channel: Send + Sync {
         false
     }
 
+    /// Why the channel takes no messages now, on one line for operators; `None`: nothing is known to be wrong. It neither
+    /// waits nor asks the platform.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     /// Shows that a run is in progress, such as by a typing indicator, until `run` is cancelled. Best effort; the
     /// default shows nothing.
     async fn working(&self, _route: &ReplyRoute, _run: CancellationToken) {}

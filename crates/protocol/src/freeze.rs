@@ -105,6 +105,22 @@ pub struct Freeze {
     pub receipt: Option<FreezeReceipt>,
 }
 
+impl Freeze {
+    /// Who has frozen it, since when, and why: `frozen by ann since 2026-01-01T…Z: maintenance`.
+    pub fn by(&self) -> String {
+        let why = self.detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
+        format!("frozen by {} since {}{why}", self.actor, self.at.to_rfc3339())
+    }
+
+    /// What the sender of a message reads that waits for the thaw.
+    pub fn notice(&self) -> String {
+        format!(
+            "This is {}. Your message is kept, and it is answered after the freeze.",
+            self.by().trim_end_matches('.')
+        )
+    }
+}
+
 /// What a freeze has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

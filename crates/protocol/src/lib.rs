@@ -17,7 +17,7 @@
 //!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
 //!    [`moves`] → [`people`] → [`sign_in`] → [`channel`] → [`mod@line`].
 //! 4. Events and background work: [`event`] → [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] →
-//!    [`heartbeat`] → [`routine_request`] → [`tool_health`] → [`plan_command`].
+//!    [`heartbeat`] → [`routine_request`] → [`tool_health`] → [`trouble`] → [`plan_command`].
 //! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`cluster`] → [`held_leases`] → [`thread`] → [`store`] → [`archive`] →
 //!    [`status`] → [`worker`].
 
@@ -95,6 +95,7 @@ pub mod time;
 pub mod tool;
 pub mod tool_health;
 pub mod transcriber;
+pub mod trouble;
 pub mod watch;
 pub mod work;
 pub mod worker;
@@ -211,6 +212,7 @@ pub use tool_health::{
     ToolState, ToolSwitch, ToolSwitches,
 };
 pub use transcriber::{AudioFormat, Recording, RecordingLimits, Transcriber, TranscriptionError};
+pub use trouble::{NoTroubles, Severity, Trouble, TroubleSource, TroubledPart};
 pub use watch::{Accepted, Partial, RunWatch};
 pub use work::{SessionOwner, Work, WorkSource, is_own_channel, job_session, routine_run_session};
 pub use worker::{

@@ -401,6 +401,18 @@ impl ModelError {
         Self { kind, detail: detail.into(), attempts: 1, abandoned: 0, heard: false, refusal: None }
     }
 
+    /// The line for an operator: what is wrong, and what to do.
+    pub fn line(&self) -> String {
+        match &self.refusal {
+            Some(refusal) => refusal.line(),
+            None if self.kind == ModelErrorKind::Network => {
+                let advice = "Check llm.base_url, and that the server runs; `belay check` asks it.";
+                format!("The model could not be used: {}. {advice}", self.detail.trim_end_matches('.'))
+            }
+            None => self.to_string(),
+        }
+    }
+
     /// Whether the same request may be repeated. Never after a reader has received a fragment.
     pub fn retry(&self) -> Retry {
         if self.heard {

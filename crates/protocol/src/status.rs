@@ -11,6 +11,7 @@ use crate::purpose::{OpenReservations, Purpose, Spent};
 use crate::store::{JobNumbers, RoutineNumbers};
 use crate::time::UnixMillis;
 use crate::tool_health::ToolHealth;
+use crate::trouble::Trouble;
 
 /// The state of the daemon, for `/status`, `belay status` and the API.
 #[derive(Clone, Debug, Serialize)]
@@ -24,6 +25,8 @@ pub struct StatusReport {
     pub started_at: UnixMillis,
     /// Whether it is draining.
     pub draining: bool,
+    /// The parts that do not work as they should; empty: all do.
+    pub degraded: Vec<Trouble>,
     /// The model in use.
     pub model: ModelInfo,
     /// Sessions with a lane.
@@ -98,6 +101,9 @@ pub struct ModelTrouble {
     pub kind: String,
     /// The requests of the last call.
     pub requests: u32,
+    /// What is wrong and what to do, with the address or the provider's words: for operators.
+    #[serde(skip)]
+    pub line: String,
 }
 
 /// A running run.

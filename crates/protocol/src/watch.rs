@@ -20,8 +20,8 @@ pub struct Accepted {
     pub accepted_at: UnixMillis,
     /// Whether it was committed before.
     pub duplicate: bool,
-    /// Whether a freeze keeps its run from beginning.
-    pub held: bool,
+    /// What its sender reads if a freeze keeps its run from beginning.
+    pub frozen: Option<String>,
     /// The watch of the run. `None`: the message is a duplicate of a run that is no longer live; the store has its
     /// record.
     pub watch: Option<RunWatch>,

@@ -11,7 +11,7 @@ use belay_protocol::{
 };
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
-pub use self::gauges::{RunNumbers, set_spent_gauge, set_state_gauges};
+pub use self::gauges::{RunNumbers, set_spent_gauge, set_state_gauges, set_trouble_gauges};
 
 /// Ended runs, by layer, reason and status.
 pub const RUNS_ENDED: &str = "belay_runs_ended_total";

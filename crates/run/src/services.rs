@@ -137,8 +137,12 @@ impl RunServices {
         if matches!(error.kind, ModelErrorKind::ContextTooLong | ModelErrorKind::BadRequest) {
             return self.model_answered();
         }
-        let trouble =
-            ModelTrouble { since: self.clock.now(), kind: error.kind.word().into(), requests: error.attempts };
+        let trouble = ModelTrouble {
+            since: self.clock.now(),
+            kind: error.kind.word().into(),
+            requests: error.attempts,
+            line: error.line(),
+        };
         let mut slot = self.model_trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let since = slot.as_ref().map_or(trouble.since, |earlier| earlier.since);
         *slot = Some(ModelTrouble { since, ..trouble });

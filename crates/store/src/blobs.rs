@@ -335,7 +335,9 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
 }
 
 fn failed(error: io::Error) -> StoreError {
-    StoreError::Unavailable(format!("the files of messages cannot be stored or read: {error}"))
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let why = if full { "the disk is full: " } else { "" };
+    StoreError::Unavailable(format!("the files of messages cannot be stored or read: {why}{error}"))
 }
 
 /// A panic under these locks leaves no state half changed.

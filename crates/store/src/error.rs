@@ -4,6 +4,8 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
+use crate::sqlite::{RESTORE, is_damage};
+
 /// The reason for which a store could not be opened. The disk is unchanged, except that directories, an empty file and
 /// a lock file may have been created.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +122,13 @@ pub enum OpenError {
     /// The snapshot that every migration begins with could not be written. The database is not migrated.
     #[error("the store is not migrated, because its snapshot could not be written: {0}")]
     Snapshot(#[source] Box<dyn Error + Send + Sync>),
-    /// The database cannot be used: the file is damaged or is no database, or the server is not reachable or refuses the
+    /// The database file is damaged, or is no database.
+    #[error("the store is damaged ({detail}). {RESTORE}")]
+    Damaged {
+        /// The finding.
+        detail: String,
+    },
+    /// The database cannot be used: the server is not reachable or refuses the
     /// login. The text of the cause of a server has the next step.
     #[error("the store cannot be used: {0}")]
     Database(#[source] Box<dyn Error + Send + Sync>),
@@ -182,6 +190,9 @@ pub enum OpenError {
 
 impl From<rusqlite::Error> for OpenError {
     fn from(error: rusqlite::Error) -> Self {
+        if is_damage(&error) {
+            return Self::Damaged { detail: error.to_string() };
+        }
         Self::Database(error.into())
     }
 }

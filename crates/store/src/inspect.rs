@@ -3,6 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
@@ -12,6 +13,9 @@ use crate::sql::PostgresLimits;
 use crate::sqlite::{
     Version, check_at_rest, check_gone, known_schema, lock_path, refuse_interrupted_restore, with_suffix,
 };
+
+/// How long a check waits for the locks of a daemon.
+const BUSY: Duration = Duration::from_secs(5);
 
 /// The result of an inspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +72,18 @@ pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     })
 }
 
+/// Reads the whole database, and looks for damage (`PRAGMA quick_check`). Blocks, for as long as the disk takes. It writes
+/// nothing, and may be used beside a daemon that uses the database.
+///
+/// # Errors
+/// [`OpenError::Damaged`] with the first finding, [`OpenError::Database`].
+pub fn check_integrity(path: &Path) -> Result<(), OpenError> {
+    let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(BUSY)?;
+    let found: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if found == "ok" { Ok(()) } else { Err(OpenError::Damaged { detail: found }) }
+}
+
 /// Inspects a PostgreSQL database. Blocks. It changes and creates nothing.
 ///
 /// # Errors
@@ -98,7 +114,7 @@ fn version(path: &Path) -> Result<Option<Version>, OpenError> {
         (Some(schema), Some(edition)) if header.starts_with(b"SQLite format 3\0") => {
             Ok(Some(Version { schema, edition }))
         }
-        _ => Err(OpenError::Database("the file is not a database".into())),
+        _ => Err(OpenError::Damaged { detail: "the file is not a database".to_owned() }),
     }
 }
 

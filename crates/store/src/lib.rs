@@ -41,7 +41,7 @@ mod vault;
 pub use blobs::Blobs;
 pub use config::{StoreConfig, StoreUrl, parse_url};
 pub use error::OpenError;
-pub use inspect::{Held, Inspection, inspect, inspect_server};
+pub use inspect::{Held, Inspection, check_integrity, inspect, inspect_server};
 pub use outputs::SqlOutputs;
 pub use postgres::{DatabaseLoss, Hearing, PostgresUrl, lease};
 pub use sql::{ClusterOptions, FileSizes, PostgresLimits, SqlStore, StoreOptions, StoreStats};

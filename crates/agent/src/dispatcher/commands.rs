@@ -2,7 +2,7 @@
 
 use belay_protocol::{
     Ack, AckSender, CommandReply, Inbound, PrincipalRole, Purpose, Refusal, RunId, Sent, SessionKey, Skills,
-    StatusReport, StillRunning, StopReport, StopTarget,
+    StatusReport, StillRunning, StopReport, StopTarget, Trouble,
 };
 
 use super::control::operators_only;
@@ -14,6 +14,7 @@ use crate::queue::BUSY_RETRY;
 use crate::stats;
 use crate::stop_orders::StopRequest;
 use crate::submission::{self, Command, ThreadCommand};
+use crate::troubles;
 use belay_run::live::RunOrigin;
 use belay_run::tool_health;
 
@@ -194,16 +195,20 @@ impl Dispatcher {
         format!("Model: {} by {}{label}.", info.model, info.provider)
     }
 
-    /// `/status`. At once, except in a cluster: there the store has the money of the day.
+    /// `/status`.
     fn status_command(&mut self, word: String, inbound: Inbound, ack: AckSender) -> Flow {
-        let (status, model) = (self.status(), self.model_text());
-        if !self.services.run.cost.is_shared() {
-            self.answer(&inbound, ack, &word, Ok(status_text(&status, &model, &inbound)));
-            return Flow::Continue;
+        let (mut status, model) = (self.status(), self.model_text());
+        let is_operator = inbound.principal.is_operator();
+        if !is_operator {
+            status.frozen = for_everybody(status.frozen);
         }
         let (services, notifier) = (self.services.clone(), self.notifier.clone());
         self.background(async move {
-            let status = stats::with_money(&services, status).await;
+            let status = troubles::added(&services, status, is_operator).await;
+            let status = match services.run.cost.is_shared() {
+                true => stats::with_money(&services, status).await,
+                false => status,
+            };
             let reply = status_text(&status, &model, &inbound);
             ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false }));
             notifier.say(inbound.reply_to, reply);
@@ -228,29 +233,28 @@ fn status_text(status: &StatusReport, model: &str, inbound: &Inbound) -> String 
         if status.sessions_awake == 1 { "" } else { "s" },
         channels.join(", ")
     );
+    if !status.degraded.is_empty() {
+        text = format!("{}\n{text}", degraded_text(&status.degraded));
+    }
     for run in shown.take(10) {
         text.push_str(&format!("\n- run {} of {}, {:.1} s", run.run_id, run.session, run.for_ms as f64 / 1000.0));
-    }
-    if let Some(trouble) = &status.model_trouble {
-        text.push_str(&format!(
-            "\nThe model has not answered ({}) since {}.",
-            trouble.kind,
-            trouble.since.to_rfc3339()
-        ));
     }
     for candidate in &status.candidates {
         if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.reason) {
             text.push_str(&format!("\n{} is not used until {} ({why}).", candidate.name, until.to_rfc3339()));
         }
     }
-    for freeze in if all { status.frozen.clone() } else { for_everybody(status.frozen.clone()) } {
-        text.push_str(&format!("\nFrozen since {}: {}.", freeze.at.to_rfc3339(), freeze.scope));
-    }
     for line in status.tools.iter().filter_map(tool_health::trouble_line) {
         text.push_str(&format!("\n{line}"));
     }
     text.push_str(&money_text(status));
     text
+}
+
+/// The troubles, a line each.
+fn degraded_text(troubles: &[Trouble]) -> String {
+    let lines: Vec<String> = troubles.iter().map(|trouble| format!("- {}", trouble.line())).collect();
+    format!("Degraded:\n{}\n", lines.join("\n"))
 }
 
 /// Today's spending: against the limit of the day if there is one, and for each purpose that has a limit, or that has

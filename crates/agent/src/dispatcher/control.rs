@@ -19,6 +19,7 @@ use crate::mail::{LaneOrder, LaneReply};
 use crate::stats;
 use crate::stop_orders::StopRequest;
 use crate::submission::ThreadCommand;
+use crate::troubles;
 use belay_run::live::{LiveRun, StopCause};
 use belay_run::metrics::{self, RunNumbers};
 
@@ -37,9 +38,11 @@ impl Dispatcher {
                     report.frozen = for_everybody(report.frozen);
                     report.tools = report.tools.into_iter().map(ToolHealth::for_everybody).collect();
                 }
+                let is_operator = who.is_operator();
                 self.background(async move {
                     let (jobs, routines) = stats::read(&services).await;
                     let report = StatusReport { jobs, routines, ..report };
+                    let report = troubles::added(&services, report, is_operator).await;
                     ack.send(Ack::Status(Box::new(stats::with_money(&services, report).await)));
                 });
             }
@@ -183,6 +186,7 @@ impl Dispatcher {
             boot_id: self.services.boot,
             started_at: self.services.started_at,
             draining: self.services.draining.is_cancelled(),
+            degraded: Vec::new(), // found by those who need it
             model: self.services.run.model.info().clone(),
             sessions_awake: self.lanes.values().filter(|lane| !lane.is_parked()).count(),
             queued: self.sessions.len().saturating_sub(running.len() + paused),

@@ -56,7 +56,7 @@ impl Dispatcher {
         let (notifier, route) = (self.notifier.clone(), inbound.reply_to.clone());
         self.freeze(request, inbound, move |answer| {
             let refused = answer.is_err();
-            let reply = answer.map_or_else(|refusal| refusal.to_string(), |in_force| text(&in_force));
+            let reply = answer.map_or_else(|refusal| refusal.to_string(), |freezes| words(&freezes));
             ack.send(Ack::Command(CommandReply { command: word, reply: reply.clone(), resumes: None, refused }));
             notifier.say(route, reply);
         });
@@ -169,14 +169,9 @@ impl Dispatcher {
     }
 
     /// Tells a conversation once that its messages wait for the thaw.
-    pub(super) fn say_frozen(&mut self, run: RunId, route: ReplyRoute) {
+    pub(super) fn say_frozen(&mut self, run: RunId, route: ReplyRoute, line: String) {
         let Some(session) = self.sessions.get(&run) else { return };
         if self.told_frozen.insert(session.clone()) {
-            let detail = self.find(run).and_then(|run| self.services.run.freezer.holds(&run.origin)?.detail);
-            let why = detail.map_or_else(String::new, |detail| format!(": {detail}"));
-            let line = format!(
-                "An operator has frozen Belay{why}. Your message is kept, and it is answered after the freeze."
-            );
             self.notifier.notify(Some(route), line);
         }
     }

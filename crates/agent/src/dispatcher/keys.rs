@@ -240,7 +240,7 @@ fn joined(run: &Arc<LiveRun>, at: UnixMillis) -> Accepted {
         session: run.session.clone(),
         accepted_at: at,
         duplicate: true,
-        held: false,
+        frozen: None,
         watch: Some(run.watch(false)),
     }
 }

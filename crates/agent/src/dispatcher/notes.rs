@@ -94,10 +94,10 @@ impl Dispatcher {
     }
 
     fn settled(&mut self, run: RunId, key: Option<IdempotencyKey>, outcome: Settled) {
-        if let Settled::Accepted { at, held } = outcome {
+        if let Settled::Accepted { at, frozen } = outcome {
             key.iter().for_each(|key| self.keys.accepted(key, at));
-            if let Some(route) = held {
-                self.say_frozen(run, route);
+            if let Some((route, line)) = frozen {
+                self.say_frozen(run, route, line);
             }
             return;
         }

@@ -77,7 +77,7 @@ fn again(ack: &Ack) -> Option<Ack> {
             session: session.clone(),
             accepted_at: *accepted_at,
             duplicate: true,
-            held: false,
+            frozen: None,
             watch: None,
         })),
         _ => None,

@@ -44,9 +44,9 @@ impl Lane {
         if room == Capacity::None {
             return Box::pin(self.busy(input)).await;
         }
-        let held = self.services.run.freezer.holds(&waiting.run.origin).is_some();
-        let permit = if held { None } else { self.place_at_once() };
-        let place = self.place_of(&input, at, held);
+        let frozen = self.services.run.freezer.holds(&waiting.run.origin).map(|freeze| freeze.notice());
+        let permit = if frozen.is_some() { None } else { self.place_at_once() };
+        let place = self.place_of(&input, at, frozen.as_deref());
         let new = NewInput { place, ..self.new_input(&input, &waiting, permit.is_some()) };
         crash_point!("inbox.before-insert");
         let outcome = match self.services.store.lanes.accept(&self.lease, new).await {
@@ -61,7 +61,7 @@ impl Lane {
                     session: run.session.clone(),
                     accepted_at: at,
                     duplicate: false,
-                    held,
+                    frozen: frozen.clone(),
                     watch: Some(run.watch(inbound.want_deltas)),
                 }));
                 crash_point!("inbox.after-acknowledgement");
@@ -71,7 +71,7 @@ impl Lane {
                 if std::mem::take(&mut self.fresh) {
                     self.services.hooks.session_start(HookContext { session: &run.session, run: run.id }, &inbound);
                 }
-                let outcome = Settled::Accepted { at, held: inbound.reply_to.filter(|_| held) };
+                let outcome = Settled::Accepted { at, frozen: inbound.reply_to.zip(frozen) };
                 let settled = LaneNote::Settled { run: run.id, key: inbound.key, outcome };
                 note(&self.port.notes, settled).await;
                 waiting.began_anew = std::mem::take(&mut self.announce);

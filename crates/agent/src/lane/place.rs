@@ -69,10 +69,10 @@ impl Taken {
 
 impl Lane {
     /// The place of a message among the mail of its session; `None`: the daemon is alone.
-    pub(super) fn place_of(&self, input: &LaneInput, at: UnixMillis, held: bool) -> Option<MailPlace> {
+    pub(super) fn place_of(&self, input: &LaneInput, at: UnixMillis, frozen: Option<&str>) -> Option<MailPlace> {
         self.services.cluster.as_ref()?;
         let own = input.forwarded.and_then(|mail| {
-            let ack = WireAck::accepted(input.run.id, input.run.session.clone(), at, held);
+            let ack = WireAck::accepted(input.run.id, input.run.session.clone(), at, frozen);
             Some((mail, serde_json::to_value(ack).ok()?))
         });
         Some(MailPlace { own, handled: self.taken.unanswered() })

@@ -163,7 +163,7 @@ pub(crate) async fn wait_for_answer(
     let answer = match (answer, mail.run()) {
         (Some(answer), _) => answer,
         (None, Some(run)) => {
-            let accepted = WireAck::accepted(run, session.clone(), at, false);
+            let accepted = WireAck::accepted(run, session.clone(), at, None);
             promise(&cluster, id, accepted).await.unwrap_or_else(|| not_promised(&mail))
         }
         (None, None) => give_up(&cluster, id).await,

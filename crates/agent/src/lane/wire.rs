@@ -336,7 +336,7 @@ pub(crate) enum WireAck {
         /// Milliseconds since 1970: the usual form of a date is for readers, and is not read back.
         at: i64,
         duplicate: bool,
-        held: bool,
+        frozen: Option<String>,
     },
     /// See [`Ack::Command`].
     Command(CommandReply),
@@ -350,8 +350,8 @@ impl WireAck {
     /// The form of an acknowledgement; `None`: no lane gives it.
     pub(crate) fn of(ack: Ack) -> Option<Self> {
         Some(match ack {
-            Ack::Accepted(Accepted { run_id: run, session, accepted_at, duplicate, held, watch: _ }) => {
-                Self::Accepted { run, session, at: accepted_at.0, duplicate, held }
+            Ack::Accepted(Accepted { run_id: run, session, accepted_at, duplicate, frozen, watch: _ }) => {
+                Self::Accepted { run, session, at: accepted_at.0, duplicate, frozen }
             }
             Ack::Command(reply) => Self::Command(reply),
             Ack::Removed(removed) => Self::Removed(removed),
@@ -361,16 +361,16 @@ impl WireAck {
     }
 
     /// The acceptance of a message that a lane has not accepted before.
-    pub(crate) fn accepted(run: RunId, session: SessionKey, at: UnixMillis, held: bool) -> Self {
-        Self::Accepted { run, session, at: at.0, duplicate: false, held }
+    pub(crate) fn accepted(run: RunId, session: SessionKey, at: UnixMillis, frozen: Option<&str>) -> Self {
+        Self::Accepted { run, session, at: at.0, duplicate: false, frozen: frozen.map(str::to_owned) }
     }
 
     /// The acknowledgement for the sender.
     pub(crate) fn into_ack(self) -> Ack {
         match self {
-            Self::Accepted { run: run_id, session, at, duplicate, held } => {
+            Self::Accepted { run: run_id, session, at, duplicate, frozen } => {
                 let accepted_at = UnixMillis(at);
-                Ack::Accepted(Accepted { run_id, session, accepted_at, duplicate, held, watch: None })
+                Ack::Accepted(Accepted { run_id, session, accepted_at, duplicate, frozen, watch: None })
             }
             Self::Command(reply) => Ack::Command(reply),
             Self::Removed(removed) => Ack::Removed(removed),

@@ -2,8 +2,8 @@
 
 use belay_agent_loop::{Forced, LoopContext, LoopError, LoopOutcome};
 use belay_protocol::{
-    AskedIn, Authority, HookPoint, Message, MessageScope, RunEnd, RunId, RunStatus, StopLayer, StopReason, StoreError,
-    ToolStatus,
+    AskedIn, Authority, HookPoint, Message, MessageScope, ModelErrorKind, RunEnd, RunId, RunStatus, StopLayer,
+    StopReason, StoreError, ToolStatus,
 };
 
 use super::{Conversation, TurnEnd, TurnJob, TurnOutcome};
@@ -163,12 +163,13 @@ fn with_force(end: RunEnd, forced: Option<Forced>) -> RunEnd {
     }
 }
 
-/// The line about a failed model call for operators. Other people get the line of the stop reason: the provider's
-/// message may contain account names and addresses, and only an operator can act on it.
+/// The line about a failed model call for operators: the address of the server and the cause, or the provider's words.
+/// Other people get the line of the stop reason: only an operator can act on the rest.
 fn provider_line(authority: Authority, outcome: &Result<LoopOutcome, LoopError>) -> Option<String> {
     match outcome {
         Err(LoopError::Model(error)) if authority == Authority::Operator => {
-            error.refusal.as_ref().map(|refusal| refusal.line())
+            let is_known = error.refusal.is_some() || error.kind == ModelErrorKind::Network;
+            is_known.then(|| error.line())
         }
         _ => None,
     }

@@ -59,7 +59,7 @@ impl Run {
             session: SessionKey::new("stdin"),
             accepted_at: UnixMillis(0),
             duplicate: false,
-            held: false,
+            frozen: None,
             watch: Some(RunWatch {
                 run_id: id,
                 finished: seen,

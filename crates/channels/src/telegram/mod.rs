@@ -244,6 +244,10 @@ impl Channel for Telegram {
         conversation::is_group(session)
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.router.trouble()
+    }
+
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
         let inbox = match self.webhook {
             Some(_) => self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take(),

@@ -266,7 +266,7 @@ impl Poller {
     async fn set_up(&mut self) {
         let router = &*self.router;
         setup::until_reachable(router, self.is_introduced, None).await;
-        setup::again_and_again("deleteWebhook", || setup::delete_webhook(router)).await;
+        setup::again_and_again(router, "deleteWebhook", || setup::delete_webhook(router)).await;
         self.is_set_up = true;
     }
 
@@ -302,11 +302,13 @@ impl Poller {
         let batch = match answer {
             Ok(batch) => batch,
             Err(error) => {
+                self.router.set_trouble(Some(&error));
                 self.paused_until = self.answered_at + self.pause_after(&error);
                 return;
             }
         };
         self.pauses = Pauses::new();
+        self.router.set_trouble(None);
         if let Conflicts::End(is_logged) = &self.conflicts {
             is_logged.store(false, Ordering::Relaxed);
         }

@@ -28,7 +28,7 @@ enum Calls {
     /// They wait for the acknowledgement.
     Waiting(Vec<AckSender>),
     /// The message is committed: the run, its session, the time, and whether a freeze holds it.
-    Accepted(RunId, SessionKey, UnixMillis, bool),
+    Accepted(RunId, SessionKey, UnixMillis, Option<String>),
     /// The message was not accepted, or it was dropped.
     Gone,
 }
@@ -63,8 +63,8 @@ impl Repeated {
         match &mut *calls {
             Calls::Gone => return acks,
             Calls::Waiting(waiting) => waiting.extend(acks),
-            Calls::Accepted(run_id, session, accepted_at, held) => {
-                acks.into_iter().for_each(|ack| ack.send(again(*run_id, session, *accepted_at, *held)));
+            Calls::Accepted(run_id, session, accepted_at, frozen) => {
+                acks.into_iter().for_each(|ack| ack.send(again(*run_id, session, *accepted_at, frozen.as_ref())));
             }
         }
         Vec::new()
@@ -74,16 +74,16 @@ impl Repeated {
 /// Gives the acknowledgement of the first call to the others. Only the first one leads to notices.
 fn settle(calls: &Mutex<Calls>, ack: Option<&Ack>) {
     let settled = match ack {
-        Some(Ack::Accepted(Accepted { run_id, session, accepted_at, held, .. })) => {
-            Calls::Accepted(*run_id, session.clone(), *accepted_at, *held)
+        Some(Ack::Accepted(Accepted { run_id, session, accepted_at, frozen, .. })) => {
+            Calls::Accepted(*run_id, session.clone(), *accepted_at, frozen.clone())
         }
         _ => Calls::Gone,
     };
     let Calls::Waiting(waiting) = std::mem::replace(&mut *lock(calls), settled) else { return };
     for other in waiting {
         match ack {
-            Some(Ack::Accepted(Accepted { run_id, session, accepted_at, held, .. })) => {
-                other.send(again(*run_id, session, *accepted_at, *held));
+            Some(Ack::Accepted(Accepted { run_id, session, accepted_at, frozen, .. })) => {
+                other.send(again(*run_id, session, *accepted_at, frozen.as_ref()));
             }
             Some(Ack::Refused(refusal)) => other.send(Ack::Refused(refusal.clone())),
             _ => drop(other),
@@ -91,8 +91,9 @@ fn settle(calls: &Mutex<Calls>, ack: Option<&Ack>) {
     }
 }
 
-fn again(run_id: RunId, session: &SessionKey, accepted_at: UnixMillis, held: bool) -> Ack {
-    Ack::Accepted(Accepted { run_id, session: session.clone(), accepted_at, duplicate: true, held, watch: None })
+fn again(run_id: RunId, session: &SessionKey, accepted_at: UnixMillis, frozen: Option<&String>) -> Ack {
+    let (session, frozen) = (session.clone(), frozen.cloned());
+    Ack::Accepted(Accepted { run_id, session, accepted_at, duplicate: true, frozen, watch: None })
 }
 
 fn lock(calls: &Mutex<Calls>) -> MutexGuard<'_, Calls> {

@@ -77,6 +77,8 @@ pub(super) struct UpdateRouter {
     pub(super) moves: Moves,
     /// The last answered album of each conversation. Each picture of an album is an update of its own.
     albums: Mutex<VecDeque<(Conversation, String)>>,
+    /// Why the bot gets no updates now.
+    trouble: Mutex<Option<String>>,
 }
 
 /// A message for the agent.
@@ -185,12 +187,30 @@ impl UpdateRouter {
             too_old_notified: Mutex::default(),
             albums: Mutex::default(),
             moves,
+            trouble: Mutex::default(),
         }
     }
 
     /// The parts that send messages.
     pub(super) fn sending(&self) -> Sending<'_> {
         Sending { api: &self.api, moves: &self.moves }
+    }
+
+    /// Why the bot gets no updates now.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes how the last call went that updates depend on.
+    pub(super) fn set_trouble(&self, error: Option<&ApiError>) {
+        let words = error.map(|error| match error {
+            error if error.is_auth() => {
+                format!("the Bot API rejects the token ({error}). Check the token of channels.telegram")
+            }
+            error if error.is_conflict() => format!("somebody else takes this bot's updates ({error})"),
+            error => format!("no updates: {error}"),
+        });
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = words;
     }
 
     /// Decides what to do with an update. One that cannot be understood is dropped, because it would fail again.

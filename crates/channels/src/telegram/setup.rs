@@ -69,10 +69,10 @@ pub(super) async fn until_reachable(
     webhook: Option<(&str, &SecretString)>,
 ) {
     if !is_introduced {
-        again_and_again("getMe", || introduce(router, DEADLINE)).await;
+        again_and_again(router, "getMe", || introduce(router, DEADLINE)).await;
     }
     if let Some((url, secret)) = webhook {
-        again_and_again("setWebhook", || set_webhook(router, url, secret)).await;
+        again_and_again(router, "setWebhook", || set_webhook(router, url, secret)).await;
         info!(url, "telegram webhook registered");
     }
 }
@@ -88,12 +88,13 @@ pub(super) async fn delete_webhook(router: &UpdateRouter) -> Result<(), ApiError
 }
 
 /// Repeats a call until it succeeds. Runs inside the channel's stream and ends with it.
-pub(super) async fn again_and_again<F>(what: &str, call: impl Fn() -> F)
+pub(super) async fn again_and_again<F>(router: &UpdateRouter, what: &str, call: impl Fn() -> F)
 where
     F: Future<Output = Result<(), ApiError>>,
 {
     let mut pauses = Pauses::new();
     while let Err(error) = call().await {
+        router.set_trouble(Some(&error));
         let pause = pauses.after(&error);
         let pause_ms = pause.as_millis() as u64;
         if error.is_auth() {
@@ -103,4 +104,5 @@ where
         }
         sleep(pause).await;
     }
+    router.set_trouble(None);
 }

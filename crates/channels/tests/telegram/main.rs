@@ -123,7 +123,7 @@ fn accept(ack: AckSender) {
         session: SessionKey::new("telegram:42"),
         accepted_at: UnixMillis(0),
         duplicate: false,
-        held: false,
+        frozen: None,
         watch: None,
     }));
 }

@@ -278,7 +278,7 @@ async fn a_part_of_an_album_that_was_refused_keeps_its_line_and_each_conversatio
                 session,
                 accepted_at: UnixMillis(0),
                 duplicate: false,
-                held: false,
+                frozen: None,
                 watch: None,
             }),
         });
@@ -313,7 +313,7 @@ async fn a_caption_is_handed_over_and_its_sender_is_told_once_what_was_not_read(
             session: envelope.inbound.session,
             accepted_at: UnixMillis(0),
             duplicate,
-            held: false,
+            frozen: None,
             watch: None,
         }));
         assert_eq!(status.await.unwrap(), 200);

@@ -59,6 +59,7 @@ export function Pending({ item, again, drop }) {
     <div class="body">${item.secret ? 'A secret' : html`<${Text} value=${item.text} />`}</div>
     ${item.files?.length > 0 && html`<ul class="chips">${item.files.map((file) => html`<li key=${file.key}><${Text}
       value=${file.name} /></li>`)}</ul>`}
+    ${item.frozen && html`<p class="notice" role="status"><${Text} value=${item.frozen} /></p>`}
     ${item.state === 'failed' && html`<p class="failure" role="alert"><span>It was not sent: ${visible(item.error.message)}</span>
       <${Act} action=${again}>Send again</${Act}><button class="link" onClick=${drop}>Remove</button></p>`}</article>`;
 }

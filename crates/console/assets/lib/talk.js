@@ -165,7 +165,7 @@ export class Talk {
         this.notes.push({ key: item.key, after: this.messages.at(-1)?.id ?? 0, ...answer, asked });
         this.refresh();
       } else {
-        Object.assign(item, { state: 'sent', run_id: answer.run_id });
+        Object.assign(item, { state: 'sent', run_id: answer.run_id, frozen: answer.frozen });
         made.delete(this.session);
         this.refresh();
       }

@@ -127,13 +127,11 @@ function Waiting({ runs, cut }) {
 function Status({ status, operator, reload }) {
   const { model, jobs, routines } = status;
   const limit = status.limit_today_micro_usd;
-  return html`${status.draining && html`<p class="notice">The daemon is shutting down. It accepts no new message.</p>`}
+  return html`<${Degraded} troubles=${status.degraded} />
+    ${status.draining && html`<p class="notice">The daemon is shutting down. It accepts no new message.</p>`}
     ${model.rehearsal && html`<p class="notice">No model is configured: a built-in rehearsal answers.${' '}
       Set a key or <code>llm.base_url</code>, or run${' '}
       <code>belay setup</code>.</p>`}
-    ${status.model_trouble && html`<p
-      class="failure">The model fails (${status.model_trouble.kind}) since <${Time} at=${status.model_trouble.since} />.${' '}
-      <${Go} to="tools">Tools and models</${Go}></p>`}
     ${status.database_losses?.map((loss) => html`<p class="notice" key=${loss.noticed_at}><${Text} value=${loss.detail} />${' '}
       It was noticed at <${Time} at=${loss.noticed_at} />.</p>`)}
     ${status.frozen?.map((freeze) => html`<${Frozen} key=${freeze.id} freeze=${freeze} operator=${operator} reload=${reload} />`)}
@@ -152,6 +150,15 @@ function Status({ status, operator, reload }) {
       ['Channels', visible(status.channels.join(', '))],
       ['Up', html`<${Since} at=${status.started_at} />`],
       ['Version', status.version]]} />`;
+}
+
+/** The parts that do not work as they should, a line each. */
+function Degraded({ troubles = [] }) {
+  if (!troubles.length) return null;
+  const parts = [...new Set(troubles.map((trouble) => trouble.part))].join(', ');
+  return html`<div class="failure" role="alert"><p><b>Degraded: ${visible(parts)}</b></p>
+    <ul>${troubles.map((trouble) => html`<li><${Text} value=${`${trouble.part}: ${trouble.detail}`} />
+      ${trouble.since && trouble.part !== 'freeze' && html` Since <${Time} at=${trouble.since} />.`}</li>`)}</ul></div>`;
 }
 
 /** A freeze in force, with its receipt. */

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use belay_store::{Held, Inspection, OpenError, PostgresUrl, StoreUrl, inspect, inspect_server};
+use belay_store::{Held, Inspection, OpenError, PostgresUrl, StoreUrl, check_integrity, inspect, inspect_server};
 use belay_tools::ToolsConfig;
 
 use super::{Finding, State};
+use crate::disk::Space;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::paths::Paths;
@@ -26,10 +27,25 @@ pub(crate) fn writable(directory: &Path) -> Result<&Path, String> {
 /// Checks whether the data directory is writable, or can be made.
 pub(super) fn data(paths: &Paths) -> Finding {
     let shown = paths.data.display();
-    match writable(&paths.data) {
-        Ok(existing) if existing == paths.data => Finding::new("data", State::Ok, format!("{shown} can be written")),
-        Ok(_) => Finding::new("data", State::Ok, format!("{shown} can be made")),
-        Err(error) => Finding::new("data", State::OutOfReach, error),
+    let space = Space::of(&paths.data);
+    match (space, writable(&paths.data)) {
+        // A full disk still makes the empty file of the test.
+        (Some(space), _) if space.is_full() => Finding::new("data", State::OutOfReach, space.words(&paths.data)),
+        (_, Err(error)) => Finding::new("data", State::OutOfReach, error),
+        (Some(space), Ok(_)) if space.is_low() => Finding::new("data", State::Note, space.words(&paths.data)),
+        (space, Ok(existing)) => {
+            let what = if existing == paths.data { "written" } else { "made" };
+            let free = space.map(|space| format!("; {}", space.words(&paths.data))).unwrap_or_default();
+            Finding::new("data", State::Ok, format!("{shown} can be {what}{free}"))
+        }
+    }
+}
+
+/// Reads the whole database, and says whether it is damaged. `shown`: what to say of a store that is not.
+fn whole(path: &Path, state: State, shown: String) -> Finding {
+    match check_integrity(path) {
+        Ok(()) => Finding::new("store", state, format!("{shown}; it is not damaged")),
+        Err(error) => Finding::failed("store", &refuse_store(&error)),
     }
 }
 
@@ -47,7 +63,7 @@ pub(super) fn store(settings: &Settings, paths: &Paths, env: &Environment, runni
         Err(error) => return Finding::failed("store", &refuse_store(&error)),
         Ok(Inspection { held: Held::By { pid }, .. }) if running => {
             let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-            return finding(State::Note, format!("{shown} is in use by the Belay that is running{process}"));
+            return whole(&path, State::Note, format!("{shown} is in use by the Belay that is running{process}"));
         }
         Ok(Inspection { held: Held::By { pid }, .. }) => {
             return Finding::failed("store", &refuse_store(&OpenError::Locked { pid }));
@@ -64,9 +80,10 @@ pub(super) fn store(settings: &Settings, paths: &Paths, env: &Environment, runni
         Some(found) => match std::fs::OpenOptions::new().write(true).open(&path) {
             Err(error) => finding(State::OutOfReach, format!("{shown}: {error}")),
             Ok(_) if found < known => {
-                finding(State::Ok, format!("{shown} is there; a start brings its schema from {found} to {known}"))
+                let words = format!("{shown} is there; a start brings its schema from {found} to {known}");
+                whole(&path, State::Ok, words)
             }
-            Ok(_) => finding(State::Ok, format!("{shown} is there, with schema {found}")),
+            Ok(_) => whole(&path, State::Ok, format!("{shown} is there, with schema {found}")),
         },
     }
 }

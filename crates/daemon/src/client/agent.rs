@@ -48,7 +48,7 @@ async fn work(
             } else {
                 out.line(text(&answer, "/summary"))
             }
-            return Ok(Exit::Fine);
+            return Ok(if text(&answer, "/status") == "error" { Exit::Failed } else { Exit::Fine });
         }
         // The message answered an approval request: the paused run continues.
         ("", run_id) => run_id,

@@ -138,6 +138,9 @@ impl<'a> Chat<'a> {
             }
         };
         if let Ok(run_id) = text(&answer, "/runId").parse::<RunId>() {
+            if let frozen @ [_, ..] = text(&answer, "/frozen").as_bytes() {
+                let _ = self.terminal.say(&String::from_utf8_lossy(frozen)).await; // as above
+            }
             // Its end may have come before this answer.
             let watch = (!self.follow.has_ended(run_id)).then(|| {
                 let (state, finished) = watch::channel(None);
@@ -149,7 +152,7 @@ impl<'a> Chat<'a> {
                 session: SessionKey::new(self.session),
                 accepted_at: UnixMillis(0),
                 duplicate: false,
-                held: false,
+                frozen: None,
                 watch,
             }));
         }

@@ -22,6 +22,9 @@ pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) ->
     let client = Client::find(&args.client, env)?;
     let body = json!({ "session": client.session(args.session.as_deref()), "text": message, "idempotency_key": Uuid::now_v7().to_string() });
     let answer = client.post(&["api", "v1", "messages"], Some(&body), Duration::ZERO).await?;
+    if !text(&answer, "/frozen").is_empty() && !args.client.json {
+        note(text(&answer, "/frozen"));
+    }
     let run_id = match (text(&answer, "/run_id"), text(&answer, "/resumes")) {
         // The message answered an approval request: the paused run continues.
         ("", run_id) if args.wait && !run_id.is_empty() => run_id,
@@ -50,13 +53,15 @@ pub(super) async fn wait(client: &Client, run_id: &str) -> Result<Json, Failure>
     }
 }
 
+/// Prints the reply to a command. One that did nothing has failed.
 fn command_answered(answer: &Json, as_json: bool, out: Output<'_>) -> Exit {
+    let is_refused = answer.pointer("/refused").and_then(Json::as_bool).unwrap_or_default();
     if as_json {
         out.json(answer)
     } else {
         out.line(text(answer, "/reply"))
     }
-    Exit::Fine
+    if is_refused { Exit::Failed } else { Exit::Fine }
 }
 
 fn accepted(answer: &Json, as_json: bool, out: Output<'_>) {

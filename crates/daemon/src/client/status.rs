@@ -8,32 +8,59 @@ use serde_json::Value as Json;
 use super::approvals::waits_for;
 use super::freeze::said;
 use super::{Client, dollars, duration_text, number, since, text};
-use crate::args::ClientArgs;
+use crate::args::StatusArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Cell, Output, Tone};
 
-/// Prints the daemon's status report.
-pub(crate) async fn status(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let client = Client::find(args, env)?;
+/// Prints the daemon's status report. With `--check` the exit code is 1 if a part does not work as it should.
+pub(crate) async fn status(args: &StatusArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let client = Client::find(&args.client, env)?;
     let report = client.get(&["api", "v1", "status"], &[]).await?;
-    if args.json {
+    let troubles = degraded(&report);
+    let exit = if args.check && !troubles.is_empty() { Exit::Failed } else { Exit::Fine };
+    if args.client.json {
         out.json(&report);
-        return Ok(Exit::Fine);
+        return Ok(exit);
     }
+    out.lines(troubles.into_iter());
     let mut rows = rows(&report);
     if number(&report, "/paused") > 0 {
         rows.extend(questions(&client.get(&["api", "v1", "approvals"], &[]).await?));
     }
     out.table(&rows);
-    Ok(Exit::Fine)
+    Ok(exit)
+}
+
+/// The parts that do not work as they should: a line with all of them, and a line each. Empty: all do.
+fn degraded(report: &Json) -> Vec<String> {
+    let troubles = report.pointer("/degraded").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    if troubles.is_empty() {
+        return Vec::new();
+    }
+    let mut parts: Vec<&str> = troubles.iter().map(|trouble| text(trouble, "/part")).collect();
+    parts.dedup();
+    let line = |trouble: &Json| {
+        let since = match text(trouble, "/since") {
+            // The words about a freeze have it already.
+            "" => String::new(),
+            _ if text(trouble, "/part") == "freeze" => String::new(),
+            since => format!(" (since {since})"),
+        };
+        format!("  {}: {}{since}", text(trouble, "/part"), text(trouble, "/detail"))
+    };
+    std::iter::once(format!("degraded: {}", parts.join(", "))).chain(troubles.iter().map(line)).collect()
 }
 
 fn rows(report: &Json) -> Vec<Vec<Cell>> {
     let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
     let up = since(text(report, "/started_at")).map_or(String::new(), |up| format!(", up {}", duration_text(up)));
     let drains = report.pointer("/draining").and_then(Json::as_bool).unwrap_or_default();
-    let state = if drains { Cell::new("draining", Tone::Warn) } else { Cell::new("running", Tone::Good) };
+    let state = match degraded(report).is_empty() {
+        _ if drains => Cell::new("draining", Tone::Warn),
+        true => Cell::new("running", Tone::Good),
+        false => Cell::new("degraded", Tone::Bad),
+    };
     let mut rows = vec![
         row("belay", Cell::from(format!("{}{up}", text(report, "/version")))),
         row("state", state),
@@ -46,12 +73,6 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
         row("routines", routines(report)),
         row("spent", Cell::from(spent(report))),
     ];
-    if let Some(trouble) = report.pointer("/store_trouble").and_then(Json::as_str) {
-        rows.push(row("store", Cell::new(trouble, Tone::Bad)));
-    }
-    if let Some(trouble) = report.pointer("/model_trouble").filter(|trouble| !trouble.is_null()) {
-        rows.push(row("trouble", Cell::new(trouble.to_string(), Tone::Bad)));
-    }
     let frozen = report.pointer("/frozen").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     rows.extend(frozen.iter().map(|freeze| row("frozen", Cell::new(said(freeze), Tone::Bad))));
     rows.extend(cooling(report).into_iter().map(|words| row("not asked", Cell::new(words, Tone::Warn))));

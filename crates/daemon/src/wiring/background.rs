@@ -34,6 +34,10 @@ impl Channel for Background {
         self.0.admission()
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.0.trouble()
+    }
+
     async fn working(&self, route: &ReplyRoute, run: CancellationToken) {
         self.0.working(route, run).await;
     }

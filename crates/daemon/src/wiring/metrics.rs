@@ -16,6 +16,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::words;
+use crate::disk::DISK_FREE;
 use crate::exit::{Exit, Failure};
 use crate::otlp::{Fanout, Instruments};
 
@@ -79,6 +80,7 @@ impl Recorder {
         );
         describe_histogram!(COMMIT_DURATION, Unit::Seconds, "Time of commits of the store, until they are on the disk");
         describe_gauge!(STORE_SIZE, Unit::Bytes, "Size of the database and of its write-ahead log");
+        describe_gauge!(DISK_FREE, Unit::Bytes, "Free space on the disk of the data");
         describe_gauge!(BUILD_INFO, "The version that runs; always 1");
         gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1);
         Ok(Self(handle))

@@ -158,6 +158,12 @@ impl Programs {
         self.processes.clone()
     }
 
+    /// The sandbox of commands; `None`: there are no commands.
+    pub(crate) fn command_sandbox(&self, settings: &Settings) -> Option<LazySandbox> {
+        let has_commands = settings.tools.commands.enabled || settings.tools.shell.enabled;
+        has_commands.then(|| self.sandbox.clone())
+    }
+
     /// The port for the context of runs.
     pub(crate) fn context(&self) -> Arc<dyn ContextSource> {
         self.context.clone()

@@ -402,7 +402,9 @@ pub(crate) fn refuse_store(error: &OpenError) -> Failure {
         | OpenError::PostgresIncomplete { .. }
         | OpenError::PostgresUnlogged { .. }
         | OpenError::PostgresEmptied { .. } => Exit::Refused,
-        OpenError::Io { .. } | OpenError::Database(_) | OpenError::Snapshot(_) => Exit::OutOfReach,
+        OpenError::Io { .. } | OpenError::Damaged { .. } | OpenError::Database(_) | OpenError::Snapshot(_) => {
+            Exit::OutOfReach
+        }
     };
     Failure::new(exit, words(error))
 }

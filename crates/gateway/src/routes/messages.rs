@@ -57,6 +57,9 @@ pub(crate) struct AcceptedBody {
     accepted_at: UnixMillis,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     duplicate: bool,
+    /// What the person is told while a freeze keeps the run from beginning: by whom, since when and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    frozen: Option<String>,
 }
 
 impl From<&Accepted> for AcceptedBody {
@@ -64,9 +67,10 @@ impl From<&Accepted> for AcceptedBody {
         Self {
             run_id: accepted.run_id,
             session: accepted.session.clone(),
-            status: if accepted.held { "queued" } else { "accepted" },
+            status: if accepted.frozen.is_some() { "queued" } else { "accepted" },
             accepted_at: accepted.accepted_at,
             duplicate: accepted.duplicate,
+            frozen: accepted.frozen.clone(),
         }
     }
 }

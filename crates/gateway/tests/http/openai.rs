@@ -258,7 +258,7 @@ async fn a_client_that_goes_away_before_its_message_is_accepted_stops_its_run_to
         session,
         accepted_at,
         duplicate: false,
-        held: false,
+        frozen: None,
         watch: None,
     }));
     let told = next().await.inbound.body;

@@ -54,7 +54,7 @@ impl KnownInput {
     /// The acknowledgement of a redelivery. `watch`: the watch of the run, if the run is live.
     pub fn again(self, watch: Option<RunWatch>) -> Accepted {
         let Self { run_id, session, accepted_at, digest: _ } = self;
-        Accepted { run_id, session, accepted_at, duplicate: true, held: false, watch }
+        Accepted { run_id, session, accepted_at, duplicate: true, frozen: None, watch }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::{Purpose, Spent, StatusReport};
+use belay_protocol::{Purpose, Spent, StatusReport, Trouble, TroubledPart};
 use metrics::{Unit, describe_gauge, gauge};
 
 /// Runs that have not ended, by state: `running`, `queued` or `paused`. Each run is in one state.
@@ -18,6 +18,9 @@ pub(super) const RESERVED: &str = "belay_open_reservations_usd";
 pub(super) const SPENT_TODAY: &str = "belay_spent_today_usd";
 /// 1 if the last model call did not fail and a candidate may be used, else 0.
 pub(super) const MODEL_UP: &str = "belay_model_up";
+
+/// The parts that do not work as they should, by part: 1 if it is in trouble, else 0.
+pub(super) const TROUBLES: &str = "belay_troubles";
 
 /// The runs that have not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,7 @@ pub(super) fn describe() {
     describe_gauge!(RESERVATIONS, "Model calls in progress for which money is reserved");
     describe_gauge!(RESERVED, "Money that is reserved for model calls in progress, in US dollars");
     describe_gauge!(SPENT_TODAY, "Money of the day (UTC) by purpose, reservations included, in US dollars");
+    describe_gauge!(TROUBLES, "Whether a part of the daemon does not work as it should, by part");
     describe_gauge!(MODEL_UP, "Whether the last model call did not fail and a model may be used");
 }
 
@@ -54,6 +58,14 @@ pub fn set_state_gauges(runs: RunNumbers, status: &StatusReport) {
     gauge!(RESERVATIONS).set(status.open_reservations.calls);
     gauge!(RESERVED).set(usd(status.open_reservations.cost_micro_usd));
     gauge!(MODEL_UP).set(f64::from(u8::from(is_model_up(status))));
+}
+
+/// Sets the gauges of troubles.
+pub fn set_trouble_gauges(troubles: &[Trouble]) {
+    for part in TroubledPart::ALL {
+        let is_troubled = troubles.iter().any(|trouble| trouble.part == part);
+        gauge!(TROUBLES, "part" => part.word()).set(f64::from(u8::from(is_troubled)));
+    }
 }
 
 /// Sets the gauge of the money of the day: that of all nodes of a cluster.

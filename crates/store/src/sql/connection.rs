@@ -8,7 +8,7 @@ use belay_protocol::StoreError;
 
 use super::pg::{Begun, Committed, PgSession};
 use super::sqlite_connection::SqliteConnection;
-use crate::sqlite::Trouble;
+use crate::sqlite::{Trouble, explain};
 use crate::value::{FromValue, Param, Params, ValueRef};
 
 /// The failure of a statement or of a job.
@@ -53,7 +53,7 @@ impl Failure {
 
 impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Broken(error.to_string())
+        Self::Broken(explain(&error))
     }
 }
 

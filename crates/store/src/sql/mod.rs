@@ -62,7 +62,7 @@ mod writer;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -122,6 +122,8 @@ struct Shared {
     hinter: Mutex<Option<Hinter>>,
     /// Why nothing is written any more. `None`: nothing can lead to that.
     trouble: Option<Trouble>,
+    /// Whether the last write that somebody waited for has failed because of the database.
+    failing: AtomicBool,
 }
 
 /// The executor of the SQL.
@@ -352,8 +354,9 @@ impl SqlStore {
             reads: Arc::new(reads),
             handles: Mutex::new(threads),
         });
-        let (owners, hinter) = (Mutex::new(owners), Mutex::new(hinter));
-        let shared = Shared { executor, signals, counters, round_trips, history, losses, owners, hinter, trouble };
+        let (owners, hinter, failing) = (Mutex::new(owners), Mutex::new(hinter), AtomicBool::default());
+        let shared =
+            Shared { executor, signals, counters, round_trips, history, losses, owners, hinter, trouble, failing };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -378,6 +381,7 @@ impl SqlStore {
                 owners: Mutex::default(),
                 hinter: Mutex::default(),
                 trouble: None,
+                failing: AtomicBool::default(),
             }),
         })
     }
@@ -462,15 +466,21 @@ impl SqlStore {
         durability: Durability,
         run: impl Fn(&mut Tx<'_>) -> Done<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let Shared { executor, signals, counters, .. } = &*self.shared;
-        match executor {
+        let Shared { executor, signals, counters, failing, .. } = &*self.shared;
+        let done = match executor {
             Executor::Inline(inline) => inline.write(signals, counters, run),
             Executor::Threads(threads) => {
                 let (job, answer) = writer::job(durability, run);
                 threads.writes.send(job).await?;
                 answer.await.unwrap_or_else(|_| Err(closed()))
             }
+        };
+        match &done {
+            Ok(_) if failing.load(Ordering::Relaxed) => failing.store(false, Ordering::Relaxed),
+            Err(StoreError::Unavailable(_)) => failing.store(true, Ordering::Relaxed),
+            _ => {}
         }
+        done
     }
 
     /// Passes the job to the writer without waiting, for a `drop`. Best effort: if the writer is busy, the job is dropped.

@@ -100,6 +100,10 @@ impl StoreHealth for SqlStore {
         self.write(Committed, ledger::ping).await
     }
 
+    fn is_failing(&self) -> bool {
+        self.shared.failing.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     fn trouble(&self) -> Option<String> {
         self.shared.trouble.as_ref()?.get().cloned()
     }

@@ -6,6 +6,7 @@ mod guard;
 mod log;
 mod mark;
 mod open;
+mod words;
 
 pub(crate) use self::at_rest::{check as check_at_rest, check_gone};
 pub(crate) use self::guard::{FileGuard, Trouble};
@@ -14,3 +15,4 @@ pub(crate) use self::open::{
     EDITION, Locks, Version, known_schema, lock_path, lock_store, missing_object, open_in_memory, open_reader,
     open_writer, refuse_interrupted_restore, unknown_object, with_suffix,
 };
+pub(crate) use self::words::{RESTORE, explain, is_damage};

@@ -192,7 +192,13 @@ proptest! {
         let retry_after = std::time::Duration::from_millis(ms);
         let reply = CommandReply { command: "/x".into(), reply: text.clone(), resumes: Some(RunId::new()), refused };
         for ack in [
-            WireAck::Accepted { run: RunId::new(), session: "s".into(), at: 1, duplicate: refused, held: !refused },
+            WireAck::Accepted {
+                run: RunId::new(),
+                session: "s".into(),
+                at: 1,
+                duplicate: refused,
+                frozen: Some("why".to_owned()).filter(|_| !refused),
+            },
             WireAck::Command(reply),
             WireAck::Removed(Removed { sessions: ms, ..Removed::default() }),
             WireAck::Refused(Refusal::Busy { what: text.clone(), retry_after }),

@@ -7,8 +7,8 @@ use belay_agent_loop::StopRules;
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_delegates::WorkersParts;
 use belay_protocol::{
-    BootId, BoundHook, ChannelAccess, ContextSource, NoContext, NoProcesses, OutgoingFiles, RunProcesses, SecretVault,
-    Tool, ToolHealthConfig,
+    BootId, BoundHook, ChannelAccess, ContextSource, NoContext, NoProcesses, NoTroubles, OutgoingFiles, RunProcesses,
+    SecretVault, Tool, ToolHealthConfig,
 };
 use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, DisabledChannels, LimitsConfig, StreamingConfig};
 use belay_store::{Blobs, KEY_BYTES, SealedVault, SqlStore, VaultKey};
@@ -162,6 +162,7 @@ impl Setup {
             leases: None,
             outgoing: self.outgoing.clone(),
             callbacks: None,
+            machine: Arc::new(NoTroubles),
             pairing: None,
             config: self.config.clone(),
             limits: self.limits.clone(),

@@ -371,7 +371,7 @@ fn accepted(record: &RunRecord, watch: Option<RunWatch>, duplicate: bool) -> Acc
         session: record.session.clone(),
         accepted_at: record.accepted_at,
         duplicate,
-        held: false,
+        frozen: None,
         watch,
     }
 }

@@ -22,6 +22,7 @@ pub(super) fn status() -> StatusReport {
         limit_today_micro_usd: None,
         limit_today_for: Default::default(),
         open_reservations: Default::default(),
+        degraded: Vec::new(),
         model_trouble: None,
         candidates: Vec::new(),
         tools: vec![],
