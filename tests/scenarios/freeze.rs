@@ -95,6 +95,16 @@ async fn a_freeze_stops_every_run_survives_a_kill_and_the_thaw_answers_each_mess
 
     let (status, thawed) = daemon.request("POST", "/api/v1/thaw", None).await?;
     assert_eq!((status, &thawed["freezes"]), (200, &json!([])), "{thawed}");
+    let (_, past) = daemon.request("GET", "/api/v1/freeze?all=true", None).await?;
+    assert_eq!((&past["freezes"][0]["id"], &past["freezes"][0]["receipt"]), (&freeze["id"], &receipt), "{past}");
+    assert!(past["freezes"][0]["thawed_at"].is_string(), "{past}");
+    let (_, now) = daemon.request("GET", "/api/v1/freeze", None).await?;
+    assert_eq!(now["freezes"], json!([]), "{now}");
+    let listed = home.run(&["freeze", "--list", "--all"], "").await?;
+    assert!(listed.stdout.contains("thawed: everything, from ") && listed.stdout.contains(&command), "{listed:?}");
+    let (_, told) = daemon.post(json!({"session": "anna", "text": "/freezes"})).await?;
+    let told = told["reply"].as_str().unwrap_or_default();
+    assert!(told.contains("everything (maintenance). Stopped 2 runs."), "{told}");
     for run in &kept {
         assert_eq!(daemon.finished(run).await?["status"], "completed");
     }

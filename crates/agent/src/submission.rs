@@ -62,8 +62,8 @@ pub enum Command {
     Stop(Option<String>),
     /// `/interrupt`: ends the running turn; the queue continues.
     Interrupt,
-    /// `/freeze [REASON]` `/thaw`, with the options of the command line: stops everything, or a part, until the thaw; operators
-    /// only.
+    /// `/freeze [REASON]` `/thaw`, with the options of the command line: stops everything, or a part, until the thaw;
+    /// `/freezes` lists; operators only.
     Freeze(FreezeRequest),
     /// `/status`: shows the status.
     Status,
@@ -191,6 +191,7 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
             ("/tools", "list tools; operators: disable, enable"),
             ("/help", "this list"),
             ("/freeze", "stop all work until /thaw (operators)"),
+            ("/freezes", "list freezes and what they stopped, also after the thaw (operators)"),
             ("/thaw", "end the freeze"),
             ("/pair CODE", "admit a stranger (operators)"),
             ("/ping", "does it answer"),
@@ -203,7 +204,7 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
 ];
 
 /// Commands that only operators may use.
-const OPERATORS_ONLY: [&str; 6] = ["/freeze", "/thaw", "/pair", "/quit", "/exit", "/shutdown"];
+const OPERATORS_ONLY: [&str; 7] = ["/freeze", "/freezes", "/thaw", "/pair", "/quit", "/exit", "/shutdown"];
 
 /// Commands for the menu of a group. The others work there too.
 const IN_GROUPS: [&str; 11] =
@@ -290,6 +291,7 @@ pub fn parse(text: &str) -> Submission {
         "/interrupt" => Command::Interrupt,
         "/freeze" => freeze::freeze(argument.as_deref()).map_or(Command::Usage(freeze::USAGE), Command::Freeze),
         "/thaw" => freeze::thaw(argument.as_deref()).map_or(Command::Usage(freeze::USAGE), Command::Freeze),
+        "/freezes" => Command::Freeze(FreezeRequest::ListAll),
         "/status" => Command::Status,
         "/help" => Command::Help,
         // Every Telegram client sends it when a bot is opened for the first time.

@@ -341,6 +341,9 @@ pub(crate) struct FreezeArgs {
     /// List what is frozen, with the receipts, and change nothing
     #[arg(long, conflicts_with_all = ["person", "channel", "routine", "reason"])]
     pub(crate) list: bool,
+    /// List also the freezes that have ended
+    #[arg(long, requires = "list")]
+    pub(crate) all: bool,
 }
 
 /// `belay thaw`

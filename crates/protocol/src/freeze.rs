@@ -83,7 +83,7 @@ impl std::fmt::Display for FreezeScope {
     }
 }
 
-/// A freeze in force.
+/// A freeze, in force or ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Freeze {
@@ -103,6 +103,9 @@ pub struct Freeze {
     /// What it has done; `None`: that is not known yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<FreezeReceipt>,
+    /// When it ended; `None`: it is in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thawed_at: Option<UnixMillis>,
 }
 
 impl Freeze {
@@ -142,6 +145,8 @@ pub struct FreezeReceipt {
 pub enum FreezeRequest {
     /// List the freezes in force.
     List,
+    /// List the freezes in force, and then those that have ended, the newest first; operators only.
+    ListAll,
     /// Freeze; operators only. A scope that is frozen already stays as it is.
     Freeze {
         /// What to freeze.
@@ -161,6 +166,12 @@ pub trait FreezeStore: Send + Sync {
     /// # Errors
     /// The store fails.
     async fn freezes(&self) -> Result<Vec<Freeze>, StoreError>;
+
+    /// The freezes that have ended, newest first, at most `limit`.
+    ///
+    /// # Errors
+    /// The store fails.
+    async fn past_freezes(&self, limit: u32) -> Result<Vec<Freeze>, StoreError>;
 
     /// Writes a freeze, or its receipt, and returns the freeze of its scope that is in force: this one, or an earlier one,
     /// which another daemon may have written. `None`: this freeze has ended, and no other one is in force. The stopped

@@ -139,6 +139,7 @@ mod tests {
             source: "http".into(),
             at: UnixMillis(0),
             receipt: None,
+            thawed_at: None,
         };
         let trouble = Trouble::of_freeze(&freeze);
         let line = "freeze: everything is frozen by ann since 1970-01-01T00:00:00.000Z: maintenance; messages are kept";

@@ -324,6 +324,10 @@ mod tests {
             Ok(self.other.lock().unwrap().clone().flatten().into_iter().collect())
         }
 
+        async fn past_freezes(&self, _: u32) -> Result<Vec<Freeze>, StoreError> {
+            Ok(Vec::new())
+        }
+
         async fn put_freeze(&self, freeze: Freeze) -> Result<Option<Freeze>, StoreError> {
             tokio::task::yield_now().await;
             *self.written.lock().unwrap() = Some(freeze.clone());
@@ -338,7 +342,16 @@ mod tests {
 
     fn freeze(scope: FreezeScope) -> Freeze {
         let (id, actor) = (FreezeId::new(), "op".to_owned());
-        Freeze { id, scope, detail: None, actor, source: "http".into(), at: UnixMillis(1), receipt: None }
+        Freeze {
+            id,
+            scope,
+            detail: None,
+            actor,
+            source: "http".into(),
+            at: UnixMillis(1),
+            receipt: None,
+            thawed_at: None,
+        }
     }
 
     fn origin(principal: &str) -> RunOrigin {

@@ -257,6 +257,7 @@ faulty! {
     }
     FreezeStore {
         ReadFreezes => freezes() -> Vec<Freeze>;
+        ReadPastFreezes => past_freezes(limit: u32) -> Vec<Freeze>;
         WriteFreeze => put_freeze(freeze: Freeze) -> Option<Freeze>;
         EndFreeze => thaw(freeze: Freeze, at: UnixMillis) -> ();
     }

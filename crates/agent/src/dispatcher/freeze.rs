@@ -31,6 +31,9 @@ use belay_text::near::{did_you_mean, nearest_names};
 /// How long the receipt of a freeze waits for the last processes. Each is told to end after 2 s and again after 10 s.
 pub(super) const TREES_LIMIT: Duration = Duration::from_secs(30);
 
+/// Most freezes that have ended in a list.
+const MAX_PAST: u32 = 100;
+
 /// Most stopped runs whose events are read for calls with an unknown outcome.
 const MAX_READ_RUNS: usize = 100;
 
@@ -51,9 +54,10 @@ impl Dispatcher {
         });
     }
 
-    /// Handles `/freeze` and `/thaw`.
+    /// Handles `/freeze`, `/freezes` and `/thaw`.
     pub(super) fn freeze_command(&mut self, request: FreezeRequest, word: String, inbound: &Inbound, ack: AckSender) {
         let (notifier, route) = (self.notifier.clone(), inbound.reply_to.clone());
+        let words = if request == FreezeRequest::ListAll { list_text } else { text };
         self.freeze(request, inbound, move |answer| {
             let refused = answer.is_err();
             let reply = answer.map_or_else(|refusal| refusal.to_string(), |freezes| words(&freezes));
@@ -69,6 +73,16 @@ impl Dispatcher {
         match request {
             _ if !by.principal.is_operator() => answer(Err(operators_only("freeze or thaw"))),
             FreezeRequest::List => answer(Ok(freezer.in_force().to_vec())),
+            FreezeRequest::ListAll => self.background(async move {
+                let mut all = services.run.freezer.in_force().to_vec();
+                answer(match services.store.freezes.past_freezes(MAX_PAST).await {
+                    Ok(past) => {
+                        all.extend(past);
+                        Ok(all)
+                    }
+                    Err(error) => Err(Refusal::Store(format!("the freezes that have ended cannot be read: {error}"))),
+                });
+            }),
             FreezeRequest::Freeze { scope, detail } => {
                 if let Err(why) = rights::check_scope(&services.jobs.access, &scope) {
                     return answer(Err(Refusal::Invalid(format!("nothing is frozen: {why}"))));
@@ -82,6 +96,7 @@ impl Dispatcher {
                     source: by.channel.clone(),
                     at: services.clock.now(),
                     receipt: None,
+                    thawed_at: None,
                 };
                 let id = new.id;
                 let freeze = freezer.hold(new);
@@ -355,7 +370,11 @@ fn ms(time: Duration) -> u64 {
 /// One line about a freeze.
 fn line(freeze: &Freeze) -> String {
     let why = freeze.detail.as_ref().map_or_else(String::new, |detail| format!(" ({detail})"));
-    format!("Frozen since {} by {}: {}{why}.", freeze.at.to_rfc3339(), freeze.actor, freeze.scope)
+    let (since, actor, scope) = (freeze.at.to_rfc3339(), &freeze.actor, &freeze.scope);
+    match freeze.thawed_at {
+        None => format!("Frozen since {since} by {actor}: {scope}{why}."),
+        Some(thawed) => format!("Frozen from {since} to {} by {actor}: {scope}{why}.", thawed.to_rfc3339()),
+    }
 }
 
 /// The answer to a command.
@@ -363,17 +382,29 @@ fn text(in_force: &[Freeze]) -> String {
     if in_force.is_empty() {
         return "Nothing is frozen any more; waiting messages are answered now.".to_owned();
     }
-    let with_receipt = |freeze: &Freeze| match &freeze.receipt {
-        None => line(freeze),
-        Some(receipt) => {
-            let runs = receipt.stopped.len();
-            let still = if receipt.trees_empty_ms.is_none() { " Some processes are still ending." } else { "" };
-            let outside: String = receipt.outside.iter().map(|what| format!("\n  {what}")).collect();
-            format!("{} Stopped {runs} run{}.{still}{outside}", line(freeze), if runs == 1 { "" } else { "s" })
-        }
-    };
     let lines: Vec<String> = in_force.iter().map(with_receipt).collect();
     format!("{}\nMessages are kept. /thaw ends the freeze of everything, `belay thaw` the others.", lines.join("\n"))
+}
+
+/// A freeze with its receipt.
+fn with_receipt(freeze: &Freeze) -> String {
+    let Some(receipt) = &freeze.receipt else { return line(freeze) };
+    let runs = receipt.stopped.len();
+    let still = match (receipt.trees_empty_ms, freeze.thawed_at) {
+        (Some(_), _) => "",
+        (None, None) => " Some processes are still ending.",
+        (None, Some(_)) => " Some processes were still ending at the thaw.",
+    };
+    let outside: String = receipt.outside.iter().map(|what| format!("\n  {what}")).collect();
+    format!("{} Stopped {runs} run{}.{still}{outside}", line(freeze), if runs == 1 { "" } else { "s" })
+}
+
+/// The answer to `/freezes`.
+fn list_text(freezes: &[Freeze]) -> String {
+    match freezes {
+        [] => "Nothing was ever frozen.".to_owned(),
+        freezes => freezes.iter().map(with_receipt).collect::<Vec<_>>().join("\n"),
+    }
 }
 
 fn not_frozen(scope: &FreezeScope, in_force: &[Freeze]) -> String {

@@ -76,7 +76,8 @@ async fn a_freeze_of_a_routine_stops_the_job_of_its_run_also_after_a_crash() {
     agent.asked(1).await;
     agent.crash().await;
     let (id, actor, at) = (FreezeId::new(), "op".to_owned(), UnixMillis(1));
-    let stored = Freeze { id, scope: watch(), detail: None, actor, source: "http".into(), at, receipt: None };
+    let stored =
+        Freeze { id, scope: watch(), detail: None, actor, source: "http".into(), at, receipt: None, thawed_at: None };
     setup.store.freezes.put_freeze(stored).await.expect("stored");
     let agent = setup.next_boot(ScriptedModel::new([])).start().await;
     job_of_watch(&setup, JobState::Cancelled).await;

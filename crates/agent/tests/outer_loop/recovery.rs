@@ -46,6 +46,7 @@ async fn a_run_that_a_freeze_was_to_stop_before_a_crash_ends_at_the_next_boot_an
         source: "http".into(),
         at: UnixMillis(1),
         receipt: None,
+        thawed_at: None,
     };
     setup.store.freezes.put_freeze(freeze.clone()).await.expect("stored");
 

@@ -15,13 +15,14 @@ pub(crate) async fn freeze(args: &FreezeArgs, env: &Environment, out: Output<'_>
     let client = Client::find(&args.client, env)?;
     let path = ["api", "v1", "freeze"];
     let answer = if args.list {
-        client.get(&path, &[]).await?
+        let query: &[(&str, &str)] = if args.all { &[("all", "true")] } else { &[] };
+        client.get(&path, query).await?
     } else {
         let mut body = body(&args.part);
         body.extend(args.reason.clone().map(|reason| ("detail".to_owned(), Json::from(reason))));
         client.post(&path, Some(&Json::Object(body)), Duration::ZERO).await?
     };
-    shown(&answer, args.client.json, out);
+    shown(&answer, args.all, args.client.json, out);
     Ok(Exit::Fine)
 }
 
@@ -29,7 +30,7 @@ pub(crate) async fn freeze(args: &FreezeArgs, env: &Environment, out: Output<'_>
 pub(crate) async fn thaw(args: &ThawArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let body = Json::Object(body(&args.part));
     let answer = Client::find(&args.client, env)?.post(&["api", "v1", "thaw"], Some(&body), Duration::ZERO).await?;
-    shown(&answer, args.client.json, out);
+    shown(&answer, false, args.client.json, out);
     Ok(Exit::Fine)
 }
 
@@ -38,11 +39,12 @@ fn body(part: &FrozenPart) -> Map<String, Json> {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), Json::from(value.clone()?)))).collect()
 }
 
-fn shown(answer: &Json, json: bool, out: Output<'_>) {
+fn shown(answer: &Json, all: bool, json: bool, out: Output<'_>) {
     if json {
         return out.json(answer);
     }
     match answer.pointer("/freezes").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default() {
+        [] if all => out.line("nothing was ever frozen"),
         [] => out.line("nothing is frozen"),
         freezes => out.lines(freezes.iter().map(said)),
     }
@@ -59,7 +61,11 @@ pub(super) fn said(freeze: &Json) -> String {
         ("routine", _) => format!("routine {name}"),
         _ => "everything".to_owned(),
     };
-    let mut said = format!("frozen: {what}, since {} by {}", text(freeze, "/at"), text(freeze, "/actor"));
+    let (at, thawed, actor) = (text(freeze, "/at"), text(freeze, "/thawed_at"), text(freeze, "/actor"));
+    let mut said = match thawed {
+        "" => format!("frozen: {what}, since {at} by {actor}"),
+        thawed => format!("thawed: {what}, from {at} to {thawed} by {actor}"),
+    };
     if let reason @ [_, ..] = text(freeze, "/detail").as_bytes() {
         said.push_str(&format!(" ({})", String::from_utf8_lossy(reason)));
     }
@@ -67,7 +73,8 @@ pub(super) fn said(freeze: &Json) -> String {
     let list = |path: &str| receipt.pointer(path).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let empty = match receipt.pointer("/trees_empty_ms").and_then(Json::as_u64) {
         Some(ms) => format!("no process was left after {ms} ms"),
-        None => "some processes are still ending".to_owned(),
+        None if thawed.is_empty() => "some processes are still ending".to_owned(),
+        None => "some processes were still ending at the thaw".to_owned(),
     };
     let acknowledged = receipt.pointer("/acknowledged_ms").and_then(Json::as_u64).unwrap_or_default();
     let (stopped, outside) = (list("/stopped"), list("/outside"));
@@ -97,6 +104,12 @@ mod tests {
             said(&whole),
             "frozen: everything, since T by a (why)\n  in force after 3 ms; stopped runs: 1; some processes are still \
              ending\n  stopped r\n  may still act outside: x"
+        );
+        let thawed = json!({"scope": {"kind": "all"}, "at": "T", "thawed_at": "U", "actor": "a",
+            "receipt": {"acknowledged_ms": 3, "trees_empty_ms": 9, "stopped": [], "outside": []}});
+        assert_eq!(
+            said(&thawed),
+            "thawed: everything, from T to U by a\n  in force after 3 ms; stopped runs: 0; no process was left after 9 ms"
         );
     }
 }

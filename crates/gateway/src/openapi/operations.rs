@@ -297,12 +297,12 @@ fn stops() -> Vec<Operation> {
         let operation = operation.query::<stop::StopParams>().optional_body::<status::Nothing>();
         operation.json::<StopReport>(200, "What has ended, and what is still ending.")
     };
-    let freezes = |operation: Operation| operation.json::<freeze::FreezeList>(200, "The freezes in force.");
+    let freezes = |operation: Operation| operation.json::<freeze::FreezeList>(200, "The freezes.");
     vec![
         stop(client(POST, "/api/v1/runs/{id}/stop", "stopRun", "Stops one run")),
         stop(client(POST, "/api/v1/sessions/{key}/stop", "stopSession", "Stops the turn and the queue of a session")),
         stop(operator(POST, "/api/v1/stop", "stopAll", "Stops everything")),
-        freezes(operator(GET, "/api/v1/freeze", "listFreezes", "Lists freezes")),
+        freezes(operator(GET, "/api/v1/freeze", "listFreezes", "Lists freezes").query::<freeze::FreezeParams>()),
         freezes(operator(POST, "/api/v1/freeze", "freeze", "Begins a freeze").optional_body::<freeze::Part>()),
         freezes(operator(POST, "/api/v1/thaw", "thaw", "Ends a freeze").optional_body::<freeze::Part>()).errors(&[404]),
     ]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::{App, Shared};
 use crate::error::ApiError;
-use crate::extract::{Operator, OptionalBody};
+use crate::extract::{Operator, OptionalBody, Params};
 
 /// Longest reason, in characters.
 const DETAIL_MAX_CHARS: usize = 500;
@@ -15,7 +15,7 @@ const DETAIL_MAX_CHARS: usize = 500;
 /// Longest name of a person, a channel or a routine, in bytes.
 const NAME_MAX_BYTES: usize = 256;
 
-/// The freezes in force.
+/// Freezes: those in force, and perhaps those that have ended.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct FreezeList {
@@ -66,9 +66,23 @@ impl Part {
     }
 }
 
-/// Lists the freezes in force.
-pub(crate) async fn show(State(app): State<Shared>, Operator(by): Operator) -> Result<Json<FreezeList>, ApiError> {
-    ask_agent(&app, by, FreezeRequest::List).await
+/// The query of a list.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FreezeParams {
+    /// Also the freezes that have ended: the last 100, the newest first.
+    #[serde(default)]
+    all: bool,
+}
+
+/// Lists the freezes in force, or also those that have ended.
+pub(crate) async fn show(
+    State(app): State<Shared>,
+    Operator(by): Operator,
+    Params(FreezeParams { all }): Params<FreezeParams>,
+) -> Result<Json<FreezeList>, ApiError> {
+    ask_agent(&app, by, if all { FreezeRequest::ListAll } else { FreezeRequest::List }).await
 }
 
 /// Freezes. Answered when the freeze is durable and the runs have ended, or after 100 ms.

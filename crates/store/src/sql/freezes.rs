@@ -17,6 +17,15 @@ impl FreezeStore for SqlStore {
         self.read(in_force).await
     }
 
+    async fn past_freezes(&self, limit: u32) -> Result<Vec<Freeze>, StoreError> {
+        self.read(move |conn| {
+            let sql =
+                format!("SELECT {COLUMNS} FROM freezes WHERE thawed_at IS NOT NULL ORDER BY at DESC, id DESC LIMIT ?1");
+            tx::rows(conn, &sql, params![limit], read)
+        })
+        .await
+    }
+
     /// While another freeze of this scope is in force, this one is written as ended: it never comes into force.
     async fn put_freeze(&self, freeze: Freeze) -> Result<Option<Freeze>, StoreError> {
         self.write(Durability::Committed, move |tx| put(tx, &freeze)).await.inspect(|_| self.hint(Topic::Freezes))
@@ -29,7 +38,7 @@ impl FreezeStore for SqlStore {
 }
 
 /// The columns that [`read`] reads.
-const COLUMNS: &str = "id, at, scope, detail, actor, source, receipt";
+const COLUMNS: &str = "id, at, scope, detail, actor, source, receipt, thawed_at";
 
 /// The subject of the lock for freezes.
 const FREEZES: &str = "freezes";
@@ -108,5 +117,6 @@ fn read(row: &Row<'_>) -> Done<Freeze> {
         source: ChannelId::new(row.get::<_, String>("source")?),
         at: rows::date(row, "at")?,
         receipt: rows::readable(row, id, "receipt")?,
+        thawed_at: row.get::<_, Option<i64>>("thawed_at")?.map(UnixMillis),
     })
 }

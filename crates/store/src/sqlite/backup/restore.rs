@@ -324,6 +324,7 @@ pub(super) fn quiet(database: &Path, detail: String, now: UnixMillis) -> Result<
         source: ChannelId::new("restore"),
         at: now,
         receipt: None,
+        thawed_at: None,
     };
     let scope = serde_json::to_string(&freeze.scope).map_err(|error| BackupError::io(database)(error.into()))?;
     tx.execute(

@@ -17,7 +17,7 @@ type Store = Arc<dyn Everything>;
 
 fn freeze(scope: FreezeScope, since: i64) -> Freeze {
     let (id, detail, actor) = (FreezeId::new(), Some("why".to_owned()), "op".to_owned());
-    Freeze { id, scope, detail, actor, source: "http".into(), at: at(since), receipt: None }
+    Freeze { id, scope, detail, actor, source: "http".into(), at: at(since), receipt: None, thawed_at: None }
 }
 
 async fn a_freeze_is_in_force_with_its_receipt_until_the_thaw(store: Store) {

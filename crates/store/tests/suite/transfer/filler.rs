@@ -92,6 +92,7 @@ async fn conversations(store: &SqlStore) {
         source: "http".into(),
         at: at(2_000),
         receipt: None,
+        thawed_at: None,
     };
     store.put_freeze(freeze).await.unwrap();
 }

@@ -25,6 +25,7 @@ async fn two_freezes_of_one_scope_are_one_that_any_thaw_ends() {
         source: "http".into(),
         at: at(1_000),
         receipt: None,
+        thawed_at: None,
     };
     for n in 0..ROUNDS {
         let (a, b) = (freeze(n), freeze(n));
@@ -52,6 +53,7 @@ async fn the_database_refuses_a_second_freeze_of_a_scope() {
         source: "http".into(),
         at: at(1_000),
         receipt: None,
+        thawed_at: None,
     };
     one.put_freeze(all).await.unwrap();
     let copy =
