@@ -72,12 +72,12 @@ async fn a_model_that_is_not_configured_is_refused_with_the_names_of_those_that_
     let ours = report["model"]["model"].as_str().unwrap_or_default().to_owned();
     let wrong = format!("{ours}x");
     let sentence = format!("There is no model {wrong}. Did you mean {ours}? Available models: {ours}.");
-    for body in [
-        json!({ "session": "alice", "text": "hello", "model": wrong }),
-        json!({ "session": "alice", "text": format!("/model {wrong}") }),
+    for (body, expected) in [
+        (json!({ "session": "alice", "text": "hello", "model": wrong }), format!("model: {sentence}")),
+        (json!({ "session": "alice", "text": format!("/model {wrong}") }), sentence.clone()),
     ] {
         let (status, code, message) = told(daemon.post(body).await?);
-        assert_eq!((status, code.as_str(), message.as_str()), (422, "invalid", sentence.as_str()));
+        assert_eq!((status, code.as_str(), message), (422, "invalid", expected));
     }
     let mut socket = Socket::open(&daemon).await?;
     for (method, params) in [

@@ -18,8 +18,6 @@ use crate::run_status::RunStatus;
 use crate::sent_file::SentFile;
 use crate::stop::StopReason;
 use crate::time::UnixMillis;
-#[cfg(feature = "schema")]
-use crate::tool_health::FaultKind;
 
 /// The number of an event in its store: 1, 2, 3 … in the order of commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -370,7 +368,7 @@ pub enum EventKind {
         /// The time of the first one, in milliseconds since 1970 (UTC).
         since_ms: i64,
         /// The kind of the last failure: `failed`, `timed_out` or `crashed`.
-        #[cfg_attr(feature = "schema", schemars(with = "FaultKind"))]
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["failed", "timed_out", "crashed"])))]
         kind: String,
         /// Twelve hex digits: the same for failures whose texts differ in numbers only.
         fingerprint: String,

@@ -351,7 +351,8 @@ async fn a_model_that_is_not_configured_is_refused_before_anything_is_accepted()
         other => panic!("not refused: {other:?}"),
     };
     let sentence = "There is no model script. Did you mean scripted? Available models: scripted.";
-    assert_eq!(told(agent.one.keyed_with("alice", "hi", "k", named("script"), vec![]).await), sentence);
+    let refused = told(agent.one.keyed_with("alice", "hi", "k", named("script"), vec![]).await);
+    assert_eq!(refused, format!("model: {sentence}"), "the message has it in a field");
     assert_eq!(told(agent.one.keyed("alice", "/model script", "k").await), sentence);
     // Neither has used the key.
     let run = accepted(agent.one.keyed_with("alice", "hi", "k", named("scripted"), vec![]).await);
