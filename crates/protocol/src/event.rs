@@ -217,6 +217,7 @@ pub enum EventKind {
     /// A person has changed a plan, held it, or let it go on.
     PlanChanged {
         /// `changed`, `added`, `dropped`, `held` or `approved`.
+        #[cfg_attr(feature = "schema", schemars(extend("enum" = ["changed", "added", "dropped", "held", "approved"])))]
         change: String,
         /// The index of the step, from 0. `None`: it is about the whole plan.
         #[serde(default, skip_serializing_if = "Option::is_none")]
