@@ -35,13 +35,13 @@ pub(super) struct Refusal {
     /// The id of the request, as far as it could be read.
     id: Value,
     /// What a program may decide by, beside the code.
-    data: Option<Value>,
-    headers: HeaderMap,
+    data: Option<Box<Value>>,
+    headers: Box<HeaderMap>,
 }
 
 impl Refusal {
     fn new(status: StatusCode, code: i32, message: impl Into<String>, id: Value) -> Self {
-        Self { status, code, message: message.into(), id, data: None, headers: HeaderMap::new() }
+        Self { status, code, message: message.into(), id, data: None, headers: Box::default() }
     }
 }
 
@@ -50,7 +50,7 @@ impl From<ApiError> for Refusal {
         let data = json!({ "code": error.code.word(), "retryable": error.retryable });
         let wait = error.retry_after.map(|delay| (RETRY_AFTER, ApiError::retry_after_header(delay)));
         let refusal = Self::new(error.status, REFUSED, error.message, Value::Null);
-        Self { data: Some(data), headers: wait.into_iter().collect(), ..refusal }
+        Self { data: Some(Box::new(data)), headers: Box::new(wait.into_iter().collect()), ..refusal }
     }
 }
 
@@ -58,10 +58,10 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut error = json!({ "code": self.code, "message": self.message });
         if let Some(data) = self.data {
-            error["data"] = data;
+            error["data"] = *data;
         }
         let body = Json(json!({ "jsonrpc": "2.0", "id": self.id, "error": error }));
-        (self.status, self.headers, body).into_response()
+        (self.status, *self.headers, body).into_response()
     }
 }
 
@@ -123,5 +123,5 @@ pub(super) async fn shaped(answer: Response, id: Value) -> Response {
         parts.headers.remove(header);
     }
     let refusal = Refusal::new(status, code, String::from_utf8_lossy(&text), id);
-    Refusal { headers: parts.headers, ..refusal }.into_response()
+    Refusal { headers: Box::new(parts.headers), ..refusal }.into_response()
 }
