@@ -13,7 +13,7 @@
 //!
 //! Reading order: [`config`] → `server` → `untrusted`, `offer`, `patterns`, `name` (clean and check what a server sends) → `pins` →
 //! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
-//! `calls` → `program`, `trees`, `wire`, `http`, `http_client`, `listener` (both ends of a connection) → `answer`, `server_error` (results and
+//! `calls` → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `listener` (both ends of a connection) → `answer`, `server_error` (results and
 //! errors).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
@@ -23,6 +23,7 @@ mod asking;
 mod calls;
 pub mod config;
 mod connection;
+mod hidden;
 mod host;
 mod http;
 mod http_client;

@@ -90,14 +90,20 @@ impl Server {
     }
 
     /// Adds a hint for the operator to a start failure. A program without network access cannot download itself, and
-    /// `npx` tries for minutes before it reports that.
+    /// `npx` tries for minutes before it reports that. Nothing is added to a failure that names its cause.
     pub(super) fn explain(&self, trouble: ServerError) -> ServerError {
-        let Endpoint::Program(Program { sandbox: true, network: false, .. }) = &self.endpoint else { return trouble };
-        let hint = format!(
-            ". It runs in the sandbox, which has no network: a program that downloads itself (npx, uvx) or calls a service \
-             needs network = true in [tools.mcp.{}] and in [tools.sandbox]; or install it beforehand",
-            self.name
-        );
+        let Endpoint::Program(Program { sandbox: true, network, .. }) = &self.endpoint else { return trouble };
+        let hint = match &trouble {
+            ServerError::Ended(how) if how.contains("tools.sandbox.show") => return trouble,
+            // As of shells and of the launcher: a program was not found, or may not be executed.
+            ServerError::Ended(how) if ["exit code 127", "exit code 126"].contains(&how.split([';', '.']).next().unwrap_or_default()) => {
+                ". It runs in the sandbox, and a program that it starts is missing or hidden there: name the directory of \
+                 that program in tools.sandbox.show"
+                    .to_owned()
+            }
+            _ if *network => return trouble,
+            _ => self.network_hint(),
+        };
         match trouble {
             ServerError::Silent { what, limit, noise } => ServerError::Silent { what, limit, noise: noise + &hint },
             ServerError::Ended(how) => ServerError::Ended(how + &hint),
@@ -108,6 +114,14 @@ impl Server {
     /// Time limit from the start to the first answer.
     pub(super) fn start_limit(&self) -> Duration {
         Duration::from_secs(self.config.start_timeout_s)
+    }
+
+    fn network_hint(&self) -> String {
+        format!(
+            ". It runs in the sandbox, which has no network: a program that downloads itself (npx, uvx) or calls a service \
+             needs network = true in [tools.mcp.{}] and in [tools.sandbox]; or install it beforehand",
+            self.name
+        )
     }
 
     /// Time limit of one call.
@@ -171,6 +185,23 @@ mod tests {
                 assert_eq!(words.contains(hint), explained, "{config}: {words}");
             }
             assert_eq!(server.explain(ServerError::Stopped), ServerError::Stopped);
+        }
+        for (config, how, added) in [
+            (r#"{"command":["x"]}"#, "exit code 127", "name the directory of that program in tools.sandbox.show"),
+            (r#"{"command":["x"],"network":true}"#, "exit code 126; it wrote x", "tools.sandbox.show"),
+            (r#"{"command":["x"],"sandbox":false}"#, "exit code 127", ""),
+            (
+                r#"{"command":["x"]}"#,
+                "exit code 1. /a exists, but the sandbox hides it: name / in tools.sandbox.show",
+                "",
+            ),
+        ] {
+            let ServerError::Ended(words) = server(config).unwrap().explain(ServerError::Ended(how.into())) else {
+                panic!("it has ended")
+            };
+            let hint = words.strip_prefix(how).unwrap();
+            assert!(hint.contains(added) && hint.is_empty() == added.is_empty(), "{words}");
+            assert!(!words.contains("network"), "{words}");
         }
     }
 

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use belay_protocol::{Generation, RunId};
 use tokio::time::timeout;
 
+use crate::mcp::hidden::Hidden;
 use crate::mcp::program::{Program, ServerProcesses, StartPrograms, Started};
 use crate::sandbox::{Grant, LazySandbox, Missing};
 use belay_exec::{Exit, Launch, Processes, Running, Stdin};
@@ -25,7 +26,8 @@ impl ProcessTrees {
         Self { processes, sandbox }
     }
 
-    async fn launch(&self, program: &Program) -> Result<Launch, String> {
+    /// The process to start, and the paths of its command line that the sandbox hides.
+    async fn launch(&self, program: &Program) -> Result<(Launch, Hidden), String> {
         let [name, arguments @ ..] = &program.argv[..] else { return Err("no program is named".into()) };
         let launch = Launch {
             program: name.into(),
@@ -37,13 +39,13 @@ impl ProcessTrees {
             sealed: None,
         };
         if !program.sandbox {
-            return Ok(launch);
+            return Ok((launch, Hidden::default()));
         }
-        let wrapped =
-            self.sandbox.get().await.map_err(Missing::clone).and_then(|sandbox| {
-                sandbox.wrap(launch, Grant { network: program.network, write: sandbox.most().write })
-            });
-        wrapped.map_err(|missing| format!("it is to run in the sandbox, and {missing}"))
+        let inside = |missing: Missing| format!("it is to run in the sandbox, and {missing}");
+        let sandbox = self.sandbox.get().await.map_err(|missing| inside(missing.clone()))?;
+        let grant = Grant { network: program.network, write: sandbox.most().write };
+        let hidden = Hidden::find(program, |path| sandbox.hidden_path(path, grant));
+        Ok((sandbox.wrap(launch, grant).map_err(inside)?, hidden))
     }
 }
 
@@ -68,8 +70,8 @@ impl StartPrograms for ProcessTrees {
         generation: &Generation,
         what: &str,
     ) -> Result<Started, String> {
-        let launch = self.launch(program).await?;
-        if let Some(missing) = missing(program) {
+        let (launch, hidden) = self.launch(program).await?;
+        if let Some(missing) = missing(program).or(hidden.program) {
             return Err(missing);
         }
         let started = self.processes.start(launch, run, generation, what).await;
@@ -82,20 +84,35 @@ impl StartPrograms for ProcessTrees {
             stdin: Box::new(stdin),
             stdout: Box::new(stdout),
             stderr: Box::new(stderr),
-            processes: Box::new(running),
+            processes: Box::new(Tree { running, hidden: hidden.other }),
         })
     }
 }
 
+/// The processes of a program.
+struct Tree {
+    running: Running,
+    /// What the sandbox hides from it, for an end that it may have caused.
+    hidden: Option<String>,
+}
+
 #[async_trait]
-impl ServerProcesses for Running {
+impl ServerProcesses for Tree {
     async fn end(&mut self, grace: Duration) -> String {
-        let how = timeout(grace, Box::pin(self.wait())).await;
-        self.end().await; // end the processes that it has started and left, too
-        match how {
-            Ok(Exit::Code(code)) => format!("exit code {code}"),
-            Ok(Exit::Signal(signal)) => format!("killed by signal {signal}"),
-            Ok(Exit::Ended) | Err(_) => "it was stopped".into(),
+        let how = timeout(grace, Box::pin(self.running.wait())).await;
+        self.running.end().await; // end the processes that it has started and left, too
+        match (how, &self.hidden) {
+            (Ok(Exit::Code(code)), Some(hidden)) if code != 0 => format!("exit code {code}. {hidden}"),
+            (how, _) => ended(how.ok()),
         }
+    }
+}
+
+/// How a program has ended; `None`: it had to be ended.
+fn ended(how: Option<Exit>) -> String {
+    match how {
+        Some(Exit::Code(code)) => format!("exit code {code}"),
+        Some(Exit::Signal(signal)) => format!("killed by signal {signal}"),
+        Some(Exit::Ended) | None => "it was stopped".into(),
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::config::SandboxConfig;
-use super::view::{Change, changes, hidden};
+use super::view::{Change, changes, hidden, hides};
 use super::{HOME, LAUNCHER, LINK, Missing, WORKSPACE};
 
 /// Paths of bubblewrap. `PATH` is not used, because the process that starts the daemon could change it.
@@ -143,19 +143,34 @@ impl SandboxSpec<'_> {
         Ok(())
     }
 
-    /// Hides and shows paths. Returns the emptied directories, which are still writable at this point.
-    fn hide(&self, args: &mut Arguments) -> Vec<PathBuf> {
+    /// Whether a path of this machine cannot be seen at the same path inside.
+    pub(super) fn hides(&self, path: &Path) -> bool {
+        hides(self.hidden_paths(), self.shown_paths(), path)
+    }
+
+    fn temporary_paths(&self) -> &'static [&'static str] {
+        if self.is_unrestricted() { &[] } else { &TEMPORARY }
+    }
+
+    fn hidden_paths(&self) -> Vec<&Path> {
+        let private = hidden(self.all).chain(self.config.hide.iter().map(PathBuf::as_path));
+        private.chain(self.temporary_paths().iter().map(Path::new)).collect()
+    }
+
+    fn shown_paths(&self) -> Vec<&Path> {
         // Needed to resolve host names. systemd-resolved keeps the target of this link among the sockets of services,
         // which are hidden.
         let resolver = self.network.then_some(Path::new("/etc/resolv.conf"));
         // If the file system is visible as it is, the workspace is also visible at its original path.
         let workspace = self.all.then_some(self.workspace);
-        let temporary = if self.is_unrestricted() { &[][..] } else { &TEMPORARY };
-        let private = hidden(self.all).chain(self.config.hide.iter().map(PathBuf::as_path));
-        let hide = private.chain(temporary.iter().map(Path::new));
-        let show = self.config.show.iter().map(PathBuf::as_path).chain(resolver).chain(workspace);
+        self.config.show.iter().map(PathBuf::as_path).chain(resolver).chain(workspace).collect()
+    }
+
+    /// Hides and shows paths. Returns the emptied directories, which are still writable at this point.
+    fn hide(&self, args: &mut Arguments) -> Vec<PathBuf> {
+        let temporary = self.temporary_paths();
         let mut emptied = Vec::new();
-        for change in changes(hide, show) {
+        for change in changes(self.hidden_paths(), self.shown_paths()) {
             match change {
                 Change::Empty(path) if temporary.iter().any(|temporary| Path::new(temporary) == path) => {
                     self.temporary(args, &path, "1777");

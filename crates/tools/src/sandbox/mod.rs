@@ -185,20 +185,32 @@ impl Sandbox {
         self.confine(bubblewrap, inner, Grant { network: false, ..self.most() }, Some(link))
     }
 
+    /// The hidden path of a program or file that exists and that commands cannot see: its own, or the one that its links
+    /// lead to. `None`: they can see it.
+    pub(crate) fn hidden_path(&self, path: &Path, grant: Grant) -> Option<PathBuf> {
+        let real = std::fs::canonicalize(path).ok().filter(|_| self.bubblewrap.is_some())?;
+        let spec = self.spec(grant, Path::new(WORKSPACE), None);
+        if spec.hides(path) { Some(path.to_owned()) } else { Some(real).filter(|real| spec.hides(real)) }
+    }
+
+    fn spec<'a>(&'a self, grant: Grant, directory: &'a Path, link: Option<&'a Path>) -> SandboxSpec<'a> {
+        SandboxSpec {
+            config: &self.config,
+            workspace: &self.workspace[1],
+            launcher: &self.launcher,
+            all: self.config.policy == Policy::Full,
+            write: grant.write,
+            network: grant.network,
+            directory,
+            link,
+        }
+    }
+
     fn confine(&self, bubblewrap: &Path, inner: Launch, grant: Grant, link: Option<&Path>) -> Result<Launch, Missing> {
         self.refuse_more(grant)?;
         let all = self.config.policy == Policy::Full;
         let directory = self.directory_inside(&inner.directory)?;
-        let spec = SandboxSpec {
-            config: &self.config,
-            workspace: &self.workspace[1],
-            launcher: &self.launcher,
-            all,
-            write: grant.write,
-            network: grant.network,
-            directory: &directory,
-            link,
-        };
+        let spec = self.spec(grant, &directory, link);
         let mut args = spec.arguments()?;
         let files = match (grant.write, all) {
             (false, _) => Files::Readonly,

@@ -76,6 +76,19 @@ pub(super) fn changes<'a>(
     changes
 }
 
+/// Whether these paths hide a file or directory: the deepest one that contains it decides.
+pub(super) fn hides<'a>(
+    hide: impl IntoIterator<Item = &'a Path>,
+    show: impl IntoIterator<Item = &'a Path>,
+    path: &Path,
+) -> bool {
+    let depth = |path: PathBuf| path.components().count();
+    let above = |other: &PathBuf| path.starts_with(other);
+    let hidden = hide.into_iter().filter_map(real).filter(above).map(depth).max();
+    let shown = show.into_iter().filter_map(real).filter(above).map(depth).max();
+    hidden.is_some_and(|hidden| shown.is_none_or(|shown| shown <= hidden))
+}
+
 /// The path without symbolic links: a mount over a link would be a mount over its target.
 fn real(path: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(path).ok()
@@ -116,6 +129,15 @@ mod tests {
             (&["nowhere"], &["neither"], vec![]),
         ] {
             let (hide, show) = (of(hide), of(show));
+            let hidden = |path: &str| {
+                hides(hide.iter().map(PathBuf::as_path), show.iter().map(PathBuf::as_path), &base.join(path))
+            };
+            for change in &expected {
+                match change {
+                    Change::Empty(path) | Change::Mask(path) => assert!(hidden(path.to_str().unwrap()), "{change:?}"),
+                    Change::Show(path) => assert!(!hidden(path.to_str().unwrap()), "{change:?}"),
+                }
+            }
             let found = changes(hide.iter().map(PathBuf::as_path), show.iter().map(PathBuf::as_path));
             assert_eq!(found, expected, "{hide:?} {show:?}");
         }

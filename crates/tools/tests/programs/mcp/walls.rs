@@ -92,6 +92,38 @@ async fn a_server_that_ends_for_want_of_the_network_says_what_to_set_and_what_it
 }
 
 #[tokio::test]
+async fn a_program_that_the_sandbox_hides_is_told_as_that() {
+    let (dir, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let launcher = Path::new(env!("CARGO_BIN_EXE_belay-launch"));
+    let config = SandboxConfig { hide: vec![home.path().to_owned()], ..SandboxConfig::default() };
+    let sandbox = Sandbox::probe(&config, dir.path(), launcher);
+    let sandbox = sandbox.unwrap_or_else(|missing| panic!("this test needs bubblewrap: {missing}"));
+    let bench = Bench::walled(dir, sandbox);
+    let program = home.path().join("server");
+    std::fs::write(&program, "#!/bin/sh\nexit 1\n").unwrap();
+    let (program, place) = (program.to_str().unwrap(), home.path().display());
+    let link = bench.path("link");
+    std::os::unix::fs::symlink(program, &link).unwrap();
+    let hint = format!("exists, but the sandbox hides it: name {place} in tools.sandbox.show");
+    for (name, command, expected) in [
+        ("program", json!([program]), format!("cannot be started: {program} {hint}")),
+        ("linked", json!(["./link"]), format!("cannot be started: {program} {hint}")),
+        ("argument", json!(["sh", program]), "has ended: exit code ".into()),
+        (
+            "inside",
+            json!(["sh", "-c", "no-such-program"]),
+            "has ended: exit code 127. It runs in the sandbox, and a program that it starts is missing".into(),
+        ),
+    ] {
+        let mcp = bench.mcp(&[bench.script(name, "", json!({ "command": command, "sandbox": true }))]);
+        let survey = mcp.survey(SurveyMode::Only).await.unwrap();
+        let trouble = survey.reports[0].trouble.as_deref().unwrap();
+        assert!(trouble.starts_with(&expected), "{name}: {trouble}");
+        assert!(trouble.contains("tools.sandbox.show") && !trouble.contains("network"), "{name}: {trouble}");
+    }
+}
+
+#[tokio::test]
 async fn more_network_than_the_sandbox_grants_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let launcher = Path::new(env!("CARGO_BIN_EXE_belay-launch"));
