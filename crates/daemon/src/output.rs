@@ -120,14 +120,15 @@ impl<'a> Output<'a> {
     /// The lines of a table.
     pub(crate) fn aligned(self, rows: &[Vec<Cell>]) -> Vec<String> {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or(0);
+        let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(Cell::width);
+        let width = |column: usize| cells(column).filter(|width| *width <= MAX_COLUMN).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let line = |row: &Vec<Cell>| {
             let mut line = String::new();
             for (at, cell) in row.iter().enumerate() {
                 line.push_str(&self.paint(&cell.text, cell.tone));
                 if at + 1 < row.len() {
-                    line.push_str(&" ".repeat(widths[at] - cell.width() + 2));
+                    line.push_str(&" ".repeat(widths[at].saturating_sub(cell.width()) + 2));
                 }
             }
             line
@@ -147,6 +148,9 @@ impl<'a> Output<'a> {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text }
     }
 }
+
+/// Widest cell that widens its column. 64: the longest name of a tool for models. A longer one moves only its own row.
+const MAX_COLUMN: usize = 64;
 
 /// A cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,6 +224,13 @@ mod tests {
             Output::plain(&OnceLock::new()).aligned(&rows),
             ["run     completed  é ok", "longer  failed     two lines"]
         );
+    }
+
+    #[test]
+    fn a_long_cell_widens_only_its_own_row() {
+        let long = "n".repeat(MAX_COLUMN + 1);
+        let rows = [vec![Cell::from("a"), Cell::from("b")], vec![Cell::from(long.as_str()), Cell::from("b")]];
+        assert_eq!(Output::plain(&OnceLock::new()).aligned(&rows), ["a  b".to_owned(), format!("{long}  b")]);
     }
 
     #[test]
