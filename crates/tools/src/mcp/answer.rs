@@ -1,20 +1,12 @@
 //! Converts the result of a server's tool to a reply for the model.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use belay_protocol::{ToolFailure, ToolOutput, ToolReply};
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
-use serde_json::Value;
+use rmcp::model::{CustomResult, ServerResult};
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::untrusted::line;
+use crate::mcp::parts::{Part, cut, decoded, parts};
 use crate::picture::{Cleaned, PictureError, Pictures};
-
-/// Longest text of one embedded resource in a reply, in bytes. 64 KiB: as much as the model sees of a whole result.
-const MAX_RESOURCE: usize = 64 * 1024;
-
-/// Longest URI or name of a resource in a reply, in bytes.
-const MAX_ADDRESS: usize = 500;
 
 /// Longest failure text, in bytes.
 const MAX_FAILURE: usize = 16 * 1024;
@@ -22,30 +14,80 @@ const MAX_FAILURE: usize = 16 * 1024;
 /// Most pictures in one reply. 4: each uses some thousand tokens.
 const MAX_PICTURES: usize = 4;
 
+/// The result of a server's tool, as it was sent.
+#[derive(Debug)]
+pub(super) struct Answer {
+    result: Map<String, Value>,
+    /// What the server asked for in vain during the call.
+    pub(super) refused: Option<String>,
+}
+
+impl Answer {
+    /// The result of a call. `None`: it is the result of another request. The SDK passes a result on as it is if a part
+    /// of it is malformed.
+    pub(super) fn read(result: ServerResult) -> Option<Self> {
+        let value = match result {
+            ServerResult::CallToolResult(result) => serde_json::to_value(result).ok()?,
+            ServerResult::CustomResult(CustomResult(value)) => value,
+            ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_) => Value::Object(Map::new()),
+            _ => return None,
+        };
+        let Value::Object(mut table) = value else { return None };
+        // The form of the revision 2024-10-07.
+        if let Some(Value::Object(inner)) = table.remove("toolResult") {
+            table.extend(inner);
+        }
+        let known = ["content", "structuredContent", "isError"].iter().any(|key| table.contains_key(*key));
+        (known || table.keys().all(|key| key == "_meta")).then_some(Self { result: table, refused: None })
+    }
+
+    /// Adds what the server asked for in vain during the call.
+    pub(super) fn after(self, refused: Option<String>) -> Self {
+        Self { refused, ..self }
+    }
+
+    fn is_error(&self) -> bool {
+        match self.result.get("isError") {
+            Some(Value::String(text)) => text.trim().eq_ignore_ascii_case("true"),
+            value => value == Some(&Value::Bool(true)),
+        }
+    }
+
+    fn take(&mut self, key: &str) -> Value {
+        self.result.remove(key).unwrap_or_default()
+    }
+}
+
 /// Converts a result to a reply. A result with `isError` becomes a failure for the model.
 ///
 /// # Cancel safety
 /// If the future is dropped, only the reply is lost.
-pub(super) async fn reply(result: CallToolResult, cleaner: &Pictures, cancel: &CancellationToken) -> ToolOutput {
-    let (mut parts, mut pictures) = (Vec::new(), Vec::new());
-    for content in &result.content {
-        let ContentBlock::Image(image) = content else {
-            parts.push(part(content));
-            continue;
+pub(super) async fn reply(mut answer: Answer, cleaner: &Pictures, cancel: &CancellationToken) -> ToolOutput {
+    let (mut texts, mut pictures) = (Vec::new(), Vec::new());
+    let is_error = answer.is_error();
+    let (content, structured) = (answer.take("content"), answer.take("structuredContent"));
+    let parts = parts(&content);
+    let repeated = structured.is_null() || repeats(&content, &parts, &structured);
+    for part in parts {
+        let (of, base64) = match part {
+            Part::Text(text) | Part::Other(text) => {
+                texts.push(text);
+                continue;
+            }
+            Part::Picture { of, base64 } => (of, base64),
         };
-        match picture(image.data.clone(), pictures.len(), cleaner, cancel).await {
+        match picture(base64, pictures.len(), cleaner, cancel).await {
             Ok(cleaned) => {
-                parts.push(format!("[{cleaned}]"));
+                texts.push(format!("[{of}{cleaned}]"));
                 pictures.push(cleaned.picture);
             }
             Err(PictureError::Cancelled) => return Err(ToolFailure::Cancelled),
-            Err(PictureError::Unreadable(why)) => parts.push(format!("[picture left out: {why}]")),
+            Err(PictureError::Unreadable(why)) => texts.push(format!("[{of}picture left out: {why}]")),
         }
     }
-    let structured = result.structured_content.filter(|value| !repeats(&result.content, value));
-    parts.extend(structured.map(|value| value.to_string()));
-    let text = parts.join("\n");
-    match (result.is_error == Some(true), text.is_empty()) {
+    texts.extend((!repeated).then(|| structured.to_string()));
+    let text = texts.join("\n");
+    match (is_error, text.is_empty()) {
         (true, true) => Err(ToolFailure::failed("The tool failed and did not say why.")),
         (true, false) => Err(ToolFailure::Failed(cut(&text, MAX_FAILURE))),
         (false, true) => Ok("[the tool answered nothing]".into()),
@@ -63,42 +105,21 @@ async fn picture(
     if before == MAX_PICTURES {
         return Err(PictureError::Unreadable(format!("only the first {MAX_PICTURES} are shown")));
     }
-    let decode = move || STANDARD.decode(base64).map_err(|_| "its base64 is broken".to_owned());
-    cleaner.clean(decode, cancel).await
-}
-
-fn part(content: &ContentBlock) -> String {
-    match content {
-        ContentBlock::Text(text) => text.text.clone(),
-        ContentBlock::Audio(audio) => format!("[sound left out: {}]", line(&audio.mime_type, 100)),
-        ContentBlock::Resource(embedded) => resource(&embedded.resource),
-        ContentBlock::ResourceLink(link) => {
-            format!("[resource {}: {}]", line(&link.uri, MAX_ADDRESS), line(&link.name, MAX_ADDRESS))
-        }
-        _ => "[left out: of a kind that Belay does not know]".into(),
-    }
-}
-
-fn resource(contents: &ResourceContents) -> String {
-    match contents {
-        ResourceContents::TextResourceContents { uri, text, .. } => {
-            format!("[resource {}]\n{}", line(uri, MAX_ADDRESS), cut(text, MAX_RESOURCE))
-        }
-        ResourceContents::BlobResourceContents { uri, blob, mime_type, .. } => {
-            let kind = mime_type.as_deref().unwrap_or("of unknown type");
-            let bytes = blob.len() / 4 * 3;
-            format!("[resource {}: {}, about {bytes} bytes, left out]", line(uri, MAX_ADDRESS), line(kind, 100))
-        }
-        _ => "[resource left out: of a kind that Belay does not know]".into(),
-    }
+    cleaner.clean(move || decoded(&base64).ok_or_else(|| "its base64 is broken".to_owned()), cancel).await
 }
 
 /// Whether the content repeats the structured content, as servers do for clients that ignore the latter. The content
 /// may repeat all of it, or its single value (`{"result": …}` of the Python SDK, `{"content": …}` of the reference
 /// servers). It may do so as a text, as JSON, as one text per list item, or as the list of content blocks itself.
-fn repeats(content: &[ContentBlock], structured: &Value) -> bool {
+fn repeats(content: &Value, parts: &[Part], structured: &Value) -> bool {
     let wrapped = structured.as_object().filter(|table| table.len() == 1).and_then(|table| table.values().next());
-    let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).map(|text| text.text.trim()).collect();
+    let texts: Vec<&str> = parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Text(text) => Some(text.trim()),
+            _ => None,
+        })
+        .collect();
     let matches = |text: &str, value: &Value| {
         value.as_str().map(str::trim) == Some(text)
             || serde_json::from_str::<Value>(text).is_ok_and(|parsed| parsed == *value)
@@ -110,29 +131,25 @@ fn repeats(content: &[ContentBlock], structured: &Value) -> bool {
             || value.as_array().is_some_and(|items| {
                 items.len() == texts.len() && items.iter().zip(&texts).all(|(item, text)| matches(text, item))
             })
-            || serde_json::to_value(content).is_ok_and(|blocks| blocks == *value)
+            || content == value
     };
     same(structured) || wrapped.is_some_and(same)
-}
-
-/// Cuts the text to at most this many bytes, with a note about the cut.
-fn cut(text: &str, max_bytes: usize) -> String {
-    if text.len() <= max_bytes {
-        return text.to_owned();
-    }
-    format!("{}\n[… cut: {} bytes in all]", &text[..text.floor_char_boundary(max_bytes)], text.len())
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
     use serde_json::json;
 
     use super::*;
+    use crate::mcp::parts::MAX_RESOURCE;
 
     async fn of(result: Value) -> ToolOutput {
-        reply(serde_json::from_value(result).unwrap(), &Pictures::new(), &CancellationToken::new()).await
+        let answer = Answer::read(serde_json::from_value(result).unwrap()).unwrap();
+        reply(answer, &Pictures::new(), &CancellationToken::new()).await
     }
 
     async fn text_of(result: Value) -> Result<String, String> {
@@ -166,7 +183,7 @@ mod tests {
             ),
             (
                 json!({ "content": [{ "type": "resource", "resource": { "uri": "file:///a", "blob": "AAAA", "mimeType": "x/y" } }] }),
-                "[resource file:///a: x/y, about 3 bytes, left out]",
+                "[resource file:///a: x/y, 3 bytes, left out]",
             ),
             (
                 json!({ "content": [{ "type": "resource_link", "uri": "file:///a", "name": "A" }] }),
@@ -219,10 +236,14 @@ mod tests {
         let mut png = std::io::Cursor::new(Vec::new());
         image::RgbImage::new(3, 2).write_to(&mut png, image::ImageFormat::Png).unwrap();
         let block = json!({ "type": "image", "data": STANDARD.encode(png.into_inner()), "mimeType": "image/gif" });
-        let reply = of(json!({ "content": vec![block; MAX_PICTURES + 1] })).await.unwrap();
+        let reply = of(json!({ "content": vec![block.clone(); MAX_PICTURES + 1] })).await.unwrap();
         assert_eq!(reply.pictures.len(), MAX_PICTURES);
         let lines: Vec<_> = reply.text.lines().collect();
         assert!(lines[0].starts_with("[PNG picture, 3 x 2 pixels"), "{lines:?}");
         assert_eq!(lines[MAX_PICTURES], "[picture left out: only the first 4 are shown]");
+        let blob = json!({ "uri": "file:///a.png", "blob": block["data"], "mimeType": "image/png" });
+        let reply = of(json!({ "content": [{ "type": "resource", "resource": blob }] })).await.unwrap();
+        assert_eq!(reply.pictures.len(), 1);
+        assert!(reply.text.starts_with("[resource file:///a.png: PNG picture, 3 x 2 pixels"), "{}", reply.text);
     }
 }

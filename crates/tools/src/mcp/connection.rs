@@ -7,20 +7,22 @@ use std::time::Duration;
 
 use belay_protocol::{Generation, RunId};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, JsonObject, PaginatedRequestParams,
-    ProtocolVersion, ServerResult,
+    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, ErrorData, JsonObject, ProtocolVersion,
+    ServerResult,
 };
 use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError, StreamableHttpError};
 use rmcp::{ClientCacheConfig, Peer, ServiceExt};
+use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
+use crate::mcp::answer::Answer;
 use crate::mcp::calls::Calls;
 use crate::mcp::listener::{Listener, Notices};
-use crate::mcp::listing::{Listed, Page};
+use crate::mcp::listing::{self, Listed};
 use crate::mcp::offer::digests;
 use crate::mcp::program::{ServerProcesses, StartPrograms, Started};
 use crate::mcp::server::{Endpoint, Server};
@@ -30,12 +32,6 @@ use crate::mcp::wire::{Watch, Watched, drain};
 
 /// Longest time for listing all tools of a server.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
-
-/// Most tools of a server. 128: models do not choose well among more, and each tool uses tokens in every request.
-pub(super) const MAX_TOOLS: usize = 128;
-
-/// Most pages of a tool list.
-const MAX_PAGES: usize = 32;
 
 /// How long a server may take to exit after its standard input is closed.
 ///
@@ -48,6 +44,11 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 /// Part of [`CLOSE_LIMIT`] in which the server is told which calls have no reader any more. A server that does not take
 /// that still gets the end of its session.
 const TELL_LIMIT: Duration = Duration::from_millis(500);
+
+/// The error of a call that needs a person at a web page first.
+///
+/// Source: MCP 2025-11-25, "Elicitation", "URL Elicitation Required Error".
+const URL_ELICITATION: ErrorCode = ErrorCode(-32042);
 
 /// Longest error text of a server that is shown, in bytes.
 const MAX_ERROR: usize = 2 * 1024;
@@ -109,7 +110,10 @@ impl Connection {
             Endpoint::Remote(remote) => {
                 let opened = Box::pin(listener.serve(remote.transport()));
                 let opened = timeout_at(until, opened).await.map_err(|_| silent("`initialize`", limit, &watch))?;
-                Open { service: opened.map_err(|error| of_handshake(&error, &watch))?, program: None }
+                match opened {
+                    Ok(service) => Open { service, program: None },
+                    Err(error) => return Err(remote.explain(of_handshake(&error, &watch)).await),
+                }
             }
         };
         let connection = Self {
@@ -162,26 +166,13 @@ impl Connection {
 
     async fn pages(&self) -> Result<Vec<Listed>, ServerError> {
         let offers_tools = self.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_some());
-        let (mut tools, mut cursor) = (Vec::new(), None);
         if !offers_tools {
-            return Ok(tools);
+            return Ok(Vec::new());
         }
-        for _ in 0..MAX_PAGES {
-            let asked = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-            let page = match Page::ask(&self.peer, asked).await {
-                Ok(page) => page,
-                Err(error) => return Err(self.trouble(error).await),
-            };
-            tools.extend(page.tools);
-            if tools.len() > MAX_TOOLS {
-                return Err(ServerError::Endless(format!("{MAX_TOOLS} tools")));
-            }
-            match page.next {
-                None => return Ok(tools),
-                next => cursor = next,
-            }
+        match listing::all(&self.peer).await {
+            Ok(tools) => Ok(tools),
+            Err(error) => Err(self.trouble(error).await),
         }
-        Err(ServerError::Endless(format!("{MAX_PAGES} pages")))
     }
 
     /// The digest of the tool's current description; `None`: the server has no such tool. Lists the tools once, and
@@ -203,15 +194,19 @@ impl Connection {
     ///
     /// # Cancel safety
     /// If the future is dropped, the server is notified (`notifications/cancelled`). Effects that have happened remain.
-    pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<CallToolResult, ServerError> {
+    pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<Answer, ServerError> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let refused = self.notices.refused();
         match self.calls.ask(ClientRequest::CallToolRequest(CallToolRequest::new(params))).await {
-            Ok(ServerResult::CallToolResult(result)) => Ok(result),
             Ok(ServerResult::InputRequiredResult(_)) => Err(ServerError::Unsupported("an answer of a person")),
             Ok(ServerResult::CreateTaskResult(_)) => {
                 Err(ServerError::Unsupported("time to work on it in the background"))
             }
-            Ok(_) => Err(self.trouble(ServiceError::UnexpectedResponse).await),
+            Ok(result) => match Answer::read(result) {
+                Some(answer) => Ok(answer.after(self.notices.refused_since(refused))),
+                None => Err(self.trouble(ServiceError::UnexpectedResponse).await),
+            },
+            Err(ServiceError::McpError(error)) => Err(of_call(&error, self.notices.refused_since(refused))),
             Err(error) => Err(self.trouble(error).await),
         }
     }
@@ -334,7 +329,10 @@ fn silent(what: &'static str, limit: Duration, watch: &Watch) -> ServerError {
 /// Converts an error of the handshake.
 fn of_handshake(error: &ClientInitializeError, watch: &Watch) -> ServerError {
     match error {
-        ClientInitializeError::JsonRpcError(error) => ServerError::Error(line(&error.message, MAX_ERROR)),
+        ClientInitializeError::JsonRpcError(error) => match supported(error) {
+            Some(versions) => ServerError::Version(line(&versions, 100)),
+            None => ServerError::Error(line(&error.message, MAX_ERROR)),
+        },
         ClientInitializeError::TransportError { error, .. } => of_transport(&*error.error),
         ClientInitializeError::ConnectionClosed(_) => {
             ServerError::Unreachable(format!("the connection is closed{}", watch.noise()))
@@ -345,6 +343,24 @@ fn of_handshake(error: &ClientInitializeError, watch: &Watch) -> ServerError {
         }
         _ => ServerError::NotMcp("its answer to `initialize` is none".into()),
     }
+}
+
+/// The versions that a server names when it refuses ours.
+///
+/// Source: MCP 2025-11-25, "Lifecycle", "Error Handling": `data.supported`.
+fn supported(error: &ErrorData) -> Option<String> {
+    let versions = match error.data.as_ref()?.get("supported")? {
+        Value::Array(versions) => versions.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
+        version => version.as_str()?.to_owned(),
+    };
+    Some(versions).filter(|versions| !versions.is_empty())
+}
+
+/// Converts the error of a call. `refused`: what the server asked for in vain meanwhile.
+fn of_call(error: &ErrorData, refused: Option<String>) -> ServerError {
+    let message = line(&error.message, MAX_ERROR);
+    let asked = refused.or_else(|| (error.code == URL_ELICITATION).then(|| "a person at a web page".to_owned()));
+    asked.map_or(ServerError::Error(message.clone()), |asked| ServerError::Refused { asked, message })
 }
 
 /// Whether the connection is unusable after this error: the pipe has no reader.

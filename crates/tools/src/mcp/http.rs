@@ -3,17 +3,25 @@
 use std::time::Duration;
 
 use belay_protocol::Secret;
+use futures_util::StreamExt;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::redirect::Policy;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use sse_stream::SseStream;
+use tokio::time::timeout;
 use url::Url;
 
 use crate::mcp::config::is_loopback;
 use crate::mcp::http_client::SessionClient;
+use crate::mcp::server_error::ServerError;
 use crate::mcp::wire::MAX_LINE;
 
 /// Longest time for opening a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Longest time for finding out whether a server speaks the old transport.
+const PROBE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 3;
@@ -63,5 +71,34 @@ impl Remote {
             .reinit_on_expired_session(false);
         config.auth_header = self.token.as_ref().map(|token| token.expose().to_owned());
         StreamableHttpClientTransport::with_client(SessionClient(self.client.clone()), config)
+    }
+
+    /// Names the cause of a failed start, if it is that the URL is one of the old transport.
+    pub(super) async fn explain(&self, trouble: ServerError) -> ServerError {
+        let is_refusal =
+            matches!(trouble, ServerError::Unreachable(_) | ServerError::Error(_) | ServerError::NotMcp(_));
+        let is_old = is_refusal && timeout(PROBE_LIMIT, self.is_old()).await.unwrap_or(false);
+        if is_old { ServerError::OldTransport } else { trouble }
+    }
+
+    /// Whether a GET opens a stream that begins with the address for messages.
+    ///
+    /// Source: MCP 2025-11-25, "Transports", "Backwards Compatibility".
+    async fn is_old(&self) -> bool {
+        let request = self.client.get(self.url.clone()).header(ACCEPT, "text/event-stream");
+        let token = self.token.iter().map(Secret::expose);
+        let Ok(response) = token.fold(request, reqwest::RequestBuilder::bearer_auth).send().await else { return false };
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if !response.status().is_success() || !kind.starts_with("text/event-stream") {
+            return false;
+        }
+        // The time limit is short, so that the length needs none. The first event may be a comment or a ping.
+        let mut events = SseStream::from_bytes_stream(response.bytes_stream()).take(3);
+        while let Some(Ok(event)) = events.next().await {
+            if event.event.as_deref() == Some("endpoint") {
+                return true;
+            }
+        }
+        false
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcError, ServerJsonRpcMessage};
@@ -15,9 +16,10 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
+use crate::mcp::http_listing::{is_listing, list, readable_event};
 use crate::mcp::wire::MAX_LINE;
 
-type Headers = HashMap<HeaderName, HeaderValue>;
+pub(super) type Headers = HashMap<HeaderName, HeaderValue>;
 type Failure = StreamableHttpError<reqwest::Error>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
@@ -53,8 +55,19 @@ impl StreamableHttpClient for SessionClient {
             _ => None,
         };
         let in_session = session.is_some();
+        if is_listing(&message) {
+            let post = self.0.post(&*uri);
+            let listed = list(post, &message, session.as_deref(), token.as_deref(), &headers, most).await;
+            if let Some(answer) = listed {
+                return Ok(answer);
+            }
+        }
         let posted = self.0.post_message_with_max_sse_event_size(uri, message, session, token, headers, most).await;
         let answer = match posted {
+            Ok(StreamableHttpPostResponse::Sse(events, session)) => {
+                let events = events.map(|event| event.map(readable_event));
+                Ok(StreamableHttpPostResponse::Sse(events.boxed(), session))
+            }
             Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(mut error), session)) => {
                 let ours = error.id.is_some() && error.id == id;
                 if in_session && refuses_session(&error, ours) {
@@ -108,7 +121,8 @@ impl StreamableHttpClient for SessionClient {
         headers: Headers,
         most: usize,
     ) -> Result<Events, Failure> {
-        self.0.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most).await
+        let events = self.0.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most).await?;
+        Ok(events.map(|event| event.map(readable_event)).boxed())
     }
 }
 

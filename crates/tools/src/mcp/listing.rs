@@ -1,68 +1,138 @@
-//! Reads one page of a server's tool list. A malformed tool does not invalidate the list.
+//! Reads a server's tool list, page by page. A malformed tool does not invalidate the list, and a list without an end
+//! is ended.
+
+use std::collections::HashSet;
 
 use rmcp::Peer;
-use rmcp::model::{ClientRequest, Cursor, CustomResult, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
+use rmcp::model::{ClientRequest, CustomResult, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
 use rmcp::service::{RoleClient, ServiceError};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
+use crate::mcp::incoming::TOOLS;
 use crate::mcp::offer::{LeftOut, MAX_TOOL_NAME};
 use crate::mcp::untrusted::line;
 
-/// Longest description of a tool's problem, in bytes.
+/// Most tools of a server. 128: models do not choose well among more, and each tool uses tokens in every request.
+const MAX_TOOLS: usize = 128;
+
+/// Most pages of a tool list.
+const MAX_PAGES: usize = 32;
+
+/// Longest description of a problem, in bytes.
 const MAX_WHY: usize = 200;
 
 /// A listed tool, or its problem.
 pub(super) type Listed = Result<Tool, LeftOut>;
 
+/// Lists all tools of a server, in its order. If the list has no end, or breaks off, the last entry says so.
+///
+/// # Errors
+/// The errors of the SDK; [`ServiceError::UnexpectedResponse`] if the first answer is no list of tools.
+pub(super) async fn all(peer: &Peer<RoleClient>) -> Result<Vec<Listed>, ServiceError> {
+    let (mut tools, mut seen, mut cursor) = (Vec::<Listed>::new(), HashSet::new(), None);
+    for number in 1.. {
+        let page = match Page::ask(peer, cursor.take()).await {
+            Ok(page) => page,
+            // The server does not understand its own cursor.
+            Err(ServiceError::McpError(error)) if number > 1 => {
+                return Ok(ended(tools, &format!("page {number} is an error: {}", line(&error.message, MAX_WHY))));
+            }
+            Err(error) => return Err(error),
+        };
+        // A server that ignores the cursor sends its first page again.
+        let new: Vec<_> = page.tools.into_iter().filter(|tool| !tools.contains(tool)).collect();
+        tools.extend(new);
+        if tools.len() > MAX_TOOLS {
+            tools.truncate(MAX_TOOLS);
+            return Ok(ended(tools, &format!("it has more than {MAX_TOOLS} tools")));
+        }
+        match page.next {
+            None => return Ok(tools),
+            Some(next) if !seen.insert(next.clone()) => {
+                return Ok(ended(tools, &format!("its cursor repeats on page {number}")));
+            }
+            Some(_) if number == MAX_PAGES => return Ok(ended(tools, &format!("it has more than {MAX_PAGES} pages"))),
+            next => cursor = next,
+        }
+    }
+    Ok(tools)
+}
+
+fn ended(mut tools: Vec<Listed>, why: &str) -> Vec<Listed> {
+    let why = format!("the list of the server was ended: {why}");
+    tools.push(Err(LeftOut { tool: "(more tools)".into(), why }));
+    tools
+}
+
 /// One page of the list.
 #[derive(Debug)]
-pub(super) struct Page {
-    pub(super) tools: Vec<Listed>,
+struct Page {
+    tools: Vec<Listed>,
     /// Cursor of the next page.
-    pub(super) next: Option<Cursor>,
+    next: Option<String>,
 }
 
 impl Page {
-    /// Requests a page. The SDK refuses a list with a malformed tool. Such a list is requested again and parsed tool by
-    /// tool.
-    ///
-    /// # Errors
-    /// The errors of the SDK; [`ServiceError::UnexpectedResponse`] if the answer is no list of tools.
-    pub(super) async fn ask(
-        peer: &Peer<RoleClient>,
-        asked: Option<PaginatedRequestParams>,
-    ) -> Result<Self, ServiceError> {
-        match peer.list_tools(asked.clone()).await {
-            Ok(page) => Ok(Self { tools: page.tools.into_iter().map(Ok).collect(), next: page.next_cursor }),
-            Err(ServiceError::UnexpectedResponse) => {
-                let request = ListToolsRequest { params: asked, ..ListToolsRequest::default() };
-                let answer = peer.send_request(ClientRequest::ListToolsRequest(request)).await?;
-                let ServerResult::CustomResult(CustomResult(value)) = answer else {
-                    return Err(ServiceError::UnexpectedResponse);
-                };
+    async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Self, ServiceError> {
+        let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+        let request = ListToolsRequest { params, ..ListToolsRequest::default() };
+        match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
+            ServerResult::CustomResult(CustomResult(value)) => {
                 Self::read(&value).ok_or(ServiceError::UnexpectedResponse)
             }
-            Err(error) => Err(error),
+            // An answer that did not come through [`crate::mcp::incoming`].
+            ServerResult::ListToolsResult(page) => {
+                Ok(Self { tools: page.tools.into_iter().map(Ok).collect(), next: page.next_cursor })
+            }
+            _ => Err(ServiceError::UnexpectedResponse),
         }
     }
 
     /// Parses a list tool by tool; `None`: it is not a list.
     fn read(value: &Value) -> Option<Self> {
-        let tools = value.get("tools")?.as_array()?.iter().enumerate().map(|(at, tool)| listed(at, tool)).collect();
-        let next = value.get("nextCursor").and_then(|cursor| serde_json::from_value(cursor.clone()).ok());
+        let tools = value.get(TOOLS).or_else(|| value.get("tools"))?.as_array()?;
+        let tools = tools.iter().enumerate().map(|(at, tool)| listed(at, tool)).collect();
+        let next = match value.get("nextCursor") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(cursor)) => Some(cursor.clone()).filter(|cursor| !cursor.is_empty()),
+            Some(other) => Some(other.to_string()),
+        };
         Some(Self { tools, next })
     }
 }
 
 fn listed(at: usize, tool: &Value) -> Listed {
-    serde_json::from_value(tool.clone()).map_err(|error| {
-        let name = tool.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let name = tool.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+    let left_out = |why: String| {
         let tool = name.map_or_else(|| format!("number {}", at + 1), |name| line(name, MAX_TOOL_NAME));
-        LeftOut {
-            tool,
-            why: format!("the server describes it in a malformed way: {}", line(&error.to_string(), MAX_WHY)),
+        Err(LeftOut { tool, why })
+    };
+    if tool["execution"]["taskSupport"] == "required" {
+        let why = "it works only as a task (taskSupport: required), which Belay does not support yet";
+        return left_out(why.into());
+    }
+    match serde_json::from_value(tool.clone()).or_else(|error| serde_json::from_value(needed(tool)).map_err(|_| error))
+    {
+        Ok(tool) => Ok(tool),
+        Err(error) => {
+            left_out(format!("the server describes it in a malformed way: {}", line(&error.to_string(), MAX_WHY)))
         }
-    })
+    }
+}
+
+/// The parts of a tool that Belay uses, without those that are of a wrong type.
+fn needed(tool: &Value) -> Value {
+    let mut needed = json!({ "name": tool["name"], "inputSchema": tool["inputSchema"] });
+    if let Some(description) = tool["description"].as_str() {
+        needed["description"] = description.into();
+    }
+    if let Some(hints) = tool["annotations"].as_object() {
+        let usable =
+            |(key, value): &(&String, &Value)| if *key == "title" { value.is_string() } else { value.is_boolean() };
+        let hints: Map<_, _> = hints.iter().filter(usable).map(|(key, value)| (key.clone(), value.clone())).collect();
+        needed["annotations"] = hints.into();
+    }
+    needed
 }
 
 #[cfg(test)]
@@ -98,5 +168,15 @@ mod tests {
         for other in [json!({}), json!({ "tools": {} }), json!([]), Value::Null] {
             assert!(Page::read(&other).is_none(), "{other}");
         }
+    }
+
+    #[test]
+    fn hints_of_a_right_type_count_beside_one_of_a_wrong_type() {
+        let tool = json!({
+            "name": "t", "inputSchema": { "type": "object" }, "icons": 1,
+            "annotations": { "readOnlyHint": true, "idempotentHint": "yes", "title": 7 },
+        });
+        let hints = listed(0, &tool).unwrap().annotations.unwrap();
+        assert_eq!((hints.read_only_hint, hints.idempotent_hint, hints.title), (Some(true), None, None));
     }
 }

@@ -40,6 +40,12 @@ pub(super) enum ServerError {
     /// It speaks an unsupported version of MCP.
     #[error("speaks MCP {0}, and this Belay speaks 2024-11-05 to 2025-11-25")]
     Version(String),
+    /// It speaks only the transport before streamable HTTP.
+    #[error(
+        "speaks only the old transport of MCP 2024-11-05, HTTP+SSE, which Belay does not. Set its address for streamable \
+         HTTP, which often ends in /mcp; if it has none, start a bridge for it as a program (command)"
+    )]
+    OldTransport,
     /// It answered with an error.
     #[error("answered with an error: {0}")]
     Error(String),
@@ -52,9 +58,14 @@ pub(super) enum ServerError {
     /// It asks for something that Belay does not support.
     #[error("asks for {0}, which Belay does not offer to servers")]
     Unsupported(&'static str),
-    /// Its tool list exceeds a limit.
-    #[error("lists its tools without an end: more than {0}")]
-    Endless(String),
+    /// It asked for something in a call, Belay refused it, and the call failed.
+    #[error("asked for {asked}, which Belay refuses to servers. The call then failed: {message}")]
+    Refused {
+        /// What it asked for.
+        asked: String,
+        /// Its error.
+        message: String,
+    },
     /// The run was stopped.
     #[error("was not asked: the run has been stopped")]
     Stopped,

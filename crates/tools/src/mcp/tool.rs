@@ -81,7 +81,18 @@ impl McpTool {
         }
         let called = lease.connection().call(&self.offer.tool, arguments.clone());
         match timeout(self.server.timeout(), called).await {
-            Ok(result) => Ok(reply(result?, &self.pictures, &context.cancel).await),
+            Ok(answer) => {
+                let answer = answer?;
+                let refused = answer.refused.clone();
+                let output = reply(answer, &self.pictures, &context.cancel).await;
+                Ok(output.map_err(|failure| match (failure, refused) {
+                    (ToolFailure::Failed(text), Some(asked)) => ToolFailure::Failed(format!(
+                        "The MCP server {} asked for {asked}, which Belay refuses to servers. The tool then failed: {text}",
+                        self.server.name()
+                    )),
+                    (failure, _) => failure,
+                }))
+            }
             Err(_) => Ok(Err(ToolFailure::failed(format!(
                 "{} of the MCP server {} gave no answer within {} s and was stopped. Its effect is unknown: check it \
                  before you try again, or request less at once.",

@@ -1,4 +1,5 @@
-//! Watches the standard output of a server: limits the length of lines and records lines that are no messages.
+//! Watches the standard output of a server: limits the length of lines, records lines that are no messages, and passes
+//! messages on in a form that the SDK can read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,7 +10,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tracing::debug;
 
-use crate::mcp::untrusted::line;
+use crate::mcp::incoming::readable;
+use crate::mcp::untrusted::line as shown;
 
 /// Longest line in bytes; a line is one message. 8 MiB: enough for a large picture in base64. The SDK accepts 16 MiB
 /// and silently drops longer lines.
@@ -17,6 +19,12 @@ pub(super) const MAX_LINE: usize = 8 * 1024 * 1024;
 
 /// Most lines that are no messages. 1000: accepts greetings and debug prints, but not an endless stream.
 const MAX_NOISE: usize = 1000;
+
+/// Number of bytes that are read at once.
+const CHUNK: usize = 4096;
+
+/// Memory that is kept for the next line, in bytes. A large message does not keep its memory.
+const KEPT: usize = 64 * 1024;
 
 /// Number of bytes that are kept of the first such line.
 const NOISE_SHOWN: usize = 200;
@@ -59,14 +67,16 @@ impl Watch {
     }
 }
 
-/// A reader that ends at a line longer than [`MAX_LINE`], or after more than [`MAX_NOISE`] lines that are no messages.
+/// A reader that passes on whole lines, in a form that the SDK can read. It ends at a line longer than [`MAX_LINE`], or
+/// after more than [`MAX_NOISE`] lines that are no messages.
 pub(super) struct Watched<R> {
     inner: R,
     watch: Arc<Watch>,
-    /// Length of the current line in bytes.
-    length: usize,
-    /// The beginning of the current line, up to [`NOISE_SHOWN`] bytes.
-    beginning: Vec<u8>,
+    /// The current line, up to [`MAX_LINE`] bytes.
+    line: Vec<u8>,
+    /// Whole lines, and how much of them has been passed on.
+    whole: Vec<u8>,
+    passed: usize,
     /// Number of lines that were no messages.
     noisy: usize,
     ended: bool,
@@ -74,45 +84,43 @@ pub(super) struct Watched<R> {
 
 impl<R> Watched<R> {
     pub(super) fn new(inner: R, watch: Arc<Watch>) -> Self {
-        Self { inner, watch, length: 0, beginning: Vec::new(), noisy: 0, ended: false }
+        Self { inner, watch, line: Vec::new(), whole: Vec::new(), passed: 0, noisy: 0, ended: false }
     }
 
-    /// Examines the bytes that were read. `false`: reading ends here.
-    fn look(&mut self, bytes: &[u8]) -> bool {
-        for &byte in bytes {
-            if byte == b'\n' {
-                self.end_of_line();
+    /// Adds bytes that were read.
+    fn add(&mut self, bytes: &[u8]) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            let length = self.line.len() - usize::from(part.ends_with(b"\n"));
+            if length > MAX_LINE {
+                return self.end(format!("it wrote a line of more than {} MiB", MAX_LINE / 1024 / 1024));
+            }
+            if part.ends_with(b"\n") {
+                self.end_of_line(length);
                 if self.noisy > MAX_NOISE {
                     return self.end(format!("it wrote more than {MAX_NOISE} lines that are no messages"));
                 }
-                continue;
-            }
-            self.length += 1;
-            if self.beginning.len() < NOISE_SHOWN {
-                self.beginning.push(byte);
-            }
-            if self.length > MAX_LINE {
-                return self.end(format!("it wrote a line of more than {} MiB", MAX_LINE / 1024 / 1024));
             }
         }
-        true
     }
 
-    fn end_of_line(&mut self) {
-        let first = self.beginning.iter().find(|byte| !byte.is_ascii_whitespace());
+    fn end_of_line(&mut self, length: usize) {
+        let line = &self.line[..length];
+        let first = line.iter().find(|byte| !byte.is_ascii_whitespace());
         if first.is_some_and(|first| !matches!(first, b'{' | b'[')) {
             self.noisy += 1;
-            let text = String::from_utf8_lossy(&self.beginning);
-            self.watch.seen().noise.get_or_insert_with(|| line(&text, NOISE_SHOWN));
+            let text = String::from_utf8_lossy(&line[..length.min(NOISE_SHOWN)]);
+            self.watch.seen().noise.get_or_insert_with(|| shown(&text, NOISE_SHOWN));
         }
-        self.length = 0;
-        self.beginning.clear();
+        self.whole.extend_from_slice(&readable(line));
+        self.whole.push(b'\n');
+        self.line.clear();
+        self.line.shrink_to(KEPT);
     }
 
-    fn end(&mut self, why: String) -> bool {
+    fn end(&mut self, why: String) {
         self.watch.seen().ended = Some(why);
         self.ended = true;
-        false
     }
 }
 
@@ -122,14 +130,22 @@ impl<R: AsyncRead + Unpin> AsyncRead for Watched<R> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.ended {
-            return Poll::Ready(Ok(()));
+        let mut chunk = [0; CHUNK];
+        while self.passed == self.whole.len() && !self.ended {
+            self.whole.clear();
+            self.whole.shrink_to(KEPT);
+            self.passed = 0;
+            let mut read = ReadBuf::new(&mut chunk);
+            ready!(Pin::new(&mut self.inner).poll_read(context, &mut read))?;
+            match read.filled() {
+                [] => return Poll::Ready(Ok(())), // a line without its end is no message
+                bytes => self.add(bytes),
+            }
         }
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        if !self.look(&buffer.filled()[before..]) {
-            buffer.set_filled(before);
-        }
+        let rest = &self.whole[self.passed..];
+        let count = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..count]);
+        self.passed += count;
         Poll::Ready(Ok(()))
     }
 }
@@ -150,7 +166,7 @@ pub(super) async fn drain(mut stderr: impl AsyncRead + Unpin, server: String, wa
     let mut chunk = [0; 4096];
     let (mut current, mut logged) = (Vec::new(), 0);
     let mut keep = |current: &mut Vec<u8>| {
-        let said = line(&String::from_utf8_lossy(current), MAX_LOGGED_LINE);
+        let said = shown(&String::from_utf8_lossy(current), MAX_LOGGED_LINE);
         current.clear();
         if said.is_empty() {
             return;

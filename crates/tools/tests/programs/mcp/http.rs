@@ -10,9 +10,10 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::any;
+use axum::routing::{any, get};
 use belay_protocol::{RunProcesses, Secret};
 use belay_tools::mcp::{RunEnds, Server, ServerInputs, SurveyMode};
+use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -43,6 +44,14 @@ async fn trouble(url: String) -> String {
     survey.reports[0].trouble.clone().unwrap_or_default()
 }
 
+/// The stream of the old transport, which stays open.
+async fn old() -> Response {
+    let first =
+        futures_util::stream::iter([Ok::<_, std::io::Error>(": hello\n\nevent: endpoint\ndata: /messages?id=1\n\n")]);
+    let body = Body::from_stream(first.chain(futures_util::stream::pending()));
+    ([(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")], body).into_response()
+}
+
 #[tokio::test]
 async fn each_way_to_misbehave_is_told_apart() {
     let mut tasks = JoinSet::new();
@@ -57,6 +66,13 @@ async fn each_way_to_misbehave_is_told_apart() {
         .route("/500", answer(500, "text/plain", "oh"))
         .route("/html", answer(200, "text/html", "<p>hello"))
         .route("/broken", answer(200, "application/json", "{"))
+        .route("/sse", get(old))
+        .route("/sse-404", get(old).post(async || StatusCode::NOT_FOUND))
+        .route(
+            "/sse-400",
+            get(old).post(async || (StatusCode::BAD_REQUEST, [(header::CONTENT_TYPE, "application/json")], "{}")),
+        )
+        .route("/events", get(async || ([(header::CONTENT_TYPE, "text/event-stream")], "event: other\ndata: /x\n\n")))
         .route(
             "/never",
             any(async || {
@@ -72,6 +88,10 @@ async fn each_way_to_misbehave_is_told_apart() {
         ("/500", "cannot be reached: "),
         ("/html", "cannot be reached: "),
         ("/broken", "cannot be reached: "),
+        ("/sse", "speaks only the old transport of MCP 2024-11-05, HTTP+SSE, which Belay does not. Set its address"),
+        ("/sse-404", "speaks only the old transport"),
+        ("/sse-400", "speaks only the old transport"),
+        ("/events", "cannot be reached: "),
         ("/never", "cannot be reached: "),
     ] {
         let trouble = trouble(format!("http://{address}{path}")).await;

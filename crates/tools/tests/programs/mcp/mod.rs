@@ -6,6 +6,7 @@ mod cancels;
 mod hostile;
 mod http;
 mod lives;
+mod oddities;
 mod offers;
 mod official;
 mod session_host;

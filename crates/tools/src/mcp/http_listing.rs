@@ -1,0 +1,68 @@
+//! Requests a tool list over HTTP without the SDK, whose types lose parts of the tools.
+
+use futures_util::StreamExt;
+use futures_util::future::ready;
+use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest};
+use rmcp::transport::streamable_http_client::StreamableHttpPostResponse;
+use sse_stream::{Sse, SseStream};
+
+use crate::mcp::http_client::Headers;
+use crate::mcp::incoming::readable;
+
+/// The header with the id of a session.
+///
+/// Source: MCP 2025-11-25, "Transports", "Session Management".
+const SESSION: &str = "Mcp-Session-Id";
+
+/// Whether the message requests a tool list.
+pub(super) fn is_listing(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::ListToolsRequest(_)))
+}
+
+/// Requests a tool list. `None`: there is no list in the answer, and the SDK has to ask again and to say why. `most`: the
+/// largest answer in bytes.
+pub(super) async fn list(
+    request: reqwest::RequestBuilder,
+    message: &ClientJsonRpcMessage,
+    session: Option<&str>,
+    token: Option<&str>,
+    headers: &Headers,
+    most: usize,
+) -> Option<StreamableHttpPostResponse> {
+    let mut request = request.header(ACCEPT, "text/event-stream, application/json");
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    request = token.into_iter().fold(request, reqwest::RequestBuilder::bearer_auth);
+    request = session.into_iter().fold(request, |request, session| request.header(SESSION, session));
+    let response = request.json(message).send().await.ok()?.error_for_status().ok()?;
+    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let (kind, session) = (header(CONTENT_TYPE.as_str())?, header(SESSION));
+    let mut bytes = response.bytes_stream();
+    if kind.starts_with("text/event-stream") {
+        let mut left = most;
+        let bounded = bytes.take_while(move |part| {
+            let length = part.as_ref().map_or(0, |part| part.len());
+            let fits = length <= left;
+            left = left.saturating_sub(length);
+            ready(fits)
+        });
+        let events = SseStream::from_bytes_stream(bounded).map(|event| event.map(readable_event));
+        return Some(StreamableHttpPostResponse::Sse(events.boxed(), session));
+    }
+    let mut body = Vec::new();
+    while let Some(part) = bytes.next().await {
+        body.extend_from_slice(&part.ok()?);
+        if body.len() > most {
+            return None;
+        }
+    }
+    Some(StreamableHttpPostResponse::Json(serde_json::from_slice(&readable(&body)).ok()?, session))
+}
+
+/// The event in a form that the SDK can read.
+pub(super) fn readable_event(event: Sse) -> Sse {
+    let data = event.data.map(|data| String::from_utf8_lossy(&readable(data.as_bytes())).into_owned());
+    Sse { data, ..event }
+}
