@@ -19,7 +19,7 @@ use sse_stream::Sse;
 use crate::mcp::http_listing::{is_listing, list, readable_event};
 use crate::mcp::wire::MAX_LINE;
 
-pub(super) type Headers = HashMap<HeaderName, HeaderValue>;
+type Headers = HashMap<HeaderName, HeaderValue>;
 type Failure = StreamableHttpError<reqwest::Error>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 

@@ -1,13 +1,14 @@
 //! Requests a tool list over HTTP without the SDK, whose types lose parts of the tools.
 
+use std::collections::HashMap;
+
 use futures_util::StreamExt;
 use futures_util::future::ready;
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest};
 use rmcp::transport::streamable_http_client::StreamableHttpPostResponse;
 use sse_stream::{Sse, SseStream};
 
-use crate::mcp::http_client::Headers;
 use crate::mcp::incoming::readable;
 
 /// The header with the id of a session.
@@ -27,7 +28,7 @@ pub(super) async fn list(
     message: &ClientJsonRpcMessage,
     session: Option<&str>,
     token: Option<&str>,
-    headers: &Headers,
+    headers: &HashMap<HeaderName, HeaderValue>,
     most: usize,
 ) -> Option<StreamableHttpPostResponse> {
     let mut request = request.header(ACCEPT, "text/event-stream, application/json");
