@@ -262,3 +262,34 @@ async fn the_menu_of_commands_is_registered_once_and_again_only_where_it_differs
     assert_eq!(api.calls("setMyCommands").len(), 3, "nothing has changed");
     Ok(())
 }
+
+#[tokio::test]
+async fn a_group_that_becomes_a_supergroup_goes_on_under_its_new_id_also_after_a_restart() -> Result<()> {
+    let api = BotApi::start().await;
+    let model = ModelServer::start(Vec::new(), Answer::text("All done.")).await;
+    let home = home(&api).openai(&model.base_url).set("channels.telegram.groups.allow", json!([-100]));
+    let daemon = home.start().await?;
+    deliver(&daemon, &group_message(1, 42, "Ann", "@belay_test_bot the first question")).await?;
+    api.messages(1).await;
+    // The next answer finds the move out; the service message repeats it.
+    let parameters = json!({"migrate_to_chat_id": -1009});
+    api.refuse(json!({"ok": false, "error_code": 400, "description": "upgraded", "parameters": parameters}));
+    deliver(&daemon, &group_message(2, 42, "Ann", "@belay_test_bot the second question")).await?;
+    let sent = api.messages(2).await;
+    assert_eq!(sent[1]["chat_id"], -1009, "{sent:?}");
+    let mut moved = group_message(3, 42, "Ann", "");
+    moved["message"]["migrate_to_chat_id"] = json!(-1009);
+    deliver(&daemon, &moved).await?;
+    daemon.shut_down().await?;
+    let daemon = home.start().await?;
+    let mut update = group_message(4, 42, "Ann", "@belay_test_bot the third question");
+    update["message"]["chat"]["id"] = json!(-1009);
+    deliver(&daemon, &update).await?;
+    let sent = api.messages(3).await;
+    assert_eq!((&sent[2]["chat_id"], &sent[2]["text"]), (&json!(-1009), &json!("All done.")));
+    let (_, history) = daemon.request("GET", "/api/v1/sessions/telegram:-100/messages", None).await?;
+    let history = history.to_string();
+    assert!(["first", "second", "third"].iter().all(|word| history.contains(word)), "one session: {history}");
+    daemon.shut_down().await?;
+    Ok(())
+}
