@@ -380,7 +380,8 @@ impl From<Refusal> for ApiError {
             Refusal::Invalid(_) => Self::invalid(message),
             Refusal::Store(detail) => {
                 tracing::warn!(%detail, "a message could not be stored");
-                let cause = public_cause(&detail).map_or_else(String::new, |cause| format!(": {cause}. Free space on it"));
+                let cause =
+                    public_cause(&detail).map_or_else(String::new, |cause| format!(": {cause}. Free space on it"));
                 let message = format!("the message could not be stored{cause}");
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Store, message).again()
             }
