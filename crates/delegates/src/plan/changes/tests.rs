@@ -1,7 +1,7 @@
 use super::*;
 use crate::plan::plans::NewStep;
 
-/// A plan whose first step is completed, whose second is at work, and whose last needs the first alone.
+/// A plan whose first step is completed, whose second is running, and whose last needs the first alone.
 fn state() -> PlanState {
     let mut state = PlanState::default();
     let step = |text: &str, after: Option<Vec<usize>>| NewStep { text: text.into(), after };
