@@ -212,7 +212,7 @@ fn every_setting_and_verb_that_a_document_names_exists() {
                 let is_key = word.split_once('.').is_some_and(|(section, rest)| {
                     sections.contains(section) && rest.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c == '.')
                 });
-                // A file such as `store.rs`, or a field within a setting such as `llm.price.input`.
+                // A file such as `store.rs`, or a field within a setting such as `llm.price_usd.input`.
                 let known = methods.contains(&word)
                     || keys.iter().any(|key| word == key || word.starts_with(&format!("{key}.")));
                 if is_key && !known && !sections.contains(word) && !word.ends_with(".rs") && !word.ends_with(".toml") {

@@ -20,7 +20,7 @@ base_url = "{model}"
 model = "scripted"
 api_key_env = ""
 max_tokens = 100
-price = {{ input = 1, output = 1 }}
+price_usd = {{ input = 1, output = 1 }}
 
 [gateway]
 listen = "127.0.0.1:0"

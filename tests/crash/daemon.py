@@ -17,7 +17,7 @@ base_url = "{model}/v1"
 model = "scripted"
 api_key_env = ""
 max_tokens = {output}
-price = {{ input = 1000000, output = 1000000 }}
+price_usd = {{ input = 1, output = 1 }}
 
 [gateway]
 listen = "127.0.0.1:0"

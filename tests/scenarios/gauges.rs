@@ -41,7 +41,7 @@ async fn gauges_follow_the_runs_the_money_and_the_model() -> Result<()> {
     let model = ModelServer::start(script, Answer::text("well again")).await;
     let home = Home::new()
         .openai(&model.base_url)
-        .settings("[llm]\nmax_attempts = 1\n[llm.price]\ninput = 1_000_000\noutput = 2_000_000\n");
+        .settings("[llm]\nmax_attempts = 1\n[llm.price_usd]\ninput = 1\noutput = 2\n");
     let daemon = home.start().await?;
 
     daemon.ask("alice", "hello").await?;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 /// and chats one of them.
 fn priced(model: &ModelServer) -> Home {
     Home::new().openai(&model.base_url).settings(
-        "[llm.price]\ninput = 1_000_000\noutput = 2_000_000\n[limits]\nusd_per_day = 5.0\nusd_per_day_for = { chat = 1.0 }\n",
+        "[llm.price_usd]\ninput = 1\noutput = 2\n[limits]\nusd_per_day = 5.0\nusd_per_day_for = { chat = 1.0 }\n",
     )
 }
 

@@ -128,7 +128,7 @@ async fn the_days_money_is_remembered_over_a_kill() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::text("ok")).await;
     let home = Home::new().openai(&model.base_url).set("llm.max_tokens", 100).set("limits.usd_per_day", 0.0005);
     // 1 dollar for a million tokens: a call of 110 tokens costs 110 millionths, and reserves about 800.
-    let home = home.set("llm.price.input", 1_000_000).set("llm.price.output", 1_000_000);
+    let home = home.set("llm.price_usd.input", 1).set("llm.price_usd.output", 1);
     let daemon = home.start().await?;
     let run = daemon.ask("alice", "hello").await?;
     let (_, status) = daemon.request("GET", "/api/v1/status", None).await?;

@@ -231,7 +231,7 @@ async fn the_days_money_ends_a_worker_in_the_middle_of_its_work() -> Result<()> 
     let model = ModelServer::start(script, Answer::text("too much")).await;
     // A dollar for a million tokens: what the worker reads makes its second request dearer than what is left.
     let home = home(&model).set("llm.max_tokens", 100).set("limits.usd_per_day", 0.03);
-    let home = home.set("llm.price.input", 1_000_000).set("llm.price.output", 1_000_000);
+    let home = home.set("llm.price_usd.input", 1).set("llm.price_usd.output", 1);
     for name in ["a", "b", "c"] {
         std::fs::write(home.workspace().join(name), "many words and more \n".repeat(2900))?;
     }

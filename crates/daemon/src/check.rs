@@ -220,7 +220,7 @@ async fn model(settings: &Settings, secrets: &Secrets) -> Vec<Finding> {
     let info = chosen.provider.info();
     if info.price.is_none() && !info.rehearsal {
         let without_effect = |what| {
-            let detail = format!("{what} has no effect: the price of the model is not known; set llm.price");
+            let detail = format!("{what} has no effect: the price of the model is not known; set llm.price_usd");
             Finding::new("limits", State::Note, detail)
         };
         findings.extend(about_money(settings).into_iter().map(without_effect));

@@ -137,9 +137,9 @@ impl From<Vec<Problem>> for NotReloaded {
 
 /// The model settings in force, with the new prices.
 fn priced(running: &LlmConfig, next: &LlmConfig) -> LlmConfig {
-    let mut llm = LlmConfig { price: next.price, ..running.clone() };
+    let mut llm = LlmConfig { price_usd: next.price_usd, ..running.clone() };
     for (fallback, next) in llm.fallbacks.iter_mut().zip(&next.fallbacks) {
-        fallback.price = next.price;
+        fallback.price_usd = next.price_usd;
     }
     llm
 }

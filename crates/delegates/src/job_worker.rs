@@ -61,11 +61,14 @@ pub(super) async fn drive(
 
 /// Reads the result of the call: the worker's text, or the reason of the failure with a line for people.
 fn read(result: &ToolResult) -> (Option<StopReason>, String) {
-    let (facts, line) = result.text.split_once('\n').unwrap_or((&result.text, &result.text));
+    // People read it, and the first line of a marked result is a marker.
+    let text = belay_text::untrusted::without(&result.text);
+    let text = text.trim_end();
+    let (facts, line) = text.split_once('\n').unwrap_or((text, text));
     let facts: Value = serde_json::from_str(facts).unwrap_or_default();
     let word = |key: &str| facts.get(key).and_then(Value::as_str);
     if result.status == ToolStatus::Success {
-        return (None, word("result").unwrap_or(&result.text).to_owned());
+        return (None, word("result").unwrap_or(text).to_owned());
     }
     let reason = word("reason").and_then(StopReason::from_word).filter(|reason| !reason.user_line().is_empty());
     (Some(reason.unwrap_or(StopReason::GaveUp)), line.to_owned())
@@ -86,6 +89,16 @@ mod tests {
                 (Some(StopReason::MaxIterations), "The worker used up its steps."),
             ),
             (ToolStatus::Error, "the walls are missing", (Some(StopReason::GaveUp), "the walls are missing")),
+            (
+                ToolStatus::Error,
+                "<untrusted source=\"run_in_worker\" id=\"0123456789ab\">\nno container\n</untrusted id=\"0123456789ab\">",
+                (Some(StopReason::GaveUp), "no container"),
+            ),
+            (
+                ToolStatus::Success,
+                "<untrusted source=\"w\" id=\"0123456789ab\">\n{\"result\":\"42\"}\nDone.\n</untrusted id=\"0123456789ab\">",
+                (None, "42"),
+            ),
         ] {
             let result = ToolResult { call_id: "c".into(), name: RUN_IN_WORKER.into(), status, text: text.into() };
             assert_eq!(read(&result), (expected.0, expected.1.to_owned()), "{text}");

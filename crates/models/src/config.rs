@@ -11,6 +11,47 @@ use serde_json::{Map, Value};
 use crate::catalog;
 use crate::vision::Vision;
 
+/// Prices in US dollars for a million tokens, as the vendors publish them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriceUsd {
+    /// Input tokens.
+    pub input: f64,
+    /// Input tokens from the provider's cache; absent: the price of `input`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_input: Option<f64>,
+    /// Output tokens.
+    pub output: f64,
+}
+
+/// The prices that a model may have, in US dollars for a million tokens. Those of 2026 are between 0.01 and 600. Others are
+/// written in another unit: dollars for a token, or millionths of a dollar.
+const USD_RANGE: std::ops::RangeInclusive<f64> = 0.001..=10_000.0;
+
+impl PriceUsd {
+    /// The price in millionths of a US dollar, rounded.
+    pub fn exact(&self) -> Price {
+        let micro = |usd: f64| (usd * 1e6).round() as u64; // valid prices are within the range of both
+        Price {
+            input: micro(self.input),
+            cached_input: self.cached_input.map(micro),
+            output: micro(self.output),
+        }
+    }
+
+    fn problems(&self) -> impl Iterator<Item = String> {
+        let fields =
+            [("input", Some(self.input)), ("cached_input", self.cached_input), ("output", Some(self.output))];
+        fields.into_iter().filter_map(|(name, usd)| {
+            let usd = usd.filter(|usd| *usd != 0.0 && !USD_RANGE.contains(usd))?;
+            Some(format!(
+                "llm.price_usd.{name}: must be 0, or from 0.001 to 10000, is {usd}; the unit is US dollars for a million \
+                 tokens, such as 3.0"
+            ))
+        })
+    }
+}
+
 /// The model and the options of its requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -47,7 +88,7 @@ pub struct LlmConfig {
     /// Size of the model's context in tokens. Absent: from our table, otherwise a default.
     pub context_tokens: Option<u64>,
     /// The price of the model. Absent: from our table; a server on this machine costs nothing.
-    pub price: Option<Price>,
+    pub price_usd: Option<PriceUsd>,
     /// Whether the model accepts pictures. Only with the formats of OpenAI and Anthropic.
     pub vision: Vision,
     /// Sampling temperature, 0 to 2. Absent: not sent, because some models refuse the field.
@@ -73,7 +114,7 @@ impl Default for LlmConfig {
             connect_timeout_s: 10,
             idle_timeout_s: 90,
             context_tokens: None,
-            price: None,
+            price_usd: None,
             vision: Vision::Auto,
             temperature: None,
             extra_body: Map::new(),
@@ -111,7 +152,7 @@ pub struct FallbackConfig {
     pub context_tokens: Option<u64>,
     /// The price of the model. Absent: from our table; a server on this machine costs nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<Price>,
+    pub price_usd: Option<PriceUsd>,
     /// Whether the model accepts pictures.
     #[serde(default)]
     pub vision: Vision,
@@ -133,7 +174,7 @@ impl FallbackConfig {
             api_key_env: self.api_key_env.clone(),
             api_key_file: self.api_key_file.clone(),
             context_tokens: self.context_tokens,
-            price: self.price,
+            price_usd: self.price_usd,
             vision: self.vision,
             temperature: self.temperature,
             extra_body: self.extra_body.clone(),
@@ -201,6 +242,7 @@ impl LlmConfig {
                 &format!("llm.extra_body.{name}: is set by Belay itself and cannot be given here"),
             );
         }
+        problems.extend(self.price_usd.iter().flat_map(PriceUsd::problems));
         if self.provider != catalog::AUTO
             && let Err(error) = catalog::find(&self.provider)
         {
@@ -294,8 +336,34 @@ mod tests {
     }
 
     #[test]
+    fn prices_are_dollars_for_a_million_tokens_and_other_units_are_named() {
+        let problems = |price: Value| {
+            let config: LlmConfig = serde_json::from_value(json!({ "price_usd": price })).unwrap();
+            config.validate()
+        };
+        for price in [json!({"input": 3, "output": 15}), json!({"input": 0, "output": 0}), json!({"input": 0.15, "cached_input": 0.001, "output": 600})]
+        {
+            assert_eq!(problems(price.clone()), Vec::<String>::new(), "{price}");
+        }
+        for (price, keys) in [
+            (json!({"input": 3_000_000, "output": 15_000_000}), vec!["input", "output"]),
+            (json!({"input": 0.000003, "output": 15}), vec!["input"]),
+            (json!({"input": 3, "cached_input": -1, "output": 15}), vec!["cached_input"]),
+        ] {
+            let problems = problems(price.clone());
+            assert_eq!(problems.len(), keys.len(), "{problems:?}");
+            for (problem, key) in problems.iter().zip(keys) {
+                let unit = "the unit is US dollars for a million tokens";
+                assert!(problem.starts_with(&format!("llm.price_usd.{key}: ")) && problem.contains(unit), "{problem}");
+            }
+        }
+        let price: PriceUsd = serde_json::from_value(json!({"input": 3, "cached_input": 0.075, "output": 15.5})).unwrap();
+        assert_eq!(price.exact(), Price { input: 3_000_000, cached_input: Some(75_000), output: 15_500_000 });
+    }
+
+    #[test]
     fn unknown_fields_are_refused() {
         assert!(serde_json::from_value::<LlmConfig>(json!({"temprature": 1})).is_err());
-        assert!(serde_json::from_value::<LlmConfig>(json!({"price": {"input": 1, "output": 2, "x": 3}})).is_err());
+        assert!(serde_json::from_value::<LlmConfig>(json!({"price_usd": {"input": 1, "output": 2, "x": 3}})).is_err());
     }
 }

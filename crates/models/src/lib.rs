@@ -68,7 +68,7 @@ mod wire;
 pub use build::build;
 pub use candidates::{CandidateConfig, candidates};
 pub use catalog::{ProviderInfo, provider, providers};
-pub use config::{EnvKeys, FallbackConfig, LlmConfig};
+pub use config::{EnvKeys, FallbackConfig, LlmConfig, PriceUsd};
 pub use discover::{Resolved, resolve};
 pub use embeddings::{DIMENSIONS_MAX, OpenAiEmbedder};
 pub use error::ModelsError;

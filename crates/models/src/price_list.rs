@@ -52,24 +52,26 @@ impl From<HashMap<String, Price>> for PriceList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::PriceUsd;
 
     #[test]
     fn a_price_that_was_replaced_is_the_price_of_the_same_candidate() {
-        let price = |output| Some(Price { input: 1, cached_input: None, output });
+        let usd = |output| PriceUsd { input: 1.0, cached_input: None, output };
+        let price = |output| Some(usd(output).exact());
         let config = |output| LlmConfig {
             provider: "openai".into(),
             base_url: Some("https://models.example.org/v1".into()),
             model: Some("some".into()),
-            price: price(output),
+            price_usd: Some(usd(output)),
             ..LlmConfig::default()
         };
         let keys = EnvKeys::default();
-        let list = PriceList::of(&config(2), &keys);
-        let (shared, name) = (list.clone(), &candidates(&config(2), &keys)[0].name);
-        assert_eq!(list.get(name), price(2));
-        shared.replace(&config(3), &keys);
-        assert_eq!((list.get(name), list.get("another")), (price(3), None));
-        shared.replace(&LlmConfig { price: None, ..config(3) }, &keys);
+        let list = PriceList::of(&config(2.0), &keys);
+        let (shared, name) = (list.clone(), &candidates(&config(2.0), &keys)[0].name);
+        assert_eq!(list.get(name), price(2.0));
+        shared.replace(&config(3.0), &keys);
+        assert_eq!((list.get(name), list.get("another")), (price(3.0), None));
+        shared.replace(&LlmConfig { price_usd: None, ..config(3.0) }, &keys);
         assert_eq!(list.get(name), None);
     }
 }

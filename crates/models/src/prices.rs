@@ -55,7 +55,7 @@ pub(crate) fn context_and_price(config: &LlmConfig, base: &Url, model: &str) -> 
     let assumed = if local { LOCAL_CONTEXT_TOKENS } else { HOSTED_CONTEXT_TOKENS };
     let free = Price { input: 0, cached_input: None, output: 0 };
     let context = config.context_tokens.or(known.as_ref().map(|row| row.context_tokens)).unwrap_or(assumed);
-    let price = config.price.or(if local { Some(free) } else { known.map(|row| row.price) });
+    let price = config.price_usd.map(|usd| usd.exact()).or(if local { Some(free) } else { known.map(|row| row.price) });
     (context, price)
 }
 
@@ -98,8 +98,9 @@ mod tests {
     fn settings_go_before_the_table_and_this_machine_is_free() {
         let hosted = Url::parse("https://api.openai.com/v1").unwrap();
         let local = Url::parse("http://127.0.0.1:8080/v1").unwrap();
-        let price = Price { input: 1, cached_input: None, output: 2 };
-        let set = LlmConfig { price: Some(price), context_tokens: Some(5000), ..LlmConfig::default() };
+        let price = Price { input: 1_000_000, cached_input: None, output: 2_000_000 };
+        let usd = crate::config::PriceUsd { input: 1.0, cached_input: None, output: 2.0 };
+        let set = LlmConfig { price_usd: Some(usd), context_tokens: Some(5000), ..LlmConfig::default() };
         let unset = LlmConfig::default();
         assert_eq!(context_and_price(&set, &local, "gpt-4.1"), (5000, Some(price)));
         assert_eq!(context_and_price(&unset, &hosted, "gpt-4.1").0, 1_047_576);

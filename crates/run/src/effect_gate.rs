@@ -298,7 +298,7 @@ impl EffectGate {
             name: result.name.clone(),
             status: result.status,
             took_ms,
-            result: bounded(&result.text, EVENT_CHARS),
+            result: bounded(&belay_text::untrusted::without(&result.text), EVENT_CHARS), // people read events
         });
         if untrusted {
             caller.tally().note_untrusted();

@@ -46,7 +46,7 @@ export async function model(script) {
   await new Promise((ready) => server.listen(0, '127.0.0.1', ready));
   const settings = {
     'llm.provider': 'openai', 'llm.base_url': `http://127.0.0.1:${server.address().port}/v1`, 'llm.model': 'scripted', 'llm.api_key_env': '',
-    'llm.price': '{input=3000000,output=15000000}',
+    'llm.price_usd': '{input=3,output=15}',
   };
   return { settings, close: () => { server.closeAllConnections(); server.close(); } };
 }

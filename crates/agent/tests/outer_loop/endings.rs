@@ -418,6 +418,30 @@ async fn a_tool_that_waits_does_not_outlive_the_time_of_the_run_by_more_than_its
     agent.shut_down().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn events_show_results_without_the_markers_for_models() {
+    let script = [
+        Scripted::call("page", json!({"text": "noon"})),
+        Scripted::call("fail", json!({})), // its error may quote the page
+        Scripted::text("done"),
+    ];
+    let setup = Setup::new(ScriptedModel::new(script)).tool(TestTool::named("echo").called("page").of_outside());
+    let (agent, record) = run(&setup, "go").await;
+    let query = belay_protocol::EventQuery { run: Some(record.run_id), limit: 100, ..Default::default() };
+    let events = setup.store.events.read(query).await.expect("readable");
+    let results: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            belay_protocol::EventKind::ToolFinished { result, .. } => Some(result.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(results, ["noon\n", "it does not work"], "{events:?}");
+    let model = saw(&agent.model, 3);
+    assert!(model.iter().any(|text| text.starts_with("<untrusted source=")), "{model:?}");
+    agent.shut_down().await;
+}
+
 #[test]
 fn every_tool_status_has_the_word_of_the_wire() {
     use ToolStatus::{Cancelled, Denied, Error, NotExecuted, OutcomeUnknown, Success};

@@ -16,7 +16,7 @@ const RELOADABLE: &[&str] = &[
     "channels.telegram.groups",
     "channels.telegram.pairing",
     "channels.telegram.greeting",
-    "llm.price",
+    "llm.price_usd",
 ];
 
 /// The list whose elements are compared one by one: a price in it can be reloaded, its models cannot.
@@ -75,7 +75,7 @@ fn tables(old: &mut Map<String, Json>, new: &Map<String, Json>, key: &str, chang
     let other_model = is_model && IDENTITY.iter().any(|name| old.get(*name) != new.get(*name));
     for name in names {
         let full = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-        if other_model && name == "price" {
+        if other_model && name == "price_usd" {
             if old.get(&name) != new.get(&name) {
                 changes.needs_restart.push(full);
             }
@@ -100,7 +100,7 @@ fn is_reloadable(key: &str) -> bool {
     let under = |whole: &str| key.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     let of_fallback = key.strip_prefix(LISTED).and_then(|rest| rest.split_once("].")).map(|(_, name)| name);
     RELOADABLE.iter().any(|whole| under(whole))
-        || of_fallback.is_some_and(|name| name.split('.').next() == Some("price"))
+        || of_fallback.is_some_and(|name| name.split('.').next() == Some("price_usd"))
 }
 
 #[cfg(test)]
@@ -120,8 +120,8 @@ mod tests {
         );
         let read = settings(
             "[gateway]\nlisten = \"127.0.0.1:2\"\n[telemetry]\nlog = \"debug\"\n\
-             [[llm.fallbacks]]\nprovider = \"groq\"\nmodel = \"b\"\nprice = { input = 1, output = 2 }\n\
-             [llm]\nprice = { input = 3, output = 4 }\n[limits]\nusd_per_day = 2.0\n\
+             [[llm.fallbacks]]\nprovider = \"groq\"\nmodel = \"b\"\nprice_usd = { input = 1, output = 2 }\n\
+             [llm]\nprice_usd = { input = 3, output = 4 }\n[limits]\nusd_per_day = 2.0\n\
              [channels.telegram]\nallow = [7]\nmax_age_s = 1\ngroups = { allow = [-1] }\n\
              [[approvals.rules]]\ntool = \"run_command\"\nask = \"always\"\n\
              [tools.mcp.x]\nurl = \"https://example.org/mcp\"\n",
@@ -135,7 +135,7 @@ mod tests {
                 "channels.telegram.groups.allow",
                 "limits.usd_per_day",
                 "limits.usd_per_day_for.job",
-                "llm.price",
+                "llm.price_usd",
                 "telemetry.log"
             ]
         );
@@ -145,7 +145,7 @@ mod tests {
                 "channels.telegram.max_age_s",
                 "gateway.listen",
                 "llm.fallbacks[0].model",
-                "llm.fallbacks[0].price",
+                "llm.fallbacks[0].price_usd",
                 "tools.mcp.x"
             ]
         );
@@ -164,7 +164,7 @@ mod tests {
         let model = |provider: &str, url: &str, model: &str, price: &str| {
             format!("provider = \"{provider}\"\nbase_url = \"{url}\"\nmodel = \"{model}\"\n{price}\n")
         };
-        let (none, old, new) = ("", "price = { input = 1, output = 1 }", "price = { input = 9, output = 9 }");
+        let (none, old, new) = ("", "price_usd = { input = 1, output = 1 }", "price_usd = { input = 9, output = 9 }");
         let before = |price| model("openai", "https://a", "m", price);
         for (before, after, reloaded_price, waits) in [
             (before(old), model("openai", "https://a", "m", new), true, false),
@@ -177,7 +177,7 @@ mod tests {
             (before(old), model("openai", "https://a", "other", none), false, true),
             (before(old), model("openai", "https://a", "other", old), false, false),
         ] {
-            for (section, key) in [("[llm]", "llm.price"), ("[[llm.fallbacks]]", "llm.fallbacks[0].price")] {
+            for (section, key) in [("[llm]", "llm.price_usd"), ("[[llm.fallbacks]]", "llm.fallbacks[0].price_usd")] {
                 let running = settings(&format!("{section}\n{before}"));
                 let read = settings(&format!("{section}\n{after}"));
                 let (now, changes) = reloaded(&running, &read).unwrap();

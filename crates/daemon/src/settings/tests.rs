@@ -206,7 +206,7 @@ fn every_kind_of_mistake_has_its_message() {
             "llm=5",
             "llm: is not the name of a setting (--set llm); a setting is named section.key, for example llm.model",
         ),
-        ("llm.price={input=1,output=2,x=3}", "llm.price.x: unknown key (--set llm.price)"),
+        ("llm.price_usd={input=1,output=2,x=3}", "llm.price_usd.x: unknown key (--set llm.price_usd)"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         let shown = lines(load_in(dir.path(), [], &[set]));
@@ -449,7 +449,7 @@ fn hostile_names_and_values_are_problems_and_never_a_crash() {
         "[[llm]]",
         "a = 1\na = 2",
         "\u{0}",
-        "[llm.price]\ninput = {}",
+        "[llm.price_usd]\ninput = {}",
     ] {
         let file = dir.path().join("hostile.toml");
         std::fs::write(&file, text).unwrap();
@@ -545,10 +545,10 @@ fn a_mistake_is_reported_once_with_its_origin() {
         lines(load(&args(std::slice::from_ref(&file), &[]), &Environment::default(), &paths(dir.path())))
     };
     let at = |line: u32| format!("({}, line {line})", file.display());
-    let price = said("[llm]\nprice = { input = \"much\", output = 2 }\n");
-    assert!(price.len() == 1 && price[0].starts_with("llm.price.input: expected a"), "{price:?}");
-    let price = said("[llm]\nprice = { output = 2 }\n");
-    assert!(price.len() == 1 && price[0].starts_with("llm.price: missing field `input`"), "{price:?}");
+    let price = said("[llm]\nprice_usd = { input = \"much\", output = 2 }\n");
+    assert!(price.len() == 1 && price[0].starts_with("llm.price_usd.input: expected a"), "{price:?}");
+    let price = said("[llm]\nprice_usd = { output = 2 }\n");
+    assert!(price.len() == 1 && price[0].starts_with("llm.price_usd: missing field `input`"), "{price:?}");
     let empty = said("\n[gateway.mcp]\n");
     assert_eq!(empty, [format!("gateway.mcp: expected true or false, found a section {}", at(2))]);
     let foo = said("[agent.plan]\nfoo = 1\n");

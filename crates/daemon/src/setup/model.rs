@@ -148,8 +148,8 @@ impl Asked<'_> {
         };
         let model = self.choose(&server, models.as_deref(), given.model.take(), person).await?;
         let old = self.now.model.as_deref() != Some(&model);
-        if old && !server.moved && (self.now.price.is_some() || self.now.context_tokens.is_some()) {
-            notes.push("llm.price and llm.context_tokens were set for the model before: check them".to_owned());
+        if old && !server.moved && (self.now.price_usd.is_some() || self.now.context_tokens.is_some()) {
+            notes.push("llm.price_usd and llm.context_tokens were set for the model before: check them".to_owned());
         }
         Ok(server.answer(Some(model), key, notes))
     }

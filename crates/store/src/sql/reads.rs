@@ -256,7 +256,7 @@ fn title_of(row: &Row<'_>) -> Done<Option<String>> {
     if let Some(own) = row.get("title")? {
         return Ok(Some(own));
     }
-    Ok(rows::readable::<Message>(row, "a message", "first")?.map(|message| title(message.text())))
+    Ok(rows::readable::<Message>(row, "a message", "first")?.map(|message| title(&message.for_people())))
 }
 
 /// Reads no text: `octet_length` takes the length from the head of the row.
