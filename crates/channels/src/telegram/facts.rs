@@ -1,7 +1,7 @@
 //! Reads the metadata of a Telegram message: sender, replied-to message, forward origin and targets of links. Pure.
 
 use belay_protocol::provenance::{Audience, Author, Link, Person, Provenance, Quote};
-use belay_protocol::{ChannelId, EarlierMessage, Stranger, UnixMillis, plain_line};
+use belay_protocol::{ChannelId, EarlierMessage, Stranger, UnixMillis, Unread, plain_line};
 
 use super::NAME;
 use super::attached::{self, RemoteFile};
@@ -12,6 +12,9 @@ use super::wire::{Chat, Content, Entity, Message, Origin, User, Words};
 
 /// Longest name of a stranger, in characters. 129: Telegram's first and last name have 64 each.
 const NAME_MAX_CHARS: usize = 129;
+
+/// Longest name of an unknown kind of message, in characters. 40: the longest known one has 32.
+const KIND_MAX_CHARS: usize = 40;
 
 /// The name of an author whom this version cannot read: the text is another's all the same.
 const SOMEBODY: &str = "somebody";
@@ -97,6 +100,12 @@ fn origin_name(origin: &Origin) -> String {
     let chat = || origin.sender_chat.as_ref().or(origin.chat.as_ref()).map(chat_name);
     let name = user.or_else(|| origin.sender_user_name.as_deref().map(visible)).or_else(chat);
     name.filter(|name| !name.is_empty()).unwrap_or_else(|| SOMEBODY.to_owned())
+}
+
+/// The content of a message, if this version does not know its kind.
+pub(super) fn unknown(message: &Message) -> Vec<Unread> {
+    let kind = message.unknown.0.as_deref().map(|kind| plain_line(&visible(kind), KIND_MAX_CHARS));
+    kind.map(|kind| Unread { kind, ..Unread::default() }).into_iter().collect()
 }
 
 /// The message that the message replies to: the part that its sender has quoted, or else all of it.

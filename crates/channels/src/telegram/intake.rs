@@ -209,6 +209,9 @@ impl Rules {
         if text.is_empty() && message.words.is_unreadable && !is_edit {
             return Verdict::Unreadable(conversation);
         }
+        if text.is_empty() && provenance.not_read.is_empty() && is_private {
+            provenance.not_read = facts::unknown(&message); // not in groups: it may be an event of the group
+        }
         if text.is_empty() {
             // The removal of a caption changes nothing in a waiting message.
             if provenance.not_read.is_empty() || is_edit {

@@ -2,6 +2,7 @@
 
 use super::content::{Content, Present};
 use super::read::objects;
+use super::unknown::UnknownKind;
 use super::words::Words;
 
 objects! {
@@ -40,6 +41,7 @@ objects! {
         migrate_from_chat_id: Option<i64>,
         forum_topic_created: Option<Present>,
         @flat words: Words,
+        @flat unknown: UnknownKind,
         @flat content: Content,
     }
 

@@ -2,10 +2,10 @@
 //!
 //! Telegram adds fields, kinds and values several times a year, so nothing here is closed. A kind is a text. A field that
 //! cannot be read is missing, and a part that is there and cannot be read is there and empty: that it is there may matter
-//! (a forward is a forward, whoever wrote it). An element of a list that cannot be read is left out. So nothing around a
+//! (a forward is a forward, also of an unknown author). An element of a list that cannot be read is left out. So nothing around a
 //! text can cost the text.
 //!
-//! Reading order: `json` (a text as a value) → `read` (fields) → `message`, `words`, `rich` (a rich message as Markdown), `content` → `update`. `requests`: what is sent.
+//! Reading order: `json` (a text as a value) → `read` (fields) → `message`, `words`, `rich` (a rich message as Markdown), `content`, `unknown` → `update`. `requests`: what is sent.
 
 mod content;
 pub(super) mod json;
@@ -13,6 +13,7 @@ mod message;
 mod read;
 mod requests;
 mod rich;
+mod unknown;
 mod update;
 mod words;
 

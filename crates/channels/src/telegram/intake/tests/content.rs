@@ -145,3 +145,20 @@ fn who_writes_in_the_name_of_a_group_is_told_how_to_be_recognised() {
         assert_eq!(line(judge(&rules(), sent(more.clone()))), expected, "{more}");
     }
 }
+
+#[test]
+fn a_message_of_an_unknown_kind_is_named_to_its_person_in_private() {
+    let kind = json!({"text": null, "hologram_call": {"length": 3}});
+    let worded = json!({"hologram_call": {"length": 3}});
+    for (sent, expected) in [
+        (message(kind.clone()), "(no text, hologram call of album None)"),
+        (message(worded), "hello"),
+        (message(json!({"text": null, "hologram": 5, "is_hologram": true})), "(says nothing)"),
+        (message(json!({"text": null, "chat_background_set": {"type": {"type": "hologram"}}})), "(says nothing)"),
+        (group(kind), "(does not address the bot)"),
+    ] {
+        assert_eq!(line(judge(&rules(), sent.clone())), expected, "{sent}");
+    }
+    let all = Rules { people: people(in_groups(GroupAnswer::All)), ..rules() };
+    assert_eq!(line(judge(&all, group(json!({"text": null, "hologram_opened": {}})))), "(says nothing)");
+}
