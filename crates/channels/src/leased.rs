@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use belay_protocol::{
     Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope, HeldLeases, InboundStream,
-    LeasedWork, Outbound, ReplyRoute, SessionKey, Streaming, WorkLease,
+    LeasedWork, Outbound, ReplyRoute, Streaming, WorkLease,
 };
 use futures_util::{StreamExt, stream};
 use tokio_util::sync::CancellationToken;
@@ -58,10 +58,6 @@ impl Channel for LeasedChannel {
 
     fn admission(&self) -> Option<&dyn ChannelAccess> {
         self.inner.admission()
-    }
-
-    fn is_group(&self, session: &SessionKey) -> bool {
-        self.inner.is_group(session)
     }
 
     fn trouble(&self) -> Option<String> {

@@ -32,16 +32,11 @@ impl PriceUsd {
     /// The price in millionths of a US dollar, rounded.
     pub fn exact(&self) -> Price {
         let micro = |usd: f64| (usd * 1e6).round() as u64; // valid prices are within the range of both
-        Price {
-            input: micro(self.input),
-            cached_input: self.cached_input.map(micro),
-            output: micro(self.output),
-        }
+        Price { input: micro(self.input), cached_input: self.cached_input.map(micro), output: micro(self.output) }
     }
 
     fn problems(&self) -> impl Iterator<Item = String> {
-        let fields =
-            [("input", Some(self.input)), ("cached_input", self.cached_input), ("output", Some(self.output))];
+        let fields = [("input", Some(self.input)), ("cached_input", self.cached_input), ("output", Some(self.output))];
         fields.into_iter().filter_map(|(name, usd)| {
             let usd = usd.filter(|usd| *usd != 0.0 && !USD_RANGE.contains(usd))?;
             Some(format!(
@@ -341,8 +336,11 @@ mod tests {
             let config: LlmConfig = serde_json::from_value(json!({ "price_usd": price })).unwrap();
             config.validate()
         };
-        for price in [json!({"input": 3, "output": 15}), json!({"input": 0, "output": 0}), json!({"input": 0.15, "cached_input": 0.001, "output": 600})]
-        {
+        for price in [
+            json!({"input": 3, "output": 15}),
+            json!({"input": 0, "output": 0}),
+            json!({"input": 0.15, "cached_input": 0.001, "output": 600}),
+        ] {
             assert_eq!(problems(price.clone()), Vec::<String>::new(), "{price}");
         }
         for (price, keys) in [
@@ -357,7 +355,8 @@ mod tests {
                 assert!(problem.starts_with(&format!("llm.price_usd.{key}: ")) && problem.contains(unit), "{problem}");
             }
         }
-        let price: PriceUsd = serde_json::from_value(json!({"input": 3, "cached_input": 0.075, "output": 15.5})).unwrap();
+        let price: PriceUsd =
+            serde_json::from_value(json!({"input": 3, "cached_input": 0.075, "output": 15.5})).unwrap();
         assert_eq!(price.exact(), Price { input: 3_000_000, cached_input: Some(75_000), output: 15_500_000 });
     }
 

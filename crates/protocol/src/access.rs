@@ -53,6 +53,12 @@ pub trait ChannelAccess: Send + Sync {
         false
     }
 
+    /// Whether several people read the session, as far as its key tells. The notes of its runs belong to the session
+    /// then, and notes of persons are not read in it.
+    fn is_group(&self, _session: &SessionKey) -> bool {
+        false
+    }
+
     /// The settings of the conversation of this session that differ from those of the agent. `None`: there are none.
     fn settings_of(&self, _session: &SessionKey) -> Option<Arc<ConversationSettings>> {
         None

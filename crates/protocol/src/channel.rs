@@ -9,7 +9,7 @@ use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::ChannelAccess;
-use crate::ids::{CallId, ChannelId, RunId, SessionKey};
+use crate::ids::{CallId, ChannelId, RunId};
 use crate::inbound::Envelope;
 use crate::options::QueueMode;
 use crate::outbound::{DeliverError, Outbound};
@@ -56,12 +56,6 @@ pub trait Channel: Send + Sync {
     /// stays admitted.
     fn admission(&self) -> Option<&dyn ChannelAccess> {
         None
-    }
-
-    /// Whether several people read the session, as far as its key tells. The notes of its runs belong to the session
-    /// then, and notes of persons are not read in it.
-    fn is_group(&self, _session: &SessionKey) -> bool {
-        false
     }
 
     /// Why the channel takes no messages now, on one line for operators; `None`: nothing is known to be wrong. It neither

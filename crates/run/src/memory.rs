@@ -41,7 +41,10 @@ impl MemoryRules {
     /// Whether the session has notes of its own: it is a group, or the settings say so for its channel.
     fn is_apart(&self, channel: &ChannelId, session: &SessionKey) -> bool {
         self.config.per_session.iter().any(|name| name == channel.as_str())
-            || self.channels.get(channel).is_some_and(|channel| channel.is_group(session))
+            || self
+                .channels
+                .get(channel)
+                .is_some_and(|channel| channel.admission().is_some_and(|access| access.is_group(session)))
     }
 }
 

@@ -4,7 +4,11 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
-use crate::sqlite::{RESTORE, is_damage};
+use rusqlite::ErrorCode;
+
+/// The next step after a damage.
+pub(crate) const RESTORE: &str =
+    "End belay and restore a backup: `belay backup list` shows them, `belay backup restore FILE --force` restores one";
 
 /// The reason for which a store could not be opened. The disk is unchanged, except that directories, an empty file and
 /// a lock file may have been created.
@@ -186,6 +190,11 @@ pub enum OpenError {
         /// The name of the table.
         table: String,
     },
+}
+
+/// Whether the file is damaged, or is no database.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 impl From<rusqlite::Error> for OpenError {

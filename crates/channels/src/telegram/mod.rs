@@ -54,8 +54,8 @@ use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
     AckSender, AttachmentIntake, BlobStore, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile,
-    CommandInfo, DeliverError, Envelope, InboundStream, MoveStore, Outbound, PairingCodes, ReplyRoute, SessionKey,
-    Streaming, TextChecker, provenance,
+    CommandInfo, DeliverError, Envelope, InboundStream, MoveStore, Outbound, PairingCodes, ReplyRoute, Streaming,
+    TextChecker, provenance,
 };
 use futures_util::future::{OptionFuture, ready};
 use futures_util::{Stream, StreamExt, stream};
@@ -238,10 +238,6 @@ impl Telegram {
 impl Channel for Telegram {
     fn id(&self) -> &ChannelId {
         &self.id
-    }
-
-    fn is_group(&self, session: &SessionKey) -> bool {
-        conversation::is_group(session)
     }
 
     fn trouble(&self) -> Option<String> {

@@ -203,6 +203,10 @@ impl ChannelAccess for AllowLists {
         conversation.parse().ok().map(|it| conversation::session(self.with_first_id(it)))
     }
 
+    fn is_group(&self, session: &SessionKey) -> bool {
+        conversation::is_group(session)
+    }
+
     fn settings_of(&self, session: &SessionKey) -> Option<Arc<ConversationSettings>> {
         let settings = self.settings.load();
         if !settings.groups.has_own() {

@@ -59,7 +59,7 @@ async fn an_ephemeral_message_has_a_conversation_of_its_own_and_an_ephemeral_ans
     let inbound = hears(&mut served, &update).await;
     assert_eq!(inbound.body, belay_protocol::Body::Text("/status".into()));
     assert_eq!(inbound.session.to_string(), "telegram:-100:e42");
-    assert!(!served.channel.is_group(&inbound.session), "one person reads it");
+    assert!(!served.channel.admission().unwrap().is_group(&inbound.session), "one person reads it");
     let to = inbound.reply_to.unwrap();
     assert_eq!((&*to.conversation, to.reply_to.as_deref()), (CONVERSATION, Some("12")));
     served.channel.deliver(&Outbound { route: to, ..reply("fine") }).await.unwrap();

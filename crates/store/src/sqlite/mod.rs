@@ -15,4 +15,4 @@ pub(crate) use self::open::{
     EDITION, Locks, Version, known_schema, lock_path, lock_store, missing_object, open_in_memory, open_reader,
     open_writer, refuse_interrupted_restore, unknown_object, with_suffix,
 };
-pub(crate) use self::words::{RESTORE, explain, is_damage};
+pub(crate) use self::words::explain;

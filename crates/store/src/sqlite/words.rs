@@ -2,9 +2,7 @@
 
 use rusqlite::ErrorCode;
 
-/// The next step after a damage.
-pub(crate) const RESTORE: &str =
-    "End belay and restore a backup: `belay backup list` shows them, `belay backup restore FILE --force` restores one";
+use crate::error::{RESTORE, is_damage};
 
 /// What has happened, and what to do.
 pub(crate) fn explain(error: &rusqlite::Error) -> String {
@@ -17,11 +15,6 @@ pub(crate) fn explain(error: &rusqlite::Error) -> String {
         Some(_) if is_damage(error) => format!("the database is damaged ({error}). {RESTORE}"),
         _ => error.to_string(),
     }
-}
-
-/// Whether the file is damaged, or is no database.
-pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 /// Whether an input/output error is of a write. Source: SQLite, "Result and Error Codes", the extended codes of
