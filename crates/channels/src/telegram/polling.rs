@@ -5,6 +5,8 @@
 //! that it has. At the end of intake, the settled updates are confirmed once more: the store knows messages but not
 //! commands, and a repeated `/stop` would be carried out again.
 //!
+//! An update that the store cannot take, such as the new id of a group, is tried again, and those behind it wait.
+//!
 //! On a node of a cluster, the polling ends at a conflict: another node may be the poller now.
 //!
 //! While a message waits for its files, its turn or its acknowledgement, polling continues from that message on, so that
@@ -30,7 +32,7 @@ use tracing::{error, info, warn};
 use super::api::ApiError;
 use super::arrivals::{Arrival, Arrivals};
 use super::offers::{Offer, Offers, Place};
-use super::router::{Settled, Sorted, UpdateRouter};
+use super::router::{LATER, Settled, Sorted, UpdateRouter};
 use super::setup::{self, ALLOWED, Pauses};
 use super::wire::{GetUpdates, update_id};
 
@@ -85,7 +87,10 @@ pub(super) struct Poller {
     requested_offset: Option<i64>,
     /// All updates before this number are confirmed.
     confirmed: Option<i64>,
+    /// Updates that are not sorted yet. Nothing is requested before they are: a request would confirm them.
     batch: VecDeque<Box<RawValue>>,
+    /// The next of them is not sorted before this time, because the store has failed.
+    sorted_from: Instant,
     /// Messages whose files are being fetched, and those behind them.
     arrivals: Arrivals,
     /// The order of the messages for the agent.
@@ -144,6 +149,7 @@ impl Poller {
             requested_offset: None,
             confirmed: None,
             batch: VecDeque::new(),
+            sorted_from: Instant::now(),
             offers: Offers::default(),
             open: FuturesUnordered::new(),
             unsettled: BTreeSet::new(),
@@ -177,23 +183,23 @@ impl Poller {
             if let Some(offer) = self.offers.next() {
                 return Some(self.offer(offer));
             }
-            if let Some(update) = self.batch.front() {
+            if let Some(update) = self.batch.front().filter(|_| self.sorted_from <= Instant::now()) {
                 // Removed from the batch only afterwards: if cancelled midway, it is not settled.
                 let sorted = self.router.sort(update).await;
                 let update_id = update_id(update);
+                if matches!(sorted, Sorted::Later) {
+                    self.sorted_from = Instant::now() + LATER;
+                    continue;
+                }
                 self.batch.pop_front();
-                match sorted {
-                    Sorted::Message(message) => {
-                        let update_id = update_id.unwrap_or_default(); // always present: the update was parsed
-                        self.unsettled.insert(update_id);
-                        let (message, more_updates, acks) = (*message, Vec::new(), Vec::new());
-                        let arrival = Arrival { update_id, more_updates, message, acks };
-                        if let Some(arrival) = self.arrivals.admit(arrival) {
-                            self.offers.admit(arrival);
-                        }
+                if let Sorted::Message(message) = sorted {
+                    let update_id = update_id.unwrap_or_default(); // always present: the update was parsed
+                    self.unsettled.insert(update_id);
+                    let (message, more_updates, acks) = (*message, Vec::new(), Vec::new());
+                    let arrival = Arrival { update_id, more_updates, message, acks };
+                    if let Some(arrival) = self.arrivals.admit(arrival) {
+                        self.offers.admit(arrival);
                     }
-                    // `Later` cannot occur: the bot's name is known before the first request.
-                    Sorted::Done | Sorted::Later => {}
                 }
                 continue;
             }
@@ -213,6 +219,7 @@ impl Poller {
                     self.request = None;
                     self.receive(answer);
                 }
+                () = sleep_until(self.sorted_from), if !self.batch.is_empty() => {}
                 Some(()) = OptionFuture::from(due.map(sleep_until)) => self.request = Some(self.ask()),
             }
         }
@@ -272,7 +279,7 @@ impl Poller {
 
     /// When to send the next request; `None`: not before something else has happened.
     fn due(&self) -> Option<Instant> {
-        if self.request.is_some() {
+        if self.request.is_some() || !self.batch.is_empty() {
             return None;
         }
         let Some(&first) = self.unsettled.first() else {

@@ -162,7 +162,7 @@ pub(super) enum Settled {
 }
 
 /// Delay before another attempt if the refusal names none.
-const LATER: Duration = Duration::from_secs(2);
+pub(super) const LATER: Duration = Duration::from_secs(2);
 
 impl UpdateRouter {
     pub(super) fn new(
@@ -274,7 +274,7 @@ impl UpdateRouter {
             Verdict::Added(group, greeting) => _ = self.send_notice(group, None, &greeting).await, // best effort
             Verdict::Moved { from, to } => {
                 if let Err(error) = self.moves.note(from, to, Source::Message).await {
-                    error!(%error, update_id, "the new id of a group could not be stored; Telegram says it again");
+                    error!(%error, update_id, "the new id of a group could not be stored; it is tried again");
                     return Sorted::Later;
                 }
             }

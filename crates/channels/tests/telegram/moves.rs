@@ -1,6 +1,6 @@
 //! A group becomes a supergroup with a new id: it keeps its permission, its session and the replies that wait.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -15,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 use crate::blobs::OneBlob;
 use crate::deliver::{reply, route};
 use crate::double::{Double, Trouble};
+use crate::polling::polling;
 use crate::webhook::{Served, serve_channel};
-use crate::{accept, config, next, telegram_of};
+use crate::{accept, config, confirmed, next, telegram_of, update};
 
 const OLD: i64 = -100;
 const NEW: i64 = -1009;
@@ -26,7 +27,8 @@ const NEW: i64 = -1009;
 pub(crate) struct MemoryMoves {
     rows: Mutex<Vec<MovedConversation>>,
     writes: Mutex<usize>,
-    is_broken: AtomicBool,
+    /// How many of the next writes fail.
+    failures: AtomicUsize,
 }
 
 #[async_trait]
@@ -36,7 +38,8 @@ impl MoveStore for MemoryMoves {
     }
 
     async fn put_move(&self, moved: MovedConversation) -> Result<(), StoreError> {
-        if self.is_broken.load(Ordering::Relaxed) {
+        let one_less = |left: usize| left.checked_sub(1);
+        if self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
             return Err(StoreError::Unavailable("disk full".into()));
         }
         let mut rows = self.rows.lock().unwrap();
@@ -262,12 +265,30 @@ async fn a_group_that_the_settings_already_name_by_its_new_id_keeps_the_session_
 async fn a_move_that_cannot_be_stored_is_told_again() {
     let moves: Arc<MemoryMoves> = Arc::default();
     let served = served(&moves, &[OLD]).await;
-    moves.is_broken.store(true, Ordering::Relaxed);
+    moves.failures.store(usize::MAX, Ordering::Relaxed);
     assert_eq!(served.post_update(&moved_to(1)).await.unwrap(), 503, "telegram delivers it again");
     served.double.trouble("sendMessage", refusal());
     served.channel.deliver(&queued()).await.unwrap();
-    moves.is_broken.store(false, Ordering::Relaxed);
+    moves.failures.store(0, Ordering::Relaxed);
     assert_eq!(served.post_update(&moved_to(1)).await.unwrap(), 200);
+    assert_eq!(*moves.writes.lock().unwrap(), 1);
+}
+
+#[tokio::test]
+async fn polling_repeats_a_move_that_cannot_be_stored_and_confirms_nothing_before() {
+    let (double, moves) = (Double::start().await, Arc::<MemoryMoves>::default());
+    moves.failures.store(1, Ordering::Relaxed);
+    double.add_update(update(1, "before"));
+    double.add_update(moved_to(2));
+    double.add_update(to_the_bot(3, NEW));
+    let mut stream = channel(polling(&double), &moves).start(CancellationToken::new()).await.unwrap();
+    for session in ["telegram:42", "telegram:-100"] {
+        let Envelope { inbound, ack } = next(&mut stream).await;
+        assert_eq!(inbound.session.to_string(), session);
+        assert_eq!(double.calls("getUpdates").len(), 1, "{session}");
+        accept(ack);
+    }
+    confirmed(&double, &mut stream, 4).await;
     assert_eq!(*moves.writes.lock().unwrap(), 1);
 }
 
