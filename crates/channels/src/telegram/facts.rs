@@ -118,9 +118,10 @@ fn quote(message: &Message, bot_id: u64) -> Option<Quote> {
     }
     // Every message of a topic "replies" to the topic's creation.
     let replied = message.reply_to_message.as_deref().filter(|replied| replied.forum_topic_created.is_none())?;
+    let relayed = author(replied);
     let (author, name) = match (replied.from.as_ref(), replied.sender_chat.as_ref()) {
-        // A forwarded message is not the own text of the bot or the sender.
-        _ if replied.forward_origin.is_some() => (Author::Other, replied.forward_origin.as_ref().map(origin_name)),
+        // The text of a forwarded message, or of one that a bot wrote for its sender, is not the sender's own.
+        _ if relayed.is_some() => (Author::Other, relayed),
         (_, Some(chat)) => (Author::Other, Some(chat_name(chat))),
         (Some(user), None) if user.id == bot_id => (Author::Assistant, None),
         (Some(user), None) if message.from.as_ref().is_some_and(|sender| sender.id == user.id) => {
@@ -225,12 +226,25 @@ mod tests {
         let bob = json!({"id": 43, "is_bot": false, "first_name": "Bob"});
         let mut passed_on = reply(ann.clone());
         passed_on["forward_origin"] = json!({"type": "hidden_user", "date": 1, "sender_user_name": "Carl"});
+        let written_by = |field: &str| {
+            let mut message = reply(ann.clone());
+            message[field] = json!({"id": 9, "is_bot": true, "first_name": "Pics"});
+            message
+        };
         let mut topic = reply(bob.clone());
         topic["forum_topic_created"] = json!({"name": "T", "icon_color": 1});
         let origin = json!({"type": "channel", "date": 1, "message_id": 9, "chat": {"id": -7, "type": "channel", "title": "News"}});
         for (fields, expected) in [
             (json!({"reply_to_message": reply(bot)}), r#"{"author":"assistant","text":"at noon?"}"#),
-            (json!({"reply_to_message": reply(ann)}), r#"{"author":"sender","text":"at noon?"}"#),
+            (
+                json!({"reply_to_message": written_by("via_bot")}),
+                r#"{"author":"other","name":"the bot Pics","text":"at noon?"}"#,
+            ),
+            (
+                json!({"reply_to_message": written_by("sender_business_bot")}),
+                r#"{"author":"other","name":"the bot Pics","text":"at noon?"}"#,
+            ),
+            (json!({"reply_to_message": reply(ann.clone())}), r#"{"author":"sender","text":"at noon?"}"#),
             (json!({"reply_to_message": reply(bob.clone())}), r#"{"author":"other","name":"Bob","text":"at noon?"}"#),
             (json!({"reply_to_message": passed_on}), r#"{"author":"other","name":"Carl","text":"at noon?"}"#),
             (
