@@ -39,6 +39,8 @@ struct Markdown {
     entities: Vec<Entity>,
     /// What each line begins with: the markers of the quotes and list items around it.
     prefix: String,
+    /// Whether a cell of a table is written: it has one line, and its bars are escaped.
+    is_cell: bool,
 }
 
 impl Markdown {
@@ -153,10 +155,10 @@ impl Markdown {
             self.push("|");
             for cell in &cells {
                 self.push(" ");
-                let start = self.text.len();
+                // Escaped while it is written, because entities keep their places.
+                let is_inner = std::mem::replace(&mut self.is_cell, true);
                 self.inline(&cell["text"], depth);
-                let escaped = self.text.split_off(start).replace('\n', " ").replace('|', "\\|");
-                self.text.push_str(&escaped);
+                self.is_cell = is_inner;
                 self.push(" |");
             }
             if number == 0 {
@@ -242,11 +244,17 @@ impl Markdown {
             if number > 0 {
                 self.new_line();
             }
-            self.text.push_str(line);
+            match self.is_cell {
+                true => self.text.push_str(&line.replace('|', "\\|")),
+                false => self.text.push_str(line),
+            }
         }
     }
 
     fn new_line(&mut self) {
+        if self.is_cell {
+            return self.text.push(' ');
+        }
         self.text.push('\n');
         self.text.push_str(&self.prefix);
     }

@@ -96,6 +96,20 @@ fn what_may_address_the_bot_is_an_entity_at_its_place() {
 }
 
 #[test]
+fn an_entity_behind_escaped_text_of_a_table_is_at_its_place() {
+    let mention = |text: &str| json!({"type": "mention", "text": text});
+    let cell = json!([mention("@a_bot"), "🗝|b|\n", mention("@c_bot"), {"type": "text_mention", "text": "d|e"}]);
+    let table =
+        json!({"type": "table", "cells": [[{"text": "|"}, {"text": cell}]], "caption": ["x|y ", mention("@f_bot")]});
+    let quote = json!({"type": "blockquote", "blocks": [table]});
+    let Words { text, entities, .. } = words(&json!({ "blocks": [quote] }));
+    let units: Vec<u16> = text.encode_utf16().collect();
+    let part = |it: &Entity| String::from_utf16(&units[it.offset.unwrap()..][..it.length.unwrap()]).unwrap();
+    assert_eq!(entities.iter().map(part).collect::<Vec<_>>(), ["@a_bot", "@c_bot", "d\\|e", "@f_bot"]);
+    assert_eq!(text, "> | \\| | @a_bot🗝\\|b\\| @c_botd\\|e |\n> | --- | --- |\n> x|y @f_bot");
+}
+
+#[test]
 fn the_depth_is_bounded() {
     let deep = (0..100).fold(json!("x"), |inner, _| json!({"type": "bold", "text": inner}));
     assert!(markdown(json!([{"type": "paragraph", "text": deep}])).len() < 200);
