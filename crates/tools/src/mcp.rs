@@ -13,7 +13,7 @@
 //!
 //! Reading order: [`config`] → `server` → `untrusted`, `offer`, `patterns`, `name` (clean and check what a server sends) → `pins` →
 //! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
-//! `calls` → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`, `answer`, `parts`,
+//! `calls` → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `http_request`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`, `answer`, `parts`,
 //! `server_error` (results and errors).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
@@ -28,6 +28,7 @@ mod host;
 mod http;
 mod http_client;
 mod http_listing;
+mod http_request;
 mod incoming;
 mod late;
 mod listener;

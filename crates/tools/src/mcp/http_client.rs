@@ -2,7 +2,8 @@
 //!
 //! The specification has 404 for them, which the SDK recognises. Other servers answer 400, with an error that has no id:
 //! the SDK drops such an error, and the request waits for its time limit. Here an error without an id belongs to the
-//! request to which it is the answer.
+//! request to which it is the answer. The words of an error count with these two statuses only: with another one the
+//! request may have run, and a tool may speak of sessions of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +11,14 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcError, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcError, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
 
 use crate::mcp::http_listing::{is_listing, list, readable_event};
+use crate::mcp::http_request::{Answer, prepared, send};
 use crate::mcp::wire::MAX_LINE;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -54,7 +56,6 @@ impl StreamableHttpClient for SessionClient {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        let in_session = session.is_some();
         if is_listing(&message) {
             let post = self.0.post(&*uri);
             let listed = list(post, &message, session.as_deref(), token.as_deref(), &headers, most).await;
@@ -62,33 +63,28 @@ impl StreamableHttpClient for SessionClient {
                 return Ok(answer);
             }
         }
-        let posted = self.0.post_message_with_max_sse_event_size(uri, message, session, token, headers, most).await;
-        let answer = match posted {
-            Ok(StreamableHttpPostResponse::Sse(events, session)) => {
+        let posted = match &session {
+            Some(session) if id.is_some() => {
+                let request = prepared(self.0.post(&*uri), Some(&**session), token.as_deref(), &headers);
+                taken(send(request, &message, most).await?, id.as_ref())?
+            }
+            _ => match self.0.post_message_with_max_sse_event_size(uri, message, session, token, headers, most).await {
+                // A notification has no answer: the next request meets the same refusal.
+                Err(StreamableHttpError::SessionExpired) if id.is_none() => StreamableHttpPostResponse::Accepted,
+                posted => posted?,
+            },
+        };
+        Ok(match posted {
+            StreamableHttpPostResponse::Sse(events, session) => {
                 let events = events.map(|event| event.map(readable_event));
-                Ok(StreamableHttpPostResponse::Sse(events.boxed(), session))
+                StreamableHttpPostResponse::Sse(events.boxed(), session)
             }
-            Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(mut error), session)) => {
-                let ours = error.id.is_some() && error.id == id;
-                if in_session && refuses_session(&error, ours) {
-                    Err(StreamableHttpError::SessionExpired)
-                } else {
-                    error.id = id.clone().or(error.id);
-                    Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session))
-                }
-            }
-            Err(StreamableHttpError::UnexpectedServerResponse(words))
-                if in_session && words.starts_with("HTTP 400") && speaks_of_lost_session(&words) =>
-            {
-                Err(StreamableHttpError::SessionExpired)
+            StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(mut error), session) => {
+                error.id = id.or(error.id);
+                StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session)
             }
             other => other,
-        };
-        match answer {
-            // A notification has no answer: the next request meets the same refusal.
-            Err(StreamableHttpError::SessionExpired) if id.is_none() => Ok(StreamableHttpPostResponse::Accepted),
-            answer => answer,
-        }
+        })
     }
 
     async fn delete_session(
@@ -123,6 +119,20 @@ impl StreamableHttpClient for SessionClient {
     ) -> Result<Events, Failure> {
         let events = self.0.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most).await?;
         Ok(events.map(|event| event.map(readable_event)).boxed())
+    }
+}
+
+/// The answer to the request with this id, if the server does not say that it knows its session no more.
+fn taken(answer: Answer, id: Option<&RequestId>) -> Result<StreamableHttpPostResponse, Failure> {
+    match answer {
+        Answer::Taken(answer) => Ok(answer),
+        Answer::Refused(_, Some(error)) if !refuses_session(&error, error.id.is_some() && error.id.as_ref() == id) => {
+            Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), None))
+        }
+        Answer::Refused(words, None) if !speaks_of_lost_session(&words) => {
+            Err(StreamableHttpError::UnexpectedServerResponse(words.into()))
+        }
+        Answer::Refused(..) => Err(StreamableHttpError::SessionExpired),
     }
 }
 

@@ -4,17 +4,13 @@ use std::collections::HashMap;
 
 use futures_util::StreamExt;
 use futures_util::future::ready;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest};
 use rmcp::transport::streamable_http_client::StreamableHttpPostResponse;
 use sse_stream::{Sse, SseStream};
 
+use crate::mcp::http_request::{SESSION, header, prepared};
 use crate::mcp::incoming::readable;
-
-/// The header with the id of a session.
-///
-/// Source: MCP 2025-11-25, "Transports", "Session Management".
-const SESSION: &str = "Mcp-Session-Id";
 
 /// Whether the message requests a tool list.
 pub(super) fn is_listing(message: &ClientJsonRpcMessage) -> bool {
@@ -31,15 +27,9 @@ pub(super) async fn list(
     headers: &HashMap<HeaderName, HeaderValue>,
     most: usize,
 ) -> Option<StreamableHttpPostResponse> {
-    let mut request = request.header(ACCEPT, "text/event-stream, application/json");
-    for (name, value) in headers {
-        request = request.header(name, value);
-    }
-    request = token.into_iter().fold(request, reqwest::RequestBuilder::bearer_auth);
-    request = session.into_iter().fold(request, |request, session| request.header(SESSION, session));
+    let request = prepared(request, session, token, headers);
     let response = request.json(message).send().await.ok()?.error_for_status().ok()?;
-    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let (kind, session) = (header(CONTENT_TYPE.as_str())?, header(SESSION));
+    let (kind, session) = (header(&response, CONTENT_TYPE.as_str())?, header(&response, SESSION));
     let mut bytes = response.bytes_stream();
     if kind.starts_with("text/event-stream") {
         let mut left = most;

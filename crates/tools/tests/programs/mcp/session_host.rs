@@ -62,6 +62,8 @@ pub(super) struct Seen {
     pub(super) ends_at: Option<&'static str>,
     /// Calls end without an answer, after they have run.
     pub(super) breaks: bool,
+    /// Calls end with this answer after they have run.
+    pub(super) fails: Option<Refusal>,
 }
 
 impl Host {
@@ -74,6 +76,7 @@ impl Host {
             description: "Says it.",
             ends_at: None,
             breaks: false,
+            fails: None,
         };
         Arc::new(Self { seen: Mutex::new(seen), gate: Semaphore::new(Semaphore::MAX_PERMITS) })
     }
@@ -100,6 +103,11 @@ impl Host {
     }
 }
 
+fn refused((status, kind, text): Refusal, message: &Value) -> Response {
+    let text = text.replace("\"id\":ID", &format!("\"id\":{}", message["id"]));
+    (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], text).into_response()
+}
+
 pub(super) async fn answer(State(host): State<Arc<Host>>, request: Request) -> Response {
     let (method, headers) = (request.method().clone(), request.headers().clone());
     let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
@@ -115,9 +123,7 @@ pub(super) async fn answer(State(host): State<Arc<Host>>, request: Request) -> R
         session.as_ref().is_some_and(|session| seen.sessions.contains(session))
     });
     if asked != "initialize" && !known {
-        let (status, kind, text) = host.change(|seen| seen.refusal);
-        let text = text.replace("\"id\":ID", &format!("\"id\":{}", message["id"]));
-        return (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], text).into_response();
+        return refused(host.change(|seen| seen.refusal), &message);
     }
     let description = host.change(|seen| seen.description);
     let result = match asked {
@@ -134,6 +140,9 @@ pub(super) async fn answer(State(host): State<Arc<Host>>, request: Request) -> R
                 let broken = futures_util::stream::iter([Ok("data: "), Err(std::io::Error::other("broken"))]);
                 return ([("content-type", "text/event-stream")], axum::body::Body::from_stream(broken))
                     .into_response();
+            }
+            if let Some(refusal) = host.change(|seen| seen.fails) {
+                return refused(refusal, &message);
             }
             json!({ "content": [{ "type": "text", "text": "over http" }] })
         }

@@ -114,6 +114,23 @@ async fn a_call_that_may_have_run_is_not_repeated() {
     let failure = run.failure(&tool, json!({})).await;
     assert!(failure.starts_with("The MCP server s "), "{failure}");
     assert_eq!(host.ran(), 1);
+    host.change(|seen| seen.breaks = false);
+    // A tool may speak of sessions of its own: of a browser, a shell, a terminal.
+    let ours = r#"{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"Session not found"}}"#;
+    let foreign = r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32000,"message":"Session not found"}}"#;
+    let nobody = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Session not found"}}"#;
+    for (status, text) in
+        [200, 500, 502, 422].into_iter().flat_map(|status| [ours, foreign, nobody].map(|text| (status, text)))
+    {
+        assert_eq!(run.text(&tool, json!({})).await, "over http");
+        let begun = host.asked("initialize");
+        host.change(|seen| (seen.ran, seen.fails) = (0, Some((status, "application/json", text))));
+        let failure = run.failure(&tool, json!({})).await;
+        assert_eq!(failure, "The MCP server s answered with an error: Session not found.", "{status} {text}");
+        host.change(|seen| seen.fails = None);
+        assert_eq!(run.text(&tool, json!({})).await, "over http");
+        assert_eq!((host.asked("initialize"), host.ran()), (begun, 2), "{status} {text}");
+    }
 }
 
 #[tokio::test]
