@@ -51,7 +51,7 @@ mod wire;
 
 pub use config::{McpServerConfig, Trust, find};
 pub use host::{Mcp, ServerReport, Standing, Survey, SurveyMode, ToolReport};
-pub use late::Arrival;
+pub use late::{Arrival, Arrivals};
 pub use pins::{Pins, PinsError};
 pub use program::{Program, ServerProcesses, StartPrograms, Started};
 pub use remembered::KnownServers;

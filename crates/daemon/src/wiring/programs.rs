@@ -316,7 +316,8 @@ impl ProgramsHandle {
         let mcp = self.mcp.clone();
         async move {
             let late = async {
-                while let Some(arrival) = mcp.arrival().await {
+                let mut arrivals = mcp.arrivals();
+                while let Some(arrival) = arrivals.next().await {
                     offer(arrival, &agent).await;
                 }
                 std::future::pending::<()>().await;

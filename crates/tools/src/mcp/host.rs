@@ -138,22 +138,25 @@ impl Mcp {
     /// If the future is dropped, the started servers are ended.
     pub async fn survey(&self, looking: SurveyMode) -> Result<Survey, PinsError> {
         let found = self.asking.all(self.servers.clone()).await;
-        let survey = self.compared(found, looking).await?;
+        let survey = self.compared(found, looking, None).await?;
         survey.log();
         Ok(survey)
     }
 
-    /// Compares listings with the pins.
+    /// Compares listings with the pins. `arrived`: the only server whose new tools may be pinned.
     pub(super) async fn compared(
         &self,
         found: Vec<(Arc<Server>, Listing)>,
         looking: SurveyMode,
+        arrived: Option<&Server>,
     ) -> Result<Survey, PinsError> {
         let pins = match looking {
             SurveyMode::Only => self.pins.read().await?,
             SurveyMode::ToUse => {
                 let pin = |set: &mut PinSet| {
-                    pin_first(&found, set, &*self.clock);
+                    let may_pin = |server: &Server| arrived.is_none_or(|arrived| arrived.name() == server.name());
+                    let found = found.iter().filter(|(server, _)| may_pin(server));
+                    found.for_each(|(server, listing)| pin_first(server, listing, set, &*self.clock));
                     set.clone()
                 };
                 self.pins.change(pin).await?
@@ -242,16 +245,14 @@ fn chosen(server: &Server, listing: Vec<Result<Offer, LeftOut>>, tool: Option<&s
     Err(format!("the MCP server {} offers no tool {tool}.{}", server.name(), did_you_mean(&near)))
 }
 
-/// Pins new tools of servers whose `trust` is [`Trust::FirstUse`].
-fn pin_first(found: &[(Arc<Server>, Listing)], pins: &mut PinSet, clock: &dyn Clock) {
-    for (server, listing) in found {
-        if server.config().trust != Trust::FirstUse {
-            continue;
-        }
-        for offer in listing.iter().flatten().flatten().filter(|offer| server.wants(&offer.tool)) {
-            if pins.compare(server.name(), offer) == Comparison::New {
-                pins.pin(server.name(), offer, clock.now(), PinnedBy::FirstUse);
-            }
+/// Pins new tools of a server if its `trust` is [`Trust::FirstUse`].
+fn pin_first(server: &Server, listing: &Listing, pins: &mut PinSet, clock: &dyn Clock) {
+    if server.config().trust != Trust::FirstUse {
+        return;
+    }
+    for offer in listing.iter().flatten().flatten().filter(|offer| server.wants(&offer.tool)) {
+        if pins.compare(server.name(), offer) == Comparison::New {
+            pins.pin(server.name(), offer, clock.now(), PinnedBy::FirstUse);
         }
     }
 }

@@ -21,10 +21,11 @@ const START_WAIT: Duration = Duration::from_secs(10);
 pub(super) struct Late {
     /// How long a start waits.
     wait: Duration,
-    /// The questions that have no answer yet. Dropping it ends the servers.
-    asking: tokio::sync::Mutex<JoinSet<(Arc<Server>, Listing)>>,
     state: Mutex<State>,
 }
+
+/// The questions that have no answer yet. Dropping it ends the servers.
+type Questions = JoinSet<(Arc<Server>, Listing)>;
 
 #[derive(Default)]
 struct State {
@@ -32,6 +33,14 @@ struct State {
     starting: BTreeSet<String>,
     /// What the other servers have listed: a name depends on all names.
     found: Vec<(Arc<Server>, Listing)>,
+    /// The questions, until [`Mcp::arrivals`] takes them.
+    asking: Questions,
+}
+
+/// The servers that are late, as they come.
+pub struct Arrivals<'a> {
+    mcp: &'a Mcp,
+    asking: Questions,
 }
 
 /// A server that has come late, or has failed.
@@ -44,7 +53,7 @@ pub struct Arrival {
 
 impl Default for Late {
     fn default() -> Self {
-        Self { wait: START_WAIT, asking: tokio::sync::Mutex::default(), state: Mutex::default() }
+        Self { wait: START_WAIT, state: Mutex::default() }
     }
 }
 
@@ -76,7 +85,7 @@ impl Mcp {
         self.late.state().starting.iter().cloned().collect()
     }
 
-    /// Asks servers for a start: returns the answers that come in time. [`Self::arrival`] returns the others.
+    /// Asks servers for a start: returns the answers that come in time. [`Self::arrivals`] returns the others.
     pub(super) async fn in_time(&self, servers: Vec<Arc<Server>>) -> Vec<(Arc<Server>, Listing)> {
         let mut starting: BTreeSet<String> = servers.iter().map(|server| server.name().to_owned()).collect();
         let (mut asking, mut answered) = (JoinSet::new(), Vec::new());
@@ -106,11 +115,18 @@ impl Mcp {
         if asking.is_empty() {
             starting.clear();
         }
-        self.late.state().starting = starting;
-        *self.late.asking.lock().await = asking;
+        let mut state = self.late.state();
+        (state.starting, state.asking) = (starting, asking);
         answered
     }
 
+    /// The servers that are late, once; dropping the value ends them.
+    pub fn arrivals(&self) -> Arrivals<'_> {
+        Arrivals { mcp: self, asking: std::mem::take(&mut self.late.state().asking) }
+    }
+}
+
+impl Arrivals<'_> {
     /// Waits for the next server that is late: its tools, or why it is left out. `None`: there is no other one.
     ///
     /// # Errors
@@ -118,31 +134,32 @@ impl Mcp {
     ///
     /// # Cancel safety
     /// If the future is dropped, a server that has just come is missing until the next start.
-    pub async fn arrival(&self) -> Option<Result<Arrival, PinsError>> {
-        let next = async || loop {
-            match self.late.asking.lock().await.join_next().await? {
-                Ok(answered) => return Some(answered),
-                Err(broken) => error!(%broken, "the question for the tools of an mcp server broke"),
+    pub async fn next(&mut self) -> Option<Result<Arrival, PinsError>> {
+        let mcp = self.mcp;
+        let (server, listing) = loop {
+            match self.asking.join_next().await {
+                Some(Ok(answered)) => break answered,
+                Some(Err(broken)) => error!(%broken, "the question for the tools of an mcp server broke"),
+                None => {
+                    *mcp.late.state() = State::default();
+                    return None;
+                }
             }
         };
-        let Some((server, listing)) = next().await else {
-            *self.late.state() = State::default();
-            return None;
-        };
         let answered = (server.clone(), listing);
-        self.note(std::slice::from_ref(&answered)).await;
+        mcp.note(std::slice::from_ref(&answered)).await;
         let found = {
-            let mut state = self.late.state();
+            let mut state = mcp.late.state();
             state.starting.remove(server.name());
             state.found.push(answered);
             state.found.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
             state.found.clone()
         };
-        let compared = self.compared(found, SurveyMode::ToUse).await;
+        let compared = mcp.compared(found, SurveyMode::ToUse, Some(&server)).await;
         Some(compared.map(|survey| {
             let mut survey = survey.of(&server);
             survey.log();
-            let tools = self.tools(&survey);
+            let tools = mcp.tools(&survey);
             Arrival { report: survey.reports.remove(0), tools }
         }))
     }

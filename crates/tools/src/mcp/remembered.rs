@@ -165,7 +165,7 @@ impl Mcp {
         found.extend(asked);
         found.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
         self.late.keep(&found);
-        let survey = self.compared(found, SurveyMode::ToUse).await?;
+        let survey = self.compared(found, SurveyMode::ToUse, None).await?;
         survey.log();
         Ok((survey, known))
     }
@@ -204,7 +204,7 @@ impl Mcp {
         }
         // A server that did not answer was reported above.
         let answered = found.into_iter().filter(|(_, listing)| listing.is_ok()).collect();
-        self.compared(answered, SurveyMode::ToUse).await?.log();
+        self.compared(answered, SurveyMode::ToUse, None).await?.log();
         Ok(())
     }
 

@@ -42,11 +42,12 @@ async fn a_server_that_comes_after_the_start_is_offered_when_it_comes_and_known_
     assert_eq!((offered(&mcp, &survey), mcp.starting()), (vec!["mcp_quick_t".to_owned()], vec!["s".to_owned()]));
     assert_eq!(survey.reports.iter().map(|report| &*report.server).collect::<Vec<_>>(), ["quick"]);
     go(&bench.path("s"));
-    let arrival = mcp.arrival().await.unwrap().unwrap();
+    let mut arrivals = mcp.arrivals();
+    let arrival = arrivals.next().await.unwrap().unwrap();
     let names: Vec<_> = arrival.tools.iter().map(|tool| tool.spec().name.clone()).collect();
     assert_eq!((names, &arrival.report.trouble), (vec!["mcp_s_t".to_owned(), "mcp_s_u".to_owned()], &None));
     assert_eq!(Run::new().text(&arrival.tools[0], json!({})).await, "at last");
-    assert!(mcp.arrival().await.is_none() && mcp.starting().is_empty());
+    assert!(arrivals.next().await.is_none() && mcp.starting().is_empty());
     bench.sessions.close().await;
 
     let next = slow(&bench, "s", "serve([tool('t'), tool('u')], lambda message: say(message, 'at last'))", 30);
@@ -55,11 +56,27 @@ async fn a_server_that_comes_after_the_start_is_offered_when_it_comes_and_known_
 }
 
 #[tokio::test]
+async fn a_server_that_comes_late_pins_its_own_tools_only() {
+    let bench = Bench::new();
+    with_quick(&bench).await;
+    let mcp = slow(&bench, "s", "serve([tool('t')])", 30);
+    mcp.recall().await.unwrap();
+    // The operator takes the approval of the other server back.
+    std::fs::remove_file(bench.path("mcp-pins.json")).unwrap();
+    go(&bench.path("s"));
+    mcp.arrivals().next().await.unwrap().unwrap();
+    let pins: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(bench.path("mcp-pins.json")).unwrap()).unwrap();
+    assert_eq!(pins["servers"].as_object().unwrap().keys().collect::<Vec<_>>(), ["s"]);
+}
+
+#[tokio::test]
 async fn a_late_server_that_dies_or_never_comes_is_left_out_with_the_reason() {
     for (then, limit, expected) in [
         ("os._exit(7)", 30, "has ended: exit code 7"),
         ("serve([], on={'tools/list': lambda m: os._exit(8)})", 30, "has ended: exit code 8"),
-        ("", 1, "did not answer `initialize` within 1 s"),
+        // What it did not answer depends on whether the machine has begun to run it by then.
+        ("", 1, " within 1 s"),
     ] {
         let bench = Bench::new();
         with_quick(&bench).await;
@@ -69,10 +86,11 @@ async fn a_late_server_that_dies_or_never_comes_is_left_out_with_the_reason() {
         if limit > 1 {
             go(&bench.path("s"));
         }
-        let arrival = mcp.arrival().await.unwrap().unwrap();
+        let mut arrivals = mcp.arrivals();
+        let arrival = arrivals.next().await.unwrap().unwrap();
         let trouble = arrival.report.trouble.unwrap_or_default();
         assert!(trouble.contains(expected) && arrival.tools.is_empty(), "{trouble}");
-        assert!(mcp.arrival().await.is_none() && mcp.starting().is_empty());
+        assert!(arrivals.next().await.is_none() && mcp.starting().is_empty());
     }
 }
 
@@ -87,7 +105,7 @@ async fn a_late_server_ends_with_the_daemon() {
     assert!(is_alive(&pid));
     bench.processes.shutdown().await;
     until("it is gone", || !is_alive(&pid)).await;
-    let arrival = mcp.arrival().await.unwrap().unwrap();
+    let arrival = mcp.arrivals().next().await.unwrap().unwrap();
     assert!(arrival.report.trouble.is_some() && arrival.tools.is_empty());
 }
 
@@ -102,8 +120,8 @@ def tell(word):
         file.write(word + "\n")
 tell("+")
 time.sleep(0.2)
-serve([tool("t")])
-tell("-")
+# The connection is closed after the list, and nothing after that is sure to run.
+serve([], on={"tools/list": lambda message: (tell("-"), answer(message, {"tools": [tool("t")]}))})
 "#;
     let names: Vec<String> = (0..7).map(|n| format!("s{n}")).collect();
     let servers: Vec<_> = names.iter().map(|name| bench.script(name, script, json!({}))).collect();
