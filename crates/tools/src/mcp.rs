@@ -50,6 +50,7 @@ mod untrusted;
 mod wire;
 
 pub use config::{McpServerConfig, Trust, find};
+pub use connection::EndLimits;
 pub use host::{Mcp, ServerReport, Standing, Survey, SurveyMode, ToolReport};
 pub use late::{Arrival, Arrivals};
 pub use pins::{Pins, PinsError};

@@ -61,7 +61,8 @@ impl Asking {
     async fn listed(&self, server: &Server, watch: &Arc<Watch>) -> Result<Vec<Listed>, ServerError> {
         // A new run id for this listing only, so that lists of running processes still show the server.
         let (run, generation) = (RunId::new(), Generation::default());
-        let opening = Connection::open(server, self.sessions.starter(), run, &generation, watch.clone());
+        let (starter, limits) = (self.sessions.starter(), self.sessions.end_limits());
+        let opening = Connection::open(server, starter, run, &generation, watch.clone(), limits);
         let connection = Box::pin(opening).await?;
         let tools = connection.tools().await;
         connection.end().await;

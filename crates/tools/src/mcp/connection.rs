@@ -38,12 +38,24 @@ pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
 /// Source: MCP 2025-11-25, "Lifecycle", "Shutdown", stdio.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
 
-/// Longest wait for the SDK to close a connection. Over HTTP, this sends a request that ends the session.
-const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+/// The limits of the end of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct EndLimits {
+    /// The longest wait for the SDK to close a connection. Over HTTP, this sends a request that ends the session.
+    pub close: Duration,
+    /// The part of `close` in which the server is told which calls have no reader any more. A server that does not take
+    /// that still gets the end of its session.
+    pub tell: Duration,
+    /// How long a program is given to read that its calls are cancelled, before it is asked to end.
+    pub read: Duration,
+}
 
-/// Part of [`CLOSE_LIMIT`] in which the server is told which calls have no reader any more. A server that does not take
-/// that still gets the end of its session.
-const TELL_LIMIT: Duration = Duration::from_millis(500);
+impl Default for EndLimits {
+    fn default() -> Self {
+        let (close, tell, read) = (Duration::from_secs(2), Duration::from_millis(500), Duration::from_millis(100));
+        Self { close, tell, read }
+    }
+}
 
 /// The error of a call that needs a person at a web page first.
 ///
@@ -62,6 +74,7 @@ pub(super) struct Connection {
     notices: Arc<Notices>,
     watch: Arc<Watch>,
     open: Mutex<Option<Open>>,
+    limits: EndLimits,
     known: Mutex<Option<Known>>,
 }
 
@@ -92,6 +105,7 @@ impl Connection {
         run: RunId,
         generation: &Generation,
         watch: Arc<Watch>,
+        limits: EndLimits,
     ) -> Result<Self, ServerError> {
         if !generation.is_current() {
             return Err(ServerError::Stopped);
@@ -123,6 +137,7 @@ impl Connection {
             notices,
             watch,
             open: Mutex::new(Some(open)),
+            limits,
             known: Mutex::new(None),
         };
         // Disables the cache, so that every listing is current.
@@ -223,8 +238,8 @@ impl Connection {
     /// If the future is dropped, the server is ended in the background.
     pub(super) async fn end(&self) -> Option<String> {
         let open = self.lock_open().take()?;
-        let until = Instant::now() + CLOSE_LIMIT;
-        self.cancel_calls(TELL_LIMIT).await;
+        let until = Instant::now() + self.limits.close;
+        self.cancel_calls(self.limits.tell).await;
         close(open, until).await
     }
 

@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::mcp::connection::Connection;
+use crate::mcp::connection::{Connection, EndLimits};
 use crate::mcp::program::StartPrograms;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
@@ -23,9 +23,6 @@ const IDLE_LIMIT: Duration = Duration::from_secs(300);
 /// Pause between two searches for idle connections.
 const SWEEP_PAUSE: Duration = Duration::from_secs(15);
 
-/// How long a program is given to read that its calls are cancelled, before it is asked to end.
-const READ_TIME: Duration = Duration::from_millis(100);
-
 /// How often a server is started in one run. 3: a server that exits by itself gets two more attempts.
 const MAX_STARTS: u32 = 3;
 
@@ -34,6 +31,7 @@ pub struct McpSessions {
     starter: Arc<dyn StartPrograms>,
     slots: Mutex<HashMap<Key, Slot>>,
     idle_limit: Duration,
+    end_limits: EndLimits,
 }
 
 /// A run and the name of a server.
@@ -67,7 +65,7 @@ pub(super) struct Lease {
 impl McpSessions {
     /// Creates an empty set of connections. `starter` starts the programs of servers.
     pub fn new(starter: Arc<dyn StartPrograms>) -> Self {
-        Self { starter, slots: Mutex::default(), idle_limit: IDLE_LIMIT }
+        Self { starter, slots: Mutex::default(), idle_limit: IDLE_LIMIT, end_limits: EndLimits::default() }
     }
 
     /// Replaces the idle limit of 5 minutes.
@@ -76,15 +74,25 @@ impl McpSessions {
         Self { idle_limit, ..self }
     }
 
+    /// Replaces the limits of the end of a connection.
+    #[must_use]
+    pub fn with_end_limits(self, end_limits: EndLimits) -> Self {
+        Self { end_limits, ..self }
+    }
+
+    pub(super) fn end_limits(&self) -> EndLimits {
+        self.end_limits
+    }
+
     /// Cancels the calls in progress of a run at the programs that it has started, which are ended next. Returns after
-    /// twice [`READ_TIME`] at most, and at once if there are no such calls.
+    /// twice [`EndLimits::read`] at most, and at once if there are no such calls.
     pub(super) async fn cancel_calls(&self, run: RunId) {
         let cells: Vec<_> =
             self.slots().iter().filter(|(key, _)| key.0 == run).map(|(_, slot)| slot.cell.clone()).collect();
         let programs = cells.iter().filter_map(|cell| cell.get()).filter(|connection| !connection.is_elsewhere());
-        let told = join_all(programs.map(|connection| connection.cancel_calls(READ_TIME))).await;
+        let told = join_all(programs.map(|connection| connection.cancel_calls(self.end_limits.read))).await;
         if let Some(last) = told.into_iter().flatten().max() {
-            sleep_until(last + READ_TIME).await;
+            sleep_until(last + self.end_limits.read).await;
         }
     }
 
@@ -178,7 +186,7 @@ impl McpSessions {
             if slot.shared.starts.fetch_add(1, Ordering::SeqCst) >= MAX_STARTS {
                 return Err(ServerError::TooManyStarts(MAX_STARTS));
             }
-            Connection::open(server, self.starter(), run, generation, Arc::default()).await
+            Connection::open(server, self.starter(), run, generation, Arc::default(), self.end_limits).await
         };
         Box::pin(slot.cell.get_or_try_init(open)).await?;
         if !generation.is_current() {

@@ -1,6 +1,7 @@
 //! Calls that are stopped: the server hears of it before its connection is closed.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -9,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use belay_protocol::{RunProcesses, ToolFailure};
-use belay_tools::mcp::{RunEnds, SurveyMode};
+use belay_tools::mcp::{EndLimits, RunEnds, SurveyMode};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -19,6 +20,9 @@ use super::support::{Bench, PATIENCE, Run, until};
 
 /// How often a stop is tried: it is a race between tasks.
 const TIMES: usize = 20;
+
+/// For ends that no busy machine cuts short.
+const UNHURRIED: EndLimits = EndLimits { close: PATIENCE, tell: PATIENCE, read: Duration::from_secs(2) };
 
 /// What a server was asked, with the id that the request has or names.
 type Asked = Arc<Mutex<Vec<(String, Value)>>>;
@@ -60,7 +64,8 @@ fn named(asked: &Asked, name: &str) -> Vec<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_tells_a_server_over_http_of_its_calls_before_the_session_ends() {
     for streams in [false, true] {
-        let (mut tasks, bench, asked) = (JoinSet::new(), Bench::new(), Asked::default());
+        let bench = Bench::with(|sessions| sessions.with_end_limits(UNHURRIED));
+        let (mut tasks, asked) = (JoinSet::new(), Asked::default());
         let address = serve(&mut tasks, deaf(asked.clone(), streams, false)).await;
         let mcp = bench.of(vec![server(format!("http://{address}/mcp"), None)]);
         let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
@@ -72,7 +77,7 @@ async fn a_stop_tells_a_server_over_http_of_its_calls_before_the_session_ends() 
                 until("both calls are at work", || named(&asked, "tools/call").len() == 2).await;
                 run.generation.end();
                 run.cancel.cancel();
-                timeout(PATIENCE, ends.end(run.id)).await.unwrap();
+                ends.end(run.id).await;
             };
             let call = async || run.call(&tools[0], json!({})).await;
             let (one, two, ()) = tokio::join!(call(), call(), stop);
@@ -91,7 +96,8 @@ async fn a_stop_tells_a_server_over_http_of_its_calls_before_the_session_ends() 
 
 #[tokio::test]
 async fn a_call_over_http_that_reaches_its_limit_is_told_although_its_run_ends() {
-    let (mut tasks, bench, asked) = (JoinSet::new(), Bench::new(), Asked::default());
+    let bench = Bench::with(|sessions| sessions.with_end_limits(UNHURRIED));
+    let (mut tasks, asked) = (JoinSet::new(), Asked::default());
     let address = serve(&mut tasks, deaf(asked.clone(), false, false)).await;
     let config = json!({ "url": format!("http://{address}/mcp"), "timeout_s": 1 });
     let mcp = bench.mcp(&[("s".to_owned(), serde_json::from_value(config).unwrap())]);
@@ -105,7 +111,9 @@ async fn a_call_over_http_that_reaches_its_limit_is_told_although_its_run_ends()
 
 #[tokio::test]
 async fn a_server_that_does_not_listen_does_not_hold_up_the_stop() {
-    let (mut tasks, bench, asked) = (JoinSet::new(), Bench::new(), Asked::default());
+    let limits = EndLimits { close: PATIENCE, ..EndLimits::default() };
+    let bench = Bench::with(|sessions| sessions.with_end_limits(limits));
+    let (mut tasks, asked) = (JoinSet::new(), Asked::default());
     let address = serve(&mut tasks, deaf(asked.clone(), false, true)).await;
     let mcp = bench.of(vec![server(format!("http://{address}/mcp"), None)]);
     let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
@@ -113,7 +121,7 @@ async fn a_server_that_does_not_listen_does_not_hold_up_the_stop() {
     let stop = async {
         until("the call is at work", || named(&asked, "tools/call").len() == 1).await;
         run.cancel.cancel();
-        timeout(PATIENCE, bench.sessions.end_run(run.id)).await.unwrap();
+        timeout(2 * PATIENCE, bench.sessions.end_run(run.id)).await.unwrap();
     };
     let (output, ()) = tokio::join!(run.call(&tools[0], json!({})), stop);
     assert_eq!((output, bench.sessions.open()), (Err(ToolFailure::Cancelled), 0));
@@ -122,7 +130,7 @@ async fn a_server_that_does_not_listen_does_not_hold_up_the_stop() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stop_tells_a_program_of_its_call_before_it_is_ended() {
-    let bench = Bench::new();
+    let bench = Bench::with(|sessions| sessions.with_end_limits(UNHURRIED));
     // It is asked to end at the same time, and reads on.
     let script = r#"
 signal.signal(signal.SIGTERM, lambda *_: None)
@@ -130,7 +138,7 @@ serve([tool("t")], lambda message: note("called"))
 "#;
     let tools = bench.one(script, json!({})).await;
     let ends = RunEnds::new(bench.processes.clone(), bench.sessions.clone());
-    for times in 1..=TIMES / 4 {
+    for times in 1..=2 {
         let run = Run::new();
         let stop = async {
             until("the call is at work", || bench.notes().len() == 2 * times - 1).await;
