@@ -195,7 +195,7 @@ pub struct ToolHealth {
     /// The actor that disabled it: `rule`, or a person, whose name only operators see.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub actor: String,
-    /// The reason for which it is disabled.
+    /// The reason for which it is disabled, or for which its server is left out: only operators see the latter.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// The newest failures, oldest first. They may belong to anybody's work: only operators see them, and the list is
@@ -210,6 +210,10 @@ impl ToolHealth {
         self.last.clear();
         if self.actor != BY_RULE {
             self.actor.clear();
+        }
+        if self.state == ToolState::LeftOut {
+            // The cause may have paths of this machine, and words of the server.
+            self.detail = "cannot be used".into();
         }
         self
     }

@@ -2,7 +2,7 @@
 
 use belay_protocol::{
     Ack, AckSender, CommandReply, Inbound, PrincipalRole, Purpose, Refusal, RunId, Sent, SessionKey, Skills,
-    StatusReport, StillRunning, StopReport, StopTarget, Trouble,
+    StatusReport, StillRunning, StopReport, StopTarget, ToolHealth, Trouble,
 };
 
 use super::control::operators_only;
@@ -201,6 +201,7 @@ impl Dispatcher {
         let is_operator = inbound.principal.is_operator();
         if !is_operator {
             status.frozen = for_everybody(status.frozen);
+            status.tools = status.tools.into_iter().map(ToolHealth::for_everybody).collect();
         }
         let (services, notifier) = (self.services.clone(), self.notifier.clone());
         self.background(async move {

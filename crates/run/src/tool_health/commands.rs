@@ -52,7 +52,7 @@ pub async fn command(
     by: &Inbound,
 ) -> Result<String, Refusal> {
     let asked = match command {
-        ToolsCommand::List => return Ok(list(health, offered)),
+        ToolsCommand::List => return Ok(list(health, offered, by.principal.is_operator())),
         ToolsCommand::Disable { name, detail: why } => ToolRequest::Disable { name, detail: why },
         ToolsCommand::Enable(name) => ToolRequest::Enable(name),
     };
@@ -62,10 +62,10 @@ pub async fn command(
 }
 
 /// The tools of the conversation, then failing and disabled ones.
-fn list(health: &Health, offered: &ToolSet) -> String {
+fn list(health: &Health, offered: &ToolSet, is_operator: bool) -> String {
     let tools = offered.iter().map(|tool| format!("- `{}`: {}", tool.spec().name, tool.spec().description));
-    let troubled = health.troubled();
-    let lines: Vec<String> = tools.chain(troubled.iter().filter_map(trouble_line)).collect();
+    let troubled = health.troubled().into_iter().map(|tool| if is_operator { tool } else { tool.for_everybody() });
+    let lines: Vec<String> = tools.chain(troubled.filter_map(|tool| trouble_line(&tool))).collect();
     if lines.is_empty() { "There are no tools.".into() } else { lines.join("\n") }
 }
 
