@@ -13,14 +13,19 @@
 //! Tools of MCP servers that start late are added in the same way, for runs that begin afterwards.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use belay_agent_loop::StopRules;
 use belay_protocol::{RoutineSpec, StoreError, Tool};
+use tokio::time::sleep;
 
 use crate::agent_services::AgentServices;
 use belay_automation::routines;
 use belay_run::approvals::{ApprovalsConfig, Policy};
 use belay_run::config::LimitsConfig;
+
+/// The pause before the store is asked again about the tools of a server that has come. 5 s: nobody waits for it.
+const STORE_PAUSE: Duration = Duration::from_secs(5);
 
 /// The rules that can be swapped, already validated.
 #[derive(Clone)]
@@ -67,16 +72,19 @@ impl Reloader {
     }
 
     /// Offers the tools of an MCP server that has come to runs and steps of plans that begin from now on. A tool whose
-    /// name is in use is ignored.
-    ///
-    /// # Errors
-    /// The store does not respond. The tools are offered, but those that an operator has disabled earlier are enabled.
+    /// name is in use is ignored. While the store does not say which of them are disabled, the server stays absent; the
+    /// store is asked again until it does.
     ///
     /// # Cancel safety
     /// If the future is dropped, the tools may not be offered.
-    pub async fn add_server(&self, server: &str, tools: &[Arc<dyn Tool>]) -> Result<(), StoreError> {
-        self.services.plans.add_tools(tools);
-        self.services.run.add_server(server, tools).await
+    pub async fn add_server(&self, server: &str, tools: &[Arc<dyn Tool>]) {
+        let services = &self.services;
+        while let Err(error) = services.run.admit_server(server, tools).await {
+            tracing::warn!(server, %error, "an mcp server has come, but not which of its tools are disabled: not offered");
+            sleep(STORE_PAUSE).await;
+        }
+        services.plans.add_tools(tools);
+        services.run.offer_tools(tools);
     }
 
     /// Shows an MCP server as starting; with a reason, which follows its name, as left out.

@@ -103,20 +103,22 @@ impl RunServices {
         briefing.allowed(self.reasoning.load().tools())
     }
 
-    /// Offers the tools of an MCP server that has come to runs that begin from now on. A tool whose name is in use is
-    /// ignored.
+    /// Prepares calls of the tools of an MCP server that has come: how their arguments are checked, and which of them an
+    /// operator has disabled. [`Self::offer_tools`] comes next.
     ///
     /// # Errors
-    /// The store does not respond. The tools are offered, but those that an operator has disabled earlier are enabled.
-    pub async fn add_server(&self, server: &str, tools: &[Arc<dyn Tool>]) -> Result<(), StoreError> {
-        // First what a call needs, then what models are offered.
+    /// The store does not respond: it is not known which of them are disabled. A repetition is safe.
+    pub async fn admit_server(&self, server: &str, tools: &[Arc<dyn Tool>]) -> Result<(), StoreError> {
         self.gate.add_tools(tools);
-        let switches = self.health.add_server(server, tools).await;
+        self.health.add_server(server, tools).await
+    }
+
+    /// Offers more tools, which were admitted, to runs that begin from now on. A tool whose name is in use is ignored.
+    pub fn offer_tools(&self, tools: &[Arc<dyn Tool>]) {
         let known = self.reasoning.load_full();
         let all = ToolSet::new(known.tools().iter().chain(tools).cloned().collect());
         self.reasoning.store(Arc::new(self.ask_with(&Briefing::default(), Arc::new(all), None)));
         self.prompts.clear();
-        switches
     }
 
     /// The reasoning for a run with these tools. `outputs`: instructions for declared outputs; they replace the usual

@@ -342,8 +342,8 @@ async fn offer(arrival: Result<Arrival, PinsError>, agent: &Reloader) {
             let server = &report.server;
             if let Some(why) = report.trouble {
                 agent.show_server(server, Some(why));
-            } else if let Err(error) = agent.add_server(server, &tools).await {
-                tracing::warn!(server, %error, "it is not known which tools of an mcp server that came late are disabled");
+            } else {
+                agent.add_server(server, &tools).await;
             }
         }
         Err(error) => tracing::warn!(%error, "the tools of an mcp server that came late are not offered"),

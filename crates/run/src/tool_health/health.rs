@@ -101,14 +101,16 @@ impl Health {
     /// Adds the tools of an MCP server that has come, with the stored changes about them.
     ///
     /// # Errors
-    /// The store does not respond: the tools are known, and enabled.
+    /// The store does not respond: nothing has changed.
     pub async fn add_server(&self, server: &str, tools: &[Arc<dyn Tool>]) -> Result<(), StoreError> {
+        let stored = self.store.switches().await?;
         {
             let mut known = self.known();
             known.absent.remove(&format!("{SERVER_PREFIX}{server}"));
             tools.iter().for_each(|tool| known.add(tool.spec()));
         }
-        self.reload().await
+        self.adopt(stored);
+        Ok(())
     }
 
     /// Shows an MCP server as starting; with a reason, which follows its name, as left out.
@@ -218,12 +220,16 @@ impl Health {
     /// The store does not respond.
     pub async fn reload(&self) -> Result<(), StoreError> {
         let stored = self.store.switches().await?;
+        self.adopt(stored);
+        Ok(())
+    }
+
+    fn adopt(&self, stored: Vec<ToolSwitch>) {
         let stored = known_of(&self.known(), stored);
         let now = self.now();
         let mut book = self.book();
         book.reload(stored, now);
         count(&book);
-        Ok(())
     }
 
     /// Disables or enables a subject by hand. The change is on disk before it takes effect, and follows any change that
