@@ -181,7 +181,7 @@ async fn hostile_files_end_in_a_note_or_a_clear_refusal() -> Result<()> {
     }
     let one = json!({"name": "a", "data": "YQ=="});
     for (attachments, part) in [
-        (json!([{"name": "a", "data": "*"}]), "attachments[0]: data: it is not base64"),
+        (json!([{"name": "a", "data": "*"}]), "attachments[0].data: it is not base64"),
         (json!([{"name": "a", "data": ""}]), "0 bytes"),
         (json!([{"file": "0199e3a0-7b1c-7000-8000-0123456789ab"}]), "no uploaded file"),
         (json!([{"file": "../../etc/passwd"}]), "no uploaded file"),

@@ -76,7 +76,9 @@ async fn ends(daemon: &Daemon, text: &str, reason: StopReason, fact: (&str, Valu
     assert_eq!(daemon.run(id).await?, run, "{text}: the record is the same when it is read again");
     let reply = run["reply"].as_str().unwrap_or_default();
     let in_its_own_words = matches!(reason, StopReason::FinalText | StopReason::Terminated | StopReason::GaveUp);
-    assert!(in_its_own_words || reply.ends_with(reason.user_line()), "{text}: {reply}");
+    // An operator is told why the model cannot be reached.
+    let with_its_cause = reason == StopReason::Network && reply.contains("The model could not be used: rehearsed on request.");
+    assert!(in_its_own_words || with_its_cause || reply.ends_with(reason.user_line()), "{text}: {reply}");
     assert!(!reply.is_empty(), "{text}: the user is told");
     assert_eq!(counted(daemon, reason).await?, before + 1, "{text}");
     let ended: Vec<_> = daemon.events(id).await?.into_iter().filter(|event| event["type"] == "run_ended").collect();
@@ -155,7 +157,7 @@ async fn money_ends_a_run_and_a_session_before_the_limit_and_a_used_up_day_refus
     ] {
         // A cent for a thousand tokens either way.
         let settings = format!(
-            "[agent]\nmax_tool_iterations = 60\n[llm]\nmax_tokens = 2000\nprice = {{ input = 10000000, output = 10000000 }}\n\
+            "[agent]\nmax_tool_iterations = 60\n[llm]\nmax_tokens = 2000\nprice_usd = {{ input = 10, output = 10 }}\n\
              [limits]\n{limit}"
         );
         let calls = (0..40).map(|n| Answer::call("calculate", json!({"expression": format!("{n}+{n}")})));

@@ -36,8 +36,7 @@ async fn questions_answers_to_commands_and_own_lines_pass_the_hook_on_telegram_a
     assert!(told[3..].contains(&"[reply] It is made.".to_owned()), "{told:?}");
     assert!(home.workspace().join("made.txt").exists());
     // A line that the channel sends by itself.
-    let contact = json!({"phone_number": "1", "first_name": "Bo"});
-    deliver(&daemon, &private_media(5, 42, "contact", contact)).await?;
+    deliver(&daemon, &private_media(5, 42, "hologram", json!({"of": "Bo"}))).await?;
     assert!(texts(&api, 6).await[5].starts_with("[notice] "), "{:?}", texts(&api, 6).await);
     let (_, answer) = daemon.post(json!({"session": "alice", "text": "/loops off"})).await?;
     let reply = answer["reply"].as_str().context("an answer")?;

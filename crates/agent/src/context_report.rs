@@ -120,7 +120,7 @@ fn of_messages(name: &str, messages: &[Arc<Message>], full: bool) -> PartReport 
 
 /// A message as a line for people. Calls appear only by name, because their arguments may be sensitive.
 fn line(message: &Message) -> String {
-    let text = message.for_people();
+    let text = message.text();
     match &message.body {
         MessageBody::System { .. } => format!("system> {text}"),
         MessageBody::User { .. } => format!("user> {}", message.for_model()),

@@ -191,7 +191,7 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
             ("/tools", "list tools; operators: disable, enable"),
             ("/help", "this list"),
             ("/freeze", "stop all work until /thaw (operators)"),
-            ("/freezes", "list freezes and what they stopped, also after the thaw (operators)"),
+            ("/freezes", "list them (operators)"),
             ("/thaw", "end the freeze"),
             ("/pair CODE", "admit a stranger (operators)"),
             ("/ping", "does it answer"),

@@ -94,6 +94,8 @@ pub(crate) struct ControlSocket {
     bound: Bound,
     group: Option<ControlGroup>,
     watch: SocketWatch,
+    /// Why the path cannot be bound again, if that was logged.
+    failed: Option<String>,
 }
 
 impl ControlSocket {
@@ -101,7 +103,7 @@ impl ControlSocket {
     pub(crate) fn bind(path: PathBuf, group: Option<&ControlGroup>) -> Result<Self, GatewayError> {
         let bound = Bound::bind(path, group)?;
         let watch = SocketWatch::of(&bound.file.path);
-        Ok(Self { bound, group: group.cloned(), watch })
+        Ok(Self { bound, group: group.cloned(), watch, failed: None })
     }
 
     /// Returns the next connection, and whether its user may use the socket. With a group the file permissions admit only
@@ -129,11 +131,18 @@ impl ControlSocket {
                 .and_then(|()| Bound::bind(path.clone(), self.group.as_ref()));
             match bound {
                 Ok(bound) => {
-                    self.bound = bound;
+                    (self.bound, self.failed) = (bound, None);
                     tracing::warn!(path = %path.display(), "the file of the control socket was gone; it is bound again");
                 }
                 Err(error) => {
-                    tracing::error!(%error, "the file of the control socket is gone; commands do not reach this daemon")
+                    let error = error.to_string();
+                    if self.failed.as_ref() != Some(&error) {
+                        tracing::error!(
+                            error,
+                            "the file of the control socket is gone; commands do not reach this daemon"
+                        );
+                    }
+                    self.failed = Some(error);
                 }
             }
         }
@@ -155,19 +164,24 @@ struct Bound {
 
 impl Bound {
     fn bind(path: PathBuf, group: Option<&ControlGroup>) -> Result<Self, GatewayError> {
-        remove_stale(&path)?;
+        check_free(&path)?;
         let fail = |source| GatewayError::Socket { path: path.clone(), source };
+        // The file gets its name when somebody listens on it, so that no other daemon takes it for one of a dead daemon.
+        let unnamed = path.with_file_name(format!(".{}", std::process::id()));
+        let _ = std::fs::remove_file(&unnamed); // of a dead daemon with this number, if there is one
         let socket = UnixSocket::new_stream().map_err(fail)?;
-        socket.bind(&path).map_err(fail)?;
-        let file = File::of(&path).map_err(fail)?;
+        socket.bind(&unnamed).map_err(fail)?;
+        let mut file = File::of(&unnamed).map_err(fail)?;
         if let Some(group) = group {
-            group.give(&path)?;
+            group.give(&unnamed)?;
             group.reaches(&path)?;
         }
         let mode = if group.is_some() { 0o660 } else { 0o600 };
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).map_err(fail)?;
+        std::fs::set_permissions(&unnamed, std::fs::Permissions::from_mode(mode)).map_err(fail)?;
         // Nobody could connect before this point, so every waiting peer has passed the file permissions.
         let listener = socket.listen(BACKLOG).map_err(fail)?;
+        std::fs::rename(&unnamed, &path).map_err(fail)?;
+        file.path = path;
         Ok(Self { listener, file })
     }
 }
@@ -206,19 +220,20 @@ fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Removes a socket that nobody answers on. Anything that is not a socket stays, and binding then fails.
-fn remove_stale(path: &Path) -> Result<(), GatewayError> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    if !is_socket {
-        return Ok(());
+/// Checks that the path has no file, or a socket that nobody answers on.
+fn check_free(path: &Path) -> Result<(), GatewayError> {
+    let fail = |source| Err(GatewayError::Socket { path: path.to_owned(), source });
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return fail(error),
+        Ok(file) if !file.file_type().is_socket() => return fail(Errno::ADDRINUSE.into()),
+        Ok(_) => {}
     }
     match connect_at_once(path) {
-        Err(Errno::CONNREFUSED) => {
-            std::fs::remove_file(path).map_err(|source| GatewayError::Socket { path: path.to_owned(), source })
-        }
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(()),
         // A daemon lives, although its queue may be full.
         Ok(()) | Err(Errno::AGAIN | Errno::INPROGRESS) => Err(GatewayError::SocketInUse(path.to_owned())),
-        Err(error) => Err(GatewayError::Socket { path: path.to_owned(), source: error.into() }),
+        Err(error) => fail(error.into()),
     }
 }
 
@@ -240,6 +255,24 @@ mod tests {
         assert_eq!((gid(""), gid("  "), gid("root"), gid("4711")), (None, None, Some(0), Some(4711)));
         let refused = ControlGroup::find("no-such-group").unwrap_err().to_string();
         assert!(refused.contains("gateway.control_group: no-such-group") && refused.contains("groupadd"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_socket_takes_its_name_when_somebody_listens_and_only_from_the_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        std::fs::write(&path, "a note").unwrap();
+        assert!(matches!(Bound::bind(path.clone(), None), Err(GatewayError::Socket { .. })));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a note");
+        std::fs::remove_file(&path).unwrap();
+
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap()); // of a daemon that was killed
+        let living = Bound::bind(path.clone(), None).unwrap();
+        connect_at_once(&path).unwrap();
+        assert!(matches!(Bound::bind(path.clone(), None), Err(GatewayError::SocketInUse(_))));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "no file without a name stays");
+        drop(living);
+        assert!(!path.exists());
     }
 
     #[test]

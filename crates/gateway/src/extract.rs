@@ -103,7 +103,9 @@ fn joined_lists(query: &str) -> Option<Uri> {
     let mut is_repeated = false;
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        match pairs.iter_mut().find(|(known, _)| *known == name && LISTS.contains(&name)) {
+        // A query may have thousands of pairs: only those of a list are searched for.
+        let known = if LISTS.contains(&name) { pairs.iter_mut().find(|(known, _)| *known == name) } else { None };
+        match known {
             Some((_, words)) => {
                 is_repeated = true;
                 words.push(',');

@@ -73,7 +73,7 @@ async fn a_child_run_whose_context_is_too_long_goes_on_with_what_is_left_of_it()
             setup = setup.tool(TestTool::named("echo").called("read_file"));
             employ_here(&mut setup, |name| TestTool::named("echo").called(name));
             let mut agent = setup.start().await;
-            let words = if name.contains("plan") { "/plan go" } else { "go" };
+            let words = if name.contains("plan") { "/plan -- go" } else { "go" };
             let record = end_of(agent.one.accepted("alice", words).await).await;
             assert_eq!((record.status, agent.one.next().await.as_str()), (RunStatus::Completed, "all done"), "{name}");
             assert_eq!(agent.model.left(), 0, "{name}");

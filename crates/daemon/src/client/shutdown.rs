@@ -135,12 +135,12 @@ impl Daemon {
         let boot = match self {
             // It is readable when the process has ended. Source: pidfd_open(2).
             Self::Process(process) if process.readable().await.is_ok() => return,
-            Self::Process(_) => "",
-            Self::Boot(boot) => boot,
+            Self::Process(_) => None,
+            Self::Boot(boot) => Some(boot.as_str()),
         };
         loop {
             match client.get(&["api", "v1", "status"], &[]).await {
-                Ok(report) if text(&report, "/boot_id") == boot => {}
+                Ok(report) if boot.is_none_or(|boot| text(&report, "/boot_id") == boot) => {}
                 Err(failure) if failure.exit != Exit::OutOfReach => {} // it drains and refuses requests
                 // Another daemon is there, or none.
                 Ok(_) | Err(_) => return,

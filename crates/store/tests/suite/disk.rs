@@ -101,7 +101,7 @@ async fn a_file_that_is_no_database_is_refused() {
     let path = directory.path().join("belay.db");
     std::fs::write(&path, "this is a letter to my grandmother, and quite a long one".repeat(100)).unwrap();
     let error = SqlStore::open(&path, StoreOptions::default()).unwrap_err();
-    assert!(matches!(error, OpenError::Database(_)), "{error}");
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
 }
 
 #[tokio::test]

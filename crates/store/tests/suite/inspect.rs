@@ -64,7 +64,7 @@ fn a_file_that_is_no_database_or_cannot_be_read_is_refused() {
     for content in ["SQLite format 3\0 cut off", "short", &"a letter to my grandmother, and quite a long one".repeat(9)]
     {
         std::fs::write(&path, content).unwrap();
-        assert!(matches!(inspect(&path), Err(OpenError::Database(_))), "{content}");
+        assert!(matches!(inspect(&path), Err(OpenError::Damaged { .. })), "{content}");
     }
     assert!(matches!(inspect(&path.join("below/belay.db")), Err(OpenError::Io { .. })));
 }
