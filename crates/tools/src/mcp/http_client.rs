@@ -125,7 +125,7 @@ impl StreamableHttpClient for SessionClient {
 /// The answer to the request with this id, if the server does not say that it knows its session no more.
 fn taken(answer: Answer, id: Option<&RequestId>) -> Result<StreamableHttpPostResponse, Failure> {
     match answer {
-        Answer::Taken(answer) => Ok(answer),
+        Answer::Taken(answer) => Ok(*answer),
         Answer::Refused(_, Some(error)) if !refuses_session(&error, error.id.is_some() && error.id.as_ref() == id) => {
             Ok(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), None))
         }

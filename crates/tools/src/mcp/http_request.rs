@@ -29,7 +29,7 @@ type Failure = StreamableHttpError<reqwest::Error>;
 /// The answer to a request.
 pub(super) enum Answer {
     /// The request has an answer, or will have it in this stream.
-    Taken(StreamableHttpPostResponse),
+    Taken(Box<StreamableHttpPostResponse>),
     /// 400, with these words or this error: the server refuses the request as a whole, or the tool has failed.
     Refused(String, Option<JsonRpcError>),
 }
@@ -65,7 +65,7 @@ pub(super) async fn send(
     let status = response.status();
     match status {
         StatusCode::ACCEPTED | StatusCode::NO_CONTENT => {
-            return Ok(Answer::Taken(StreamableHttpPostResponse::Accepted));
+            return Ok(taken(StreamableHttpPostResponse::Accepted));
         }
         StatusCode::NOT_FOUND => return Err(StreamableHttpError::SessionExpired),
         _ => {}
@@ -81,14 +81,14 @@ pub(super) async fn send(
     if status.is_success() {
         if is("text/event-stream") {
             let events = events(response.bytes_stream(), most);
-            return Ok(Answer::Taken(StreamableHttpPostResponse::Sse(events, session)));
+            return Ok(taken(StreamableHttpPostResponse::Sse(events, session)));
         }
         if !is_json {
             return Err(StreamableHttpError::UnexpectedContentType(kind));
         }
         let body = body(response, most).await?;
         let message = serde_json::from_slice(&readable(&body))?;
-        return Ok(Answer::Taken(StreamableHttpPostResponse::Json(message, session)));
+        return Ok(taken(StreamableHttpPostResponse::Json(message, session)));
     }
     // A refusal that cannot be read is one without words.
     let body = body(response, MAX_REFUSAL).await.unwrap_or_default();
@@ -102,13 +102,17 @@ pub(super) async fn send(
         error if status == StatusCode::BAD_REQUEST => Ok(Answer::Refused(words, error)),
         Some(error) => {
             let error = ServerJsonRpcMessage::Error(error);
-            Ok(Answer::Taken(StreamableHttpPostResponse::Json(error, session)))
+            Ok(taken(StreamableHttpPostResponse::Json(error, session)))
         }
         None if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() => {
             Err(HttpStatusError::new(status.as_u16(), retry_after).into())
         }
         None => Err(StreamableHttpError::UnexpectedServerResponse(words.into())),
     }
+}
+
+fn taken(answer: StreamableHttpPostResponse) -> Answer {
+    Answer::Taken(Box::new(answer))
 }
 
 async fn body(response: Response, most: usize) -> Result<Vec<u8>, Failure> {
