@@ -6,6 +6,7 @@ use belay_protocol::{
     Message, MessageBody, MessageScope, ModelRequest, Prompt, TextFormat, ToolResult, ToolSet, ToolStatus,
 };
 
+use crate::intent::is_bare_call;
 use crate::state::LoopState;
 
 /// The conversation as the model sees it, and the counters of the run. The caller of the loop owns it.
@@ -147,6 +148,11 @@ impl Reasoning {
             max_tokens: self.max_tokens,
             max_attempts: self.max_attempts,
         }
+    }
+
+    /// Whether a text is nothing but the JSON of calls of these tools.
+    pub(crate) fn is_call(&self, text: &str) -> bool {
+        is_bare_call(text, &|name| self.tools.get(name).is_some())
     }
 
     /// The tools that a request contains in this state; `None` for a request without tools.

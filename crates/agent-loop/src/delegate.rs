@@ -41,8 +41,9 @@ pub trait LoopDelegate: Send {
         iteration: u32,
     ) -> Result<LlmTurn, LoopError>;
 
-    /// Whether a text without calls is certainly the answer, so that no guardrail and no rule may hold it back.
-    fn is_answer(&self, _text: &str) -> bool {
+    /// Whether a text without calls is certainly the answer, so that no guardrail and no rule may hold it back. `is_call`:
+    /// the text is nothing but the JSON of a call of one of the run's tools.
+    fn is_answer(&self, _text: &str, _is_call: bool) -> bool {
         false
     }
 

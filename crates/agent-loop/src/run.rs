@@ -58,7 +58,9 @@ async fn run_iteration<D: LoopDelegate + ?Sized>(
     stop_if(context.on_step(config, &delegate.meter()))?;
     end_if(delegate.before_llm_call(context, iteration).await)?;
     let step = match or_fail(delegate.call_llm(reasoning, context, iteration).await)? {
-        LlmTurn::Reply(reply) if reply.tool_calls.is_empty() && delegate.is_answer(&reply.text) => {
+        LlmTurn::Reply(reply)
+            if reply.tool_calls.is_empty() && delegate.is_answer(&reply.text, reasoning.is_call(&reply.text)) =>
+        {
             context.state.last_finish = reply.finish;
             Step::Answer { text: reply.text }
         }

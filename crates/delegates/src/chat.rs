@@ -204,8 +204,8 @@ impl LoopDelegate for ChatDelegate {
         ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
-    fn is_answer(&self, text: &str) -> bool {
-        self.goal.as_ref().is_some_and(|goal| goal.is_answer(text))
+    fn is_answer(&self, text: &str, is_call: bool) -> bool {
+        self.goal.as_ref().is_some_and(|goal| goal.is_answer(text, is_call))
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {

@@ -126,7 +126,7 @@ fn is_call_next(call: &str) -> bool {
 }
 
 /// Whether the text is the JSON of one call or of a list of calls.
-fn is_bare_call(text: &str, is_tool: &dyn Fn(&str) -> bool) -> bool {
+pub(crate) fn is_bare_call(text: &str, is_tool: &dyn Fn(&str) -> bool) -> bool {
     let text = text.trim();
     if !text.starts_with(['{', '[']) {
         return false;

@@ -88,6 +88,42 @@ async fn a_text_that_is_valid_by_the_schema_is_the_answer_before_any_reminder() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_written_as_text_is_no_answer_unless_the_form_asks_for_its_fields() {
+    let reply = r#"{"o":{"any":"thing"}}"#;
+    let named = r#"o:{"type":"object","properties":{"name":{"type":"string"}}}"#;
+    for (declared, left) in [
+        ("o:object", r#"{"name":"echo","arguments":{"text":"hm"}}"#),
+        ("o:object", r#" {"tool": "echo", "args": {"text": "hm"}} "#),
+        ("o:object", r#"{"type":"function","function":{"name":"echo","arguments":"{}"}}"#),
+        ("o:object", r#"{"name":"complete_task","arguments":{"o":{"any":"other"}}}"#),
+        (r#"o:{}"#, r#"[{"name":"echo","parameters":{}}]"#),
+        (named, r#"{"name":"echo","arguments":{"text":"hm"}}"#), // it asks for a name, not for arguments
+    ] {
+        let call = Scripted::call("echo", json!({"text": "hm"}));
+        let script = [Scripted::text(left), call, Scripted::text(r#"{"any":"thing"}"#)];
+        let setup = Setup::new(ScriptedModel::new(script));
+        let agent = setup.start().await;
+        let record = end_of(ask(&agent, &[declared]).await).await;
+        assert_eq!((record.reason, record.reply.as_deref()), (Some(StopReason::Goal), Some(reply)), "{left}");
+        assert_eq!(agent.model.left(), 0, "{left}");
+        agent.shut_down().await;
+    }
+    let typed = r#"l:{"type":"array","items":{"properties":{"name":{},"arguments":{}}}}"#;
+    for (declared, text) in [
+        (typed, r#"[{"name":"echo","arguments":{}}]"#),
+        ("o:object", r#"{"name":"Ada","arguments":{}}"#), // no tool has this name
+        ("o:object", r#"{"name":"echo","price":3}"#),
+    ] {
+        let setup = Setup::new(ScriptedModel::new([Scripted::text(text)]));
+        let agent = setup.start().await;
+        let record = end_of(ask(&agent, &[declared]).await).await;
+        let answer = format!("{{\"{}\":{text}}}", &declared[..1]);
+        assert_eq!((record.reason, record.reply.clone()), (Some(StopReason::Goal), Some(answer)), "{text}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_form_of_the_answer_is_a_part_of_each_request_of_such_a_run_and_of_no_other() {
     let point = outputs(&[POINT]).remove(0).schema;
     let both = json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},

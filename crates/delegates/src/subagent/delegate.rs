@@ -169,13 +169,14 @@ impl LoopDelegate for SubagentDelegate {
         ModelCall { core, shortener, start }.call(reasoning, context, iteration).await
     }
 
-    fn is_answer(&self, text: &str) -> bool {
-        self.goal.is_answer(text)
+    fn is_answer(&self, text: &str, is_call: bool) -> bool {
+        self.goal.is_answer(text, is_call)
     }
 
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
         let closing = self.core.closing.is_some();
-        if self.goal.is_answer(&text) {
+        // The loop has marked what is nothing but a call.
+        if self.goal.is_answer(&text, false) {
             return self.goal.on_text(&text, context, closing);
         }
         match reply::shape(&text) {

@@ -123,9 +123,9 @@ impl Goal {
         Reasoning::new(prompt(), prompt(), tools, CLOSING_MAX_TOKENS, 1).with_format(self.format())
     }
 
-    /// Whether a text is the answer as it is.
-    pub(crate) fn is_answer(&self, text: &str) -> bool {
-        !self.declared.is_empty() && self.declared.is_answer(text)
+    /// Whether a text is the answer as it is. `is_call`: it is also a call of a tool.
+    pub(crate) fn is_answer(&self, text: &str, is_call: bool) -> bool {
+        !self.declared.is_empty() && self.declared.is_answer(text, is_call)
     }
 
     /// Takes a text that has the missing outputs as the answer. Answers another one with a reminder, or with the end of the

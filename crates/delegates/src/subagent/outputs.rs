@@ -186,9 +186,25 @@ impl Declared {
             .is_some_and(|values| values.iter().all(|(name, value)| self.emit(name, value).is_ok()) && self.reached())
     }
 
-    /// Whether [`Self::take_text`] would take this text.
-    pub(crate) fn is_answer(&self, text: &str) -> bool {
+    /// Whether [`Self::take_text`] would take this text. If it is also a call of a tool, the declaration must name its
+    /// fields: a schema that allows any object allows each call too.
+    pub(crate) fn is_answer(&self, text: &str, is_call: bool) -> bool {
         self.values_in(text, false).is_some()
+            && (!is_call || shapes::json_in(text, false).is_some_and(|value| self.names_fields_of(&value)))
+    }
+
+    /// Whether the declaration names all fields of an object, or of each object in a list.
+    fn names_fields_of(&self, value: &Value) -> bool {
+        let names = |field: &String| {
+            let is_named =
+                |output: &Output| output.declared.name == *field || shapes::names_field(&output.declared.schema, field);
+            self.outputs.iter().any(is_named)
+        };
+        match value {
+            Value::Array(items) => items.iter().all(|item| self.names_fields_of(item)),
+            Value::Object(fields) => fields.keys().all(names),
+            _ => false,
+        }
     }
 
     fn values_in(&self, text: &str, among_words: bool) -> Option<Vec<(String, Value)>> {

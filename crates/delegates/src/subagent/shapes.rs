@@ -55,6 +55,20 @@ pub(super) fn wrapped(raw: &str) -> Option<Map<String, Value>> {
     }
 }
 
+/// Whether a schema names a field in any of its `properties`.
+// The recursion is bounded, because the depth of declared schemas is.
+pub(super) fn names_field(schema: &Value, field: &str) -> bool {
+    match schema {
+        Value::Object(parts) => {
+            let properties = parts.get("properties").and_then(Value::as_object);
+            properties.is_some_and(|properties| properties.contains_key(field))
+                || parts.values().any(|part| names_field(part, field))
+        }
+        Value::Array(parts) => parts.iter().any(|part| names_field(part, field)),
+        _ => false,
+    }
+}
+
 /// The JSON that a text consists of, bare or in one code fence. `among_words`: words around the only fence do not matter.
 pub(super) fn json_in(text: &str, among_words: bool) -> Option<Value> {
     let text = text.trim();
