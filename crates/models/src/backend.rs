@@ -62,7 +62,8 @@ impl Backend {
     }
 
     /// Sends one request. If it is refused because of its level of thinking, its pictures, its form of the answer or the place
-    /// of a system message, sends another one without that, as far as the budget of `requests` allows it.
+    /// of a system message, sends another one without that, as far as the budget of `requests` allows it. What is left out
+    /// stays left out in the next one, because a server names one problem at a time.
     ///
     /// # Errors
     /// The errors of the provider. `attempts` counts all requests.
@@ -93,73 +94,76 @@ impl Backend {
         let format = request.format.filter(takes);
         // One request each. The inner provider has no budget of its own.
         let full = ModelRequest { thinking, send_pictures, later_system, format, max_attempts: 1, ..request };
-        let (mut once, mut left_out) = (full, None);
+        let (mut once, mut left_out) = (full, LeftOut::default());
         let mut before = Spent::default();
         loop {
             sink.sent();
             let error = match self.provider.call(once, sink).await {
                 Ok(mut reply) => {
-                    self.learn(left_out, &full);
+                    self.learn(left_out.causes(), &full);
                     before.add_to(&mut reply.attempts, &mut reply.abandoned);
                     return Ok(reply);
                 }
                 Err(error) => error,
             };
-            let suspect = self.suspect(&full, left_out, &error).filter(|_| !sink.heard());
+            let suspect = self.suspect(&once, &error).filter(|_| !sink.heard());
             before.count(&error);
-            if suspect.is_none() || before.attempts >= requests {
-                // Nobody can know now whether the suspect was the cause. If it was, the next call would fail in the same
-                // way.
-                self.learn(suspect.filter(|_| left_out.is_none()), &full);
-                return Err(ModelError { attempts: before.attempts, abandoned: before.abandoned, ..error });
+            let is_new = left_out.changed(&error);
+            match suspect {
+                Some(suspect) if before.attempts < requests => {
+                    left_out.last = Some((suspect, error.detail));
+                    once = suspect.left_out_of(once);
+                }
+                suspect => {
+                    // Nobody can know now whether the suspect was the cause. If it was, the next call would fail in the
+                    // same way.
+                    if let Some(suspect) = suspect.filter(|_| is_new) {
+                        self.learn(left_out.causes().chain([suspect]), &full);
+                    }
+                    return Err(ModelError { attempts: before.attempts, abandoned: before.abandoned, ..error });
+                }
             }
-            left_out = suspect;
-            once = match suspect {
-                Some(Suspect::Pictures) => ModelRequest { send_pictures: false, ..full },
-                Some(Suspect::LaterSystem) => ModelRequest { later_system: false, ..full },
-                Some(Suspect::Form) => ModelRequest { format: None, ..full },
-                _ => ModelRequest { thinking: None, ..full },
-            };
         }
     }
 
-    /// The part of the request that a refusal is probably about; `None` if none is left to suspect. Each part is left out
-    /// at most once: the level of thinking first, unless the words are about pictures or the form of the answer.
-    fn suspect(&self, full: &ModelRequest<'_>, left_out: Option<Suspect>, error: &ModelError) -> Option<Suspect> {
-        if left_out.is_none() && has_later_system(full) && is_about_system(error) {
+    /// The part of the request that a refusal is probably about; `None` if none is left to suspect: the level of thinking
+    /// first, unless the words are about a system message, pictures or the form of the answer.
+    fn suspect(&self, once: &ModelRequest<'_>, error: &ModelError) -> Option<Suspect> {
+        if has_later_system(once) && is_about_system(error) {
             return Some(Suspect::LaterSystem);
         }
         if error.kind != ModelErrorKind::BadRequest {
             return None;
         }
-        let pictures = self.provider.info().vision && has_pictures(full) && is_about_pictures(error);
-        let form = full.format.map(|_| Suspect::Form);
-        match left_out {
-            None if pictures => Some(Suspect::Pictures),
-            None if form.is_some() && is_about_form(error) => form,
-            None => full.thinking.map(|_| Suspect::Thinking).or(form),
-            Some(Suspect::Thinking) if pictures => Some(Suspect::Pictures),
-            Some(Suspect::Thinking) => form,
-            Some(_) => None,
+        if self.provider.info().vision && has_pictures(once) && is_about_pictures(error) {
+            return Some(Suspect::Pictures);
+        }
+        let form = once.format.map(|_| Suspect::Form);
+        match once.thinking {
+            Some(_) if form.is_none() || !is_about_form(error) => Some(Suspect::Thinking),
+            _ => form,
         }
     }
 
-    /// Remembers that this part of the request was the cause of a refusal.
-    fn learn(&self, cause: Option<Suspect>, full: &ModelRequest<'_>) {
+    /// Remembers that these parts of the request were the causes of refusals.
+    fn learn(&self, causes: impl Iterator<Item = Suspect>, full: &ModelRequest<'_>) {
+        causes.for_each(|cause| self.learn_one(cause, full));
+    }
+
+    fn learn_one(&self, cause: Suspect, full: &ModelRequest<'_>) {
         match cause {
-            None => {}
-            Some(Suspect::Thinking) => self.thinking.close(&self.name),
-            Some(Suspect::LaterSystem) => {
+            Suspect::Thinking => self.thinking.close(&self.name),
+            Suspect::LaterSystem => {
                 warn!(model = %self.name, "the model refuses later system messages, which it now gets as notices");
                 self.refuses_later_system.store(true, Ordering::Relaxed);
             }
-            Some(Suspect::Form) => {
+            Suspect::Form => {
                 if let Some(format) = full.format {
                     warn!(model = %self.name, "the model refuses this form of an answer, which is not sent any more");
                     self.refused_forms.remember(format);
                 }
             }
-            Some(Suspect::Pictures) => {
+            Suspect::Pictures => {
                 warn!(model = %self.name, "the model refuses pictures of a conversation, which now gets a line instead");
                 self.refused_pictures.remember(full);
             }
@@ -174,6 +178,42 @@ enum Suspect {
     Form,
     Pictures,
     LaterSystem,
+}
+
+impl Suspect {
+    fn left_out_of(self, request: ModelRequest<'_>) -> ModelRequest<'_> {
+        match self {
+            Self::Thinking => ModelRequest { thinking: None, ..request },
+            Self::Form => ModelRequest { format: None, ..request },
+            Self::Pictures => ModelRequest { send_pictures: false, ..request },
+            Self::LaterSystem => ModelRequest { later_system: false, ..request },
+        }
+    }
+}
+
+/// The parts that are left out of the requests of a call.
+#[derive(Default)]
+struct LeftOut {
+    /// Without each of them, the server answered something else.
+    changed: Vec<Suspect>,
+    /// The last one, and the error before.
+    last: Option<(Suspect, String)>,
+}
+
+impl LeftOut {
+    /// Judges the last part by the error without it: the same error does not say that it was a cause, so that it is sent
+    /// again in the next call. Returns whether the error is a new one.
+    fn changed(&mut self, error: &ModelError) -> bool {
+        let Some((last, before)) = self.last.take() else { return true };
+        let is_new = before != error.detail;
+        self.changed.extend(Some(last).filter(|_| is_new));
+        is_new
+    }
+
+    /// The causes of the refusals, if nothing more is refused.
+    fn causes(self) -> impl Iterator<Item = Suspect> {
+        self.changed.into_iter().chain(self.last.map(|(last, _)| last))
+    }
 }
 
 /// The failed requests of a call.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use belay_protocol::ModelErrorKind::{self, *};
-use belay_protocol::{Heard, NoSink, TextFormat, Thinking};
+use belay_protocol::{Heard, Message, NoSink, Picture, TextFormat, Thinking};
 
 use super::*;
 use crate::retry_budget::{FIRST_PAUSE, PAUSES_SUM_MAX};
@@ -29,9 +29,30 @@ enum Behaviour {
     RefusesThinking,
     /// Refuses a request with a form of the answer, with these words; answers one without.
     RefusesForms(&'static str),
+    /// Refuses a request with any of these parts, with the words for the first of them.
+    Refuses(&'static [(Part, &'static str)]),
 }
 
-use Behaviour::{Fails, Hangs, RefusesForms, RefusesThinking};
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part {
+    Thinking,
+    Form,
+    Pictures,
+    LaterSystem,
+}
+
+impl Part {
+    fn is_in(self, request: &ModelRequest<'_>) -> bool {
+        match self {
+            Self::Thinking => request.thinking.is_some(),
+            Self::Form => request.format.is_some(),
+            Self::Pictures => request.send_pictures,
+            Self::LaterSystem => request.later_system,
+        }
+    }
+}
+
+use Behaviour::{Fails, Hangs, Refuses, RefusesForms, RefusesThinking};
 
 /// A provider that follows its script, then answers every request.
 struct ScriptedProvider {
@@ -55,7 +76,7 @@ impl ModelProvider for ScriptedProvider {
         self.seen.lock().unwrap().push((request.model.map(str::to_owned), request.thinking));
         let next = {
             let mut behaviours = self.behaviours.lock().unwrap();
-            let keeps = matches!(behaviours.front(), Some(RefusesThinking | RefusesForms(_)));
+            let keeps = matches!(behaviours.front(), Some(RefusesThinking | RefusesForms(_) | Refuses(_)));
             if keeps { behaviours.front().copied() } else { behaviours.pop_front() }
         };
         match next {
@@ -66,6 +87,10 @@ impl ModelProvider for ScriptedProvider {
             }
             Some(RefusesThinking) if request.thinking.is_some() => Err(ModelError::new(BadRequest, "what level?")),
             Some(RefusesForms(words)) if request.format.is_some() => Err(ModelError::new(BadRequest, words)),
+            Some(Refuses(parts)) => match parts.iter().find(|(part, _)| part.is_in(&request)) {
+                Some((_, words)) => Err(ModelError::new(BadRequest, *words)),
+                None => Ok(ModelReply { attempts: 1, ..ModelReply::default() }),
+            },
             Some(RefusesThinking | RefusesForms(_)) | None => Ok(ModelReply { attempts: 1, ..ModelReply::default() }),
         }
     }
@@ -85,8 +110,13 @@ impl Setup {
             .zip(candidates)
             .map(|(name, (context_tokens, behaviours))| {
                 let price = Price { input: *context_tokens, cached_input: None, output: 1 };
-                let info =
-                    ModelInfo { model: (*name).into(), context_tokens: *context_tokens, price: Some(price), ..info() };
+                let info = ModelInfo {
+                    model: (*name).into(),
+                    context_tokens: *context_tokens,
+                    price: Some(price),
+                    vision: true,
+                    ..info()
+                };
                 let behaviours = Mutex::new(behaviours.iter().copied().collect());
                 Arc::new(ScriptedProvider { info, behaviours, seen: Mutex::default() })
             })
@@ -376,6 +406,44 @@ async fn a_form_of_an_answer_that_is_refused_is_left_out_at_once_and_from_then_o
             let request = ModelRequest { format: Some(format), thinking, ..asked.request() };
             let reply = setup.fallback.call(request, &mut NoSink).await.unwrap();
             assert_eq!(reply.attempts, expected, "{words} {thinking:?} {}", format.name);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_that_are_refused_together_are_left_out_together_and_from_then_on() {
+    const LEVEL: (Part, &str) = (Part::Thinking, "what level?");
+    const FORM: (Part, &str) = (Part::Form, "Invalid schema for response_format");
+    const PICTURES: (Part, &str) = (Part::Pictures, "image input is not supported");
+    const SYSTEM: (Part, &str) = (Part::LaterSystem, "System message must be at the beginning.");
+    let form = TextFormat { name: "one".into(), schema: serde_json::json!({}) };
+    let picture = Picture { media_type: "image/png".into(), base64: "aGk=".into() };
+    let said = vec![Message::user("look").with_pictures(vec![picture]), Message::system("be brief")];
+    let asked = Asked::new("", false, said);
+    let request = ModelRequest { thinking: Some(Thinking::High), format: Some(&form), ..asked.request() };
+    let cases: [(&'static [_], u32, &[Result<u32, u32>]); 13] = [
+        (&[SYSTEM, PICTURES], 3, &[Ok(3), Ok(1)]),
+        (&[PICTURES, SYSTEM], 3, &[Ok(3), Ok(1)]),
+        (&[SYSTEM, LEVEL], 3, &[Ok(3), Ok(1)]),
+        (&[LEVEL, SYSTEM], 3, &[Ok(3), Ok(1)]),
+        (&[SYSTEM, FORM], 3, &[Ok(3), Ok(1)]),
+        (&[FORM, SYSTEM], 3, &[Ok(3), Ok(1)]),
+        (&[PICTURES, LEVEL], 3, &[Ok(3), Ok(1)]),
+        (&[PICTURES, FORM], 3, &[Ok(3), Ok(1)]),
+        (&[FORM, LEVEL], 3, &[Ok(3), Ok(1)]),
+        (&[FORM, PICTURES, LEVEL, SYSTEM], 5, &[Ok(5), Ok(1)]),
+        // A small budget learns a part with each call.
+        (&[SYSTEM, PICTURES], 1, &[Err(1), Err(1), Ok(1)]),
+        (&[FORM, PICTURES, SYSTEM], 2, &[Err(2), Ok(2), Ok(1)]),
+        // The same words do not say that the first part was a cause, so that it is tried again.
+        (&[(Part::Thinking, "no"), (Part::Form, "no")], 3, &[Ok(3), Ok(2), Ok(1)]),
+    ];
+    for (parts, max_attempts, expected) in cases {
+        let setup = Setup::of(&[(1000, &[Refuses(parts)])]);
+        for (call, expected) in expected.iter().enumerate() {
+            let result = setup.fallback.call(ModelRequest { max_attempts, ..request }, &mut NoSink).await;
+            let attempts = result.map(|reply| reply.attempts).map_err(|error| error.attempts);
+            assert_eq!(attempts, *expected, "{parts:?} {call}");
         }
     }
 }
