@@ -153,7 +153,7 @@ impl Lane {
                 () = self.port.wake.notified() => Box::pin(self.woken()).await?,
                 Some(ended) = self.turn.join_next() => Box::pin(self.end_turn(ended)).await?,
                 Some(said) = looked_at(&mut self.receiving) => Box::pin(self.received(said)).await?,
-                (command, answer) = self.plan_commands.answered() => Box::pin(self.end_plan_command(command, answer)).await,
+                answered = self.plan_commands.answered() => Box::pin(self.end_plan_command(answered)).await,
                 Some(made) = compacted(&mut self.state) => Box::pin(self.end_compaction(made)).await?,
                 mail = self.port.mail.recv(), if !no_mail && self.held.len() < HELD => match mail {
                     Some(mail @ LaneMail::Answer(_)) => Box::pin(self.take(mail)).await?,

@@ -22,7 +22,7 @@ pub use self::activity::RunActivity;
 pub use self::calls::WorkingCalls;
 pub use self::control::{RunControl, StopCause};
 pub use self::output::RunOutput;
-pub use self::plan_port::{ENDED, NOT_READY, OpenPlan, PlanAnswer, PlanOrder, PlanPort};
+pub use self::plan_port::{NOT_READY, OpenPlan, PlanAnswer, PlanOrder, PlanPort};
 pub use self::sent_files::SentFiles;
 pub(crate) use self::status::bounded;
 pub use self::status::{RunDisplay, arguments_line};

@@ -161,6 +161,7 @@ impl Lane {
             None => tracing::error!(%session, "the lane belongs to another owner and is let go"),
         }
         self.turn.shutdown().await;
+        self.end_plan_commands().await;
         let mut mail = Vec::new();
         if self.services.cluster.is_some() && !self.services.draining.is_cancelled() {
             mail.extend(self.give_back_compacting().await.map(|command| LaneMail::Command(Box::new(command))));

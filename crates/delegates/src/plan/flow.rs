@@ -127,6 +127,9 @@ impl<'a> PlanFlow<'a> {
         }
         self.state.write(&mut self.context.state.delegate); // also when the run ends here
         self.show();
+        if self.state.plans.active().is_some_and(Plan::has_ended) {
+            port.end();
+        }
         ended
     }
 

@@ -124,6 +124,11 @@ impl Plan {
         self.steps.iter().enumerate().find_map(ready)
     }
 
+    /// Whether no step is left.
+    pub(super) fn has_ended(&self) -> bool {
+        self.steps.iter().all(|step| !step.status.is_active())
+    }
+
     /// Renders the plan for a model or a person: title, progress, counts, and the steps with their marks and notes.
     pub(super) fn render(&self) -> String {
         let head = format!("Plan: {} (ID: {})", self.title, self.id);

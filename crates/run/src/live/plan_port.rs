@@ -13,7 +13,9 @@ const WAITING_MAX: usize = 16;
 /// Why a command cannot be posted before the plan is there.
 pub const NOT_READY: &str = "The plan is not ready yet: it is being made, or begins in a moment. Repeat this then.";
 /// Why a command cannot be posted after the steps.
-pub const ENDED: &str = "All steps of the plan have ended. Nothing was changed.";
+const ENDED: &str = "All steps of the plan have ended. Nothing was changed.";
+/// Why a command cannot be posted after an end before the steps: a stop, or a restart.
+const INTERRUPTED: &str = "The plan was interrupted; nothing was changed.";
 const FULL: &str = "Too many commands about the plan wait. Repeat this in a moment.";
 
 /// The plan of a run, and the commands about it.
@@ -31,6 +33,8 @@ struct State {
     shown: Option<String>,
     /// Whether the flow takes commands.
     open: bool,
+    /// Whether no step is left.
+    over: bool,
     waiting: VecDeque<PlanOrder>,
 }
 
@@ -41,7 +45,7 @@ pub struct PlanOrder {
     pub command: PlanCommand,
     /// Who gave it: an id that is stable within the channel.
     pub by: Arc<str>,
-    /// Takes the answer. Without an answer, the plan has ended.
+    /// Takes the answer. Without an answer, [`PlanPort::closed`] says why.
     pub answer: oneshot::Sender<PlanAnswer>,
 }
 
@@ -54,6 +58,12 @@ pub enum PlanAnswer {
     Refused(String),
     /// The store has failed, and nothing has changed.
     Unstored(String),
+}
+
+impl State {
+    fn closed(&self) -> &'static str {
+        if self.over { ENDED } else { INTERRUPTED }
+    }
 }
 
 impl PlanPort {
@@ -76,7 +86,7 @@ impl PlanPort {
         match (state.open, state.shown.is_some()) {
             (true, _) if state.waiting.len() >= WAITING_MAX => return Err(FULL),
             (true, _) => {}
-            (false, true) => return Err(ENDED),
+            (false, true) => return Err(state.closed()),
             (false, false) => return Err(NOT_READY),
         }
         let (answer, answered) = oneshot::channel();
@@ -102,6 +112,11 @@ impl PlanPort {
         OpenPlan(self)
     }
 
+    /// Why a command got no answer, as a sentence for the person.
+    pub fn closed(&self) -> &'static str {
+        self.lock().closed()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,6 +127,11 @@ impl PlanPort {
 pub struct OpenPlan<'a>(&'a PlanPort);
 
 impl OpenPlan<'_> {
+    /// Notes that no step is left, and takes no more commands.
+    pub fn end(self) {
+        self.0.lock().over = true;
+    }
+
     /// Waits for the next command.
     ///
     /// # Cancel safety
@@ -155,6 +175,9 @@ mod tests {
         for answered in waiting {
             assert!(answered.await.is_err());
         }
-        assert_eq!((post().err(), port.shown().as_deref()), (Some(ENDED), Some("1. look")));
+        assert_eq!((post().err(), port.shown().as_deref()), (Some(INTERRUPTED), Some("1. look")));
+        assert_eq!(port.closed(), INTERRUPTED, "it was stopped, or continues elsewhere");
+        port.open().end();
+        assert_eq!((post().err(), port.closed()), (Some(ENDED), ENDED));
     }
 }
