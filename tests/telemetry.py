@@ -327,7 +327,7 @@ def le(bound):
 
 
 # Values that change between a page and a push.
-MOVING = ("belay_otlp_", "belay_store_", "process_", "belay_oldest_", "belay_routines_next_")
+MOVING = ("belay_otlp_", "belay_store_", "process_", "belay_oldest_", "belay_routines_next_", "belay_disk_free_")
 
 
 def still(values):

@@ -76,9 +76,10 @@ async fn the_guide_shows_the_conversation_that_is_stopped_in_the_middle_of_a_com
     let lines = daemon.printed("Interrupted.").await?;
     assert!(!is_running(&seconds), "it was acknowledged, and still runs");
     let shown = shown("stopped");
-    // A busy machine may be asked before the end is in the store, and says so.
-    let printed = lines.join("\n").replace(" Still ending: recording its end.", "");
-    assert!(shown.contains("/stop\n") && shown.trim_end().ends_with(&printed), "{lines:?}");
+    // A busy machine may be asked before the end is in the store, or before the process is gone from its list, and says so.
+    let printed = lines.join("\n");
+    let printed = printed.split(" Still ending:").next().unwrap_or_default();
+    assert!(shown.contains("/stop\n") && shown.trim_end().ends_with(printed), "{lines:?}");
     daemon.shut_down().await?;
     Ok(())
 }

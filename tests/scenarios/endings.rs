@@ -77,7 +77,8 @@ async fn ends(daemon: &Daemon, text: &str, reason: StopReason, fact: (&str, Valu
     let reply = run["reply"].as_str().unwrap_or_default();
     let in_its_own_words = matches!(reason, StopReason::FinalText | StopReason::Terminated | StopReason::GaveUp);
     // An operator is told why the model cannot be reached.
-    let with_its_cause = reason == StopReason::Network && reply.contains("The model could not be used: rehearsed on request.");
+    let with_its_cause =
+        reason == StopReason::Network && reply.contains("The model could not be used: rehearsed on request.");
     assert!(in_its_own_words || with_its_cause || reply.ends_with(reason.user_line()), "{text}: {reply}");
     assert!(!reply.is_empty(), "{text}: the user is told");
     assert_eq!(counted(daemon, reason).await?, before + 1, "{text}");

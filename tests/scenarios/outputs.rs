@@ -104,7 +104,10 @@ async fn a_subagent_does_a_part_of_a_chat_and_its_facts_are_events() -> Result<(
         seen.push_str(&String::from_utf8_lossy(&chunk.context("the stream ended")?));
     }
     let (status, report) = daemon.request("POST", &format!("/api/v1/runs/{stalled}/stop"), None).await?;
-    assert_eq!((status, report["stopped"][0].as_str()), (200, Some(stalled.as_str())), "{report}");
+    // A busy machine may be asked before the end is in the store, and says so.
+    let run = report["stopped"][0].as_str().or(report["still_running"][0]["run_id"].as_str());
+    assert_eq!((status, run), (200, Some(stalled.as_str())), "{report}");
+    daemon.finished(&stalled).await?;
     let events = daemon.events(&stalled).await?;
     let ended = events.iter().find(|event| event["type"] == "subagent_ended").expect("ended with its run");
     assert_eq!((&ended["termination"], &ended["reason"]), (&json!("ABORTED"), &json!("parent_stopped")));

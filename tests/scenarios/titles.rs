@@ -10,9 +10,10 @@ use serde_json::json;
 async fn an_idle_conversation_gets_a_title_that_lists_show_and_a_restart_keeps() -> Result<()> {
     let title = Answer::text("**The lost parcel.**");
     let model = ModelServer::start(vec![Answer::text("It is in Bonn."), title], Answer::text("never")).await;
-    let home = Home::new().openai(&model.base_url).set("sessions.titles.after_s", 1).settings(
-        "[llm]\nprice_usd = { input = 1, output = 1 }\n[limits]\nusd_per_day_for = { title = 1.0 }\n",
-    );
+    let home = Home::new()
+        .openai(&model.base_url)
+        .set("sessions.titles.after_s", 1)
+        .settings("[llm]\nprice_usd = { input = 1, output = 1 }\n[limits]\nusd_per_day_for = { title = 1.0 }\n");
     let daemon = home.start().await?;
     daemon.ask("alice", "Where is my parcel?").await?;
     model.seen(2).await;

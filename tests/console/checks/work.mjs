@@ -129,11 +129,11 @@ group('work', world, end, () => {
     await page.getByRole('button', { name: 'Freeze everything' }).click();
     await page.getByLabel('Reason').fill('a <b>reason</b>');
     await page.keyboard.press('Enter');
-    await page.getByText('Everything is frozen').waitFor();
+    await page.getByText('Everything is frozen', { exact: true }).waitFor();
     await page.getByText('a <b>reason</b>').waitFor();
     await page.getByRole('cell', { name: 'frozen' }).waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Thaw' }).click();
-    await page.getByText('Everything is frozen').waitFor({ state: 'detached' });
+    await page.getByText('Everything is frozen', { exact: true }).waitFor({ state: 'detached' });
     assert.deepEqual((await daemon.get('freeze')).freezes, []);
     await page.close();
   });

@@ -421,7 +421,8 @@ async fn parts_that_are_refused_together_are_left_out_together_and_from_then_on(
     let said = vec![Message::user("look").with_pictures(vec![picture]), Message::system("be brief")];
     let asked = Asked::new("", false, said);
     let request = ModelRequest { thinking: Some(Thinking::High), format: Some(&form), ..asked.request() };
-    let cases: [(&'static [_], u32, &[Result<u32, u32>]); 13] = [
+    type Case = (&'static [(Part, &'static str)], u32, &'static [Result<u32, u32>]);
+    let cases: [Case; 13] = [
         (&[SYSTEM, PICTURES], 3, &[Ok(3), Ok(1)]),
         (&[PICTURES, SYSTEM], 3, &[Ok(3), Ok(1)]),
         (&[SYSTEM, LEVEL], 3, &[Ok(3), Ok(1)]),
