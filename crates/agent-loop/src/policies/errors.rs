@@ -1,5 +1,6 @@
 //! Counts steps in which every call failed.
 
+use belay_text::untrusted;
 use serde::{Deserialize, Serialize};
 
 use super::observation::{CallOutcome, Observation};
@@ -78,6 +79,8 @@ impl Errors {
             self.executed = self.executed.saturating_add(1);
         }
         if outcome.is_failure() && !waits {
+            // The evidence is for people, and the marks around untrusted content are for the model.
+            let text = &*untrusted::without(text);
             self.failed = self.failed.saturating_add(1);
             self.differs |= self.is_new(tool_loops::words_of_error(text));
             self.newest.clear();
@@ -234,6 +237,14 @@ mod tests {
             counted.observe(&Observation::ToolResult { name: "t", outcome: CallOutcome::Failed, text: "no host" });
             assert_eq!(counted.count(), 1, "a success forgets the errors before it: {why}");
         }
+    }
+
+    #[test]
+    fn the_evidence_shows_no_marks_of_untrusted_content() {
+        let text = untrusted::marked("page", "0123456789ab", "Access denied");
+        let mut errors = Errors::default();
+        errors.observe(&Observation::ToolResult { name: "fetch", outcome: CallOutcome::Failed, text: &text });
+        assert_eq!(errors.newest(), "fetch: Access denied");
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Mcp {
 
     /// The tools of all servers for a start: those of known servers as they listed them before, without asking; those
     /// of other servers by asking them, for 10 s at most. A server is known if it was asked successfully with the
-    /// same settings. After the start, [`Self::refresh`] asks the known ones, and [`Self::arrival`] waits for those that
+    /// same settings. After the start, [`Self::refresh`] asks the known ones, and [`Self::arrivals`] waits for those that
     /// are late. In a cluster, a server whose tools differ from
     /// their pins is asked too: another node may have asked later.
     ///
