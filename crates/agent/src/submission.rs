@@ -146,7 +146,7 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
             ("/plan TEXT", "work step by step; /plan shows it"),
         ],
     ),
-    ("Questions", &[("/approve", "yes"), ("/always", "yes, also to similar ones from now on"), ("/deny", "no")]),
+    ("Questions", &[("/approve", "yes"), ("/always", "yes, also to similar ones"), ("/deny", "no")]),
     (
         "Conversation",
         &[

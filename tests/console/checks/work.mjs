@@ -130,7 +130,7 @@ group('work', world, end, () => {
     await page.getByLabel('Reason').fill('a <b>reason</b>');
     await page.keyboard.press('Enter');
     await page.getByText('Everything is frozen', { exact: true }).waitFor();
-    await page.getByText('a <b>reason</b>').waitFor();
+    await page.getByText('a <b>reason</b>', { exact: true }).waitFor();
     await page.getByRole('cell', { name: 'frozen' }).waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Thaw' }).click();
     await page.getByText('Everything is frozen', { exact: true }).waitFor({ state: 'detached' });

@@ -80,7 +80,8 @@ impl Errors {
         }
         if outcome.is_failure() && !waits {
             // The evidence is for people, and the marks around untrusted content are for the model.
-            let text = &*untrusted::without(text);
+            let text = untrusted::without(text);
+            let text = text.trim_end();
             self.failed = self.failed.saturating_add(1);
             self.differs |= self.is_new(tool_loops::words_of_error(text));
             self.newest.clear();

@@ -403,8 +403,16 @@ impl ToolLoops {
         })
     }
 
+    /// Makes the finding about repeated answers. It shows the different calls of the stretch: one that is repeated, a cycle,
+    /// or the newest of a row of guesses.
     fn stale(&self, config: &ToolLoopConfig, count: u32) -> Finding {
-        let calls: Vec<Entry> = self.history.back().copied().into_iter().collect();
+        let mut calls: Vec<Entry> = Vec::with_capacity(5);
+        let newest = self.history.iter().rev().filter(|entry| !entry.kind.is_harmless() && !entry.void);
+        for entry in newest.take(self.gain.answers()) {
+            if calls.len() < 5 && calls.iter().all(|known| known.key != entry.key) {
+                calls.insert(0, *entry);
+            }
+        }
         let finding = self.finding(REPEATED_CALLS_WITHOUT_PROGRESS, count, config.repeated_answers, &calls);
         finding.with("repeated_answers", true)
     }

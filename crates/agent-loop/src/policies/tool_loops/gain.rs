@@ -249,6 +249,11 @@ impl Gain {
         news
     }
 
+    /// The answers since the last news, as far as they are stored.
+    pub(super) fn answers(&self) -> usize {
+        self.stretch.len()
+    }
+
     /// Begins anew: a person has said something.
     pub(super) fn renew(&mut self) {
         self.stretch.clear();

@@ -161,6 +161,7 @@ mod tests {
             (r#"{"request_id":"abc-123","n":1}"#, "{ request_id ~ , n : 1 }"),
             ("X-Request-Id: 42", "X - Request ~"),
             ("trace=ab12cd99 x", "trace ~ x"),
+            ("trace_id=deecdffcedbdbaca x", "trace_id ~ x"),
             ("nonce 7", "nonce ~"),
             (r#"{"creditsLeft": 912}"#, "{ creditsLeft ~ }"),
             (r#"{"left": 912}"#, "{ left : 912 }"),

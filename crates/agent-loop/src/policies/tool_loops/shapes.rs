@@ -165,7 +165,9 @@ pub(super) fn announced(text: &[u8], at: usize) -> Option<usize> {
     let named = end_of(&NAMED_ID, text, at);
     let begin = named.or_else(|| end_of(&ID, text, at))?;
     let len = text[begin..].iter().take_while(|byte| in_word(**byte) || **byte == b'-').count();
-    // An id contains a digit. It must be long unless its name says that it is an id.
-    let random = text[begin..begin + len].iter().any(u8::is_ascii_digit) && (named.is_some() || len >= 6);
-    random.then_some(begin + len)
+    let value = &text[begin..begin + len];
+    // An id contains a digit, unless it is long and happens to have none. It must be long unless its name says that it is an id.
+    let random = value.iter().any(u8::is_ascii_digit) && (named.is_some() || len >= 6);
+    let long = len >= 12 && value.iter().all(u8::is_ascii_hexdigit);
+    (random || long).then_some(begin + len)
 }

@@ -79,11 +79,14 @@ fn loops_that_only_the_gain_shows_are_found_and_their_twins_are_not() {
 }
 
 #[test]
-fn a_finding_of_repeated_answers_says_so() {
-    let (_, finding) = play(&ToolLoopConfig::default(), &read("9x check_answer(flag=a {w}) -> wrong")).expect("a loop");
-    assert_eq!((finding.count, finding.threshold), (4, 4));
-    assert_eq!(finding.rule, REPEATED_CALLS_WITHOUT_PROGRESS);
-    assert_eq!(finding.facts["repeated_answers"], true);
+fn a_finding_of_repeated_answers_shows_the_calls_of_the_stretch() {
+    let of = |script| play(&ToolLoopConfig::default(), &read(script)).expect("a loop").1;
+    let guesses = of("cat(path=b) -> text\n9x check_answer(flag=a {w}) -> wrong");
+    assert_eq!((guesses.count, guesses.threshold, guesses.rule.as_str()), (4, 4, REPEATED_CALLS_WITHOUT_PROGRESS));
+    assert_eq!((&guesses.facts["repeated_answers"], &guesses.facts["period"]), (&true.into(), &5.into()));
+    assert_eq!(guesses.facts["tools"], serde_json::json!(["check_answer"]));
+    let cycle = of("9x cat(path=a) -> {long} | grep(pattern=b) -> {long 2}");
+    assert_eq!((&cycle.facts["period"], cycle.fingerprints.len()), (&2.into(), 2));
 }
 
 #[test]
