@@ -42,7 +42,7 @@ const STRETCH: usize = 16;
 /// Numbers of a result that are compared with those of the result before.
 const NUMBERS: usize = 6;
 
-/// What a repeated answer counts. One that differs in its numbers counts [`NEARLY`].
+/// The weight of a repeated answer. One that differs only in its numbers has [`NEARLY`].
 const REPEATED: u32 = 2;
 const NEARLY: u32 = 1;
 
@@ -112,7 +112,7 @@ impl Packed for u16 {
     }
 }
 
-/// What a call asks.
+/// The question of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Question {
     /// Digest of the tool and of the program that it runs.
@@ -125,7 +125,7 @@ pub(super) struct Question {
 pub(super) struct Answered<'a> {
     /// Digest of the call.
     pub(super) key: u32,
-    /// What it asks.
+    /// Its question.
     pub(super) question: Question,
     /// Digest of the result.
     pub(super) exact: u32,
@@ -133,7 +133,7 @@ pub(super) struct Answered<'a> {
     pub(super) text: &'a str,
     /// Whether the call failed.
     pub(super) failed: bool,
-    /// What the result says.
+    /// The meaning of the result.
     pub(super) says: Says,
     /// Whether the call has changed something.
     pub(super) changes: bool,
@@ -141,7 +141,7 @@ pub(super) struct Answered<'a> {
     pub(super) fresh: bool,
 }
 
-/// What a result says, as far as it matters here.
+/// The meaning of a result, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     /// It failed, or says no.
@@ -207,7 +207,7 @@ impl Gain {
         self.repeated / REPEATED
     }
 
-    /// What an answer without news adds.
+    /// The addition of an answer without news.
     fn adds(&self, says: Says, mut answer: Answer) -> (Adds, Answer) {
         let Some(newest) = self.stretch.iter().rposition(|before| before.key == answer.key) else {
             let before = self.stretch.iter().rfind(|before| before.program == answer.program);
@@ -271,7 +271,7 @@ fn written(value: &Value, lines: &mut Vec<u16>) {
     }
 }
 
-/// What an answer adds.
+/// The addition of an answer.
 enum Adds {
     /// Something that was not seen.
     News,

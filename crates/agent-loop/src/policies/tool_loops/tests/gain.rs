@@ -1,4 +1,4 @@
-//! What the measure of gain finds, and the healthy twin of each loop.
+//! The loops that the measure of gain finds, and the healthy twin of each.
 
 use super::super::*;
 use super::notation::{play, read};
@@ -46,7 +46,7 @@ fn loops_that_only_the_gain_shows_are_found_and_their_twins_are_not() {
             9,
         ),
         (
-            "a debugger that gets on",
+            "a debugger that progresses",
             "9x bash(\"gdb start\") -> ready at 0x{i}f | bash(\"gdb break f{w}\") -> Breakpoint {i} | bash(\"gdb run\") -> in {w}",
             0,
         ),
