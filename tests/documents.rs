@@ -277,6 +277,32 @@ fn what_the_guide_says_of_the_limit_of_steps_and_the_judge_is_what_the_settings_
     }
 }
 
+/// `tests/documents/unguided.txt` lists the settings that no guide names yet. The list may only shrink.
+#[test]
+fn a_guide_names_each_setting() {
+    let guides: Vec<(String, String)> =
+        documents().into_iter().filter(|(name, _)| name.starts_with("docs/guide/")).collect();
+    let code: Vec<&str> = guides.iter().flat_map(|(_, text)| code_of(text)).collect();
+    let names = |code: &str, name: &str| {
+        code.match_indices(name).any(|(at, _)| {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            !code[..at].ends_with(is_part) && !code[at + name.len()..].starts_with(is_part)
+        })
+    };
+    let is_unguided = |setting: &Setting| !code.iter().any(|code| names(code, &setting.key));
+    let full = |setting: Setting| [setting.section, setting.key].join(".").trim_start_matches('.').to_owned();
+    let unguided: BTreeSet<String> = settings().into_iter().filter(is_unguided).map(full).collect();
+    let listed: BTreeSet<String> = include_str!("documents/unguided.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(str::to_owned)
+        .collect();
+    let new: Vec<String> = unguided.difference(&listed).cloned().collect();
+    assert_none(&new, "settings that no page of docs/guide names");
+    let done: Vec<String> = listed.difference(&unguided).cloned().collect();
+    assert_none(&done, "settings that a guide names or that are gone: remove them from tests/documents/unguided.txt");
+}
+
 /// Every Rust file of the project.
 fn sources() -> Vec<(PathBuf, String)> {
     fn walk(directory: &Path, found: &mut Vec<(PathBuf, String)>) {

@@ -186,7 +186,7 @@ fn leaves(tree: &UseTree) -> Vec<(Vec<String>, String)> {
     }
 }
 
-fn is_for_tests(attributes: &[Attribute]) -> bool {
+pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let list = attribute.meta.require_list().ok();
         list.is_some_and(|list| list.path.is_ident("cfg") && list.tokens.to_string() == "test")
