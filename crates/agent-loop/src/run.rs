@@ -38,6 +38,9 @@ pub async fn run_agentic_loop<D: LoopDelegate + ?Sized>(
     context: &mut LoopContext,
     config: &AgenticLoopConfig,
 ) -> Result<LoopOutcome, LoopError> {
+    if context.state.iteration == 0 {
+        context.observe_request(config);
+    }
     while let Some(iteration) = context.state.begin_iteration(config) {
         if let Break(end) = run_iteration(delegate, reasoning, context, config, iteration).await {
             return end;

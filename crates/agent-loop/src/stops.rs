@@ -42,6 +42,14 @@ pub(crate) enum BatchCheck {
 }
 
 impl LoopContext {
+    /// Tells the detection of chanting what the run works on: the newest message of the person.
+    pub(crate) fn observe_request(&mut self, config: &AgenticLoopConfig) {
+        let request = self.messages.iter().rev().find(|message| matches!(message.body, MessageBody::User { .. }));
+        if let Some(request) = request.filter(|_| config.rules.cuts_streams(&self.state.stops)) {
+            self.state.stops.measures.chanting.request(request.text());
+        }
+    }
+
     /// Passes another message of the person to the rules and adds it to the conversation.
     pub(crate) fn inject(&mut self, config: &AgenticLoopConfig, message: Arc<Message>) -> Option<RunEnd> {
         let verdict = self.state.stops.observe(&config.rules, Observation::User(message.text()));

@@ -1,7 +1,6 @@
 //! The closing turn: one model call without tools, for a run that a limit or a rule has ended. It gives the person the
 //! best partial answer and the reason.
 
-use belay_agent_loop::policies::chanting::Chanting;
 use belay_agent_loop::{LoopContext, Reasoning};
 use belay_protocol::{Message, RunEnd, StopLayer, StopReason};
 
@@ -75,7 +74,7 @@ fn shaped(text: &str) -> Option<String> {
 fn kept<'t>(core: &RunCore, context: &LoopContext, text: &'t str) -> Option<&'t str> {
     let bounded = &text[..text.floor_char_boundary(CLOSING_MAX_BYTES)];
     let watched = core.rules.cuts_streams(&context.state.stops);
-    let before = watched.then(|| Chanting::before_repetition(bounded)).flatten();
+    let before = watched.then(|| context.state.stops.measures.chanting.before_repetition(bounded)).flatten();
     before.or((bounded.len() < text.len()).then_some(bounded))
 }
 

@@ -31,19 +31,48 @@
 //! text chants if the last sixteen lines are equal, or the last sixteen pairs, triples or groups of four. Only entries
 //! of lists and prose count: code, tables, headings and quotes legitimately repeat their lines.
 //!
+//! # Endless blocks
+//!
+//! Code, tables, quotes and headings that repeat one cycle of at most four lines for 1024 lines chant, however short
+//! the lines are. Below that, and in the arguments of calls, which are not looked at, only the limits of the output
+//! apply.
+//!
+//! # What was asked for
+//!
+//! A repetition that the person asked for is no chant, as far as it goes. So a finding is held back in three cases,
+//! for so many repeated characters since the last tool call:
+//!
+//! - The repeated text is data (digits, a sequence of a few letters, values, records; never sentences or markup), and
+//!   the request has a count: one and a half times the count. The count of cells, which have at most 16 characters, is
+//!   the product of the two greatest numbers: "30 rows, 40 columns".
+//! - The request has a count and contains the repeated text: the same.
+//! - A message of the person or a result of a tool repeats itself and contains the repeated text three times: its
+//!   length, and a quarter. The last three such texts are kept.
+//!
+//! Never more than 256 KiB. A held-back finding is considered again after 1024 characters, or 15 more lines.
+//!
 //! # Extent of one text
 //!
 //! One text is everything since the last tool call. The answers of several steps without a call between them are one
 //! text. Each answer is a document of its own: a fence that is still open at its end is closed.
 
+mod asked;
+mod bulk;
+mod counts;
+mod data;
 mod head;
 mod lines;
+mod numerals;
 mod plain;
+mod read;
 mod structure;
 mod window;
 
 use belay_protocol::{Finding, StopReason};
+use serde::{Deserialize, Serialize};
 
+use self::asked::Asked;
+use self::bulk::Bulk;
 use self::head::Kind;
 use self::lines::Lines;
 use self::plain::Plain;
@@ -66,8 +95,10 @@ const MORE_MAX_CHARS: usize = 64;
 /// a full stop, a blank.
 const SHARED_MAX_CHARS: usize = 3;
 
-/// The chanting state of a run: at most 16 KiB, and almost nothing before the first prose.
-#[derive(Clone, Debug, PartialEq, Default)]
+/// The chanting state of a run: at most 16 KiB, almost nothing before the first prose, and what was asked for. Only that
+/// is stored, because a stream does not survive a restart.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
+#[serde(from = "Asked", into = "Asked")]
 pub struct Chanting {
     found: Option<Finding>,
     /// Characters that were read since the text began, up to the verdict.
@@ -78,7 +109,43 @@ pub struct Chanting {
     /// The last character of the line was not a blank.
     after_word: bool,
     lines: Lines,
+    bulk: Bulk,
     window: Option<Box<Window>>,
+    patience: Patience,
+}
+
+/// What was asked for, and how much of it has been written.
+#[derive(Clone, Debug, PartialEq, Default)]
+struct Patience {
+    asked: Asked,
+    /// Repeated characters since the last tool call for which a finding was held back: by windows, and by lines.
+    repeated: [u64; 2],
+}
+
+impl Patience {
+    /// The same for the next text.
+    fn renewed(&mut self) -> Self {
+        Self { asked: std::mem::take(&mut self.asked), repeated: [0; 2] }
+    }
+
+    /// Whether this repetition was asked for so far.
+    fn grants(&mut self, chant: &Chant) -> bool {
+        let repeated = &mut self.repeated[usize::from(chant.lines.is_some())];
+        *repeated = repeated.saturating_add(chant.fresh);
+        *repeated <= self.asked.granted(chant)
+    }
+}
+
+impl From<Asked> for Chanting {
+    fn from(asked: Asked) -> Self {
+        Self { patience: Patience { asked, repeated: [0; 2] }, ..Self::default() }
+    }
+}
+
+impl From<Chanting> for Asked {
+    fn from(chanting: Chanting) -> Self {
+        chanting.patience.asked
+    }
 }
 
 const _: () = assert!(size_of::<Chanting>() + size_of::<Window>() <= 16 * 1024, "the state of a run stays small");
@@ -96,6 +163,12 @@ struct Chant {
     lines: Option<u64>,
     /// The beginning of the repeated text.
     quote: String,
+    /// The shortest text that is repeated, or its beginning.
+    unit: String,
+    /// The length of the whole unit, in characters.
+    size: u64,
+    /// Characters that this finding covers and the one before did not.
+    fresh: u64,
 }
 
 impl Chanting {
@@ -112,10 +185,22 @@ impl Chanting {
                 self.end_answer();
             }
             Observation::Step => self.end_answer(),
+            Observation::User(text) => self.request(text),
+            Observation::ToolResult { text, .. } => self.patience.asked.read_by_model(text),
             Observation::ToolCall { .. } => self.clear(),
             Observation::Reset => *self = Self::default(),
             _ => {}
         }
+    }
+
+    /// Whether nothing was asked for that would have to be stored.
+    pub fn asks_nothing(&self) -> bool {
+        self.patience.asked.is_empty()
+    }
+
+    /// Reads a message of the person. A recording has the request of a run as an event; a live run tells it here.
+    pub fn request(&mut self, text: &str) {
+        self.patience.asked.message(text);
     }
 
     /// Reads a piece of streamed text. Returns whether the text chants now.
@@ -139,17 +224,19 @@ impl Chanting {
     }
 
     /// Returns the part of a text before its repetition, up to the end of the last sentence or line. `None`: the text
-    /// does not repeat itself.
-    pub fn before_repetition(text: &str) -> Option<&str> {
-        let read = Self::chants_at(text)?;
+    /// does not repeat itself more than was asked for.
+    pub fn before_repetition<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let chants_at = |text: &str| self.for_another_text().chants_at(text);
+        let read = chants_at(text)?;
         // A blank is read together with the character behind it. So the verdict may need a few characters more than
         // were read.
         let ends = text[read..].char_indices().map(|(at, c)| read + at + c.len_utf8()).take(MORE_MAX_CHARS);
-        let verdict = std::iter::once(read).chain(ends).find(|end| Self::chants_at(&text[..*end]).is_some())?;
+        let verdict = std::iter::once(read).chain(ends).find(|end| chants_at(&text[..*end]).is_some())?;
         // The verdict comes with the last repetition that it counts. So the repetition begins at the latest position
-        // from which the same character gets a verdict. Every earlier position gives that verdict too.
+        // from which the same character gets a verdict. Every earlier position gives that verdict too. What was asked
+        // for is kept: here each repetition counts.
         let places: Vec<usize> = text[..verdict].char_indices().map(|(at, _)| at).rev().take(LONGEST).collect();
-        let behind = places.partition_point(|at| Self::chants_at(&text[*at..verdict]).is_none());
+        let behind = places.partition_point(|at| Self::default().chants_at(&text[*at..verdict]).is_none());
         let start = places.get(behind).copied().unwrap_or(0);
         let is_end = |c: char| matches!(c, '.' | '!' | '?' | '…' | '。' | '\n');
         // The sentence before may have the same end as the repeated sentence. Then that end counts as repeated too.
@@ -160,16 +247,21 @@ impl Chanting {
     }
 
     /// The position at which the text chants, in bytes.
-    fn chants_at(text: &str) -> Option<usize> {
-        let mut tracker = Self::default();
-        let read = tracker.read(text);
-        tracker.found.is_some().then_some(read)
+    fn chants_at(mut self, text: &str) -> Option<usize> {
+        let read = self.read(text);
+        self.found.is_some().then_some(read)
     }
 
-    /// Forgets everything, so that the text that follows is judged alone. Only `streamed` is kept: the complete answer
-    /// that repeats a streamed one is no new text.
+    /// Forgets the text, so that the text that follows is judged alone. `streamed` is kept, because the complete answer
+    /// that repeats a streamed one is no new text, and what was asked for.
     pub fn clear(&mut self) {
-        *self = Self { streamed: self.streamed, ..Self::default() };
+        let patience = self.patience.renewed();
+        *self = Self { streamed: self.streamed, patience, ..Self::default() };
+    }
+
+    /// A state for another text of the same request.
+    pub fn for_another_text(&self) -> Self {
+        Self { patience: self.patience.clone().renewed(), ..Self::default() }
     }
 
     /// Ends the last line of an answer and all blocks that are still open.
@@ -193,8 +285,10 @@ impl Chanting {
                 Some(Part::Begin(kind, head)) => (text.len() - rest.len(), self.begin(kind, head.text(kind))),
                 Some(Part::Spill) => continue,
                 Some(Part::End(kind)) => {
-                    let blank = if kind == Kind::Prose { self.window().blank() } else { None };
-                    (text.len() - rest.len(), self.lines.end().or(blank))
+                    let window = (kind == Kind::Prose).then(|| self.window.get_or_insert_default());
+                    let blank = window.and_then(|window| window.blank(&mut self.patience));
+                    let lines = self.lines.end(&mut self.patience).or_else(|| self.bulk.end(&mut self.patience));
+                    (text.len() - rest.len(), lines.or(blank))
                 }
             };
             if let Some(chant) = chant {
@@ -209,6 +303,7 @@ impl Chanting {
     fn begin(&mut self, kind: Kind, held: &[char]) -> Option<Chant> {
         self.after_word = false;
         self.lines.begin(kind);
+        self.bulk.begin(kind);
         if let (Kind::Heading | Kind::Item | Kind::Quote, Some(window)) = (kind, &mut self.window) {
             window.restart();
         }
@@ -218,6 +313,7 @@ impl Chanting {
     /// Reads more of a line and stops at the character where it chants. Returns that position in bytes, and the
     /// verdict.
     fn take(&mut self, kind: Kind, text: &str) -> Option<(usize, Chant)> {
+        self.bulk.take(text);
         if matches!(kind, Kind::Table | Kind::Rule | Kind::Fence) {
             return None;
         }
@@ -227,17 +323,13 @@ impl Chanting {
             let plain = Plain::read(&mut rest, &mut self.after_word);
             self.lines.take(plain.chars());
             if kind == Kind::Prose
-                && let Some((at, chant)) = self.window().take(plain.chars())
+                && let Some((at, chant)) = self.window.get_or_insert_default().take(plain.chars(), &mut self.patience)
             {
                 let read = text.len() - before.len() + plain::end_of(before, after_word, at);
                 return Some((read, chant));
             }
         }
         None
-    }
-
-    fn window(&mut self) -> &mut Window {
-        self.window.get_or_insert_default()
     }
 
     /// Stores the verdict and drops all other state.
@@ -250,7 +342,14 @@ impl Chanting {
         if let Some(lines) = chant.lines {
             finding = finding.with("lines", lines);
         }
-        *self = Self { found: Some(finding), position: self.position, streamed: self.streamed, ..Self::default() };
+        let patience = self.patience.renewed();
+        *self = Self {
+            found: Some(finding),
+            position: self.position,
+            streamed: self.streamed,
+            patience,
+            ..Self::default()
+        };
     }
 }
 
@@ -269,7 +368,7 @@ mod tests {
             ("I found three rooms. ", "", None),
         ] {
             let text = format!("{before}{}", unit.repeat(2000));
-            assert_eq!(Chanting::before_repetition(&text), kept, "{before}{unit}");
+            assert_eq!(Chanting::default().before_repetition(&text), kept, "{before}{unit}");
         }
     }
 }

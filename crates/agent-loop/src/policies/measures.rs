@@ -36,8 +36,8 @@ pub struct Measures {
     /// Loop detection in tool calls.
     #[serde(skip_serializing_if = "is_default")]
     pub tool_loops: ToolLoops,
-    /// Repetition in streamed text. Not stored, because a stream does not survive a restart.
-    #[serde(skip)]
+    /// Repetition in streamed text, and what the person asked for.
+    #[serde(skip_serializing_if = "Chanting::asks_nothing")]
     pub chanting: Chanting,
     /// The times of the judge's questions.
     #[serde(skip_serializing_if = "is_default")]

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use belay_agent_loop::policies::Observation;
-use belay_agent_loop::policies::chanting::Chanting;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning, normalise};
 use belay_crash_point::crash_point;
 use belay_protocol::{ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Thinking};
@@ -158,7 +157,7 @@ impl RunCore {
         let cut = CancellationToken::new();
         let watched = self.rules.cuts_streams(&context.state.stops);
         // The closing turn has its own detector, because chanting may be the reason why the run ended.
-        let mut of_closing = allowance.purpose.closing().map(|_| Box::<Chanting>::default());
+        let mut of_closing = allowance.purpose.closing().map(|_| Box::new(chanting.for_another_text()));
         let watch = match allowance.purpose {
             CallPurpose::Step => watched.then_some(Watch { chanting: Some(&mut chanting), max_bytes: None, cut: &cut }),
             CallPurpose::Closing(_) => {

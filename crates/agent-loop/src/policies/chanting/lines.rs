@@ -7,9 +7,9 @@
 //! Lines are compared by a hash of 64 bits. A false verdict needs a collision: a line that differs from the line it is
 //! compared with and has the same hash, among fifteen lines that truly repeat.
 
-use super::Chant;
 use super::head::Kind;
 use super::plain::BLANK;
+use super::{Chant, Patience};
 
 /// Shorter lines are no evidence. 12 characters: longer than "- Yes, done." without its bullet, and than the closing
 /// braces of code.
@@ -83,8 +83,8 @@ impl Lines {
         self.line.add(if self.line.blank { most } else { chars });
     }
 
-    /// Ends the line. Returns a verdict if the line completes a chant.
-    pub(super) fn end(&mut self) -> Option<Chant> {
+    /// Ends the line. Returns a verdict if the line completes a chant that was not asked for.
+    pub(super) fn end(&mut self, patience: &mut Patience) -> Option<Chant> {
         let line = &self.line;
         if !line.counts || line.chars == 0 {
             return None;
@@ -102,17 +102,28 @@ impl Lines {
         self.last[0] = whole;
         self.lengths.rotate_right(1);
         self.lengths[0] = line.chars;
-        self.judge()
+        let chant = self.judge()?;
+        if patience.grants(&chant) {
+            self.equal = [0; CYCLE];
+            return None;
+        }
+        Some(chant)
     }
 
     fn judge(&self) -> Option<Chant> {
         let period = (1..=CYCLE).find(|period| self.equal[period - 1] >= (REPEATS - 1) * *period as u32)?;
+        let spacing = self.lengths[..period].iter().map(|chars| u64::from(*chars)).sum();
+        let chars = self.line.quote.iter().take(self.line.chars as usize);
+        let quote: String = chars.filter_map(|c| char::from_u32(*c)).collect();
         Some(Chant {
             count: u64::from(REPEATS),
-            spacing: self.lengths[..period].iter().map(|chars| u64::from(*chars)).sum(),
+            spacing,
             periods: 1,
             lines: Some(period as u64),
-            quote: self.line.quote.iter().take(self.line.chars as usize).filter_map(|c| char::from_u32(*c)).collect(),
+            unit: quote.clone(),
+            size: spacing,
+            quote,
+            fresh: spacing * u64::from(REPEATS),
         })
     }
 }

@@ -12,8 +12,8 @@
 //!
 //! Hashes only select what is compared. A verdict always follows from equal characters; a collision costs only time.
 
-use super::Chant;
 use super::plain::BLANK;
+use super::{Chant, Patience};
 
 /// Characters of a window. Source: the chanting rule of Gemini CLI.
 pub(super) const WINDOW: u32 = 50;
@@ -49,6 +49,9 @@ const HASHED: usize = 256;
 /// not at all.
 const RECORDS: usize = 384;
 
+/// Characters after which a finding that was held back is considered again.
+const HELD_BACK: u32 = 1024;
+
 /// Slots of the table that counts records by their tag.
 const PLACES: usize = 512;
 
@@ -79,6 +82,8 @@ pub(super) struct Window {
     records: usize,
     /// The number of records for each slot of their tags.
     places: [u16; PLACES],
+    /// Where the last finding was held back; 0: none was.
+    held_back: u32,
 }
 
 /// Greater than every hash. Hashes have 30 bits and are signed, because processors compare many signed numbers at once.
@@ -120,6 +125,7 @@ impl Default for Window {
             oldest: 0,
             records: 0,
             places: [0; PLACES],
+            held_back: 0,
         }
     }
 }
@@ -129,13 +135,13 @@ impl Window {
     pub(super) fn restart(&mut self) {
         (self.len, self.hash, self.hashed) = (0, 0, 0);
         (self.min, self.min_end, self.hot) = (NO_GRAM, 0, false);
-        (self.oldest, self.records) = (0, 0);
+        (self.oldest, self.records, self.held_back) = (0, 0, 0);
         self.places.fill(0);
     }
 
-    /// Reads prose and stops at the first character with which it chants. Returns the index of that character, and the
-    /// verdict.
-    pub(super) fn take(&mut self, chars: &[u32]) -> Option<(usize, Chant)> {
+    /// Reads prose and stops at the first character with which it chants and was not asked to. Returns the index of
+    /// that character, and the verdict.
+    pub(super) fn take(&mut self, chars: &[u32], patience: &mut Patience) -> Option<(usize, Chant)> {
         let mut taken = 0;
         while taken < chars.len() {
             self.make_room();
@@ -145,7 +151,7 @@ impl Window {
             let first = self.len;
             self.len += now.len() as u32;
             self.hashed += now.len();
-            if let Some((end, chant)) = self.slide(first) {
+            if let Some((end, chant)) = self.slide(first, patience) {
                 return Some((taken + (end - first) as usize - 1, chant));
             }
             taken += now.len();
@@ -154,12 +160,12 @@ impl Window {
     }
 
     /// Adds a blank at the end of a line, unless there is no character before it or the last one is a blank already.
-    pub(super) fn blank(&mut self) -> Option<Chant> {
+    pub(super) fn blank(&mut self, patience: &mut Patience) -> Option<Chant> {
         let last = self.len.checked_sub(1).map(|at| self.kept[at as usize % KEPT]);
         if last.is_none_or(|last| last == BLANK) {
             return None;
         }
-        self.take(&[BLANK]).map(|(_, chant)| chant)
+        self.take(&[BLANK], patience).map(|(_, chant)| chant)
     }
 
     /// Moves the hashes of the last window to the front if the buffer is full.
@@ -196,7 +202,7 @@ impl Window {
     }
 
     /// Moves the window over the characters after `first`, from one representing gram to the next.
-    fn slide(&mut self, first: u32) -> Option<(u32, Chant)> {
+    fn slide(&mut self, first: u32, patience: &mut Patience) -> Option<(u32, Chant)> {
         let mut end = first;
         loop {
             let stays = self.len.min(self.min_end + GRAMS - 1);
@@ -204,7 +210,7 @@ impl Window {
             let same = less.map_or(stays, |at| at - 1);
             if self.hot {
                 for end in end + 1..=same {
-                    if let Some(chant) = self.judge(end) {
+                    if let Some(chant) = self.finding(end, patience) {
                         return Some((end, chant));
                     }
                 }
@@ -220,7 +226,7 @@ impl Window {
             }
             self.record();
             if self.hot
-                && let Some(chant) = self.judge(end)
+                && let Some(chant) = self.finding(end, patience)
             {
                 return Some((end, chant));
             }
@@ -279,8 +285,21 @@ impl Window {
         self.hot = usize::from(self.places[place(tag)]) >= OCCURRENCES;
     }
 
-    /// Applies the rule to the window that ends here. Every occurrence within reach has a record.
+    /// Judges the window that ends here. A finding that was asked for is held back for some time.
     #[cold]
+    fn finding(&mut self, end: u32, patience: &mut Patience) -> Option<Chant> {
+        if self.held_back > 0 && end < self.held_back.saturating_add(HELD_BACK) {
+            return None;
+        }
+        let chant = self.judge(end)?;
+        if patience.grants(&chant) {
+            self.held_back = end;
+            return None;
+        }
+        Some(chant)
+    }
+
+    /// Applies the rule to the window that ends here. Every occurrence within reach has a record.
     fn judge(&self, end: u32) -> Option<Chant> {
         let (tag, lag) = (self.min as u16, end - self.min_end);
         let mut ends = [end; OCCURRENCES];
@@ -305,16 +324,32 @@ impl Window {
                 }
             }
             if counted == OCCURRENCES {
+                let size = self.unit(end, ends[0] - ends[1]);
                 return self.periods(&ends).map(|periods| Chant {
                     count: OCCURRENCES as u64,
                     spacing: u64::from(end - ends[OCCURRENCES - 1]) / (OCCURRENCES as u64 - 1),
                     periods: periods as u64,
                     lines: None,
                     quote: self.text(end - WINDOW, end),
+                    unit: self.text(end - size, end),
+                    size: size.into(),
+                    fresh: self.fresh(end, ends[OCCURRENCES - 1]),
                 });
             }
         }
         None
+    }
+
+    /// The distance to the nearest occurrence before, which may overlap: the length of the unit that is repeated.
+    fn unit(&self, end: u32, distance: u32) -> u32 {
+        (1..distance).find(|length| self.equal(end, end - length, WINDOW)).unwrap_or(distance)
+    }
+
+    /// Characters of a repetition that began with this occurrence, less those that were seen when it was held back.
+    fn fresh(&self, end: u32, first: u32) -> u64 {
+        let begin =
+            if self.held_back > 0 && end - self.held_back <= 2 * HELD_BACK { self.held_back } else { first - WINDOW };
+        u64::from(end - begin)
     }
 
     /// The number of different texts between neighbouring ends; `None`: too many. The ends are in descending order.
