@@ -4,10 +4,9 @@
 //! newest id, and messages from it count as messages of the first one. So nothing that is stored has to change.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_protocol::{ChannelId, MoveStore, MovedConversation, StoreError};
-use tokio::sync::Mutex;
 use tracing::{error, info, warn};
 
 use super::NAME;
@@ -76,19 +75,32 @@ pub(super) enum Source {
 pub(super) struct Moves {
     lists: AllowLists,
     store: Arc<dyn MoveStore>,
-    /// Held while a move is stored and takes effect, so that it is told once.
-    writing: Mutex<()>,
+    /// How many moves have taken effect. Held while one does, so that it is told once, and never over a call of the store: one
+    /// that does not answer would hold up all groups.
+    changes: Mutex<u64>,
 }
 
 impl Moves {
     pub(super) fn new(lists: AllowLists, store: Arc<dyn MoveStore>) -> Self {
-        Self { lists, store, writing: Mutex::default() }
+        Self { lists, store, changes: Mutex::default() }
     }
 
     /// Reads the moves that are stored. Another node may have learned them.
     pub(super) async fn load(&self) -> Result<(), StoreError> {
-        let _writing = self.writing.lock().await;
-        self.lists.load_moves(&*self.store).await
+        loop {
+            let before = *self.changes();
+            let stored = MovedGroups::of(self.store.moves(ChannelId::new(NAME)).await?);
+            let changes = self.changes();
+            // A move that has taken effect meanwhile may not be among them.
+            if *changes == before {
+                self.lists.replace_moved(stored);
+                return Ok(());
+            }
+        }
+    }
+
+    fn changes(&self) -> MutexGuard<'_, u64> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The id that Telegram knows the group by.
@@ -108,7 +120,6 @@ impl Moves {
     /// # Errors
     /// The store fails; nothing is noted.
     pub(super) async fn note(&self, from: i64, to: i64, source: Source) -> Result<(), StoreError> {
-        let _writing = self.writing.lock().await;
         let known = self.lists.moved();
         let is_circle = known.ids(from).any(|id| id == to) && !known.has(from, to, false);
         if from >= 0 || to >= 0 || from == to || is_circle {
@@ -123,11 +134,21 @@ impl Moves {
         if known.has(from, to, keeps_session) {
             return Ok(());
         }
-        let is_news = !known.has(from, to, false);
         let (channel, moved) = (ChannelId::new(NAME), (from.to_string(), to.to_string()));
-        let moved = MovedConversation { channel, from: moved.0, to: moved.1, keeps_session };
+        let mut moved = MovedConversation { channel, from: moved.0, to: moved.1, keeps_session };
         self.store.put_move(moved.clone()).await?;
-        self.lists.replace_moved(known.with(moved));
+        let (is_news, overtook) = {
+            let mut changes = self.changes();
+            let known = self.lists.moved();
+            let overtook = !keeps_session && known.has(from, to, true);
+            moved.keeps_session |= overtook;
+            self.lists.replace_moved(known.with(moved.clone()));
+            *changes += 1;
+            (!known.has(from, to, false), overtook)
+        };
+        if overtook {
+            self.store.put_move(moved).await?; // it was stored at the same time, with its session
+        }
         match self.lists.line_for_settings(from, to).filter(|_| is_news) {
             Some(line) => warn!(
                 from,

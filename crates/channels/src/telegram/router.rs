@@ -280,10 +280,16 @@ impl UpdateRouter {
             }
             Verdict::UnlistedGroup(id) => {
                 // Another node may have learned that it is a listed group under a new id. Asked once for each group.
-                if is_new(&self.groups, id) {
-                    if self.moves.load().await.is_ok() && self.rules.people.serves_group(id) {
+                if is_unseen(&self.groups, &id) {
+                    if let Err(error) = self.moves.load().await {
+                        warn!(%error, update_id, "whether a group is listed under another id cannot be read; tried again");
+                        return Sorted::Later;
+                    }
+                    if self.rules.people.serves_group(id) {
                         return Box::pin(self.sort(raw)).await;
                     }
+                }
+                if is_new(&self.groups, id) {
                     info!(telegram_group = id, "messages of a group not in channels.telegram.groups.allow are dropped");
                 }
             }
@@ -443,6 +449,11 @@ fn not_read(inbound: &Inbound, album: &Option<String>) -> Option<NotRead> {
 }
 
 /// Whether the id is new, and remembers it. `false` for every id once [`STRANGERS_MAX`] are remembered.
+fn is_unseen<T: Eq + std::hash::Hash>(seen: &Mutex<HashSet<T>>, id: &T) -> bool {
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.len() < STRANGERS_MAX && !seen.contains(id)
+}
+
 fn is_new<T: Eq + std::hash::Hash>(seen: &Mutex<HashSet<T>>, id: T) -> bool {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     seen.len() < STRANGERS_MAX && seen.insert(id)

@@ -10,6 +10,7 @@ use belay_protocol::{
     Streaming,
 };
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::OneBlob;
@@ -29,17 +30,33 @@ pub(crate) struct MemoryMoves {
     writes: Mutex<usize>,
     /// How many of the next writes fail.
     failures: AtomicUsize,
+    /// How many of the next reads fail.
+    unread: AtomicUsize,
+    /// How many of the next writes get no answer, and a permit for each.
+    silent: AtomicUsize,
+    asked: Notify,
+}
+
+/// Counts down. Whether there was something left.
+fn counts_down(left: &AtomicUsize) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
 #[async_trait]
 impl MoveStore for MemoryMoves {
     async fn moves(&self, _channel: ChannelId) -> Result<Vec<MovedConversation>, StoreError> {
+        if counts_down(&self.unread) {
+            return Err(StoreError::Unavailable("no connection".into()));
+        }
         Ok(self.rows.lock().unwrap().clone())
     }
 
     async fn put_move(&self, moved: MovedConversation) -> Result<(), StoreError> {
-        let one_less = |left: usize| left.checked_sub(1);
-        if self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+        if counts_down(&self.silent) {
+            self.asked.notify_one();
+            std::future::pending::<()>().await;
+        }
+        if counts_down(&self.failures) {
             return Err(StoreError::Unavailable("disk full".into()));
         }
         let mut rows = self.rows.lock().unwrap();
@@ -300,4 +317,36 @@ async fn a_move_that_another_node_has_learned_is_found_with_the_first_message_of
     let moved = MovedConversation { channel, from: OLD.to_string(), to: NEW.to_string(), keeps_session: true };
     moves.put_move(moved).await.unwrap();
     assert_eq!(hears(&mut served, to_the_bot(1, NEW)).await.0, "telegram:-100");
+}
+
+#[tokio::test]
+async fn a_message_of_the_new_group_waits_for_a_store_that_cannot_tell_whose_it_is() {
+    let moves: Arc<MemoryMoves> = Arc::default();
+    let mut served = served(&moves, &[OLD]).await;
+    let moved = MovedConversation {
+        channel: "telegram".into(),
+        from: OLD.to_string(),
+        to: NEW.to_string(),
+        keeps_session: true,
+    };
+    moves.put_move(moved).await.unwrap();
+    moves.unread.store(1, Ordering::Relaxed);
+    assert_eq!(served.post_update(&to_the_bot(1, NEW)).await.unwrap(), 503, "telegram delivers it again");
+    assert_eq!(hears(&mut served, to_the_bot(1, NEW)).await.0, "telegram:-100");
+}
+
+#[tokio::test]
+async fn a_store_that_gives_no_answer_for_one_group_holds_up_no_other() {
+    let moves: Arc<MemoryMoves> = Arc::default();
+    let served = served(&moves, &[OLD]).await;
+    moves.silent.store(1, Ordering::Relaxed);
+    let update = moved_to(1);
+    let mut waiting = std::pin::pin!(served.post_update(&update)); // it stays: a request that is given up holds nothing
+    tokio::select! {
+        answer = &mut waiting => panic!("the store gives no answer: {answer:?}"),
+        () = moves.asked.notified() => {}
+    }
+    let other = to_the_bot(2, -777); // a group that is not listed: the moves are read again
+    let answered = tokio::time::timeout(std::time::Duration::from_secs(60), served.post_update(&other)).await;
+    assert_eq!(answered.expect("an answer").unwrap(), 200);
 }
