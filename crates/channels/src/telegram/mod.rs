@@ -42,6 +42,7 @@ mod split;
 mod styled;
 mod target;
 mod unaddressed;
+mod unreached;
 mod webhook;
 mod wire;
 
@@ -75,6 +76,7 @@ pub use self::people::AllowLists;
 use self::polling::{Conflicts, Poller};
 use self::router::UpdateRouter;
 use self::unaddressed::UnaddressedMessages;
+use self::unreached::Unreached;
 use self::webhook::Webhook;
 use crate::config::{Stream as Shown, TelegramConfig, TelegramMode};
 
@@ -107,6 +109,8 @@ pub struct Telegram {
     conflicts: Conflicts,
     /// The stored files that are sent; `None`: the bot sends no files.
     files: Option<Arc<dyn BlobStore>>,
+    /// The places of groups that took no answer.
+    unreached: Unreached,
 }
 
 /// Secrets, which must not be in a configuration file.
@@ -180,7 +184,8 @@ impl Telegram {
         let commands = if config.register_commands { parts.commands } else { Vec::new() };
         let (id, inbox) = (ChannelId::new(NAME), Mutex::new(Some(inbox)));
         let conflicts = Conflicts::Wait;
-        Ok(Self { id, config, commands, router, webhook, inbox, conflicts, files: None })
+        let unreached = Unreached::default();
+        Ok(Self { id, config, commands, router, webhook, inbox, conflicts, files: None, unreached })
     }
 
     /// The same bot, which also sends the files of messages.
@@ -241,7 +246,8 @@ impl Channel for Telegram {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.router.trouble()
+        let lines: Vec<String> = self.router.trouble().into_iter().chain(self.unreached.line()).collect();
+        (!lines.is_empty()).then(|| lines.join("; "))
     }
 
     async fn start(&self, intake: CancellationToken) -> Result<InboundStream, ChannelError> {
@@ -296,7 +302,9 @@ impl Channel for Telegram {
     }
 
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
-        deliver::deliver(self.router.sending(), self.files.as_deref(), message).await
+        let result = deliver::deliver(self.router.sending(), self.files.as_deref(), message).await;
+        self.unreached.note(message, &result);
+        result
     }
 
     fn streaming(&self) -> Streaming<'_> {
