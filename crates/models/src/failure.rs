@@ -212,7 +212,8 @@ impl ErrorBody {
         if self.is_out_of_credit() {
             return ModelErrorKind::Auth;
         }
-        let overflows = || status == Some(413) || has_wording(&self.code, &self.message.to_lowercase());
+        // Not each 413: a proxy limits the size of a request too. See `overflow::by_size`.
+        let overflows = || has_wording(&self.code, &self.message.to_lowercase());
         if !matches!(status, Some(401..=403 | 429)) && overflows() {
             return ModelErrorKind::ContextTooLong;
         }

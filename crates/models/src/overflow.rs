@@ -88,6 +88,31 @@ pub(crate) fn by_numbers(error: ModelError, context_tokens: Option<u64>) -> Mode
     }
 }
 
+/// The size of a request, in bytes, from which on it is big in any case. 256 KiB: about 64,000 tokens.
+const BIG_BYTES: usize = 256 * 1024;
+/// Bytes that are taken for one token.
+const BYTES_A_TOKEN: u64 = 4;
+
+/// Decides about a 413 in unknown words, which servers send for a long conversation, and proxies for a large body of any
+/// kind. It is a full context if the request was big: then a shorter conversation helps in both cases. Otherwise the error says
+/// that the limit is another one.
+pub(crate) fn by_size(mut error: ModelError, sent: usize, context_tokens: Option<u64>) -> ModelError {
+    let is_413 = error.refusal.as_ref().is_some_and(|refusal| refusal.status == Some(413));
+    if !is_413 || !matches!(error.kind, ModelErrorKind::BadRequest) {
+        return error;
+    }
+    let fills_half = |most: u64| sent as u64 / BYTES_A_TOKEN >= most / 2;
+    if sent >= BIG_BYTES || context_tokens.is_some_and(fills_half) {
+        return overflow(error);
+    }
+    let why = format!("the request had {sent} bytes; a server or a proxy on the way takes no larger ones");
+    error.detail = format!("{}: {why}", error.detail);
+    if let Some(refusal) = &mut error.refusal {
+        refusal.message = if refusal.message.is_empty() { why } else { format!("{}: {why}", refusal.message) };
+    }
+    error
+}
+
 fn overflow(mut error: ModelError) -> ModelError {
     error.kind = ModelErrorKind::ContextTooLong;
     if let Some(refusal) = &mut error.refusal {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::bounds::{EVENT_MAX_BYTES, STREAM_MAX_BYTES};
 use crate::failure::{network, readable};
 use crate::http::{Answer, Endpoint};
-use crate::overflow::{by_numbers, is_full};
+use crate::overflow::{by_numbers, by_size, is_full};
 use crate::sse::{Event, SseReader};
 
 /// How long to wait after a complete answer for the server to end its stream, so that the connection can be reused.
@@ -66,7 +66,9 @@ pub(crate) async fn exchange<D: Decoder>(
     context_tokens: Option<u64>,
     sink: &mut dyn DeltaSink,
 ) -> Result<ModelReply, ModelError> {
-    let answer = endpoint.post(body).await.map_err(|error| by_numbers(error, context_tokens))?;
+    let sent = body.len();
+    let refused = |error| by_size(by_numbers(error, context_tokens), sent, context_tokens);
+    let answer = endpoint.post(body).await.map_err(refused)?;
     let result = match answer {
         Answer::Json(body) => decoder.whole(&body, sink),
         Answer::Stream(response) => {

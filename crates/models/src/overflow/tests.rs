@@ -125,19 +125,37 @@ const FULL: &[(&str, u16, &str)] = &[
         r#"{"error":{"code":"invalid_parameter_error","message":"Range of input length should be [1, 98304]"}}"#,
     ),
     ("a proxy", 400, r#"{"error":{"type":"context_window_exceeded_error","message":"x"}}"#),
-    ("a proxy", 413, "<html><head><title>413 Request Entity Too Large</title></head></html>"),
-    ("nobody", 413, ""),
 ];
+
+#[test]
+fn a_413_in_unknown_words_is_a_full_context_if_the_request_was_big() {
+    for body in ["", "<html><head><title>413 Request Entity Too Large</title></head></html>"] {
+        for (sent, context, full) in [
+            (300_000, None, true),
+            (300_000, Some(1_000_000), true),
+            (20_000, Some(8_192), true),
+            (10_000, Some(8_192), false),
+            (100_000, None, false),
+            (100_000, Some(200_000), false),
+        ] {
+            let error = by_size(from_status(413, None, body.as_bytes()), sent, context);
+            assert_eq!(error.kind == ModelErrorKind::ContextTooLong, full, "{sent} {context:?}");
+            let says = format!("the request had {sent} bytes; a server or a proxy on the way takes no larger ones");
+            assert_eq!(error.detail.contains(&says), !full, "{}", error.detail);
+            assert_eq!(error.refusal.expect("refused").message.contains(&says), !full);
+        }
+    }
+    let other = by_size(from_status(400, None, b"bad"), 300_000, None);
+    assert_eq!(other.kind, ModelErrorKind::BadRequest);
+}
 
 #[test]
 fn a_full_context_is_recognised_by_the_words_of_each_server_also_inside_a_success() {
     for (server, status, body) in FULL {
         let error = from_status(*status, None, body.as_bytes());
         assert_eq!(error.kind, ModelErrorKind::ContextTooLong, "{server}: {body}");
-        if *status != 413 {
-            let error = from_error_body(body.as_bytes());
-            assert_eq!(error.kind, ModelErrorKind::ContextTooLong, "{server}, in a stream: {body}");
-        }
+        let error = from_error_body(body.as_bytes());
+        assert_eq!(error.kind, ModelErrorKind::ContextTooLong, "{server}, in a stream: {body}");
     }
 }
 
