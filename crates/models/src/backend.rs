@@ -8,7 +8,7 @@ use tracing::warn;
 
 use crate::formats::{RefusedForms, is_about_form};
 use crate::refused_pictures::{RefusedPictures, has_pictures, is_about_pictures};
-use crate::refused_system::{has_later_system, is_about_system};
+use crate::refused_system::{has_later_system, is_about_system, loses_later_system};
 use crate::thinking::Gate;
 use crate::tracking_sink::TrackingSink;
 
@@ -26,7 +26,7 @@ pub(crate) struct Backend {
     pub(crate) thinking: Gate,
     /// The pictures that it has refused.
     refused_pictures: RefusedPictures,
-    /// Whether it has refused a system message behind other messages.
+    /// Whether it has refused a system message behind other messages, or is known to lose it.
     refuses_later_system: AtomicBool,
     /// The forms of answers that it has refused.
     refused_forms: RefusedForms,
@@ -50,7 +50,7 @@ impl Backend {
             provider,
             thinking,
             refused_pictures: RefusedPictures::default(),
-            refuses_later_system: AtomicBool::new(false),
+            refuses_later_system: AtomicBool::new(loses_later_system(model)),
             refused_forms: RefusedForms::default(),
             key_from: String::new(),
         }

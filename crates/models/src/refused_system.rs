@@ -4,14 +4,40 @@ use belay_protocol::{Message, MessageBody, ModelError, ModelRequest};
 
 /// Words of chat templates and servers that refuse a system message behind others, or in general. Sources:
 /// `docs/reference/model-servers.md`.
-const ABOUT_THE_ROLE: [&str; 6] = [
+const ABOUT_THE_ROLE: [&str; 9] = [
     "system message must be at the beginning",
     "system message must be first",
     "only one system message",
     "unexpected role \'system\'",
     "unexpected role \"system\"",
     "system role not supported",
+    "invalid message role",
+    "conversation roles must alternate",
+    "roles are supported, got system",
 ];
+
+/// Parts of the names of models whose own chat template leaves a later system message out, moves it to the front, or replaces the
+/// prompt by it, all without an error; and of Gemini, whose compatible interface replaces the prompt. Measured with the templates of llama.cpp: `docs/reference/model-servers.md`.
+const LOSING: [&str; 12] = [
+    "bielik-11b-v3",
+    "deepseek",
+    "gemini",
+    "gpt-oss",
+    "minimax-m",
+    "nemotron-nano",
+    "reka-edge",
+    "rwkv",
+    "smollm3",
+    "solar-open",
+    "tencent-hy3",
+    "hy3-",
+];
+
+/// Whether a model is known to lose system messages behind others. It gets them as notices from the beginning.
+pub(crate) fn loses_later_system(model: &str) -> bool {
+    let model = model.to_lowercase();
+    LOSING.iter().any(|part| model.contains(part))
+}
 
 /// Whether the request has a system message behind other messages.
 pub(crate) fn has_later_system(request: &ModelRequest<'_>) -> bool {

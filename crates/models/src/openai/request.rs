@@ -4,6 +4,8 @@
 //! follow it in a user message that says which tool each is from. Their serialised form is not stored: they are large
 //! and are written directly.
 
+use std::borrow::Cow;
+
 use belay_protocol::{
     CallId, Message, MessageBody, ModelRequest, Picture, TextFormat, Thinking, ToolCall, ToolResult, ToolSet,
 };
@@ -108,6 +110,7 @@ impl RequestShape {
             separator = b",";
         }
         let mut unseen = Vec::new();
+        let mut joined: Vec<Cow<'_, str>> = Vec::new();
         for (at, message) in request.messages.iter().enumerate() {
             if at < head && !message.is_notice() {
                 continue;
@@ -115,9 +118,18 @@ impl RequestShape {
             if !matches!(message.body, MessageBody::Tool(_)) {
                 push_pictures(&mut out, std::mem::take(&mut unseen));
             }
-            out.extend_from_slice(std::mem::replace(&mut separator, b","));
-            if !request.later_system && at > 0 && matches!(message.body, MessageBody::System { .. }) {
-                out.extend_from_slice(said("user", &message.told_as_user()).as_bytes());
+            if joined.is_empty() {
+                out.extend_from_slice(std::mem::replace(&mut separator, b","));
+            }
+            // Templates that refuse later system messages refuse two user messages in a row as well.
+            if !request.later_system
+                && let Some(text) = in_role_of_user(message, at)
+            {
+                joined.push(text);
+                let next = request.messages.get(at + 1).and_then(|next| in_role_of_user(next, at + 1));
+                if next.is_none() {
+                    out.extend_from_slice(said("user", &std::mem::take(&mut joined).join("\n\n")).as_bytes());
+                }
                 continue;
             }
             if vision && matches!(message.body, MessageBody::User { .. }) && !message.pictures.is_empty() {
@@ -137,6 +149,15 @@ impl RequestShape {
         push_pictures(&mut out, unseen);
         out.extend_from_slice(b"]}");
         finished(out)
+    }
+}
+
+/// The text of a message that is sent in the role of the user, if it is nothing but a text.
+fn in_role_of_user(message: &Message, at: usize) -> Option<Cow<'_, str>> {
+    match message.body {
+        MessageBody::System { .. } if at > 0 => Some(message.told_as_user().into()),
+        MessageBody::User { .. } | MessageBody::Data { .. } if message.pictures.is_empty() => Some(message.for_model()),
+        _ => None,
     }
 }
 

@@ -534,11 +534,32 @@ async fn a_conversation_whose_picture_was_refused_gets_a_line_instead_from_then_
 }
 
 #[tokio::test]
+async fn a_model_whose_template_loses_later_system_messages_gets_them_as_notices_from_the_beginning() {
+    for (model, lost) in [("openai/gpt-oss-20b", true), ("MiniMax-M2.5", true), ("DeepSeek-V3.1", true), ("m", false)] {
+        let server = Server::start(vec![Script::sse(TEXT)]).await;
+        let provider = provider(json!({"provider": "openai", "base_url": server.url(), "model": model}));
+        let history = vec![Message::user("hi"), Message::assistant("yes"), Message::system("two steps are left")];
+        let asked = Asked::new("Be brief.", false, history);
+        provider.call(asked.request(), &mut NoSink).await.unwrap();
+        let request = &server.requests()[0];
+        let body: Value = serde_json::from_str(&request[request.find("{\"").unwrap()..]).unwrap();
+        let roles: Vec<&str> =
+            body["messages"].as_array().unwrap().iter().map(|it| it["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["system", "user", "assistant", if lost { "user" } else { "system" }], "{model}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_wants_system_messages_first_gets_later_ones_as_notices_from_then_on() {
     let vllm = r#"{"error": {"message": "System message must be at the beginning.", "code": 400}}"#;
     let llama = r#"{"error":{"code":500,"message":"Jinja Exception: System message must be at the beginning."}}"#;
     let mistral = r#"{"object":"error","message":"Unexpected role 'system' after role 'tool'","code":"3230"}"#;
-    for (status, body) in [(400, vllm), (500, llama), (400, mistral)] {
+    let nemo = r#"{"error":"After the optional system message, conversation roles must alternate user/assistant"}"#;
+    let ministral = r#"{"error":"Only user, assistant and tool roles are supported, got system."}"#;
+    let apertus = r#"{"error":{"code":500,"message":"Invalid message role"}}"#;
+    let refusals =
+        [(400, vllm), (500, llama), (400, mistral), (400, nemo), (500, nemo), (400, ministral), (500, apertus)];
+    for (status, body) in refusals {
         let scripts = vec![Script::json(status, body), Script::sse(TEXT), Script::sse(TEXT)];
         let server = Server::start(scripts).await;
         let provider = provider(json!({"provider": "openai", "base_url": server.url(), "model": "m"}));
@@ -555,8 +576,8 @@ async fn a_server_that_wants_system_messages_first_gets_later_ones_as_notices_fr
             body["messages"].as_array().unwrap().iter().map(said).collect()
         };
         assert_eq!(roles(0), ["system: Be brief.\n\nin short", "user: hi", "system: two steps are left"]);
-        let notice = "user: This is a notice from Belay, not a message of the user. two steps are left";
-        assert_eq!(roles(1), ["system: Be brief.\n\nin short", "user: hi", notice]);
+        let notice = "This is a notice from Belay, not a message of the user. two steps are left";
+        assert_eq!(roles(1), ["system: Be brief.\n\nin short".to_owned(), format!("user: hi\n\n{notice}")]);
         assert_eq!(roles(2), roles(1), "{body}");
     }
 }
