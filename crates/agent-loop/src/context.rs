@@ -6,7 +6,7 @@ use belay_protocol::{
     Message, MessageBody, MessageScope, ModelRequest, Prompt, TextFormat, ToolResult, ToolSet, ToolStatus,
 };
 
-use crate::intent::is_bare_call;
+use crate::intent::{is_bare_call, unfenced};
 use crate::state::LoopState;
 
 /// The conversation as the model sees it, and the counters of the run. The caller of the loop owns it.
@@ -150,9 +150,14 @@ impl Reasoning {
         }
     }
 
-    /// Whether a text is nothing but the JSON of calls of these tools.
+    /// Whether the answer has a declared form.
+    pub(crate) fn has_format(&self) -> bool {
+        self.format.is_some()
+    }
+
+    /// Whether a text is nothing but the JSON of calls of these tools, bare or in one code fence.
     pub(crate) fn is_call(&self, text: &str) -> bool {
-        is_bare_call(text, &|name| self.tools.get(name).is_some())
+        is_bare_call(unfenced(text), &|name| self.tools.get(name).is_some())
     }
 
     /// The tools that a request contains in this state; `None` for a request without tools.

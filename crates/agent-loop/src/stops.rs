@@ -9,6 +9,7 @@ use belay_protocol::{
 use crate::config::AgenticLoopConfig;
 use crate::context::{LoopContext, Reasoning, answers};
 use crate::delegate::Meter;
+use crate::intent::unfenced;
 use crate::notices;
 use crate::policies::{Action, CallOutcome, Observation, Verdict};
 use crate::state::{Fired, Step};
@@ -76,7 +77,16 @@ impl LoopContext {
     }
 
     /// Decides what follows from a complete reply, after the rules have judged its text.
-    pub(crate) fn on_reply(&mut self, reply: ModelReply, reasoning: &Reasoning, config: &AgenticLoopConfig) -> Step {
+    pub(crate) fn on_reply(
+        &mut self,
+        mut reply: ModelReply,
+        reasoning: &Reasoning,
+        config: &AgenticLoopConfig,
+    ) -> Step {
+        // Where JSON is the answer, a call in a code fence would be taken for it.
+        if reasoning.has_format() && reply.tool_calls.is_empty() && reasoning.is_call(&reply.text) {
+            reply.text = unfenced(&reply.text).to_owned();
+        }
         let tools_offered = reasoning.offered(&self.state).is_some();
         let step = self.state.accept(reply, reasoning.tools(), tools_offered, config);
         let (text, nudged) = match &step {

@@ -125,6 +125,15 @@ fn is_call_next(call: &str) -> bool {
     matches!(behind.chars().next(), None | Some('\n' | '\r' | '{' | '[' | '(' | '<'))
 }
 
+/// The content of a text that is nothing but one code fence; another text as it is.
+pub(crate) fn unfenced(text: &str) -> &str {
+    let whole = text.trim();
+    let inner = ["```", "~~~"].iter().find_map(|fence| whole.strip_prefix(fence)?.strip_suffix(fence));
+    let Some(inner) = inner else { return text };
+    let inner = inner.trim_matches(['`', '~']);
+    inner.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).trim()
+}
+
 /// Whether the text is the JSON of one call or of a list of calls.
 pub(crate) fn is_bare_call(text: &str, is_tool: &dyn Fn(&str) -> bool) -> bool {
     let text = text.trim();

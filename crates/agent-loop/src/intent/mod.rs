@@ -17,7 +17,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::markup::{is_bare_call, marked};
+pub(crate) use self::markup::{is_bare_call, marked, unfenced};
 pub use self::markup::{leaves_call, without_left_calls};
 
 /// Whether `text` announces a tool call in English, German, French, Spanish, Chinese, Japanese or Russian.

@@ -97,6 +97,8 @@ async fn a_call_that_is_written_as_text_is_no_answer_unless_the_form_asks_for_it
         ("o:object", r#"{"type":"function","function":{"name":"echo","arguments":"{}"}}"#),
         ("o:object", r#"{"name":"complete_task","arguments":{"o":{"any":"other"}}}"#),
         (r#"o:{}"#, r#"[{"name":"echo","parameters":{}}]"#),
+        ("o:object", "```json\n{\"name\":\"echo\",\"arguments\":{\"text\":\"hm\"}}\n```"),
+        ("o:object", "~~~\n[{\"name\":\"echo\",\"arguments\":{}}]\n~~~\n"),
         (named, r#"{"name":"echo","arguments":{"text":"hm"}}"#), // it asks for a name, not for arguments
     ] {
         let call = Scripted::call("echo", json!({"text": "hm"}));
