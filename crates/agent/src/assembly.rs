@@ -264,8 +264,7 @@ fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Ar
     let config = &parts.config;
     let mut tools = parts.tools.clone();
     if config.subagents.enabled {
-        let closing = parts.rules.closing_turn().unwrap_or_default();
-        tools.push(Arc::new(spawn_subagent_tool(&config.subagents, closing)));
+        tools.push(Arc::new(spawn_subagent_tool(&config.subagents)));
     }
     if let Some(workers) = &children.workers {
         tools.push(Arc::new(run_in_worker_tool(&workers.config)));

@@ -115,7 +115,7 @@ impl TitleWriter {
         RunCore {
             journal: core.journal.of_no_run(),
             purpose: Purpose::Title,
-            own: until.map(|until| OwnTime { until, time: CALL_LIMIT }),
+            own: until.map(|until| OwnTime { work: until.clone(), until, time: CALL_LIMIT }),
             ..core
         }
     }

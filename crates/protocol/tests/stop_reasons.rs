@@ -46,7 +46,7 @@ const EVIDENCE: &str = "
 characters, and the last `text` of the model if a run lacks declared outputs. The evidence of a stop rule always has `rule`, `count` and `threshold`; `fingerprints` are digests of the repeated
 items, oldest first. `closing` is the result of the closing turn, the one model call without tools that a stopped run gets for its
 best partial answer: `answered`, `cut` (its text repeated itself or was too long, and is kept up to there), `empty`, `failed`,
-`timeout`, `stopped`, `no_reserve`, `no_time` (the time of the message is too short for it) or `off`. In a run with declared outputs, the closing turn has only the tools that deliver outputs;
+`timeout`, `stopped`, `no_reserve`, `no_time` (a limit of time is too short for it) or `off`. In a run with declared outputs, the closing turn has only the tools that deliver outputs;
 `not_reached` says that some are missing after it.
 
 If the provider of the model refused or failed a call, the evidence has the provider's own words too: `provider_fault` (`key`, `quota`,
@@ -105,7 +105,7 @@ fn evidence(reason: StopReason) -> &'static str {
             "`rule`, `count` and `threshold` in millionths of a US dollar; `reserve_micro_usd`: held back for the closing turn; `closing`"
         }
         StopReason::WallClock | StopReason::ActiveTime => {
-            "`rule`, `count` and `threshold` in seconds (`unit`: `s`), or in milliseconds (`ms`) if the limit is no whole number of seconds; `closing`"
+            "`rule`, `count` and `threshold`, the end of the work, in seconds (`unit`: `s`), or in milliseconds (`ms`) if it is no whole number of seconds; `held_for_closing_ms`: the rest of the limit, for the closing turn; `closing`"
         }
         StopReason::ModelCalls | StopReason::ToolCalls | StopReason::Tokens | StopReason::OutputBytes => {
             "`rule`, `count`, `threshold`; `tool`, if the limit is of one tool; `closing`"

@@ -116,6 +116,11 @@ impl Deadline {
         Self { at, waited: clock.total(), clock: clock.clone() }
     }
 
+    /// The same deadline, earlier by this time.
+    pub(crate) fn earlier(&self, by: Duration) -> Self {
+        Self { at: self.at.checked_sub(by).unwrap_or(self.at), ..self.clone() }
+    }
+
     /// The instant, as far as it is known now.
     pub fn instant(&self) -> Instant {
         self.at + self.clock.total().saturating_sub(self.waited)

@@ -3,11 +3,14 @@
 //! A condition is expanded to a list of cases. Each case is a list of leaves that must hold together, or must not hold.
 //! A rule can fire if one of its cases can. Every reported problem is certain; uncertain ones are not searched for.
 
+use std::time::Duration;
+
 use super::condition::{Leaf, Observed, Part, View};
 use super::config::StopsConfig;
 use super::limits::RunLimits;
 use super::measures::Measures;
 use super::rule::{Condition, Count, Counter, Rule, Since, Then};
+use super::rules::held_for_closing;
 
 /// Most cases of one condition. A condition with more is accepted unchecked. 512: nine pairs of alternatives that must
 /// all hold.
@@ -53,7 +56,7 @@ impl StopsConfig {
             ));
         }
         let (limits, progress) = (limits.rules(), self.built_in_rules());
-        let ceilings = ceilings(&self.rules, &limits, &progress, max_steps);
+        let ceilings = ceilings(&self.rules, (&limits, self.closing_turn()), &progress, max_steps);
         for (index, rule) in self.rules.iter().enumerate() {
             let what = self.problems_of(index, rule, &ceilings);
             problems.extend(what.into_iter().map(|what| format!("stops.rules[{index}]: `{}` {what}", rule.name)));
@@ -106,15 +109,25 @@ impl StopsConfig {
 
 /// Every count that ends a run without another condition: of the limits, of the built-in rules and of the operator's
 /// rules.
-fn ceilings<'a>(own: &'a [Rule], limits: &'a [Rule], progress: &'a [Rule], max_steps: Option<u64>) -> Vec<Ceiling<'a>> {
+fn ceilings<'a>(
+    own: &'a [Rule],
+    (limits, closing): (&'a [Rule], Option<Duration>),
+    progress: &'a [Rule],
+    max_steps: Option<u64>,
+) -> Vec<Ceiling<'a>> {
     let mut ceilings: Vec<Ceiling<'a>> = Vec::new();
     let of_limits = limits.iter().map(|rule| ("limits", rule));
     let of_progress = progress.iter().map(|rule| ("stops", rule));
     let ends = |rule: &Rule| rule.then == Then::Stop && !own.iter().any(|other| other.name == rule.name);
     for (section, rule) in of_limits.chain(of_progress).filter(|(_, rule)| ends(rule)) {
         each_alternative(&rule.when, &mut |count, at| {
-            let key = format!("{section}.{} = {}", rule.name, shown(count, at));
-            ceilings.push(Ceiling { count, at, key, index: None, is_reached: false });
+            let is_time = matches!(count, Count::Of(Counter::ActiveMs | Counter::WallMs));
+            let held = if is_time && section == "limits" { held_for_closing(closing, at) } else { 0 };
+            let mut key = format!("{section}.{} = {}", rule.name, shown(count, at));
+            if held > 0 {
+                key = format!("{key}, of which {} s are for the closing turn,", held.div_ceil(1000));
+            }
+            ceilings.push(Ceiling { count, at: at - held, key, index: None, is_reached: false });
         });
     }
     if let Some(last) = max_steps {

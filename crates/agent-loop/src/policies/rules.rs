@@ -27,11 +27,9 @@ pub struct StopRules {
     pub judge: JudgeConfig,
     limits: RunLimits,
     closing_turn: Option<Duration>,
-    /// The time of a message in milliseconds, with its closing turn; 0: none.
-    own_active_ms: u64,
 }
 
-/// The shortest time for a closing turn within the time of a message. 10 s: most models need some of it before they begin.
+/// The shortest time for a closing turn. 10 s: most models need some of it before they begin.
 const CLOSING_MIN: Duration = Duration::from_secs(10);
 
 /// Time between the end of the work and the closing turn, for storing what was done.
@@ -54,13 +52,47 @@ pub(crate) struct Compiled {
     pub(crate) rule: Rule,
     pub(crate) origin: Origin,
     pub(crate) depends_on: Touched,
+    /// The part of a limit of time that is left for the closing turn, in milliseconds.
+    pub(crate) held_ms: u64,
 }
 
 impl Compiled {
+    /// A limit as a rule. A limit of time includes the closing turn, so the work ends before.
+    fn limit(mut rule: Rule, closing: Option<Duration>) -> Self {
+        let mut held_ms = 0;
+        if let Condition::AtLeast(counter @ (Counter::ActiveMs | Counter::WallMs), ms) = rule.when {
+            held_ms = held_for_closing(closing, ms);
+            rule.when = Condition::AtLeast(counter, ms - held_ms);
+        }
+        Self { depends_on: rule.when.depends_on(), rule, origin: Origin::Limit, held_ms }
+    }
+
+    /// The clock reading at which a limit of time is over, with the closing turn. `None`: it limits no time.
+    fn end_ms(&self, state: &StopState) -> Option<u64> {
+        match self.rule.when {
+            _ if self.origin != Origin::Limit => None,
+            Condition::AtLeast(Counter::ActiveMs, ms) => state.measures.time.reading_at_active(ms + self.held_ms),
+            Condition::AtLeast(Counter::WallMs, ms) => state.measures.time.reading_at_wall(ms + self.held_ms),
+            _ => None,
+        }
+    }
+
     /// Whether turning off loop detection disables it: every built-in progress rule and every strike.
     pub(crate) fn is_detection(&self) -> bool {
         self.origin == Origin::Progress || self.rule.then == Then::Strike
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The part of a limit of time that is left for the closing turn: its longest duration, and a quarter of the limit at most. 0:
+/// that would be too little, so the whole time is for the work, and there is no closing turn.
+pub(crate) fn held_for_closing(closing: Option<Duration>, ms: u64) -> u64 {
+    let Some(longest) = closing else { return 0 };
+    let held = millis(longest + CLOSING_SLACK).min(ms / 4);
+    if held < millis(longest.min(CLOSING_MIN) + CLOSING_SLACK) { 0 } else { held }
 }
 
 impl StopRules {
@@ -70,8 +102,10 @@ impl StopRules {
     pub fn compile(stops: &StopsConfig, limits: &RunLimits) -> Self {
         let mut compiled: Vec<Compiled> = Vec::new();
         let mut add = |rule: Rule, origin| {
-            let depends_on = rule.when.depends_on();
-            let new = Compiled { rule, origin, depends_on };
+            let new = match origin {
+                Origin::Limit => Compiled::limit(rule, stops.closing_turn()),
+                _ => Compiled { depends_on: rule.when.depends_on(), rule, origin, held_ms: 0 },
+            };
             match compiled.iter_mut().find(|old| old.rule.name == new.rule.name) {
                 Some(old) => *old = new,
                 None => compiled.push(new),
@@ -98,25 +132,20 @@ impl StopRules {
             judge,
             limits: limits.clone(),
             closing_turn: stops.closing_turn(),
-            own_active_ms: 0,
         };
         rules.collect_watched();
         rules
     }
 
-    /// The same rules with another limit of active time, in milliseconds; 0: none. It includes the closing turn: a quarter
-    /// of it at most is held back for that. If this is too little, there is no closing turn.
+    /// The same rules with another limit of active time, in milliseconds; 0: none.
     #[must_use]
     pub fn with_active_ms(&self, ms: u64) -> Self {
         let mut rules = self.clone();
         rules.limits.active_s = ms.div_ceil(1000);
-        rules.own_active_ms = ms;
         rules.compiled.retain(|one| one.origin != Origin::Limit || one.rule.name != ACTIVE_S);
         if ms > 0 {
-            let work = ms - rules.held_for_closing(ms);
-            let rule = Rule::new(ACTIVE_S, Condition::AtLeast(Counter::ActiveMs, work), Then::Stop);
-            let depends_on = rule.when.depends_on();
-            rules.compiled.insert(0, Compiled { rule, origin: Origin::Limit, depends_on });
+            let rule = Rule::new(ACTIVE_S, Condition::AtLeast(Counter::ActiveMs, ms), Then::Stop);
+            rules.compiled.insert(0, Compiled::limit(rule, self.closing_turn));
         }
         rules.watched.read_measures = Touched::NOTHING;
         rules.collect_watched();
@@ -129,7 +158,7 @@ impl StopRules {
     pub fn with_limits(&self, limits: RunLimits) -> Self {
         let mut rules = self.clone();
         rules.compiled.retain(|one| one.origin != Origin::Limit);
-        let limit = |rule: Rule| Compiled { depends_on: rule.when.depends_on(), rule, origin: Origin::Limit };
+        let limit = |rule| Compiled::limit(rule, self.closing_turn);
         rules.compiled.splice(0..0, limits.rules().into_iter().map(limit));
         rules.limits = limits;
         rules.watched.read_measures = Touched::NOTHING;
@@ -193,24 +222,25 @@ impl StopRules {
         self.closing_turn
     }
 
-    fn held_for_closing(&self, ms: u64) -> u64 {
-        let Some(longest) = self.closing_turn else { return 0 };
-        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let held = millis(longest + CLOSING_SLACK).min(ms / 4);
-        if held < millis(longest.min(CLOSING_MIN) + CLOSING_SLACK) { 0 } else { held }
+    /// The part of this time of work that is left for the closing turn.
+    pub fn held_for_closing(&self, time: Duration) -> Duration {
+        Duration::from_millis(held_for_closing(self.closing_turn, millis(time)))
     }
 
-    /// The time for a closing turn that begins at this clock reading.
+    /// The time for a closing turn that begins at this clock reading: what the limits of time leave, and `most`.
     ///
     /// # Errors
     /// Why there is none, as a word of the evidence.
-    pub fn closing_time(&self, state: &StopState, now_ms: u64) -> Result<Duration, &'static str> {
+    pub fn closing_time(
+        &self,
+        state: &StopState,
+        now_ms: u64,
+        most: Option<Duration>,
+    ) -> Result<Duration, &'static str> {
         let longest = self.closing_turn.ok_or("off")?;
-        let end = (self.own_active_ms > 0).then(|| state.measures.time.reading_at_active(self.own_active_ms));
-        let left = match end.flatten() {
-            Some(end_ms) => longest.min(Duration::from_millis(end_ms.saturating_sub(now_ms))),
-            None => longest,
-        };
+        let ends = self.compiled.iter().filter_map(|one| one.end_ms(state));
+        let left = ends.map(|end| Duration::from_millis(end.saturating_sub(now_ms))).chain(most);
+        let left = left.fold(longest, Duration::min);
         if left < longest.min(CLOSING_MIN) { Err("no_time") } else { Ok(left) }
     }
 

@@ -214,6 +214,9 @@ impl StopState {
             let measure = std::mem::replace(&mut finding.rule, one.rule.name.clone());
             return finding.with("measure", measure);
         }
+        if one.held_ms > 0 {
+            return finding.with("held_for_closing_ms", one.held_ms);
+        }
         finding
     }
 }

@@ -129,29 +129,42 @@ async fn loops_off_lets_a_chant_go_on_and_loops_on_brings_detection_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_at_work_ends_a_call_that_is_under_way_and_the_closing_turn_has_its_own_minute() {
-    let setup = Setup {
-        rules: rules("[limits]\nactive_s = 30"),
-        ..Setup::new(ScriptedModel::new([
-            Scripted::call("echo", json!({"text": "hi"})).after(Duration::from_secs(20)),
-            Scripted::hang(),
-            Scripted::text("What I have: hi.").after(Duration::from_secs(50)),
-        ]))
-    };
-    let begun = tokio::time::Instant::now();
-    let (mut agent, record) = run(&setup, "go").await;
-    assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::ActiveTime)), "{record:?}");
-    assert_eq!(begun.elapsed().as_secs(), 80);
-    assert_eq!(record.evidence["closing"], "answered");
-    assert_eq!(agent.one.next().await, format!("What I have: hi.\n\n{}", StopReason::ActiveTime.user_line()));
-    agent.shut_down().await;
+async fn every_limit_of_time_includes_its_closing_turn() {
+    let part = || Scripted::text("What I have: hi.").after(Duration::from_secs(9));
+    for (toml, last, reason, took_s, closing) in [
+        ("active_s = 120", part(), StopReason::ActiveTime, 90 + 9, "answered"),
+        ("active_s = 120", Scripted::hang(), StopReason::ActiveTime, 120, "timeout"),
+        ("active_s = 30", part(), StopReason::ActiveTime, 30, "no_time"),
+        ("wall_clock_s = 120", part(), StopReason::WallClock, 90 + 9, "answered"),
+        ("wall_clock_s = 120", Scripted::hang(), StopReason::WallClock, 120, "timeout"),
+        ("active_s = 280\nwall_clock_s = 1000", Scripted::hang(), StopReason::ActiveTime, 279, "timeout"),
+        // The work ends at 90 s, and one limit leaves less than the other.
+        ("active_s = 120\nwall_clock_s = 95", part(), StopReason::WallClock, 72 + 9, "answered"),
+    ] {
+        let setup = Setup {
+            rules: rules(&format!("[limits]\n{toml}")),
+            ..Setup::new(ScriptedModel::new([
+                Scripted::call("echo", json!({"text": "hi"})).after(Duration::from_secs(20)),
+                Scripted::hang(),
+                last,
+            ]))
+        };
+        let begun = tokio::time::Instant::now();
+        let (mut agent, record) = run(&setup, "go").await;
+        assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(reason)), "{record:?}");
+        assert_eq!((begun.elapsed().as_secs(), &record.evidence["closing"]), (took_s, &json!(closing)), "{toml}");
+        let line = reason.user_line();
+        let told = if closing == "answered" { format!("What I have: hi.\n\n{line}") } else { line.to_owned() };
+        assert_eq!(agent.one.next().await, told);
+        agent.shut_down().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_closing_turn_that_does_not_come_to_an_end_is_given_up_and_the_line_is_told() {
     for (closing, toml) in [("timeout", ""), ("off", "closing_turn = false\n")] {
         let setup = Setup {
-            rules: rules(&format!("{toml}[limits]\nwall_clock_s = 30")),
+            rules: rules(&format!("{toml}[limits]\nwall_clock_s = 60")),
             ..Setup::new(ScriptedModel::new([]).then_forever(Scripted::hang()))
         };
         let (mut agent, record) = run(&setup, "go").await;
@@ -395,7 +408,7 @@ async fn the_time_of_a_message_with_outputs_includes_its_closing_turn() {
 #[tokio::test(start_paused = true)]
 async fn a_person_who_stops_a_closing_turn_ends_the_run_at_once() {
     let setup = Setup {
-        rules: rules("[limits]\nactive_s = 30"),
+        rules: rules("[limits]\nactive_s = 60"),
         ..Setup::new(ScriptedModel::new([]).then_forever(Scripted::hang()))
     };
     let mut agent = setup.start().await;
@@ -409,8 +422,11 @@ async fn a_person_who_stops_a_closing_turn_ends_the_run_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_waits_does_not_outlive_the_time_of_the_run_by_more_than_its_own_limit() {
-    let model = ScriptedModel::new([Scripted::call("slow", json!({})), Scripted::text("late, but here")]);
-    let setup = Setup { rules: rules("[limits]\nactive_s = 1"), ..Setup::new(model) }.tool(TestTool::named("slow"));
+    let model = ScriptedModel::new([
+        Scripted::call("slow", json!({})).after(Duration::from_secs(44)),
+        Scripted::text("late, but here"),
+    ]);
+    let setup = Setup { rules: rules("[limits]\nactive_s = 60"), ..Setup::new(model) }.tool(TestTool::named("slow"));
     let (agent, record) = run(&setup, "go").await;
     assert_eq!(record.reason, Some(StopReason::ActiveTime), "{record:?}");
     let texts = saw(&agent.model, 2);

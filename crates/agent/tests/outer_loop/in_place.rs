@@ -192,7 +192,8 @@ async fn an_answer_after_hours_finds_the_subagent_with_the_time_that_it_had() {
     let before = tokio::time::Instant::now();
     agent.dropped(1).await;
     let left = before.elapsed();
-    assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(61), "{left:?}");
+    // A quarter of the time is for the closing turn.
+    assert!(left > Duration::from_secs(35) && left <= Duration::from_secs(46), "{left:?}");
     let end = end_of(accepted).await;
     assert_eq!(end.status, RunStatus::Completed, "{end:?}");
     agent.shut_down().await;

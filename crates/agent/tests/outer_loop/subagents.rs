@@ -50,6 +50,9 @@ fn read(model: &ScriptedModel, n: usize) -> (Value, String) {
     (facts, line.to_owned())
 }
 
+/// Longer than the time of any run here.
+const LONG: Duration = Duration::from_secs(3600);
+
 /// Starts an agent whose model plays this, sends one message, and waits for the end of its run.
 fn play(
     script: impl IntoIterator<Item = Scripted>,
@@ -246,10 +249,10 @@ async fn used_up_steps_end_in_a_closing_turn_that_may_still_reach_the_goal() {
 #[tokio::test(start_paused = true)]
 async fn its_time_ends_it_during_a_model_call_and_during_a_tool() {
     for hanging in [Scripted::hang(), Scripted::call("wait", json!({}))] {
-        let script = [spawn(json!({"task": "x", "max_time_s": 20})), hanging, answer("too late"), answer("ok")];
+        let script = [spawn(json!({"task": "x", "max_time_s": 60})), hanging, answer("too late"), answer("ok")];
         let begun = Instant::now();
-        let (setup, agent, run) = play(script, |setup| setup.tools.push(Arc::new(TestTool::named("wait")))).await;
-        assert_eq!(begun.elapsed().as_secs(), 20);
+        let (setup, agent, run) = play(script, |setup| setup.tools.push(Arc::new(TestTool::named("wait").within(LONG)))).await;
+        assert_eq!(begun.elapsed().as_secs(), 45, "a quarter is for the closing turn");
         assert_eq!(endings(&setup, run).await.len(), 1);
         let (facts, line) = read(&agent.model, 4);
         assert_eq!((facts["termination"].as_str(), facts["reason"].as_str()), (Some("TIMEOUT"), Some("active_time")));
@@ -261,25 +264,27 @@ async fn its_time_ends_it_during_a_model_call_and_during_a_tool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_closing_turn_has_a_minute_and_never_more_than_the_parent_has_left() {
-    let script = [spawn(json!({"task": "x", "max_time_s": 20})), Scripted::hang(), Scripted::hang(), answer("ok")];
-    let begun = Instant::now();
-    let (_, agent, _) = Box::pin(play(script, |_| {})).await;
-    assert_eq!((begun.elapsed().as_secs(), agent.model.dropped_count()), (80, 2));
-    agent.shut_down().await;
-
-    // Below a subagent of 30 s, another of 20 s: its closing turn has the 10 s that are left.
+async fn the_time_of_a_subagent_includes_its_closing_turn() {
+    for (max_time_s, asked) in [(20, 1), (60, 2), (280, 2)] {
+        let spawning = spawn(json!({"task": "x", "max_time_s": max_time_s}));
+        let script = [spawning].into_iter().chain((0..asked).map(|_| Scripted::hang())).chain([answer("ok")]);
+        let begun = Instant::now();
+        let (_, agent, _) = Box::pin(play(script, |_| {})).await;
+        let took = if max_time_s == 280 { 279 } else { max_time_s };
+        assert_eq!((begun.elapsed().as_secs(), agent.model.dropped_count()), (took, asked));
+        agent.shut_down().await;
+    }
+    // Below a subagent of 60 s, another of 200 s: the work of the upper one ends at 45 s, and so does all of the lower one.
     let script = [
-        spawn(json!({"task": "outer", "max_time_s": 30})),
-        spawn(json!({"task": "inner", "max_time_s": 20})),
-        Scripted::hang(),
+        spawn(json!({"task": "outer", "max_time_s": 60})),
+        spawn(json!({"task": "inner", "max_time_s": 200})),
         Scripted::hang(),
         answer("outer closes"),
         answer("ok"),
     ];
     let begun = Instant::now();
     let (setup, agent, run) = Box::pin(play(script, |_| {})).await;
-    assert_eq!(begun.elapsed().as_secs(), 30);
+    assert_eq!(begun.elapsed().as_secs(), 45);
     let timeouts: Vec<_> = endings(&setup, run).await.into_iter().map(|(termination, ..)| termination).collect();
     assert_eq!(timeouts, [Termination::Timeout, Termination::Timeout]);
     agent.shut_down().await;
@@ -433,14 +438,14 @@ async fn a_limit_of_the_whole_run_ends_the_subagent_and_then_the_run() {
 #[tokio::test(start_paused = true)]
 async fn the_time_of_the_run_is_up_for_everyone_below_it_too() {
     for hanging in [Scripted::hang(), Scripted::call("wait", json!({}))] {
-        let limits = RunLimits { active_s: 25, ..RunLimits::default() };
+        let limits = RunLimits { active_s: 100, ..RunLimits::default() };
         let script = [spawn(json!({"task": "x"})), hanging, answer("the best that I have")];
-        let mut setup = Setup::new(ScriptedModel::new(script)).tool(TestTool::named("wait"));
+        let mut setup = Setup::new(ScriptedModel::new(script)).tool(TestTool::named("wait").within(LONG));
         setup.rules = Arc::new(StopRules::compile(&StopsConfig::default(), &limits));
         let agent = setup.start().await;
         let begun = Instant::now();
         let record = end_of(agent.one.accepted("alice", "go").await).await;
-        assert_eq!((begun.elapsed().as_secs(), record.reason), (25, Some(StopReason::ActiveTime)), "{record:?}");
+        assert_eq!((begun.elapsed().as_secs(), record.reason), (75, Some(StopReason::ActiveTime)), "{record:?}");
         assert_eq!(endings(&setup, record.run_id).await.len(), 1);
         assert!(saw(&agent.model, 3).last().expect("the closing turn").contains("last message"));
         agent.shut_down().await;
@@ -449,7 +454,7 @@ async fn the_time_of_the_run_is_up_for_everyone_below_it_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_in_the_closing_turn_is_a_stop() {
-    let script = [spawn(json!({"task": "x", "max_time_s": 20})), Scripted::hang(), Scripted::hang()];
+    let script = [spawn(json!({"task": "x", "max_time_s": 60})), Scripted::hang(), Scripted::hang()];
     let setup = Setup::new(ScriptedModel::new(script));
     let mut agent = setup.start().await;
     let accepted = agent.one.accepted("alice", "go").await;

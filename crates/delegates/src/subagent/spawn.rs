@@ -26,7 +26,7 @@ use belay_run::run_tool::{DeclaredTool, RunTool, bound};
 use belay_run::terminate::Terminate;
 use belay_run::untrusted::RULE;
 
-/// Time of a call beyond the subagent's own time and closing turn. 10 s: its tools return within a fraction of a
+/// Time of a call beyond the subagent's own time. 10 s: its tools return within a fraction of a
 /// second after a cancellation; the rest is for a slow disk.
 const SLACK: Duration = Duration::from_secs(10);
 
@@ -41,15 +41,14 @@ other, and do not repeat a call that failed in the same way.";
 const GIVE_UP: &str = "If the task cannot be done, call terminate with status `failure` and give the reason in \
 `summary`.";
 
-/// Declares the tool for models, with these settings. It works once it is bound to the run that calls it. `closing`:
-/// the longest closing turn.
-pub fn spawn_subagent_tool(config: &SubagentsConfig, closing: Duration) -> DeclaredTool {
+/// Declares the tool for models, with these settings. It works once it is bound to the run that calls it.
+pub fn spawn_subagent_tool(config: &SubagentsConfig) -> DeclaredTool {
     let SubagentsConfig { max_turns, max_time_s, .. } = config;
     let types = json!({ "type": "string", "description": "string, number, integer, boolean, array or object" });
     let spec = ToolSpec {
         effect: Effect::Write,
         idempotent: false,
-        timeout: 2 * config.max_time() + closing + SLACK, // the longest wait for a slot, and the longest run
+        timeout: 2 * config.max_time() + SLACK, // the longest wait for a slot, and the longest run
         max_output_bytes: MAX_RESULT_BYTES,
         ..ToolSpec::new(
             SPAWN_SUBAGENT,
@@ -153,6 +152,7 @@ impl RunTool for ChildTools {
         let entered = self.children.lanes.enter(depth, self.seed.live(), &context.cancel, longest).await;
         let _width = entered.map_err(ToolFailure::failed)?;
         let mut core = self.seed.grow(child.time);
+        core.leave_time_for_closing();
         core.cancel = context.cancel.child_token(); // this call's own token, a child of the parent's
         core.tree = tree;
         core.called = "A subagent".into();

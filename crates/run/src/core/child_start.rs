@@ -74,7 +74,8 @@ impl ChildStart {
     /// Its usage is charged to the account of the tree. It stops with its parent.
     pub fn grow(&self, time: Duration) -> RunCore {
         let waits = self.waits.child();
-        let own = Instant::now().checked_add(time).map(|until| OwnTime { until: Deadline::at(until, &waits), time });
+        let until = Instant::now().checked_add(time).map(|until| Deadline::at(until, &waits));
+        let own = until.map(|until| OwnTime { work: until.clone(), until, time });
         let cancel = self.cancel.child_token();
         RunCore {
             services: self.services.clone(),

@@ -13,8 +13,10 @@ use crate::deadlines::{Deadline, Deadlines};
 /// A time limit that the parent set for a run.
 #[derive(Clone, Debug)]
 pub struct OwnTime {
-    /// The end of it.
+    /// The end of it, with the closing turn.
     pub until: Deadline,
+    /// The end of the work.
+    pub work: Deadline,
     /// Its length.
     pub time: Duration,
 }
@@ -65,7 +67,7 @@ impl RunCore {
             None => {
                 let rules = self.rules.deadline_ms(&context.state.stops);
                 let rules = rules.map(|reading| at(self.clock.instant_of(reading)));
-                Deadlines { rules, own: self.own.as_ref().map(|own| own.until.clone()), above }
+                Deadlines { rules, own: self.own.as_ref().map(|own| own.work.clone()), above }
             }
         }
     }
@@ -75,7 +77,17 @@ impl RunCore {
     /// # Errors
     /// Why there is none, as a word of the evidence.
     pub fn closing_time(&self, context: &LoopContext) -> Result<Duration, &'static str> {
-        self.rules.closing_time(&context.state.stops, self.clock.now_ms())
+        let above = self.above.as_ref().and_then(|above| above.earliest());
+        let until = self.own.as_ref().map(|own| own.until.instant()).into_iter().chain(above).min();
+        let most = until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.rules.closing_time(&context.state.stops, self.clock.now_ms(), most)
+    }
+
+    /// Ends the work so early that a closing turn fits into the run's own time.
+    pub fn leave_time_for_closing(&mut self) {
+        if let Some(own) = &mut self.own {
+            own.work = own.until.earlier(self.rules.held_for_closing(own.time));
+        }
     }
 
     /// Tells the stop rules how long the run, or a run that it has started, has waited for people since the last call of
@@ -99,7 +111,7 @@ impl RunCore {
         let verdict = context.state.stops.observe(&self.rules, Observation::Clock(self.clock.now_ms()));
         match verdict.filter(|verdict| verdict.action == Action::Stop) {
             Some(verdict) => verdict.finding.into(),
-            None => match self.own.as_ref().filter(|own| own.until.is_past() && self.closing.is_none()) {
+            None => match self.own.as_ref().filter(|own| own.work.is_past() && self.closing.is_none()) {
                 Some(OwnTime { time, .. }) => {
                     Finding::new(StopReason::ActiveTime, "max_time", time.as_secs(), time.as_secs())
                         .with("unit", "s")

@@ -210,8 +210,10 @@ fn the_deadline_is_the_earliest_reading_at_which_time_alone_ends_the_run() {
     let none = StopsConfig::default();
     for (stops, limits, expected) in [
         (none.clone(), limits(0, None), None),
-        (none.clone(), limits(600, None), Some(1_000 + 600_000 + 50)),
-        (none, limits(600, Some(300)), Some(1_000 + 300_000)),
+        (none.clone(), limits(600, None), Some(1_000 + 600_000 - 61_000 + 50)),
+        (none.clone(), limits(600, Some(300)), Some(1_000 + 300_000 - 61_000)),
+        (none.clone(), limits(60, None), Some(1_000 + 60_000 - 15_000 + 50)),
+        (none, limits(30, None), Some(1_000 + 30_000 + 50)),
         (own("when = { any = [ { steps = 5 }, { wall_clock_s = 9 } ] }"), limits(600, None), Some(10_000)),
         (own("when = { all = [ { steps = 5 }, { wall_clock_s = 9 } ] }"), limits(0, None), None),
         (own("when = { all = [ { not = { wall_clock_s = 9 } }, { steps = 5 } ] }"), limits(0, None), None),
