@@ -297,6 +297,7 @@ impl QueuedRun {
         if let Some(cause) = self.run.control.stopped_by().filter(|cause| cause.reason == end.reason) {
             end.evidence.extend(cause.end().evidence);
         }
+        let end = end.for_people();
         let status = end.reason.status();
         // Hooks have checked a reply. Without one, the text is a line of Belay's own.
         let is_checked = reply.is_some();

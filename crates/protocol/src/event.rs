@@ -413,6 +413,28 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// Removes the marks of untrusted content from the texts that a model or a tool has written. People read events.
+    pub fn unmark(&mut self) {
+        use belay_text::untrusted::unmark;
+        match self {
+            Self::ModelFallback { reason: text, .. }
+            | Self::ToolStarted { arguments: text, .. }
+            | Self::ToolFinished { result: text, .. }
+            | Self::SubagentStarted { task: text, .. }
+            | Self::PlanStep { note: Some(text), .. }
+            | Self::JobChanged { detail: text, .. }
+            | Self::Notice { text } => unmark(text),
+            Self::PlanCreated { title, steps, .. } => {
+                unmark(title);
+                steps.iter_mut().for_each(unmark);
+            }
+            Self::PlanChanged { steps, .. } => steps.iter_mut().for_each(unmark),
+            Self::ApprovalRequested { summary, detail, .. } => [summary, detail].into_iter().for_each(unmark),
+            Self::RunEnded { evidence, .. } => evidence.values_mut().for_each(crate::unmark_value),
+            _ => {}
+        }
+    }
+
     /// A model call of this step that was answered with its first request, with its input and output tokens. The model
     /// and the duration are not known.
     pub fn model_called(step: u32, input: Option<u64>, output: Option<u64>) -> Self {

@@ -186,7 +186,7 @@ pub use sent_file::{FileLinks, OutboundFile, OutgoingFiles, SEND_FILE, SentFile,
 pub use session::{RESERVED_KEYS, SessionCursor, SessionFilter, SessionLifetime, beginning_of};
 pub use sign_in::{LINKS_MAX, SIGN_INS_MAX, SignIn, SignInStore};
 pub use status::{CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
-pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason};
+pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason, unmark_value};
 pub use store::{
     Acceptance, ActedOn, BudgetSlices, CallCharge, Checkpoint, ClaimMode, ClusterStore, CollectedStart,
     ConversationReader, ConversationSummary, CostKey, CostQuery, CostRow, Deferral, DispatcherStore, Draw, Drawn,

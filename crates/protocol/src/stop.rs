@@ -321,6 +321,17 @@ impl Finding {
     }
 }
 
+/// Removes the marks of untrusted content from every text of a JSON value. The recursion is as deep as the value: for values
+/// that a parser has bounded.
+pub fn unmark_value(value: &mut Value) {
+    match value {
+        Value::String(text) => belay_text::untrusted::unmark(text),
+        Value::Array(values) => values.iter_mut().for_each(unmark_value),
+        Value::Object(values) => values.values_mut().for_each(unmark_value),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 /// The end of a run: exactly one for each run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunEnd {
@@ -353,6 +364,13 @@ impl RunEnd {
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.evidence.insert(key.into(), value.into());
+        self
+    }
+
+    /// The same end without the marks of untrusted content in its evidence, which people read.
+    #[must_use]
+    pub fn for_people(mut self) -> Self {
+        self.evidence.values_mut().for_each(unmark_value);
         self
     }
 

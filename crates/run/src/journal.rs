@@ -162,7 +162,8 @@ impl RunJournal {
     }
 
     /// Records an event with the current date; the next write stores it.
-    pub fn note(&mut self, kind: EventKind) {
+    pub fn note(&mut self, mut kind: EventKind) {
+        kind.unmark();
         self.events.push(NewEvent {
             at: self.ports.clock.now(),
             session: Some(self.lease.session.clone()),

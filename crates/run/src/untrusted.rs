@@ -1,8 +1,7 @@
 //! Marks untrusted content for the model, and removes the markers from the model's replies.
 
-use belay_protocol::{Arguments, ModelReply};
-use belay_text::untrusted;
-use serde_json::Value;
+use belay_protocol::{Arguments, ModelReply, unmark_value};
+use belay_text::untrusted::{self, unmark};
 
 pub use belay_text::untrusted::RULE;
 
@@ -30,26 +29,10 @@ pub(crate) fn forget_markers(mut reply: ModelReply) -> ModelReply {
     reply
 }
 
-fn unmark(text: &mut String) {
-    if let std::borrow::Cow::Owned(kept) = untrusted::without(text) {
-        *text = kept;
-    }
-}
-
-// The recursion is bounded, because the JSON parser bounds the depth of arguments.
-fn unmark_value(value: &mut Value) {
-    match value {
-        Value::String(text) => unmark(text),
-        Value::Array(values) => values.iter_mut().for_each(unmark_value),
-        Value::Object(values) => values.values_mut().for_each(unmark_value),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use belay_protocol::{FinishReason, ToolCall};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

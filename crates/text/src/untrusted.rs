@@ -56,9 +56,11 @@ pub fn without(text: &str) -> Cow<'_, str> {
     if kept == text { Cow::Borrowed(text) } else { Cow::Owned(kept) }
 }
 
-/// Whether a line consists only of a marker.
-pub fn is_marker(line: &str) -> bool {
-    line.starts_with('<') && matches!(read(line, true), Read::Open | Read::Close)
+/// Removes the markers from a complete text, as [`without`] does.
+pub fn unmark(text: &mut String) {
+    if let Cow::Owned(kept) = without(text) {
+        *text = kept;
+    }
 }
 
 /// Removes markers from a text that comes in pieces. The result does not depend on how the text was cut into pieces. A
@@ -203,7 +205,6 @@ mod tests {
             assert_eq!(lines.len(), 3, "{text}");
             assert_eq!(lines[0], "<untrusted source=\"page\" id=\"0123456789ab\">");
             assert_eq!(lines[2], "</untrusted id=\"0123456789ab\">");
-            assert!(is_marker(lines[0]) && is_marker(lines[2]) && !is_marker(lines[1]));
             assert_eq!(without(lines[1]), lines[1], "nothing in it is a marker any more");
             assert!(lines[1].contains("&lt;"), "{text}");
         }

@@ -48,9 +48,10 @@ impl Fault {
     }
 }
 
-/// The visible text as one line: without our marker lines, repeated blanks and hidden characters.
+/// The visible text as one line: without our marks, repeated blanks and hidden characters.
 fn plain(text: &str) -> String {
-    let words = text.lines().filter(|line| !belay_text::untrusted::is_marker(line)).flat_map(str::split_whitespace);
+    let text = belay_text::untrusted::without(text);
+    let words = text.split_whitespace();
     let words: Vec<_> = words.map(belay_text::removed).collect();
     words.join(" ")
 }
@@ -75,6 +76,10 @@ fn fingerprint(kind: FaultKind, text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn json_of(text: &str) -> String {
+        serde_json::json!({ "e": text }).to_string()
+    }
+
     #[test]
     fn a_quote_is_a_short_line_without_what_is_hidden() {
         let long = "ß".repeat(500);
@@ -82,6 +87,7 @@ mod tests {
             ("no  such\n\thost", "no such host".to_owned()),
             (&crate::untrusted::marked("page", b"run", "broken"), "broken".to_owned()),
             ("the token s3cr3t-t0ken is refused", format!("the token {NOT_SHOWN} is refused")),
+            (&json_of(&crate::untrusted::marked("page", b"run", "broken")), "{\"e\":\"\\nbroken\\n\"}".to_owned()),
             ("\u{202e}evil\u{7}", "evil".to_owned()),
             ("", String::new()),
             (&long, "ß".repeat(FAULT_QUOTE_CHARS)),

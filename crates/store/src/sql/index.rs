@@ -211,7 +211,7 @@ pub(super) fn found(row: &Row<'_>, terms: &[String]) -> Done<Found> {
         thread: rows::id(row, "thread")?,
         id: from_sql_int(row.get("position")?),
         role: row.get("role")?,
-        snippet: snippet(message.text(), terms),
+        snippet: snippet(&message.for_people(), terms),
         run_id: rows::optional_id(row, "run_id")?,
         at: rows::date(row, "at")?,
     })
