@@ -364,6 +364,59 @@ fn every_test_that_a_table_names_exists() {
     assert_none(&missing, "tests that a table names and nobody wrote");
 }
 
+/// The cells of a row, without the escaped lines between them.
+fn cells(row: &str) -> Vec<String> {
+    let row = row.replace("\\|", "\u{1}");
+    row.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+/// A row without a version and a source cannot be looked up, and one without a test may not be true any more.
+#[test]
+fn each_row_about_other_programs_has_a_version_a_source_and_a_test() {
+    let sources = sources();
+    let (mut wrong, mut rows) = (Vec::new(), 0);
+    for page in ["model-servers", "mcp-servers", "telegram"] {
+        let text = read(&format!("docs/reference/{page}.md"));
+        let mut heads: Vec<String> = Vec::new();
+        for line in text.lines() {
+            if !line.starts_with('|') {
+                heads.clear();
+            } else if heads.is_empty() {
+                heads = cells(line);
+            } else if !line.starts_with("|---") {
+                rows += 1;
+                let cells = cells(line);
+                let unknown = |cell: &String| {
+                    cell.is_empty() || ["-", "–"].contains(&cell.as_str()) || cell.contains("version not known")
+                };
+                let of = |name: &str| heads.iter().position(|head| head.ends_with(name)).map(|at| &cells[at]);
+                let names = of("test").map(|test| test.split('`').skip(1).step_by(2).collect::<Vec<_>>());
+                let is_test = |name: &&str| match name.rsplit_once("::") {
+                    _ if name.contains('/') => root().join(name).exists() || has_path(name, &sources),
+                    Some((_, name)) => sources.iter().any(|(_, text)| has_test(text, name)),
+                    None => sources.iter().any(|(_, text)| has_test(text, name)),
+                };
+                let has_test = names.is_none_or(|names| match names.is_empty() {
+                    true => of("test").is_some_and(|test| test.starts_with("the same") || test == "none"),
+                    false => names.iter().all(is_test),
+                });
+                if cells.len() != heads.len() || cells.iter().any(unknown) || !has_test {
+                    wrong.push(format!("{page}.md: {line}"));
+                }
+            }
+        }
+    }
+    assert!(rows > 150, "{rows} rows: they are not read as they are written");
+    assert_none(&wrong, "rows without a version, a source or a test");
+}
+
+/// Whether a name such as `patterns/tests.rs::a_test` or `tests.rs` is a test or a file.
+fn has_path(name: &str, sources: &[(PathBuf, String)]) -> bool {
+    let (path, test) = name.split_once("::").map_or((name, None), |(path, test)| (path, Some(test)));
+    let found = sources.iter().any(|(of, text)| of.ends_with(path) && test.is_none_or(|test| has_test(text, test)));
+    found || test.is_none() && sources.iter().any(|(of, _)| of.starts_with(root().join(path)))
+}
+
 /// Whether a file is that module, or a part of it.
 fn is_module(path: &Path, module: &str) -> bool {
     path.file_stem().is_some_and(|stem| stem == module) || path.iter().any(|folder| folder == module)
