@@ -18,6 +18,7 @@ mod endings;
 mod fallback;
 mod freeze;
 mod gauges;
+mod goals;
 mod heartbeat;
 #[path = "../injection/mod.rs"]
 mod injection;

@@ -15,6 +15,7 @@ mod conversations;
 mod edit;
 mod ends;
 mod first;
+mod goal;
 mod next;
 mod opening;
 mod pause;
@@ -277,6 +278,11 @@ impl Lane {
                 Box::pin(self.begin_compaction(command, Compaction::Show)).await;
                 return Ok(());
             }
+            LaneOrder::Goal(order) => {
+                let order = *order;
+                self.goal_command(command, order).await;
+                return Ok(());
+            }
             LaneOrder::Plan(order) => {
                 let order = order.clone();
                 self.plan_command(command, order).await;
@@ -303,7 +309,7 @@ impl Lane {
         match command.order.clone() {
             LaneOrder::Setting(setting) => self.set(setting, &command.origin.channel).await,
             // Handled before.
-            LaneOrder::Plan(_) => Ok(Err(Undone::Refused(format!("{word} is not possible now.")))),
+            LaneOrder::Plan(_) | LaneOrder::Goal(_) => Ok(Err(Undone::Refused(format!("{word} is not possible now.")))),
             LaneOrder::Thread(ThreadCommand::Loops(on)) => self.set_loop_detection(on).await,
             LaneOrder::Thread(ThreadCommand::List) => Ok(self.list_conversations().await),
             LaneOrder::Thread(_) if self.state.compacting().is_some() => {

@@ -7,8 +7,8 @@ use belay_protocol::cluster::StopOrder;
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
     AckSender, ActedOn, ApprovalId, ApprovalKind, ApprovalRequest, Asker, BootId, ChannelId, Decision, Freeze,
-    IdempotencyKey, Inbound, KnownInput, MailId, PlanCommand, Principal, Refusal, ReplyRoute, RunId, Secret, Sent,
-    SessionKey, SessionLifetime, UnixMillis,
+    GoalCommand, IdempotencyKey, Inbound, KnownInput, MailId, PlanCommand, Principal, Refusal, ReplyRoute, RunId,
+    Secret, Sent, SessionKey, SessionLifetime, UnixMillis,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -119,6 +119,8 @@ pub(crate) enum LaneOrder {
     Setting(SettingCommand),
     /// A command about the plan of the running turn.
     Plan(PlanOrder),
+    /// A command about the goal of the running turn.
+    Goal(GoalCommand),
 }
 
 /// A command about the plan of the running turn.
@@ -135,6 +137,7 @@ impl LaneOrder {
         match self {
             Self::Setting(_) => true,
             Self::Plan(order) => order.command == PlanCommand::Show,
+            Self::Goal(command) => *command == GoalCommand::Show,
             Self::Thread(command) => matches!(
                 command,
                 ThreadCommand::List | ThreadCommand::Summarize | ThreadCommand::Compact(_) | ThreadCommand::Loops(_)

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use belay_protocol::store::input_digest;
 use belay_protocol::{
-    ApprovalRequest, Audience, ChannelId, FinishedRun, Message, MessageBody, Outbound, PendingRun, PlanRequest,
-    Provenance, RunEnd, RunOptions, RunRecord, RunStatus, StopReason, ThreadState, UnixMillis, Work,
+    ApprovalRequest, Audience, ChannelId, DeclaredOutput, FinishedRun, GoalRequest, Message, MessageBody, Outbound,
+    PendingRun, PlanRequest, Provenance, RunEnd, RunOptions, RunRecord, RunStatus, StopReason, ThreadState, UnixMillis,
+    Work,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -127,32 +128,51 @@ fn is_words(message: &Message, work: Work, options: &RunOptions) -> bool {
     work.is_autonomous() || is_forwarded || submission::parse(message.text()) == Submission::Input
 }
 
-/// The plan that a person's message asks for. A forwarded message is no command.
+/// The plan that a person's message asks for.
 pub(crate) fn plan_of(message: &Message, work: Work) -> Option<PlanRequest> {
-    let is_order = |provenance: &Provenance| !provenance.is_forwarded() && !provenance.collected;
-    match submission::parse(message.text()) {
-        Submission::Plan(request) if work == Work::Chat && message.provenance.as_deref().is_none_or(is_order) => {
-            Some(request)
-        }
+    match order_of(message, work) {
+        Some(Submission::Plan(request)) => Some(request),
         _ => None,
     }
 }
 
-/// Notes whether the run will carry out a plan, for commands about it.
-fn expect_plan(run: &LiveRun, message: &Message, work: Work) {
-    if plan_of(message, work).is_some() {
-        run.plan.expect();
+/// The goal that a person's message asks for.
+pub(crate) fn goal_of(message: &Message, work: Work) -> Option<GoalRequest> {
+    match order_of(message, work) {
+        Some(Submission::Goal(request)) => Some(*request),
+        _ => None,
     }
+}
+
+/// What a person's message asks for. A forwarded message is no command.
+fn order_of(message: &Message, work: Work) -> Option<Submission> {
+    let is_order = |provenance: &Provenance| !provenance.is_forwarded() && !provenance.collected;
+    let is_orders = work == Work::Chat && message.provenance.as_deref().is_none_or(is_order);
+    is_orders.then(|| submission::parse(message.text()))
+}
+
+/// Notes whether the run will carry out a plan or work for a goal, for commands about it. Returns the outputs of the goal.
+fn expect_order(run: &LiveRun, message: &Message, work: Work) -> Vec<DeclaredOutput> {
+    match order_of(message, work) {
+        Some(Submission::Plan(_)) => run.plan.expect(),
+        Some(Submission::Goal(request)) => {
+            run.goal.expect();
+            return request.outputs();
+        }
+        _ => {}
+    }
+    Vec::new()
 }
 
 impl QueuedRun {
     /// A message that is about to be accepted.
     pub(crate) fn accepted(input: &LaneInput, at: UnixMillis, history: Vec<Message>, rules: QueueRules) -> Self {
         let LaneInput { run, inbound, text, .. } = input;
-        let declared = !inbound.outputs.is_empty();
         let message = Message::sent(text, inbound.provenance.clone());
+        let outputs: Vec<_> =
+            inbound.outputs.iter().cloned().chain(expect_order(run, &message, inbound.work)).collect();
+        let declared = !outputs.is_empty();
         let words_alone = !declared && history.is_empty() && is_words(&message, inbound.work, &inbound.options);
-        expect_plan(run, &message, inbound.work);
         let queueing = Queueing {
             rules,
             arrived: Instant::now(),
@@ -165,7 +185,7 @@ impl QueuedRun {
         Self {
             run: run.clone(),
             request: Arc::new(RunRequest::of(run, inbound, at)),
-            progress: RunProgress::accepted(declared.then(|| Box::new(Goal::beginning(inbound.outputs.clone())))),
+            progress: RunProgress::accepted(declared.then(|| Box::new(Goal::beginning(outputs)))),
             history: history.into_iter().map(Arc::new).collect(),
             own: vec![Arc::new(message)],
             began_anew: false,
@@ -181,7 +201,7 @@ impl QueuedRun {
         let message = Message::sent(pending.text, pending.provenance);
         let words_alone =
             !has_state && pending.history.is_empty() && is_words(&message, pending.work, &pending.options);
-        expect_plan(&run, &message, pending.work);
+        expect_order(&run, &message, pending.work); // its outputs are in the state
         run.files.restore(pending.files);
         let provenance = message.provenance.as_deref();
         let request = RunRequest {

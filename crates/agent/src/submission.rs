@@ -8,8 +8,8 @@ mod settings;
 
 use belay_protocol::grant::{CONFIRM_OPTION, GRANT_OPTION, GrantOptions};
 use belay_protocol::{
-    CommandInfo, Decision, FreezeRequest, IdPrefix, PeopleRequest, PlanCommand, PlanMessage, PlanRequest, Skill,
-    SkillLocation, Skills,
+    CommandInfo, Decision, FreezeRequest, GoalCommand, GoalMessage, GoalRequest, IdPrefix, PeopleRequest, PlanCommand,
+    PlanMessage, PlanRequest, Skill, SkillLocation, Skills,
 };
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub enum Submission {
     Input,
     /// `/plan TEXT`: input for the model, which makes a plan for TEXT and works through it.
     Plan(PlanRequest),
+    /// `/goal TEXT until CHECK`: input for the model, which works until the check holds.
+    Goal(Box<GoalRequest>),
     /// `/NAME [TEXT]` of a skill: input for the model, unchanged. Holds the instructions about the skill.
     Skill(String),
     /// `/retry` and `/edit TEXT`: input for the model, which replaces the last turn.
@@ -86,6 +88,8 @@ pub enum Command {
     Decide(Decision, Option<String>),
     /// `/plan` `/plan approve` `/plan drop N` …: the plan that runs here.
     Plan(PlanCommand),
+    /// `/goal` `/goal cancel`: the goal that runs here.
+    Goal(GoalCommand),
     /// `/routine …`: routines.
     Routine(RoutineCommand),
     /// `/memory` `/forget ID`: lists the notes of the person, or of the group in a group, and deletes one.
@@ -144,6 +148,7 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
             ("/stop", "end the turn, clear the queue"),
             ("/interrupt", "end the turn, go on with the queue"),
             ("/plan TEXT", "work step by step; /plan shows it"),
+            ("/goal TEXT until CHECK", "work until it holds; /goal shows it"),
         ],
     ),
     ("Questions", &[("/approve", "yes"), ("/always", "yes, also to similar ones"), ("/deny", "no")]),
@@ -260,7 +265,7 @@ const MAX_WORD_BYTES: usize = 32;
 impl Submission {
     /// Whether the message becomes a run, in order with the other messages of the conversation.
     pub fn is_input(&self) -> bool {
-        matches!(self, Self::Input | Self::Plan(_) | Self::Skill(_) | Self::Repeat(_))
+        matches!(self, Self::Input | Self::Plan(_) | Self::Goal(_) | Self::Skill(_) | Self::Repeat(_))
     }
 }
 
@@ -307,7 +312,9 @@ pub fn parse(text: &str) -> Submission {
         "/clear" => Command::Thread(ThreadCommand::Clear),
         "/new" | "/reset" => Command::Thread(ThreadCommand::New),
         "/retry" => return Submission::Repeat(Repeat::Same),
-        "/edit" => match argument.filter(|text| matches!(parse(text), Submission::Input | Submission::Plan(_))) {
+        "/edit" => match argument
+            .filter(|text| matches!(parse(text), Submission::Input | Submission::Plan(_) | Submission::Goal(_)))
+        {
             Some(text) => return Submission::Repeat(Repeat::Other(text)),
             None => Command::Usage(EDIT_USAGE),
         },
@@ -332,6 +339,11 @@ pub fn parse(text: &str) -> Submission {
             PlanMessage::Request(request) => return Submission::Plan(request),
             PlanMessage::Command(command) => Command::Plan(command),
             PlanMessage::Usage(usage) => Command::Usage(usage),
+        },
+        "/goal" => match GoalMessage::parse(argument.as_deref().unwrap_or_default()) {
+            GoalMessage::Request(request) => return Submission::Goal(request),
+            GoalMessage::Command(command) => Command::Goal(command),
+            GoalMessage::Usage(usage) => Command::Usage(usage),
         },
         "/routine" | "/routines" => match RoutineCommand::parse(argument.as_deref()) {
             Some(command) => Command::Routine(command),
@@ -380,7 +392,10 @@ fn job(argument: Option<String>) -> Command {
             let text = text.to_owned();
             JobCommand::MessageOrCreate { id, text, task: argument }
         }
-        (None, _) => JobCommand::Create(argument),
+        (None, _) => match GoalMessage::of(&argument) {
+            Some(GoalMessage::Usage(usage)) => return Command::Usage(usage),
+            _ => JobCommand::Create(argument),
+        },
     })
 }
 
@@ -511,6 +526,9 @@ mod tests {
             ),
             (&format!("/cancel {id}"), command(Command::Job(JobCommand::Cancel(prefix(&id))))),
             ("/cancel everything", command(Command::Usage(CANCEL_USAGE))),
+            ("/job /goal x until `true`", command(Command::Job(JobCommand::Create("/goal x until `true`".into())))),
+            ("/goal", command(Command::Goal(GoalCommand::Show))),
+            ("/goal cancel", command(Command::Goal(GoalCommand::Cancel))),
             ("/cancel 0199e3a0", command(Command::Job(JobCommand::Cancel(prefix("0199e3a0"))))),
             ("/job 0199e3a0-7b", command(Command::Job(JobCommand::Show(prefix("0199e3a0-7b"))))),
             (

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::StopRules;
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome};
-use belay_protocol::{Authority, Durability, Lease, Message, RunEnd, StopReason, StoreError, Work};
+use belay_protocol::{Authority, Durability, GoalBudget, Lease, Message, RunEnd, StopReason, StoreError, Work};
 use tokio::sync::OwnedSemaphorePermit;
 
 pub(crate) use self::ending::end_processes;
@@ -25,7 +25,7 @@ use self::gathered::joined_at_start;
 pub(crate) use self::gathered::{COLLECT, Gathered, MergedMessage, SUMMARIZE};
 use self::work::work;
 use crate::agent_services::AgentServices;
-use crate::queued_run::RunEnding;
+use crate::queued_run::{RunEnding, goal_of};
 use crate::streaming::screen::Screen;
 use belay_automation::jobs::JobToolContext;
 use belay_automation::routines::RoutineToolContext;
@@ -138,8 +138,8 @@ pub(crate) async fn run_turn(mut job: TurnJob) -> TurnEnd {
     Box::pin(conclude(&mut job, Left { delegate, context, outcome, screen, deferred })).await
 }
 
-/// Defers a run that the shutdown of the daemon has stopped, if it is autonomous, carries out a plan, or another node
-/// continues it. A plan may wait for a person longer than a drain. The journal
+/// Defers a run that the shutdown of the daemon has stopped, if it is autonomous, carries out a plan, works for a
+/// goal, or another node continues it. A plan may wait for a person longer than a drain. The journal
 /// stores the work done so far, the next attempt continues from there, and no reply is sent. Returns whether the run was
 /// deferred.
 ///
@@ -156,7 +156,8 @@ async fn defer(
     };
     // An answer or a question that has just come is stored as such.
     let cut_off = matches!(outcome, Ok(LoopOutcome::Stopped(end)) if end.reason == StopReason::Shutdown);
-    let continues = job.request.work.is_autonomous() || (cut_off && (cause.hand_over || job.run.plan.is_expected()));
+    let is_long = job.run.plan.is_expected() || job.run.goal.is_expected();
+    let continues = job.request.work.is_autonomous() || (cut_off && (cause.hand_over || is_long));
     if !continues {
         return false;
     }
@@ -206,21 +207,32 @@ fn core_of(job: &mut TurnJob) -> RunCore {
     if history.iter().chain(own).any(|message| message.untrusted) {
         tally.note_untrusted();
     }
+    let budget = own.first().and_then(|message| goal_of(message, job.request.work)).unwrap_or_default().budget;
     let start = RunStart { lease: job.lease.clone(), stored: history.len() + own.len(), tally, spawned: spawned(own) };
     let core = RunCore::root(job.services.run.clone(), job.run.clone(), job.request.clone(), start);
     RunCore {
-        rules: rules_of(&job.services.run.rules(), &job.request),
+        rules: rules_of(&job.services.run.rules(), &job.request, &budget),
         answers: std::mem::take(&mut job.progress.answers),
         joining: Some(job.joining.clone()),
         ..core
     }
 }
 
-/// The stop rules of a run: the global rules, with the time limit of its message if it has one.
-fn rules_of(rules: &Arc<StopRules>, request: &RunRequest) -> Arc<StopRules> {
-    match request.options.timeout_ms {
-        Some(ms) => Arc::new(rules.with_active_ms(ms)),
-        None => rules.clone(),
+/// The stop rules of a run: the global rules, with the time limit of its message and the budget of its goal. The budget
+/// only lowers limits.
+fn rules_of(rules: &Arc<StopRules>, request: &RunRequest, budget: &GoalBudget) -> Arc<StopRules> {
+    let mut own = rules.clone();
+    if let Some(ms) = request.options.timeout_ms {
+        own = Arc::new(own.with_active_ms(ms));
+    }
+    if let Some(micro) = budget.micro_usd {
+        own = Arc::new(own.with_micro_usd(micro));
+    }
+    match budget.seconds.map(|seconds| seconds.saturating_mul(1000)) {
+        Some(ms) if own.limits().active_s == 0 || ms < own.limits().active_s.saturating_mul(1000) => {
+            Arc::new(own.with_active_ms(ms))
+        }
+        _ => own,
     }
 }
 

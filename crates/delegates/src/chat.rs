@@ -47,6 +47,8 @@ pub struct ChatDelegate {
     pub goal: Option<Goal>,
     /// The index in the context of this turn's user message.
     pub turn_start: usize,
+    /// Steps of the run before the first one of this attempt at a goal; 0 in other runs.
+    pub first_step: u32,
     /// Whether the model chose to send no answer.
     pub silent: bool,
     /// Why the final text is incomplete. It is the stop reason when the text is empty.
@@ -79,6 +81,7 @@ impl ChatDelegate {
             reasoning,
             goal: None,
             turn_start,
+            first_step: 0,
             silent: false,
             cut_off: None,
             shortener: Shortener::default(),
@@ -177,7 +180,7 @@ impl LoopDelegate for ChatDelegate {
         if let Some(end) = self.goal.as_ref().and_then(Goal::reached) {
             return Some(LoopOutcome::Stopped(end));
         }
-        let limit = self.core.services.config.max_tool_iterations;
+        let limit = self.core.services.config.max_tool_iterations.saturating_add(self.first_step);
         if iteration + 1 == limit && !context.state.force_text {
             let notice = if self.goal.is_some() { NOTICE_OUTPUTS } else { NOTICE };
             context.messages.push(Arc::new(Message::system(notice).for_run()));

@@ -17,7 +17,7 @@
 //!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
 //!    [`moves`] → [`people`] → [`sign_in`] → [`channel`] → [`mod@line`].
 //! 4. Events and background work: [`event`] → [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] →
-//!    [`heartbeat`] → [`routine_request`] → [`tool_health`] → [`trouble`] → [`plan_command`].
+//!    [`heartbeat`] → [`routine_request`] → [`tool_health`] → [`trouble`] → [`plan_command`] → [`goal`].
 //! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`cluster`] → [`held_leases`] → [`thread`] → [`store`] → [`archive`] →
 //!    [`status`] → [`worker`].
 
@@ -46,6 +46,7 @@ pub mod declared;
 pub mod embedder;
 pub mod event;
 pub mod freeze;
+pub mod goal;
 pub mod grant;
 pub mod heartbeat;
 pub mod held_leases;
@@ -128,6 +129,7 @@ pub use declared::DeclaredOutput;
 pub use embedder::{Embedder, EmbeddingError};
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use freeze::{Freeze, FreezeReceipt, FreezeRequest, FreezeScope, FreezeStore};
+pub use goal::{GoalBudget, GoalCheck, GoalCommand, GoalMessage, GoalRequest};
 pub use grant::{CONFIRM_OPTION, GrantOptions, WorkGrant};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use held_leases::{HeldLeases, LeaseBook};

@@ -135,7 +135,7 @@ reasons! {
     Joined = "joined", Natural, Completed, No, "";
     /// The model has called `terminate` and reported success.
     Terminated = "terminated", Natural, Completed, No, "Done.";
-    /// All declared outputs exist.
+    /// All declared outputs exist, and all checks of a goal hold.
     Goal = "goal", Natural, Completed, No, "Done: all outputs are there.";
     /// Every step of the plan is completed.
     PlanCompleted = "plan_completed", Natural, Completed, No, "Done: every step of the plan is completed.";
@@ -147,6 +147,8 @@ reasons! {
     PlanBlocked = "plan_blocked", Natural, Failed, Yes, "The plan is at its end, but not every step could be completed.";
     /// The model kept answering in text while declared outputs were missing.
     MissingOutputs = "missing_outputs", Natural, Failed, Yes, "Ended without all of the declared outputs.";
+    /// The check of a goal does not hold after the last attempt, or it may not be carried out.
+    GoalMissed = "goal_missed", Natural, Failed, Yes, "Ended without reaching the goal.";
 
     /// The budget of the day is spent.
     CostRefused = "cost_refused", Budget, Failed, Later, "Refused: what is left of today's model budget does not cover \

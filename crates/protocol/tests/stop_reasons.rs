@@ -89,7 +89,12 @@ fn evidence(reason: StopReason) -> &'static str {
         StopReason::Terminated | StopReason::GaveUp => "`step`: in which the model called `terminate`",
         StopReason::Goal => {
             "`outputs`: the names of the declared outputs; `interrupted`: the reason that had ended the run before its \
-             closing turn delivered them; `closing`"
+             closing turn delivered them; `closing`. Of a goal: `check`, `attempts`, and `said`: the end of what the \
+             command printed, or the quote of the judge"
+        }
+        StopReason::GoalMissed => {
+            "`check`; `missing`: what the check says; `attempts`: how many were made; `cause`: `attempts`, \
+             `check_changed` or `check_refused`"
         }
         StopReason::MissingOutputs => {
             "`missing`: the names of the missing outputs; `nudges`: how many reminders the model got; `text`: the \

@@ -25,7 +25,7 @@ use belay_protocol::{AskedIn, EventKind, Lease, Message, Purpose, RunId, StopRea
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::call_model::Allowance;
+pub use self::call_model::Allowance;
 pub use self::call_model::{Asked, CallPurpose};
 pub use self::child_start::ChildStart;
 pub use self::clock::OwnTime;
@@ -35,7 +35,7 @@ pub use self::failure::failure;
 pub use self::in_place::WaitsForYes;
 pub(crate) use self::run_tree::RunTree;
 pub use self::work_item::WorkItem;
-use crate::approvals::Answers;
+use crate::approvals::{Answers, Standing};
 use crate::deadlines::{Deadlines, WaitClock};
 use crate::joining::Joining;
 use crate::journal::RunJournal;
@@ -92,6 +92,8 @@ pub struct RunCore {
     pub tree: RunTree,
     /// The answers of people to approval requests of this run.
     pub answers: Answers,
+    /// The permission of the check of a goal, while it is executed.
+    pub standing: Option<Standing>,
     /// The work item that the tree belongs to, such as a job.
     pub work: Option<Arc<dyn WorkItem>>,
     /// Whether a person can be asked. The error is the reason why not, as the end of a sentence.
@@ -141,6 +143,7 @@ impl RunCore {
             closing: None,
             tree: RunTree::root(&services.config.subagents, spawned),
             answers: Answers::new(),
+            standing: None,
             work: None,
             may_ask: request.may_ask(),
             asks_in: None,

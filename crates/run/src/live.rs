@@ -4,6 +4,7 @@
 mod activity;
 mod calls;
 mod control;
+mod goal_port;
 mod output;
 mod plan_port;
 mod sent_files;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::activity::RunActivity;
 pub use self::calls::WorkingCalls;
 pub use self::control::{RunControl, StopCause};
+pub use self::goal_port::GoalPort;
 pub use self::output::RunOutput;
 pub use self::plan_port::{NOT_READY, OpenPlan, PlanAnswer, PlanOrder, PlanPort};
 pub use self::sent_files::SentFiles;
@@ -81,6 +83,8 @@ pub struct LiveRun {
     pub files: SentFiles,
     /// The plan of the run, if it carries one out. Written by its turn and by its lane.
     pub plan: PlanPort,
+    /// The goal of the run, if it has one. Written by its turn, read by its lane.
+    pub goal: GoalPort,
     /// Cancelled when the dispatcher has removed the run from its tables.
     pub gone: CancellationToken,
 }
@@ -101,6 +105,7 @@ impl LiveRun {
             calls: WorkingCalls::default(),
             files: SentFiles::default(),
             plan: PlanPort::default(),
+            goal: GoalPort::default(),
             gone: CancellationToken::new(),
         })
     }

@@ -152,6 +152,18 @@ impl StopRules {
         rules
     }
 
+    /// The same rules with at most this much money for a run, in millionths of a US dollar. It includes the closing turn.
+    #[must_use]
+    pub fn with_micro_usd(&self, micro: u64) -> Self {
+        let most = micro as f64 / 1e6;
+        let usd = self.limits.usd_per_run.map_or(most, |limit| limit.min(most));
+        let rules = self.with_limits(RunLimits { usd_per_run: Some(usd), ..self.limits.clone() });
+        match self.own_active_ms {
+            0 => rules,
+            ms => rules.with_active_ms(ms),
+        }
+    }
+
     /// The same rules with other limits of a run. An operator's rule with the name of a limit remains, in addition to
     /// it.
     #[must_use]

@@ -53,9 +53,10 @@ impl Dispatcher {
             Command::Setting(command) => {
                 return self.lane_command(LaneOrder::Setting(command), word, sent, inbound, ack);
             }
-            Command::Plan(_) if reads_nothing(&inbound) => {
-                Err("A sender who cannot read the conversation gets no answer about its plan.".to_owned())
+            Command::Plan(_) | Command::Goal(_) if reads_nothing(&inbound) => {
+                Err("A sender who cannot read the conversation gets no answer about its plan or its goal.".to_owned())
             }
+            Command::Goal(command) => return self.lane_command(LaneOrder::Goal(command), word, sent, inbound, ack),
             Command::Plan(command) => {
                 let order = PlanOrder { command, by_operator: inbound.principal.is_operator() };
                 return self.lane_command(LaneOrder::Plan(order), word, sent, inbound, ack);

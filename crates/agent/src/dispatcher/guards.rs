@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{
-    Ack, AckSender, ActedOn, Body, ChannelId, Control, Envelope, HookPoint, Inbound, PrincipalRole, RESERVED_KEYS,
-    Refusal, RunOptions, Sent, SessionOwner, beginning_of, is_own_channel,
+    Ack, AckSender, ActedOn, Body, ChannelId, Control, DeclaredOutput, Envelope, HookPoint, Inbound, PrincipalRole,
+    RESERVED_KEYS, Refusal, RunOptions, Sent, SessionOwner, beginning_of, is_own_channel,
 };
 
 use super::{Dispatcher, Flow};
@@ -232,7 +232,7 @@ impl Dispatcher {
         let for_lane = message.submission.is_input()
             || matches!(
                 message.submission,
-                Submission::Command(Command::Thread(_) | Command::Setting(_) | Command::Plan(_))
+                Submission::Command(Command::Thread(_) | Command::Setting(_) | Command::Plan(_) | Command::Goal(_))
             );
         if for_lane && self.services.draining.is_cancelled() {
             self.refused(message, Refusal::ShuttingDown)
@@ -302,7 +302,11 @@ impl Dispatcher {
             }
             Submission::Command(_) => return ControlFlow::Break(self.carry_out(message)),
             Submission::Unknown { word, nearest } => (word.clone(), *nearest),
-            Submission::Input | Submission::Plan(_) | Submission::Skill(_) | Submission::Repeat(_) => {
+            Submission::Input
+            | Submission::Plan(_)
+            | Submission::Goal(_)
+            | Submission::Skill(_)
+            | Submission::Repeat(_) => {
                 return Guarded::Continue(message);
             }
         };
@@ -329,7 +333,7 @@ impl Dispatcher {
                 .to_owned();
             return self.refused(message, Refusal::Invalid(what));
         }
-        match Declared::compile(message.inbound.outputs.clone()) {
+        match Declared::compile(outputs_of(&message.inbound, &message.submission)) {
             Ok(_) => Guarded::Continue(message),
             Err(problems) => self.refused(message, Refusal::Invalid(format!("outputs: {problems}"))),
         }
@@ -354,12 +358,22 @@ fn stores_its_key(command: &Command) -> bool {
             | Command::Thread(_)
             | Command::Setting(_)
             | Command::Plan(_)
+            | Command::Goal(_)
             | Command::Job(_)
             | Command::Routine(_)
             | Command::Tools(_)
             | Command::Memory(_)
             | Command::People(_)
     )
+}
+
+/// The outputs that the run of a message must submit: its own, and those of its goal.
+fn outputs_of(inbound: &Inbound, submission: &Submission) -> Vec<DeclaredOutput> {
+    let of_goal = match submission {
+        Submission::Goal(request) => request.outputs(),
+        _ => Vec::new(),
+    };
+    inbound.outputs.iter().cloned().chain(of_goal).collect()
 }
 
 /// The options that a message sets for its run or its session.

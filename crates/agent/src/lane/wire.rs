@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, ApprovalId, Body, BootId, ChannelId, CommandReply, Decision, DeclaredOutput,
+    Accepted, Ack, AckSender, ApprovalId, Body, BootId, ChannelId, CommandReply, Decision, DeclaredOutput, GoalCommand,
     IdempotencyKey, Inbound, MailId, Principal, Provenance, Refusal, Removed, ReplyRoute, RunId, RunOptions, Secret,
     Sent, SessionKey, SessionLifetime, UnixMillis, Work, WorkSource,
 };
@@ -86,6 +86,7 @@ enum WireOrder {
     Thread(ThreadCommand),
     Setting(SettingCommand),
     Plan(PlanOrder),
+    Goal(GoalCommand),
 }
 
 /// An answer to an approval request.
@@ -249,6 +250,7 @@ impl WireCommand {
                 LaneOrder::Thread(command) => WireOrder::Thread(command),
                 LaneOrder::Setting(command) => WireOrder::Setting(command),
                 LaneOrder::Plan(order) => WireOrder::Plan(order),
+                LaneOrder::Goal(command) => WireOrder::Goal(command),
             },
             work,
             source: source.map(|source| WorkSource::clone(&source)),
@@ -270,6 +272,7 @@ impl WireCommand {
                 WireOrder::Thread(command) => LaneOrder::Thread(command),
                 WireOrder::Setting(command) => LaneOrder::Setting(command),
                 WireOrder::Plan(order) => LaneOrder::Plan(order),
+                WireOrder::Goal(command) => LaneOrder::Goal(command),
             },
             origin,
             word: self.word,

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{AgenticLoopConfig, LoopContext, LoopError, LoopOutcome, run_agentic_loop};
 use belay_crash_point::crash_point;
-use belay_protocol::{Audience, Authority, JobId, Message, PlanRequest, RunEnd, StopReason, Work};
+use belay_protocol::{
+    Audience, Authority, GoalMessage, GoalRequest, JobId, Message, PlanRequest, RunEnd, StopReason, Work,
+};
 
 use super::ending::iterations_used;
 use super::resume::resume;
 use super::{TurnJob, asks};
-use crate::queued_run::plan_of;
+use crate::queued_run::{goal_of, plan_of};
 use belay_automation::jobs::{self, Begun, JobContext};
 use belay_automation::routines;
 use belay_delegates::chat::ChatDelegate;
+use belay_delegates::goals::{self, GoalTask};
 use belay_delegates::plan::{PlanBudget, PlanTask, run_plan};
 use belay_delegates::subagent::last_chance;
 use belay_delegates::{job as job_delegate, lightweight};
@@ -188,7 +191,12 @@ async fn carry_out(
         delegate.summary = said;
         return Ok(LoopOutcome::Stopped(end));
     }
-    let resumed = resume(delegate, context).await?;
+    let goal = goal_for(delegate, context, job, background.as_deref());
+    // A check that is due has calls of its own, which the goal takes up itself.
+    let resumed = match goal.is_none() || goals::is_working(context) {
+        true => resume(delegate, context).await?,
+        false => None,
+    };
     let reasoning = delegate.reasoning.clone();
     // The last step of a turn without declared outputs has no tools. A turn with outputs has its closing turn instead.
     let last = u32::from(delegate.goal.is_none());
@@ -196,12 +204,19 @@ async fn carry_out(
         max_iterations: job.services.run.config.max_tool_iterations.saturating_add(last),
         ..AgenticLoopConfig::with_rules(delegate.core.rules.clone())
     };
-    let mut outcome = match (resumed, &background) {
-        (Some(outcome), _) => outcome,
-        (None, Some(background)) => Box::pin(job_delegate::drive(delegate, context, background)).await?,
-        (None, None) => run_agentic_loop(delegate, &reasoning, context, &config).await?,
+    let is_goal = goal.is_some();
+    let mut outcome = match (resumed, &background, goal) {
+        (resumed, background, Some(request)) => {
+            let task = GoalTask { request, job: background.as_deref() };
+            Box::pin(goals::run(delegate, context, task, resumed)).await?
+        }
+        (Some(outcome), _, None) => outcome,
+        (None, Some(background), None) => Box::pin(job_delegate::drive(delegate, context, background)).await?,
+        (None, None, None) => run_agentic_loop(delegate, &reasoning, context, &config).await?,
     };
-    if delegate.goal.is_some() {
+    // The last chance could submit outputs, and nobody would check the rest of the goal.
+    let closes = !is_goal || matches!(&outcome, LoopOutcome::Stopped(end) if end.reason == StopReason::Goal);
+    if delegate.goal.is_some() && closes {
         return Ok(Box::pin(close_with_outputs(delegate, context, outcome)).await);
     }
     if let LoopOutcome::Stopped(end) = &mut outcome
@@ -216,6 +231,22 @@ async fn carry_out(
         }
     }
     Ok(outcome)
+}
+
+/// The goal of the run: of a person's message, or of a job whose task is written as one.
+fn goal_for(
+    delegate: &ChatDelegate,
+    context: &LoopContext,
+    job: &TurnJob,
+    background: Option<&JobContext>,
+) -> Option<GoalRequest> {
+    match background {
+        Some(background) => match GoalMessage::of(&background.job.task)? {
+            GoalMessage::Request(request) => Some(*request),
+            GoalMessage::Command(_) | GoalMessage::Usage(_) => None,
+        },
+        None => goal_of(context.messages.get(delegate.turn_start)?, job.request.work),
+    }
 }
 
 /// The briefing of a turn. A turn that is stopped meanwhile gets an empty one, because it makes no model call.

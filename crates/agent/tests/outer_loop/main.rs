@@ -18,6 +18,7 @@ mod endings;
 mod evidence;
 mod freezes;
 mod gate;
+mod goals;
 mod heartbeat;
 mod hooks;
 mod in_place;

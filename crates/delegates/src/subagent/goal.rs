@@ -89,6 +89,20 @@ impl Goal {
         Ok(Some(Self { declared: Arc::new(declared), nudges, said: String::new() }))
     }
 
+    /// Begins another attempt. If all outputs were submitted, they are wanted anew.
+    pub(crate) fn again(&mut self) {
+        self.nudges = 0;
+        if self.declared.reached() {
+            self.declared.clear();
+        }
+    }
+
+    /// Counts only the values of these messages.
+    pub(crate) fn count_only(&self, messages: &[Arc<Message>]) {
+        self.declared.clear();
+        self.declared.replay(messages);
+    }
+
     /// The tools that submit the outputs.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         emit::tools(&self.declared)

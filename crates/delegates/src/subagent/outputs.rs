@@ -83,6 +83,11 @@ impl Declared {
         f(&mut self.emitted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Forgets all submitted values.
+    pub(crate) fn clear(&self) {
+        self.with(|emitted| *emitted = Emitted { values: vec![None; self.outputs.len()], ..Emitted::default() });
+    }
+
     /// Returns whether no output is declared.
     pub fn is_empty(&self) -> bool {
         self.outputs.is_empty()

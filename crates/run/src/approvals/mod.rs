@@ -10,6 +10,7 @@ mod config;
 mod policy;
 mod question;
 mod shown;
+mod standing;
 
 pub use config::{ApprovalRule, ApprovalsConfig, Fallback, RuleAsk, UntrustedContent};
 pub(crate) use policy::Untrusted;
@@ -20,3 +21,4 @@ pub use question::{Answers, ApprovalAnswer, digest, parse_answer};
 pub use question::{question_text, reminder_text};
 pub(crate) use shown::unshown_arguments;
 pub use shown::{shown_line, too_long};
+pub use standing::Standing;

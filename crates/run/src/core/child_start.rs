@@ -96,6 +96,7 @@ impl ChildStart {
             closing: None,
             tree: self.tree.clone(),
             answers: Answers::new(),
+            standing: None,
             work: self.work.clone(),
             may_ask: self.request.parts_may_ask(self.may_ask),
             asks_in: self.asks_in.clone(),

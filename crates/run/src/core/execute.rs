@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use belay_agent_loop::{AdmittedCall, LoopContext, LoopError};
-use belay_protocol::{EventKind, ToolSet};
+use belay_protocol::{EventKind, Generation, ToolCall, ToolSet};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::RunCore;
+use crate::approvals::Standing;
 use crate::deadlines::Deadlines;
-use crate::effect_gate::{Asking, Bind, CallContext};
+use crate::effect_gate::{Asking, Bind, CallContext, unbound};
 use crate::grants::WorkGrants;
 use crate::terminate::{self, Terminated};
 
@@ -89,15 +90,43 @@ impl RunCore {
         bind: Bind<'_>,
         (deadlines, cancel): (&Deadlines, &CancellationToken),
     ) -> Result<Option<Asking>, LoopError> {
+        let services = self.services.clone();
         let generation = self.live.control.generation.renewed();
-        let caller = CallContext {
+        let caller = self.call_context((tools, bind), cancel, &generation);
+        let running = services.gate.execute(caller, context, calls);
+        tokio::pin!(running);
+        tokio::select! {
+            asking = &mut running => Ok(asking?),
+            () = deadlines.passed() => {
+                cancel.cancel();
+                Ok(running.await?)
+            }
+        }
+    }
+
+    /// The permission for the check of a goal as the call is now. `None`: the call cannot be made, and the gate says why.
+    pub async fn standing_of(&mut self, call: &ToolCall, tools: &ToolSet) -> Option<Standing> {
+        let (services, cancel) = (self.services.clone(), self.cancel.child_token());
+        let generation = self.live.control.generation.renewed();
+        services.gate.standing_of(&self.call_context((tools, &unbound), &cancel, &generation), call).await
+    }
+
+    /// The context of a batch.
+    fn call_context<'a>(
+        &'a mut self,
+        (tools, bind): (&'a ToolSet, Bind<'a>),
+        cancel: &'a CancellationToken,
+        generation: &'a Generation,
+    ) -> CallContext<'a> {
+        CallContext {
             request: &self.request,
             live: &self.live,
             tools,
             bind,
             cancel,
-            generation: &generation,
+            generation,
             answers: &self.answers,
+            standing: self.standing.as_ref(),
             by_itself: self.child || self.request.work.is_autonomous(),
             may_ask: if self.closing.is_some() { Err(ENDING) } else { self.may_ask },
             work: self.work.as_deref().map(|work| work as &dyn WorkGrants),
@@ -108,15 +137,6 @@ impl RunCore {
             memory: self.services.memory.owner(&self.live.origin, &self.request),
             newer: self.joining.as_deref().filter(|_| self.closing.is_none()),
             waits: &self.waits,
-        };
-        let running = self.services.gate.execute(caller, context, calls);
-        tokio::pin!(running);
-        tokio::select! {
-            asking = &mut running => Ok(asking?),
-            () = deadlines.passed() => {
-                cancel.cancel();
-                Ok(running.await?)
-            }
         }
     }
 }

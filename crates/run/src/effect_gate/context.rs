@@ -9,7 +9,7 @@ use belay_protocol::{
 use tokio_util::sync::CancellationToken;
 
 use super::Bind;
-use crate::approvals::{Answers, ApprovalAnswer};
+use crate::approvals::{Answers, ApprovalAnswer, Standing};
 use crate::deadlines::WaitClock;
 use crate::grants::WorkGrants;
 use crate::joining::Joining;
@@ -36,6 +36,8 @@ pub struct CallContext<'a> {
     pub generation: &'a Generation,
     /// The answers of people to approval requests for these calls.
     pub answers: &'a Answers,
+    /// The permission of the one call of this batch, if it is the check of a goal and was admitted before.
+    pub(crate) standing: Option<&'a Standing>,
     /// Whether the run is autonomous or a child run.
     pub(crate) by_itself: bool,
     /// Whether a person can be asked. The error is the reason why not, as the end of a sentence.

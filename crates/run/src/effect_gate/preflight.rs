@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::batch::Runnable;
 use super::{CallContext, EffectGate, result_of};
-use crate::approvals::{ApprovalAnswer, Case, Need, Untrusted, Wanted, digest, too_long, unshown_arguments};
+use crate::approvals::{ApprovalAnswer, Case, Need, Standing, Untrusted, Wanted, digest, too_long, unshown_arguments};
 use crate::request::RunRequest;
 
 /// Time in which a tool must describe the effect of a call.
@@ -80,12 +80,7 @@ impl EffectGate {
         let tool = find(caller.tools, call)?;
         let tool = (caller.bind)(&call.name).unwrap_or(tool);
         let arguments = self.check(call)?;
-        let mut weight = preview(&*tool, &arguments, caller).await?;
-        if tool.spec().takes_variables && !caller.variables.is_empty() {
-            // The person who approves the call sees the names of the variables that the program gets.
-            let names: Vec<&str> = caller.variables.iter().map(|variable| variable.name.as_str()).collect();
-            weight.bound.push(("variables of skills".to_owned(), names.join(", ")));
-        }
+        let weight = weighed(&*tool, &arguments, caller).await?;
         let answer = caller.answers.get(&call.id).cloned().unwrap_or_default();
         let (mut uses, approved) = self.approve(caller, call, tool.spec(), &arguments, weight, &answer).await?;
         let credential = match &tool.spec().credential {
@@ -109,6 +104,14 @@ impl EffectGate {
             return Err(Rejected(ToolStatus::NotExecuted, text).into());
         }
         Ok(Runnable { call: call.clone(), tool, arguments, credential, pass, uses, approved })
+    }
+
+    /// The permission for this call as it is now. `None`: the call cannot be made, and the gate says why.
+    pub(crate) async fn standing_of(&self, caller: &CallContext<'_>, call: &ToolCall) -> Option<Standing> {
+        let tool = caller.tools.get(&call.name)?;
+        let arguments = self.check(call).ok()?;
+        let weight = weighed(&**tool, &arguments, caller).await.ok()?;
+        Some(Standing::of(&call.name, &arguments, &weight))
     }
 
     /// Validates the arguments against the schema of the tool.
@@ -159,6 +162,13 @@ impl EffectGate {
         let (unless_approved, why, second) = match (need, &answer.approved) {
             (Need::Refused(why), _) => {
                 return Err(Rejected(ToolStatus::Denied, format!("denied: {why}. It was not executed.")).into());
+            }
+            // The bytes of a check are bound to it whether or not a person was asked.
+            _ if caller.standing.is_some_and(|known| is_changed(known, spec, arguments, &weight)) => {
+                return Err(Rejected(ToolStatus::Denied, CHANGED.into()).into());
+            }
+            (Need::Yes { second: false, .. }, _) if caller.standing.is_some() => {
+                return Ok((answer.yeses(), Some(Approved(weight.bound))));
             }
             (_, Some((_, approved))) if *approved == digest => {
                 // Equal digests: the effect that was computed now is the one that the person saw.
@@ -265,6 +275,25 @@ fn find(tools: &ToolSet, call: &ToolCall) -> Result<Arc<dyn Tool>, Rejected> {
         .get(&call.name)
         .cloned()
         .ok_or_else(|| Rejected(ToolStatus::Error, format!("there is no tool named {}", call.name)))
+}
+
+fn is_changed(known: &Standing, spec: &ToolSpec, arguments: &Map<String, Value>, weight: &CallPreview) -> bool {
+    known.change(&Standing::of(&spec.name, arguments, weight)).is_some()
+}
+
+/// The preview of a call, with the facts that the run adds.
+async fn weighed(
+    tool: &dyn Tool,
+    arguments: &Map<String, Value>,
+    caller: &CallContext<'_>,
+) -> Result<CallPreview, Rejected> {
+    let mut weight = preview(tool, arguments, caller).await?;
+    if tool.spec().takes_variables && !caller.variables.is_empty() {
+        // The person who approves the call sees the names of the variables that the program gets.
+        let names: Vec<&str> = caller.variables.iter().map(|variable| variable.name.as_str()).collect();
+        weight.bound.push(("variables of skills".to_owned(), names.join(", ")));
+    }
+    Ok(weight)
 }
 
 async fn preview(

@@ -1,0 +1,111 @@
+use super::*;
+
+fn request(text: &str) -> GoalRequest {
+    match GoalMessage::of(text) {
+        Some(GoalMessage::Request(request)) => *request,
+        other => panic!("{text:?} is no request: {other:?}"),
+    }
+}
+
+fn command(words: &[&str]) -> Option<Vec<String>> {
+    Some(words.iter().map(|word| (*word).to_owned()).collect())
+}
+
+#[test]
+fn goals_are_read_as_people_write_them() {
+    let of = |text: &str| {
+        let GoalRequest { text, until, budget } = request(text);
+        (text, until.command, until.outputs, until.judge, budget)
+    };
+    let budget = |attempts, micro_usd, seconds| GoalBudget { attempts, micro_usd, seconds };
+    let none = || budget(None, None, None);
+    for (text, expected) in [
+        ("/goal fix it until `make test`", ("fix it", command(&["make", "test"]), vec![], None, none())),
+        ("/Goal@MyBot fix\nit until run make test", ("fix\nit", command(&["make", "test"]), vec![], None, none())),
+        (
+            "/goal wait until noon until `test -f 'a b'`",
+            ("wait until noon", command(&["test", "-f", "a b"]), vec![], None, none()),
+        ),
+        (
+            "/goal --attempts 3 --usd .25 —minutes 2 x until `true` and judge \"it is short\" and outputs a, n:integer",
+            (
+                "x",
+                command(&["true"]),
+                vec!["a:string", "n:integer"],
+                Some("it is short"),
+                budget(Some(3), Some(250_000), Some(120)),
+            ),
+        ),
+        ("/goal x until judge “good”", ("x", None, vec![], Some("good"), none())),
+        ("/goal x until run sh -c 'a | b && c'", ("x", command(&["sh", "-c", "a | b && c"]), vec![], None, none())),
+        ("/goal x until `grep \"a \\\" b\" f=1`", ("x", command(&["grep", "a \" b", "f=1"]), vec![], None, none())),
+    ] {
+        let (words, command, outputs, judge, budget) = expected;
+        let outputs = outputs.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(of(text), (words.to_owned(), command, outputs, judge.map(str::to_owned), budget), "{text}");
+    }
+}
+
+#[test]
+fn what_is_no_goal_is_told_the_form() {
+    for (text, begins) in [
+        ("/goal fix it", USAGE),
+        ("/goal until `true`", USAGE),
+        ("/goal x until", USAGE),
+        ("/goal x until soon", USAGE),
+        ("/goal x until ``", USAGE),
+        ("/goal x until `true", USAGE),
+        ("/goal x until `true` and", USAGE),
+        ("/goal x until `true` or `false`", USAGE),
+        ("/goal x until `true` and `false`", USAGE),
+        ("/goal x until judge good", USAGE),
+        ("/goal x until outputs 1a", USAGE),
+        ("/goal x until `make test | tee log`", NO_SHELL),
+        ("/goal x until `A=1 make`", NO_SHELL),
+        ("/goal x until `ls *.rs`", NO_SHELL),
+        ("/goal x until `echo $HOME`", NO_SHELL),
+        ("/goal x until `echo 'open`", NO_SHELL),
+        ("/goal --attempts 0 x until `true`", BAD_BUDGET),
+        ("/goal --attempts 101 x until `true`", BAD_BUDGET),
+        ("/goal --usd 0 x until `true`", BAD_BUDGET),
+        ("/goal --usd 0.0000001 x until `true`", BAD_BUDGET),
+        ("/goal --usd -1 x until `true`", BAD_BUDGET),
+        ("/goal --minutes 99999999999999999999 x until `true`", BAD_BUDGET),
+        ("/goal --speed 9 x until `true`", BAD_BUDGET),
+    ] {
+        assert_eq!(GoalMessage::of(text), Some(GoalMessage::Usage(begins)), "{text}");
+    }
+    for (text, command) in [
+        ("/goal", GoalCommand::Show),
+        (" /goal Status ", GoalCommand::Show),
+        ("/goal cancel", GoalCommand::Cancel),
+        ("/goal STOP", GoalCommand::Cancel),
+    ] {
+        assert_eq!(GoalMessage::of(text), Some(GoalMessage::Command(command)), "{text}");
+    }
+    assert_eq!((GoalMessage::of("/goals"), GoalMessage::of("a /goal x until `true`")), (None, None));
+}
+
+#[test]
+fn a_written_goal_is_read_again_as_the_same() {
+    for text in [
+        "/goal fix it until `make test`",
+        "/goal --attempts 3 --usd 0.25 --seconds 90 x until `sh -c 'a | b' ''` and outputs a:string, b:string[] and judge \"ok\"",
+        r#"/goal x until `grep 'it'\''s' a=b "c d"`"#,
+    ] {
+        let request = request(text);
+        let written = request.written().expect("written");
+        assert_eq!(*Box::new(self::request(&written)), request, "{written}");
+    }
+    let of = |text: &str, until| GoalRequest { text: text.into(), until, budget: GoalBudget::default() };
+    let judge = |criterion: &str| GoalCheck { judge: Some(criterion.into()), ..GoalCheck::default() };
+    for lost in [
+        of("", judge("ok")),
+        of("x", GoalCheck::default()),
+        of("x", judge("it says \"ok\"")),
+        of("x", GoalCheck { command: command(&["echo", "`"]), ..GoalCheck::default() }),
+        of("--attempts 2 x", judge("ok")),
+    ] {
+        assert!(lost.written().is_err(), "{lost:?}");
+    }
+}
