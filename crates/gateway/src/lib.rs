@@ -35,6 +35,7 @@ mod failed_auth;
 mod file_links;
 mod files;
 mod gauges;
+mod goal;
 mod guard;
 mod mcp;
 mod new_socket;

@@ -20,6 +20,7 @@ use crate::checks::{check_cursor, check_key, check_limit, check_text};
 use crate::dates;
 use crate::error::ApiError;
 use crate::extract::{Caller, JobPath, JsonBody, OptionalBody, Params};
+use crate::goal::NewGoal;
 use crate::sse::{self, Feed, JobFeed};
 use crate::visibility::Page;
 
@@ -62,6 +63,7 @@ pub(crate) struct NewJob {
     /// The calls that it may make without an approval.
     #[serde(default)]
     allow: Vec<WorkGrant>,
+    goal: Option<NewGoal>,
     /// The session that creates the job. Absent: the job belongs to no session.
     session: Option<String>,
 }
@@ -151,7 +153,12 @@ pub(crate) async fn create(
     Caller(principal): Caller,
     JsonBody(new): JsonBody<NewJob>,
 ) -> Result<Response, ApiError> {
-    let NewJob { job_id, title, task, plan, runs_in, budget, allow, session: asked_in } = new;
+    let NewJob { job_id, title, task, plan, runs_in, budget, allow, goal, session: asked_in } = new;
+    let task = match goal {
+        Some(_) if plan => return Err(ApiError::invalid("goal: a job that makes a plan has no goal")),
+        Some(goal) => goal.written(&task)?,
+        None => task,
+    };
     check_text(&task).map_err(|e| ApiError::invalid(format!("task: {e}")))?;
     let order = JobOrder { job_id, title, task, plan, runs_in, budget, allow };
     let body = Body::Control(Control::Job(JobRequest::Create(order)));

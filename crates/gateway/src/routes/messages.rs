@@ -18,6 +18,7 @@ use crate::config::GatewayConfig;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody};
 use crate::files::{NewFile, take_all};
+use crate::goal::NewGoal;
 use crate::submit::check_options;
 
 /// A message from a client.
@@ -33,6 +34,7 @@ pub(crate) struct NewMessage {
     /// Checked by the agent, which compiles the schemas.
     #[serde(default)]
     outputs: Vec<DeclaredOutput>,
+    goal: Option<NewGoal>,
     thinking: Option<Thinking>,
     reasoning: Option<ReasoningShown>,
     verbose: Option<bool>,
@@ -130,7 +132,11 @@ impl NewMessage {
         principal: Principal,
     ) -> Result<(Inbound, Option<Duration>), ApiError> {
         let session = SessionKey::parse(&self.session).map_err(|e| ApiError::invalid(format!("session: {e}")))?;
-        check_text(&self.text).map_err(|e| ApiError::invalid(format!("text: {e}")))?;
+        let text = match self.goal {
+            Some(goal) => goal.written(&self.text)?,
+            None => self.text,
+        };
+        check_text(&text).map_err(|e| ApiError::invalid(format!("text: {e}")))?;
         let wait = self.wait_ms.map(Duration::from_millis);
         if wait.is_some_and(|wait| wait > config.max_wait()) {
             return Err(ApiError::invalid(format!("wait_ms: at most {}", config.max_wait_ms)));
@@ -158,7 +164,7 @@ impl NewMessage {
             key,
             outputs: self.outputs,
             options,
-            ..Inbound::new(channel, session, principal, Body::Text(self.text))
+            ..Inbound::new(channel, session, principal, Body::Text(text))
         };
         Ok((inbound, wait))
     }

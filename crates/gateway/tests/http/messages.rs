@@ -68,6 +68,32 @@ async fn with_wait_the_answer_is_the_finished_run_whatever_its_status_or_202() {
 }
 
 #[tokio::test]
+async fn a_goal_becomes_the_message_that_a_person_would_write() {
+    let harness = Harness::open().await;
+    let send = |goal| harness.post("/api/v1/messages", json!({"session": "s", "text": "fix it", "goal": goal}));
+    let goal = json!({
+        "until": {"command": ["make", "test it"], "outputs": ["n:integer"], "judge": "it is short"},
+        "budget": {"attempts": 3, "usd": 0.25, "seconds": 90},
+    });
+    assert_eq!(send(goal).await.0, 200, "this stand-in of an agent answers every text of that form at once");
+    let text = "/goal --attempts 3 --usd 0.250000 --seconds 90 fix it until `make 'test it'` and outputs n:integer and judge \
+                \"it is short\"";
+    assert_eq!(harness.agent.seen.lock().unwrap()[0].body, Body::Text(text.into()));
+    for (goal, part) in [
+        (json!({"until": {}}), "goal: /goal TEXT until CHECK"),
+        (json!({"until": {"command": ["echo", "`"]}}), "goal: "),
+        (json!({"until": {"judge": "ok"}, "budget": {"usd": 0}}), "goal: budget.usd"),
+        (json!({"until": {"judge": "ok"}, "budget": {"attempts": 0}}), "--attempts 1 to 100"),
+        (json!({"until": {"shell": "true"}}), "shell"),
+        (json!({}), "until"),
+    ] {
+        let (status, answer) = send(goal.clone()).await;
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(status == 422 && message.contains(part), "{goal}: {status} {message}");
+    }
+}
+
+#[tokio::test]
 async fn a_command_is_answered_and_makes_no_run() {
     let harness = Harness::open().await;
     let answer = harness.post("/api/v1/messages", json!({"session": "s", "text": "/ping", "wait_ms": 100})).await;
