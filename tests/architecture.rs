@@ -139,6 +139,7 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/run/src/titles.rs", 1, "a model call of its own: the title of a conversation"),
     ("crates/agent/src/lane/accept.rs", 1, "history that a client brings along"),
     ("crates/agent/src/lane/edit.rs", 1, "what the person has edited"),
+    ("crates/delegates/src/goals/judge.rs", 1, "a model call of its own: whether a goal is reached"),
     ("crates/delegates/src/plan/flow.rs", 1, "a model call of its own: the end of a plan"),
     ("crates/delegates/src/plan/planner.rs", 1, "a model call of its own: the plan"),
     ("crates/delegates/src/plan/step.rs", 1, "a step's task, in a conversation of its own"),

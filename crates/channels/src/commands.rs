@@ -1,6 +1,6 @@
 //! Commands and answers that a channel itself must recognise.
 
-use belay_protocol::PlanMessage;
+use belay_protocol::{GoalMessage, PlanMessage};
 
 /// Whether a text is a command that shuts the daemon down.
 pub(crate) fn ends_the_daemon(text: &str) -> bool {
@@ -26,6 +26,7 @@ pub(crate) fn acts_at_once(text: &str) -> bool {
     let command = word.split('@').next();
     ends_the_daemon(text)
         || PlanMessage::of(text).is_some_and(|message| !message.is_request())
+        || GoalMessage::of(text).is_some_and(|message| !message.is_request())
         || matches!(
             command,
             Some("/stop" | "/interrupt" | "/freeze" | "/thaw" | "/status" | "/approve" | "/always" | "/deny")
@@ -38,8 +39,9 @@ pub(crate) fn is_stop_command(text: &str) -> bool {
     word.split('@').next() == Some("/stop")
 }
 
-/// Whether a text is `/plan TEXT`: it begins like a command but starts a turn, so it waits in order as other messages
-/// do.
-pub(crate) fn asks_for_a_plan(text: &str) -> bool {
+/// Whether a text is `/plan TEXT` or `/goal TEXT until CHECK`: it begins like a command but starts a turn, so it waits in
+/// order as other messages do.
+pub(crate) fn begins_a_turn(text: &str) -> bool {
     PlanMessage::of(text).is_some_and(|message| message.is_request())
+        || GoalMessage::of(text).is_some_and(|message| message.is_request())
 }

@@ -101,6 +101,11 @@ impl GoalMessage {
             },
         }
     }
+
+    /// Whether the message becomes a run.
+    pub fn is_request(&self) -> bool {
+        matches!(self, Self::Request(_))
+    }
 }
 
 impl GoalRequest {

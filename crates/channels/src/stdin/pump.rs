@@ -31,7 +31,7 @@ use super::deliveries::Deliveries;
 use super::lines::Line;
 use super::paused::{PausedRuns, is_paused_with};
 use super::printer::Printer;
-use crate::commands::{acts_at_once, answers_a_question, asks_for_a_plan, ends_the_daemon, is_stop_command};
+use crate::commands::{acts_at_once, answers_a_question, begins_a_turn, ends_the_daemon, is_stop_command};
 
 /// Number of unfinished runs at which texts wait. 15: a session's queue holds 20, and other channels may write to it
 /// too.
@@ -329,7 +329,7 @@ enum Kind {
 fn kind(text: &str) -> Kind {
     match text.trim_start().starts_with('/') {
         true if ends_the_daemon(text) => Kind::Quit,
-        true if asks_for_a_plan(text) => Kind::Text,
+        true if begins_a_turn(text) => Kind::Text,
         true => Kind::Command,
         false => Kind::Text,
     }
@@ -407,6 +407,9 @@ mod tests {
             ("/plan", Kind::Command),
             ("/planet earth", Kind::Command),
             ("/Plan@belay_bot tidy up", Kind::Text),
+            ("/goal", Kind::Command),
+            ("/goal tidy up", Kind::Command),
+            ("/goal tidy up until `test -f done`", Kind::Text),
             ("quit", Kind::Text),
             ("what does /quit do?", Kind::Text),
         ] {
