@@ -79,7 +79,12 @@ async fn ends(daemon: &Daemon, text: &str, reason: StopReason, fact: (&str, Valu
     // An operator is told why the model cannot be reached.
     let with_its_cause =
         reason == StopReason::Network && reply.contains("The model could not be used: rehearsed on request.");
-    assert!(in_its_own_words || with_its_cause || reply.ends_with(reason.user_line()), "{text}: {reply}");
+    // A rule about progress explains itself behind the line.
+    let line = match run["evidence"]["explanation"].as_str() {
+        Some(explanation) => format!("{} {explanation}", reason.user_line()),
+        None => reason.user_line().to_owned(),
+    };
+    assert!(in_its_own_words || with_its_cause || reply.ends_with(&line), "{text}: {reply}");
     assert!(!reply.is_empty(), "{text}: the user is told");
     assert_eq!(counted(daemon, reason).await?, before + 1, "{text}");
     let ended: Vec<_> = daemon.events(id).await?.into_iter().filter(|event| event["type"] == "run_ended").collect();

@@ -16,8 +16,10 @@
 //! clock. Its only state is the [`LoopContext`] that it is given. The context can be stored at the end of any
 //! iteration, and the run can be resumed from it.
 //!
-//! Reading order: [`run`] → [`delegate`] → [`context`] → [`history`] → [`state`] → `duplicates` → `batch` → `notices` → [`intent`] → [`policies`].
+//! Reading order: [`run`] → [`delegate`] → [`context`] → [`history`] → [`state`] → `duplicates` → `batch` → `notices` → [`intent`] →
+//! [`policies`] → [`account`].
 
+pub mod account;
 pub mod config;
 pub mod context;
 pub mod delegate;

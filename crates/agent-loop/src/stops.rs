@@ -3,14 +3,17 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Arguments, Finding, Message, MessageBody, ModelReply, RunEnd, StopReason, ToolCall, ToolResult, ToolSet, ToolStatus,
+    Arguments, Finding, Message, MessageBody, ModelReply, RunEnd, StopLayer, StopReason, ToolCall, ToolResult, ToolSet,
+    ToolStatus,
 };
 
+use crate::account::{Evidence, calls};
 use crate::config::AgenticLoopConfig;
 use crate::context::{LoopContext, Reasoning, answers};
 use crate::delegate::Meter;
 use crate::intent::unfenced;
 use crate::notices;
+use crate::policies::tool_loops::{Outline, ToolLoopConfig};
 use crate::policies::{Action, CallOutcome, Observation, Verdict};
 use crate::state::{Fired, Step};
 
@@ -139,7 +142,8 @@ impl LoopContext {
                 |verdict: &Verdict| verdict.action != Action::Notice && verdict.finding.reason != StopReason::ToolCalls;
             if verdict.as_ref().is_some_and(holds) {
                 self.answer(batch.tool_calls(), HELD_BACK);
-                return self.apply_verdict(verdict).map_or(BatchCheck::HeldBack, BatchCheck::End);
+                let end = self.carry_out(verdict, config.rules.tool_loops(), tools);
+                return end.map_or(BatchCheck::HeldBack, BatchCheck::End);
             }
             noticed.extend(verdict);
         }
@@ -164,7 +168,7 @@ impl LoopContext {
             // The guardrail has warned about this batch already. A second notice is left out.
             let said = warned.is_some() && verdict.as_ref().is_some_and(|verdict| verdict.action == Action::Notice);
             if !said {
-                end = end.or(self.apply_verdict(verdict));
+                end = end.or(self.carry_out(verdict, config.rules.tool_loops(), ran.tools));
             }
         }
         end
@@ -187,29 +191,63 @@ impl LoopContext {
     /// messages of this run, so that none of them seems to come from the person.
     #[must_use]
     pub fn apply_verdict(&mut self, verdict: Option<Verdict>) -> Option<RunEnd> {
+        self.carry_out(verdict, &ToolLoopConfig::default(), &ToolSet::default())
+    }
+
+    /// The same for a verdict about calls: the settings and the tools that the rules have analysed them with identify
+    /// the calls of the evidence.
+    fn carry_out(&mut self, verdict: Option<Verdict>, config: &ToolLoopConfig, tools: &ToolSet) -> Option<RunEnd> {
         let Verdict { action, finding, strike, say } = verdict?;
         tracing::info!(
             iteration = self.state.iteration, rule = finding.rule, count = finding.count,
             threshold = finding.threshold, strike, action = ?action, "a stop rule fired"
         );
-        let words = match action {
+        let message = match action {
             Action::Stop => {
                 let detected = matches!(
                     finding.reason,
                     StopReason::ToolLoop | StopReason::Chanting | StopReason::JudgedLoop | StopReason::RepeatedReplies
                 );
-                let end = RunEnd::from(finding);
+                let end = self.end_of(finding, config, tools);
                 return Some(if detected { end.with("strikes", strike) } else { end });
             }
             Action::Recover => {
                 self.state.stops.recover();
-                say.unwrap_or_else(|| feedback(&finding))
+                match say {
+                    Some(say) => Message::system(say),
+                    None => {
+                        let evidence = self.evidence(&finding, config, tools);
+                        Message::system(evidence.for_model()).with_untrusted(evidence.quotes_untrusted())
+                    }
+                }
             }
-            Action::Notice => say.unwrap_or_else(|| notice(&finding)),
+            Action::Notice => Message::system(say.unwrap_or_else(|| notice(&finding))),
         };
-        self.push(Message::system(words).for_run());
+        self.push(message.for_run());
         self.state.fired.push(Fired { rule: finding.rule, count: finding.count, strike });
         None
+    }
+
+    /// The end of a run by a finding that was stored in an earlier attempt.
+    pub fn ended_by(&self, finding: Finding) -> RunEnd {
+        self.end_of(finding, &ToolLoopConfig::default(), &ToolSet::default())
+    }
+
+    /// The end of a run by a finding. A rule about progress comes with its evidence in a sentence, and as a value.
+    fn end_of(&self, finding: Finding, config: &ToolLoopConfig, tools: &ToolSet) -> RunEnd {
+        if finding.reason.layer() != StopLayer::Progress || finding.reason == StopReason::OperatorRule {
+            return RunEnd::from(finding);
+        }
+        let evidence = self.evidence(&finding, config, tools);
+        RunEnd::from(finding).with("loop", evidence.facts()).with(RunEnd::EXPLANATION, evidence.sentence())
+    }
+
+    fn evidence(&self, finding: &Finding, config: &ToolLoopConfig, tools: &ToolSet) -> Evidence {
+        let outline = |call: &ToolCall| {
+            let spec = tools.get(&call.name).map(|tool| tool.spec());
+            Outline::of(config, &call.name, &call.arguments, spec)
+        };
+        Evidence::of(finding, &calls::newest(&self.messages, self.state.iteration, outline))
     }
 
     fn answer(&mut self, calls: &[ToolCall], text: &str) {
@@ -232,17 +270,6 @@ fn outcome_of(call: &ToolCall, result: &ToolResult, tools: &ToolSet) -> CallOutc
         _ if result.text.starts_with(INVALID_ARGUMENTS) => CallOutcome::InvalidArguments,
         _ => CallOutcome::Failed,
     }
-}
-
-fn feedback(finding: &Finding) -> String {
-    let quote = finding.quote.as_deref().map(|quote| format!(" (“{quote}”)")).unwrap_or_default();
-    format!(
-        "Notice: this run seems to be in a loop: {}{quote}, {} times. Review what you have achieved, what blocks you, \
-         and what else could work. Do not repeat an action that gave no new result. Take a different approach, or give \
-         your final answer now with what you have and state what is missing. If this happens again, the run ends.",
-        finding.reason.word().replace('_', " "),
-        finding.count,
-    )
 }
 
 fn notice(finding: &Finding) -> String {

@@ -94,8 +94,7 @@ pub(crate) enum ReplyText {
 
 /// The final text of a run: the model's answer, or the line of the stop reason if there is no answer.
 pub(crate) fn says(end: &RunEnd, reply: Option<String>, silent: bool) -> Option<String> {
-    let line = (!silent).then(|| end.reason.user_line()).filter(|line| !line.is_empty());
-    reply.or(line.map(str::to_owned))
+    reply.or_else(|| (!silent).then(|| end.line()).filter(|line| !line.is_empty()))
 }
 
 impl RunEnding {

@@ -344,6 +344,9 @@ pub struct RunEnd {
     pub evidence: Map<String, Value>,
 }
 
+/// Evidence that no log line has.
+const UNLOGGED: [&str; 4] = ["quote", "text", RunEnd::EXPLANATION, "loop"];
+
 impl From<StopReason> for RunEnd {
     fn from(reason: StopReason) -> Self {
         Self::of(reason)
@@ -357,6 +360,9 @@ impl From<Finding> for RunEnd {
 }
 
 impl RunEnd {
+    /// The evidence in a sentence for people, of a stop rule about progress.
+    pub const EXPLANATION: &str = "explanation";
+
     /// An end without evidence.
     pub fn of(reason: StopReason) -> Self {
         Self { reason, evidence: Map::new() }
@@ -376,13 +382,21 @@ impl RunEnd {
         self
     }
 
-    /// The line for the log: the reason's name, then the evidence as `key=value`. It omits the quote and the
-    /// text, which may contain a person's words.
+    /// The line for the person: that of the reason, and the explanation if there is one.
+    pub fn line(&self) -> String {
+        let line = self.reason.user_line();
+        match self.evidence.get(Self::EXPLANATION).and_then(Value::as_str) {
+            Some(explanation) => format!("{line} {explanation}"),
+            None => line.to_owned(),
+        }
+    }
+
+    /// The line for the log: the reason's name, then the evidence as `key=value`. It omits the quote, the text, the
+    /// explanation and the loop, which may contain a person's words.
     pub fn log_line(&self) -> String {
         let mut line = self.reason.word().to_owned();
         // Sorted here, since the order of the map depends on the features of the library.
-        let mut facts: Vec<_> =
-            self.evidence.iter().filter(|(key, _)| !["quote", "text"].contains(&key.as_str())).collect();
+        let mut facts: Vec<_> = self.evidence.iter().filter(|(key, _)| !UNLOGGED.contains(&key.as_str())).collect();
         facts.sort_unstable_by_key(|(key, _)| key.as_str());
         for (key, value) in facts {
             let _ = write!(line, " {key}={value}"); // a String takes everything
@@ -435,7 +449,10 @@ mod tests {
             .quoting(&format!("read\n{}", "x".repeat(200)))
             .with("period", 1)
             .with("count", 99);
-        let end = RunEnd::from(finding);
+        let end = RunEnd::from(finding).with(RunEnd::EXPLANATION, "The last 5 calls of read were equal.");
+        let line = "Stopped: the agent was repeating the same tool calls without making progress. The last 5 calls of read \
+                    were equal.";
+        assert_eq!(end.line(), line);
         assert_eq!(end.evidence["count"], 5, "facts never replace what a finding says");
         let quote = end.evidence["quote"].as_str().expect("a quote");
         assert_eq!((quote.chars().count(), quote.starts_with("read x")), (QUOTE_MAX_CHARS + 1, true));

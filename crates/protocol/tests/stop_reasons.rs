@@ -49,6 +49,14 @@ best partial answer: `answered`, `cut` (its text repeated itself or was too long
 `timeout`, `stopped`, `no_reserve`, `no_time` (a limit of time is too short for it) or `off`. In a run with declared outputs, the closing turn has only the tools that deliver outputs;
 `not_reached` says that some are missing after it.
 
+A rule about progress explains itself: `explanation` is its evidence in a sentence of at most 400 bytes, with at most one line of a result, and
+follows the line for the person (\"The last 6 runs of solve.py (steps 7 to 17), with 5 edits in between, printed the same 14 lines, beginning with …\").
+`loop` has the same as a value, without text of a result: `kind` (`same_call`, `varied_arguments`, `cycle`, `guessing`, `edit_run`, `debugger`,
+`dead_environment`, `errors`, `growing_arguments`, `polling`, `oscillating_writes`, `no_news`, `chanting`, `repeated_lines`, `repeated_answers`,
+`empty_replies`, `unknown_tools`, `invalid_arguments`, `denied`, `compactions`, `judged`); where they apply `tool`, `target` (the script, command, file or address of
+the newest call), `calls`, `first_step` and `last_step`, `edits`, `equal_lines` (lines of the results that stayed equal), and `differs`: what
+differed nevertheless, `numbers`, `ids` or `arguments`.
+
 If the provider of the model refused or failed a call, the evidence has the provider's own words too: `provider_fault` (`key`, `quota`,
 `unknown_model`, `rate_limit`, `overloaded`, `server`, `context_too_long` or `request`), `provider_status`, `provider_code`,
 `provider_message` (at most 500 characters, without secrets), and `key_from`: the variable or setting of the key. An operator reads
@@ -116,21 +124,25 @@ fn evidence(reason: StopReason) -> &'static str {
             "`rule`, `count`, `threshold`; `tool`, if the limit is of one tool; `closing`"
         }
         StopReason::ToolLoop => {
-            "`rule`: the kind of loop; `count` and `threshold`: repetitions; `period`: calls in one; `fingerprints`, `quote`, `strikes`, `closing`"
+            "`rule`: the kind of loop; `count` and `threshold`: repetitions; `period`: calls in one; `fingerprints`, `quote`, `loop`, `explanation`, `strikes`, `closing`"
         }
         StopReason::Chanting => {
-            "`rule`, `count`, `threshold`: occurrences; `spacing`: characters between them; `quote`, `strikes`, `closing`"
+            "`rule`, `count`, `threshold`: occurrences; `spacing`: characters between them; `quote`, `loop`, `explanation`, `strikes`, `closing`"
         }
         StopReason::JudgedLoop => {
-            "`rule`; `count` and `threshold`: confidence in percent; `turn`, `confirmed_by`, `analysis`: the finding of the judge, in at most 500 characters; `strikes`, `closing`"
+            "`rule`; `count` and `threshold`: confidence in percent; `turn`, `confirmed_by`, `analysis`: the finding of the judge, in at most 500 characters; `loop`, `explanation`, `strikes`, `closing`"
         }
-        StopReason::RepeatedReplies => "`rule`, `count`, `threshold`: equal replies; `quote`, `strikes`, `closing`",
+        StopReason::RepeatedReplies => {
+            "`rule`, `count`, `threshold`: equal replies; `quote`, `loop`, `explanation`, `strikes`, `closing`"
+        }
         StopReason::ConsecutiveErrors
         | StopReason::EmptyReplies
         | StopReason::UnknownTools
         | StopReason::InvalidArguments
         | StopReason::ApprovalReasks
-        | StopReason::CompactionLoop => "`rule`, `count`, `threshold`: how often in a row; `closing`",
+        | StopReason::CompactionLoop => {
+            "`rule`, `count`, `threshold`: how often in a row; `loop`, `explanation`, `closing`"
+        }
         StopReason::OperatorRule => {
             "`rule`: its name; `count` and `threshold` of its first condition that held; `closing`"
         }

@@ -10,7 +10,7 @@ use super::measures::Watched;
 use super::mentions::Wanted;
 use super::rule::{Condition, Count, Counter, Rule, Then, Touched};
 use super::state::StopState;
-use super::tool_loops::Part;
+use super::tool_loops::{Part, ToolLoopConfig};
 
 /// Stop rules, compiled once from the configuration and shared by all runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -221,6 +221,11 @@ impl StopRules {
         let mut rules = self.clone();
         rules.watched.tool_loops.without = Some(part);
         rules
+    }
+
+    /// The settings that calls are analysed with.
+    pub(crate) fn tool_loops(&self) -> &ToolLoopConfig {
+        &self.watched.tool_loops
     }
 
     /// The limits that they were compiled with.

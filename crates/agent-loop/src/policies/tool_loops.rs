@@ -44,6 +44,7 @@ mod history;
 mod keys;
 mod lexicon;
 mod mask;
+mod outline;
 mod pack;
 mod parts;
 mod quote;
@@ -65,6 +66,7 @@ use belay_protocol::{Arguments, Finding, StopReason, ToolSpec};
 use serde::{Deserialize, Serialize};
 
 pub use self::config::ToolLoopConfig;
+pub use self::outline::{Outline, Role};
 pub use self::parts::Part;
 
 use self::call::{CallAnalysis, Echo, VolatileParts};

@@ -123,7 +123,7 @@ fn ending(delegate: &ChatDelegate, outcome: Result<LoopOutcome, LoopError>) -> (
             if let Some(rule) = end.evidence.get("rule").and_then(|rule| rule.as_str()) {
                 metrics::rule_fired(rule, "stop");
             }
-            let line = end.reason.user_line();
+            let line = end.line();
             let reply = summary.as_ref().map(|text| match end.reason.layer() {
                 StopLayer::Natural if end.reason != StopReason::PlanBlocked => text.clone(),
                 _ => format!("{text}\n\n{line}"), // the best partial answer, and the reason why it is partial

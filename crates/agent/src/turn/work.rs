@@ -120,7 +120,7 @@ fn restore(delegate: &mut ChatDelegate, context: &mut LoopContext, job: &TurnJob
     }
     // The earlier attempt ended by a rule, but the daemon stopped before that was committed.
     if let Some(finding) = context.state.stops.latched.clone() {
-        return Some(finding.into());
+        return Some(context.ended_by(finding));
     }
     delegate.core.tally.open_output(context.state.stops.measures.output_bytes());
     None

@@ -100,7 +100,10 @@ async fn a_chanting_stream_is_cut_answered_with_feedback_and_the_second_time_end
     assert_eq!(record.evidence["rule"], "CHANTING_IDENTICAL_SENTENCES");
     assert_eq!((&record.evidence["strikes"], &record.evidence["closing"]), (&json!(2), &json!("answered")));
     let line = StopReason::Chanting.user_line();
-    assert_eq!(record.reply.as_deref(), Some(format!("In short: nothing new.\n\n{line}").as_str()));
+    let explanation = record.evidence["explanation"].as_str().expect("a sentence");
+    assert!(explanation.starts_with("The answer repeated one text 10 times: “"), "{explanation}");
+    assert_eq!(record.evidence["loop"], json!({"kind": "chanting"}));
+    assert_eq!(record.reply.as_deref(), Some(format!("In short: nothing new.\n\n{line} {explanation}").as_str()));
     let feedback = saw(&agent.model, 2);
     assert!(feedback.last().is_some_and(|text| text.contains("seems to be in a loop")), "{feedback:?}");
     assert!(feedback[feedback.len() - 2].len() < SENTENCE.len() * 40, "the stream was cut, not heard to its end");
@@ -260,9 +263,13 @@ async fn the_same_call_five_times_is_held_back_and_five_more_times_end_the_run()
         (&record.evidence["rule"], &record.evidence["strikes"]),
         (&json!("CONSECUTIVE_IDENTICAL_TOOL_CALLS"), &json!(2))
     );
-    assert_eq!(agent.one.next().await, StopReason::ToolLoop.user_line());
+    let told = "The last 4 calls of echo (“again”) (steps 6 to 9) returned the same line: “again”.";
+    assert_eq!(record.evidence["explanation"], told);
+    assert_eq!(agent.one.next().await, format!("{} {told}", StopReason::ToolLoop.user_line()));
     let texts = saw(&agent.model, 6);
     assert!(texts.iter().any(|text| text.starts_with("not executed: this call repeats")), "{texts:?}");
+    let feedback = "The last 4 calls of echo (“again”) (steps 1 to 4) returned the same line: “again”. Use the result that you have";
+    assert!(texts.iter().any(|text| text.contains(feedback)), "{texts:?}");
     agent.shut_down().await;
 }
 
@@ -308,7 +315,8 @@ async fn counters_go_on_after_a_restart() {
     first.crash().await;
     let again = ScriptedModel::new([]).then_forever(Scripted::call("echo", json!({"text": "again"})));
     let mut second = setup.next_boot(again).start().await;
-    assert_eq!(second.one.next().await, StopReason::ToolLoop.user_line());
+    let told = "The last 4 calls of echo (“again”) (steps 1 to 4) returned the same line: “again”.";
+    assert_eq!(second.one.next().await, format!("{} {told}", StopReason::ToolLoop.user_line()));
     let record = setup.store.runs.run(accepted.run_id).await.expect("readable").expect("known");
     assert_eq!((record.reason, record.attempt), (Some(StopReason::ToolLoop), 2), "{record:?}");
     assert_eq!(second.model.seen().len(), 2, "the fourth and the fifth");

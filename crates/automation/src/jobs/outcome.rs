@@ -1,6 +1,6 @@
 //! Maps the end of an attempt's run to the outcome for its job. Pure.
 
-use belay_protocol::{RunRecord, RunStatus, StopLayer, StopReason};
+use belay_protocol::{RunEnd, RunRecord, RunStatus, StopLayer, StopReason};
 
 use super::text;
 use belay_run::tool_health::{FAILING_TOOL, FAILING_TOOL_TIMES};
@@ -29,7 +29,8 @@ impl AttemptOutcome {
         let Some(reason) = run.reason else { return Self::failed(StopReason::Internal.user_line()) };
         // A reply that only states the stop reason is not a result.
         let line = reason.user_line();
-        let said = run.reply.as_deref().map(|reply| reply.strip_suffix(line).unwrap_or(reply).trim());
+        let end = RunEnd { reason, evidence: run.evidence.clone() }.line();
+        let said = run.reply.as_deref().map(|reply| reply.strip_suffix(end.as_str()).unwrap_or(reply).trim());
         let said = said.filter(|said| !said.is_empty()).map(str::to_owned);
         match (reason, reason.layer()) {
             (StopReason::Stuck, _) => {

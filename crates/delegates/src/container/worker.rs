@@ -71,7 +71,7 @@ async fn carry_out(link: Arc<dyn WorkerLink>, own: ToolSet, task: WorkerTask, wa
         Ok(LoopOutcome::Response(reply)) => WorkerEnd::Completed { reply },
         Ok(LoopOutcome::MaxIterations { .. }) => WorkerEnd::MaxTurns,
         Ok(LoopOutcome::Stopped(end)) if end.reason == StopReason::MaxIterations => WorkerEnd::MaxTurns,
-        Ok(LoopOutcome::Stopped(end)) => WorkerEnd::failed(end.reason.user_line()),
+        Ok(LoopOutcome::Stopped(end)) => WorkerEnd::failed(end.line()),
         Ok(LoopOutcome::NeedApproval(pending)) => {
             WorkerEnd::failed(format!("{} needs an approval, and nobody can be asked", pending.call.name))
         }

@@ -106,7 +106,7 @@ pub(super) fn end_of_child(outcome: Result<LoopOutcome, LoopError>) -> Result<Ch
             // The step limit belongs to the child alone; every other limit belongs to the whole run.
             StopLayer::Operator => ChildEnd::Over(end),
             StopLayer::Budget if end.reason != StopReason::MaxIterations => ChildEnd::Over(end),
-            _ => ChildEnd::Failed(end.reason.user_line().to_owned()),
+            _ => ChildEnd::Failed(end.line()),
         },
         Ok(LoopOutcome::MaxIterations { iterations }) => {
             ChildEnd::Failed(format!("it did not finish within its {iterations} steps"))

@@ -269,7 +269,7 @@ fn report(ending: SubagentEnd) -> ToolOutput {
     };
     let said = match termination {
         Termination::Goal => String::new(),
-        _ => format!(" {}", end.reason.user_line()),
+        _ => format!(" {}", end.line()),
     };
     let text = format!("{facts}\n{line}{said}");
     if termination == Termination::Goal { Ok(text.into()) } else { Err(ToolFailure::Failed(text)) }
