@@ -171,6 +171,12 @@ stopbench-real: ## Judge recordings of real agents by our rules and others (RUNS
 	$(CARGO) build $(DEV) --bin belay-stopbench
 	@python3 tests/stopbench_real.py --bin $(TARGET)/debug/belay-stopbench $(RUNS) $(ARGS)
 
+# Its figures depend on the model, so it is no test.
+.PHONY: feedback
+feedback: ## Measure whether the feedback of a strike helps a local model out of ten scripted loops (start it by `make local-model`; ARGS="--seeds 8, --model URL, --only NAME, --log FILE")
+	$(CARGO) build $(DEV) --bin belay
+	@$(PYTHON) tests/feedback/feedback.py --belay $(TARGET)/debug/belay $(ARGS)
+
 .PHONY: injection
 injection: ## Have a model obey every hostile text of tests/injection, and count what it achieves (MORE=1 names each item)
 	$(CARGO) build $(DEV) --bin belay
