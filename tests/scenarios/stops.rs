@@ -54,6 +54,60 @@ async fn the_reference_shows_the_verdict_that_its_command_prints() -> Result<()>
 }
 
 #[tokio::test]
+async fn sessions_of_other_agents_are_judged_and_explained() -> Result<()> {
+    let home = Home::new();
+    let record = |payload: Value| json!({"type": "response_item", "payload": payload}).to_string() + "\n";
+    let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "exec_command", "arguments": "{\"cmd\":\"npm test\"}"});
+    let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": format!("Chunk ID: {id}\nWall time: 1 seconds\nProcess exited with code 1\nOutput:\n14 lines\n")});
+    let rollout: String =
+        (10..19).flat_map(|n| [record(call(&n.to_string())), record(output(&n.to_string()))]).collect();
+    let looping = write(&home, "rollout-looping.jsonl", &(rollout + "{\"type\":\"from-the-future\"}\n{\"cut\""));
+    let healthy = write(
+        &home,
+        "session.json",
+        &json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]).to_string(),
+    );
+    let output = home.run(&["stops", "check", &looping, &healthy], "").await?;
+    assert_eq!((output.status.code(), output.stdout.lines().count()), (Some(0), 2), "{output:?}");
+    for needle in [
+        "read 20 records (codex), skipped 2: 1 broken line, 1 from-the-future",
+        "rollout-looping.jsonl: would have stopped at step 5 of 9: ",
+        "(steps 1, 2, 3, 4 and 5)",
+        ">  step 5  exec_command  {\"cmd\":\"npm test\"}  14 lines",
+        "session.json: would not have stopped in 1 step with 0 tool calls; no call came twice",
+    ] {
+        assert!(output.stderr.contains(needle), "{needle}: {}", output.stderr);
+    }
+    assert!(!output.stderr.contains('\u{1b}'), "no colours in a pipe");
+    let json = home.run(&["stops", "check", "--json", &looping, "no-such-file", &healthy], "").await?;
+    assert_eq!(json.status.code(), Some(65), "{json:?}");
+    let lines: Vec<Value> = json.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    assert_eq!((&lines[0]["stopped"], &lines[1]["stopped"]), (&json!(true), &json!(false)), "{json:?}");
+    assert_eq!(
+        (&lines[0]["explanation"]["at_step"], &lines[0]["explanation"]["same_call"]),
+        (&json!(5), &json!([1, 2, 3, 4, 5]))
+    );
+    assert!(lines[0]["read"].as_str().is_some_and(|read| read.starts_with("read 20 records")), "{json:?}");
+    assert!(json.stderr.contains("no-such-file") && !json.stderr.contains("would"), "{json:?}");
+    let recording = home.run(&["stops", "import", &looping], "").await?;
+    assert_eq!(verdict(&home.run(&["stops", "check"], &recording.stdout).await?)["stopped"], true, "{recording:?}");
+    let wrong = home.run(&["stops", "check", "--format", "otel", &looping], "").await?;
+    assert_eq!(wrong.status.code(), Some(65), "{wrong:?}");
+    assert!(wrong.stderr.contains("this is not otel"), "{wrong:?}");
+    let directory = home.run(&["stops", "check", &home.path().to_string_lossy()], "").await?;
+    assert_eq!(directory.status.code(), Some(65), "{directory:?}");
+    write(&home, "set/pathologies/rollout.jsonl", &std::fs::read_to_string(&looping)?);
+    write(&home, "set/healthy/session.json", &std::fs::read_to_string(&healthy)?);
+    write(&home, "set/package.json", "{}");
+    let report = home.run(&["stops", "eval", "--json", &home.path().join("set").to_string_lossy()], "").await?;
+    assert_eq!(report.status.code(), Some(0), "{report:?}");
+    let figures: Value = serde_json::from_str(&report.stdout)?;
+    assert_eq!((&figures["pathologies"], &figures["sets"][0]["plain"]["caught"]), (&json!(1), &json!(1)), "{report:?}");
+    assert!(report.stderr.contains("package.json: has no label and is left out"), "{report:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_recording_gets_one_verdict_from_a_file_and_from_standard_input() -> Result<()> {
     let home = Home::new();
     let failing: String = (0..9).map(|n| step(&format!("tool{n}"), "boom")).collect();
@@ -116,7 +170,8 @@ async fn what_is_no_recording_is_refused_with_its_line() -> Result<()> {
     for (input, needle) in [
         ("{\"turn\":true}\n\n{\"tol\":{}}\n", "standard input: line 3: there is no event `tol`; did you mean `tool`?"),
         ("{\"turn\":true}\n{\"turn\":tru\n", "line 2, column 11: not JSON: EOF"),
-        ("{\"role\":\"user\",\"content\":\"hi\"}\n", "belay stops import"),
+        ("{\"rows\":[]}\n", "no known form: expected"),
+        ("{\"tool\":{}}\n", "is read with --format NAME"),
     ] {
         let output = home.run(&["stops", "check"], input).await?;
         assert_eq!((output.status.code(), output.stdout.as_str()), (Some(65), ""), "{output:?}");

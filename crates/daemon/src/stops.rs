@@ -5,6 +5,7 @@ mod eval;
 mod files;
 mod import;
 mod rules;
+mod said;
 mod set;
 
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ use crate::args::SettingsArgs;
 /// `belay stops …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum StopsCommand {
-    /// Feed a recorded run to the stop rules and print the verdict as one line of JSON
+    /// Judge recorded runs, also sessions of other agents, by the stop rules, and explain the verdict
     Check(CheckArgs),
     /// Convert the recording of another program
     Import(ImportArgs),
@@ -45,14 +46,20 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// Judge a run of the running daemon
-    #[arg(long, value_name = "ID", conflicts_with = "file")]
+    #[arg(long, value_name = "ID", conflicts_with = "files")]
     pub(crate) run: Option<String>,
     /// Where the daemon is, for --run
     #[arg(long, env = "BELAY_URL", value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// The recording; `-` reads standard input
-    #[arg(default_value = "-")]
-    pub(crate) file: PathBuf,
+    /// Read the files in this format, without detecting it
+    #[arg(long, value_parser = formats())]
+    pub(crate) format: Option<String>,
+    /// Print one line of JSON for each run, with the explanation in it
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Recordings, or sessions of other programs; `-` reads standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// `belay stops import`
@@ -89,7 +96,7 @@ pub(crate) struct EvalArgs {
     /// Judge belay also without a part of its loop analysis, or without each part in turn (`all`)
     #[arg(long, value_name = "PART", value_parser = parts())]
     pub(crate) without: Vec<String>,
-    /// The directory of the set: recordings (*.jsonl), and labels.jsonl beside them
+    /// The directory of the set: recordings or sessions (*.jsonl, *.json, *.traj), and labels.jsonl beside them
     pub(crate) dir: PathBuf,
 }
 

@@ -21,6 +21,7 @@ mod writing;
 mod written;
 
 pub(crate) use line::Fault;
+pub use line::is_event_name;
 pub(crate) use outcome::{looks_failed, outcome_of};
 pub use written::CallArguments;
 

@@ -1,70 +1,75 @@
 //! Makes recordings from the transcripts of other programs and from Belay's own runs.
 //!
-//! The importer reads message lists in the formats of OpenAI's and Anthropic's APIs (a JSON array, `{"messages":[…]}`,
-//! or one message or conversation on each line), `.traj` files of SWE-agent, `.traj.json` files of mini-swe-agent, and
-//! result files of tau-bench. It recognises the format by the content. System messages are left out, because they are
-//! not events of the run. A message of the person after an answer begins a new request.
+//! [`read`] reads sessions of terminal agents, message lists of the usual APIs, trajectories of research agents, and
+//! spans of OpenTelemetry. It finds the format by the content. A file with one record a line is read line by line, with
+//! one line in memory. Records without an event are skipped and counted by kind, and so is a broken line.
+//!
+//! A reader records each conversation by a [`recorder::Recorder`]: system messages are left out, because they are not
+//! events of the run, and a message of the person after an answer begins a new request.
 
 mod anthropic;
-mod document;
+mod claude_code;
+mod codex;
+mod command_output;
+mod content;
+mod detect;
+mod error;
+mod format;
+mod gemini;
+mod goose;
+mod lists;
 mod mini_swe_agent;
 mod openai;
+mod opencode;
+mod otel;
 mod own;
 mod recorder;
+mod responses;
+mod source;
 mod swe_agent;
+mod tape;
+
+use std::io::BufRead;
 
 use serde_json::Value;
-use thiserror::Error;
 
 use crate::event::TrajectoryEvent;
-use document::Conversation;
+use content::{field, text_of};
+use error::InvalidItem;
+use source::{Line, Records};
+use tape::Tape;
 
+pub use error::ImportError;
+pub use format::Format;
 pub use own::from_messages;
+pub use tape::Take;
 
-/// A transcript format of other programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Messages in the format of OpenAI's chat completions: `tool_calls`, and the role `tool`.
-    Openai,
-    /// Messages in the format of Anthropic's Messages API: blocks `tool_use`, `tool_result`, `text`, `thinking`.
-    Anthropic,
-    /// A `.traj` file of SWE-agent: `trajectory` with `action`, `observation`, `thought`; or `history`.
-    SweAgent,
-    /// A `.traj.json` file of mini-swe-agent: `info`, `messages`, `trajectory_format`.
-    MiniSweAgent,
-    /// A result file of tau-bench: entries with `traj` (or, in its second version, `simulations` with `messages`).
-    TauBench,
+/// Most lines that are read before the format must be clear.
+const HEAD_LINES: usize = 64;
+
+/// What was read of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The format of the file.
+    pub format: Format,
+    /// The runs: conversations, and subagents. A name says whose run it is; it is empty for a conversation.
+    pub runs: Vec<String>,
+    /// The records of the file.
+    pub records: u64,
+    /// How many records or parts were skipped, by kind, most frequent first.
+    pub skipped: Vec<(String, u64)>,
 }
 
-impl Format {
-    /// Every format.
-    pub const ALL: &'static [Self] =
-        &[Self::Openai, Self::Anthropic, Self::SweAgent, Self::MiniSweAgent, Self::TauBench];
-
-    /// The word on the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Openai => "openai",
-            Self::Anthropic => "anthropic",
-            Self::SweAgent => "swe-agent",
-            Self::MiniSweAgent => "mini-swe-agent",
-            Self::TauBench => "tau-bench",
-        }
-    }
-
-    /// The format with this word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|format| format.word() == word)
-    }
-
-    /// The expected content of such a file, for error messages.
-    fn expected(self) -> &'static str {
-        match self {
-            Self::Openai => "a list of messages with `role` and `content` or `tool_calls`, or {\"messages\":[…]}",
-            Self::Anthropic => "a list of messages whose `content` is text or blocks, or {\"messages\":[…]}",
-            Self::SweAgent => "an object with `trajectory` (steps with `action` and `observation`) or `history`",
-            Self::MiniSweAgent => "an object with `messages`, and `trajectory_format` or `info.exit_status`",
-            Self::TauBench => "a list of entries with `traj`, or an object with `simulations`",
+impl Found {
+    /// What was read, in one line: `read 214 records (claude-code), skipped 12: 9 file-history-snapshot, 3 x`.
+    pub fn summary(&self) -> String {
+        let records = if self.records == 1 { "record" } else { "records" };
+        let runs = if self.runs.len() > 1 { format!(", {} runs", self.runs.len()) } else { String::new() };
+        let read = format!("read {} {records} ({}{runs})", self.records, self.format.word());
+        let kinds: Vec<_> = self.skipped.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        match self.skipped.iter().map(|(_, count)| count).sum::<u64>() {
+            0 => read,
+            skipped => format!("{read}, skipped {skipped}: {}", kinds.join(", ")),
         }
     }
 }
@@ -76,106 +81,92 @@ pub struct Imported {
     pub format: Format,
     /// Its conversations, each as a recording. At least one.
     pub trajectories: Vec<Vec<TrajectoryEvent>>,
+    /// What was read and skipped.
+    pub found: Found,
 }
 
-/// Why a file cannot be imported.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ImportError {
-    /// The file is neither JSON nor JSON Lines.
-    #[error("line {line}, column {column}: not JSON: {what}")]
-    NotJson {
-        /// The line, from 1.
-        line: usize,
-        /// The column, from 1, in bytes.
-        column: usize,
-        /// The message of the JSON parser.
-        what: String,
-    },
-    /// The file is JSON of an unknown format.
-    #[error("no known form: expected {}", Format::ALL.iter().map(|format| format!("{} ({})", format.expected(), format.word())).collect::<Vec<_>>().join("; or "))]
-    UnknownForm,
-    /// The file does not have the requested format.
-    #[error("this is not {}: expected {}", .0.word(), .0.expected())]
-    OtherForm(Format),
-    /// A part of the file is invalid.
-    #[error("{place}: {what}")]
-    Broken {
-        /// The position of the part.
-        place: String,
-        /// The problem.
-        what: String,
-    },
+/// Reads a format: takes the records of a file one after the other.
+trait Reads {
+    /// Takes a record: a line, or a whole document.
+    fn record(&mut self, record: &Value, tape: &mut Tape);
+
+    /// The file has ended.
+    fn end(&mut self, _tape: &mut Tape) {}
 }
 
-/// Imports a file of another program. `format`: the format to assume instead of recognising it.
+/// Reads a file of another program, and hands over the events of each run as they come. `format`: the format to assume
+/// instead of finding it.
 ///
 /// # Errors
-/// The file is not JSON, has no known format, or is invalid. The message contains the position and the expected
-/// content.
-pub fn import(text: &str, format: Option<Format>) -> Result<Imported, ImportError> {
-    let conversations = document::conversations(text)?;
-    let found = format.map_or_else(|| detect(&conversations), Ok)?;
-    let of = |(index, conversation): (usize, &Conversation)| {
-        let read = match (found, conversation) {
-            (Format::SweAgent, Conversation::SweAgent(file)) => swe_agent::read(file),
-            (Format::MiniSweAgent, Conversation::MiniSweAgent(file)) => mini_swe_agent::read(file),
-            (Format::TauBench, Conversation::TauBench(messages)) => openai::read(messages),
-            (Format::Openai, Conversation::Messages(messages)) => openai::read(messages),
-            (Format::Anthropic, Conversation::Messages(messages)) => anthropic::read(messages),
-            _ => return Err(ImportError::OtherForm(found)),
-        };
-        read.map_err(|broken| match conversations.len() {
-            1 => broken.into_error(None),
-            _ => broken.into_error(Some(index)),
-        })
-    };
-    let trajectories = conversations.iter().enumerate().map(of).collect::<Result<_, _>>()?;
-    Ok(Imported { format: found, trajectories })
-}
-
-/// The format of the first conversation. The others in a file have the same format.
-fn detect(conversations: &[Conversation]) -> Result<Format, ImportError> {
-    match conversations.first().ok_or(ImportError::UnknownForm)? {
-        Conversation::SweAgent(_) => Ok(Format::SweAgent),
-        Conversation::MiniSweAgent(_) => Ok(Format::MiniSweAgent),
-        Conversation::TauBench(_) => Ok(Format::TauBench),
-        Conversation::Messages(messages) if messages.iter().any(anthropic::is_typical) => Ok(Format::Anthropic),
-        Conversation::Messages(_) => Ok(Format::Openai),
-    }
-}
-
-/// An invalid message of a conversation.
-#[derive(Debug, PartialEq, Eq)]
-struct InvalidItem {
-    /// Its number, from 0.
-    index: usize,
-    /// The kind of item: message, step.
-    item_kind: &'static str,
-    what: String,
-}
-
-impl InvalidItem {
-    fn into_error(self, conversation: Option<usize>) -> ImportError {
-        let of = conversation.map(|index| format!("conversation {index}, ")).unwrap_or_default();
-        ImportError::Broken { place: format!("{of}{} {}", self.item_kind, self.index), what: self.what }
-    }
-}
-
-/// The text of a content: a string, or the texts of its parts. Pictures and similar parts have none.
-fn text_of(content: Option<&Value>) -> String {
-    match content {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => {
-            let texts = parts.iter().filter_map(|part| part.as_str().or_else(|| part.get("text")?.as_str()));
-            texts.collect::<Vec<_>>().join("\n")
+/// The source cannot be read, is not JSON, has no known format, or holds nothing that can be used.
+pub fn read(source: impl BufRead, format: Option<Format>, take: &mut Take<'_>) -> Result<Found, ImportError> {
+    let mut tape = Tape::default();
+    let found = match source::records(source, detect::is_record)? {
+        Records::Documents(documents) => {
+            let found = format.or_else(|| detect::of_documents(&documents)).ok_or(ImportError::UnknownForm)?;
+            let mut reader = found.reader();
+            for document in documents {
+                tape.count();
+                reader.record(&document, &mut tape);
+                tape.drain(take);
+            }
+            reader.end(&mut tape);
+            found
         }
-        _ => String::new(),
-    }
+        Records::Lines(first, mut rest) => {
+            let mut head: Vec<Line> = first.collect();
+            while head.len() < HEAD_LINES && !detect::is_clear(&head) {
+                let Some(line) = rest.read()? else { break };
+                head.push(line);
+            }
+            let found = format.or_else(|| detect::of_lines(&head)).ok_or(ImportError::UnknownForm)?;
+            let mut reader = found.reader();
+            let mut line = |line: Line| {
+                tape.count();
+                match line {
+                    Line::Value(record) => reader.record(&record, &mut tape),
+                    Line::Broken(kind) => tape.skip(kind),
+                }
+                tape.drain(take);
+            };
+            head.into_iter().for_each(&mut line);
+            while let Some(next) = rest.read()? {
+                line(next);
+            }
+            reader.end(&mut tape);
+            found
+        }
+    };
+    finish(found, format.is_some(), tape, take)
 }
 
-/// A string field; empty if it is missing.
-fn field<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
+fn finish(format: Format, is_forced: bool, mut tape: Tape, take: &mut Take<'_>) -> Result<Found, ImportError> {
+    tape.end(take);
+    if tape.is_empty() && (is_forced || !format.is_session()) {
+        let nothing = if is_forced { ImportError::OtherForm(format) } else { ImportError::UnknownForm };
+        return Err(tape.problem().unwrap_or(nothing));
+    }
+    if tape.runs() == 0 {
+        tape.begin(); // a session in which nothing has happened yet
+    }
+    let (runs, records, skipped) = tape.figures();
+    Ok(Found { format, runs, records, skipped })
+}
+
+/// Imports a file of another program. `format`: the format to assume instead of finding it.
+///
+/// # Errors
+/// As [`read`]. The message contains the position and the expected content.
+pub fn import(source: impl BufRead, format: Option<Format>) -> Result<Imported, ImportError> {
+    let mut trajectories: Vec<Vec<TrajectoryEvent>> = Vec::new();
+    let found = read(source, format, &mut |run, event| {
+        if trajectories.len() <= run {
+            trajectories.resize_with(run + 1, Vec::new);
+        }
+        trajectories[run].push(event);
+    })?;
+    trajectories.resize_with(found.runs.len(), Vec::new);
+    Ok(Imported { format: found.format, trajectories, found })
 }
 
 #[cfg(test)]

@@ -6,19 +6,21 @@
 //! caller has opened.
 //!
 //! A recording is a stream of [`TrajectoryEvent`]s. [`Reader`] reads them from any buffered source in constant memory.
-//! [`Judge`] passes them to the stop engine and gives one [`Verdict`]. [`import`] makes them from the transcripts of
-//! other programs. [`eval`] measures how well a [`RuleSet`] distinguishes pathological runs from healthy ones.
+//! [`Judge`] passes them to the stop engine and gives one [`Verdict`], which [`explain`] says in plain words. [`import`]
+//! makes them from the sessions and transcripts of other programs. [`eval`] measures how well a [`RuleSet`] distinguishes
+//! pathological runs from healthy ones.
 //!
-//! Reading order: [`event`] → [`reader`] → [`verdict`] → [`import`] → [`rule_set`] → [`eval`].
+//! Reading order: [`event`] → [`reader`] → [`verdict`] → [`explain`] → [`import`] → [`rule_set`] → [`eval`].
 
 pub mod eval;
 pub mod event;
+pub mod explain;
 pub mod import;
 pub mod reader;
 pub mod rule_set;
 pub mod verdict;
 
-pub use event::{CallArguments, TrajectoryEvent};
+pub use event::{CallArguments, TrajectoryEvent, is_event_name};
 pub use reader::{LINE_MAX_BYTES, ReadError, Reader};
 pub use rule_set::RuleSet;
 pub use verdict::{Judge, Verdict};

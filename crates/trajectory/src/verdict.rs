@@ -34,13 +34,24 @@ pub struct Judge {
     at_event: Option<u64>,
     strikes: u32,
     newest: Option<Finding>,
+    /// Whether the newest strike ends the run at once.
+    ends: bool,
     stopped: bool,
 }
 
 impl Judge {
     /// Makes a judge that has seen no event.
     pub fn new(rules: StopRules) -> Self {
-        Self { rules, state: StopState::default(), next: 0, at_event: None, strikes: 0, newest: None, stopped: false }
+        Self {
+            rules,
+            state: StopState::default(),
+            next: 0,
+            at_event: None,
+            strikes: 0,
+            newest: None,
+            ends: false,
+            stopped: false,
+        }
     }
 
     /// Passes the next event to the stop engine. Returns the finding of a strike at the event with which it became
@@ -58,8 +69,14 @@ impl Judge {
         self.at_event.get_or_insert(index);
         self.strikes += 1;
         self.stopped = true;
+        self.ends = verdict.action == Action::Stop;
         self.newest = Some(verdict.finding.clone());
         Some(verdict.finding)
+    }
+
+    /// Whether the newest strike ends the run at once, without a recovery turn.
+    pub fn ends(&self) -> bool {
+        self.ends
     }
 
     /// The number of events so far.

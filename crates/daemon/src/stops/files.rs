@@ -1,23 +1,61 @@
-//! Opens and reads files of recordings.
+//! Opens and reads files of recordings, and of sessions of other programs.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::io::{BufRead, BufReader, Cursor, IsTerminal, Read};
 use std::path::Path;
 
+use belay_trajectory::import::{Format, Found, ImportError, Take, read as read_other};
 use belay_trajectory::reader::Problem;
-use belay_trajectory::{ReadError, Reader};
+use belay_trajectory::{ReadError, Reader, is_event_name};
+use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 
-/// Longest file that is imported. 512 MiB: the whole file is in memory, a few times.
-const IMPORT_MAX_BYTES: u64 = 512 * 1024 * 1024;
+/// Longest file with labels. 512 MiB: the whole file is in memory.
+const TEXT_MAX_BYTES: u64 = 512 * 1024 * 1024;
+
+/// Bytes of a file that say whether it is a recording.
+const HEAD_BYTES: u64 = 4096;
 
 /// The name that stands for standard input.
 const STDIN: &str = "-";
 
-/// Opens a recording, to be read event by event.
-pub(super) fn recording(path: &Path) -> Result<Reader<Box<dyn BufRead>>, Failure> {
-    Ok(Reader::new(open(path)?))
+/// What a file held besides its events.
+pub(super) struct Contents {
+    /// The label in the first line of a recording.
+    pub(super) header: Option<Value>,
+    /// What was read of a file of another program; `None`: it is a recording.
+    pub(super) found: Option<Found>,
+}
+
+/// Reads the runs of a file, event by event: a recording, or a file of another program.
+///
+/// # Errors
+/// 65: it cannot be read, or is neither.
+pub(super) fn runs(path: &Path, format: Option<Format>, take: &mut Take<'_>) -> Result<Contents, Failure> {
+    let mut source = open(path)?;
+    let mut head = Vec::new();
+    source.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| unusable(path, error))?;
+    let is_recording = format.is_none() && is_recording(&head);
+    let whole = Cursor::new(head).chain(source);
+    if !is_recording {
+        let found = read_other(whole, format, take).map_err(|error| not_read(path, &error))?;
+        return Ok(Contents { header: None, found: Some(found) });
+    }
+    let mut reader = Reader::new(whole);
+    for event in reader.by_ref() {
+        take(0, event.map_err(|error| unreadable(path, &error))?);
+    }
+    Ok(Contents { header: reader.header().cloned(), found: None })
+}
+
+/// Whether a file that begins so is a recording: its first key is the name of an event, or of the label. An empty file
+/// is the recording of a run without events.
+fn is_recording(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let key = text.strip_prefix('{').and_then(|rest| rest.trim_start().strip_prefix('"')?.split_once('"'));
+    text.is_empty() || key.is_some_and(|(key, _)| is_event_name(key) || key == "label")
 }
 
 /// Reads a whole file as text.
@@ -26,15 +64,16 @@ pub(super) fn recording(path: &Path) -> Result<Reader<Box<dyn BufRead>>, Failure
 /// 65: it cannot be read, is too long, or is not UTF-8.
 pub(super) fn text(path: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
-    open(path)?.take(IMPORT_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unusable(path, error))?;
-    if bytes.len() as u64 > IMPORT_MAX_BYTES {
-        return Err(unusable(path, format!("longer than {} MiB", IMPORT_MAX_BYTES / 1024 / 1024)));
+    open(path)?.take(TEXT_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| unusable(path, error))?;
+    if bytes.len() as u64 > TEXT_MAX_BYTES {
+        return Err(unusable(path, format!("longer than {} MiB", TEXT_MAX_BYTES / 1024 / 1024)));
     }
     String::from_utf8(bytes)
         .map_err(|error| unusable(path, format!("not UTF-8 (after {} bytes)", error.utf8_error().valid_up_to())))
 }
 
-fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
+/// Opens a file, or standard input.
+pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>, Failure> {
     if path == Path::new(STDIN) {
         if std::io::stdin().is_terminal() {
             let what = "nothing to read: standard input is a terminal";
@@ -51,17 +90,25 @@ pub(super) fn unusable(path: &Path, what: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::UnusableInput, format!("{}: {what}", shown(path)))
 }
 
-/// The failure of a recording that cannot be read. Often it is a file of another program, which needs an import.
-pub(super) fn unreadable(path: &Path, error: &ReadError) -> Failure {
+/// The failure of a file of another program that cannot be read.
+pub(super) fn not_read(path: &Path, error: &ImportError) -> Failure {
     let failure = unusable(path, error);
-    match (&error.problem, error.line) {
-        (Problem::Event(_), 1) => {
-            failure.next("what another program has written is turned into a recording by `belay stops import`")
-        }
+    match error {
+        ImportError::UnknownForm => failure.next("a recording has events, one a line, such as {\"turn\":true}"),
         _ => failure,
     }
 }
 
-fn shown(path: &Path) -> String {
+/// The failure of a recording that cannot be read.
+pub(super) fn unreadable(path: &Path, error: &ReadError) -> Failure {
+    let failure = unusable(path, error);
+    match (&error.problem, error.line) {
+        (Problem::Event(_), 1) => failure.next("a file of another program is read with --format NAME"),
+        _ => failure,
+    }
+}
+
+/// The name of a file in messages.
+pub(super) fn shown(path: &Path) -> String {
     if path == Path::new(STDIN) { "standard input".into() } else { path.display().to_string() }
 }

@@ -6,17 +6,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use belay_trajectory::TrajectoryEvent;
-use belay_trajectory::import::{Format, Imported, import as import_text};
+use belay_trajectory::import::{Format, Imported, import as import_source};
 
 use super::ImportArgs;
-use super::files::{text, unusable};
+use super::files::{not_read, open};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
 
 /// Imports a file: one conversation to standard output or a file, or all conversations into a directory.
 pub(crate) fn import(args: &ImportArgs, out: Output<'_>) -> Result<Exit, Failure> {
     let format = args.format.as_deref().and_then(Format::from_word);
-    let imported = import_text(&text(&args.file)?, format).map_err(|error| unusable(&args.file, error))?;
+    let imported = import_source(open(&args.file)?, format).map_err(|error| not_read(&args.file, &error))?;
+    note(&imported.found.summary());
     match directory(args.output.as_deref()) {
         Some(directory) => into_directory(args, &imported, &directory)?,
         None => {
@@ -44,7 +45,14 @@ fn choose<'a>(args: &ImportArgs, imported: &'a Imported) -> Result<&'a [Trajecto
             .next(format!("choose one with --index 0 to {}, or all with -o DIRECTORY/", count - 1))
     };
     let chosen = match args.index {
-        None if count > 1 => return Err(many(format!("{}: holds {count} conversations", args.file.display()))),
+        // A session holds one conversation; its subagents are further runs behind it.
+        None if count > 1 && imported.found.runs[1].is_empty() => {
+            return Err(many(format!("{}: holds {count} conversations", args.file.display())));
+        }
+        None if count > 1 => {
+            note(&format!("the run 0 of {count} is written: --index N chooses another, -o DIRECTORY/ all"));
+            imported.trajectories.first()
+        }
         index => imported.trajectories.get(index.unwrap_or(0)),
     };
     let nth = args.index.unwrap_or(0);
@@ -60,7 +68,7 @@ fn into_directory(args: &ImportArgs, imported: &Imported, directory: &Path) -> R
         write(&args.file, &directory.join(format!("{stem}-{index:04}.jsonl")), events)?;
         count += 1;
     }
-    note(&format!("{count} recordings written to {} ({})", directory.display(), imported.format.word()));
+    note(&format!("{count} recordings written to {}", directory.display()));
     Ok(())
 }
 

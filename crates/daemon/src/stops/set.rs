@@ -1,8 +1,9 @@
 //! Reads a labelled set below a directory.
 //!
-//! A recording is a file `*.jsonl`. Its label comes from the first of these: its row in `labels.jsonl` in its directory
-//! or one above; its first line, `{"label":…}`; a file beside it, `NAME.label.json`; the name of one of its
-//! directories. A recording without a label is reported and left out.
+//! A recording is a file `*.jsonl`, and so is a session of another program, also `*.json` and `*.traj`. Its label comes
+//! from the first of these: its row in `labels.jsonl` in its directory or one above; its first line, `{"label":…}`; a
+//! file beside it, `NAME.label.json`; the name of one of its directories. A recording without a label is reported and
+//! left out.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use belay_trajectory::TrajectoryEvent;
 use belay_trajectory::eval::{Case, Labelled, label_of_directory, labelled, rows};
 
-use super::files::{recording, text, unreadable, unusable};
+use super::files::{runs, text, unusable};
 use crate::exit::{Exit, Failure};
 use crate::output::note;
 
@@ -27,6 +28,12 @@ pub(super) fn read(root: &Path) -> Result<Vec<Case>, Failure> {
     let mut cases = Vec::new();
     for path in &found.recordings {
         let name = path.strip_prefix(root).unwrap_or(path);
+        // Other JSON files may have another purpose: only those with a label are read.
+        let is_other = path.extension().is_none_or(|extension| extension != "jsonl");
+        if is_other && found.label(path, name, None)?.is_none() {
+            note(&format!("{}: has no label and is left out", name.display()));
+            continue;
+        }
         let (events, header) = events(path)?;
         match found.label(path, name, header)? {
             None => note(&format!("{}: has no label and is left out", name.display())),
@@ -69,7 +76,7 @@ impl Found {
                 self.walk(&path)?;
             } else if path.file_name().is_some_and(|name| name == LABELS) {
                 self.take_rows(&path, directory)?;
-            } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+            } else if is_recording(&path) {
                 self.recordings.push(path);
             }
         }
@@ -105,8 +112,26 @@ impl Found {
     }
 }
 
+/// Whether a file may be a recording or a session, by its name.
+fn is_recording(path: &Path) -> bool {
+    let is_label = path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(".label.json"));
+    !is_label
+        && path.extension().is_some_and(|extension| ["jsonl", "json", "traj"].iter().any(|known| extension == *known))
+}
+
+/// The events of the first run of a file: the conversation, not its subagents.
 fn events(path: &Path) -> Result<(Vec<TrajectoryEvent>, Option<serde_json::Value>), Failure> {
-    let mut reader = recording(path)?;
-    let events = reader.by_ref().collect::<Result<_, _>>().map_err(|error| unreadable(path, &error))?;
-    Ok((events, reader.header().cloned()))
+    let mut events = Vec::new();
+    let read = runs(path, None, &mut |run, event| {
+        if run == 0 {
+            events.push(event);
+        }
+    })?;
+    if let Some(found) = &read.found {
+        note(&format!("{}: {}", path.display(), found.summary()));
+        if found.runs.len() > 1 {
+            note(&format!("{}: only the first of {} runs is judged", path.display(), found.runs.len()));
+        }
+    }
+    Ok((events, read.header))
 }

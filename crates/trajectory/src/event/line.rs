@@ -54,6 +54,11 @@ impl Key {
     }
 }
 
+/// Whether a recording has an event with this name.
+pub fn is_event_name(word: &str) -> bool {
+    Key::of(word).is_some()
+}
+
 /// The error of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LineError {

@@ -3,11 +3,17 @@
 //! Source: Anthropic, API reference, "Messages": content blocks `text`, `thinking`, `tool_use`, `tool_result` with
 //! `is_error`; server tools have blocks of their own whose names end in `_tool_use` and `_tool_result`.
 
+use belay_agent_loop::policies::CallOutcome;
 use serde_json::Value;
 
+use super::content::named;
 use super::recorder::Recorder;
-use super::{InvalidItem, field, text_of};
-use crate::event::{CallArguments, TrajectoryEvent};
+use super::{field, text_of};
+use crate::event::CallArguments;
+
+/// The beginnings of results that say that a person, or a rule of theirs, refused the call.
+const REJECTED: &[&str] =
+    &["The user doesn't want to proceed", "The user doesn't want to take this action", "Permission to use "];
 
 /// Whether a message has a block that exists only in this format.
 pub(super) fn is_typical(message: &Value) -> bool {
@@ -21,30 +27,28 @@ pub(super) fn is_typical(message: &Value) -> bool {
     })
 }
 
-/// Imports one conversation.
-pub(super) fn read(messages: &[Value]) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
-    let mut recorder = Recorder::default();
-    let mut last_id = None;
-    for (index, message) in messages.iter().enumerate() {
-        let invalid = |what: String| InvalidItem { index, item_kind: "message", what };
-        match field(message, "role") {
-            "user" => user(&mut recorder, message.get("content")),
-            "assistant" => {
-                // Session logs write each block of an answer on a line of its own, with the same id.
-                let id = message.get("id").and_then(Value::as_str);
-                if id.is_none() || id != last_id {
-                    recorder.turn();
-                    usage(&mut recorder, message.get("usage"));
-                }
-                last_id = id;
-                assistant(&mut recorder, message.get("content")).map_err(invalid)?;
+/// Records one message. `answer_id`: the id of the newest answer. Session logs write each block of an answer on a line
+/// of its own, with the same id.
+///
+/// # Errors
+/// Why the message is no message.
+pub(super) fn message(recorder: &mut Recorder, message: &Value, answer_id: &mut Option<String>) -> Result<(), String> {
+    match field(message, "role") {
+        "user" => user(recorder, message.get("content")),
+        "assistant" => {
+            let id = message.get("id").and_then(Value::as_str);
+            if id.is_none() || id != answer_id.as_deref() {
+                recorder.turn();
+                usage(recorder, message.get("usage"));
             }
-            "system" => {}
-            "" => return Err(invalid("has no `role`".into())),
-            role => return Err(invalid(format!("there is no role `{role}`; there are user and assistant"))),
+            *answer_id = id.map(str::to_owned);
+            assistant(recorder, message.get("content"));
         }
+        "system" => {}
+        "" => return Err("has no `role`".into()),
+        role => return Err(format!("there is no role `{role}`; there are user and assistant")),
     }
-    Ok(recorder.done())
+    Ok(())
 }
 
 fn blocks(content: Option<&Value>) -> &[Value] {
@@ -59,7 +63,7 @@ fn user(recorder: &mut Recorder, content: Option<&Value>) {
             let failed = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
             result(recorder, block, failed);
         } else {
-            said.push(field(block, "text"));
+            said.extend(block.get("text").and_then(Value::as_str).map(str::to_owned).or_else(|| named(block)));
         }
     }
     let text = match content {
@@ -76,10 +80,14 @@ fn result(recorder: &mut Recorder, block: &Value, failed: bool) {
         Some(Value::Object(content)) => Value::Object(content.clone()).to_string(),
         content => text_of(content),
     };
-    recorder.result(block.get("tool_use_id").and_then(Value::as_str), None, Some(!failed), text);
+    let id = block.get("tool_use_id").and_then(Value::as_str);
+    if failed && REJECTED.iter().any(|beginning| text.starts_with(beginning)) {
+        return recorder.result_with_outcome(id, None, CallOutcome::Denied, text);
+    }
+    recorder.result(id, None, Some(!failed), text);
 }
 
-fn assistant(recorder: &mut Recorder, content: Option<&Value>) -> Result<(), String> {
+fn assistant(recorder: &mut Recorder, content: Option<&Value>) {
     let asks = |block: &Value| field(block, "type").ends_with("tool_use");
     let with_calls = blocks(content).iter().any(asks);
     let only_thoughts =
@@ -96,7 +104,7 @@ fn assistant(recorder: &mut Recorder, content: Option<&Value>) -> Result<(), Str
     }
     for block in blocks(content) {
         if asks(block) {
-            let name = block.get("name").and_then(Value::as_str).ok_or("a `tool_use` has no `name`")?;
+            let name = block.get("name").and_then(Value::as_str).unwrap_or("unknown");
             let args = block.get("input").map_or_else(String::new, Value::to_string);
             let id = block.get("id").and_then(Value::as_str).map(str::to_owned);
             recorder.call(id, name.to_owned(), CallArguments::parse(&args));
@@ -105,11 +113,12 @@ fn assistant(recorder: &mut Recorder, content: Option<&Value>) -> Result<(), Str
             result(recorder, block, block.pointer("/content/error_code").is_some());
         }
     }
-    Ok(())
 }
 
 fn usage(recorder: &mut Recorder, usage: Option<&Value>) {
     let tokens = |name: &str| usage.and_then(|usage| usage.get(name)?.as_u64()).unwrap_or(0);
-    let read = tokens("input_tokens") + tokens("cache_read_input_tokens") + tokens("cache_creation_input_tokens");
+    let read = ["input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"]
+        .iter()
+        .fold(0_u64, |sum, name| sum.saturating_add(tokens(name)));
     recorder.usage(read, tokens("output_tokens"));
 }

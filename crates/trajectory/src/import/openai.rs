@@ -5,28 +5,28 @@
 
 use serde_json::Value;
 
+use super::content::list;
 use super::recorder::Recorder;
-use super::{InvalidItem, field, text_of};
-use crate::event::{CallArguments, TrajectoryEvent};
+use super::{field, text_of};
+use crate::event::CallArguments;
 
-/// Imports one conversation.
-pub(super) fn read(messages: &[Value]) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
-    let mut recorder = Recorder::default();
-    for (index, message) in messages.iter().enumerate() {
-        let invalid = |what: String| InvalidItem { index, item_kind: "message", what };
-        match field(message, "role") {
-            "system" | "developer" => {}
-            "user" => recorder.user(text_of(message.get("content"))),
-            "assistant" | "model" => assistant(&mut recorder, message).map_err(invalid)?,
-            "tool" | "function" => result(&mut recorder, message),
-            "" => return Err(invalid("has no `role`".into())),
-            role => return Err(invalid(format!("there is no role `{role}`; there are system, user, assistant, tool"))),
-        }
+/// Records one message. Returns the kinds of the parts that were skipped.
+///
+/// # Errors
+/// Why the message is no message.
+pub(super) fn message(recorder: &mut Recorder, message: &Value) -> Result<Vec<String>, String> {
+    match field(message, "role") {
+        "system" | "developer" => {}
+        "user" => recorder.user(text_of(message.get("content"))),
+        "assistant" | "model" => return Ok(assistant(recorder, message)),
+        "tool" | "function" => result(recorder, message),
+        "" => return Err("has no `role`".into()),
+        role => return Err(format!("there is no role `{role}`; there are system, user, assistant, tool")),
     }
-    Ok(recorder.done())
+    Ok(Vec::new())
 }
 
-fn assistant(recorder: &mut Recorder, message: &Value) -> Result<(), String> {
+fn assistant(recorder: &mut Recorder, message: &Value) -> Vec<String> {
     recorder.turn();
     if let Some(usage) = message.get("usage") {
         let tokens = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
@@ -35,24 +35,28 @@ fn assistant(recorder: &mut Recorder, message: &Value) -> Result<(), String> {
     for name in ["reasoning_content", "reasoning", "thought"] {
         recorder.thought(field(message, name).to_owned());
     }
-    let calls = match message.get("tool_calls") {
-        None | Some(Value::Null) => &[][..],
-        Some(Value::Array(calls)) => calls,
-        Some(_) => return Err("`tool_calls` must be a list".into()),
-    };
+    let mut skipped = Vec::new();
+    if message.get("tool_calls").is_some_and(|calls| !calls.is_array() && !calls.is_null()) {
+        skipped.push("`tool_calls` must be a list".into());
+    }
+    let calls = list(message, "tool_calls");
     let older = message.get("function_call").filter(|call| call.is_object());
     recorder.assistant(text_of(message.get("content")), !calls.is_empty() || older.is_some());
     for call in calls.iter().chain(older) {
-        let function = call.get("function").unwrap_or(call);
-        let name = function.get("name").and_then(Value::as_str).ok_or("a call has no `name`")?;
-        let args = match function.get("arguments") {
+        // A custom tool has text instead of arguments.
+        let function = call.get("function").or_else(|| call.get("custom")).unwrap_or(call);
+        let Some(name) = function.get("name").and_then(Value::as_str) else {
+            skipped.push("a call has no `name`".into());
+            continue;
+        };
+        let args = match function.get("arguments").or_else(|| function.get("input")) {
             None | Some(Value::Null) => CallArguments::parse(""),
             Some(Value::String(written)) => CallArguments::parse(written),
             Some(object) => CallArguments::parse(&object.to_string()),
         };
         recorder.call(call.get("id").and_then(Value::as_str).map(str::to_owned), name.to_owned(), args);
     }
-    Ok(())
+    skipped
 }
 
 fn result(recorder: &mut Recorder, message: &Value) {

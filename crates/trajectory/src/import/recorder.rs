@@ -6,21 +6,33 @@ use belay_agent_loop::policies::CallOutcome;
 
 use crate::event::{CallArguments, TrajectoryEvent, looks_failed, outcome_of};
 
+/// Most calls that wait for a result. The oldest is forgotten when another one comes.
+const OPEN: usize = 512;
+
 /// Records messages as events, and finds the call that a result belongs to.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
     events: Vec<TrajectoryEvent>,
-    /// Calls without a result, oldest first: id and tool.
-    open: VecDeque<(Option<String>, String)>,
+    /// Calls whose result is not yet recorded, oldest first.
+    open: VecDeque<Open>,
     /// Whether the person has sent a message.
     begun: bool,
     /// Whether the model has answered without a call. Then the next message of the person is a new request.
     answered: bool,
 }
 
+#[derive(Debug)]
+struct Open {
+    id: Option<String>,
+    name: String,
+    /// A result that came before that of an older call of the same tool. A recording has them in the order of the calls.
+    result: Option<(CallOutcome, String)>,
+}
+
 impl Recorder {
     /// Records a message of the person.
     pub(super) fn user(&mut self, text: String) {
+        self.settle();
         if !self.begun || self.answered {
             self.events.push(TrajectoryEvent::Reset);
         }
@@ -36,13 +48,14 @@ impl Recorder {
 
     /// Records the beginning of a model call.
     pub(super) fn turn(&mut self) {
+        self.settle();
         self.answered = false;
         self.events.push(TrajectoryEvent::Turn);
     }
 
     /// Records the tokens of the model call.
     pub(super) fn usage(&mut self, input: u64, output: u64) {
-        if input + output > 0 {
+        if input.saturating_add(output) > 0 {
             self.events.push(TrajectoryEvent::Usage { input, output });
         }
     }
@@ -65,8 +78,16 @@ impl Recorder {
     /// Records a call.
     pub(super) fn call(&mut self, id: Option<String>, name: String, args: CallArguments) {
         self.answered = false;
-        self.open.push_back((id, name.clone()));
+        if self.open.len() == OPEN {
+            self.open.pop_front();
+        }
+        self.open.push_back(Open { id, name: name.clone(), result: None });
         self.events.push(TrajectoryEvent::Tool { id: None, name, args });
+    }
+
+    /// Whether the call with this id, or the oldest one of this tool, still waits for its result.
+    pub(super) fn awaits(&self, id: Option<&str>, name: Option<&str>) -> bool {
+        self.place(id, name).is_some()
     }
 
     /// Records a result. `ok`: as recorded; `None`: derived from the text.
@@ -83,16 +104,59 @@ impl Recorder {
         outcome: CallOutcome,
         text: String,
     ) {
-        let of_id = || id.and_then(|id| self.open.iter().position(|(open, _)| open.as_deref() == Some(id)));
-        let of_name = || name.and_then(|name| self.open.iter().position(|(_, open)| open == name));
-        let place = of_id().or_else(of_name).or_else(|| (id.is_none() && name.is_none()).then_some(0));
-        let called = place.and_then(|at| self.open.remove(at)).map(|(_, name)| name);
-        let name = called.or_else(|| name.map(str::to_owned)).unwrap_or_else(|| "unknown".to_owned());
-        self.events.push(TrajectoryEvent::ToolResult { id: None, name, outcome, text });
+        let Some(at) = self.place(id, name) else {
+            let name = name.unwrap_or("unknown").to_owned();
+            return self.events.push(TrajectoryEvent::ToolResult { id: None, name, outcome, text });
+        };
+        self.open[at].result = Some((outcome, text));
+        // It waits for the results of older calls of the same tool, and those that wait for it come with it.
+        let name = self.open[at].name.clone();
+        while let Some(oldest) = self.open.iter().position(|open| open.name == name) {
+            if self.open[oldest].result.is_none() {
+                break;
+            }
+            self.release(oldest);
+        }
+    }
+
+    /// The call that a result with this id or of this tool belongs to.
+    fn place(&self, id: Option<&str>, name: Option<&str>) -> Option<usize> {
+        let waits =
+            |wanted: &dyn Fn(&Open) -> bool| self.open.iter().position(|open| open.result.is_none() && wanted(open));
+        let of_id = || id.and_then(|id| waits(&|open| open.id.as_deref() == Some(id)));
+        let of_name = || name.and_then(|name| waits(&|open| open.name == name));
+        of_id().or_else(of_name).or_else(|| if id.is_none() && name.is_none() { waits(&|_| true) } else { None })
+    }
+
+    fn release(&mut self, at: usize) {
+        if let Some(Open { name, result, .. }) = self.open.remove(at) {
+            let (outcome, text) = result.unwrap_or((CallOutcome::NotExecuted, String::new()));
+            self.events.push(TrajectoryEvent::ToolResult { id: None, name, outcome, text });
+        }
+    }
+
+    /// Records the results that still wait for that of an older call: that call has none.
+    fn settle(&mut self) {
+        while let Some(held) = self.open.iter().position(|open| open.result.is_some()) {
+            let name = self.open[held].name.clone();
+            let oldest = self.open.iter().position(|open| open.name == name).unwrap_or(held);
+            self.release(oldest);
+        }
+    }
+
+    /// Adds events that were recorded elsewhere.
+    pub(super) fn add(&mut self, events: Vec<TrajectoryEvent>) {
+        self.events.extend(events);
+    }
+
+    /// Takes the events that were recorded since the last time.
+    pub(super) fn take(&mut self) -> Vec<TrajectoryEvent> {
+        std::mem::take(&mut self.events)
     }
 
     /// The recorded events.
-    pub(super) fn done(self) -> Vec<TrajectoryEvent> {
+    pub(super) fn done(mut self) -> Vec<TrajectoryEvent> {
+        self.settle();
         self.events
     }
 }

@@ -10,6 +10,11 @@ use super::recorder::Recorder;
 use super::{InvalidItem, field, text_of};
 use crate::event::{CallArguments, TrajectoryEvent};
 
+/// Whether a file has this format.
+pub(super) fn is_typical(file: &Value) -> bool {
+    ["trajectory", "history"].iter().any(|key| file.get(*key).is_some_and(Value::is_array))
+}
+
 /// Imports one file.
 pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
     let list = |name: &str| file.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

@@ -9,7 +9,7 @@ fn lines(events: &[TrajectoryEvent]) -> Vec<String> {
 
 /// The imported format and the lines of the first recording.
 fn imported(text: &str) -> (Format, Vec<String>) {
-    let imported = import(text, None).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let imported = import(text.as_bytes(), None).unwrap_or_else(|error| panic!("{text}: {error}"));
     (imported.format, lines(&imported.trajectories[0]))
 }
 
@@ -57,7 +57,7 @@ fn messages_of_openai_are_read_in_all_their_wrappings() {
         );
     }
     let two = format!("{}\n{}\n", json!({ "messages": messages }), json!({ "messages": messages[..2] }));
-    assert_eq!(import(&two, None).unwrap().trajectories.iter().map(Vec::len).collect::<Vec<_>>(), [11, 2]);
+    assert_eq!(import(two.as_bytes(), None).unwrap().trajectories.iter().map(Vec::len).collect::<Vec<_>>(), [11, 2]);
 }
 
 #[test]
@@ -278,14 +278,14 @@ fn a_reply_of_mini_swe_agent_that_runs_no_command_gets_no_result() {
         r#"{"turn":true}"#,
         r#"{"tool":{"name":"bash","args":{"command":"ls"}}}"#,
         r#"{"tool":{"name":"bash","args":{"command":"cat a"}}}"#,
-        r#"{"tool_result":{"name":"bash","ok":false,"text":"","outcome":"not_executed"}}"#,
         r#"{"tool_result":{"name":"bash","ok":true,"text":"<warning>\nToo long.\n</warning><output_head>\na\n</output_head>"}}"#,
+        r#"{"tool_result":{"name":"bash","ok":false,"text":"","outcome":"not_executed"}}"#,
         r#"{"user":"Interrupted by the user"}"#,
         r#"{"other":"exit status: Submitted"}"#,
     ];
     let (_, lines) = imported(&mini_swe_agent("mini-swe-agent-1.1", &messages));
     assert_eq!(lines[4..], expected.map(str::to_owned));
-    let odd = import(&mini_swe_agent("mini-swe-agent-1.1", &[user("go"), json!({"role": "wizard"})]), None);
+    let odd = import(mini_swe_agent("mini-swe-agent-1.1", &[user("go"), json!({"role": "wizard"})]).as_bytes(), None);
     assert!(odd.unwrap_err().to_string().starts_with("message 1: there is no role `wizard`"));
 }
 
@@ -297,7 +297,7 @@ fn results_of_tau_bench_are_one_recording_each() {
         json!([{"task_id": 0, "reward": 0.0, "traj": openai()}, {"task_id": 1, "reward": 1.0, "traj": [called, second]}]),
         json!({"info": {}, "simulations": [{"messages": openai()}, {"messages": [called, second]}]}),
     ] {
-        let imported = import(&file.to_string(), None).unwrap();
+        let imported = import(file.to_string().as_bytes(), None).unwrap();
         assert_eq!((imported.format, imported.trajectories.len()), (Format::TauBench, 2));
         assert_eq!(lines(&imported.trajectories[0])[..8], SEARCHED.map(str::to_owned));
         let expected = [
@@ -314,7 +314,8 @@ fn what_cannot_be_imported_says_where_and_what_was_expected() {
     for (text, format, expected) in [
         ("", None, "no known form"),
         ("{\"messages\": [\n  oops", None, "line 2, column 3: not JSON: expected value"),
-        ("{\"role\":\"user\",\"content\":\"x\"}\nnonsense\n", None, "line 2, column 2: not JSON"),
+        ("nonsense\nand more\n", None, "line 1, column 2: not JSON"),
+        ("{\"messages\":[{\"role\":\"user\"", None, "line 1, column 27: not JSON: EOF"),
         ("7", None, "no known form: expected a list of messages"),
         ("{\"rows\":[]}", None, "no known form"),
         ("{\"turn\":true}\n{\"turn\":true}\n", None, "no known form"),
@@ -326,18 +327,44 @@ fn what_cannot_be_imported_says_where_and_what_was_expected() {
         ),
         ("[{\"role\":\"wizard\",\"content\":\"x\"}]", None, "message 0: there is no role `wizard`"),
         (
-            "[{\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\"}]}]",
+            "[{\"traj\":[{\"role\":\"sorcerer\"}]},{\"traj\":[{\"role\":\"wizard\"}]}]",
             None,
-            "message 1: a call has no `name`",
-        ),
-        (
-            "[{\"traj\":[{\"role\":\"user\"}]},{\"traj\":[{\"role\":\"wizard\"}]}]",
-            None,
-            "conversation 1, message 0: there is no role",
+            "message 0: there is no role `sorcerer`",
         ),
     ] {
-        let error = import(text, format).unwrap_err().to_string();
+        let error = import(text.as_bytes(), format).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn what_is_broken_in_the_middle_costs_that_part_and_is_counted() {
+    for (text, count, skipped) in [
+        (
+            "{\"role\":\"user\",\"content\":\"x\"}\nnonsense\n{\"role\":\"assistant\",\"content\":\"y\"}\n{\"role\":\"us",
+            4,
+            vec![("broken line", 2)],
+        ),
+        ("nonsense\n{\"role\":\"user\",\"content\":\"x\"}\n", 2, vec![("broken line", 1)]),
+        (
+            "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"wizard\"},7]",
+            2,
+            vec![("record without a type", 1), ("there is no role `wizard`; there are system, user, assistant", 1)],
+        ),
+        (
+            "[{\"role\":\"user\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"1\"},{\"id\":\"2\",\"function\":{\"name\":\"f\"}}]}]",
+            4,
+            vec![("a call has no `name`", 1)],
+        ),
+        (
+            "[{\"role\":\"user\"},{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":7}]",
+            4,
+            vec![("`tool_calls` must be a list", 1)],
+        ),
+    ] {
+        let imported = import(text.as_bytes(), None).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let seen: Vec<_> = imported.found.skipped.iter().map(|(kind, count)| (kind.as_str(), *count)).collect();
+        assert_eq!((imported.trajectories[0].len(), seen), (count, skipped), "{text}");
     }
 }
 
@@ -345,7 +372,7 @@ fn what_cannot_be_imported_says_where_and_what_was_expected() {
 fn a_form_can_be_forced_where_both_would_do() {
     let plain = json!([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]).to_string();
     for format in [Format::Openai, Format::Anthropic] {
-        let imported = import(&plain, Some(format)).unwrap();
+        let imported = import(plain.as_bytes(), Some(format)).unwrap();
         assert_eq!(imported.format, format);
         assert_eq!(lines(&imported.trajectories[0])[2..], [r#"{"turn":true}"#, r#"{"assistant":"hello"}"#]);
     }

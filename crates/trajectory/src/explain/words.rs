@@ -1,0 +1,91 @@
+//! The words of an explanation.
+
+use belay_agent_loop::policies::tool_loops::{
+    CONSECUTIVE_IDENTICAL_TOOL_CALLS, OSCILLATING_WRITES, POLLING_WITHOUT_PROGRESS, REPEATED_CALLS_WITHOUT_PROGRESS,
+    SAME_RESULT_FOR_VARIED_ARGUMENTS,
+};
+use belay_protocol::{Finding, StopReason};
+
+/// The sentence about a run with a strike.
+pub(super) fn stopped(finding: &Finding, at: u64, of: u64, same: &[u64]) -> String {
+    format!("would have stopped at step {at} of {of}: {}{}", account(finding), in_steps(same))
+}
+
+/// The sentence about a run without a strike. `most`: the most frequent call, and how often it came.
+pub(super) fn healthy(steps: u64, calls: u64, most: Option<(&str, u64)>, same: &[u64]) -> String {
+    let plural = |count: u64, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
+    let what = format!("{} with {}", plural(steps, "step"), plural(calls, "tool call"));
+    match most {
+        _ if steps == 0 && calls == 0 => "would not have stopped: there is no step".into(),
+        None => format!("would not have stopped in {what}; no call came twice"),
+        Some((call, count)) => {
+            let often = format!("the most frequent call, `{call}`, came {count} times{}", in_steps(same));
+            format!("would not have stopped in {what}; {often}")
+        }
+    }
+}
+
+/// What the evidence of a finding says.
+fn account(finding: &Finding) -> String {
+    let count = finding.count;
+    let what = finding.quote.as_deref().map_or_else(|| finding.rule.replace('_', " "), |quote| format!("`{quote}`"));
+    match (finding.rule.as_str(), finding.reason) {
+        (CONSECUTIVE_IDENTICAL_TOOL_CALLS, _) => {
+            format!("the same calls came {count} times in a row, the newest {what}")
+        }
+        (SAME_RESULT_FOR_VARIED_ARGUMENTS, _) => {
+            format!("{count} calls with different arguments gave the same result, the newest {what}")
+        }
+        (REPEATED_CALLS_WITHOUT_PROGRESS, _) => format!("{count} results showed nothing new, the newest of {what}"),
+        (POLLING_WITHOUT_PROGRESS, _) => format!("{what} asked {count} times and got the same answer"),
+        (OSCILLATING_WRITES, _) => format!("writes returned to an earlier state {count} times, the newest {what}"),
+        (_, StopReason::Chanting) => format!("one text came {count} times: {what}"),
+        (_, StopReason::RepeatedReplies) => format!("an answer came again {count} times: {what}"),
+        (_, StopReason::ConsecutiveErrors) => match &finding.quote {
+            Some(quote) => format!("every call of {count} steps in a row failed, the newest with “{quote}”"),
+            None => format!("every call of {count} steps in a row failed"),
+        },
+        (rule, _) => format!("{} reached {count} (the limit is {})", rule.replace('_', " "), finding.threshold),
+    }
+}
+
+/// ` (steps 1, 2 and 3)`, or nothing if there is only one.
+fn in_steps(steps: &[u64]) -> String {
+    match steps {
+        [] | [_] => String::new(),
+        [first @ .., last] => {
+            let first: Vec<_> = first.iter().map(ToString::to_string).collect();
+            format!(" (steps {} and {last})", first.join(", "))
+        }
+    }
+}
+
+/// The settings that decide about a finding.
+pub(super) fn settings(finding: &Finding) -> Vec<&'static str> {
+    let has = |fact: &str| finding.facts.contains_key(fact);
+    let of_rule: &[&'static str] = match (finding.rule.as_str(), finding.reason) {
+        (CONSECUTIVE_IDENTICAL_TOOL_CALLS, _) => &["stops.tool_loops.repeats", "stops.tool_loops.max_period"],
+        (SAME_RESULT_FOR_VARIED_ARGUMENTS, _) => {
+            &["stops.tool_loops.same_result", "stops.tool_loops.same_short_result"]
+        }
+        (REPEATED_CALLS_WITHOUT_PROGRESS, _) if has("repeated_answers") => &["stops.tool_loops.repeated_answers"],
+        (REPEATED_CALLS_WITHOUT_PROGRESS, _) if has("stagnation") => &["stops.tool_loops.stagnation"],
+        (REPEATED_CALLS_WITHOUT_PROGRESS, _) => &["stops.tool_loops.repeats", "stops.tool_loops.alternating"],
+        (POLLING_WITHOUT_PROGRESS, _) => &["stops.tool_loops.polls", "stops.tool_loops.polling_tools"],
+        (OSCILLATING_WRITES, _) => &["stops.tool_loops.oscillations"],
+        (_, StopReason::RepeatedReplies) => &["stops.repeated_replies"],
+        (_, StopReason::ConsecutiveErrors) => &["stops.errors_stop"],
+        (_, StopReason::EmptyReplies) => &["stops.empty_replies"],
+        (_, StopReason::UnknownTools) => &["stops.unknown_tools"],
+        (_, StopReason::InvalidArguments) => &["stops.invalid_arguments"],
+        (_, StopReason::ApprovalReasks) => &["stops.approval_reasks"],
+        (_, StopReason::CompactionLoop) => &["stops.compactions_without_gain"],
+        (_, StopReason::OperatorRule) => &["stops.rules"],
+        (_, StopReason::Chanting) => &[],
+        _ => return vec!["limits"],
+    };
+    let of_detection = [StopReason::ToolLoop, StopReason::Chanting, StopReason::RepeatedReplies];
+    let shared: &[&'static str] =
+        if of_detection.contains(&finding.reason) { &["stops.loops", "stops.max_strikes"] } else { &["stops.enabled"] };
+    [of_rule, shared].concat()
+}
