@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use belay_agent_loop::SeenCall;
-use belay_agent_loop::account::Evidence;
+use belay_agent_loop::account::{Evidence, SeenCall};
+use belay_agent_loop::policies::CallOutcome;
 use belay_agent_loop::policies::tool_loops::{Outline, ToolLoopConfig};
-use belay_protocol::{Arguments, CallOutcome, Finding};
+use belay_protocol::{Arguments, Finding};
 
 /// Calls that are kept: as many as the daemon reads.
 const CALLS: usize = 64;
