@@ -196,10 +196,39 @@ def without_a_session_the_messages_are_the_history(case):
 
 
 @test
-def tools_of_the_client_are_refused_with_a_clear_error(case):
-    error = raises(openai.BadRequestError, lambda: case.client.chat.completions.create(model=model(case), messages=SUM, tools=[TOOL]))
-    equal(error.param, "tools")
-    holds(error.message, "not supported")
+def tools_of_the_client_are_called_and_their_results_answer(case):
+    talk = [{"role": "user", "content": 'call weather {"city": "Oslo"}'}]
+    for stream in (False, True):
+        asked = {"model": model(case), "messages": talk, "tools": [TOOL]}
+        if stream:
+            with case.client.chat.completions.stream(**asked) as pieces:
+                pieces.until_done()
+                first = pieces.get_final_completion()
+        else:
+            first = case.client.chat.completions.create(**asked)
+        equal(first.choices[0].finish_reason, "tool_calls")
+        message = first.choices[0].message
+        call = message.tool_calls[0]
+        equal((call.function.name, json.loads(call.function.arguments)), ("weather", {"city": "Oslo"}))
+        sent = {"role": "assistant", "content": message.content, "tool_calls": [
+            {"id": call.id, "type": "function", "function": {"name": "weather", "arguments": call.function.arguments}}]}
+        results = [sent, {"role": "tool", "tool_call_id": call.id, "content": "rain, 4 degrees"}]
+        answer = case.client.chat.completions.create(**{**asked, "messages": talk + results})
+        equal(answer.choices[0].finish_reason, "stop")
+        holds(answer.choices[0].message.content, "rain, 4 degrees")
+
+
+@test
+def results_without_their_calls_are_refused_by_id(case):
+    talk = [{"role": "user", "content": 'call weather {"city": "Oslo"}'}]
+    first = case.client.chat.completions.create(model=model(case), messages=talk, tools=[TOOL])
+    call = first.choices[0].message.tool_calls[0]
+    broken = [{"role": "tool", "tool_call_id": call.id[:-1] + "7", "content": "rain"}]
+    error = raises(
+        openai.BadRequestError,
+        lambda: case.client.chat.completions.create(model=model(case), messages=talk + broken, tools=[TOOL]),
+    )
+    holds(error.message, call.id)
 
 
 @test

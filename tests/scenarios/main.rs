@@ -8,6 +8,7 @@ mod bad_input;
 mod brakes;
 mod brakes_counts;
 mod callbacks;
+mod client_tools;
 mod command_line;
 mod compaction;
 mod context;

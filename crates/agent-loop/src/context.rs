@@ -143,6 +143,7 @@ impl Reasoning {
             thinking: None,
             sampling: None,
             format: self.format.as_ref(),
+            calls: None,
             send_pictures: true,
             later_system: true,
             max_tokens: self.max_tokens,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use belay_protocol::callback::CallbackClient;
 use belay_protocol::{
-    ApprovalStore, Archive, BlobStore, BootId, BudgetSlices, ChildQuestionStore, Clock, ClusterStore, ContextSource,
-    ConversationReader, DispatcherStore, EventLog, FreezeStore, Hints, Inbound, InputReader, JobAttempts, JobReader,
-    JobStore, JournalStore, LaneStore, MailStore, NoteArchive, NoteStore, OrderStore, Outbox, OutgoingFiles,
-    OutputKeeper, PeopleStore, PromptNotes, RoutineReader, RoutineRunStore, RoutineSchedule, RoutineStore,
-    RunProcesses, RunReader, RunStore, SecretVault, SessionReader, SkillStore, SpendLedger, StoreHealth, TitleStore,
-    ToolSwitches, TroubleSource, UnixMillis,
+    ApprovalStore, Archive, BlobStore, BootId, BudgetSlices, ChildQuestionStore, ClientCallStore, Clock, ClusterStore,
+    ContextSource, ConversationReader, DispatcherStore, EventLog, FreezeStore, Hints, Inbound, InputReader,
+    JobAttempts, JobReader, JobStore, JournalStore, LaneStore, MailStore, NoteArchive, NoteStore, OrderStore, Outbox,
+    OutgoingFiles, OutputKeeper, PeopleStore, PromptNotes, RoutineReader, RoutineRunStore, RoutineSchedule,
+    RoutineStore, RunProcesses, RunReader, RunStore, SecretVault, SessionReader, SkillStore, SpendLedger, StoreHealth,
+    TitleStore, ToolSwitches, TroubleSource, UnixMillis,
 };
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -77,6 +77,8 @@ pub struct StorePorts {
     pub approvals: Arc<dyn ApprovalStore>,
     /// Approval requests of runs that other runs have started.
     pub child_questions: Arc<dyn ChildQuestionStore>,
+    /// Answers of clients to calls that they carry out.
+    pub client_calls: Arc<dyn ClientCallStore>,
     /// Stores secrets that people entered.
     pub vault: Arc<dyn SecretVault>,
     /// Reads jobs.
@@ -129,6 +131,7 @@ impl StorePorts {
             + SpendLedger
             + ApprovalStore
             + ChildQuestionStore
+            + ClientCallStore
             + JobReader
             + JobStore
             + JobAttempts
@@ -162,6 +165,7 @@ impl StorePorts {
             spend: store.clone(),
             approvals: store.clone(),
             child_questions: store.clone(),
+            client_calls: store.clone(),
             vault,
             jobs: store.clone(),
             job_store: store.clone(),

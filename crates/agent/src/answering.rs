@@ -102,6 +102,12 @@ pub(crate) async fn store_answer(
         (LaneReply::Secret(_), ApprovalKind::Approval) => {
             return Err(Refusal::Invalid("The question needs yes or no, not a secret.".into()));
         }
+        (_, ApprovalKind::ClientCalls { .. }) => {
+            return Err(Refusal::Invalid("This waits for results of the client's tools, not for an answer.".into()));
+        }
+        (LaneReply::Client(_), _) => {
+            return Err(Refusal::Invalid("This question is for a person, not for the client's tools.".into()));
+        }
     };
     crash_point!("approval.before-decision");
     match services.store.approvals.decide(approval.id, state, always, by, at).await.map_err(unstored)? {

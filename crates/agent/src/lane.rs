@@ -10,6 +10,7 @@
 mod accept;
 mod anew;
 mod answer;
+mod client_calls;
 mod compact;
 mod conversations;
 mod edit;

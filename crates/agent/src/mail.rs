@@ -6,9 +6,7 @@ use std::sync::atomic::AtomicBool;
 use belay_protocol::cluster::StopOrder;
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
-    AckSender, ActedOn, ApprovalId, ApprovalKind, ApprovalRequest, Asker, BootId, ChannelId, Decision, Freeze,
-    GoalCommand, IdempotencyKey, Inbound, KnownInput, MailId, PlanCommand, Principal, Refusal, ReplyRoute, RunId,
-    Secret, Sent, SessionKey, SessionLifetime, UnixMillis,
+    AckSender, ActedOn, ApprovalId, ApprovalKind, ApprovalRequest, Asker, BootId, ChannelId, ClientAnswer, Decision, Freeze, GoalCommand, IdempotencyKey, Inbound, KnownInput, MailId, PlanCommand, Principal, Refusal, ReplyRoute, RunId, Secret, Sent, SessionKey, SessionLifetime, UnixMillis,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -60,7 +58,7 @@ impl LaneMail {
         match self {
             Self::Answer(answer) => match &answer.reply {
                 LaneReply::Secret(secret) => Some(secret),
-                LaneReply::Decision(_) => None,
+                LaneReply::Decision(_) | LaneReply::Client(_) => None,
             },
             Self::Input(_) | Self::Command(_) => None,
         }
@@ -172,13 +170,15 @@ pub(crate) struct LaneAnswer {
 pub(crate) enum LaneReply {
     Decision(Decision),
     Secret(Secret),
+    /// The results of calls that the client carries out.
+    Client(Box<ClientAnswer>),
 }
 
 impl LaneReply {
     /// The record that recognises a duplicate of an answer. It has no digest for a secret.
     pub(crate) fn acted_on(&self, sent: Sent) -> ActedOn {
         match self {
-            Self::Decision(_) => sent.into(),
+            Self::Decision(_) | Self::Client(_) => sent.into(),
             Self::Secret(_) => ActedOn { digest: None, ..sent.into() },
         }
     }
@@ -202,6 +202,8 @@ pub(crate) struct PendingQuestion {
     pub(crate) in_place: bool,
     /// Whether the answer is yes or no; otherwise it is a secret.
     pub(crate) decidable: bool,
+    /// Whether the client of the run is asked for results. No text of a person answers that.
+    pub(crate) of_client: bool,
     pub(crate) summary: String,
 }
 
@@ -218,6 +220,7 @@ impl PendingQuestion {
             in_place: approval.is_in_place(),
             asker: approval.asked_of().clone(),
             decidable: approval.kind == ApprovalKind::Approval,
+            of_client: approval.kind.is_of_client(),
             summary: approval.summary.clone(),
         }
     }

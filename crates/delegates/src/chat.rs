@@ -10,12 +10,13 @@ use belay_agent_loop::{
     AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     PendingApproval, Reasoning, TextAction,
 };
-use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunId, StopReason, ToolSet};
+use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunId, StopReason, ToolCall, ToolSet};
 
 use crate::subagent::{ChildServices, Goal, GoalRun, binder};
 use belay_automation::jobs::{JobAction, JobToolContext, ManageJobs};
 use belay_automation::routines::{ListRoutines, RoutineToolContext};
 use belay_run::approvals::ApprovalAnswer;
+use belay_run::client_tools::ClientSide;
 use belay_run::compaction::Shortener;
 use belay_run::core::{Executed, RunCore};
 use belay_run::effect_gate::{Asking, open_calls};
@@ -67,6 +68,8 @@ pub struct ChatDelegate {
     pub jobs: Option<JobToolContext>,
     /// Changes routines.
     pub routines: Option<RoutineToolContext>,
+    /// Our tools of the run, if the client has tools too. Only ours reach the effect gate.
+    own_tools: Option<Arc<ToolSet>>,
     /// Runs whose messages join at this step.
     joining: Vec<RunId>,
 }
@@ -91,6 +94,7 @@ impl ChatDelegate {
             files: None,
             jobs: None,
             routines: None,
+            own_tools: None,
             joining: Vec::new(),
         }
     }
@@ -103,7 +107,25 @@ impl ChatDelegate {
     /// Sets the briefing, and the prompts and tools of a conversation.
     pub fn brief(&mut self, briefing: Briefing) {
         let reasoning = reasoning_for(&self.core.services, self.goal.as_ref(), &briefing);
+        let reasoning = self.with_client_tools(reasoning);
         self.brief_as(briefing, reasoning);
+    }
+
+    /// The reasoning with the tools of the client beside ours.
+    fn with_client_tools(&mut self, reasoning: Arc<Reasoning>) -> Arc<Reasoning> {
+        let Some(offered) = self.core.request.options.client_tools.clone() else { return reasoning };
+        let (own, all) = (reasoning.tools().clone(), self.core.services.reasoning.load_full());
+        let in_use = own.iter().chain(all.tools().iter()).map(|tool| tool.spec().name.as_str()).collect();
+        let client = ClientSide::new(offered, &in_use, false);
+        let tools = own.iter().cloned().chain(client.tools()).collect();
+        self.core.client = Some(Box::new(client));
+        self.own_tools = Some(own);
+        Arc::new(reasoning.with_words("").with_tools(Arc::new(ToolSet::new(tools))))
+    }
+
+    /// Whether the client carries out the calls of this tool.
+    fn is_of_client(&self, tool: &str) -> bool {
+        self.core.client.as_ref().is_some_and(|client| client.has(tool))
     }
 
     /// Sets the briefing with these prompts and tools.
@@ -115,11 +137,12 @@ impl ChatDelegate {
     /// The calls of an earlier attempt that have no result, as they pass the gate again.
     pub fn open_calls(&self, context: &LoopContext, tools: &ToolSet) -> Vec<AdmittedCall> {
         let open = open_calls(context.messages.get(self.turn_start..).unwrap_or_default());
-        // If a person has answered for the first call, none of the calls had begun, so all of them are executed
+        // If a person has answered for the first call of ours, none of the calls had begun, so all of them are executed
         // normally.
-        let answer = open.first().and_then(|call| self.core.answers.get(&call.id));
+        let answer =
+            open.iter().find(|call| !self.is_of_client(&call.name)).and_then(|call| self.core.answers.get(&call.id));
         let answered = answer.is_some_and(ApprovalAnswer::is_open);
-        let admit = |call| match answered {
+        let admit = |call: ToolCall| match answered || self.is_of_client(&call.name) {
             true => AdmittedCall { call, refused: None },
             false => self.core.services.gate.after_restart(tools, call),
         };
@@ -242,7 +265,11 @@ impl LoopDelegate for ChatDelegate {
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
         self.core.live.output.end_text();
-        let tools = self.reasoning.tools().clone();
+        let (calls, clients) = match &self.core.client {
+            Some(client) => client.split(calls),
+            None => (calls, Vec::new()),
+        };
+        let tools = self.own_tools.as_ref().unwrap_or(self.reasoning.tools()).clone();
         let starts = binder(&self.children, &self.core, context, &tools);
         let (post, files) = (self.post.clone(), self.files.clone());
         let (jobs, routines) = (self.jobs.clone(), self.routines.clone());
@@ -260,11 +287,21 @@ impl LoopDelegate for ChatDelegate {
                 },
             }
         };
-        let Executed { ended, asking } = self.core.execute(calls, context, &tools, &bind).await?;
+        let Executed { ended, asking } = match calls.is_empty() && !clients.is_empty() {
+            true => Executed::default(),
+            false => self.core.execute(calls, context, &tools, &bind).await?,
+        };
         if let Some(reason) = self.core.stopped() {
             return Ok(Some(LoopOutcome::Stopped(reason.into())));
         }
         if let Some(asking) = asking {
+            return Ok(Some(self.rest_on(asking)));
+        }
+        // Ours come first, and their end of the run counts.
+        if ended.is_none()
+            && !clients.is_empty()
+            && let Some(asking) = Box::pin(self.core.ask_client(clients, context)).await?
+        {
             return Ok(Some(self.rest_on(asking)));
         }
         if let Some(goal) = &mut self.goal {

@@ -87,6 +87,7 @@ impl Asked {
             thinking: None,
             sampling: None,
             format: None,
+            calls: None,
             send_pictures: true,
             later_system: true,
             max_tokens: 100,

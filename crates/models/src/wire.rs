@@ -213,6 +213,13 @@ pub(crate) fn sampled(always: &Map<String, Value>, sampling: &Sampling, stop: &s
     fields(&all)
 }
 
+/// The fields beside the tools of a request, with the rules of a client instead of the configured ones.
+pub(crate) fn ruled(configured: &Map<String, Value>, rules: Map<String, Value>) -> Vec<u8> {
+    let mut all = configured.clone();
+    all.extend(rules);
+    fields(&all)
+}
+
 fn fields(map: &Map<String, Value>) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in map {

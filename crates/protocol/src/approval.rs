@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::client_tools::{ClientCall, ClientResult};
 use crate::ids::{ApprovalId, CallId, ChannelId, IdPrefix, RunId, SessionKey};
 use crate::lease::Lease;
 use crate::outbound::Outbound;
@@ -129,6 +130,22 @@ pub enum ApprovalKind {
         /// Its name in the vault.
         name: String,
     },
+    /// The results of calls that the client of the run carries out. No person is asked, and no list of approval requests
+    /// contains it.
+    ClientCalls {
+        /// The calls.
+        calls: Vec<ClientCall>,
+        /// The results, once the client has given them.
+        #[serde(skip)]
+        results: Vec<ClientResult>,
+    },
+}
+
+impl ApprovalKind {
+    /// Whether the client of the run is asked for results, not a person for an answer.
+    pub fn is_of_client(&self) -> bool {
+        matches!(self, Self::ClientCalls { .. })
+    }
 }
 
 /// The state of an approval request.

@@ -1,6 +1,7 @@
 //! Structured requests of programs to the dispatcher. It carries them out at once and never queues them.
 
 use crate::approval::Decision;
+use crate::client_tools::ClientAnswer;
 use crate::freeze::FreezeRequest;
 use crate::ids::{ApprovalId, RunId, SessionKey};
 use crate::job::JobRequest;
@@ -50,6 +51,13 @@ pub enum Control {
         approval: ApprovalId,
         /// The answer.
         decision: Decision,
+    },
+    /// Give the results of calls that a paused run waits for. Answered with [`Ack::Command`](crate::Ack::Command).
+    ClientResults {
+        /// The request of the run.
+        request: ApprovalId,
+        /// The results.
+        answer: Box<ClientAnswer>,
     },
 }
 

@@ -9,6 +9,7 @@ use crate::control::Control;
 use crate::declared::DeclaredOutput;
 use crate::idempotency::IdempotencyKey;
 use crate::ids::{ChannelId, SessionKey};
+use crate::message::{Message, MessageBody};
 use crate::options::RunOptions;
 use crate::principal::Principal;
 use crate::provenance::Provenance;
@@ -59,10 +60,29 @@ pub struct Inbound {
 /// A line of history that a client has sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryLine {
-    /// `system`, `user` or `assistant`.
+    /// The author.
     pub role: HistoryRole,
-    /// The text.
+    /// The text; of calls and results the JSON of a [`Message`].
     pub text: String,
+}
+
+impl HistoryLine {
+    /// Calls of the model, or a result of such a call.
+    pub fn of_tools(message: &Message) -> Self {
+        let role = match message.body {
+            MessageBody::Tool(_) => HistoryRole::Result,
+            _ => HistoryRole::Calls,
+        };
+        Self { role, text: serde_json::to_string(message).unwrap_or_default() }
+    }
+
+    /// The calls, or the result; `None`: it is a text.
+    pub fn tools(&self) -> Option<Message> {
+        match self.role {
+            HistoryRole::Calls | HistoryRole::Result => serde_json::from_str(&self.text).ok(),
+            HistoryRole::System | HistoryRole::User | HistoryRole::Assistant => None,
+        }
+    }
 }
 
 /// The author of such a line.
@@ -75,6 +95,10 @@ pub enum HistoryRole {
     User,
     /// The model.
     Assistant,
+    /// The model, with calls of tools.
+    Calls,
+    /// The program that carried a call out.
+    Result,
 }
 
 /// The content of an inbound message.

@@ -39,6 +39,7 @@ pub mod archive;
 pub mod attachment;
 pub mod callback;
 pub mod channel;
+pub mod client_tools;
 pub mod cluster;
 pub mod context;
 pub mod control;
@@ -116,6 +117,10 @@ pub use channel::{
     Channel, ChannelError, ChannelProfile, CommandInfo, InboundStream, LiveCall, LiveNews, LiveState, LiveView,
     Preview, Streaming,
 };
+pub use client_tools::{
+    CallChoice, CallRules, ClientAnswer, ClientCall, ClientResult, ClientTool, ClientToolProblem, ClientTools,
+    client_call_id, parse_client_call_id,
+};
 pub use cluster::{
     ClusterTask, LeasedWork, NodeEnd, NodeMail, NodeRecord, NodeState, OpenMail, OrderTarget, StopOrder, Topic,
     WorkLease,
@@ -190,12 +195,12 @@ pub use sign_in::{LINKS_MAX, SIGN_INS_MAX, SignIn, SignInStore};
 pub use status::{CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason, unmark_value};
 pub use store::{
-    Acceptance, ActedOn, BudgetSlices, CallCharge, Checkpoint, ClaimMode, ClusterStore, CollectedStart,
-    ConversationReader, ConversationSummary, CostKey, CostQuery, CostRow, Deferral, DispatcherStore, Draw, Drawn,
-    Durability, EditOutcome, EditedMessage, EndCount, EndQuery, EndReader, EventLog, EventQuery, FinishedRun,
-    Forgotten, HeldJobs, Hints, HistoryEntry, InputReader, JobAttempt, JobAttempts, JobCaps, JobChange, JobChanged,
-    JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput, LaneClaim, LaneStore,
-    MailEnd, MailPlace, MailStore, NewInput, NewJob, NewNote, NewReservation, Note, NoteArchive, NoteFilter,
+    Acceptance, ActedOn, BudgetSlices, CallCharge, Checkpoint, ClaimMode, ClientCallStore, ClusterStore,
+    CollectedStart, ConversationReader, ConversationSummary, CostKey, CostQuery, CostRow, Deferral, DispatcherStore,
+    Draw, Drawn, Durability, EditOutcome, EditedMessage, EndCount, EndQuery, EndReader, EventLog, EventQuery,
+    FinishedRun, Forgotten, HeldJobs, Hints, HistoryEntry, InputReader, JobAttempt, JobAttempts, JobCaps, JobChange,
+    JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput, LaneClaim,
+    LaneStore, MailEnd, MailPlace, MailStore, NewInput, NewJob, NewNote, NewReservation, Note, NoteArchive, NoteFilter,
     NoteSelection, NoteStore, NoteVector, NoteVectors, OpenedLane, Opening, OrderStore, Outbox, OutboxRow, OutboxState,
     PausedRun, PendingRun, Period, Presence, PromptNotes, Remembered, RoutineNumbers, RoutineReader, RoutineRunStore,
     RoutineSchedule, RoutineStore, RunFilter, RunReader, RunStore, SaidQuery, SentMessage, SessionReader,

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::client_tools::CallRules;
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, WireCache};
 use crate::options::{Sampling, SamplingSupport, Thinking};
@@ -48,6 +49,8 @@ pub struct ModelRequest<'a> {
     pub sampling: Option<&'a Sampling>,
     /// The form of a text that is an answer. A provider sends it if its model can still call tools then.
     pub format: Option<&'a TextFormat>,
+    /// The rules of a client for the calls of the reply; `None`: the model is free.
+    pub calls: Option<CallRules<'a>>,
     /// Whether the pictures of the messages are sent. Otherwise, and to a model without vision, a line says that they are
     /// not shown.
     pub send_pictures: bool,

@@ -3,7 +3,11 @@
 //! A message, its session, its channel and the configuration may set an option. The first of these that does so counts.
 //! [`RunOptions::over`] applies that order.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+
+use crate::client_tools::ClientTools;
 
 /// The maximum length of a text that a client may add to the system prompt of one run, in bytes.
 pub const EXTRA_PROMPT_MAX_BYTES: usize = 20_000;
@@ -290,6 +294,9 @@ pub struct RunOptions {
     /// [`CallbackClient`](crate::callback::CallbackClient).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
+    /// The tools that the client carries out itself; of a message only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_tools: Option<Arc<ClientTools>>,
 }
 
 impl RunOptions {
@@ -314,6 +321,7 @@ impl RunOptions {
             extra_prompt: self.extra_prompt.or_else(|| base.extra_prompt.clone()),
             sampling: self.sampling.or_else(|| base.sampling.clone()),
             callback_url: self.callback_url.or_else(|| base.callback_url.clone()),
+            client_tools: self.client_tools,
         }
     }
 

@@ -102,6 +102,8 @@ fn role(role: HistoryRole) -> &'static str {
         HistoryRole::System => "system",
         HistoryRole::User => "user",
         HistoryRole::Assistant => "assistant",
+        HistoryRole::Calls => "calls",
+        HistoryRole::Result => "result",
     }
 }
 

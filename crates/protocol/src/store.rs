@@ -23,6 +23,7 @@
 //!
 //! Each write is *committed* or *relaxed*, see [`Durability`].
 
+mod client_calls;
 mod cluster;
 mod dispatcher;
 mod events;
@@ -41,6 +42,7 @@ mod skills;
 mod spending;
 mod titles;
 
+pub use client_calls::ClientCallStore;
 pub use cluster::{ClusterStore, Hints, MailEnd, MailStore, OrderStore, WorkLeases};
 pub use dispatcher::{
     ACTED_ON_KEPT, ActedOn, ClaimState, Claimed, DispatcherStore, KeyClaim, RECENT_INPUTS, UnfinishedRun,

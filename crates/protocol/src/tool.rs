@@ -73,6 +73,8 @@ pub struct ToolSpec {
     pub sensitive: Vec<String>,
     /// The secret that it needs. If there is none, the turn pauses and asks for it.
     pub credential: Option<CredentialNeed>,
+    /// Whether the provider is to hold the arguments to the schema.
+    pub strict: bool,
     /// Whether it starts programs for the run. These get the environment variables of the run's skills.
     pub takes_variables: bool,
 }
@@ -102,6 +104,7 @@ impl ToolSpec {
             server: None,
             sensitive: Vec::new(),
             credential: None,
+            strict: false,
             takes_variables: false,
         }
     }

@@ -7,6 +7,7 @@
 mod account;
 mod call_model;
 mod child_start;
+mod client_calls;
 mod clock;
 mod execute;
 mod failure;
@@ -36,6 +37,7 @@ pub use self::in_place::WaitsForYes;
 pub(crate) use self::run_tree::RunTree;
 pub use self::work_item::WorkItem;
 use crate::approvals::{Answers, Standing};
+use crate::client_tools::ClientSide;
 use crate::deadlines::{Deadlines, WaitClock};
 use crate::joining::Joining;
 use crate::journal::RunJournal;
@@ -108,6 +110,8 @@ pub struct RunCore {
     pub cut_short: Option<String>,
     /// The model that gave the last reply, if it was a fallback.
     pub stand_in: Option<String>,
+    /// The tools of the client; `None`: it has none. A child run has none.
+    pub client: Option<Box<ClientSide>>,
 }
 
 /// The start values of a run at the root of its tree.
@@ -153,6 +157,7 @@ impl RunCore {
             joining: None,
             cut_short: None,
             stand_in: None,
+            client: None,
             tally,
             live,
             services,

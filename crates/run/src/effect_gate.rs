@@ -10,6 +10,7 @@
 
 mod batch;
 mod clean;
+mod client;
 mod consult;
 mod context;
 mod preflight;

@@ -182,6 +182,18 @@ impl RunJournal {
         self.used.extend_from_slice(approvals);
     }
 
+    /// The same for one approval request of several calls, which is marked once.
+    pub(crate) fn use_up_once(&mut self, request: ApprovalId) {
+        if !self.used.contains(&request) {
+            self.used.push(request);
+        }
+    }
+
+    /// The run.
+    pub(crate) fn run(&self) -> RunId {
+        self.run
+    }
+
     /// Commits a message for delivery with the next write.
     pub fn say(&mut self, message: Outbound) {
         self.saying.add(OutboundBatch { messages: vec![message], ..OutboundBatch::default() });

@@ -20,6 +20,7 @@ pub mod attached_pictures;
 pub mod bootstrap;
 pub mod child_asker;
 pub mod chunking;
+pub mod client_tools;
 pub mod closing;
 pub mod compaction;
 mod completion;

@@ -62,8 +62,12 @@ pub(crate) fn not_approved(id: ApprovalId) -> StoreError {
     StoreError::NotFound(format!("approval {id}: it is not this run's, was not given, or is used up"))
 }
 
-/// The events of a new approval request: of the run and, for autonomous work, of the conversation in which it asks.
+/// The events of a new approval request: of the run and, for autonomous work, of the conversation in which it asks. Calls
+/// of a client ask no person: the events of the calls are those of the run.
 pub(crate) fn asked(approval: &ApprovalRequest) -> Vec<NewEvent> {
+    if approval.kind.is_of_client() {
+        return Vec::new();
+    }
     let kind = requested(approval);
     let event = |session: &SessionKey, run_id| NewEvent {
         at: approval.asked_at,
@@ -121,10 +125,14 @@ pub(crate) fn withdrawn(
     NewEvent { at, session: Some(session.clone()), run_id: Some(run), kind }
 }
 
+/// The kind of a request that waits for results of a client.
+pub(crate) const CLIENT_CALLS: &str = "client_calls";
+
 /// The name of the kind of an approval request.
 pub(crate) fn kind_word(kind: &ApprovalKind) -> &'static str {
     match kind {
         ApprovalKind::Approval => "approval",
         ApprovalKind::Credential { .. } => "credential",
+        ApprovalKind::ClientCalls { .. } => CLIENT_CALLS,
     }
 }

@@ -8,12 +8,12 @@ use async_trait::async_trait;
 use belay_protocol::store::{Claimed, KeyClaim, LastTurn, QueuedInput, UnfinishedRun};
 use belay_protocol::{
     Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker,
-    Authority, BootId, CallCharge, ChannelId, Checkpoint, ChildQuestion, ChildQuestionStore, Claim, CollectedStart,
-    Conversation, ConversationReader, ConversationSummary, Decided, Deferral, DispatcherStore, EditOutcome,
-    EditedMessage, Event, EventLog, EventQuery, FinishedRun, Forgotten, Found, Freeze, FreezeStore, HeldJobs,
-    HistoryEntry, IdPrefix, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange, JobChanged, JobCreated,
-    JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore, KnownInput,
-    KnownPrincipal, LaneClaim, LaneStore, Lease, MemoryOwner, Message, NewEvent, NewInput, NewJob, NewNote,
+    Authority, BootId, CallCharge, ChannelId, Checkpoint, ChildQuestion, ChildQuestionStore, Claim, ClientCallStore,
+    ClientResult, CollectedStart, Conversation, ConversationReader, ConversationSummary, Decided, Deferral,
+    DispatcherStore, EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Forgotten, Found, Freeze,
+    FreezeStore, HeldJobs, HistoryEntry, IdPrefix, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange,
+    JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore,
+    KnownInput, KnownPrincipal, LaneClaim, LaneStore, Lease, MemoryOwner, Message, NewEvent, NewInput, NewJob, NewNote,
     NewReservation, NewRoutine, NewRoutineRun, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore, Opening,
     Outbound, Outbox, OutboxId, OutboxRow, OutboxState, PairedPerson, PausedRun, PendingPairing, PeopleStore, Presence,
     PrincipalFilter, PromptNotes, Provenance, PutRule, Remembered, Removed, ReplyRoute, Retention, RoutineId,
@@ -136,6 +136,9 @@ faulty! {
     ChildQuestionStore {
         AskInPlace => ask_in_place(lease: &Lease, question: ChildQuestion) -> ();
         Withdraw => withdraw(id: ApprovalId, at: UnixMillis) -> bool;
+    }
+    ClientCallStore {
+        AnswerClientCalls => answer_client_calls(id: ApprovalId, results: Vec<ClientResult>, options: RunOptions, by: &str, at: UnixMillis) -> Decided;
     }
     SecretVault {
         KeepSecret => keep(session: &SessionKey, name: &str, secret: &Secret, at: UnixMillis) -> ();

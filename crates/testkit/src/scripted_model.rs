@@ -445,6 +445,7 @@ mod tests {
             thinking: None,
             sampling: None,
             format: None,
+            calls: None,
             send_pictures: true,
             later_system: true,
             max_tokens: 1,

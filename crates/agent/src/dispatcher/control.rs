@@ -108,6 +108,9 @@ impl Dispatcher {
             Control::Decide { approval, decision } => {
                 self.decide(approval, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
             }
+            Control::ClientResults { request, answer } => {
+                self.decide(request, LaneReply::Client(answer), "results".into(), None, inbound.clone(), ack);
+            }
         }
         Flow::Continue
     }

@@ -36,6 +36,9 @@ impl Asked {
         let authority = Authority::from(inbound.principal.role);
         let mut asked = Self::default();
         for waits in questions {
+            if waits.of_client {
+                continue;
+            }
             let is_here = waits.session == inbound.session;
             if !waits.of_work && is_here {
                 asked.of_conversation = Some(waits.clone());

@@ -19,6 +19,7 @@ use belay_run::compaction;
 use belay_run::hooks::HookContext;
 use belay_run::joining::JoinOffer;
 use belay_run::live::StopCause;
+use belay_run::untrusted;
 
 impl Lane {
     /// Commits a message and acknowledges it. If no other message is before it and a permit is free, the same commit
@@ -75,6 +76,7 @@ impl Lane {
                 let settled = LaneNote::Settled { run: run.id, key: inbound.key, outcome };
                 note(&self.port.notes, settled).await;
                 waiting.began_anew = std::mem::take(&mut self.announce);
+                self.give_up_results(&waiting).await;
                 return self.put(waiting, permit, room).await;
             }
             Ok(Acceptance::Known(known)) => known,
@@ -285,14 +287,23 @@ impl Lane {
         let summarised = |text: &str| summary.lines().any(|line| line == compaction::instruction_line(text));
         let lent = |text: &str| self.instructions.iter().any(|lent| lent == text);
         let known = |text: &str| here.contains(&text) || comes(text) || lent(text) || summarised(text);
+        let session = self.lease.session.as_str();
         let message = |line: &HistoryLine| match line.role {
             HistoryRole::System if known(&line.text) => None,
             HistoryRole::System => Some(Message::system(&line.text)),
             HistoryRole::User => Some(Message::user(&line.text)),
             HistoryRole::Assistant => Some(Message::assistant(&line.text)),
+            HistoryRole::Calls | HistoryRole::Result => line.tools().map(|message| untrusted_result(message, session)),
         };
         lines.iter().filter_map(message).collect()
     }
+}
+
+/// A result of a client's tool is untrusted content, whoever carried the call out. Calls stay as they are.
+fn untrusted_result(mut message: Message, session: &str) -> Message {
+    let MessageBody::Tool(result) = &mut message.body else { return message };
+    result.text = untrusted::marked(&result.name, session.as_bytes(), &result.text);
+    message.with_untrusted(true)
 }
 
 /// The text of a system message, if the message is an instruction of the conversation.

@@ -8,7 +8,7 @@ use super::port::{not_acted_on, note};
 use super::{Lane, LeaseLost};
 use crate::answering::{Stored, may_answer, store_answer};
 use crate::claims::keep;
-use crate::mail::{LaneAnswer, LaneNote};
+use crate::mail::{LaneAnswer, LaneNote, LaneReply};
 
 impl Lane {
     /// Handles a person's answer.
@@ -27,6 +27,7 @@ impl Lane {
                 Err(Refusal::Store("the end of this question could not be stored yet".into()))
             }
             Some(paused) => match may_answer(&self.services, &paused.approval, &reply, (&who, &through), &from) {
+                Ok(()) if matches!(reply, LaneReply::Client(_)) => self.store_client_answer(reply, &who).await,
                 Ok(()) => {
                     let notes = &self.port.notes;
                     store_answer(&self.services, notes, &paused.approval, reply, (&who, &through)).await

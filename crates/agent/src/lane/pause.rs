@@ -28,6 +28,9 @@ use belay_run::retry::STORE;
 /// The result of a call whose run was stopped while the call waited for an answer.
 const STOPPED: &str = "not executed: the run was stopped while it waited for a person's answer";
 
+/// The result of a call that the client was to carry out.
+const NO_RESULT: &str = "not answered: the client gave no result before the run ended";
+
 /// A run that waits for a person's answer.
 pub(super) struct PausedTurn {
     pub(super) waiting: QueuedRun,
@@ -48,7 +51,10 @@ impl Lane {
     ) -> Result<(), LeaseLost> {
         let now = self.services.clock.now();
         let approval = self.approval_of(&current, asking, now);
-        let text = question_text(&approval, now);
+        let text = match approval.kind.is_of_client() {
+            true => self.text_beside_calls(&conversation.own),
+            false => question_text(&approval, now),
+        };
         let question = Question {
             approval: approval.id,
             offers_always: approval.covers.is_some(),
@@ -56,6 +62,7 @@ impl Lane {
         };
         let route = match &approval.place {
             Some(place) => place.route.clone(),
+            None if approval.kind.is_of_client() => None, // no person is asked
             None => current.request.reply_to.clone(),
         };
         let outbound = route.map(|route| Outbound {
@@ -119,7 +126,10 @@ impl Lane {
 
     /// Restores a run that was paused when the daemon ended. Its approval request was sent before.
     pub(super) async fn restore_paused(&mut self, waiting: QueuedRun, approval: ApprovalRequest) {
-        let text = question_text(&approval, self.services.clock.now());
+        let text = match approval.kind.is_of_client() {
+            true => self.text_beside_calls(&waiting.own),
+            false => question_text(&approval, self.services.clock.now()),
+        };
         waiting.run.activity.begin();
         waiting.run.activity.pause(Arc::new(waiting.record_while_paused(&approval, text)));
         self.announce(&approval).await;
@@ -146,6 +156,7 @@ impl Lane {
             ApprovalKind::Approval if wanted.place.is_some() => self.services.approvals.load().autonomous_expires(),
             ApprovalKind::Approval => self.services.approvals.load().expires(),
             ApprovalKind::Credential { .. } => self.services.approvals.load().credential_expires(),
+            ApprovalKind::ClientCalls { .. } => self.services.approvals.load().client_calls_expire(),
         };
         ApprovalRequest {
             id: ApprovalId::new(),
@@ -195,6 +206,10 @@ impl Lane {
             if let Some(paused) = self.state.paused_mut() {
                 paused.until = until;
             }
+            return Ok(());
+        }
+        if paused.approval.kind.is_of_client() {
+            self.client_is_gone().await;
             return Ok(());
         }
         let (id, run) = (paused.approval.id, paused.approval.run_id);
@@ -255,19 +270,27 @@ impl Lane {
     /// The paused run and its end, if it was told to stop.
     pub(super) fn stopped_while_paused(&mut self) -> Option<(QueuedRun, RunEnding)> {
         let is_stopped = |paused: &PausedTurn| paused.waiting.run.control.cancel.is_cancelled();
-        let PausedTurn { waiting, .. } = self.state.take_paused_if(is_stopped)?;
-        let ending = stopped(&waiting);
+        let PausedTurn { waiting, approval, .. } = self.state.take_paused_if(is_stopped)?;
+        let ending = match approval.kind.is_of_client() {
+            true => ended_with(&waiting, NO_RESULT),
+            false => stopped(&waiting),
+        };
         Some((waiting, ending))
     }
 }
 
 /// Maximum time between two checks of an expiry date. The system clock may be changed, and tests use their own clock.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The end of a run that was stopped while it waited, or before it continued. Its unanswered calls were not executed.
 pub(super) fn stopped(waiting: &QueuedRun) -> RunEnding {
+    ended_with(waiting, STOPPED)
+}
+
+/// The same with this text as the result of each unanswered call.
+fn ended_with(waiting: &QueuedRun, text: &str) -> RunEnding {
     let results = open_calls(&waiting.own).into_iter().map(|call| {
-        let (status, text) = (ToolStatus::NotExecuted, STOPPED.to_owned());
+        let (status, text) = (ToolStatus::NotExecuted, text.to_owned());
         Arc::new(Message::tool(ToolResult { call_id: call.id, name: call.name, status, text }))
     });
     let unstored = Remainder { messages: results.collect(), ..Remainder::default() };

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, ApprovalId, Body, BootId, ChannelId, CommandReply, Decision, DeclaredOutput, GoalCommand,
-    IdempotencyKey, Inbound, MailId, Principal, Provenance, Refusal, Removed, ReplyRoute, RunId, RunOptions, Secret,
-    Sent, SessionKey, SessionLifetime, UnixMillis, Work, WorkSource,
+    Accepted, Ack, AckSender, ApprovalId, Body, BootId, ChannelId, ClientAnswer, CommandReply, Decision, DeclaredOutput, GoalCommand, IdempotencyKey, Inbound, MailId, Principal, Provenance, Refusal, Removed, ReplyRoute, RunId, RunOptions, Secret, Sent, SessionKey, SessionLifetime, UnixMillis, Work, WorkSource,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -104,12 +102,14 @@ pub(crate) struct WireAnswer {
 }
 
 /// The content of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WireReply {
     Decision(Decision),
     /// A secret, which the vault has under the name of the mail's secret.
     Secret,
+    /// The results of calls that the client carries out.
+    Client(Box<ClientAnswer>),
 }
 
 impl WireMail {
@@ -294,6 +294,7 @@ impl WireAnswer {
             reply: match reply {
                 LaneReply::Decision(decision) => WireReply::Decision(*decision),
                 LaneReply::Secret(_) => WireReply::Secret,
+                LaneReply::Client(answer) => WireReply::Client(answer.clone()),
             },
             who: who.clone(),
             from: from.clone(),
@@ -309,6 +310,7 @@ impl WireAnswer {
     fn into_answer(self, forwarded: MailId, secret: Option<Secret>, ack: AckSender) -> LaneAnswer {
         let reply = match (self.reply, secret) {
             (WireReply::Decision(decision), _) => LaneReply::Decision(decision),
+            (WireReply::Client(answer), _) => LaneReply::Client(answer),
             (WireReply::Secret, Some(secret)) => LaneReply::Secret(secret),
             (WireReply::Secret, None) => LaneReply::Decision(Decision::Deny),
         };

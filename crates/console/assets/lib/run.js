@@ -43,6 +43,10 @@ const About = ({ run }) => html`<${Facts} of=${[
   ['Id', html`<${Code} value=${run.run_id} />`]]} />`;
 
 function End({ run }) {
+  if (run.waiting_for?.kind === 'client_calls') {
+    return html`<div class="notice"><p><b>It waits for its client:</b> <${Text} value=${run.waiting_for.summary} /></p>
+      <p>Until <${Time} at=${run.waiting_for.expires_at} />; without results it ends then.</p></div>`;
+  }
   if (run.waiting_for) {
     return html`<div class="notice"><p><b>It waits for an answer:</b> <${Text} value=${run.waiting_for.summary} /></p>
       <p><${Go} to=${`questions/${run.waiting_for.approval}`}>Answer the question</${Go}>, until <${Time} at=${run.waiting_for.expires_at} /></p></div>`;

@@ -77,6 +77,7 @@ pub(super) fn waits_for(question: &Json) -> String {
     let (tool, summary) = (text(question, "/tool"), text(question, "/summary"));
     match text(question, "/kind") {
         "credential" => format!("the secret {} for {tool}: {summary}", text(question, "/name")),
+        "client_calls" => summary.to_owned(),
         _ if summary.starts_with(tool) => summary.to_owned(),
         _ => format!("{tool}: {summary}"),
     }
@@ -91,6 +92,7 @@ pub(super) fn how_to_answer(question: &Json, id: &str) -> String {
                          it from standard input"
                 .to_owned()
         }
+        "client_calls" => "its client answers it, with the results of its tools".to_owned(),
         _ => format!("`belay approvals approve {id}` says yes, `belay approvals deny {id}` no"),
     }
 }

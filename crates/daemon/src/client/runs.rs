@@ -82,6 +82,7 @@ fn row(run: &Json, id_chars: usize) -> Vec<Cell> {
 fn why(run: &Json) -> String {
     match text(run, "/waiting_for/tool") {
         "" => text(run, "/reason").to_owned(),
+        _ if text(run, "/waiting_for/kind") == "client_calls" => "waits for its client".to_owned(),
         tool => format!("asks about {tool}"),
     }
 }

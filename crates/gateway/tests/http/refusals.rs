@@ -158,7 +158,7 @@ fn open_rows() -> Vec<Row> {
         row(c, NONE, "{}", 415, "unsupported_media_type"),
         row(c, JSON, &too_big, 413, "too_large"),
         row(c, JSON, json!({"messages": user, "model": "gpt-99"}).to_string(), 404, "model_not_found"),
-        row(c, JSON, json!({"messages": user, "tools": [{}]}).to_string(), 400, "unsupported_parameter"),
+        row(c, JSON, json!({"messages": user, "tools": [{}]}).to_string(), 400, "missing_required_parameter"),
         row(c, JSON, json!({"messages": image}).to_string(), 400, "unsupported_content"),
         row(
             c,

@@ -11,7 +11,9 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{CallId, Message, MessageBody, ModelRequest, Picture, Thinking, ToolCall, ToolResult, ToolSet};
+use belay_protocol::{
+    CallChoice, CallId, CallRules, Message, MessageBody, ModelRequest, Picture, Thinking, ToolCall, ToolResult, ToolSet,
+};
 use serde_json::{Map, Value, json};
 
 use super::thoughts::Replay;
@@ -19,7 +21,8 @@ use crate::config::LlmConfig;
 use crate::thinking::Ability;
 use crate::vision::{NO_VISION, text_instead};
 use crate::wire::{
-    arguments_json, body_capacity, extra_fields, extra_maps, finished, is_word, json, push_json, sampled, tool_name,
+    arguments_json, body_capacity, extra_fields, extra_maps, finished, is_word, json, push_json, ruled, sampled,
+    tool_name,
 };
 
 /// The name under which parts store their serialised form.
@@ -47,6 +50,8 @@ pub(super) struct RequestShape {
     /// The source of both, for requests that change some of the fields.
     fields: [Map<String, Value>; 2],
     with_tools: Vec<u8>,
+    /// The source of `with_tools`, for requests with rules of a client.
+    with_tools_fields: Map<String, Value>,
     /// Whether pictures are sent.
     vision: bool,
     /// How the model is asked to think.
@@ -65,8 +70,9 @@ impl RequestShape {
         let (always, with_tools) = extra_fields(config, Map::new());
         let (always_thinking, _) = extra_fields(&LlmConfig { temperature: None, ..config.clone() }, Map::new());
         let thinking = LlmConfig { temperature: None, ..config.clone() };
+        let with_tools_fields = extra_maps(config, Map::new()).1;
         let fields = [extra_maps(config, Map::new()).0, extra_maps(&thinking, Map::new()).0];
-        Self { always, always_thinking, fields, with_tools, vision, ability }
+        Self { always, always_thinking, fields, with_tools, with_tools_fields, vision, ability }
     }
 
     /// Builds the body. With a `replay`, the model is asked to think, at the level of the request.
@@ -93,7 +99,12 @@ impl RequestShape {
         if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
             out.extend_from_slice(b",\"tools\":");
             tools.wire.append(FORMAT, &mut out, || tools_form(tools));
-            out.extend_from_slice(&self.with_tools);
+            match request.calls {
+                None => out.extend_from_slice(&self.with_tools),
+                Some(rules) => {
+                    out.extend_from_slice(&ruled(&self.with_tools_fields, rules_form(rules, replay.is_some())));
+                }
+            }
         }
         push_system(&mut out, request);
         out.extend_from_slice(b",\"messages\":[");
@@ -314,6 +325,21 @@ fn block_id(id: &CallId) -> String {
         }
     }
     if out.is_empty() { "_".into() } else { out }
+}
+
+/// The fields for the rules of a client. Source: Anthropic, Messages, `tool_choice`. A model that thinks cannot be forced
+/// to call a tool.
+fn rules_form(rules: CallRules<'_>, thinks: bool) -> Map<String, Value> {
+    let mut choice = match rules.choice {
+        CallChoice::Required if !thinks => json!({"type": "any"}),
+        CallChoice::Tool(name) if !thinks => json!({"type": "tool", "name": name}),
+        _ if rules.one_at_a_time => json!({"type": "auto"}),
+        _ => return Map::new(),
+    };
+    if rules.one_at_a_time {
+        choice["disable_parallel_tool_use"] = true.into();
+    }
+    Map::from_iter([("tool_choice".to_owned(), choice)])
 }
 
 fn tools_form(tools: &ToolSet) -> String {

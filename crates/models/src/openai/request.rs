@@ -7,7 +7,8 @@
 use std::borrow::Cow;
 
 use belay_protocol::{
-    CallId, Message, MessageBody, ModelRequest, Picture, TextFormat, Thinking, ToolCall, ToolResult, ToolSet,
+    CallChoice, CallId, CallRules, Message, MessageBody, ModelRequest, Picture, TextFormat, Thinking, ToolCall,
+    ToolResult, ToolSet,
 };
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -17,7 +18,7 @@ use crate::formats::is_strict;
 use crate::thinking::Ability;
 use crate::vision::{NO_VISION, text_instead};
 use crate::wire::{
-    arguments_json, body_capacity, extra_fields, extra_maps, finished, json, push_json, sampled, tool_name,
+    arguments_json, body_capacity, extra_fields, extra_maps, finished, json, push_json, ruled, sampled, tool_name,
 };
 
 /// The name under which parts store their serialised form.
@@ -34,6 +35,8 @@ pub(super) struct RequestShape {
     /// The source of `always`, for requests that change some of the fields.
     always_fields: Map<String, Value>,
     with_tools: Vec<u8>,
+    /// The source of `with_tools`, for requests with rules of a client.
+    with_tools_fields: Map<String, Value>,
     /// Whether pictures are sent.
     vision: bool,
     /// The model's word for no thinking, if it has one.
@@ -46,7 +49,7 @@ impl RequestShape {
         // OpenAI's own models refuse the old name, and most other servers know only the old name.
         let is_openai = host == "api.openai.com" || host.ends_with(".openai.azure.com");
         let usage = Map::from_iter([("stream_options".into(), json!({"include_usage": true}))]);
-        let (always_fields, _) = extra_maps(config, usage.clone());
+        let (always_fields, with_tools_fields) = extra_maps(config, usage.clone());
         let (always, with_tools) = extra_fields(config, usage);
         let max_tokens_field = match (config.extra_body.contains_key("max_completion_tokens"), is_openai) {
             (true, _) => "",
@@ -54,7 +57,7 @@ impl RequestShape {
             (false, false) => "max_tokens",
         };
         let off = if let Ability::LevelsAndOff(word) = ability { Some(word) } else { None };
-        Self { max_tokens_field, always, always_fields, with_tools, vision, off }
+        Self { max_tokens_field, always, always_fields, with_tools, with_tools_fields, vision, off }
     }
 
     pub(super) fn body(&self, request: &ModelRequest<'_>, model: &str) -> Vec<u8> {
@@ -84,7 +87,10 @@ impl RequestShape {
         if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
             out.extend_from_slice(b",\"tools\":");
             tools.wire.append(FORMAT, &mut out, || tools_form(tools));
-            out.extend_from_slice(&self.with_tools);
+            match request.calls {
+                None => out.extend_from_slice(&self.with_tools),
+                Some(rules) => out.extend_from_slice(&ruled(&self.with_tools_fields, rules_form(rules))),
+            }
         }
         // The messages come last, so that everything before them is a prefix that servers can cache and people
         // recognise.
@@ -264,12 +270,26 @@ fn tools_form(tools: &ToolSet) -> String {
         .iter()
         .map(|tool| {
             let spec = tool.spec();
-            json!({"type": "function", "function": {
-                "name": spec.name, "description": spec.description, "parameters": spec.schema,
-            }})
+            let mut function = json!({"name": spec.name, "description": spec.description, "parameters": spec.schema});
+            if spec.strict {
+                function["strict"] = true.into();
+            }
+            json!({"type": "function", "function": function})
         })
         .collect();
     json(&tools)
+}
+
+/// The fields for the rules of a client. Source: OpenAI, chat completions, `tool_choice` and `parallel_tool_calls`.
+fn rules_form(rules: CallRules<'_>) -> Map<String, Value> {
+    let choice = match rules.choice {
+        CallChoice::Auto => None,
+        CallChoice::Required => Some(json!("required")),
+        CallChoice::Tool(name) => Some(json!({"type": "function", "function": {"name": name}})),
+    };
+    let one = rules.one_at_a_time.then(|| Value::from(false));
+    let fields = [("tool_choice", choice), ("parallel_tool_calls", one)];
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 #[cfg(test)]
@@ -426,6 +446,23 @@ mod tests {
             let effort = body.get("reasoning_effort").and_then(Value::as_str);
             assert_eq!((effort, &body["max_tokens"]), (sent, &json!(100)), "{ability:?} {level:?}");
         }
+    }
+
+    #[test]
+    fn the_rules_of_a_client_stand_beside_the_tools_in_place_of_the_configured_ones() {
+        let asked = Asked::new("be brief", true, Vec::new());
+        let extra_body = Map::from_iter([("tool_choice".to_owned(), json!("auto"))]);
+        let shape = shape(&LlmConfig { extra_body, ..LlmConfig::default() }, "http://h/v1");
+        let body = |choice: &CallChoice, one_at_a_time| -> Value {
+            let calls = Some(CallRules { choice, one_at_a_time });
+            serde_json::from_slice(&shape.body(&ModelRequest { calls, ..asked.request() }, "m")).unwrap()
+        };
+        let one = body(&CallChoice::Tool("clock".into()), true);
+        assert_eq!(one["tool_choice"], json!({"type": "function", "function": {"name": "clock"}}));
+        assert_eq!(one["parallel_tool_calls"], json!(false));
+        let required = body(&CallChoice::Required, false);
+        assert_eq!((&required["tool_choice"], required.get("parallel_tool_calls")), (&json!("required"), None));
+        assert_eq!(body(&CallChoice::Auto, false)["tool_choice"], json!("auto"), "the configured one");
     }
 
     #[test]

@@ -439,6 +439,7 @@ async fn ask(
         thinking: None,
         sampling: None,
         format: None,
+        calls: None,
         send_pictures: true,
         later_system: true,
         max_tokens: 4096,

@@ -22,6 +22,9 @@ pub struct ApprovalsConfig {
     pub second: Vec<Fallback>,
     /// Time limit for entering a requested secret, in seconds. 1 to 3600.
     pub credential_expires_s: u64,
+    /// Time limit for the results of calls that a client carries out itself, in seconds. 1 to 86400. After it, the run
+    /// ends.
+    pub client_calls_expires_s: u64,
     /// How untrusted content in the conversation affects tools with external effects.
     pub untrusted_content: UntrustedContent,
     /// The first rule that matches a call decides. If no rule matches, the tool's own declaration decides.
@@ -30,7 +33,7 @@ pub struct ApprovalsConfig {
 
 impl Default for ApprovalsConfig {
     /// A day for autonomous work: nobody waits for it, and a person reads the question once a day. 30 minutes for an approval: long enough to come back from a meeting. 5 minutes for a secret: a person who has it
-    /// at hand pastes it at once.
+    /// at hand pastes it at once. 10 minutes for a client's results: longer than the clients wait for an answer themselves.
     fn default() -> Self {
         Self {
             expires_s: 1800,
@@ -38,6 +41,7 @@ impl Default for ApprovalsConfig {
             fallback: None,
             second: Vec::new(),
             credential_expires_s: 300,
+            client_calls_expires_s: 600,
             untrusted_content: UntrustedContent::Ask,
             rules: Vec::new(),
         }
@@ -127,6 +131,9 @@ impl ApprovalsConfig {
         if !(1..=3600).contains(&self.credential_expires_s) {
             problems.push("approvals.credential_expires_s: must be from 1 to 3600".into());
         }
+        if !(1..=86_400).contains(&self.client_calls_expires_s) {
+            problems.push("approvals.client_calls_expires_s: must be from 1 to 86400 (a day)".into());
+        }
         if self.rules.len() > MAX_RULES {
             problems.push(format!("approvals.rules: must be at most {MAX_RULES}"));
         }
@@ -186,6 +193,11 @@ impl ApprovalsConfig {
     /// Time limit for entering a requested secret.
     pub fn credential_expires(&self) -> Duration {
         Duration::from_secs(self.credential_expires_s)
+    }
+
+    /// Time limit for the results of calls that a client carries out.
+    pub fn client_calls_expire(&self) -> Duration {
+        Duration::from_secs(self.client_calls_expires_s)
     }
 }
 
@@ -264,6 +276,7 @@ mod tests {
         let config = ApprovalsConfig {
             expires_s: 0,
             credential_expires_s: 3601,
+            client_calls_expires_s: 86_401,
             rules: vec![rule("run_*", "notes/*"), rule("", "[a"), two(RuleAsk::Never), two(RuleAsk::Always)],
             ..ApprovalsConfig::default()
         };
@@ -272,6 +285,7 @@ mod tests {
         let expected = [
             "approvals.expires_s",
             "approvals.credential_expires_s",
+            "approvals.client_calls_expires_s",
             "approvals.rules[1].tool",
             "approvals.rules[1].arguments.path",
             "approvals.rules[2].second",

@@ -48,6 +48,8 @@ pub struct ApprovalAnswer {
     pub(crate) supplied: Option<ApprovalId>,
     /// A denial, as text for the model.
     pub denied: Option<String>,
+    /// The result that the client gave for a call that it carries out, and its request.
+    pub client: Option<(ApprovalId, String)>,
 }
 
 /// Answers by call id.
@@ -69,6 +71,13 @@ impl ApprovalAnswer {
         let mut answers = Answers::new();
         // Runs that this run has started wait for their own answers. Their calls may have the same ids.
         for approval in approvals.into_iter().filter(|approval| !approval.is_in_place()) {
+            if let ApprovalKind::ClientCalls { results, .. } = approval.kind {
+                // Used ones are in the context. A later call may have the same id.
+                for result in results.into_iter().filter(|_| approval.state == ApprovalState::Approved) {
+                    answers.entry(result.call).or_default().client = Some((approval.id, result.text));
+                }
+                continue;
+            }
             answers.entry(approval.call_id.clone()).or_default().add(approval);
         }
         answers
@@ -85,7 +94,8 @@ impl ApprovalAnswer {
             (kind, state @ (ApprovalState::Denied | ApprovalState::Expired)) => {
                 self.denied = Some(denial(kind, state));
             }
-            (_, ApprovalState::Waiting | ApprovalState::Used | ApprovalState::Withdrawn) => {}
+            (_, ApprovalState::Waiting | ApprovalState::Used | ApprovalState::Withdrawn)
+            | (ApprovalKind::ClientCalls { .. }, _) => {}
         }
     }
 }
@@ -107,6 +117,7 @@ fn denial(kind: &ApprovalKind, state: ApprovalState) -> String {
         (ApprovalKind::Credential { .. }, _) => {
             "denied: the user did not provide the secret that this tool needs. It was not executed."
         }
+        (ApprovalKind::ClientCalls { .. }, _) => "not executed: the client gave no result",
     };
     text.to_owned()
 }
@@ -148,6 +159,7 @@ pub(crate) fn question_body(
             let _ = write!(text, "\nWhy I ask: {}.", shown_line(detail));
             text
         }
+        ApprovalKind::ClientCalls { .. } => shown_line(summary),
     }
 }
 

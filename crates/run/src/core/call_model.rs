@@ -139,11 +139,19 @@ impl RunCore {
         // Repairs what a crash or an edit left in the context: one invalid message would fail every later request.
         let messages = seen::by_model(normalise(&context.messages));
         let messages = self.services.pictures.shown(messages).await;
+        let messages = match &self.client {
+            Some(client) => client.names.shown(messages),
+            None => messages,
+        };
         let request = reasoning.request(context);
         // A disabled tool is not offered. If the model calls it anyway, the result says why it is disabled.
         let offered = request.tools.and_then(|tools| self.services.health.offered(tools));
         let tools = offered.as_ref().or(request.tools).filter(|tools| !tools.is_empty());
-        let request = ModelRequest { messages: &messages, tools, ..self.within(allowance, request) };
+        let renamed = tools.and_then(|tools| self.client.as_ref()?.names.renamed(tools));
+        let tools = renamed.as_ref().or(tools);
+        let calls =
+            self.client.as_ref().filter(|_| allowance.purpose == CallPurpose::Step).and_then(|client| client.rules());
+        let request = ModelRequest { messages: &messages, tools, calls, ..self.within(allowance, request) };
         let (hold, reservation) = match self.reserve(&request, allowance).await? {
             Ok(held) => held,
             Err(end) => {
@@ -202,6 +210,7 @@ impl RunCore {
         self.tally.add_output(bytes);
         match result {
             Ok(result) => {
+                let result = self.own_names(result, allowance.purpose);
                 let asked = self.settle((hold, reservation), result, meter, call).await;
                 crash_point!("model.before-journal");
                 Ok(asked)
@@ -218,6 +227,19 @@ impl RunCore {
                 })
             }
         }
+    }
+
+    /// A reply in which the tools have the names of the run. It also ends the client's demand for a call.
+    fn own_names(
+        &mut self,
+        result: Result<ModelReply, ModelError>,
+        purpose: CallPurpose,
+    ) -> Result<ModelReply, ModelError> {
+        let Some(client) = self.client.as_mut().filter(|_| purpose == CallPurpose::Step) else { return result };
+        let mut reply = result?;
+        client.has_replied = true;
+        reply.tool_calls.iter_mut().for_each(|call| client.names.take_back(call));
+        Ok(reply)
     }
 
     /// Applies the limits of the call and the model of the run to a request.

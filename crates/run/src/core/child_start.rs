@@ -104,6 +104,7 @@ impl ChildStart {
             joining: None,
             cut_short: None,
             stand_in: None,
+            client: None,
         }
     }
 }

@@ -5,9 +5,9 @@
 //! changes, so that the first answer counts.
 
 use belay_protocol::{
-    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Asker, Authority, ChildQuestion, Decided,
-    Lease, NewEvent, Outbound, PausedRun, RunId, RunRecord, RunStatus, SecondYes, SessionKey, StoreError, ThreadState,
-    UnixMillis, WaitingFor,
+    ApprovalFilter, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Asker, Authority, ChildQuestion,
+    ClientResult, Decided, Lease, NewEvent, Outbound, PausedRun, RunId, RunOptions, RunRecord, RunStatus, SecondYes,
+    SessionKey, StoreError, ThreadState, UnixMillis, WaitingFor,
 };
 
 use super::connection::{Connection, Row};
@@ -17,15 +17,15 @@ use super::reads::cursor;
 use super::tx::{self, Done, Failure, Tx};
 use super::{outbox, rows, runs, threads};
 use crate::approvals::{
-    ENDED_CALL, ENDED_RUN, approvals_limit, asked, check_answer, check_child_question, check_question, decided,
-    kind_word, not_approved, withdrawn,
+    CLIENT_CALLS, ENDED_CALL, ENDED_RUN, approvals_limit, asked, check_answer, check_child_question, check_question,
+    decided, kind_word, not_approved, withdrawn,
 };
 use crate::value::{Value, named_params, params};
 
 /// The columns that [`approval_row`] reads.
 macro_rules! columns {
     () => {
-        "id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, detail, bound, digest, covers, \
+        "id, run_id, session, call_id, tool, kind, secret_name, results, summary, arguments, detail, bound, digest, covers, \
          added, principal, authority, relayed, place, second, asked_at, expires_at, reminded_at, state, decided_by, decided_at"
     };
 }
@@ -55,8 +55,12 @@ pub(super) fn pause_run(tx: &mut Tx<'_>, lease: &Lease, paused: &PausedRun) -> D
 
 fn insert(tx: &mut Tx<'_>, approval: &ApprovalRequest) -> Done<()> {
     let secret_name = match &approval.kind {
-        ApprovalKind::Approval => None,
+        ApprovalKind::Approval | ApprovalKind::ClientCalls { .. } => None,
         ApprovalKind::Credential { name } => Some(name),
+    };
+    let arguments = match &approval.kind {
+        ApprovalKind::ClientCalls { calls, .. } => rows::to_json(calls)?,
+        ApprovalKind::Approval | ApprovalKind::Credential { .. } => rows::to_json(&approval.arguments)?,
     };
     tx.post(
         "INSERT INTO approvals (id, run_id, session, call_id, tool, kind, secret_name, summary, arguments, detail, bound,
@@ -72,7 +76,7 @@ fn insert(tx: &mut Tx<'_>, approval: &ApprovalRequest) -> Done<()> {
             ":kind": kind_word(&approval.kind),
             ":secret_name": secret_name,
             ":summary": approval.summary,
-            ":arguments": rows::to_json(&approval.arguments)?,
+            ":arguments": arguments,
             ":detail": approval.detail,
             ":bound": rows::to_json(&approval.bound)?,
             ":digest": approval.digest,
@@ -104,13 +108,14 @@ pub(super) fn use_up(tx: &mut Tx<'_>, run: RunId, approvals: &[ApprovalId]) -> D
 /// Withdraws the open and unused approval requests of a run that ends. Returns their events.
 pub(super) fn withdraw(tx: &mut Tx<'_>, session: &SessionKey, run: RunId, at: UnixMillis) -> Done<Vec<NewEvent>> {
     // One statement: a request that another daemon answers meanwhile is not reported as withdrawn.
-    let mut open: Vec<(i64, ApprovalId)> = tx.rows(
-        concat!("UPDATE approvals SET state = 'withdrawn' WHERE run_id = ?1 AND ", open!(), " RETURNING seq, id"),
+    let mut open: Vec<(i64, ApprovalId, String)> = tx.rows(
+        concat!("UPDATE approvals SET state = 'withdrawn' WHERE run_id = ?1 AND ", open!(), " RETURNING seq, id, kind"),
         params![run.as_uuid()],
-        |row| Ok((row.get("seq")?, rows::id(row, "id")?)),
+        |row| Ok((row.get("seq")?, rows::id(row, "id")?, row.get("kind")?)),
     )?;
-    open.sort_unstable_by_key(|(seq, _)| *seq);
-    Ok(open.into_iter().map(|(_, approval)| withdrawn(approval, session, run, ENDED_RUN, at)).collect())
+    open.retain(|(_, _, kind)| kind != CLIENT_CALLS); // no person was asked
+    open.sort_unstable_by_key(|(seq, _, _)| *seq);
+    Ok(open.into_iter().map(|(_, approval, _)| withdrawn(approval, session, run, ENDED_RUN, at)).collect())
 }
 
 /// Stores an approval request of a running run, which goes on.
@@ -178,6 +183,34 @@ pub(super) fn decide(
         grant(tx, &approval, covers, &by, at)?;
     }
     append_events(tx, &[decided(&approval, by, at)])?;
+    Ok(Decided::Now(Box::new(approval)))
+}
+
+/// Stores the results of calls that a client carries out, and the options with which its run continues.
+pub(super) fn answer_client_calls(
+    tx: &mut Tx<'_>,
+    id: ApprovalId,
+    results: &[ClientResult],
+    options: &RunOptions,
+    (by, at): (&str, UnixMillis),
+) -> Done<Decided> {
+    let answered = tx.row(
+        concat!(
+            "UPDATE approvals SET state = 'approved', results = ?2, decided_by = ?3, decided_at = ?4
+             WHERE id = ?1 AND state = 'waiting' AND kind = 'client_calls' RETURNING ",
+            columns!()
+        ),
+        params![id.as_uuid(), rows::to_json(&results)?, by, at.0],
+        approval_row,
+    )?;
+    let Some(approval) = answered else {
+        let before = tx.row(BY_ID, params![id.as_uuid()], approval_row)?;
+        return Ok(before.map_or(Decided::Unknown, |approval| Decided::Before(Box::new(approval))));
+    };
+    tx.post(
+        "UPDATE runs SET options = ?2 WHERE id = ?1",
+        params![approval.run_id.as_uuid(), super::lanes::options_json(options)?],
+    )?;
     Ok(Decided::Now(Box::new(approval)))
 }
 
@@ -272,7 +305,7 @@ pub(super) fn approval(conn: &Connection, id: ApprovalId) -> Done<Option<Approva
 
 pub(super) fn approvals(conn: &Connection, filter: &ApprovalFilter) -> Done<Vec<ApprovalRequest>> {
     let mut table = "approvals";
-    let mut wanted: Vec<&str> = Vec::new();
+    let mut wanted: Vec<&str> = vec!["kind <> 'client_calls'"]; // they ask no person
     let mut values: Vec<Value> = Vec::new();
     if filter.waiting {
         // Waiting approval requests are few and have an index of their own.
@@ -310,7 +343,7 @@ pub(super) fn approvals(conn: &Connection, filter: &ApprovalFilter) -> Done<Vec<
         wanted.push("seq < ?");
         values.push(cursor(conn, "approvals", before.as_uuid(), ("", Vec::new()), "question")?.into());
     }
-    let filtered = if wanted.is_empty() { String::new() } else { format!("WHERE {}", wanted.join(" AND ")) };
+    let filtered = format!("WHERE {}", wanted.join(" AND "));
     values.push(i64::from(approvals_limit(filter)).into());
     let sql = format!("SELECT {} FROM {table} {filtered} ORDER BY seq DESC LIMIT ?", columns!());
     tx::rows(conn, &sql, values, approval_row)
@@ -339,6 +372,20 @@ pub(super) fn granted(
     Ok(grants.iter().any(|(by, asked)| work_for.is_served_by(by, asked, session)))
 }
 
+fn kind(row: &Row<'_>, run: RunId) -> Done<ApprovalKind> {
+    if row.get::<_, String>("kind")? == CLIENT_CALLS {
+        let results = rows::readable(row, run, "results")?.unwrap_or_default();
+        return Ok(ApprovalKind::ClientCalls {
+            calls: rows::readable(row, run, "arguments")?.unwrap_or_default(),
+            results,
+        });
+    }
+    Ok(match row.get("secret_name")? {
+        None => ApprovalKind::Approval,
+        Some(name) => ApprovalKind::Credential { name },
+    })
+}
+
 fn approval_row(row: &Row<'_>) -> Done<ApprovalRequest> {
     let run_id = rows::id(row, "run_id")?;
     let state: String = row.get("state")?;
@@ -348,10 +395,7 @@ fn approval_row(row: &Row<'_>) -> Done<ApprovalRequest> {
         session: row.get::<_, String>("session")?.into(),
         call_id: row.get::<_, String>("call_id")?.into(),
         tool: row.get("tool")?,
-        kind: match row.get("secret_name")? {
-            None => ApprovalKind::Approval,
-            Some(name) => ApprovalKind::Credential { name },
-        },
+        kind: kind(row, run_id)?,
         summary: row.get("summary")?,
         // Arguments are only shown: the digest contains the values that an answer is bound to.
         arguments: rows::readable(row, run_id, "arguments")?.unwrap_or_default(),

@@ -6,13 +6,14 @@ use async_trait::async_trait;
 use belay_protocol::cluster::Topic;
 use belay_protocol::{
     ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker, Authority, CallCharge,
-    ChildQuestion, ChildQuestionStore, Conversation, ConversationReader, ConversationSummary, CostQuery, CostRow,
-    Decided, Durability, EndCount, EndQuery, EndReader, Event, EventLog, EventQuery, Forgotten, Found, HistoryEntry,
-    IdPrefix, KnownPrincipal, Lease, MemoryOwner, Message, NewEvent, NewNote, NewReservation, Note, NoteArchive,
-    NoteFilter, NoteSelection, NoteStore, Outbound, Outbox, OutboxId, OutboxRow, OutboxState, Presence,
-    PrincipalFilter, PromptNotes, Remembered, Removed, ReplyRoute, Retention, RunFilter, RunId, RunReader, RunRecord,
-    SaidQuery, SearchQuery, SecondYes, Seq, SessionFilter, SessionKey, SessionReader, SessionSummary, SpendLedger,
-    SpendReader, Spent, StoreError, StoreHealth, ThreadId, ThreadSummary, TranscriptLine, UnixMillis, WorkLease,
+    ChildQuestion, ChildQuestionStore, ClientCallStore, ClientResult, Conversation, ConversationReader,
+    ConversationSummary, CostQuery, CostRow, Decided, Durability, EndCount, EndQuery, EndReader, Event, EventLog,
+    EventQuery, Forgotten, Found, HistoryEntry, IdPrefix, KnownPrincipal, Lease, MemoryOwner, Message, NewEvent,
+    NewNote, NewReservation, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore, Outbound, Outbox, OutboxId,
+    OutboxRow, OutboxState, Presence, PrincipalFilter, PromptNotes, Remembered, Removed, ReplyRoute, Retention,
+    RunFilter, RunId, RunOptions, RunReader, RunRecord, SaidQuery, SearchQuery, SecondYes, Seq, SessionFilter,
+    SessionKey, SessionReader, SessionSummary, SpendLedger, SpendReader, Spent, StoreError, StoreHealth, ThreadId,
+    ThreadSummary, TranscriptLine, UnixMillis, WorkLease,
 };
 use tokio::sync::watch;
 
@@ -184,6 +185,23 @@ impl ApprovalStore for SqlStore {
     async fn forget_grants(&self, session: &SessionKey) -> Result<u32, StoreError> {
         let session = session.clone();
         self.write(Committed, move |tx| approvals::forget_grants(tx, &session)).await
+    }
+}
+
+#[async_trait]
+impl ClientCallStore for SqlStore {
+    async fn answer_client_calls(
+        &self,
+        id: ApprovalId,
+        results: Vec<ClientResult>,
+        options: RunOptions,
+        by: &str,
+        at: UnixMillis,
+    ) -> Result<Decided, StoreError> {
+        let by = by.to_owned();
+        self.write(Committed, move |tx| approvals::answer_client_calls(tx, id, &results, &options, (&by, at)))
+            .await
+            .inspect(|_| self.hint(Topic::Questions))
     }
 }
 

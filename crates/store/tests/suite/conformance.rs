@@ -4,6 +4,7 @@ mod acted_on;
 mod answers;
 mod archive;
 mod blobs;
+mod client_calls;
 mod delivery;
 mod ephemeral;
 mod freezes;

@@ -6,16 +6,16 @@ use std::time::Duration;
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Acceptance, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker, BootId,
-    CallCharge, Checkpoint, ChildQuestionStore, Claim, ConversationReader, Decided, DispatcherStore, Durability,
-    EditOutcome, EndReader, EventKind, EventLog, EventQuery, FinishedRun, FreezeStore, Guardrails, IdempotencyKey,
-    InputReader, JobAttempt, JobAttempts, JobBudget, JobId, JobReader, JobStore, JournalStore, LaneClaim, LaneStore,
-    Lease, MemoryOwner, Message, Misfire, NewInput, NewJob, NewNote, NewReservation, NewRoutine, NewRoutineRun,
-    NoteArchive, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PeopleStore, PromptNotes,
-    Purpose, PutBy, PutRule, ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut, RoutineReader,
-    RoutineRecord, RoutineRunEnd, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore, RoutineSchedule,
-    RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey, SessionLifetime, SessionReader,
-    SignInStore, SkillStore, SpendLedger, SpendReader, StopReason, StoreHealth, ThreadEdit, ThreadSnapshot,
-    ThreadState, TitleStore, ToolSwitches, Trigger, UnixMillis, Usage, Work, WorkGrant,
+    CallCharge, Checkpoint, ChildQuestionStore, Claim, ClientCallStore, ConversationReader, Decided, DispatcherStore,
+    Durability, EditOutcome, EndReader, EventKind, EventLog, EventQuery, FinishedRun, FreezeStore, Guardrails,
+    IdempotencyKey, InputReader, JobAttempt, JobAttempts, JobBudget, JobId, JobReader, JobStore, JournalStore,
+    LaneClaim, LaneStore, Lease, MemoryOwner, Message, Misfire, NewInput, NewJob, NewNote, NewReservation, NewRoutine,
+    NewRoutineRun, NoteArchive, NoteStore, Notify, OpenedLane, Outbound, Outbox, OutboxId, PausedRun, PeopleStore,
+    PromptNotes, Purpose, PutBy, PutRule, ReplyRoute, RoutineAction, RoutineId, RoutineOrigin, RoutinePut,
+    RoutineReader, RoutineRecord, RoutineRunEnd, RoutineRunId, RoutineRunRecord, RoutineRunStatus, RoutineRunStore,
+    RoutineSchedule, RoutineSpec, RoutineStore, RunEnd, RunId, RunReader, RunStore, RunsIn, SessionKey,
+    SessionLifetime, SessionReader, SignInStore, SkillStore, SpendLedger, SpendReader, StopReason, StoreHealth,
+    ThreadEdit, ThreadSnapshot, ThreadState, TitleStore, ToolSwitches, Trigger, UnixMillis, Usage, Work, WorkGrant,
 };
 use belay_store::{PostgresLimits, SealedSecrets, SqlStore, StoreOptions, StoreUrl, parse_url};
 use belay_testkit::postgres::{PostgresServer, Programs, TestDatabase};
@@ -45,6 +45,7 @@ pub(crate) trait Store:
     + TitleStore
     + SkillStore
     + ChildQuestionStore
+    + ClientCallStore
     + SealedSecrets
 {
 }
@@ -71,6 +72,7 @@ impl<S> Store for S where
         + TitleStore
         + SkillStore
         + ChildQuestionStore
+        + ClientCallStore
         + SealedSecrets
 {
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::error::OpenAiError;
 use super::format::AnswerForm;
 use super::paused::ApprovalAnswer;
+use super::tool_calls::{TOOL_CALLS, ToolCallBody};
 use crate::app::App;
 use crate::error::ApiError;
 
@@ -76,7 +77,8 @@ impl Head {
 
     /// The body of a `chat.completion`.
     pub(crate) fn completion(&self, text: &str, usage: &RunUsage, finish: &'static str) -> Completion<'_> {
-        let message = AnswerMessage { role: "assistant", content: text.to_owned(), refusal: () };
+        let message =
+            AnswerMessage { role: "assistant", content: Some(text.to_owned()), refusal: (), tool_calls: None };
         Completion {
             id: &self.id,
             object: "chat.completion",
@@ -86,6 +88,17 @@ impl Head {
             usage: UsageBody::of(usage),
             belay: None,
         }
+    }
+}
+
+impl Completion<'_> {
+    /// The same with calls of the client's tools. Without a text the content is null.
+    fn with_calls(mut self, calls: Vec<ToolCallBody>) -> Self {
+        let [AnswerChoice { finish_reason, message, .. }] = &mut self.choices;
+        *finish_reason = TOOL_CALLS;
+        message.content.take_if(|text| text.is_empty());
+        message.tool_calls = Some(calls);
+        self
     }
 }
 
@@ -111,8 +124,8 @@ pub(crate) struct Completion<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct AnswerChoice {
     index: u32,
-    /// `stop`, `length` or `content_filter`.
-    #[cfg_attr(test, schemars(extend("enum" = ["stop", "length", "content_filter"])))]
+    /// `stop`, `length`, `content_filter` or `tool_calls`.
+    #[cfg_attr(test, schemars(extend("enum" = ["stop", "length", "content_filter", "tool_calls"])))]
     finish_reason: &'static str,
     logprobs: (),
     message: AnswerMessage,
@@ -123,8 +136,12 @@ pub(crate) struct AnswerChoice {
 pub(crate) struct AnswerMessage {
     #[cfg_attr(test, schemars(extend("enum" = ["assistant"])))]
     role: &'static str,
-    content: String,
+    /// The text; null beside calls without a text.
+    content: Option<String>,
     refusal: (),
+    /// The calls that the client is to carry out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<Vec<ToolCallBody>>,
 }
 
 /// The usage in the format of this API.
@@ -169,6 +186,10 @@ pub(crate) async fn when_ended_or_paused(
     let run = app.wait_for_run(run, watch, app.config.max_wait()).await?;
     let run = run.ok_or_else(|| ApiError::no_answer("the run is not in the store"))?;
     let headers = head.headers(run.reason);
+    if let Some(calls) = ToolCallBody::of(&run) {
+        let answer = head.completion(run.reply.as_deref().unwrap_or_default(), &run.usage, TOOL_CALLS);
+        return Ok((headers, Json(answer.with_calls(calls))).into_response());
+    }
     if let Some(asked) = ApprovalAnswer::of(app, &head, &run).await {
         let mut answer = head.completion(&asked.text, &run.usage, "stop");
         answer.belay = Some(asked.belay);

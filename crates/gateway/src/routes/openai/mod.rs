@@ -3,19 +3,23 @@
 //! Source: the OpenAI API reference, "Chat Completions" and "Models". Unused fields are ignored.
 
 mod answer;
+mod client_results;
+mod client_tools;
 mod error;
 mod format;
 mod paused;
 mod request;
 mod sampling;
 mod stream;
+mod tool_calls;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{
-    Accepted, Ack, Body, CommandReply, Inbound, ModelInfo, Principal, QueueMode, RunOptions, SessionLifetime, Thinking,
+    Accepted, Ack, Body, CommandReply, Inbound, ModelInfo, Principal, QueueMode, RunId, RunOptions, SessionLifetime,
+    Thinking,
 };
 use serde::Serialize;
 
@@ -97,6 +101,12 @@ pub(crate) async fn chat(
     if !model_names(&app).any(|name| name == model) {
         return Err(OpenAiError::model_not_found(&model));
     }
+    if let Some(resumed) = client_results::resume(&app, &principal, &request).await? {
+        let now = app.clock.now();
+        let is_named = headers.contains_key(SESSION_HEADER);
+        let head = answer::Head::new(model, resumed.session, is_named, now).in_form(request.form()?);
+        return resumed_run(app, principal, &request, head.of_run(resumed.run, now), resumed.run).await;
+    }
     let mut conversation = request.conversation(headers.get(SESSION_HEADER))?;
     conversation.name_older_files(app.attachments.max_count());
     conversation.check_sampling(&app.model)?;
@@ -132,6 +142,21 @@ pub(crate) async fn chat(
     }
 }
 
+/// Answers a request whose results a run has got.
+async fn resumed_run(
+    app: Shared,
+    principal: Principal,
+    request: &ChatRequest,
+    head: answer::Head,
+    run: RunId,
+) -> Result<Response, OpenAiError> {
+    let watch = app.watch(principal.clone(), run, request.streams()).await?;
+    match request.streams() {
+        true => Ok(stream::of_run(app, principal, head, run, watch, request.wants_usage())),
+        false => answer::when_ended_or_paused(&app, head, run, watch).await,
+    }
+}
+
 impl Conversation {
     /// Refuses sampling fields that the interface of the configured model does not support, by name and before the run
     /// starts.
@@ -162,6 +187,7 @@ impl Conversation {
                 queue: Some(QueueMode::Followup),
                 thinking: self.thinking,
                 sampling: self.sampling,
+                client_tools: self.client_tools,
                 ..RunOptions::default()
             },
             ..Inbound::new(app.channel.clone(), self.session, principal, Body::Text(self.text))

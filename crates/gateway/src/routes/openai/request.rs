@@ -1,13 +1,16 @@
 //! Parses a chat request and finds its new messages.
 
+use std::sync::Arc;
+
 use axum::http::HeaderValue;
 use belay_protocol::attachment::NO_TEXT;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::{RunId, Sampling, SessionKey, Thinking};
+use belay_protocol::{ClientTools, RunId, Sampling, SessionKey, Thinking};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use super::client_tools::{ToolFields, ToolLines, continuing};
 use super::error::OpenAiError;
 use super::format::AnswerForm;
 use super::sampling::SamplingFields;
@@ -29,10 +32,8 @@ pub(crate) struct ChatRequest {
     stream_options: Option<StreamOptions>,
     user: Option<String>,
     n: Option<u64>,
-    #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>", length(max = 0)))]
-    tools: Option<Value>,
-    #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>", length(max = 0)))]
-    functions: Option<Value>,
+    #[serde(flatten)]
+    tools: ToolFields,
     #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     response_format: Option<Value>,
     reasoning_effort: Option<String>,
@@ -49,9 +50,14 @@ pub(crate) struct StreamOptions {
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ChatMessage {
-    #[cfg_attr(test, schemars(extend("enum" = ["system", "developer", "user", "assistant"])))]
-    role: String,
-    content: Option<Content>,
+    #[cfg_attr(test, schemars(extend("enum" = ["system", "developer", "user", "assistant", "tool"])))]
+    pub(super) role: String,
+    pub(super) content: Option<Content>,
+    /// The calls of an answer, as they were sent.
+    #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>"))]
+    pub(super) tool_calls: Option<Value>,
+    /// The call of a result.
+    pub(super) tool_call_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -69,8 +75,8 @@ pub(crate) enum Content {
 #[cfg_attr(test, schemars(rename = "ContentPart"))]
 pub(crate) struct Part {
     #[serde(rename = "type")]
-    kind: String,
-    text: Option<String>,
+    pub(super) kind: String,
+    pub(super) text: Option<String>,
     image_url: Option<ImageUrl>,
     file: Option<FilePart>,
     input_audio: Option<AudioPart>,
@@ -140,6 +146,8 @@ pub(crate) struct Conversation {
     pub(crate) thinking: Option<Thinking>,
     /// The sampling parameters.
     pub(crate) sampling: Option<Box<Sampling>>,
+    /// The tools of the client.
+    pub(crate) client_tools: Option<Arc<ClientTools>>,
 }
 
 impl ChatRequest {
@@ -175,19 +183,14 @@ impl ChatRequest {
         let said = Conversation { text, ..said };
         let form = AnswerForm::read(self.response_format.as_ref())?;
         let sampling = self.sampling.read()?.map(Box::new);
-        let conversation = Conversation { form, files, new_files, thinking: self.thinking()?, sampling, ..said };
+        let (thinking, client_tools) = (self.thinking()?, self.tools()?);
+        let conversation = Conversation { form, files, new_files, thinking, sampling, client_tools, ..said };
         check_text(&conversation.text)
             .map_err(|e| OpenAiError::invalid("messages", "invalid_value", format!("the user's text {e}")))?;
         Ok(conversation)
     }
 
     fn refuse_unsupported(&self) -> Result<(), OpenAiError> {
-        for (param, value) in [("tools", &self.tools), ("functions", &self.functions)] {
-            if value.as_ref().is_some_and(|value| !value.is_null() && value.as_array().is_none_or(|a| !a.is_empty())) {
-                let message = "client-side tools are not supported: Belay runs its own tools and answers with text";
-                return Err(OpenAiError::invalid(param, "unsupported_parameter", message));
-            }
-        }
         if self.n.is_some_and(|n| n != 1) {
             return Err(OpenAiError::invalid("n", "unsupported_value", "only one answer can be asked for"));
         }
@@ -241,7 +244,44 @@ impl ChatRequest {
     }
 
     fn lines(&self) -> Result<Vec<HistoryLine>, OpenAiError> {
-        self.messages.iter().enumerate().map(|(at, message)| message.line(at)).collect()
+        let mut tools = ToolLines::default();
+        let line = |(at, message): (usize, &ChatMessage)| match tools.line(message, at)? {
+            Some(line) => Ok(line),
+            None => message.line(at),
+        };
+        let mut lines: Vec<HistoryLine> =
+            self.messages.iter().enumerate().map(line).collect::<Result<_, OpenAiError>>()?;
+        if self.messages.last().is_some_and(ChatMessage::is_result) {
+            lines.push(continuing());
+        }
+        Ok(lines)
+    }
+
+    /// The tools that the client offers.
+    pub(super) fn tools(&self) -> Result<Option<Arc<ClientTools>>, OpenAiError> {
+        self.tools.read()
+    }
+
+    /// The form of the answer.
+    pub(super) fn form(&self) -> Result<AnswerForm, OpenAiError> {
+        AnswerForm::read(self.response_format.as_ref())
+    }
+
+    /// The results at the end of the messages, with the ids of their calls.
+    pub(super) fn last_results(&self) -> Result<Vec<(String, String)>, OpenAiError> {
+        let from = self.messages.iter().rposition(|message| !message.is_result()).map_or(0, |at| at + 1);
+        let mut results = Vec::new();
+        for (at, message) in self.messages.iter().enumerate().skip(from) {
+            let Some(text) = message.result(at)? else { continue };
+            results.extend(message.tool_call_id.clone().map(|id| (id, text)));
+        }
+        Ok(results)
+    }
+
+    /// The id of a call of the last answer, if other messages than results follow it.
+    pub(super) fn unanswered_call(&self) -> Option<String> {
+        let last = self.messages.iter().rfind(|message| message.role == "assistant")?;
+        Some(last.calls().first()?.id.to_string())
     }
 }
 
@@ -272,7 +312,7 @@ impl ChatMessage {
         }
     }
 
-    fn line(&self, at: usize) -> Result<HistoryLine, OpenAiError> {
+    pub(super) fn line(&self, at: usize) -> Result<HistoryLine, OpenAiError> {
         let role = match self.role.as_str() {
             "system" | "developer" => HistoryRole::System,
             "user" => HistoryRole::User,
@@ -311,7 +351,13 @@ impl ChatMessage {
 
 /// A named session: the store has the earlier messages.
 fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
-    let known = lines.iter().rposition(|line| line.role == HistoryRole::Assistant).map_or(0, |at| at + 1);
+    let is_answer = |line: &HistoryLine| matches!(line.role, HistoryRole::Assistant | HistoryRole::Calls);
+    let known = lines.iter().rposition(is_answer).map_or(0, |at| at + 1);
+    for line in lines.iter_mut().skip(known).filter(|line| line.role == HistoryRole::Result) {
+        // The store has their calls, which have results already.
+        let result = line.tools().map(|message| message.text().to_owned()).unwrap_or_default();
+        *line = HistoryLine { role: HistoryRole::User, text: format!("[result of a tool]\n{result}") };
+    }
     let (history, said): (Vec<_>, Vec<_>) = lines.drain(known..).partition(|line| line.role == HistoryRole::System);
     let text = said.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n\n");
     Conversation {
@@ -324,6 +370,7 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
         form: AnswerForm::Text,
         thinking: None,
         sampling: None,
+        client_tools: None,
     }
 }
 
@@ -342,6 +389,7 @@ fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
         form: AnswerForm::Text,
         thinking: None,
         sampling: None,
+        client_tools: None,
     }
 }
 
@@ -461,8 +509,9 @@ mod tests {
                 json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}),
                 "messages[0].content",
             ),
-            (json!({"messages": [{"role": "tool", "content": "x", "tool_call_id": "1"}]}), "messages[0].role"),
-            (json!({"messages": user, "tools": [{"type": "function"}]}), "tools"),
+            (json!({"messages": [{"role": "tool", "content": 7, "tool_call_id": "1"}]}), "messages[0].content"),
+            (json!({"messages": user, "tools": [{"type": "function"}]}), "tools[0].function.name"),
+            (json!({"messages": user, "tools": {"a": 1}}), "tools"),
             (json!({"messages": user, "functions": {"a": 1}}), "functions"),
             (json!({"messages": user, "n": 2}), "n"),
             (json!({"messages": user, "reasoning_effort": "heroic"}), "reasoning_effort"),

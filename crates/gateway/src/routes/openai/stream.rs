@@ -19,6 +19,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::answer::{Head, UsageBody, finish_reason, sent_files};
 use super::error::OpenAiError;
 use super::paused::ApprovalAnswer;
+use super::tool_calls::{TOOL_CALLS, ToolCallBody};
 use crate::app::{App, Shared};
 use crate::event_json::one_line;
 use crate::sse::KEEP_ALIVE;
@@ -123,6 +124,15 @@ impl ChatStream {
             None => app.wait_for_run(self.gone.run, None, app.config.max_wait()).await.ok().flatten(),
         };
         self.gone.armed = false;
+        if let Some((run, calls)) = record.as_ref().and_then(|run| Some((run, ToolCallBody::of(run)?))) {
+            let rest = self.written.rest(run.reply.as_deref().unwrap_or_default());
+            if !rest.is_empty() {
+                self.out.push_back(self.head.text_chunk(&rest));
+            }
+            self.out.push_back(self.head.calls_chunk(ToolCallBody::indexed(calls)));
+            self.out.extend(self.head.closing(self.usage.then_some(&run.usage), TOOL_CALLS, None));
+            return;
+        }
         let asked = match &record {
             Some(run) => ApprovalAnswer::of(app, &self.head, run).await,
             None => None,
@@ -264,6 +274,8 @@ struct Piece<'a> {
     role: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<Vec<ToolCallBody>>,
 }
 
 impl Head {
@@ -280,16 +292,21 @@ impl Head {
     }
 
     fn role_chunk(&self) -> Event {
-        self.chunk(Piece { role: Some("assistant"), content: Some("") }, None, None)
+        self.chunk(Piece { role: Some("assistant"), content: Some(""), tool_calls: None }, None, None)
     }
 
     fn text_chunk(&self, text: &str) -> Event {
-        self.chunk(Piece { role: None, content: Some(text) }, None, None)
+        self.chunk(Piece { role: None, content: Some(text), tool_calls: None }, None, None)
+    }
+
+    /// All calls of the client's tools, whole.
+    fn calls_chunk(&self, calls: Vec<ToolCallBody>) -> Event {
+        self.chunk(Piece { role: None, content: None, tool_calls: Some(calls) }, None, None)
     }
 
     /// The finish reason, the usage if requested, and the end marker.
     fn closing(&self, usage: Option<&RunUsage>, finish: &'static str, belay: Option<&Value>) -> Vec<Event> {
-        let mut events = vec![self.chunk(Piece { role: None, content: None }, Some(finish), belay)];
+        let mut events = vec![self.chunk(Piece { role: None, content: None, tool_calls: None }, Some(finish), belay)];
         if let Some(usage) = usage {
             let chunk = json!({
                 "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,

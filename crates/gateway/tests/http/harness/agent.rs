@@ -81,7 +81,11 @@ impl FakeAgent {
                 resumes: None,
                 refused: false,
             }),
-            Control::Decide { .. } | Control::Job(_) | Control::Routine(_) | Control::Refresh(_) => {
+            Control::Decide { .. }
+            | Control::ClientResults { .. }
+            | Control::Job(_)
+            | Control::Routine(_)
+            | Control::Refresh(_) => {
                 panic!("decided elsewhere")
             }
             Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),

@@ -1,0 +1,276 @@
+//! The tools of a chat request, and the calls and results in its messages.
+//!
+//! Source: the OpenAI API reference, "Chat Completions": `tools`, `tool_choice`, `parallel_tool_calls`, `tool_calls`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use belay_protocol::inbound::{HistoryLine, HistoryRole};
+use belay_protocol::{
+    Arguments, CallChoice, CallId, ClientTool, ClientTools, Message, ToolCall, ToolResult, ToolStatus,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::OpenAiError;
+use super::request::{ChatMessage, Content};
+
+/// What the model reads after results whose run is not known any more.
+const CONTINUE: &str = "Continue with the results of the tools above.";
+
+/// The fields of a request about tools of the client.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ToolFields {
+    #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>"))]
+    tools: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>", length(max = 0)))]
+    functions: Option<Value>,
+    #[cfg_attr(test, schemars(with = "Option<ChoiceForm>"))]
+    tool_choice: Option<Value>,
+    parallel_tool_calls: Option<bool>,
+}
+
+/// `none`, `auto`, `required`, or one function.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[schemars(rename = "ToolChoice", untagged)]
+#[allow(dead_code)]
+enum ChoiceForm {
+    Word(String),
+    Function(serde_json::Map<String, Value>),
+}
+
+impl ToolFields {
+    /// The tools that the client offers; `None`: none, or the model must not call them.
+    pub(super) fn read(&self) -> Result<Option<Arc<ClientTools>>, OpenAiError> {
+        if list(self.functions.as_ref(), "functions")?.is_some_and(|functions| !functions.is_empty()) {
+            let message = "functions is not supported; send them as tools of type function";
+            return Err(OpenAiError::invalid("functions", "unsupported_parameter", message));
+        }
+        let tools = list(self.tools.as_ref(), "tools")?.unwrap_or_default();
+        let mut offered = Vec::with_capacity(tools.len());
+        for (at, tool) in tools.iter().enumerate() {
+            // Tools that a server carries out, such as a search, are of other types, and not there.
+            if tool["type"].as_str().is_none_or(|kind| kind == "function") {
+                offered.push(tool_of(tool, at)?);
+            }
+        }
+        let Some(choice) = self.choice()?.filter(|_| !offered.is_empty()) else { return Ok(None) };
+        let one_at_a_time = self.parallel_tool_calls == Some(false);
+        let offered = ClientTools { tools: offered, choice, one_at_a_time };
+        match offered.check() {
+            Ok(()) => Ok(Some(Arc::new(offered))),
+            Err(problem) => {
+                let param = match (problem.at, problem.field) {
+                    (Some(at), field) => format!("tools[{at}].function.{field}"),
+                    (None, "choice") => "tool_choice".to_owned(),
+                    (None, _) => "tools".to_owned(),
+                };
+                Err(OpenAiError::invalid(param, "invalid_value", problem.why))
+            }
+        }
+    }
+
+    /// Whether a call is demanded; `None`: the model must not call tools of the client.
+    fn choice(&self) -> Result<Option<CallChoice>, OpenAiError> {
+        let Some(choice) = self.tool_choice.as_ref().filter(|choice| !choice.is_null()) else {
+            return Ok(Some(CallChoice::Auto));
+        };
+        match (choice.as_str(), choice["function"]["name"].as_str()) {
+            (Some("auto"), _) => Ok(Some(CallChoice::Auto)),
+            (Some("required" | "any"), _) => Ok(Some(CallChoice::Required)),
+            (Some("none"), _) => Ok(None),
+            (_, Some(name)) => Ok(Some(CallChoice::Tool(name.to_owned()))),
+            _ => {
+                let message =
+                    "must be none, auto, required, or {\"type\": \"function\", \"function\": {\"name\": NAME}}";
+                Err(OpenAiError::invalid("tool_choice", "invalid_value", message))
+            }
+        }
+    }
+}
+
+fn list<'a>(value: Option<&'a Value>, param: &'static str) -> Result<Option<&'a [Value]>, OpenAiError> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Array(list)) => Ok(Some(list)),
+        Some(_) => Err(OpenAiError::invalid(param, "invalid_type", "must be a list")),
+    }
+}
+
+fn tool_of(tool: &Value, at: usize) -> Result<ClientTool, OpenAiError> {
+    let function = &tool["function"];
+    let Some(name) = function["name"].as_str() else {
+        let param = format!("tools[{at}].function.name");
+        return Err(OpenAiError::invalid(param, "missing_required_parameter", "a tool needs a function with a name"));
+    };
+    Ok(ClientTool {
+        name: name.to_owned(),
+        description: function["description"].as_str().unwrap_or_default().to_owned(),
+        parameters: match &function["parameters"] {
+            Value::Null => json!({"type": "object", "properties": {}}),
+            parameters => parameters.clone(),
+        },
+        strict: function["strict"].as_bool().unwrap_or(false),
+    })
+}
+
+/// The lines of calls and results among the messages of a request.
+#[derive(Default)]
+pub(super) struct ToolLines {
+    /// The tools of the calls so far, by the ids of the calls.
+    called: HashMap<String, String>,
+}
+
+impl ToolLines {
+    /// The line of a message with calls or with a result; `None`: it is a message of another kind.
+    pub(super) fn line(&mut self, message: &ChatMessage, at: usize) -> Result<Option<HistoryLine>, OpenAiError> {
+        let calls = message.calls();
+        if !calls.is_empty() {
+            self.called.extend(calls.iter().map(|call| (call.id.to_string(), call.name.clone())));
+            let text = message.line(at)?.text;
+            return Ok(Some(HistoryLine::of_tools(&Message::assistant_calls(text, calls))));
+        }
+        let Some(text) = message.result(at)? else { return Ok(None) };
+        let id = message.tool_call_id.clone().unwrap_or_default();
+        Ok(Some(match self.called.get(&id) {
+            Some(name) => HistoryLine::of_tools(&Message::tool(ToolResult {
+                call_id: CallId::from(id),
+                name: name.clone(),
+                status: ToolStatus::Success,
+                text,
+            })),
+            None => HistoryLine {
+                role: HistoryRole::User,
+                text: format!("[result of a tool, whose call is not shown]\n{text}"),
+            },
+        }))
+    }
+}
+
+/// The line that ends a history of results.
+pub(super) fn continuing() -> HistoryLine {
+    HistoryLine { role: HistoryRole::User, text: CONTINUE.to_owned() }
+}
+
+impl ChatMessage {
+    /// Whether it is the result of a tool.
+    pub(super) fn is_result(&self) -> bool {
+        matches!(self.role.as_str(), "tool" | "function")
+    }
+
+    /// The calls of an answer.
+    pub(super) fn calls(&self) -> Vec<ToolCall> {
+        let calls = self.tool_calls.as_ref().and_then(Value::as_array).filter(|_| self.role == "assistant");
+        let call = |call: &Value| {
+            let function = &call["function"];
+            let arguments = match &function["arguments"] {
+                Value::String(text) => Arguments::parse(text),
+                Value::Object(arguments) => Arguments::Object(arguments.clone()),
+                _ => Arguments::parse(""),
+            };
+            let name = function["name"].as_str()?.to_owned();
+            Some(ToolCall { id: call["id"].as_str()?.into(), name, arguments })
+        };
+        calls.into_iter().flatten().filter_map(call).collect()
+    }
+
+    /// The text of a result; `None`: the message is no result.
+    pub(super) fn result(&self, at: usize) -> Result<Option<String>, OpenAiError> {
+        if !self.is_result() {
+            return Ok(None);
+        }
+        Ok(Some(match &self.content {
+            None => String::new(),
+            Some(Content::Text(text)) => text.clone(),
+            Some(Content::Parts(parts)) => {
+                let shown = |part: &super::request::Part| match &part.text {
+                    Some(text) => text.clone(),
+                    None => format!("[a part of type {} is not shown]", part.kind),
+                };
+                parts.iter().map(shown).collect::<Vec<_>>().join("\n")
+            }
+            Some(Content::Other(_)) => {
+                let message = "the content must be a text or a list of parts";
+                return Err(OpenAiError::invalid(format!("messages[{at}].content"), "invalid_type", message));
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn read(body: Value) -> Result<Option<Arc<ClientTools>>, Value> {
+        let fields: ToolFields = serde_json::from_value(body).unwrap();
+        fields.read().map_err(|error| error.body()["error"]["param"].clone())
+    }
+
+    fn tool(name: &str) -> Value {
+        json!({"type": "function", "function": {"name": name}})
+    }
+
+    #[test]
+    fn tools_are_read_with_their_choice_and_other_kinds_are_left_out() {
+        let search = json!({"type": "web_search"});
+        for (choice, expected) in [
+            (Value::Null, Some(CallChoice::Auto)),
+            (json!("auto"), Some(CallChoice::Auto)),
+            (json!("required"), Some(CallChoice::Required)),
+            (json!("none"), None),
+            (tool("a"), Some(CallChoice::Tool("a".into()))),
+        ] {
+            let found = read(json!({"tools": [tool("a"), search], "tool_choice": choice})).unwrap();
+            assert_eq!(
+                found.map(|found| (found.tools.len(), found.choice.clone())),
+                expected.map(|choice| (1, choice))
+            );
+        }
+        for nothing in [json!({}), json!({"tools": null}), json!({"tools": [], "tool_choice": "auto", "functions": []})]
+        {
+            assert_eq!(read(nothing.clone()), Ok(None), "{nothing}");
+        }
+        let one = read(json!({"tools": [tool("a")], "parallel_tool_calls": false})).unwrap().unwrap();
+        assert!(one.one_at_a_time && one.tools[0].parameters == json!({"type": "object", "properties": {}}));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_refused_by_tool_and_field() {
+        for (body, param) in [
+            (json!({"tools": {}}), "tools"),
+            (json!({"tools": [tool("a"), {"type": "function", "function": {}}]}), "tools[1].function.name"),
+            (json!({"tools": [tool("a"), tool("a")]}), "tools[1].function.name"),
+            (json!({"tools": [tool(&"x".repeat(200))]}), "tools[0].function.name"),
+            (json!({"tools": [tool("a")], "tool_choice": tool("b")}), "tool_choice"),
+            (json!({"tools": [tool("a")], "tool_choice": "sometimes"}), "tool_choice"),
+            (json!({"functions": [{"name": "a"}]}), "functions"),
+            (json!({"tools": (0..600).map(|n| tool(&format!("t{n}"))).collect::<Vec<_>>()}), "tools"),
+        ] {
+            assert_eq!(read(body.clone()), Err(json!(param)), "{param}");
+        }
+    }
+
+    #[test]
+    fn calls_and_results_of_a_history_stay_what_they_are() {
+        let messages: Vec<ChatMessage> = serde_json::from_value(json!([
+            {"role": "assistant", "content": "I look.", "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Oslo\"}"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": [{"type": "text", "text": "rain"}]},
+            {"role": "tool", "tool_call_id": "unknown", "content": "snow"},
+            {"role": "assistant", "content": "It rains."},
+        ]))
+        .unwrap();
+        let mut lines = ToolLines::default();
+        let found: Vec<_> = messages.iter().enumerate().map(|(at, message)| lines.line(message, at).unwrap()).collect();
+        let calls = found[0].as_ref().unwrap().tools().unwrap();
+        assert_eq!((calls.text(), calls.tool_calls()[0].name.as_str()), ("I look.", "weather"));
+        let result = found[1].as_ref().unwrap();
+        assert_eq!((result.role, result.tools().unwrap().text()), (HistoryRole::Result, "rain"));
+        let orphan = found[2].as_ref().unwrap();
+        assert!(orphan.role == HistoryRole::User && orphan.text.ends_with("snow"));
+        assert!(found[3].is_none());
+    }
+}
