@@ -166,13 +166,39 @@ def an_answer_is_parsed_into_a_model_of_pydantic(case):
 
 
 @test
-def the_user_field_names_a_session_that_goes_on(case):
-    first = case.client.chat.completions.create(model=model(case), messages=SUM, user="ada")
+def the_conversation_field_names_a_session_that_goes_on(case):
+    named = {"extra_body": {"conversation": "ada"}}
+    first = case.client.chat.completions.create(model=model(case), messages=SUM, **named)
     talk = [*SUM, {"role": "assistant", "content": first.choices[0].message.content}, {"role": "user", "content": "calculate 6*7"}]
-    second = case.client.chat.completions.create(model=model(case), messages=talk, user="ada")
+    second = case.client.chat.completions.create(model=model(case), messages=talk, user="person-7", **named)
     holds(second.choices[0].message.content, "42")
     said = [message["text"] for message in case.messages_of("ada") if message["role"] == "user"]
     equal(said, ["calculate 17*23", "calculate 6*7"])
+
+
+@test
+def plain_text_has_a_model_of_its_own(case):
+    answer = case.client.chat.completions.create(model="belay:text", messages=SUM)
+    equal(answer.model, "belay:text")
+    holds("belay:text", next(known.id for known in case.client.models.list().data if known.id == "belay:text"))
+
+
+@test
+def a_yes_below_the_question_of_a_resent_history_approves(case):
+    asked = [{"role": "user", "content": 'call run_command {"argv": ["echo", "here"]}'}]
+    question = case.client.chat.completions.create(model=model(case), messages=asked)
+    holds(question.choices[0].message.content, "Answer **yes** or **no**")
+    talk = [*asked, question.choices[0].message.model_dump(exclude_none=True), {"role": "user", "content": "yes"}]
+    answer = case.client.chat.completions.create(model=model(case), messages=talk)
+    equal(answer.id, question.id)
+    holds(answer.choices[0].message.content, "here")
+
+
+@test
+def a_text_is_completed(case):
+    holds(case.client.completions.create(model=model(case), prompt="calculate 17*23").choices[0].text, "391")
+    pieces = case.client.completions.create(model=model(case), prompt="calculate 17*23", stream=True)
+    holds("".join(piece.choices[0].text for piece in pieces if piece.choices), "391")
 
 
 @test

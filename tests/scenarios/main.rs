@@ -18,6 +18,7 @@ mod draining;
 mod endings;
 mod fallback;
 mod freeze;
+mod front_ends;
 mod gauges;
 mod goals;
 mod heartbeat;

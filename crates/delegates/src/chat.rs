@@ -10,7 +10,9 @@ use belay_agent_loop::{
     AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     PendingApproval, Reasoning, TextAction,
 };
-use belay_protocol::{Durability, EventKind, JoinedRun, Message, RunId, StopReason, ToolCall, ToolSet};
+use belay_protocol::{
+    Durability, EventKind, JoinedRun, Message, Prompt, RunId, StopReason, ToolCall, ToolSet,
+};
 
 use crate::subagent::{ChildServices, Goal, GoalRun, binder};
 use belay_automation::jobs::{JobAction, JobToolContext, ManageJobs};
@@ -35,6 +37,10 @@ text, with what you have. Do not call any more tools.";
 const NOTICE_OUTPUTS: &str = "You are close to the limit of steps for this request. Submit the best results that you \
 have now, with complete_task or emit_value.";
 const ONLY_ECHOES: &str = "I could not complete that request. Please rephrase it.";
+
+/// The prompt of a run that answers with plain text.
+const TEXT_ONLY: &str = "You complete a single request of a program with text. You have no tools and can ask nobody. \
+Answer in the form that the request asks for, with nothing around it.";
 
 /// Adapts the loop to one turn of a conversation.
 pub struct ChatDelegate {
@@ -106,7 +112,10 @@ impl ChatDelegate {
 
     /// Sets the briefing, and the prompts and tools of a conversation.
     pub fn brief(&mut self, briefing: Briefing) {
-        let reasoning = reasoning_for(&self.core.services, self.goal.as_ref(), &briefing);
+        let reasoning = match self.core.request.options.text_only {
+            true => text_only(&self.core.services, self.goal.as_ref()),
+            false => reasoning_for(&self.core.services, self.goal.as_ref(), &briefing),
+        };
         let reasoning = self.with_client_tools(reasoning);
         self.brief_as(briefing, reasoning);
     }
@@ -164,6 +173,15 @@ fn reasoning_for(services: &RunServices, goal: Option<&Goal>, briefing: &Briefin
     let tools = services.tools_of(briefing).iter().cloned().chain(goal.tools()).collect();
     let reasoning = services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&goal.teaching()));
     Arc::new(reasoning.with_format(goal.format()))
+}
+
+/// Prompt of a run that answers with plain text. It has no tools but those that submit declared outputs.
+fn text_only(services: &RunServices, goal: Option<&Goal>) -> Arc<Reasoning> {
+    let (tools, format) = goal.map(|goal| (goal.tools(), goal.format())).unwrap_or_default();
+    let teaching = goal.map(Goal::teaching).unwrap_or_default();
+    let prompt = || Prompt::new(format!("{TEXT_ONLY}\n\n{teaching}").trim_end());
+    let (tools, attempts) = (Arc::new(ToolSet::new(tools)), services.max_attempts);
+    Arc::new(Reasoning::new(prompt(), prompt(), tools, services.max_tokens, attempts).with_format(format))
 }
 
 #[async_trait]

@@ -32,6 +32,9 @@ pub struct GatewayConfig {
     /// Hours that the session of an OpenAI request without a session name is kept after its last activity, at most
     /// 8760. 0: as other sessions.
     pub openai_session_hours: u32,
+    /// Whether background requests of front ends, such as titles and tags, are answered with plain text, as by the model
+    /// `belay:text`.
+    pub openai_background_as_text: bool,
     /// Whether browsers get the console at `/`.
     pub console: bool,
     /// Origins whose web pages may use the API with a bearer token: `scheme://host` or `scheme://host:port`, at most 32.
@@ -66,6 +69,7 @@ impl Default for GatewayConfig {
             control_group: String::new(),
             mcp: false,
             openai_session_hours: 24,
+            openai_background_as_text: true,
             console: true,
             cors_origins: Vec::new(),
             max_body_bytes: 1024 * 1024,

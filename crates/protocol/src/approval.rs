@@ -212,6 +212,18 @@ pub enum Decision {
     Deny,
 }
 
+impl Decision {
+    /// Reads a text that is nothing but one of the words that answer a question; `None`: it is another text.
+    pub fn from_words(text: &str) -> Option<Self> {
+        match text.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
+            "yes" | "y" | "approve" | "approved" => Some(Self::Approve),
+            "always" => Some(Self::Always),
+            "no" | "n" | "deny" | "denied" => Some(Self::Deny),
+            _ => None,
+        }
+    }
+}
+
 /// The authority of a principal in relation to a conversation. Later ones are stronger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

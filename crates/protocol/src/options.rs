@@ -278,6 +278,10 @@ pub struct RunOptions {
     /// Whether people see a line for each tool call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbose: Option<bool>,
+    /// Whether the answer is plain text of the model alone: no tools, no notes, no skills or files of the workspace, and a
+    /// text that is never a command. For background requests of front ends, such as titles.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub text_only: bool,
     /// The model: one of the configured ones, by its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -316,6 +320,7 @@ impl RunOptions {
             thinking: self.thinking.or(base.thinking),
             reasoning: self.reasoning.or(base.reasoning),
             verbose: self.verbose.or(base.verbose),
+            text_only: self.text_only || base.text_only,
             model: self.model.or_else(|| base.model.clone()),
             timeout_ms: self.timeout_ms.or(base.timeout_ms),
             extra_prompt: self.extra_prompt.or_else(|| base.extra_prompt.clone()),

@@ -385,7 +385,8 @@ fn options_of(message: &Arrival) -> Option<&RunOptions> {
     }
 }
 
-/// Whether the text of a message may be a command. The text of autonomous work and a relayed text may not.
+/// Whether the text of a message may be a command. The text of autonomous work, a relayed text and a request for plain
+/// text may not.
 fn is_order(inbound: &Inbound) -> bool {
-    !inbound.work.is_autonomous() && !inbound.is_relayed()
+    !inbound.work.is_autonomous() && !inbound.is_relayed() && !inbound.options.text_only
 }

@@ -51,7 +51,7 @@ impl Dispatcher {
     pub(super) fn trigger_routines(&mut self, message: Arrival) -> Guarded {
         let Arrival { inbound, text, .. } = &message;
         let words_alone = inbound.outputs.is_empty() && inbound.history.is_empty() && !inbound.is_relayed();
-        if !words_alone || message.submission != Submission::Input {
+        if !words_alone || inbound.options.text_only || message.submission != Submission::Input {
             return Guarded::Continue(message);
         }
         let waiting = self.services.routines.registry.events().for_message(inbound, text);

@@ -175,6 +175,7 @@ async fn carry_out(
             .plan
             .then(|| PlanRequest { text: background.request(context, delegate.turn_start), review: false }),
         // The message is stored as it was typed.
+        None if job.request.options.text_only => None,
         None => context.messages.get(delegate.turn_start).and_then(|message| plan_of(message, job.request.work)),
     };
     if let Some(PlanRequest { text, review }) = planned {
@@ -254,6 +255,9 @@ fn goal_for(
 /// # Errors
 /// A file that exists cannot be read.
 async fn briefing_of(job: &TurnJob) -> Result<Briefing, String> {
+    if job.request.options.text_only {
+        return Ok(Briefing::default());
+    }
     let memory = job.services.run.memory.owner(&job.run.origin, &job.request);
     let settings = rights::settings_of(&job.services.jobs.access, &job.run.origin, &job.run.session);
     let about = About {

@@ -8,6 +8,7 @@ mod archive;
 mod console;
 mod cors;
 mod drain;
+mod front_ends;
 mod harness;
 mod hooks;
 mod jobs;

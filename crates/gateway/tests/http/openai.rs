@@ -42,7 +42,10 @@ async fn pieces(harness: &Harness, body: Value) -> Vec<String> {
 async fn the_models_are_ours_and_the_configured_one() {
     let (status, list) = Harness::open().await.get("/v1/models").await;
     let ids: Vec<_> = list["data"].as_array().unwrap().iter().map(|model| model["id"].clone()).collect();
-    assert_eq!((status, &list["object"], ids), (200, &json!("list"), vec![json!("belay"), json!("some-model")]));
+    assert_eq!(
+        (status, &list["object"], ids),
+        (200, &json!("list"), vec![json!("belay"), json!("belay:text"), json!("some-model")])
+    );
 }
 
 #[tokio::test]
@@ -137,7 +140,7 @@ async fn a_whole_answer_has_the_form_that_clients_expect() {
 #[tokio::test]
 async fn a_session_of_a_request_without_a_name_is_ephemeral_and_no_list_has_it_unasked() {
     let harness = Harness::open().await;
-    harness.post(CHAT, json!({"messages": user("hello"), "user": "ada"})).await;
+    harness.post(CHAT, json!({"messages": user("hello"), "conversation": "ada"})).await;
     harness.post(CHAT, json!({"messages": user("hello")})).await;
     let lifetimes: Vec<_> = harness.agent.seen.lock().unwrap().iter().map(|seen| seen.lifetime).collect();
     assert_eq!(lifetimes, [SessionLifetime::Lasting, SessionLifetime::Ephemeral]);
@@ -154,14 +157,14 @@ async fn a_session_of_a_request_without_a_name_is_ephemeral_and_no_list_has_it_u
 }
 
 #[tokio::test]
-async fn what_is_new_goes_to_the_session_that_header_or_user_name() {
+async fn what_is_new_goes_to_the_session_that_header_or_conversation_name() {
     let harness = Harness::open().await;
     let messages = json!([
         {"role": "system", "content": "be brief"}, {"role": "user", "content": "one"},
         {"role": "assistant", "content": "1"}, {"role": "user", "content": "two"},
     ]);
     harness.post(CHAT, json!({"messages": messages})).await;
-    harness.post(CHAT, json!({"messages": messages, "user": "ada"})).await;
+    harness.post(CHAT, json!({"messages": messages, "conversation": "ada"})).await;
     let header = harness
         .client
         .post(harness.url(CHAT))
@@ -169,7 +172,7 @@ async fn what_is_new_goes_to_the_session_that_header_or_user_name() {
         .json(&json!({"messages": messages}));
     assert_eq!(header.send().await.unwrap().status().as_u16(), 200);
     let seen = harness.agent.seen.lock().unwrap().clone();
-    assert_eq!(seen.iter().map(|m| m.history.len()).collect::<Vec<_>>(), [3, 0, 0]);
+    assert_eq!(seen.iter().map(|m| m.history.len()).collect::<Vec<_>>(), [3, 3, 3], "sessions without messages take all");
     assert_eq!(seen[0].history[0].role, HistoryRole::System);
     assert!(seen.iter().all(|message| message.body == Body::Text("two".into())));
     assert_eq!((seen[1].session.as_str(), seen[2].session.as_str()), ("ada", "eve — é"));
@@ -221,7 +224,7 @@ async fn a_stream_that_is_dropped_stops_its_run_and_a_whole_answer_does_not() {
     drop(response);
     let (_, ended) = harness.get(&format!("/api/v1/runs/{run}/wait?timeout_ms=5000")).await;
     assert_eq!((&ended["status"], &ended["reason"]), (&json!("stopped"), &json!("client_gone")));
-    let whole = harness.client.post(harness.url(CHAT)).json(&json!({"messages": user("hold"), "user": "ada"}));
+    let whole = harness.client.post(harness.url(CHAT)).json(&json!({"messages": user("hold"), "conversation": "ada"}));
     let gone = whole.timeout(Duration::from_millis(100)).send().await;
     assert!(gone.is_err());
     tokio::time::sleep(Duration::from_millis(100)).await; // nothing tells that something will not happen

@@ -309,7 +309,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("DELETE /api/v1/memory?person=http:a&group=g", "", "group"),
     ("POST /v1/chat/completions", r#"{"messages":7}"#, "messages"),
     ("POST /v1/chat/completions", r#"{"messages":[{"content":"hi"}]}"#, "messages[0].role"),
-    ("POST /v1/chat/completions", r#"{"messages":[],"user":7}"#, "user"),
+    ("POST /v1/chat/completions", r#"{"messages":[],"stream":7}"#, "stream"),
 ];
 
 #[tokio::test]

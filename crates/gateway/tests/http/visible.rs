@@ -161,7 +161,10 @@ async fn every_route_that_takes_a_session_as_a_parameter_or_a_field_does_too() {
     let posts: [(&str, Asks); 4] = [
         ("/api/v1/messages", |key| json!({ "session": key, "text": "hi" })),
         ("/api/v1/agent", |key| json!({ "sessionKey": key, "message": "hi", "idempotencyKey": "k" })),
-        ("/v1/chat/completions", |key| json!({ "user": key, "messages": [{ "role": "user", "content": "hi" }] })),
+        (
+            "/v1/chat/completions",
+            |key| json!({ "conversation": key, "messages": [{ "role": "user", "content": "hi" }] }),
+        ),
         ("/api/v1/jobs", |key| json!({ "session": key, "task": "hi" })),
     ];
     for (path, body) in posts {

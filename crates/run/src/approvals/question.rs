@@ -221,12 +221,7 @@ pub fn reminder_text(approval: &ApprovalRequest, now: UnixMillis) -> String {
 
 /// Parses a single word that answers a question.
 pub fn parse_answer(text: &str) -> Option<Decision> {
-    match text.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
-        "yes" | "y" | "approve" | "approved" => Some(Decision::Approve),
-        "always" => Some(Decision::Always),
-        "no" | "n" | "deny" | "denied" => Some(Decision::Deny),
-        _ => None,
-    }
+    Decision::from_words(text)
 }
 
 /// Formats a time span for people.

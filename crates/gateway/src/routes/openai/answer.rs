@@ -51,9 +51,9 @@ impl Head {
         &self.form
     }
 
-    /// The session, unless the client has named it.
-    pub(crate) fn nameless_session(&self) -> Option<&SessionKey> {
-        (!self.is_named).then_some(&self.session)
+    /// Whether the client has named no session.
+    pub(crate) fn is_nameless(&self) -> bool {
+        !self.is_named
     }
 
     /// The headers `X-Belay-Run`, `X-Belay-Session` and, once the run has ended, `X-Belay-Reason`.

@@ -7,9 +7,12 @@ mod client_results;
 mod client_tools;
 mod error;
 mod format;
+mod front_ends;
 mod paused;
 mod request;
+mod resent;
 mod sampling;
+mod sessions;
 mod stream;
 mod tool_calls;
 
@@ -31,6 +34,7 @@ pub(crate) use self::error::OpenAiErrorBody;
 #[cfg(test)]
 pub(crate) use self::request::ChatRequest as ChatBody;
 use self::request::{ChatRequest, Conversation};
+use self::sessions::Named;
 #[cfg(test)]
 pub(crate) use self::stream::Chunk;
 use crate::app::{App, Shared};
@@ -39,6 +43,12 @@ use crate::files::take_all;
 
 /// The model name that always works, whatever model is configured.
 const OUR_NAME: &str = "belay";
+
+/// The names that always work.
+const OUR_NAMES: [&str; 2] = [OUR_NAME, TEXT_NAME];
+
+/// The model name of plain text: the configured model without tools, notes or a lasting session.
+const TEXT_NAME: &str = "belay:text";
 
 /// The header with the session of a request.
 pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("x-belay-session");
@@ -76,8 +86,8 @@ impl ModelBody {
 }
 
 fn model_names(app: &App) -> impl Iterator<Item = &str> {
-    let configured = Some(app.model.model.as_str()).filter(|name| !name.is_empty() && *name != OUR_NAME);
-    std::iter::once(OUR_NAME).chain(configured)
+    let configured = Some(app.model.model.as_str()).filter(|name| !name.is_empty() && !OUR_NAMES.contains(name));
+    OUR_NAMES.into_iter().chain(configured)
 }
 
 /// Shows one of the model names that a request may use.
@@ -103,11 +113,11 @@ pub(crate) async fn chat(
     }
     if let Some(resumed) = client_results::resume(&app, &principal, &request).await? {
         let now = app.clock.now();
-        let is_named = headers.contains_key(SESSION_HEADER);
+        let is_named = Named::of(&request, &headers)?.is_some();
         let head = answer::Head::new(model, resumed.session, is_named, now).in_form(request.form()?);
         return resumed_run(app, principal, &request, head.of_run(resumed.run, now), resumed.run).await;
     }
-    let mut conversation = request.conversation(headers.get(SESSION_HEADER))?;
+    let mut conversation = taken(&app, &principal, &request, &headers, model == TEXT_NAME).await?;
     conversation.name_older_files(app.attachments.max_count());
     conversation.check_sampling(&app.model)?;
     let (session, is_named) = (conversation.session.clone(), conversation.is_named);
@@ -157,6 +167,29 @@ async fn resumed_run(
     }
 }
 
+/// The conversation of a request: its session, as far as the client names one and shows its messages, and what is new in
+/// it. `text_only`: the client has asked for plain text.
+async fn taken(
+    app: &App,
+    principal: &Principal,
+    request: &ChatRequest,
+    headers: &HeaderMap,
+    text_only: bool,
+) -> Result<Conversation, OpenAiError> {
+    let lines = request.lines()?;
+    let text_only = text_only || (app.config.openai_background_as_text && request.is_background(&lines));
+    if text_only {
+        return Ok(Conversation { text_only, ..request.conversation(lines, None)? });
+    }
+    let named = match Named::of(request, headers)? {
+        Some(named) => named.compared(app, principal, &lines).await?,
+        None => None,
+    };
+    let is_named = named.is_some();
+    let conversation = request.conversation(lines, named)?;
+    Ok(if is_named { conversation } else { conversation.answering(app, principal).await })
+}
+
 impl Conversation {
     /// Refuses sampling fields that the interface of the configured model does not support, by name and before the run
     /// starts.
@@ -186,6 +219,7 @@ impl Conversation {
             options: RunOptions {
                 queue: Some(QueueMode::Followup),
                 thinking: self.thinking,
+                text_only: self.text_only,
                 sampling: self.sampling,
                 client_tools: self.client_tools,
                 ..RunOptions::default()

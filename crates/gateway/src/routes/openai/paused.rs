@@ -1,7 +1,8 @@
 //! The answer of a run that waits for approval: the approval request instead of a reply.
 //!
 //! A client that does not know Belay shows it to its person like any other answer. It sends the person's text as the
-//! next message, which the agent takes as the answer.
+//! next message, which the agent takes as the answer. A client without a session sends the question again with it, see
+//! `resent`.
 
 use belay_protocol::{RunRecord, RunStatus};
 use serde_json::{Value, json};
@@ -31,12 +32,10 @@ impl ApprovalAnswer {
             // The run's own data is enough to answer the request by its id.
             _ => (question.summary.clone(), serde_json::to_value(question).unwrap_or_default()),
         };
-        if let Some(session) = head.nameless_session() {
-            text.push_str(&format!(
-                "\n\n(This request named no session, so that a bare answer would reach another one. Send `/approve {id}` or \
-                 `/deny {id}`, or send the header `X-Belay-Session: {session}` with your answer.)",
-                id = question.approval
-            ));
+        // Without a session, a history that is sent again names the question by its id.
+        let id = question.approval.to_string();
+        if head.is_nameless() && !text.contains(&id) {
+            text.push_str(&format!("\n\n(/approve {id}, /deny {id})"));
         }
         let belay = json!({"run_id": run.run_id, "status": run.status, "approval": approval});
         Some(Self { text, belay })

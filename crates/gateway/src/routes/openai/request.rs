@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::http::HeaderValue;
 use belay_protocol::attachment::NO_TEXT;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{ClientTools, RunId, Sampling, SessionKey, Thinking};
@@ -13,13 +12,19 @@ use serde_json::Value;
 use super::client_tools::{ToolFields, ToolLines, continuing};
 use super::error::OpenAiError;
 use super::format::AnswerForm;
+use super::front_ends::background_of;
+use super::resent::hide_secrets;
 use super::sampling::SamplingFields;
+use super::sessions::Named;
 
 use crate::checks::check_text;
 use crate::files::NewFile;
 
 /// Most older files whose names the model gets.
 const OLDER_NAMED: usize = 20;
+
+/// The text of a turn without a new message of the user, as of "Continue Response" in front ends.
+pub(super) const CONTINUE: &str = "continue";
 
 /// A chat request; unused fields are left out.
 #[derive(Deserialize)]
@@ -30,7 +35,11 @@ pub(crate) struct ChatRequest {
     messages: Vec<ChatMessage>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
-    user: Option<String>,
+    /// The session: its key, or an object with the key as `id`.
+    pub(super) conversation: Option<Value>,
+    /// `session` is the key of the session.
+    #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
+    pub(super) metadata: Option<Value>,
     n: Option<u64>,
     #[serde(flatten)]
     tools: ToolFields,
@@ -134,14 +143,18 @@ pub(crate) struct Conversation {
     pub(crate) session: SessionKey,
     /// Whether the client has named the session, so that later requests can continue it.
     pub(crate) is_named: bool,
+    /// Whether only the messages after the last answer are taken.
+    pub(super) takes_new: bool,
     pub(crate) text: String,
     /// The files of its messages.
     pub(crate) files: Vec<NewFile>,
     /// The number of files of the last message. They are the last of `files`.
-    new_files: usize,
+    pub(super) new_files: usize,
     pub(crate) history: Vec<HistoryLine>,
     /// The form of the answer.
     pub(crate) form: AnswerForm,
+    /// Whether the answer is plain text of the model, without tools.
+    pub(crate) text_only: bool,
     /// The level of thinking.
     pub(crate) thinking: Option<Thinking>,
     /// The sampling parameters.
@@ -161,21 +174,50 @@ impl ChatRequest {
         self.stream_options.as_ref().and_then(|options| options.include_usage).unwrap_or(false)
     }
 
-    /// The session and its new messages. In a named session these are the messages after the last assistant message.
-    /// Without a name they are all messages, in a new session.
-    pub(crate) fn conversation(&self, header: Option<&HeaderValue>) -> Result<Conversation, OpenAiError> {
-        self.refuse_unsupported()?;
-        let named = self.named_session(header)?;
-        let lines = self.lines()?;
-        if lines.last().is_none_or(|line| line.role != HistoryRole::User) {
-            return Err(OpenAiError::invalid("messages", "invalid_value", "the last message must be the user's"));
+    /// Whether a front end sends this request by itself, and not a person in a chat.
+    pub(crate) fn is_background(&self, lines: &[HistoryLine]) -> bool {
+        let front_end = background_of(lines, self.streams()).filter(|_| !self.tools.offers_any());
+        if let Some(front_end) = front_end {
+            tracing::debug!(front_end, "a background request is answered with plain text");
         }
+        front_end.is_some()
+    }
+
+    /// The messages as lines.
+    ///
+    /// # Errors
+    /// 400: a field that is not supported, or a message that cannot be used.
+    pub(crate) fn lines(&self) -> Result<Vec<HistoryLine>, OpenAiError> {
+        self.refuse_unsupported()?;
+        let mut tools = ToolLines::default();
+        let line = |(at, message): (usize, &ChatMessage)| match tools.line(message, at)? {
+            Some(line) => Ok(line),
+            None => message.line(at),
+        };
+        let mut lines: Vec<HistoryLine> =
+            self.messages.iter().enumerate().map(line).collect::<Result<_, OpenAiError>>()?;
+        if self.messages.last().is_some_and(ChatMessage::is_result) {
+            lines.push(continuing());
+        }
+        Ok(lines)
+    }
+
+    /// The session and its new messages. In a named session these are the messages after the last assistant message.
+    /// Without a name, or if the session has none yet, they are all messages.
+    pub(super) fn conversation(
+        &self,
+        lines: Vec<HistoryLine>,
+        named: Option<Named>,
+    ) -> Result<Conversation, OpenAiError> {
+        let lines = ended(lines);
         let said = match named {
-            Some(session) => continued(session, lines),
+            Some(named) if !named.takes_all => continued(named.session, lines),
+            Some(named) => Conversation { session: named.session, is_named: true, ..fresh(lines) },
             None => fresh(lines),
         };
-        let files = self.files(said.is_named)?;
-        let new_files = if said.is_named { files.len() } else { self.messages.last().map_or(0, ChatMessage::files) };
+        let takes_new = said.takes_new;
+        let files = self.files(takes_new)?;
+        let new_files = if takes_new { files.len() } else { self.last_of_user().map_or(0, ChatMessage::files) };
         let text = match said.text.trim().is_empty() && !files.is_empty() {
             true => NO_TEXT.to_owned(),
             false => said.text,
@@ -215,21 +257,10 @@ impl ChatRequest {
         }
     }
 
-    fn named_session(&self, header: Option<&HeaderValue>) -> Result<Option<SessionKey>, OpenAiError> {
-        let (param, text) = match header {
-            Some(value) => ("X-Belay-Session", std::str::from_utf8(value.as_bytes()).unwrap_or("\0")),
-            None => ("user", self.user.as_deref().unwrap_or_default()),
-        };
-        if text.is_empty() {
-            return Ok(None);
-        }
-        SessionKey::parse(text).map(Some).map_err(|e| OpenAiError::invalid(param, "invalid_value", e))
-    }
-
-    /// The files of the new messages: those after the last assistant message of a named session, and all otherwise.
-    fn files(&self, is_named: bool) -> Result<Vec<NewFile>, OpenAiError> {
+    /// The files of the new messages: those after the last assistant message if only new ones are taken, and all otherwise.
+    fn files(&self, takes_new: bool) -> Result<Vec<NewFile>, OpenAiError> {
         let is_answer = |message: &ChatMessage| message.role == "assistant";
-        let known = self.messages.iter().rposition(is_answer).filter(|_| is_named).map_or(0, |at| at + 1);
+        let known = self.messages.iter().rposition(is_answer).filter(|_| takes_new).map_or(0, |at| at + 1);
         let mut files = Vec::new();
         for (at, message) in self.messages.iter().enumerate().skip(known) {
             let Some(Content::Parts(parts)) = &message.content else { continue };
@@ -241,20 +272,6 @@ impl ChatRequest {
             }
         }
         Ok(files)
-    }
-
-    fn lines(&self) -> Result<Vec<HistoryLine>, OpenAiError> {
-        let mut tools = ToolLines::default();
-        let line = |(at, message): (usize, &ChatMessage)| match tools.line(message, at)? {
-            Some(line) => Ok(line),
-            None => message.line(at),
-        };
-        let mut lines: Vec<HistoryLine> =
-            self.messages.iter().enumerate().map(line).collect::<Result<_, OpenAiError>>()?;
-        if self.messages.last().is_some_and(ChatMessage::is_result) {
-            lines.push(continuing());
-        }
-        Ok(lines)
     }
 
     /// The tools that the client offers.
@@ -282,6 +299,11 @@ impl ChatRequest {
     pub(super) fn unanswered_call(&self) -> Option<String> {
         let last = self.messages.iter().rfind(|message| message.role == "assistant")?;
         Some(last.calls().first()?.id.to_string())
+    }
+
+    /// The last message of the user, unless it has an answer.
+    fn last_of_user(&self) -> Option<&ChatMessage> {
+        self.messages.iter().rev().take_while(|message| message.role != "assistant").find(|one| one.role == "user")
     }
 }
 
@@ -349,6 +371,16 @@ impl ChatMessage {
     }
 }
 
+/// Lets the lines end with what the user wants now: instructions after the user's message come before it, and a history
+/// without a new message goes on.
+fn ended(mut lines: Vec<HistoryLine>) -> Vec<HistoryLine> {
+    match lines.iter().rposition(|line| line.role != HistoryRole::System) {
+        Some(at) if lines[at].role == HistoryRole::User => lines[at..].rotate_left(1),
+        _ => lines.push(HistoryLine { role: HistoryRole::User, text: CONTINUE.to_owned() }),
+    }
+    lines
+}
+
 /// A named session: the store has the earlier messages.
 fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
     let is_answer = |line: &HistoryLine| matches!(line.role, HistoryRole::Assistant | HistoryRole::Calls);
@@ -363,11 +395,13 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
     Conversation {
         session,
         is_named: true,
+        takes_new: true,
         text,
         files: Vec::new(),
         new_files: 0,
         history,
         form: AnswerForm::Text,
+        text_only: false,
         thinking: None,
         sampling: None,
         client_tools: None,
@@ -378,15 +412,18 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
 fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
     let text = history.pop().map(|line| line.text).unwrap_or_default();
     history.retain(|line| !line.text.is_empty());
+    hide_secrets(&mut history);
     let session = SessionKey::new(format!("openai:{}", RunId::new()));
     Conversation {
         session,
         is_named: false,
+        takes_new: false,
         text,
         files: Vec::new(),
         new_files: 0,
         history,
         form: AnswerForm::Text,
+        text_only: false,
         thinking: None,
         sampling: None,
         client_tools: None,
@@ -397,12 +434,15 @@ fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use axum::http::HeaderValue;
     use serde_json::json;
 
     fn read(body: Value, header: Option<&'static str>) -> Result<Conversation, String> {
         let request: ChatRequest = serde_json::from_value(body).unwrap();
-        let header = header.map(HeaderValue::from_static);
-        request.conversation(header.as_ref()).map_err(|error| error.body()["error"]["param"].to_string())
+        let headers = header.map(|key| (crate::routes::openai::SESSION_HEADER, HeaderValue::from_static(key)));
+        let named = Named::of(&request, &headers.into_iter().collect());
+        let read = named.and_then(|named| request.conversation(request.lines()?, named));
+        read.map_err(|error| error.body()["error"]["param"].to_string())
     }
 
     fn talk() -> Value {
@@ -430,7 +470,7 @@ mod tests {
         let names = |conversation: &Conversation| -> Vec<String> {
             conversation.files.iter().map(|file| file.name.clone().or(file.file.clone()).unwrap_or_default()).collect()
         };
-        let named = read(json!({"messages": messages, "user": "ada"}), None).unwrap();
+        let named = read(json!({"messages": messages, "conversation": "ada"}), None).unwrap();
         assert_eq!(names(&named), ["picture", "a.csv", "id-7", "audio.wav"]);
         assert_eq!(named.text, NO_TEXT);
         let fresh = read(json!({"messages": messages}), None).unwrap();
@@ -484,9 +524,9 @@ mod tests {
 
     #[test]
     fn a_named_session_takes_only_what_is_new_and_a_fresh_one_takes_all() {
-        let named = read(json!({"messages": talk(), "user": "ada"}), None).unwrap();
+        let named = read(json!({"messages": talk(), "conversation": "ada"}), None).unwrap();
         assert_eq!((named.session.as_str(), show(&named).as_str()), ("ada", "two\n\nthree <- System:in French"));
-        let header = read(json!({"messages": talk(), "user": "ada"}), Some("eve")).unwrap();
+        let header = read(json!({"messages": talk(), "conversation": "ada"}), Some("eve")).unwrap();
         assert_eq!(header.session.as_str(), "eve");
         let fresh = read(json!({"messages": talk()}), None).unwrap();
         assert!(fresh.session.as_str().starts_with("openai:"));
@@ -500,7 +540,6 @@ mod tests {
         for (body, param) in [
             (json!({}), "messages"),
             (json!({"messages": []}), "messages"),
-            (json!({"messages": [{"role": "assistant", "content": "hi"}]}), "messages"),
             (json!({"messages": [{"role": "user", "content": "  "}]}), "messages"),
             (json!({"messages": [{"role": "user", "content": []}]}), "messages"),
             (json!({"messages": [{"role": "user", "content": null}]}), "messages[0].content"),
@@ -516,7 +555,7 @@ mod tests {
             (json!({"messages": user, "n": 2}), "n"),
             (json!({"messages": user, "reasoning_effort": "heroic"}), "reasoning_effort"),
             (json!({"messages": user, "response_format": {"type": "grammar"}}), "response_format.type"),
-            (json!({"messages": user, "user": "x".repeat(300)}), "user"),
+            (json!({"messages": user, "conversation": "x".repeat(300)}), "conversation"),
             (json!({"messages": user, "temperature": 2.5}), "temperature"),
             (json!({"messages": user, "logit_bias": {"7": 1}}), "logit_bias"),
         ] {

@@ -127,6 +127,13 @@ impl FakeAgent {
 
     /// The answer that a text is while a question waits in its session: a yes or a no, or the secret that was asked for.
     fn answer_in(&self, inbound: &Inbound, text: &str) -> Option<(ApprovalId, Decision)> {
+        for (word, decision) in
+            [("/approve ", Decision::Approve), ("/always ", Decision::Always), ("/deny ", Decision::Deny)]
+        {
+            if let Some(id) = text.strip_prefix(word).and_then(|id| id.parse().ok()) {
+                return Some((id, decision));
+            }
+        }
         let approvals = self.store.approvals.lock().unwrap();
         let approval = approvals
             .iter()
@@ -236,7 +243,7 @@ impl FakeAgent {
             "invalid" => Refusal::Invalid("outputs: no".into()),
             "unstored" => Refusal::Store("disk full".into()),
             "drop" => return,
-            command if command.starts_with('/') => {
+            command if command.starts_with('/') && !inbound.options.text_only => {
                 let refused = command.ends_with(" nosuch");
                 let reply = if refused { "I know no nosuch." } else { "pong" };
                 return ack.send(Ack::Command(CommandReply {
@@ -261,6 +268,7 @@ impl FakeAgent {
             return ack.send(Ack::Accepted(accepted(first, watch, true)));
         }
         let record = RunRecord { session: inbound.session.clone(), ..blank() };
+        self.store.asked.lock().unwrap().push((inbound.session.clone(), text.to_owned()));
         if let Some(key) = &inbound.key {
             keys.insert(key.clone(), (inbound.body.clone(), record.clone()));
         }

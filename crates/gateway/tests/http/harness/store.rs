@@ -18,6 +18,8 @@ pub(crate) struct FakeStore {
     runs: Mutex<Vec<RunRecord>>,
     facts: Mutex<Vec<Event>>,
     pub(super) approvals: Mutex<Vec<ApprovalRequest>>,
+    /// The texts of the people, by session.
+    pub(super) asked: Mutex<Vec<(SessionKey, String)>>,
     /// Sessions that were created for one request.
     pub(super) ephemeral: Mutex<HashSet<SessionKey>>,
     tip: watch::Sender<Seq>,
@@ -184,7 +186,17 @@ impl SessionReader for FakeStore {
         Ok(self.sessions(SessionFilter::all(u32::MAX)).await?.into_iter().find(|summary| summary.session == *key))
     }
     async fn recent_history(&self, session: &SessionKey, limit: u32) -> Result<Vec<HistoryEntry>, StoreError> {
-        let mut history = self.history(session, 0, u32::MAX).await?;
+        let asked = self.asked.lock().unwrap().clone();
+        let asked = asked.into_iter().filter(|(key, _)| key == session).map(|(_, text)| HistoryEntry {
+            id: 0,
+            role: "user".into(),
+            text,
+            run_id: None,
+            at: UnixMillis(NOW),
+            files: Vec::new(),
+        });
+        let mut history: Vec<HistoryEntry> = asked.collect();
+        history.extend(self.history(session, 0, u32::MAX).await?);
         Ok(history.split_off(history.len().saturating_sub(limit as usize)))
     }
     async fn principals(&self, filter: PrincipalFilter) -> Result<Vec<KnownPrincipal>, StoreError> {

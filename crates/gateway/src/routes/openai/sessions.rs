@@ -1,0 +1,151 @@
+//! The session of a request: its name, and whether the messages that the client sends again are those of the store.
+//!
+//! `user` names a person in OpenAI's API, and front ends send it for each chat of that person. So it names no session.
+
+use axum::http::{HeaderMap, HeaderName};
+use belay_protocol::inbound::{HistoryLine, HistoryRole};
+use belay_protocol::{Principal, SessionKey};
+use serde_json::Value;
+
+use super::SESSION_HEADER;
+use super::error::OpenAiError;
+use super::request::{CONTINUE, ChatRequest};
+use crate::app::App;
+use crate::error::ApiError;
+
+/// The id of a chat of Open WebUI, which it sends where `ENABLE_FORWARD_USER_INFO_HEADERS` is set.
+const CHAT_ID_HEADER: HeaderName = HeaderName::from_static("x-openwebui-chat-id");
+/// The beginning of the id of a chat that Open WebUI does not keep.
+const TEMPORARY: &str = "local:";
+/// Most lines of the store that a history is compared with.
+const COMPARED: u32 = 500;
+
+/// The session that a request names.
+pub(super) struct Named {
+    pub(super) session: SessionKey,
+    /// Whether the client sends the whole conversation each time, so that the store has nothing that it does not show.
+    shows_all: bool,
+    /// Whether the session takes all messages of the request, because the store has none.
+    pub(super) takes_all: bool,
+}
+
+impl Named {
+    /// The session that the client names: by the header, `conversation`, `metadata.session`, or the id of a chat.
+    ///
+    /// # Errors
+    /// 400: the name is no session key.
+    pub(super) fn of(request: &ChatRequest, headers: &HeaderMap) -> Result<Option<Self>, OpenAiError> {
+        let header = |name: &HeaderName| headers.get(name).map(|v| std::str::from_utf8(v.as_bytes()).unwrap_or("\0"));
+        let conversation = request.conversation.as_ref().and_then(|named| named.get("id").unwrap_or(named).as_str());
+        let metadata = request.metadata.as_ref().and_then(|metadata| metadata.get("session")).and_then(Value::as_str);
+        let names = [
+            ("X-Belay-Session", header(&SESSION_HEADER)),
+            ("conversation", conversation),
+            ("metadata.session", metadata),
+        ];
+        let said = names.into_iter().find_map(|(param, name)| Some((param, name.filter(|name| !name.is_empty())?)));
+        let (param, key, shows_all) = match said {
+            Some((param, name)) => (param, name.to_owned(), false),
+            None => match header(&CHAT_ID_HEADER).filter(|id| !id.is_empty() && !id.starts_with(TEMPORARY)) {
+                Some(id) => ("X-OpenWebUI-Chat-Id", format!("open-webui:{id}"), true),
+                None => return Ok(None),
+            },
+        };
+        let session = SessionKey::parse(&key).map_err(|e| OpenAiError::invalid(param, "invalid_value", e))?;
+        Ok(Some(Self { session, shows_all, takes_all: false }))
+    }
+
+    /// Compares the messages of the client with those of the store. `None`: they differ, so that the request goes on in a
+    /// session of its own, with the messages that the client shows.
+    ///
+    /// # Errors
+    /// The session is not visible to the principal, or the store cannot be read.
+    pub(super) async fn compared(
+        mut self,
+        app: &App,
+        principal: &Principal,
+        lines: &[HistoryLine],
+    ) -> Result<Option<Self>, ApiError> {
+        let is_answer = |line: &HistoryLine| matches!(line.role, HistoryRole::Assistant | HistoryRole::Calls);
+        let resent = lines.iter().rposition(is_answer).map_or(0, |at| at + 1);
+        if resent == 0 && !self.shows_all {
+            return Ok(Some(self)); // a client that sends what is new
+        }
+        app.visibility(principal).visible_session(self.session.clone()).await?;
+        let stored = app.sessions.recent_history(&self.session, COMPARED).await?;
+        let is_whole = stored.len() < COMPARED as usize;
+        let of_the_user = stored.iter().filter(|line| line.role == "user").map(|line| line.text.trim());
+        let stored: Vec<&str> = of_the_user.filter(|text| *text != CONTINUE).collect();
+        if stored.is_empty() {
+            self.takes_all = true;
+            return Ok(Some(self));
+        }
+        let left = unmatched(&said_in(&lines[..resent]), &stored, is_whole);
+        Ok(left.is_some_and(|left| left == 0 || !self.shows_all).then_some(self))
+    }
+}
+
+/// The texts of the user that became messages of the store: no commands, no answers to questions, no files alone.
+fn said_in(lines: &[HistoryLine]) -> Vec<&str> {
+    let mut after_question = false;
+    let mut said = Vec::new();
+    for line in lines {
+        let text = line.text.trim();
+        match line.role {
+            HistoryRole::Assistant => after_question = super::resent::question_in(text).is_some(),
+            HistoryRole::User if after_question || text.is_empty() || text.starts_with('/') => {}
+            HistoryRole::User => said.push(text),
+            HistoryRole::System | HistoryRole::Calls | HistoryRole::Result => {}
+        }
+    }
+    said
+}
+
+/// Finds these texts in the store, in their order; the store may have more between them, of other clients. Returns how
+/// many texts of the store follow the last one; `None`: the store lacks one of them. `is_whole`: the store has shown its
+/// oldest text.
+fn unmatched(said: &[&str], stored: &[&str], is_whole: bool) -> Option<usize> {
+    let (mut from, mut matched) = (0, 0);
+    for text in said {
+        match (from..stored.len()).find(|at| has_part(stored[*at], text)) {
+            Some(at) => {
+                // Several messages in a row are one message of the store: the next one may be a part of the same.
+                from = if stored[at].len() > text.len() { at } else { at + 1 };
+                matched = at + 1;
+            }
+            None if matched == 0 && !is_whole => {} // older than what was read
+            None => return None,
+        }
+    }
+    Some(stored.len() - matched)
+}
+
+/// Whether a stored message is this text, or several joined texts with this one among them.
+fn has_part(stored: &str, text: &str) -> bool {
+    stored.match_indices(text).any(|(at, _)| {
+        let (before, after) = (&stored[..at], &stored[at + text.len()..]);
+        (before.is_empty() || before.ends_with("\n\n")) && (after.is_empty() || after.starts_with("\n\n"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_is_that_of_the_store_or_was_changed() {
+        for (said, stored, expected) in [
+            (&["a"][..], &["a"][..], Some(0)),
+            (&["a", "c"], &["a", "b", "c", "d"], Some(1)),
+            (&["a", "b"], &["a\n\nb"], Some(0)),
+            (&["A"], &["a"], None),
+            (&["b", "a"], &["a", "b"], None),
+            (&["my word"], &["my word is LEMUR"], None),
+            (&[], &["a", "b"], Some(2)),
+        ] {
+            assert_eq!(unmatched(said, stored, true), expected, "{said:?} in {stored:?}");
+        }
+        assert_eq!(unmatched(&["older", "a"], &["a"], false), Some(0));
+        assert_eq!(unmatched(&["a", "other"], &["a"], false), None);
+    }
+}
