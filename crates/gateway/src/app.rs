@@ -25,10 +25,12 @@ use crate::error::{ApiError, ErrorCode};
 use crate::fact_pages::FactPages;
 use crate::failed_auth::FailedAuthLimiter;
 use crate::file_links::SignedLinks;
+use crate::first_attempts::FirstAttempts;
 use crate::new_socket::NewSocket;
 use crate::parts::{
     Backups, ClusterView, DatabaseLoss, JudgeOfRules, Metrics, QuestionWords, RoutineTimes, SettingsSource, Trajectory,
 };
+use crate::readers::Readers;
 use crate::sign_ins::SignIns;
 use crate::sign_ins::cookie::Cookies;
 
@@ -121,6 +123,10 @@ pub(crate) struct App {
     pub(crate) draining: CancellationToken,
     /// Cancelled when the gateway has ended: nobody can read an answer any more.
     pub(crate) closed: CancellationToken,
+    /// Clients that wait for runs of the OpenAI-compatible API.
+    pub(crate) readers: Readers,
+    /// Requests of that API that may be sent again.
+    pub(crate) first_attempts: FirstAttempts,
     /// Queue of requests whose client disconnected before the answer came.
     pub(crate) abandoned: mpsc::Sender<AbandonedRequest>,
 }
@@ -132,17 +138,43 @@ pub(crate) const ABANDONED_CAPACITY: usize = 256;
 /// A message whose client has disconnected. Disconnecting was the client's only way to stop the run.
 pub(crate) struct AbandonedRequest {
     principal: Principal,
-    answer: oneshot::Receiver<Ack>,
+    run: AbandonedRun,
+    /// How long the run goes on, in case the client sends the message again.
+    grace: Duration,
+}
+
+/// The run of such a message.
+enum AbandonedRun {
+    Known(RunId),
+    /// The acknowledgement has not come yet.
+    Asked(oneshot::Receiver<Ack>),
 }
 
 impl AbandonedRequest {
-    /// Stops the run that the message started or resumed, if there is one.
+    /// A run whose last client has disconnected.
+    pub(crate) fn of_run(principal: Principal, run: RunId, grace: Duration) -> Self {
+        Self { principal, run: AbandonedRun::Known(run), grace }
+    }
+
+    /// Stops the run that the message started or resumed, if there is one and no client waits for it again.
     pub(crate) async fn stop_run(self, app: Shared) {
-        let run = match timeout(ACK_LIMIT, self.answer).await {
-            Ok(Ok(Ack::Accepted(Accepted { run_id, .. }))) => run_id,
-            Ok(Ok(Ack::Command(CommandReply { resumes: Some(run_id), .. }))) => run_id,
-            _ => return,
+        let run = match self.run {
+            AbandonedRun::Known(run) => run,
+            AbandonedRun::Asked(answer) => match timeout(ACK_LIMIT, answer).await {
+                Ok(Ok(Ack::Accepted(Accepted { run_id, .. }))) => run_id,
+                Ok(Ok(Ack::Command(CommandReply { resumes: Some(run_id), .. }))) => run_id,
+                _ => return,
+            },
         };
+        if !self.grace.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(self.grace) => {}
+                () = app.draining.cancelled() => return, // the run goes on after the restart
+            }
+        }
+        if app.readers.has(run) {
+            return;
+        }
         app.send_control(self.principal, Control::Stop(StopTarget::RunOfGoneClient(run)));
     }
 }
@@ -155,10 +187,8 @@ struct PendingAnswer<'a> {
 
 impl Drop for PendingAnswer<'_> {
     fn drop(&mut self) {
-        if let Some(request) = self.request.take()
-            && self.app.abandoned.try_send(request).is_err()
-        {
-            tracing::warn!("too many clients went away at once; the run of one goes on to its end");
+        if let Some(request) = self.request.take() {
+            self.app.abandon(request);
         }
     }
 }
@@ -193,17 +223,30 @@ impl App {
 
     /// Like [`App::ask`], for a message whose run only this caller can stop, by disconnecting. If the caller is dropped
     /// or gets no answer in time, the run is stopped.
-    pub(crate) async fn ask_while_there(&self, inbound: Inbound) -> Result<Ack, ApiError> {
+    /// `grace`: how long the run goes on before.
+    pub(crate) async fn ask_while_there(&self, inbound: Inbound, grace: Duration) -> Result<Ack, ApiError> {
         self.check_visible(&inbound).await?;
         let principal = inbound.principal.clone();
         let answer = self.hand_over(inbound)?;
-        let mut pending = PendingAnswer { app: self, request: Some(AbandonedRequest { principal, answer }) };
-        let Some(request) = &mut pending.request else { return Err(ApiError::internal()) }; // set two lines above
-        let answer = timeout(ACK_LIMIT, &mut request.answer).await;
+        let mut pending = PendingAnswer {
+            app: self,
+            request: Some(AbandonedRequest { principal, run: AbandonedRun::Asked(answer), grace }),
+        };
+        let Some(AbandonedRequest { run: AbandonedRun::Asked(answer), .. }) = &mut pending.request else {
+            return Err(ApiError::internal()); // set two lines above
+        };
+        let answer = timeout(ACK_LIMIT, answer).await;
         if answer.is_ok() {
             pending.request = None;
         }
         self.answered(answer)
+    }
+
+    /// Queues a request whose client has disconnected.
+    pub(crate) fn abandon(&self, request: AbandonedRequest) {
+        if self.abandoned.try_send(request).is_err() {
+            tracing::warn!("too many clients went away at once; the run of one goes on to its end");
+        }
     }
 
     /// Refuses a message in a session that its sender may not see, as if the session did not exist. For a conversation

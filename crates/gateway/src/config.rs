@@ -35,6 +35,9 @@ pub struct GatewayConfig {
     /// Whether background requests of front ends, such as titles and tags, are answered with plain text, as by the model
     /// `belay:text`.
     pub openai_background_as_text: bool,
+    /// Seconds that the run of an OpenAI request without a stream goes on after its client has disconnected, at most 3600;
+    /// a retry joins it meanwhile. 0: to its end.
+    pub openai_client_gone_s: u64,
     /// Whether browsers get the console at `/`.
     pub console: bool,
     /// Origins whose web pages may use the API with a bearer token: `scheme://host` or `scheme://host:port`, at most 32.
@@ -70,6 +73,7 @@ impl Default for GatewayConfig {
             mcp: false,
             openai_session_hours: 24,
             openai_background_as_text: true,
+            openai_client_gone_s: 15,
             console: true,
             cors_origins: Vec::new(),
             max_body_bytes: 1024 * 1024,
@@ -102,6 +106,7 @@ impl GatewayConfig {
             }
         };
         range("openai_session_hours", u64::from(self.openai_session_hours), 0, 8760);
+        range("openai_client_gone_s", self.openai_client_gone_s, 0, 3600);
         range("max_body_bytes", self.max_body_bytes as u64, 1024, 64 * 1024 * 1024);
         range("max_wait_ms", self.max_wait_ms, 1, 3_600_000);
         range("max_streams", self.max_streams as u64, 1, 65_536);
@@ -202,6 +207,7 @@ mod tests {
         let config = GatewayConfig {
             listen: "8787".into(),
             openai_session_hours: 8761,
+            openai_client_gone_s: 3601,
             max_body_bytes: 1,
             max_wait_ms: 0,
             max_streams: 0,
@@ -218,6 +224,7 @@ mod tests {
             [
                 "gateway.listen",
                 "gateway.openai_session_hours",
+                "gateway.openai_client_gone_s",
                 "gateway.max_body_bytes",
                 "gateway.max_wait_ms",
                 "gateway.max_streams",

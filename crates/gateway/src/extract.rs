@@ -61,6 +61,19 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
     }
 }
 
+/// The same with its bytes.
+pub(crate) struct JsonBytes<T>(pub(crate) T, pub(crate) Bytes);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for JsonBytes<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, ApiError> {
+        json_content(request.headers())?;
+        let bytes = read_body(request, app.config.max_body_bytes).await?;
+        Ok(Self(parse_object(&bytes)?, bytes))
+    }
+}
+
 /// No body, or a JSON object as the body.
 pub(crate) struct OptionalBody<T>(pub(crate) T);
 

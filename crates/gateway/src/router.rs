@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 use tower_http::request_id::{MakeRequestUuid, PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::trace::{DefaultOnFailure, TraceLayer};
@@ -94,13 +94,11 @@ fn cors(origins: &[String]) -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
-        .allow_headers([AUTHORIZATION, CONTENT_TYPE, LAST_EVENT_ID, routines::KEY_HEADER, openai::SESSION_HEADER])
+        // Clients send headers of their own, such as `x-stainless-os`. They decide nothing here.
+        .allow_headers(AllowHeaders::mirror_request())
         .expose_headers(EXPOSED)
         .max_age(PREFLIGHT_KEPT)
 }
-
-/// Where a browser continues a stream.
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// The response headers of this API that are not readable by default.
 const EXPOSED: [HeaderName; 6] = [
@@ -222,6 +220,7 @@ pub(crate) fn principals_table() -> Table {
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{name}", get(openai::model))
         .route("/v1/chat/completions", post(openai::chat))
+        .route("/v1/completions", post(openai::complete))
 }
 
 /// The routes of signed-in browsers, described in `openapi`.
@@ -294,7 +293,10 @@ async fn refuse_duplicate_headers(request: Request, next: Next) -> Response {
 }
 
 async fn not_found(OriginalUri(uri): OriginalUri) -> Response {
-    error_for(uri.path(), ApiError::not_found("no such route"))
+    match uri.path() {
+        path if path.starts_with("/v1/") => openai::no_such_route(path),
+        path => error_for(path, ApiError::not_found("no such route")),
+    }
 }
 
 async fn wrong_method(OriginalUri(uri): OriginalUri) -> Response {

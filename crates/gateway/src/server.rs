@@ -144,6 +144,8 @@ impl Gateway {
             started: AtomicBool::new(false),
             draining: CancellationToken::new(),
             closed: CancellationToken::new(),
+            readers: Default::default(),
+            first_attempts: Default::default(),
             abandoned: abandoned_sender,
             config: parts.config,
         });

@@ -134,7 +134,7 @@ async fn hand_over(
     tokio::select! {
         biased;
         () = context.ct.cancelled() => Err(CallFailure::cancelled()),
-        ack = app.ask_while_there(inbound) => Ok(ack?),
+        ack = app.ask_while_there(inbound, std::time::Duration::ZERO) => Ok(ack?),
     }
 }
 

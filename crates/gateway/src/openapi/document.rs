@@ -74,9 +74,9 @@ fn parameters() -> Value {
             "Last-Event-ID", json!({ "type": "string", "pattern": "^[0-9]+$" }),
             "Continues after the event of this number; wins over `since`.",
         ),
-        "idempotency-key": parameter("Idempotency-Key", key.clone(), "The same key again returns the same routine run."),
+        "idempotency-key": parameter("Idempotency-Key", key.clone(), "The same key again returns the same run or routine run."),
         "x-delivery-id": parameter("X-Delivery-Id", key.clone(), "The same id again returns the same routine run."),
-        "x-belay-session": parameter("X-Belay-Session", key, "The session. Absent: the field `user`, else a new one."),
+        "x-belay-session": parameter("X-Belay-Session", key, "The session. Absent: `conversation` or `metadata.session`, else a new one."),
     })
 }
 
@@ -109,6 +109,7 @@ fn error_responses(schemas: &mut Schemas) -> Map<String, Value> {
         responses.insert(format!("Error{status}"), error_response(status, &description, &body));
         responses.insert(format!("OpenAiError{status}"), error_response(status, "An error in OpenAI's form.", &openai));
     }
+    responses.insert("OpenAiError402".into(), error_response(402, "The money of the model is used up.", &openai));
     responses.insert("OpenAiError502".into(), error_response(502, "The run failed at the model's provider.", &openai));
     responses
 }

@@ -458,11 +458,19 @@ fn openai() -> Vec<Operation> {
         client(GET, "/v1/models/{name}", "showModel", "One model name").json::<openai::ModelBody>(200, "The name."),
         client(POST, "/v1/chat/completions", "createChatCompletion", "Answers a chat request of OpenAI's clients")
             .header("x-belay-session")
+            .header("idempotency-key")
             .body::<openai::ChatBody>()
             .json::<openai::Completion<'_>>(200, "The answer; with `stream`, in pieces.")
             .events::<openai::Chunk<'_>>("")
             .with_headers(&["x-belay-run", "x-belay-session", "x-belay-reason"])
-            .errors(&[404, 409, 429, 502]),
+            .errors(&[402, 404, 409, 429, 502]),
+        client(POST, "/v1/completions", "createCompletion", "Answers a text as the older API of OpenAI does")
+            .header("x-belay-session")
+            .header("idempotency-key")
+            .body::<openai::TextBody>()
+            .json::<openai::TextCompletion<'_>>(200, "The answer; with `stream`, in pieces.")
+            .with_headers(&["x-belay-run", "x-belay-session", "x-belay-reason"])
+            .errors(&[402, 404, 409, 429, 502]),
     ]
 }
 

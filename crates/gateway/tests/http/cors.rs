@@ -20,7 +20,8 @@ async fn allowing(token: Option<&str>) -> Harness {
 async fn preflight(harness: &Harness, origin: &str) -> (u16, Option<String>, Option<String>) {
     let request = harness.client.request(Method::OPTIONS, harness.url("/api/v1/messages")).header("origin", origin);
     let request = request.header("access-control-request-method", "POST");
-    let request = request.header("access-control-request-headers", "authorization,content-type");
+    let request = request
+        .header("access-control-request-headers", "authorization,content-type,x-stainless-os,x-stainless-retry-count");
     let answer = request.send().await.unwrap();
     let header = |name: &str| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
     assert_eq!(header("access-control-allow-credentials"), None);
@@ -30,7 +31,8 @@ async fn preflight(harness: &Harness, origin: &str) -> (u16, Option<String>, Opt
 #[tokio::test]
 async fn a_page_of_an_allowed_origin_asks_with_a_token_and_reads_the_answer() {
     let harness = allowing(Some("client")).await;
-    let headers = "authorization,content-type,last-event-id,idempotency-key,x-belay-session".to_owned();
+    // Whatever the client of the page sends, such as those of OpenAI's package in a browser.
+    let headers = "authorization,content-type,x-stainless-os,x-stainless-retry-count".to_owned();
     assert_eq!(preflight(&harness, PAGE).await, (200, Some(PAGE.into()), Some(headers)));
     let list = || harness.client.get(harness.url("/api/v1/runs")).header("origin", PAGE);
     let answer = list().bearer_auth("client").send().await.unwrap();

@@ -83,7 +83,7 @@ async fn an_answer_that_lacks_its_form_is_an_error_with_the_text_of_the_model() 
     let format = json!({"type": "json_object"});
     let body = json!({"messages": user("miss It is about 391."), "response_format": format});
     let response = harness.client.post(harness.url(CHAT)).json(&body).send().await.unwrap();
-    assert_eq!((response.status().as_u16(), &response.headers()["x-should-retry"]), (422, &"false".parse().unwrap()));
+    assert_eq!((response.status().as_u16(), &response.headers()["x-should-retry"]), (400, &"false".parse().unwrap()));
     let answer: Value = response.json().await.unwrap();
     let error = json!({"message": StopReason::MissingOutputs.user_line(), "type": "invalid_request_error", "param": null,
         "code": "missing_outputs", "failed_generation": "It is about 391."});
@@ -172,7 +172,11 @@ async fn what_is_new_goes_to_the_session_that_header_or_conversation_name() {
         .json(&json!({"messages": messages}));
     assert_eq!(header.send().await.unwrap().status().as_u16(), 200);
     let seen = harness.agent.seen.lock().unwrap().clone();
-    assert_eq!(seen.iter().map(|m| m.history.len()).collect::<Vec<_>>(), [3, 3, 3], "sessions without messages take all");
+    assert_eq!(
+        seen.iter().map(|m| m.history.len()).collect::<Vec<_>>(),
+        [3, 3, 3],
+        "sessions without messages take all"
+    );
     assert_eq!(seen[0].history[0].role, HistoryRole::System);
     assert!(seen.iter().all(|message| message.body == Body::Text("two".into())));
     assert_eq!((seen[1].session.as_str(), seen[2].session.as_str()), ("ada", "eve — é"));

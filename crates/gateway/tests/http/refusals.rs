@@ -170,11 +170,11 @@ fn open_rows() -> Vec<Row> {
         row(c, JSON, chat("busy"), 429, "busy"),
         row(c, JSON, chat("drop"), 503, "unavailable"),
         row(c, JSON, chat("fail rate_limited"), 429, "rate_limited"),
-        row(c, JSON, chat("fail cost_refused"), 429, "insufficient_quota"),
+        row(c, JSON, chat("fail cost_refused"), 402, "insufficient_quota"),
         row(c, JSON, chat("fail network"), 502, "network"),
         row(c, JSON, chat("fail overloaded"), 503, "overloaded"),
         row(c, JSON, chat("fail context_too_long"), 400, "context_length_exceeded"),
-        row(c, JSON, chat("fail provider_auth"), 500, "provider_auth"),
+        row(c, JSON, chat("fail provider_auth"), 403, "provider_auth"),
         row("GET /v1/chat/completions", NONE, "", 405, "method_not_allowed"),
         row("POST /v1/embeddings", JSON, "{}", 404, "not_found"),
     ]

@@ -1,7 +1,7 @@
 //! Answers without streaming.
 
 use axum::Json;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::run::RunUsage;
 use belay_protocol::{RunId, RunRecord, RunStatus, RunWatch, SessionKey, StopReason, UnixMillis};
@@ -15,6 +15,9 @@ use super::tool_calls::{TOOL_CALLS, ToolCallBody};
 use crate::app::App;
 use crate::error::ApiError;
 
+/// Most lines of a conversation among which the texts of a run are looked for.
+const RECENT: u32 = 200;
+
 /// The fields that begin every form of an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
@@ -25,6 +28,17 @@ pub(crate) struct Head {
     is_named: bool,
     run: Option<RunId>,
     form: AnswerForm,
+    pub(super) dialect: Dialect,
+}
+
+/// The API of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Chat completions.
+    #[default]
+    Chat,
+    /// The older completions, of texts.
+    Text,
 }
 
 impl Head {
@@ -32,7 +46,7 @@ impl Head {
     pub(crate) fn new(model: String, session: SessionKey, is_named: bool, at: UnixMillis) -> Self {
         let id = format!("chatcmpl-{}", RunId::new());
         let created = at.0.div_euclid(1000);
-        Self { id, created, model, session, is_named, run: None, form: AnswerForm::Text }
+        Self { id, created, model, session, is_named, run: None, form: AnswerForm::Text, dialect: Dialect::Chat }
     }
 
     /// The head of the answer of a run that was accepted or resumed at that date.
@@ -44,6 +58,16 @@ impl Head {
     /// Sets the form of the answer.
     pub(crate) fn in_form(self, form: AnswerForm) -> Self {
         Self { form, ..self }
+    }
+
+    /// Sets the API of the request.
+    pub(crate) fn in_dialect(self, dialect: Dialect) -> Self {
+        Self { dialect, ..self }
+    }
+
+    /// Sets the session, which is that of the first request if this is a retry.
+    pub(crate) fn in_session(self, session: SessionKey) -> Self {
+        Self { session, ..self }
     }
 
     /// The form of the answer.
@@ -75,8 +99,22 @@ impl Head {
         headers
     }
 
+    /// The answer without streaming.
+    pub(crate) fn whole(&self, text: &str, usage: &RunUsage, finish: &'static str, belay: Option<Value>) -> Response {
+        match self.dialect {
+            Dialect::Chat => Json(Completion { belay, ..self.completion(text, usage, finish) }).into_response(),
+            Dialect::Text => {
+                let choice = TextChoice { index: 0, text, logprobs: (), finish_reason: finish };
+                let Self { id, created, model, .. } = self;
+                let (object, usage) = (TEXT_COMPLETION, UsageBody::of(usage));
+                Json(TextCompletion { id, object, created: *created, model, choices: [choice], usage, belay })
+                    .into_response()
+            }
+        }
+    }
+
     /// The body of a `chat.completion`.
-    pub(crate) fn completion(&self, text: &str, usage: &RunUsage, finish: &'static str) -> Completion<'_> {
+    fn completion(&self, text: &str, usage: &RunUsage, finish: &'static str) -> Completion<'_> {
         let message =
             AnswerMessage { role: "assistant", content: Some(text.to_owned()), refusal: (), tool_calls: None };
         Completion {
@@ -118,6 +156,37 @@ pub(crate) struct Completion<'a> {
     /// approval.
     #[serde(skip_serializing_if = "Option::is_none")]
     belay: Option<Value>,
+}
+
+/// The `object` of an answer to a text.
+pub(super) const TEXT_COMPLETION: &str = "text_completion";
+
+/// The answer to a text without streaming.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct TextCompletion<'a> {
+    id: &'a str,
+    #[cfg_attr(test, schemars(extend("enum" = ["text_completion"])))]
+    object: &'static str,
+    /// Seconds since 1970.
+    created: i64,
+    model: &'a str,
+    choices: [TextChoice<'a>; 1],
+    usage: UsageBody,
+    /// As in the answer to a chat request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    belay: Option<Value>,
+}
+
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct TextChoice<'a> {
+    index: u32,
+    text: &'a str,
+    logprobs: (),
+    /// `stop`, `length` or `content_filter`.
+    #[cfg_attr(test, schemars(extend("enum" = ["stop", "length", "content_filter"])))]
+    finish_reason: &'static str,
 }
 
 #[derive(Serialize)]
@@ -175,8 +244,7 @@ pub(crate) fn finish_reason(run: &RunRecord) -> Option<&'static str> {
     }
 }
 
-/// Waits until the run has ended or waits for approval, and answers with its reply or its approval request. A client
-/// that disconnects meanwhile changes nothing.
+/// Waits until the run has ended or waits for approval, and answers with its reply or its approval request.
 pub(crate) async fn when_ended_or_paused(
     app: &App,
     head: Head,
@@ -191,11 +259,23 @@ pub(crate) async fn when_ended_or_paused(
         return Ok((headers, Json(answer.with_calls(calls))).into_response());
     }
     if let Some(asked) = ApprovalAnswer::of(app, &head, &run).await {
-        let mut answer = head.completion(&asked.text, &run.usage, "stop");
-        answer.belay = Some(asked.belay);
-        return Ok((headers, Json(answer)).into_response());
+        return Ok((headers, head.whole(&asked.text, &run.usage, "stop", Some(asked.belay))).into_response());
     }
-    Ok((headers, of_ended(&head, &run)).into_response())
+    let before = said_before(app, &head, &run).await;
+    Ok((headers, of_ended(&head, &run, &before)).into_response())
+}
+
+/// The texts before tool calls, as a stream has them before the reply, each with a blank line after it. A store that cannot
+/// be read costs them.
+async fn said_before(app: &App, head: &Head, run: &RunRecord) -> String {
+    if run.usage.tool_calls == 0 || !head.form().is_text() || run.status != RunStatus::Completed {
+        return String::new();
+    }
+    let stored = app.sessions.recent_history(&run.session, RECENT).await.unwrap_or_default();
+    let own = stored.into_iter().filter(|line| line.run_id == Some(run.run_id) && line.role == "assistant");
+    let mut texts: Vec<String> = own.map(|line| line.text).filter(|text| !text.trim().is_empty()).collect();
+    texts.pop(); // the reply
+    texts.iter().map(|text| format!("{}\n\n", text.trim())).collect()
 }
 
 /// The field `belay` of the answer of a run that has sent files.
@@ -203,12 +283,10 @@ pub(crate) fn sent_files(run: &RunRecord) -> Option<Value> {
     (!run.files.is_empty()).then(|| json!({"run_id": run.run_id, "files": run.files}))
 }
 
-fn of_ended(head: &Head, run: &RunRecord) -> Response {
+fn of_ended(head: &Head, run: &RunRecord, before: &str) -> Response {
     if let Some(finish) = finish_reason(run) {
-        let text = head.form().content(run);
-        let mut answer = head.completion(&text, &run.usage, finish);
-        answer.belay = sent_files(run);
-        return (StatusCode::OK, Json(answer)).into_response();
+        let text = format!("{before}{}", head.form().content(run));
+        return head.whole(&text, &run.usage, finish, sent_files(run));
     }
     match run.status {
         RunStatus::Failed => OpenAiError::failed(run).into_response(),

@@ -32,7 +32,12 @@ pub(crate) struct OpenAiError {
 }
 
 impl OpenAiError {
-    fn new(status: StatusCode, kind: &'static str, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn new(
+        status: StatusCode,
+        kind: &'static str,
+        code: &'static str,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self {
             status,
             kind,
@@ -61,26 +66,18 @@ impl OpenAiError {
     /// The run continues beyond the longest wait.
     pub(crate) fn still_running(run: &str) -> Self {
         let message = format!("the run {run} continues beyond the longest wait; read its end at /api/v1/runs/{run}");
-        Self { after_run: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "still_running", message) }
+        // Not 503, which clients answer with the same request: that would be a second run beside this one.
+        Self { after_run: true, ..Self::new(StatusCode::BAD_REQUEST, "server_error", "still_running", message) }
     }
 
     /// A run that failed.
     pub(crate) fn failed(run: &RunRecord) -> Self {
-        let (status, kind, code) = match run.reason {
-            Some(StopReason::RateLimited) => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "rate_limited"),
-            Some(StopReason::CostRefused | StopReason::ProviderQuota) => {
-                (StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", "insufficient_quota")
-            }
-            Some(StopReason::Network) => (StatusCode::BAD_GATEWAY, "server_error", "network"),
-            Some(StopReason::Overloaded) => (StatusCode::SERVICE_UNAVAILABLE, "server_error", "overloaded"),
-            Some(StopReason::ContextTooLong) => {
-                (StatusCode::BAD_REQUEST, "invalid_request_error", "context_length_exceeded")
-            }
-            // Many clients and proxies repeat a request after each 5xx, and this one has been repeated already.
-            Some(StopReason::MissingOutputs) => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "invalid_request_error", StopReason::MissingOutputs.word())
-            }
-            other => (StatusCode::INTERNAL_SERVER_ERROR, "server_error", other.map_or("internal", StopReason::word)),
+        let (status, kind) = end_of(run);
+        let code = match run.reason {
+            Some(StopReason::CostRefused | StopReason::ProviderQuota) => "insufficient_quota",
+            Some(StopReason::ContextTooLong) => "context_length_exceeded",
+            Some(reason) => reason.word(),
+            None => "internal",
         };
         let line = run.reason.map_or("the run failed", StopReason::user_line);
         let message = run.reply.clone().filter(|reply| !reply.is_empty()).map_or(Cow::Borrowed(line), Cow::Owned);
@@ -94,6 +91,35 @@ impl OpenAiError {
         let (param, failed_generation) = (param.as_deref(), failed_generation.as_deref());
         let body = OpenAiErrorBody { error: OpenAiErrorFields { message, kind, param, code, failed_generation } };
         serde_json::to_value(body).unwrap_or_default() // its fields are texts
+    }
+}
+
+/// The status and the type of the error for a failed run. Many clients repeat a request after 408, 409, 422, 429 and each
+/// 5xx, also one that has had effects. So only a run without a tool call has such a status, if its failure may pass.
+/// `docs/reference/clients.md` says who repeats what.
+fn end_of(run: &RunRecord) -> (StatusCode, &'static str) {
+    let reason = run.reason.unwrap_or(StopReason::Internal);
+    let passing = match reason {
+        StopReason::RateLimited => Some((StatusCode::TOO_MANY_REQUESTS, "rate_limit_error")),
+        StopReason::Network | StopReason::ProviderError => Some((StatusCode::BAD_GATEWAY, "server_error")),
+        StopReason::Overloaded => Some((StatusCode::SERVICE_UNAVAILABLE, "server_error")),
+        StopReason::Internal => Some((StatusCode::INTERNAL_SERVER_ERROR, "server_error")),
+        _ => None,
+    };
+    match (passing, reason) {
+        (Some(passing), _) if run.usage.tool_calls == 0 => passing,
+        (Some((_, kind)), _) => (StatusCode::BAD_REQUEST, kind),
+        (None, StopReason::CostRefused | StopReason::ProviderQuota) => {
+            (StatusCode::PAYMENT_REQUIRED, "insufficient_quota")
+        }
+        (None, StopReason::ProviderAuth | StopReason::HookRefused | StopReason::ApprovalUnavailable) => {
+            (StatusCode::FORBIDDEN, "permission_error")
+        }
+        (None, StopReason::UnknownModel) => (StatusCode::NOT_FOUND, "invalid_request_error"),
+        (None, StopReason::ContextTooLong | StopReason::BadRequest | StopReason::MissingOutputs) => {
+            (StatusCode::BAD_REQUEST, "invalid_request_error")
+        }
+        (None, _) => (StatusCode::BAD_REQUEST, "server_error"),
     }
 }
 

@@ -1,44 +1,57 @@
-//! `GET /v1/models` and `POST /v1/chat/completions`, for clients that do not know Belay.
+//! `GET /v1/models`, `POST /v1/chat/completions` and `POST /v1/completions`, for clients that do not know Belay.
 //!
 //! Source: the OpenAI API reference, "Chat Completions" and "Models". Unused fields are ignored.
 
 mod answer;
 mod client_results;
 mod client_tools;
+mod completions;
 mod error;
 mod format;
 mod front_ends;
 mod paused;
+mod readers;
 mod request;
 mod resent;
+mod retries;
 mod sampling;
 mod sessions;
 mod stream;
 mod tool_calls;
+mod unknown;
+
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use belay_protocol::{
-    Accepted, Ack, Body, CommandReply, Inbound, ModelInfo, Principal, QueueMode, RunId, RunOptions, SessionLifetime,
-    Thinking,
+    Accepted, Ack, Body, CommandReply, Inbound, ModelInfo, Partial, Principal, QueueMode, RunId, RunOptions, RunWatch,
+    SessionLifetime, Thinking,
 };
 use serde::Serialize;
 
 #[cfg(test)]
-pub(crate) use self::answer::Completion;
+pub(crate) use self::answer::{Completion, TextCompletion};
+use self::answer::{Dialect, Head};
+#[cfg(test)]
+pub(crate) use self::completions::TextRequest as TextBody;
+pub(crate) use self::completions::complete;
 pub(crate) use self::error::OpenAiError;
 #[cfg(test)]
 pub(crate) use self::error::OpenAiErrorBody;
+use self::readers::Reader;
 #[cfg(test)]
 pub(crate) use self::request::ChatRequest as ChatBody;
 use self::request::{ChatRequest, Conversation};
+use self::retries::Attempt;
 use self::sessions::Named;
 #[cfg(test)]
 pub(crate) use self::stream::Chunk;
+pub(crate) use self::unknown::no_such_route;
 use crate::app::{App, Shared};
-use crate::extract::{Caller, JsonBody, NamePath};
+use crate::extract::{Caller, JsonBytes, NamePath};
 use crate::files::take_all;
 
 /// The model name that always works, whatever model is configured.
@@ -104,52 +117,71 @@ pub(crate) async fn chat(
     State(app): State<Shared>,
     Caller(principal): Caller,
     headers: HeaderMap,
-    body: Result<JsonBody<ChatRequest>, crate::error::ApiError>,
+    body: Result<JsonBytes<ChatRequest>, crate::error::ApiError>,
 ) -> Result<Response, OpenAiError> {
-    let JsonBody(request) = body?;
+    let JsonBytes(request, bytes) = body?;
+    answer_to(app, principal, headers, request, &bytes, Dialect::Chat).await
+}
+
+/// Answers a chat request, or one of the older API that was converted to one, in the form of that API. `bytes`: the body as
+/// it was sent, which recognises a retry.
+async fn answer_to(
+    app: Shared,
+    principal: Principal,
+    headers: HeaderMap,
+    request: ChatRequest,
+    bytes: &[u8],
+    dialect: Dialect,
+) -> Result<Response, OpenAiError> {
     let model = request.model.clone().unwrap_or_else(|| OUR_NAME.into());
     if !model_names(&app).any(|name| name == model) {
         return Err(OpenAiError::model_not_found(&model));
     }
+    let streams = request.streams();
     if let Some(resumed) = client_results::resume(&app, &principal, &request).await? {
         let now = app.clock.now();
         let is_named = Named::of(&request, &headers)?.is_some();
         let head = answer::Head::new(model, resumed.session, is_named, now).in_form(request.form()?);
         return resumed_run(app, principal, &request, head.of_run(resumed.run, now), resumed.run).await;
     }
-    let mut conversation = taken(&app, &principal, &request, &headers, model == TEXT_NAME).await?;
+    let attempt = Attempt::of(&app, &principal, &headers, bytes)?;
+    let mut conversation = match attempt.as_ref().and_then(|attempt| attempt.again(&request)) {
+        Some(again) => again?,
+        None => taken(&app, &principal, &request, &headers, model == TEXT_NAME).await?,
+    };
+    if let Some(attempt) = &attempt {
+        attempt.remember(&app, &conversation);
+    }
     conversation.name_older_files(app.attachments.max_count());
     conversation.check_sampling(&app.model)?;
     let (session, is_named) = (conversation.session.clone(), conversation.is_named);
     let form = conversation.form.clone();
     let provenance = take_all(&app, &principal, &conversation.files).await?;
-    let inbound = conversation.inbound(&app, principal.clone(), request.streams());
-    let inbound = Inbound { provenance, ..inbound };
-    let ack = if request.streams() { app.ask_while_there(inbound).await? } else { app.ask(inbound).await? };
+    let inbound = conversation.inbound(&app, principal.clone(), streams);
+    let inbound = Inbound { provenance, key: attempt.as_ref().map(|attempt| attempt.key(&app)), ..inbound };
+    let grace = if streams { Some(Duration::ZERO) } else { readers::grace(&app) };
+    let ack = match grace {
+        Some(grace) => app.ask_while_there(inbound, grace).await?,
+        None => app.ask(inbound).await?,
+    };
     let now = app.clock.now();
-    let answer = answer::Head::new(model, session, is_named, now).in_form(form);
+    let answer = Head::new(model, session, is_named, now).in_form(form).in_dialect(dialect);
     let (head, run, watch) = match ack {
-        Ack::Accepted(Accepted { run_id, accepted_at, watch, .. }) => {
-            (answer.of_run(run_id, accepted_at), run_id, watch)
+        Ack::Accepted(Accepted { run_id, session, accepted_at, watch, .. }) => {
+            (answer.of_run(run_id, accepted_at).in_session(session), run_id, watch)
         }
         // The message answered an approval request: the client waits for the run that continues.
         Ack::Command(CommandReply { resumes: Some(run), .. }) => {
-            let watch = app.watch(principal.clone(), run, request.streams()).await?;
+            let watch = app.watch(principal.clone(), run, streams).await?;
+            // The client has read what the run has said before its question.
+            let watch = watch.map(|watch| RunWatch { so_far: Partial::default(), ..watch });
             (answer.of_run(run, now), run, watch)
         }
-        Ack::Command(reply) if request.streams() => {
-            return Ok(stream::of_text(answer, &reply.reply, request.wants_usage()));
-        }
-        Ack::Command(reply) => {
-            return Ok(Json(answer.completion(&reply.reply, &Default::default(), "stop")).into_response());
-        }
+        Ack::Command(reply) if streams => return Ok(stream::of_text(answer, &reply.reply, request.wants_usage())),
+        Ack::Command(reply) => return Ok(answer.whole(&reply.reply, &Default::default(), "stop", None)),
         other => return Err(crate::error::ApiError::unexpected(&other).into()),
     };
-    if request.streams() {
-        Ok(stream::of_run(app, principal, head, run, watch, request.wants_usage()))
-    } else {
-        answer::when_ended_or_paused(&app, head, run, watch).await
-    }
+    answered(Reader::new(app, principal, run, streams), head, watch, &request).await
 }
 
 /// Answers a request whose results a run has got.
@@ -161,10 +193,24 @@ async fn resumed_run(
     run: RunId,
 ) -> Result<Response, OpenAiError> {
     let watch = app.watch(principal.clone(), run, request.streams()).await?;
-    match request.streams() {
-        true => Ok(stream::of_run(app, principal, head, run, watch, request.wants_usage())),
-        false => answer::when_ended_or_paused(&app, head, run, watch).await,
+    let watch = watch.map(|watch| RunWatch { so_far: Partial::default(), ..watch });
+    answered(Reader::new(app, principal, run, request.streams()), head, watch, request).await
+}
+
+/// Answers with a run: by a stream, or when it has ended or waits.
+async fn answered(
+    mut reader: Reader,
+    head: answer::Head,
+    watch: Option<RunWatch>,
+    request: &ChatRequest,
+) -> Result<Response, OpenAiError> {
+    if request.streams() {
+        return Ok(stream::of_run(reader, head, watch, request.wants_usage()));
     }
+    let (app, run) = (reader.app.clone(), reader.run);
+    let answer = answer::when_ended_or_paused(&app, head, run, watch).await;
+    reader.served();
+    answer
 }
 
 /// The conversation of a request: its session, as far as the client names one and shows its messages, and what is new in

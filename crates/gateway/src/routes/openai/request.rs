@@ -45,7 +45,8 @@ pub(crate) struct ChatRequest {
     tools: ToolFields,
     #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     response_format: Option<Value>,
-    reasoning_effort: Option<String>,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    reasoning_effort: Option<Value>,
     #[serde(flatten)]
     sampling: SamplingFields,
 }
@@ -62,6 +63,8 @@ pub(crate) struct ChatMessage {
     #[cfg_attr(test, schemars(extend("enum" = ["system", "developer", "user", "assistant", "tool"])))]
     pub(super) role: String,
     pub(super) content: Option<Content>,
+    /// The words with which the model has refused, instead of a content.
+    refusal: Option<String>,
     /// The calls of an answer, as they were sent.
     #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>"))]
     pub(super) tool_calls: Option<Value>,
@@ -86,6 +89,8 @@ pub(crate) struct Part {
     #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) text: Option<String>,
+    /// The words with which a model has refused, in an assistant message.
+    refusal: Option<String>,
     image_url: Option<ImageUrl>,
     file: Option<FilePart>,
     input_audio: Option<AudioPart>,
@@ -145,6 +150,8 @@ pub(crate) struct Conversation {
     pub(crate) is_named: bool,
     /// Whether only the messages after the last answer are taken.
     pub(super) takes_new: bool,
+    /// Whether the message answers a question of another session than one of its own.
+    pub(super) answers: bool,
     pub(crate) text: String,
     /// The files of its messages.
     pub(crate) files: Vec<NewFile>,
@@ -225,7 +232,7 @@ impl ChatRequest {
         let said = Conversation { text, ..said };
         let form = AnswerForm::read(self.response_format.as_ref())?;
         let sampling = self.sampling.read()?.map(Box::new);
-        let (thinking, client_tools) = (self.thinking()?, self.tools()?);
+        let (thinking, client_tools) = (self.thinking(), self.tools()?);
         let conversation = Conversation { form, files, new_files, thinking, sampling, client_tools, ..said };
         check_text(&conversation.text)
             .map_err(|e| OpenAiError::invalid("messages", "invalid_value", format!("the user's text {e}")))?;
@@ -242,17 +249,16 @@ impl ChatRequest {
         Ok(())
     }
 
-    /// Converts the reasoning effort to a level of thinking.
-    fn thinking(&self) -> Result<Option<Thinking>, OpenAiError> {
-        let Some(effort) = &self.reasoning_effort else { return Ok(None) };
-        match effort.as_str() {
-            "none" => Ok(Some(Thinking::Off)),
-            "minimal" | "low" => Ok(Some(Thinking::Low)),
-            "medium" => Ok(Some(Thinking::Medium)),
-            "high" | "xhigh" => Ok(Some(Thinking::High)),
+    /// The level of thinking that is nearest to the reasoning effort. A word that nobody knows sets none.
+    fn thinking(&self) -> Option<Thinking> {
+        match self.reasoning_effort.as_ref()?.as_str()?.to_lowercase().as_str() {
+            "none" | "off" | "disabled" => Some(Thinking::Off),
+            "minimal" | "low" => Some(Thinking::Low),
+            "medium" | "default" => Some(Thinking::Medium),
+            "high" | "xhigh" | "max" | "maximum" | "highest" => Some(Thinking::High),
             other => {
-                let message = format!("must be none, minimal, low, medium, high or xhigh, not {other:?}");
-                Err(OpenAiError::invalid("reasoning_effort", "invalid_value", message))
+                tracing::debug!(effort = other, "an unknown reasoning effort is ignored");
+                None
             }
         }
     }
@@ -349,8 +355,9 @@ impl ChatMessage {
             Some(Content::Text(text)) => text.clone(),
             Some(Content::Parts(parts)) => parts
                 .iter()
-                .map(|part| match (part.kind.as_str(), &part.text) {
+                .map(|part| match (part.kind.as_str(), part.text.as_ref().or(part.refusal.as_ref())) {
                     ("text", Some(text)) => Ok(text.as_str()),
+                    ("refusal", Some(text)) if role == HistoryRole::Assistant => Ok(text.as_str()),
                     // They are taken apart from the text.
                     ("image_url" | "file" | "input_audio", _) if role == HistoryRole::User => Ok(""),
                     (kind, _) => {
@@ -360,8 +367,9 @@ impl ChatMessage {
                         Err(OpenAiError::invalid(param(), "unsupported_content", message))
                     }
                 })
-                .collect::<Result<String, _>>()?,
-            None if role == HistoryRole::Assistant => String::new(),
+                .collect::<Result<Vec<_>, _>>()
+                .map(|texts| joined(&texts))?,
+            None if role == HistoryRole::Assistant => self.refusal.clone().unwrap_or_default(),
             None | Some(Content::Other(_)) => {
                 let message = "the content must be a text or a list of parts";
                 return Err(OpenAiError::invalid(param(), "invalid_type", message));
@@ -369,6 +377,19 @@ impl ChatMessage {
         };
         Ok(HistoryLine { role, text })
     }
+}
+
+/// Joins the texts of the parts of a message, each on a line of its own: clients send files and notes as further parts. A
+/// text that ends or begins with a line break gets no second one.
+fn joined(texts: &[&str]) -> String {
+    let mut whole = String::new();
+    for text in texts.iter().filter(|text| !text.is_empty()) {
+        if !whole.is_empty() && !whole.ends_with('\n') && !text.starts_with('\n') {
+            whole.push('\n');
+        }
+        whole.push_str(text);
+    }
+    whole
 }
 
 /// Lets the lines end with what the user wants now: instructions after the user's message come before it, and a history
@@ -396,6 +417,7 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
         session,
         is_named: true,
         takes_new: true,
+        answers: false,
         text,
         files: Vec::new(),
         new_files: 0,
@@ -418,6 +440,7 @@ fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
         session,
         is_named: false,
         takes_new: false,
+        answers: false,
         text,
         files: Vec::new(),
         new_files: 0,
@@ -525,13 +548,47 @@ mod tests {
     #[test]
     fn a_named_session_takes_only_what_is_new_and_a_fresh_one_takes_all() {
         let named = read(json!({"messages": talk(), "conversation": "ada"}), None).unwrap();
-        assert_eq!((named.session.as_str(), show(&named).as_str()), ("ada", "two\n\nthree <- System:in French"));
+        assert_eq!((named.session.as_str(), show(&named).as_str()), ("ada", "two\n\nthr\nee <- System:in French"));
         let header = read(json!({"messages": talk(), "conversation": "ada"}), Some("eve")).unwrap();
         assert_eq!(header.session.as_str(), "eve");
         let fresh = read(json!({"messages": talk()}), None).unwrap();
         assert!(fresh.session.as_str().starts_with("openai:"));
-        assert_eq!(show(&fresh), "three <- System:be brief|User:one|Assistant:1|System:in French|User:two");
+        assert_eq!(show(&fresh), "thr\nee <- System:be brief|User:one|Assistant:1|System:in French|User:two");
         assert_ne!(read(json!({"messages": talk()}), None).unwrap().session, fresh.session);
+    }
+
+    #[test]
+    fn parts_are_joined_by_a_line_break_and_a_single_one_stays_as_it_is() {
+        for (parts, expected) in [
+            (&["one"][..], "one"),
+            (&["what is it?", "-----BEGIN FILE-----"], "what is it?\n-----BEGIN FILE-----"),
+            (&["a\n", "b", "", "\nc"], "a\nb\nc"),
+            (&[" a "], " a "),
+        ] {
+            assert_eq!(joined(parts), expected, "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn small_differences_of_clients_cost_no_request() {
+        let user = json!({"role": "user", "content": "hi"});
+        let refused = json!({"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]});
+        let refusal = json!({"role": "assistant", "content": null, "refusal": "I cannot."});
+        for message in [refused, refusal] {
+            let read = read(json!({"messages": [user, message, user]}), None).unwrap();
+            assert_eq!(show(&read), "hi <- User:hi|Assistant:I cannot.");
+        }
+        for more in [
+            json!({"max_tokens": 0, "frequency_penalty": 0.5, "presence_penalty": -1, "stop": null, "n": null}),
+            json!({"max_completion_tokens": -1, "user": {"id": 7}, "seed": null, "reasoning_effort": "heroic"}),
+        ] {
+            let mut body = json!({"messages": [user]});
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let read = read(body, None).unwrap();
+            assert!(read.sampling.is_none() && read.thinking.is_none(), "{more}");
+        }
+        let max = read(json!({"messages": [user], "reasoning_effort": "max"}), None).unwrap();
+        assert_eq!(max.thinking, Some(Thinking::High));
     }
 
     #[test]
@@ -553,7 +610,6 @@ mod tests {
             (json!({"messages": user, "tools": {"a": 1}}), "tools"),
             (json!({"messages": user, "functions": {"a": 1}}), "functions"),
             (json!({"messages": user, "n": 2}), "n"),
-            (json!({"messages": user, "reasoning_effort": "heroic"}), "reasoning_effort"),
             (json!({"messages": user, "response_format": {"type": "grammar"}}), "response_format.type"),
             (json!({"messages": user, "conversation": "x".repeat(300)}), "conversation"),
             (json!({"messages": user, "temperature": 2.5}), "temperature"),

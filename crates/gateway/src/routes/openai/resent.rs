@@ -60,7 +60,7 @@ impl Conversation {
         let Some(text) = answer(&question, &self.text).filter(|_| is_asked && self.files.is_empty()) else {
             return self;
         };
-        Self { session: question.session, text, history: Vec::new(), ..self }
+        Self { session: question.session, text, answers: true, history: Vec::new(), ..self }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The sampling fields of a chat request. They are passed on within the operator's bounds, or refused by name; never
-//! ignored.
+//! The sampling fields of a chat request. They are passed on within the operator's bounds, or refused by name. The
+//! penalties are ignored: no interface but OpenAI's has them, and front ends send them with each request.
 
 use belay_protocol::Sampling;
 use belay_protocol::options::STOP_TEXTS_MAX;
@@ -38,10 +38,6 @@ pub(crate) struct SamplingFields {
     #[cfg_attr(test, schemars(with = "Option<StopTexts>"))]
     stop: Option<Value>,
     // Known but not supported.
-    #[cfg_attr(test, schemars(with = "Option<f64>"))]
-    frequency_penalty: Option<Value>,
-    #[cfg_attr(test, schemars(with = "Option<f64>"))]
-    presence_penalty: Option<Value>,
     #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     logit_bias: Option<Value>,
     #[cfg_attr(test, schemars(with = "Option<bool>"))]
@@ -58,8 +54,8 @@ impl SamplingFields {
     pub(super) fn read(&self) -> Result<Option<Sampling>, OpenAiError> {
         self.refuse_unsupported()?;
         let max_tokens = match (said(&self.max_completion_tokens), said(&self.max_tokens)) {
-            (Some(value), _) => Some(count("max_completion_tokens", value)?),
-            (None, Some(value)) => Some(count("max_tokens", value)?),
+            (Some(value), _) => count("max_completion_tokens", value)?,
+            (None, Some(value)) => count("max_tokens", value)?,
             (None, None) => None,
         };
         let sampling = Sampling {
@@ -80,13 +76,9 @@ impl SamplingFields {
             Value::Object(map) => map.is_empty(),
             _ => false,
         };
-        for (param, value) in [
-            ("frequency_penalty", &self.frequency_penalty),
-            ("presence_penalty", &self.presence_penalty),
-            ("logit_bias", &self.logit_bias),
-            ("logprobs", &self.logprobs),
-            ("top_logprobs", &self.top_logprobs),
-        ] {
+        for (param, value) in
+            [("logit_bias", &self.logit_bias), ("logprobs", &self.logprobs), ("top_logprobs", &self.top_logprobs)]
+        {
             if value.as_ref().is_some_and(|value| !neutral(value)) {
                 let message = format!("{param} is not supported; leave it out");
                 return Err(OpenAiError::invalid(param, "unsupported_parameter", message));
@@ -104,12 +96,14 @@ fn invalid(param: &'static str, must_be: impl Into<String>) -> OpenAiError {
     OpenAiError::invalid(param, "invalid_value", format!("{param} must be {}", must_be.into()))
 }
 
-fn count(param: &'static str, value: &Value) -> Result<u32, OpenAiError> {
-    let count = value.as_u64().filter(|count| *count >= 1);
-    // A larger value acts like no bound: the operator's own bound applies.
-    count
-        .map(|count| u32::try_from(count).unwrap_or(u32::MAX))
-        .ok_or_else(|| invalid(param, "a whole number from 1 on"))
+/// A limit of tokens; `None`: 0 or a negative number, by which some clients mean "no limit".
+fn count(param: &'static str, value: &Value) -> Result<Option<u32>, OpenAiError> {
+    match value.as_i64() {
+        Some(..=0) => Ok(None),
+        // A larger value acts like no bound: the operator's own bound applies.
+        Some(count) => Ok(Some(u32::try_from(count).unwrap_or(u32::MAX))),
+        None => Err(invalid(param, "a whole number")),
+    }
 }
 
 fn milli(param: &'static str, value: &Value, max: f64) -> Result<u16, OpenAiError> {
@@ -164,7 +158,8 @@ mod tests {
                 })),
             ),
             (json!({"stop": ["a", "b"]}), Ok(Some(Sampling { stop: vec!["a".into(), "b".into()], ..nothing }))),
-            (json!({"max_tokens": 0}), Err("max_tokens")),
+            (json!({"max_tokens": 0}), Ok(None)),
+            (json!({"max_completion_tokens": -1}), Ok(None)),
             (json!({"max_completion_tokens": 1.5}), Err("max_completion_tokens")),
             (json!({"temperature": 2.01}), Err("temperature")),
             (json!({"temperature": "hot"}), Err("temperature")),
@@ -172,7 +167,7 @@ mod tests {
             (json!({"seed": "x"}), Err("seed")),
             (json!({"stop": ["a", "b", "c", "d", "e"]}), Err("stop")),
             (json!({"stop": [""]}), Err("stop")),
-            (json!({"presence_penalty": 0.5}), Err("presence_penalty")),
+            (json!({"presence_penalty": 0.5, "frequency_penalty": 1}), Ok(None)),
             (json!({"logprobs": true}), Err("logprobs")),
         ] {
             let fields: SamplingFields = serde_json::from_value(body.clone()).expect("any JSON is read");

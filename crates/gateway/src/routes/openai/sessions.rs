@@ -55,6 +55,11 @@ impl Named {
         Ok(Some(Self { session, shows_all, takes_all: false }))
     }
 
+    /// The session of a request that was sent before. `takes_new`: it took the messages after the last answer.
+    pub(super) fn again(session: SessionKey, takes_new: bool) -> Self {
+        Self { session, shows_all: false, takes_all: !takes_new }
+    }
+
     /// Compares the messages of the client with those of the store. `None`: they differ, so that the request goes on in a
     /// session of its own, with the messages that the client shows.
     ///

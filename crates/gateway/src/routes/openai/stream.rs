@@ -1,7 +1,7 @@
 //! Streamed answers.
 //!
 //! The client of such a stream can stop its run only by disconnecting. So a stream that is dropped before its end stops
-//! the run ([`DisconnectGuard`]).
+//! the run, see [`Reader`].
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -10,39 +10,39 @@ use std::sync::Arc;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::run::RunUsage;
-use belay_protocol::{Control, Delta, Principal, RunId, RunRecord, RunStatus, RunWatch, StopTarget};
+use belay_protocol::{Delta, Partial, RunRecord, RunStatus, RunWatch};
 use futures_util::stream;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::answer::{Head, UsageBody, finish_reason, sent_files};
+use super::answer::{Dialect, Head, TEXT_COMPLETION, UsageBody, finish_reason, sent_files};
 use super::error::OpenAiError;
 use super::paused::ApprovalAnswer;
+use super::readers::Reader;
 use super::tool_calls::{TOOL_CALLS, ToolCallBody};
-use crate::app::{App, Shared};
+use crate::app::App;
 use crate::event_json::one_line;
 use crate::sse::KEEP_ALIVE;
 
 /// Streams the answer of a run.
-pub(crate) fn of_run(
-    app: Shared,
-    principal: Principal,
-    head: Head,
-    run: RunId,
-    watch: Option<RunWatch>,
-    usage: bool,
-) -> Response {
+pub(crate) fn of_run(reader: Reader, head: Head, watch: Option<RunWatch>, usage: bool) -> Response {
     let headers = head.headers(None);
-    let gone = DisconnectGuard { app, principal, run, armed: true };
-    let stream = ChatStream {
-        out: VecDeque::from([head.role_chunk()]),
+    let mut stream = ChatStream {
+        out: head.role_chunk().into_iter().collect(),
         head,
         usage,
         written: Written::default(),
-        phase: Phase::Running(watch),
-        gone,
+        phase: Phase::Running(None),
+        reader,
     };
+    // A retry joins a run that has said something already.
+    if let Some(watch) = &watch {
+        let Partial { step, text, reasoning } = watch.so_far.clone();
+        stream.reason(&reasoning);
+        stream.say(step, text);
+    }
+    stream.phase = Phase::Running(watch);
     let events = stream::unfold(stream, |mut stream| async move {
         let event = stream.next().await?;
         Some((Ok::<_, Infallible>(event), stream))
@@ -52,7 +52,7 @@ pub(crate) fn of_run(
 
 /// Sends a complete text in the form of a stream.
 pub(crate) fn of_text(head: Head, text: &str, usage: bool) -> Response {
-    let mut events = vec![head.role_chunk(), head.text_chunk(text)];
+    let mut events: Vec<Event> = head.role_chunk().into_iter().chain([head.text_chunk(text)]).collect();
     events.extend(head.closing(usage.then(RunUsage::default).as_ref(), "stop", None));
     let headers = head.headers(None);
     (headers, Sse::new(stream::iter(events.into_iter().map(Ok::<_, Infallible>)))).into_response()
@@ -65,7 +65,7 @@ struct ChatStream {
     out: VecDeque<Event>,
     written: Written,
     phase: Phase,
-    gone: DisconnectGuard,
+    reader: Reader,
 }
 
 enum Phase {
@@ -97,20 +97,31 @@ impl ChatStream {
                 Phase::Running(watch) => watch,
             };
             let news = match watch {
-                Some(watch) => next_news(&self.gone.app, watch).await,
+                Some(watch) => next_news(&self.reader.app, watch).await,
                 None => News::EndedOrPaused(None),
             };
             match news {
-                // The model's text is no part of a JSON value, which comes at the end in one piece.
-                News::Delta(Delta::Text { .. }) if !self.head.form().is_text() => {}
-                News::Delta(Delta::Text { step, text }) => {
-                    let text = self.written.piece(step, text);
-                    self.out.push_back(self.head.text_chunk(&text));
-                }
-                News::Delta(Delta::Reasoning { .. } | Delta::Tool { .. }) | News::Nothing => {}
+                News::Delta(Delta::Text { step, text }) => self.say(step, text),
+                News::Delta(Delta::Reasoning { text, .. }) => self.reason(&text),
+                News::Delta(Delta::Tool { .. }) | News::Nothing => {}
                 News::Lost => self.written.lossy = true,
                 News::EndedOrPaused(record) => self.end(record).await,
             }
+        }
+    }
+
+    /// Queues a piece of the answer. The model's text is no part of a JSON value, which comes at the end in one piece.
+    fn say(&mut self, step: u32, text: String) {
+        if self.head.form().is_text() && !text.is_empty() {
+            let text = self.written.piece(step, text);
+            self.out.push_back(self.head.text_chunk(&text));
+        }
+    }
+
+    /// Queues a piece of the reasoning. The older API has none.
+    fn reason(&mut self, text: &str) {
+        if !text.is_empty() && self.head.dialect == Dialect::Chat {
+            self.out.push_back(self.head.reasoning_chunk(text));
         }
     }
 
@@ -118,12 +129,12 @@ impl ChatStream {
     /// or an error.
     async fn end(&mut self, record: Option<Arc<RunRecord>>) {
         self.phase = Phase::Over;
-        let app = &self.gone.app;
+        let app = self.reader.app.clone();
         let record = match record {
             Some(record) => Some(record),
-            None => app.wait_for_run(self.gone.run, None, app.config.max_wait()).await.ok().flatten(),
+            None => app.wait_for_run(self.reader.run, None, app.config.max_wait()).await.ok().flatten(),
         };
-        self.gone.armed = false;
+        self.reader.served();
         if let Some((run, calls)) = record.as_ref().and_then(|run| Some((run, ToolCallBody::of(run)?))) {
             let rest = self.written.rest(run.reply.as_deref().unwrap_or_default());
             if !rest.is_empty() {
@@ -134,7 +145,7 @@ impl ChatStream {
             return;
         }
         let asked = match &record {
-            Some(run) => ApprovalAnswer::of(app, &self.head, run).await,
+            Some(run) => ApprovalAnswer::of(&app, &self.head, run).await,
             None => None,
         };
         let error = match record {
@@ -145,9 +156,9 @@ impl ChatStream {
                     return self.close(&self.head.form().content(&run), &run.usage, finish, files.as_ref());
                 }
                 (None, None) if run.status == RunStatus::Failed => OpenAiError::failed(&run),
-                (None, None) => OpenAiError::still_running(&self.gone.run.to_string()),
+                (None, None) => OpenAiError::still_running(&self.reader.run.to_string()),
             },
-            None => OpenAiError::still_running(&self.gone.run.to_string()),
+            None => OpenAiError::still_running(&self.reader.run.to_string()),
         };
         self.out.push_back(Event::default().data(one_line(error.body().to_string())));
     }
@@ -224,23 +235,6 @@ impl Written {
     }
 }
 
-/// Stops the run when it is dropped while armed: the only client that could stop it has disconnected.
-struct DisconnectGuard {
-    app: Shared,
-    principal: Principal,
-    run: RunId,
-    armed: bool,
-}
-
-impl Drop for DisconnectGuard {
-    fn drop(&mut self) {
-        if self.armed {
-            tracing::debug!(run_id = %self.run, "the reader of a streamed completion went away");
-            self.app.send_control(self.principal.clone(), Control::Stop(StopTarget::RunOfGoneClient(self.run)));
-        }
-    }
-}
-
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "CompletionChunk"))]
@@ -266,7 +260,7 @@ struct Choice<'a> {
     finish_reason: Option<&'static str>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "ChunkDelta"))]
 struct Piece<'a> {
@@ -276,40 +270,60 @@ struct Piece<'a> {
     content: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_calls: Option<Vec<ToolCallBody>>,
+    /// A piece of the model's reasoning, as DeepSeek's API has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
 }
 
 impl Head {
     fn chunk(&self, delta: Piece<'_>, finish_reason: Option<&'static str>, belay: Option<&Value>) -> Event {
-        let chunk = Chunk {
-            id: &self.id,
-            object: "chat.completion.chunk",
-            created: self.created,
-            model: &self.model,
-            choices: [Choice { index: 0, delta, logprobs: (), finish_reason }],
-            belay,
+        let Self { id, created, model, .. } = self;
+        let data = match self.dialect {
+            Dialect::Chat => {
+                let choices = [Choice { index: 0, delta, logprobs: (), finish_reason }];
+                let object = "chat.completion.chunk";
+                serde_json::to_string(&Chunk { id, object, created: *created, model, choices, belay })
+            }
+            Dialect::Text => {
+                let text = delta.content.unwrap_or_default();
+                let choice = json!({"index": 0, "text": text, "logprobs": null, "finish_reason": finish_reason});
+                let mut chunk = json!({"id": id, "object": TEXT_COMPLETION, "created": created, "model": model,
+                    "choices": [choice]});
+                if let Some(belay) = belay {
+                    chunk["belay"] = belay.clone();
+                }
+                Ok(chunk.to_string())
+            }
         };
-        Event::default().data(one_line(serde_json::to_string(&chunk).unwrap_or_default()))
+        Event::default().data(one_line(data.unwrap_or_default()))
     }
 
-    fn role_chunk(&self) -> Event {
-        self.chunk(Piece { role: Some("assistant"), content: Some(""), tool_calls: None }, None, None)
+    /// The first chunk; the older API has none.
+    fn role_chunk(&self) -> Option<Event> {
+        let piece = Piece { role: Some("assistant"), content: Some(""), ..Piece::default() };
+        (self.dialect == Dialect::Chat).then(|| self.chunk(piece, None, None))
     }
 
     fn text_chunk(&self, text: &str) -> Event {
-        self.chunk(Piece { role: None, content: Some(text), tool_calls: None }, None, None)
+        self.chunk(Piece { content: Some(text), ..Piece::default() }, None, None)
     }
 
     /// All calls of the client's tools, whole.
     fn calls_chunk(&self, calls: Vec<ToolCallBody>) -> Event {
-        self.chunk(Piece { role: None, content: None, tool_calls: Some(calls) }, None, None)
+        self.chunk(Piece { tool_calls: Some(calls), ..Piece::default() }, None, None)
+    }
+
+    fn reasoning_chunk(&self, text: &str) -> Event {
+        self.chunk(Piece { reasoning_content: Some(text), ..Piece::default() }, None, None)
     }
 
     /// The finish reason, the usage if requested, and the end marker.
     fn closing(&self, usage: Option<&RunUsage>, finish: &'static str, belay: Option<&Value>) -> Vec<Event> {
-        let mut events = vec![self.chunk(Piece { role: None, content: None, tool_calls: None }, Some(finish), belay)];
+        let mut events = vec![self.chunk(Piece::default(), Some(finish), belay)];
         if let Some(usage) = usage {
+            let object = if self.dialect == Dialect::Chat { "chat.completion.chunk" } else { TEXT_COMPLETION };
             let chunk = json!({
-                "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,
+                "id": self.id, "object": object, "created": self.created, "model": self.model,
                 "choices": [], "usage": UsageBody::of(usage),
             });
             events.push(Event::default().data(chunk.to_string()));

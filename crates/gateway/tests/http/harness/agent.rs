@@ -300,6 +300,23 @@ impl FakeAgent {
         if text == "login" {
             return self.pause(id, ApprovalKind::Credential { name: "github".into() }, "logs in", inbound);
         }
+        if let Some(then) = text.strip_prefix("act, ") {
+            if let Some(life) = self.lives.lock().unwrap().get_mut(&id) {
+                life.record.usage.tool_calls = 1;
+            }
+            if let Some((before, reply)) = then.strip_prefix("say ").and_then(|texts| texts.split_once('/')) {
+                self.store.said_before(id, before);
+                return self.finish(id, StopReason::FinalText, reply);
+            }
+            return self.perform(id, then, inbound);
+        }
+        if let Some((reasoning, reply)) = text.strip_prefix("think ").and_then(|texts| texts.split_once('/')) {
+            if let Some(life) = self.lives.lock().unwrap().get(&id) {
+                let _ = life.deltas.send(Delta::Reasoning { step: 1, text: reasoning.into() });
+            }
+            self.delta(id, 1, reply);
+            return self.finish(id, StopReason::FinalText, reply);
+        }
         if let Some(word) = text.strip_prefix("fail ") {
             let reason = StopReason::from_word(word).unwrap();
             return self.finish(id, reason, reason.user_line());
@@ -356,7 +373,13 @@ impl FakeAgent {
             status: reason.status(),
             reason: Some(reason),
             reply: Some(reply.into()),
-            usage: RunUsage { input: 8, output: 3, model_calls: 1, tool_calls: 0, estimated_calls: 0 },
+            usage: RunUsage {
+                input: 8,
+                output: 3,
+                model_calls: 1,
+                tool_calls: life.record.usage.tool_calls,
+                estimated_calls: 0,
+            },
             ended_at: Some(UnixMillis(NOW)),
             evidence,
             ..life.record

@@ -20,6 +20,8 @@ pub(crate) struct FakeStore {
     pub(super) approvals: Mutex<Vec<ApprovalRequest>>,
     /// The texts of the people, by session.
     pub(super) asked: Mutex<Vec<(SessionKey, String)>>,
+    /// Texts before tool calls, by run.
+    before: Mutex<Vec<(RunId, String)>>,
     /// Sessions that were created for one request.
     pub(super) ephemeral: Mutex<HashSet<SessionKey>>,
     tip: watch::Sender<Seq>,
@@ -46,6 +48,11 @@ impl FakeStore {
         let mut runs = self.runs.lock().unwrap();
         runs.retain(|run| run.run_id != record.run_id);
         runs.push(record);
+    }
+
+    /// A text of a run before its reply.
+    pub(crate) fn said_before(&self, run: RunId, text: &str) {
+        self.before.lock().unwrap().push((run, text.to_owned()));
     }
 
     pub(crate) fn remove(&self, run: RunId) {
@@ -196,6 +203,15 @@ impl SessionReader for FakeStore {
             files: Vec::new(),
         });
         let mut history: Vec<HistoryEntry> = asked.collect();
+        let line = |(run, text): (RunId, String)| HistoryEntry {
+            id: 0,
+            role: "assistant".into(),
+            text,
+            run_id: Some(run),
+            at: UnixMillis(NOW),
+            files: Vec::new(),
+        };
+        history.extend(self.before.lock().unwrap().clone().into_iter().map(line));
         history.extend(self.history(session, 0, u32::MAX).await?);
         Ok(history.split_off(history.len().saturating_sub(limit as usize)))
     }

@@ -1,0 +1,57 @@
+//! Clients that wait for the answer of a run, and what becomes of the run when the last of them goes away.
+//!
+//! The client of a stream can stop its run only by closing the stream, so that the run ends at once. A client without a
+//! stream may have given up and be about to send the request again: the run ends after `gateway.openai_client_gone_s`,
+//! unless a retry has joined it by then.
+
+use std::time::Duration;
+
+use belay_protocol::{Control, Principal, RunId, StopTarget};
+
+use crate::app::{AbandonedRequest, App, Shared};
+
+/// A client that waits. Ends its run when it is dropped before [`Reader::served`] and no other client waits.
+pub(super) struct Reader {
+    pub(super) app: Shared,
+    principal: Principal,
+    pub(super) run: RunId,
+    streams: bool,
+    is_served: bool,
+}
+
+impl Reader {
+    pub(super) fn new(app: Shared, principal: Principal, run: RunId, streams: bool) -> Self {
+        app.readers.add(run);
+        Self { app, principal, run, streams, is_served: false }
+    }
+
+    /// The client has its answer.
+    pub(super) fn served(&mut self) {
+        self.is_served = true;
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if !self.app.readers.remove(self.run) || self.is_served {
+            return;
+        }
+        tracing::debug!(run_id = %self.run, streams = self.streams, "the client of a completion went away");
+        match (self.streams, grace(&self.app)) {
+            (true, _) => {
+                let stop = Control::Stop(StopTarget::RunOfGoneClient(self.run));
+                self.app.send_control(self.principal.clone(), stop);
+            }
+            (false, Some(grace)) => {
+                self.app.abandon(AbandonedRequest::of_run(self.principal.clone(), self.run, grace));
+            }
+            (false, None) => {}
+        }
+    }
+}
+
+/// How long the run of a client without a stream goes on after the client has gone; `None`: to its end.
+pub(super) fn grace(app: &App) -> Option<Duration> {
+    let seconds = app.config.openai_client_gone_s;
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
