@@ -56,6 +56,11 @@ pub fn without(text: &str) -> Cow<'_, str> {
     if kept == text { Cow::Borrowed(text) } else { Cow::Owned(kept) }
 }
 
+/// Whether a line consists only of a marker.
+pub fn is_marker(line: &str) -> bool {
+    line.starts_with('<') && matches!(read(line, true), Read::Open | Read::Close)
+}
+
 /// Removes the markers from a complete text, as [`without`] does.
 pub fn unmark(text: &mut String) {
     if let Cow::Owned(kept) = without(text) {

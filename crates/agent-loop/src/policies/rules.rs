@@ -157,11 +157,14 @@ impl StopRules {
     pub fn with_micro_usd(&self, micro: u64) -> Self {
         let most = micro as f64 / 1e6;
         let usd = self.limits.usd_per_run.map_or(most, |limit| limit.min(most));
-        let rules = self.with_limits(RunLimits { usd_per_run: Some(usd), ..self.limits.clone() });
-        match self.own_active_ms {
-            0 => rules,
-            ms => rules.with_active_ms(ms),
+        let mut rules = self.with_limits(RunLimits { usd_per_run: Some(usd), ..self.limits.clone() });
+        // The limit of active time may be finer than the whole seconds of the limits.
+        let is_active = |one: &&mut Compiled| one.origin == Origin::Limit && one.rule.name == ACTIVE_S;
+        let finer = self.compiled.iter().find(|one| one.origin == Origin::Limit && one.rule.name == ACTIVE_S);
+        if let (Some(active), Some(finer)) = (rules.compiled.iter_mut().find(is_active), finer) {
+            *active = finer.clone();
         }
+        rules
     }
 
     /// The same rules with other limits of a run. An operator's rule with the name of a limit remains, in addition to
