@@ -66,6 +66,7 @@ def row(name, strikes, labels, lines):
         "healthy": sum(key.startswith("healthy/") for key in strikes),
         "by rule": dict(collections.Counter(strikes[key]["rule"] for key in found).most_common()),
         "by kind": dict(collections.Counter(labels[key]["kind"] for key in found)),
+        "found": sorted(found),
         "missed": sorted(key for key in labels if key.startswith("loops/") and key not in strikes),
         "wrong": {key: strikes[key]["rule"] for key in strikes if not key.startswith("loops/")},
     }
@@ -84,6 +85,18 @@ def table(rows, sizes, kinds):
     return "\n".join(lines + ["", "Found by: " + ", ".join(f"{rule} {count}" for rule, count in ours.items())])
 
 
+def effects(rows):
+    """By part: what is found, and struck wrongly, only with it."""
+    ours = rows[0]
+    lines = ["", "| part | loops found only with it | successes struck only with it | healthy failures struck only with it |", "|---|---:|---:|---:|"]
+    for one in rows[1:]:
+        wrong = [key for key in ours["wrong"] if key not in one["wrong"]]
+        struck = [str(sum(key.startswith(group) for key in wrong)) for group in ("successes/", "healthy/")]
+        cells = [one["rules"].removeprefix("without "), str(len(set(ours["found"]) - set(one["found"]))), *struck]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main():
     given = arguments()
     if not (given.directory / "labels.json").exists():
@@ -99,6 +112,8 @@ def main():
     sizes = collections.Counter(key.split("/")[0] for key in labels)
     kinds = collections.Counter(labels[key]["kind"] for key in labels if key.startswith("loops/"))
     print(table(rows, sizes, kinds))
+    if given.ablation:
+        print(effects(rows))
     if given.failures:
         print("\nmissed:", *(f"{key} ({labels[key]['kind']})" for key in rows[0]["missed"]), sep="\n  ")
         print("struck wrongly:", *(f"{key} ({rule})" for key, rule in rows[0]["wrong"].items()), sep="\n  ")

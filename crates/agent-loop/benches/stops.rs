@@ -1,7 +1,7 @@
 //! What stopping costs: chanting for each megabyte of text, and all policies for each thing that happens.
 //!
 //! One line for each figure: text in MB/s and as a ratio to two plain scans of the same text, and the median of an
-//! observation.
+//! observation, with the whole analysis and without the comparison of lines.
 
 #![allow(clippy::print_stdout, missing_docs)] // figures are what it is for
 
@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use belay_agent_loop::policies::chanting::Chanting;
+use belay_agent_loop::policies::tool_loops::Part;
 use belay_agent_loop::policies::{CallOutcome, Observation, StopRules, StopState};
 use belay_protocol::Arguments;
 
@@ -102,8 +103,9 @@ fn text_figures() {
     }
 }
 
-/// A run as it is usually recorded: steps with a thought, a streamed sentence, a call, its result, and the time.
-fn run_figures() {
+/// A run as it is usually recorded: steps with a thought, a streamed sentence, a call, its result, and the time. The
+/// rules are judged in turn with those without the comparison of lines.
+fn run_figures(what: &str, results: &[String]) {
     let arguments: Vec<Arguments> =
         (0..40).map(|at| Arguments::parse(&format!(r#"{{"path": "src/file_{at}.rs", "limit": 200}}"#))).collect();
     let said: Vec<String> =
@@ -114,23 +116,38 @@ fn run_figures() {
         seen.extend(pieces(&said[at], PIECE).into_iter().map(Observation::Text));
         seen.push(Observation::Assistant { text: &said[at], nudged: false });
         seen.push(Observation::ToolCall { name: "read_file", arguments, spec: None });
-        seen.push(Observation::ToolResult { name: "read_file", outcome: CallOutcome::Success, text: &said[at] });
+        seen.push(Observation::ToolResult { name: "read_file", outcome: CallOutcome::Success, text: &results[at] });
         seen.push(Observation::Usage { input: 900, output: 40 });
     }
-    let rules = StopRules::progress();
-    let observe = |state: &mut StopState| {
-        let verdicts = seen.iter().filter(|seen| state.observe(&rules, **seen).is_some()).count();
+    let rules = [StopRules::progress(), StopRules::progress().without(Part::Gain)];
+    let observe = |rules: &StopRules| {
+        let mut state = StopState::default();
+        let began = Instant::now();
+        let verdicts = seen.iter().filter(|seen| state.observe(rules, **seen).is_some()).count();
         assert_eq!(verdicts, 0, "a healthy run");
+        began.elapsed()
     };
-    let took = median(501, || observe(&mut StopState::default()));
+    let mut took = [Vec::new(), Vec::new()];
+    for _ in 0..501 {
+        took.iter_mut().zip(&rules).for_each(|(took, rules)| took.push(observe(black_box(rules))));
+    }
+    let [all, without] = took.map(|mut took| {
+        took.sort_unstable();
+        took[took.len() / 2].as_nanos() as f64 / seen.len() as f64
+    });
     println!(
-        "FIGURE policies: {:.0} ns for an observation, {} in a run",
-        took.as_nanos() as f64 / seen.len() as f64,
-        seen.len()
+        "FIGURE policies, {what}: {all:.0} ns for an observation, {} in a run; {:.2} times as many as without gain",
+        seen.len(),
+        all / without
     );
 }
 
 fn main() {
     text_figures();
-    run_figures();
+    let short: Vec<String> =
+        (0..40).map(|at| format!("Now I read file {at}, because the one before names it. ")).collect();
+    let line = |at: usize, n: usize| format!("    let value_{at} = read_{n}(&mut input)?.checked_add({n});\n");
+    let files: Vec<String> = (0..40).map(|at| (0..75).map(|n| line(at, n)).collect()).collect();
+    run_figures("short results", &short);
+    run_figures("results of 4 KB", &files);
 }

@@ -218,11 +218,12 @@ impl StopRules {
         self.compiled.iter().map(|one| &one.rule)
     }
 
-    /// The same rules without one part of the analysis of tool calls, to measure the effect of that part.
+    /// The same rules without one part of the analysis of tool calls, or one rule, to measure its effect.
     #[must_use]
     pub fn without(&self, part: Part) -> Self {
         let mut rules = self.clone();
         rules.watched.tool_loops.without = Some(part);
+        rules.compiled.retain(|one| part.rule() != Some(one.rule.name.as_str()));
         rules
     }
 

@@ -183,8 +183,8 @@ impl ToolLoops {
         let found = match seen {
             Observation::ToolCall { name, arguments, spec } => self.call(config, name, arguments, *spec),
             Observation::ToolResult { name, outcome, text } => self.result(config, name, *outcome, text),
-            Observation::User(_) => {
-                self.gain.renew();
+            Observation::User(text) => {
+                self.gain.message(text);
                 None
             }
             Observation::Clock(millis) if config.has(Part::Pace) => {

@@ -14,11 +14,14 @@
 //! | the same call, the same answer, nothing changed in between | 1 |
 //! | the same call, only numbers differ, and none of them goes on rising or falling | ½ |
 //! | another call of the same tool and program, and the refusal of the call before, word for word | 1 |
+//! | another call that writes five lines or more, all of them known, with an answer that is known too | ½ |
 //!
 //! Everything else counts nothing: a new call that says "done" or nothing at all is work; refusals that take turns
-//! ("too high", "too low") tell a bit each; numbered items that are all refused are a batch, unless the calls fail. News
-//! halves the count, because a glance at something else between two guesses does not make the guesses better. A
-//! person's message, or a compaction, begins anew.
+//! ("too high", "too low") tell a bit each; numbered items that are all refused are a batch, unless the calls fail. A
+//! number that an editor shows because the model has just written more lines is no progress.
+//!
+//! News halves the count, because a glance at something else between two guesses does not make the guesses better. A
+//! message of a person, or a compaction, begins anew; a message that was there before ("go on") halves.
 
 mod lines;
 
@@ -42,9 +45,15 @@ const STRETCH: usize = 16;
 /// Numbers of a result that are compared with those of the result before.
 const NUMBERS: usize = 6;
 
-/// The weight of a repeated answer. One that differs only in its numbers has [`NEARLY`].
+/// The weight of a repeated answer. Weaker evidence has [`NEARLY`].
 const REPEATED: u32 = 2;
 const NEARLY: u32 = 1;
+
+/// Lines from which the arguments of a call are a text.
+const TEXT: usize = 5;
+
+/// Messages of a person that are recognised when they come again.
+const MESSAGES: usize = 4;
 
 /// The information that the calls of a run have brought.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
@@ -58,6 +67,9 @@ pub(super) struct Gain {
     stretch: VecDeque<Answer>,
     /// Twice the number of repeated answers.
     repeated: u32,
+    /// Digests of the newest messages of a person.
+    #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
+    messages: VecDeque<u32>,
 }
 
 /// One answer of a stretch.
@@ -119,6 +131,10 @@ pub(super) struct Question {
     pub(super) program: u32,
     /// Digest of the arguments without their numbers.
     pub(super) asked: u32,
+    /// A line from the middle of the arguments.
+    pub(super) written: u16,
+    /// Whether the arguments are a text without a new line.
+    pub(super) rewrites: bool,
 }
 
 /// A call with its result.
@@ -170,17 +186,23 @@ impl Gain {
             }
             Arguments::Malformed(raw) => asked = lines::of(raw),
         }
-        self.learn(&asked);
-        Question { program: program(tool, arguments), asked: lines::together(&asked) }
+        let news = self.learn(&asked);
+        Question {
+            program: program(tool, arguments),
+            asked: lines::together(&asked),
+            written: asked.get(asked.len() / 2).copied().unwrap_or(0) & 0xfffe,
+            rewrites: !news && asked.len() >= TEXT,
+        }
     }
 
-    /// Takes a result. Returns the repeated answers since the last news, nearly repeated ones as halves, rounded down.
+    /// Takes a result. Returns the repeated answers since the last news, rounded down.
     pub(super) fn result(&mut self, answered: &Answered<'_>) -> u32 {
         let text = lines::of(answered.text);
+        let program = answered.question.program;
         let news = self.learn(&text);
         let answer = Answer {
             key: answered.key,
-            program: answered.question.program,
+            program,
             asked: if answered.failed { answered.key } else { answered.question.asked },
             exact: answered.exact,
             lines: lines::together(&text),
@@ -191,10 +213,9 @@ impl Gain {
         };
         // A picture is not compared.
         let news = news || answered.fresh || answered.text.starts_with("[image");
-        let (adds, answer) = if news { (Adds::News, answer) } else { self.adds(answered.says, answer) };
-        match adds {
-            Adds::News => self.stretch.clear(),
-            Adds::Progress | Adds::Repeats(_) => {}
+        let (adds, answer) = if news { (Adds::News, answer) } else { self.adds(answered, &text, answer) };
+        if let Adds::News = adds {
+            self.stretch.clear();
         }
         match adds {
             Adds::News | Adds::Progress => self.repeated /= 2,
@@ -208,19 +229,15 @@ impl Gain {
     }
 
     /// The addition of an answer without news.
-    fn adds(&self, says: Says, mut answer: Answer) -> (Adds, Answer) {
+    fn adds(&self, answered: &Answered<'_>, text: &[u16], mut answer: Answer) -> (Adds, Answer) {
+        let says = answered.says;
         let Some(newest) = self.stretch.iter().rposition(|before| before.key == answer.key) else {
-            let before = self.stretch.iter().rfind(|before| before.program == answer.program);
-            let weight = match before {
-                Some(before) if says == Says::No && before.asked != answer.asked && before.exact == answer.exact => {
-                    REPEATED
-                }
-                _ => 0,
-            };
-            return (Adds::Repeats(weight), answer);
+            return (Adds::Repeats(self.varied(answered, &answer)), answer);
         };
         let changed = self.stretch.range(newest..).any(|since| since.changes);
-        let moves = answer.follow(&self.stretch[newest]);
+        // The numbers of an editor's window move because of what the model has written.
+        let shows = text.iter().any(|line| line & 0xfffe == answered.question.written);
+        let moves = answer.follow(&self.stretch[newest]) && !shows;
         let mut same = self.stretch.iter().filter(|before| before.key == answer.key);
         let adds = match () {
             () if says == Says::Done || changed => Adds::Repeats(0),
@@ -230,6 +247,17 @@ impl Gain {
             () => Adds::Repeats(0),
         };
         (adds, answer)
+    }
+
+    /// The weight of the answer to a call that was not made before in this stretch.
+    fn varied(&self, answered: &Answered<'_>, answer: &Answer) -> u32 {
+        let before = self.stretch.iter().rfind(|before| before.program == answer.program);
+        let refused = |before: &Answer| before.asked != answer.asked && before.exact == answer.exact;
+        match answered.says {
+            Says::No if before.is_some_and(refused) => REPEATED,
+            Says::No | Says::Something if answered.question.rewrites => NEARLY,
+            _ => 0,
+        }
     }
 
     /// Stores these lines as seen. Returns whether one of them is new.
@@ -254,8 +282,17 @@ impl Gain {
         self.stretch.len()
     }
 
-    /// Begins anew: a person has said something.
-    pub(super) fn renew(&mut self) {
+    /// Takes a message of a person, which begins anew. The same message again does not.
+    pub(super) fn message(&mut self, text: &str) {
+        let message = digest::short(digest::of(text.trim().as_bytes()));
+        if self.messages.contains(&message) {
+            self.repeated /= 2;
+            return;
+        }
+        if self.messages.len() == MESSAGES {
+            self.messages.pop_front();
+        }
+        self.messages.push_back(message);
         self.stretch.clear();
         self.repeated = 0;
     }

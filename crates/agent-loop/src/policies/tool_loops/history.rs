@@ -95,7 +95,7 @@ pub(super) struct Open {
 }
 
 impl Packed for Open {
-    const SIZE: usize = 30 + 3 * ECHO_WORDS;
+    const SIZE: usize = 32 + 3 * ECHO_WORDS;
 
     fn put(&self, out: &mut Vec<u8>) {
         for number in [self.call, self.name, self.effect.place, self.effect.state, self.effect.back] {
@@ -108,6 +108,7 @@ impl Packed for Open {
         }
         self.question.program.put(out);
         self.question.asked.put(out);
+        (self.question.written & 0xfffe | u16::from(self.question.rewrites)).put(out);
     }
 
     fn take(bytes: &mut Bytes<'_>) -> Self {
@@ -125,7 +126,9 @@ impl Packed for Open {
             u32::from_le_bytes([a, b, c, 0])
         });
         let echo = Echo { words, len: usize::from(bits & 63).min(ECHO_WORDS) };
-        let question = Question { program: bytes.u32(), asked: bytes.u32() };
+        let (program, asked) = (bytes.u32(), bytes.u32());
+        let line = bytes.u16();
+        let question = Question { program, asked, written: line & 0xfffe, rewrites: line & 1 == 1 };
         Self { call, name, searches: bits & 64 != 0, aimed: bits & 128 != 0, volatile, local, effect, echo, question }
     }
 }

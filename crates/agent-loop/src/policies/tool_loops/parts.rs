@@ -1,6 +1,6 @@
-//! The parts of the analysis. Each can be disabled to measure its effect.
+//! The parts of the analysis, and the rules beside it. Each can be disabled to measure its effect.
 
-/// A part of the analysis.
+/// A part of the analysis, or a rule beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Kinds of tools by the words of their names.
@@ -35,11 +35,17 @@ pub enum Part {
     Stagnation,
     /// Answers that repeat themselves and tell nothing new.
     Gain,
+    /// Steps in a row that failed. A rule of its own.
+    Errors,
+    /// Repetition in text. A rule of its own.
+    Chanting,
+    /// Answers that repeat earlier ones. A rule of its own.
+    Replies,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Words,
         Self::Keys,
         Self::Command,
@@ -56,6 +62,9 @@ impl Part {
         Self::Writes,
         Self::Stagnation,
         Self::Gain,
+        Self::Errors,
+        Self::Chanting,
+        Self::Replies,
     ];
 
     /// The word on the command line.
@@ -71,6 +80,16 @@ impl Part {
     /// A description of the part.
     pub fn about(self) -> &'static str {
         self.row().1
+    }
+
+    /// The built-in rule that this part is, if it is a whole one.
+    pub(crate) fn rule(self) -> Option<&'static str> {
+        match self {
+            Self::Errors => Some("errors_stop"),
+            Self::Chanting => Some("chanting"),
+            Self::Replies => Some("repeated_replies"),
+            _ => None,
+        }
     }
 
     fn row(self) -> (&'static str, &'static str) {
@@ -90,6 +109,9 @@ impl Part {
             Self::Varied => ("without varied", "different calls with the same result"),
             Self::Writes => ("without writes", "changes that are taken back"),
             Self::Gain => ("without gain", "what each result adds to what the run knows"),
+            Self::Errors => ("without errors", "steps in a row that failed"),
+            Self::Chanting => ("without chanting", "repetition in text"),
+            Self::Replies => ("without replies", "answers that repeat earlier ones"),
             Self::Stagnation => ("without stagnation", "many calls in a row without anything new"),
         }
     }

@@ -48,8 +48,14 @@ pub(super) fn numbers<const N: usize>(text: &str) -> [u32; N] {
     numbers
 }
 
+/// A number, or of a longer one its length and its first digits, so that of two numbers the larger one is larger.
 fn value(digits: &[u8]) -> u32 {
-    digits.iter().fold(0, |number: u32, digit| number.saturating_mul(10).saturating_add(u32::from(digit - b'0')))
+    let digits = &digits[digits.iter().take_while(|digit| **digit == b'0').count()..];
+    let number = |digits: &[u8]| digits.iter().fold(0, |number: u32, digit| number * 10 + u32::from(digit - b'0'));
+    if digits.len() <= 9 {
+        return number(digits);
+    }
+    1_000_000_000 + 10_000_000 * (digits.len().min(300) as u32) + number(&digits[..7])
 }
 
 /// A line that is being read.
@@ -137,4 +143,19 @@ pub(super) fn together(lines: &[u16]) -> u32 {
     let mut digest = Digest::new(29);
     sorted.iter().for_each(|line| digest.word(u64::from(*line)));
     digest::short(digest.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_order_however_long_they_are() {
+        let values: Vec<u32> =
+            ["0", "007", "8", "999999999", "1000000000", "4000000000", "10000000000", &"9".repeat(400)]
+                .iter()
+                .map(|digits| value(digits.as_bytes()))
+                .collect();
+        assert!(values.is_sorted_by(|one, other| one < other), "{values:?}");
+    }
 }

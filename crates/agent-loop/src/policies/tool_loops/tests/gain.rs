@@ -68,6 +68,17 @@ fn loops_that_only_the_gain_shows_are_found_and_their_twins_are_not() {
             "30x write_file(path=a.py, content={w}{i}) -> written | bash(\"python a.py\") -> ",
             0,
         ),
+        (
+            "edits after which a run prints a better number",
+            "30x write_file(path=a.py, content={w}{i}) -> written | bash(\"cargo bench\") -> {i}70 rows a second",
+            0,
+        ),
+        (
+            "commands that print nothing, in a form",
+            "bash(\"cd repo\") -> code 0 and that was it\n7x bash(\"tmux send {w}\") -> code 0 and that was it",
+            0,
+        ),
+        ("a program with another count", "30x bash(\"pnpm dev\") -> served 5{i} pages", 0),
         ("re-reading eight files once", "8x read(path=a{i}) -> text {i}\n8x read(path=a{i}) -> text {i}", 0),
     ] {
         let seen = found(script);
@@ -87,6 +98,59 @@ fn a_finding_of_repeated_answers_shows_the_calls_of_the_stretch() {
     assert_eq!(guesses.facts["tools"], serde_json::json!(["check_answer"]));
     let cycle = of("9x cat(path=a) -> {long} | grep(pattern=b) -> {long 2}");
     assert_eq!((&cycle.facts["period"], cycle.fingerprints.len()), (&2.into(), 2));
+}
+
+/// Where edits are found to be a loop that each show the window with their own lines.
+fn edits(text: impl Fn(usize) -> String) -> usize {
+    let config = ToolLoopConfig::default();
+    let mut loops = ToolLoops::default();
+    let at = (1..20).find(|at| {
+        let text = text(*at);
+        let arguments = Arguments::parse(&serde_json::json!({ "command": format!("edit 1:9\n{text}") }).to_string());
+        loops.observe(&config, &Observation::ToolCall { name: "shell", arguments: &arguments, spec: None });
+        let window = format!("[File: a.py ({} lines)]\n{text}", 60 + at);
+        loops
+            .observe(&config, &Observation::ToolResult { name: "shell", outcome: CallOutcome::Success, text: &window });
+        loops.found().is_some()
+    });
+    at.unwrap_or(0)
+}
+
+#[test]
+fn edits_that_write_only_known_lines_are_a_loop_and_others_are_work() {
+    let lines = [
+        "import socket as channel, struct, random, hashlib",
+        "greeting = channel.create_connection(destination)",
+        "password = hashlib.sha256(secret).hexdigest()",
+        "message = struct.pack(layout, version, sequence)",
+        "greeting.sendall(message + password + checksum)",
+        "answers = greeting.recv(maximum).decode(encoding)",
+    ];
+    let rotated = |at: usize| [&lines[at % 6..], &lines[..at % 6]].concat().join("\n");
+    assert!((1..=10).contains(&edits(rotated)), "{}", edits(rotated));
+    let words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"];
+    let grown = |at: usize| format!("{}\nprint({}, {})", lines.join("\n"), words[at % 10], words[at / 10]);
+    assert_eq!(edits(grown), 0);
+}
+
+#[test]
+fn a_message_that_was_there_before_halves_the_count() {
+    let config = ToolLoopConfig { without: Some(Part::Varied), ..ToolLoopConfig::default() };
+    let mut loops = ToolLoops::default();
+    let events = read("40x check_answer(flag=a {w}) -> {\"correct\": false}");
+    let mut calls = 0;
+    for pair in events.chunks(2) {
+        if calls % 3 == 0 {
+            loops.observe(&config, &Observation::User("Go on."));
+        }
+        calls += 1;
+        pair.iter().for_each(|event| loops.observe(&config, &event.seen()));
+        if loops.found().is_some() {
+            break;
+        }
+    }
+    assert!(loops.found().is_some_and(|found| found.facts.contains_key("repeated_answers")), "found by its gain");
+    assert!((6..=12).contains(&calls), "{calls}");
 }
 
 #[test]
