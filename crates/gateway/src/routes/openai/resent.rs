@@ -74,12 +74,13 @@ fn body_of(app: &App, question: &ApprovalRequest, now: UnixMillis) -> String {
 fn answer(question: &ApprovalRequest, text: &str) -> Option<String> {
     let id = question.id;
     match (&question.kind, Decision::from_words(text)) {
-        (_, Some(Decision::Deny)) => Some(format!("/deny {id}")),
+        (ApprovalKind::Approval | ApprovalKind::Credential { .. }, Some(Decision::Deny)) => Some(format!("/deny {id}")),
         (ApprovalKind::Credential { .. }, _) if text.trim_start().starts_with('/') => None,
         (ApprovalKind::Credential { .. }, _) => Some(text.to_owned()), // the secret
         (ApprovalKind::Approval, Some(Decision::Approve)) => Some(format!("{APPROVE}{id}")),
         (ApprovalKind::Approval, Some(Decision::Always)) => Some(format!("/always {id}")),
-        (ApprovalKind::Approval, None) => None,
+        // The results of a client's tools are no words.
+        (ApprovalKind::Approval, None) | (ApprovalKind::ClientCalls { .. }, _) => None,
     }
 }
 
