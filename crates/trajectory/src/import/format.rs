@@ -107,7 +107,7 @@ impl Format {
             Self::ClaudeCode => Box::new(ClaudeCode::default()),
             Self::Codex => Box::new(Codex::default()),
             Self::Gemini => Box::new(Gemini::default()),
-            Self::Opencode => Box::new(Opencode::default()),
+            Self::Opencode => Box::new(Opencode),
             Self::Goose => Box::new(Goose::default()),
             Self::Otel => Box::new(Otel::default()),
             Self::SweAgent => Box::new(Files { is_typical: swe_agent::is_typical, read: swe_agent::read }),

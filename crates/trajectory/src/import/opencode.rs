@@ -25,7 +25,6 @@ fn is_message(value: &Value) -> bool {
 }
 
 /// Reads sessions.
-#[derive(Default)]
 pub(super) struct Opencode;
 
 impl Reads for Opencode {

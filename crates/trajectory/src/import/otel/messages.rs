@@ -9,6 +9,8 @@ use crate::event::CallArguments;
 use crate::import::content::{field, list, named, text_or_json};
 use crate::import::recorder::Recorder;
 
+type Object = Map<String, Value>;
+
 /// The messages that a model call got and gave.
 #[derive(Debug, Default)]
 pub(super) struct Messages {
@@ -81,7 +83,7 @@ fn listed(value: Option<&Value>) -> Vec<Value> {
 
 /// The messages of attributes such as `gen_ai.prompt.0.role` and `gen_ai.prompt.0.tool_calls.0.name`.
 fn numbered(attributes: &Map<String, Value>, prefix: &str) -> Vec<Value> {
-    let mut found: BTreeMap<u32, (Map<String, Value>, BTreeMap<u32, Map<String, Value>>)> = BTreeMap::new();
+    let mut found: BTreeMap<u32, (Object, BTreeMap<u32, Object>)> = BTreeMap::new();
     for (key, value) in attributes {
         let Some((number, key)) = key.strip_prefix(prefix).and_then(|rest| rest.split_once('.')) else { continue };
         let Ok(number) = number.parse() else { continue };
@@ -93,7 +95,7 @@ fn numbered(attributes: &Map<String, Value>, prefix: &str) -> Vec<Value> {
             None => drop(message.insert(key.to_owned(), value.clone())),
         }
     }
-    let message = |(mut message, calls): (Map<String, Value>, BTreeMap<u32, Map<String, Value>>)| {
+    let message = |(mut message, calls): (Object, BTreeMap<u32, Object>)| {
         if !calls.is_empty() {
             message.insert("tool_calls".into(), calls.into_values().map(Value::Object).collect());
         }
