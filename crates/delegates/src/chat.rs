@@ -10,9 +10,7 @@ use belay_agent_loop::{
     AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     PendingApproval, Reasoning, TextAction,
 };
-use belay_protocol::{
-    Durability, EventKind, JoinedRun, Message, Prompt, RunId, StopReason, ToolCall, ToolSet,
-};
+use belay_protocol::{Durability, EventKind, JoinedRun, Message, Prompt, RunId, StopReason, ToolCall, ToolSet};
 
 use crate::subagent::{ChildServices, Goal, GoalRun, binder};
 use belay_automation::jobs::{JobAction, JobToolContext, ManageJobs};

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Accepted, Ack, AckSender, ApprovalId, Body, BootId, ChannelId, ClientAnswer, CommandReply, Decision, DeclaredOutput, GoalCommand, IdempotencyKey, Inbound, MailId, Principal, Provenance, Refusal, Removed, ReplyRoute, RunId, RunOptions, Secret, Sent, SessionKey, SessionLifetime, UnixMillis, Work, WorkSource,
+    Accepted, Ack, AckSender, ApprovalId, Body, BootId, ChannelId, ClientAnswer, CommandReply, Decision,
+    DeclaredOutput, GoalCommand, IdempotencyKey, Inbound, MailId, Principal, Provenance, Refusal, Removed, ReplyRoute,
+    RunId, RunOptions, Secret, Sent, SessionKey, SessionLifetime, UnixMillis, Work, WorkSource,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -251,7 +251,8 @@ async fn its_time_ends_it_during_a_model_call_and_during_a_tool() {
     for hanging in [Scripted::hang(), Scripted::call("wait", json!({}))] {
         let script = [spawn(json!({"task": "x", "max_time_s": 60})), hanging, answer("too late"), answer("ok")];
         let begun = Instant::now();
-        let (setup, agent, run) = play(script, |setup| setup.tools.push(Arc::new(TestTool::named("wait").within(LONG)))).await;
+        let (setup, agent, run) =
+            play(script, |setup| setup.tools.push(Arc::new(TestTool::named("wait").within(LONG)))).await;
         assert_eq!(begun.elapsed().as_secs(), 45, "a quarter is for the closing turn");
         assert_eq!(endings(&setup, run).await.len(), 1);
         let (facts, line) = read(&agent.model, 4);

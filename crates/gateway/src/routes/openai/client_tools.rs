@@ -44,7 +44,9 @@ enum ChoiceForm {
 impl ToolFields {
     /// Whether the client has tools of its own, called or not.
     pub(super) fn offers_any(&self) -> bool {
-        self.tools.as_ref().is_some_and(|tools| !tools.is_null() && tools.as_array().is_none_or(|list| !list.is_empty()))
+        self.tools
+            .as_ref()
+            .is_some_and(|tools| !tools.is_null() && tools.as_array().is_none_or(|list| !list.is_empty()))
     }
 
     /// The tools that the client offers; `None`: none, or the model must not call them.
