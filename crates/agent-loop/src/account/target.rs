@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_target_is_what_people_recognise() {
         for (arguments, expected, script) in [
-            (r#"{"command":"cd /work && timeout 10 python3 -u /work/solve.py --fast 2>&1 | head"}"#, "solve.py", true),
+            (r#"{"command":"cd /srv && timeout 10 python3 -u /srv/solve.py --fast 2>&1 | head"}"#, "solve.py", true),
             (r#"{"command":"A=1 ./run.sh"}"#, "run.sh", true),
             (r#"{"command":["bash","build.sh"]}"#, "build.sh", true),
             (r#"{"command":"python -c 'print(1)'"}"#, "python -c 'print(1)'", false),
