@@ -177,6 +177,14 @@ feedback: ## Measure whether the feedback of a strike helps a local model out of
 	$(CARGO) build $(DEV) --bin belay
 	@$(PYTHON) tests/feedback/feedback.py --belay $(TARGET)/debug/belay $(ARGS)
 
+# It takes 8 GB and some minutes to install, so it is no test.
+.PHONY: open-webui
+open-webui: ## Chat with Belay in a real Open WebUI with its defaults, in Chromium (installs 8 GB into build/open-webui; needs Python 3.11 or 3.12)
+	$(CARGO) build $(DEV) --bin belay
+	@test -x build/open-webui/venv/bin/open-webui || { $(PYTHON) -m venv build/open-webui/venv && \
+	    build/open-webui/venv/bin/pip install --quiet open-webui==0.12.4 playwright==1.65.2; }
+	@BELAY_BIN=$(TARGET)/debug/belay build/open-webui/venv/bin/python tests/clients/open_webui.py build/open-webui
+
 .PHONY: injection
 injection: ## Have a model obey every hostile text of tests/injection, and count what it achieves (MORE=1 names each item)
 	$(CARGO) build $(DEV) --bin belay
