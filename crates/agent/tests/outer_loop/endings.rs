@@ -141,8 +141,8 @@ async fn every_limit_of_time_includes_its_closing_turn() {
         ("wall_clock_s = 120", part(), StopReason::WallClock, 90 + 9, "answered"),
         ("wall_clock_s = 120", Scripted::hang(), StopReason::WallClock, 120, "timeout"),
         ("active_s = 280\nwall_clock_s = 1000", Scripted::hang(), StopReason::ActiveTime, 279, "timeout"),
-        // The work ends at 90 s, and one limit leaves less than the other.
-        ("active_s = 120\nwall_clock_s = 95", part(), StopReason::WallClock, 72 + 9, "answered"),
+        // The shorter limit ends the work, at 71.25 s.
+        ("active_s = 120\nwall_clock_s = 95", part(), StopReason::WallClock, 71 + 9, "answered"),
     ] {
         let setup = Setup {
             rules: rules(&format!("[limits]\n{toml}")),

@@ -287,7 +287,7 @@ async fn the_time_of_a_subagent_includes_its_closing_turn() {
     let (setup, agent, run) = Box::pin(play(script, |_| {})).await;
     assert_eq!(begun.elapsed().as_secs(), 45);
     let timeouts: Vec<_> = endings(&setup, run).await.into_iter().map(|(termination, ..)| termination).collect();
-    assert_eq!(timeouts, [Termination::Timeout, Termination::Timeout]);
+    assert_eq!(timeouts, [Termination::Aborted, Termination::Timeout], "the lower one is stopped with the upper one");
     agent.shut_down().await;
 }
 

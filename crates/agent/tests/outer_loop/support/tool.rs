@@ -143,7 +143,7 @@ impl Tool for TestTool {
             "wait" => {
                 tokio::select! {
                     () = context.cancel.cancelled() => Err(ToolFailure::Cancelled),
-                    () = tokio::time::sleep(Duration::from_secs(30)) => Ok("waited".into()),
+                    () = tokio::time::sleep(self.spec.timeout.max(Duration::from_secs(30))) => Ok("waited".into()),
                 }
             }
             "deaf" => {
