@@ -149,6 +149,28 @@ async fn a_bare_word_answers_the_question_that_ends_a_resent_history() {
 }
 
 #[tokio::test]
+async fn a_secret_whose_question_has_ended_goes_to_nobody() {
+    for (decision, part) in
+        [("deny", "the question has ended; the secret was not taken"), ("approve", "the question has its answer")]
+    {
+        let harness = Harness::open().await;
+        let first = said("user", "login");
+        let (_, asked) = send(&harness, &[], &json!({"messages": [first]})).await;
+        let id = asked["belay"]["approval"]["id"].as_str().unwrap();
+        let question = format!("login needs a secret: **github**\n\n(/approve {id}, /deny {id})");
+        let history = |text: &str| json!({"messages": [first, said("assistant", &question), said("user", text)]});
+        harness.post(&format!("/api/v1/approvals/{id}"), json!({ "decision": decision })).await;
+        let before = seen(&harness).len();
+        let (status, answer) = send(&harness, &[("x-stainless-retry-count", "0")], &history("hunter2")).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == 409 && message.contains(part), "{status} {answer}");
+        assert_eq!(seen(&harness).len(), before, "nothing reached the agent");
+        // A command is none.
+        assert_eq!(send(&harness, &[], &history("/ping")).await.0, 200);
+    }
+}
+
+#[tokio::test]
 async fn other_words_other_people_and_other_texts_answer_no_question() {
     let harness = Harness::locked().await;
     let post = async |token: &str, messages: Value| {

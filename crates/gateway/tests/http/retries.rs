@@ -85,6 +85,102 @@ async fn a_retried_yes_is_one_answer() {
     assert_eq!(runs(&harness).await.len(), before, "no run of its own");
 }
 
+/// Sends a request whose client goes away before the answer, and returns its run.
+async fn gone(harness: &Harness, request: reqwest::RequestBuilder) -> RunId {
+    let before = runs(harness).await.len();
+    let waiting = tokio::spawn(request.send());
+    until(async || runs(harness).await.len() > before).await;
+    waiting.abort();
+    let _ = waiting.await;
+    newest(harness).await
+}
+
+async fn newest(harness: &Harness) -> RunId {
+    runs(harness).await[0]["run_id"].as_str().unwrap().parse().unwrap()
+}
+
+/// The run that a request is answered by.
+async fn answered_by(harness: &Harness, request: reqwest::RequestBuilder, run: RunId) -> Value {
+    let waiting = tokio::spawn(request.send());
+    until(async || texts(harness) >= 3).await;
+    harness.agent.finish(run, StopReason::FinalText, "there you are");
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap().json().await.unwrap()
+}
+
+fn texts(harness: &Harness) -> usize {
+    let seen = harness.agent.seen.lock().unwrap();
+    seen.iter().filter(|message| matches!(message.body, Body::Text(_))).count()
+}
+
+#[tokio::test]
+async fn of_equal_requests_a_retry_repeats_the_newest_that_has_no_answer() {
+    for first_is_answered in [true, false] {
+        let harness = Harness::open().await;
+        let first = gone(&harness, request(&harness, COUNT, "0", "hold")).await;
+        if first_is_answered {
+            harness.agent.finish(first, StopReason::FinalText, "of yesterday");
+        }
+        let second = gone(&harness, request(&harness, COUNT, "0", "hold")).await;
+        assert_ne!(first, second);
+        let answer = answered_by(&harness, request(&harness, COUNT, "1", "hold"), second).await;
+        assert_eq!(answer["id"], json!(format!("chatcmpl-{second}")));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_was_sent_is_repeated_only_if_nobody_waits_for_another() {
+    let harness = Harness::open().await;
+    let (_, first) = read(request(&harness, COUNT, "0", "hello")).await;
+    let (_, again) = read(request(&harness, COUNT, "1", "hello")).await;
+    assert_eq!(again["id"], first["id"], "the answer may have been lost");
+}
+
+#[tokio::test]
+async fn a_retry_stays_in_the_session_of_its_headers() {
+    for name in ["X-Belay-Session", "X-OpenWebUI-Chat-Id"] {
+        let harness = Harness::open().await;
+        let of = |count: &str, session: &str| request(&harness, COUNT, count, "hold").header(name, session);
+        let first = gone(&harness, of("0", "a")).await;
+        let other = gone(&harness, of("1", "b")).await;
+        assert_ne!(first, other, "{name}");
+        let answer = answered_by(&harness, of("1", "a"), first).await;
+        assert_eq!(answer["id"], json!(format!("chatcmpl-{first}")), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_retry_does_not_join_a_stream_that_is_read() {
+    let harness = Harness::open().await;
+    let body = json!({"stream": true, "messages": [{"role": "user", "content": "hold"}]});
+    let send = async |count: &str| {
+        harness.client.post(harness.url(CHAT)).header(COUNT, count).json(&body).send().await.unwrap()
+    };
+    let (read, other) = (send("0").await, send("1").await);
+    let run = |response: &reqwest::Response| response.headers()["x-belay-run"].to_str().unwrap().to_owned();
+    assert_ne!(run(&read), run(&other));
+}
+
+#[tokio::test]
+async fn a_retried_yes_with_a_key_is_one_answer() {
+    let harness = Harness::open().await;
+    let (_, asked) = harness.post(CHAT, body("ask push")).await;
+    let history = |word: &str| {
+        json!({"messages": [{"role": "user", "content": "ask push"}, asked["choices"][0]["message"],
+            {"role": "user", "content": word}]})
+    };
+    let send = async |word: &str| {
+        read(harness.client.post(harness.url(CHAT)).header("Idempotency-Key", "k-1").json(&history(word))).await
+    };
+    assert_eq!(send("yes").await.1["choices"][0]["message"]["content"], "approved push");
+    send("yes").await;
+    assert_eq!(texts(&harness), 3, "the question and each answer reached the agent");
+    assert_eq!(runs(&harness).await.len(), 1, "no run of its own");
+    // Another text with this key is not taken for the yes.
+    send("no").await;
+    let seen = harness.agent.seen.lock().unwrap();
+    assert!(matches!(&seen.last().unwrap().body, Body::Text(text) if text == "no"));
+}
+
 #[tokio::test]
 async fn the_run_of_a_client_that_went_away_ends_after_the_setting() {
     for (seconds, stops) in [(1, 1), (0, 0)] {

@@ -25,7 +25,7 @@ pub(crate) struct OpenAiError {
     param: Option<String>,
     message: Cow<'static, str>,
     retry_after: Option<Duration>,
-    /// Whether a run has produced this error, so that a retry would only repeat the run.
+    /// Whether a retry would only repeat a run, or get the same answer.
     after_run: bool,
     /// The model's text that does not have the form of the request.
     failed_generation: Option<Box<str>>,
@@ -68,6 +68,12 @@ impl OpenAiError {
         let message = format!("the run {run} continues beyond the longest wait; read its end at /api/v1/runs/{run}");
         // Not 503, which clients answer with the same request: that would be a second run beside this one.
         Self { after_run: true, ..Self::new(StatusCode::BAD_REQUEST, "server_error", "still_running", message) }
+    }
+
+    /// 409: the last message was taken by nobody. The same request gets the same answer.
+    pub(crate) fn not_taken(message: &'static str) -> Self {
+        let status = StatusCode::CONFLICT;
+        Self { after_run: true, ..Self::new(status, "invalid_request_error", "conflict", message) }
     }
 
     /// A run that failed.

@@ -144,7 +144,7 @@ async fn answer_to(
         let head = answer::Head::new(model, resumed.session, is_named, now).in_form(request.form()?);
         return resumed_run(app, principal, &request, head.of_run(resumed.run, now), resumed.run).await;
     }
-    let attempt = Attempt::of(&app, &principal, &headers, bytes)?;
+    let attempt = Attempt::of(&app, &principal, &headers, bytes, streams)?;
     let mut conversation = match attempt.as_ref().and_then(|attempt| attempt.again(&request)) {
         Some(again) => again?,
         None => taken(&app, &principal, &request, &headers, model == TEXT_NAME).await?,
@@ -181,7 +181,7 @@ async fn answer_to(
         Ack::Command(reply) => return Ok(answer.whole(&reply.reply, &Default::default(), "stop", None)),
         other => return Err(crate::error::ApiError::unexpected(&other).into()),
     };
-    answered(Reader::new(app, principal, run, streams), head, watch, &request).await
+    answered(Reader::new(app, principal, run, streams).of_attempt(attempt), head, watch, &request).await
 }
 
 /// Answers a request whose results a run has got.
@@ -233,7 +233,7 @@ async fn taken(
     };
     let is_named = named.is_some();
     let conversation = request.conversation(lines, named)?;
-    Ok(if is_named { conversation } else { conversation.answering(app, principal).await })
+    Ok(if is_named { conversation } else { conversation.answering(app, principal).await? })
 }
 
 impl Conversation {

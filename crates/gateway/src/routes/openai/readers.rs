@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use belay_protocol::{Control, Principal, RunId, StopTarget};
 
+use super::retries::Attempt;
 use crate::app::{AbandonedRequest, App, Shared};
+use crate::first_attempts::Waiting;
 
 /// A client that waits. Ends its run when it is dropped before [`Reader::served`] and no other client waits.
 pub(super) struct Reader {
@@ -17,17 +19,28 @@ pub(super) struct Reader {
     pub(super) run: RunId,
     streams: bool,
     is_served: bool,
+    /// Held while the client waits.
+    client: Option<Waiting>,
 }
 
 impl Reader {
     pub(super) fn new(app: Shared, principal: Principal, run: RunId, streams: bool) -> Self {
         app.readers.add(run);
-        Self { app, principal, run, streams, is_served: false }
+        Self { app, principal, run, streams, is_served: false, client: None }
+    }
+
+    /// Lets the request be known as one that is answered, for its retries.
+    pub(super) fn of_attempt(mut self, attempt: Option<Attempt>) -> Self {
+        self.client = attempt.map(|attempt| attempt.client);
+        self
     }
 
     /// The client has its answer.
     pub(super) fn served(&mut self) {
         self.is_served = true;
+        if let Some(client) = &self.client {
+            client.served();
+        }
     }
 }
 

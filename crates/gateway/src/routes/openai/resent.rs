@@ -8,8 +8,10 @@ use belay_protocol::{
     ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, Authority, Decision, Principal, UnixMillis,
 };
 
+use super::error::OpenAiError;
 use super::request::Conversation;
 use crate::app::App;
+use crate::error::ApiError;
 
 /// The command in the text of each question, before its id.
 const APPROVE: &str = "/approve ";
@@ -41,26 +43,42 @@ impl Conversation {
     /// Sends the last message to the session of the question that the history ends with, if it answers that question: the
     /// question waits, this principal was asked, and the client has shown its text. Otherwise nothing changes, also if
     /// the store cannot be read.
-    pub(super) async fn answering(self, app: &App, principal: &Principal) -> Self {
+    ///
+    /// # Errors
+    /// The text may be a secret, and goes nowhere: 409 if its question has ended, or the store cannot be read.
+    pub(super) async fn answering(self, app: &App, principal: &Principal) -> Result<Self, OpenAiError> {
         let Some((shown, id)) = self
             .history
             .last()
             .filter(|line| line.role == HistoryRole::Assistant)
             .and_then(|HistoryLine { text, .. }| Some((text, question_in(text)?)))
         else {
-            return self;
+            return Ok(self);
         };
-        let Ok(Some(question)) = app.approvals.approval(id).await else { return self };
+        let may_be_secret = shown.contains(ASKS_FOR_SECRET) && !self.text.trim_start().starts_with('/');
+        let question = match app.approvals.approval(id).await {
+            Ok(Some(question)) => question,
+            Err(error) if may_be_secret => return Err(ApiError::from(error).into()),
+            Ok(None) | Err(_) => return Ok(self),
+        };
         let now = app.clock.now();
-        let is_asked = question.state == ApprovalState::Waiting
-            && question.place.is_none()
+        let is_for_secret = matches!(question.kind, ApprovalKind::Credential { .. });
+        // A late yes is told so by the agent. A late secret must not become a message.
+        let waits = question.state == ApprovalState::Waiting && (!is_for_secret || question.expires_at > now);
+        let is_own = question.place.is_none()
             && *question.asker.principal == *principal.id
-            && question.asker.authority == Authority::from(principal.role)
-            && shown.contains(&*body_of(app, &question, now));
+            && question.asker.authority == Authority::from(principal.role);
+        if may_be_secret && is_own && !waits && is_for_secret {
+            return Err(OpenAiError::not_taken(match question.state {
+                ApprovalState::Approved | ApprovalState::Used => "the question has its answer; this text was not taken",
+                _ => "the question has ended; the secret was not taken",
+            }));
+        }
+        let is_asked = waits && is_own && shown.contains(&*body_of(app, &question, now));
         let Some(text) = answer(&question, &self.text).filter(|_| is_asked && self.files.is_empty()) else {
-            return self;
+            return Ok(self);
         };
-        Self { session: question.session, text, answers: true, history: Vec::new(), ..self }
+        Ok(Self { session: question.session, text, answers: true, history: Vec::new(), ..self })
     }
 }
 

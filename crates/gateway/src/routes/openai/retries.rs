@@ -8,12 +8,13 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderName};
 use belay_protocol::{IdempotencyKey, Principal};
 
+use super::SESSION_HEADER;
 use super::error::OpenAiError;
 use super::request::{ChatRequest, Conversation};
-use super::sessions::Named;
+use super::sessions::{CHAT_ID_HEADER, Named};
 use crate::app::App;
 use crate::checks::check_key;
-use crate::first_attempts::Taken;
+use crate::first_attempts::{Retry, Taken, Waiting};
 use crate::routes::routines::KEY_HEADER;
 
 const COUNT_HEADER: HeaderName = HeaderName::from_static("x-stainless-retry-count");
@@ -22,9 +23,10 @@ const COUNT_HEADER: HeaderName = HeaderName::from_static("x-stainless-retry-coun
 pub(super) struct Attempt {
     key: Arc<str>,
     sender: Arc<str>,
+    digest: blake3::Hash,
     taken: Option<Taken>,
     /// Held while the client waits.
-    _client: Arc<()>,
+    pub(super) client: Waiting,
 }
 
 impl Attempt {
@@ -37,18 +39,22 @@ impl Attempt {
         principal: &Principal,
         headers: &HeaderMap,
         body: &[u8],
+        streams: bool,
     ) -> Result<Option<Self>, OpenAiError> {
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-        let (sender, client): (Arc<str>, _) = (Arc::from(&*principal.id), Arc::new(()));
+        let (sender, client): (Arc<str>, _) = (Arc::from(&*principal.id), Waiting::default());
+        let digest = digest_of(headers, body);
         if let Some(key) = text(&KEY_HEADER) {
             let key = check_key(key).map_err(|e| OpenAiError::invalid("Idempotency-Key", "invalid_value", e))?;
-            return Ok(Some(Self { key: key.into(), sender, taken: None, _client: client }));
+            let taken = app.first_attempts.taken_with(&sender, &key, digest, &client);
+            return Ok(Some(Self { key: key.into(), sender, digest, taken, client }));
         }
         let Some(count) = text(&COUNT_HEADER).and_then(|count| count.trim().parse::<u32>().ok()) else {
             return Ok(None);
         };
-        let (key, taken) = app.first_attempts.key_of(&sender, blake3::hash(body), count > 0, &client);
-        Ok(Some(Self { key, sender, taken, _client: client }))
+        let retry = Retry { is_marked: count > 0, streams };
+        let (key, taken) = app.first_attempts.key_of(&sender, digest, retry, &client);
+        Ok(Some(Self { key, sender, digest, taken, client }))
     }
 
     /// The key of the message.
@@ -71,8 +77,18 @@ impl Attempt {
         let order = answers.then(|| text.clone());
         let session = session.clone();
         let taken = Taken { session, is_named: *is_named, takes_new: *takes_new, text_only: *text_only, order };
-        app.first_attempts.remember(&self.key, taken);
+        app.first_attempts.remember(&self.sender, &self.key, self.digest, taken);
     }
+}
+
+/// The digest of a request: its body, and the headers that name its session.
+fn digest_of(headers: &HeaderMap, body: &[u8]) -> blake3::Hash {
+    let mut digest = blake3::Hasher::new();
+    for name in [&SESSION_HEADER, &CHAT_ID_HEADER] {
+        digest.update(headers.get(name).map_or(b"", |value| value.as_bytes()));
+        digest.update(b"\0"); // which no header has
+    }
+    digest.update(body).finalize()
 }
 
 /// Takes a request for what its first attempt was taken for.

@@ -14,10 +14,10 @@ use crate::app::App;
 use crate::error::ApiError;
 
 /// The id of a chat of Open WebUI, which it sends where `ENABLE_FORWARD_USER_INFO_HEADERS` is set.
-const CHAT_ID_HEADER: HeaderName = HeaderName::from_static("x-openwebui-chat-id");
+pub(super) const CHAT_ID_HEADER: HeaderName = HeaderName::from_static("x-openwebui-chat-id");
 /// The beginning of the id of a chat that Open WebUI does not keep.
 const TEMPORARY: &str = "local:";
-/// Most lines of the store that a history is compared with.
+/// Most lines of the store, and of a history, that are compared.
 const COMPARED: u32 = 500;
 
 /// The session that a request names.
@@ -110,6 +110,8 @@ fn said_in(lines: &[HistoryLine]) -> Vec<&str> {
 /// many texts of the store follow the last one; `None`: the store lacks one of them. `is_whole`: the store has shown its
 /// oldest text.
 fn unmatched(said: &[&str], stored: &[&str], is_whole: bool) -> Option<usize> {
+    let older = said.len().saturating_sub(COMPARED as usize);
+    let (said, is_whole) = (&said[older..], is_whole && older == 0);
     let (mut from, mut matched) = (0, 0);
     for text in said {
         match (from..stored.len()).find(|at| has_part(stored[*at], text)) {
@@ -127,10 +129,12 @@ fn unmatched(said: &[&str], stored: &[&str], is_whole: bool) -> Option<usize> {
 
 /// Whether a stored message is this text, or several joined texts with this one among them.
 fn has_part(stored: &str, text: &str) -> bool {
-    stored.match_indices(text).any(|(at, _)| {
-        let (before, after) = (&stored[..at], &stored[at + text.len()..]);
-        (before.is_empty() || before.ends_with("\n\n")) && (after.is_empty() || after.starts_with("\n\n"))
-    })
+    if stored.len() <= text.len() {
+        return stored == text;
+    }
+    let first = stored.strip_prefix(text).is_some_and(|after| after.starts_with("\n\n"));
+    let last = || stored.strip_suffix(text).is_some_and(|before| before.ends_with("\n\n"));
+    first || last() || stored.contains(&format!("\n\n{text}\n\n"))
 }
 
 #[cfg(test)]
@@ -152,5 +156,11 @@ mod tests {
         }
         assert_eq!(unmatched(&["older", "a"], &["a"], false), Some(0));
         assert_eq!(unmatched(&["a", "other"], &["a"], false), None);
+        // The end of a message may also be the beginning of what is looked for.
+        assert_eq!(unmatched(&["a\n\na"], &["ba\n\na\n\na"], true), Some(0));
+        // Of a long history, the newest texts are compared.
+        let long: Vec<_> = ["of another chat"].into_iter().chain(vec!["a"; COMPARED as usize]).collect();
+        assert_eq!(unmatched(&long, &["a\n\na"], true), Some(0));
+        assert_eq!(unmatched(&long[..9], &["a\n\na"], true), None);
     }
 }
