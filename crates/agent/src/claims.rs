@@ -13,7 +13,6 @@ use tokio::time::{Instant, sleep};
 use crate::agent_services::AgentServices;
 use crate::queue::BUSY_RETRY;
 use crate::submission::word_of as word_of_text;
-use belay_run::approvals::parse_answer;
 
 /// The reply to a redelivery, which is not carried out again.
 const ACTED_ON_BEFORE: &str = "This was delivered before and has been carried out.";
@@ -114,7 +113,7 @@ pub(crate) async fn keep(services: &AgentServices, acted_on: ActedOn) {
 
 /// The command in a text, or the command that an answer stands for. A secret is not repeated.
 pub(crate) fn word_of_answer(text: &str) -> String {
-    match parse_answer(text) {
+    match Decision::from_words(text) {
         _ if text.trim_start().starts_with('/') => word_of_text(text),
         Some(decision) => word_of(decision).to_owned(),
         None => "/secret".to_owned(),

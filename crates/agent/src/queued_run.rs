@@ -128,31 +128,31 @@ fn is_words(message: &Message, work: Work, options: &RunOptions) -> bool {
 }
 
 /// The plan that a person's message asks for.
-pub(crate) fn plan_of(message: &Message, work: Work) -> Option<PlanRequest> {
-    match order_of(message, work) {
+pub(crate) fn plan_of(message: &Message, work: Work, options: &RunOptions) -> Option<PlanRequest> {
+    match order_of(message, work, options) {
         Some(Submission::Plan(request)) => Some(request),
         _ => None,
     }
 }
 
 /// The goal that a person's message asks for.
-pub(crate) fn goal_of(message: &Message, work: Work) -> Option<GoalRequest> {
-    match order_of(message, work) {
+pub(crate) fn goal_of(message: &Message, work: Work, options: &RunOptions) -> Option<GoalRequest> {
+    match order_of(message, work, options) {
         Some(Submission::Goal(request)) => Some(*request),
         _ => None,
     }
 }
 
-/// What a person's message asks for. A forwarded message is no command.
-fn order_of(message: &Message, work: Work) -> Option<Submission> {
+/// What a person's message asks for. A forwarded message is no command, and neither is a request for plain text.
+fn order_of(message: &Message, work: Work, options: &RunOptions) -> Option<Submission> {
     let is_order = |provenance: &Provenance| !provenance.is_forwarded() && !provenance.collected;
-    let is_orders = work == Work::Chat && message.provenance.as_deref().is_none_or(is_order);
+    let is_orders = work == Work::Chat && !options.text_only && message.provenance.as_deref().is_none_or(is_order);
     is_orders.then(|| submission::parse(message.text()))
 }
 
 /// Notes whether the run will carry out a plan or work for a goal, for commands about it. Returns the outputs of the goal.
-fn expect_order(run: &LiveRun, message: &Message, work: Work) -> Vec<DeclaredOutput> {
-    match order_of(message, work) {
+fn expect_order(run: &LiveRun, message: &Message, work: Work, options: &RunOptions) -> Vec<DeclaredOutput> {
+    match order_of(message, work, options) {
         Some(Submission::Plan(_)) => run.plan.expect(),
         Some(Submission::Goal(request)) => {
             run.goal.expect();
@@ -168,8 +168,12 @@ impl QueuedRun {
     pub(crate) fn accepted(input: &LaneInput, at: UnixMillis, history: Vec<Message>, rules: QueueRules) -> Self {
         let LaneInput { run, inbound, text, .. } = input;
         let message = Message::sent(text, inbound.provenance.clone());
-        let outputs: Vec<_> =
-            inbound.outputs.iter().cloned().chain(expect_order(run, &message, inbound.work)).collect();
+        let outputs: Vec<_> = inbound
+            .outputs
+            .iter()
+            .cloned()
+            .chain(expect_order(run, &message, inbound.work, &inbound.options))
+            .collect();
         let declared = !outputs.is_empty();
         let words_alone = !declared && history.is_empty() && is_words(&message, inbound.work, &inbound.options);
         let queueing = Queueing {
@@ -200,7 +204,7 @@ impl QueuedRun {
         let message = Message::sent(pending.text, pending.provenance);
         let words_alone =
             !has_state && pending.history.is_empty() && is_words(&message, pending.work, &pending.options);
-        expect_order(&run, &message, pending.work); // its outputs are in the state
+        expect_order(&run, &message, pending.work, &pending.options); // its outputs are in the state
         run.files.restore(pending.files);
         let provenance = message.provenance.as_deref();
         let request = RunRequest {

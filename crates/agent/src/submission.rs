@@ -394,6 +394,10 @@ fn job(argument: Option<String>) -> Command {
         }
         (None, _) => match GoalMessage::of(&argument) {
             Some(GoalMessage::Usage(usage)) => return Command::Usage(usage),
+            Some(GoalMessage::Request(goal)) => match goal.check_for_job() {
+                Ok(()) => JobCommand::Create(argument),
+                Err(usage) => return Command::Usage(usage),
+            },
             _ => JobCommand::Create(argument),
         },
     })

@@ -207,7 +207,8 @@ fn core_of(job: &mut TurnJob) -> RunCore {
     if history.iter().chain(own).any(|message| message.untrusted) {
         tally.note_untrusted();
     }
-    let budget = own.first().and_then(|message| goal_of(message, job.request.work)).unwrap_or_default().budget;
+    let (work, options) = (job.request.work, &job.request.options);
+    let budget = own.first().and_then(|message| goal_of(message, work, options)).unwrap_or_default().budget;
     let start = RunStart { lease: job.lease.clone(), stored: history.len() + own.len(), tally, spawned: spawned(own) };
     let core = RunCore::root(job.services.run.clone(), job.run.clone(), job.request.clone(), start);
     RunCore {

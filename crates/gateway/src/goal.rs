@@ -50,6 +50,19 @@ struct Budget {
 }
 
 impl NewGoal {
+    /// The task of a job that works for the goal.
+    ///
+    /// # Errors
+    /// As [`NewGoal::written`], or its budget is that of a job.
+    pub(crate) fn task(self, text: &str) -> Result<String, ApiError> {
+        if self.budget.usd.is_some() || self.budget.seconds.is_some() {
+            return Err(ApiError::invalid(
+                "goal: budget: usd and seconds are not for a job; use the budget of the job",
+            ));
+        }
+        self.written(text)
+    }
+
     /// The message that asks for `text` until the goal is reached.
     ///
     /// # Errors

@@ -23,9 +23,17 @@ pub const GOAL_MAX_ATTEMPTS: u32 = 100;
 const USAGE: &str = "/goal TEXT until CHECK works until the check holds. CHECK is a command in backticks (until `make \
 test`), or run COMMAND, or outputs NAME:TYPE, or judge \"CRITERION\"; `and` joins several, and all must hold. Before TEXT: \
 --attempts N, --usd X, --minutes N. /goal shows the goal here, /goal cancel ends it.";
+const NO_CHECK: &str = "No check is in the last 8 KiB of the goal, and a check may be no longer. /goal TEXT until CHECK works \
+until the check holds.";
 const NO_SHELL: &str = "No shell reads the command of a goal: it has no pipes, redirections, wildcards, variables or \
 several commands. Write those into a script of the workspace, or as: run sh -c '…'.";
+const BUDGET_OF_JOB: &str = "A goal of a job has no --usd, --minutes or --seconds of its own: use the budget of the job. --attempts is \
+its own.";
 const BAD_BUDGET: &str = "The budget of a goal: --attempts 1 to 100, --usd above 0, --minutes or --seconds at least 1.";
+
+/// Most bytes of the checks of a goal, as they are written. 8 KiB: four criteria of the greatest length. It also bounds the
+/// places at which a text is read for them.
+const CHECKS_MAX_BYTES: usize = 8 * 1024;
 
 /// What a person asks about the goal of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,11 +121,11 @@ impl GoalRequest {
     /// What is wrong, and the form.
     fn parse(text: &str) -> Result<Self, &'static str> {
         let (budget, text) = GoalBudget::parse(text)?;
-        let mut problem = USAGE;
+        let mut problem = if text.len() > CHECKS_MAX_BYTES { NO_CHECK } else { USAGE };
         for (at, word) in text.match_indices("until") {
             let (before, after) = (&text[..at], &text[at + word.len()..]);
             let stands_alone = before.ends_with(char::is_whitespace) && after.starts_with(char::is_whitespace);
-            if !stands_alone || before.trim().is_empty() {
+            if !stands_alone || after.len() > CHECKS_MAX_BYTES || before.trim().is_empty() {
                 continue;
             }
             match GoalCheck::parse(after) {
@@ -145,6 +153,15 @@ impl GoalRequest {
     /// The most attempts.
     pub fn attempts(&self) -> u32 {
         self.budget.attempts.unwrap_or(GOAL_ATTEMPTS)
+    }
+
+    /// Checks that a job may work for this.
+    ///
+    /// # Errors
+    /// It has money or time of its own, which would not count.
+    pub fn check_for_job(&self) -> Result<(), &'static str> {
+        let GoalBudget { attempts: _, micro_usd, seconds } = &self.budget;
+        if micro_usd.is_some() || seconds.is_some() { Err(BUDGET_OF_JOB) } else { Ok(()) }
     }
 
     /// The outputs that the run must submit.

@@ -23,7 +23,7 @@ use crate::mail::{LaneAnswer, LaneMail, LaneNote, LaneReply, PendingQuestion};
 use crate::notifier::Notifier;
 use crate::queue::BUSY_RETRY;
 use crate::submission::Submission;
-use belay_run::approvals::{parse_answer, shown_line};
+use belay_run::approvals::shown_line;
 use belay_run::live::LiveRun;
 use belay_run::retry::until_stored;
 
@@ -57,7 +57,7 @@ impl Dispatcher {
             return Guarded::Continue(message);
         }
         let asked = asked.unwrap_or_else(|| self.asked_here(inbound));
-        let decision = parse_answer(text);
+        let decision = Decision::from_words(text);
         let Some(waits) = asked.of_conversation else {
             return match (asked.of_work, decision) {
                 (Some(work), Some(decision)) => self.take_plain_answer(work, asked.is_next, decision, message),
@@ -325,7 +325,7 @@ fn may_be_answer(message: &Arrival) -> bool {
 
 /// Whether a message is a plain yes or no.
 fn is_plain(message: &Arrival) -> bool {
-    may_be_answer(message) && parse_answer(&message.text).is_some()
+    may_be_answer(message) && Decision::from_words(&message.text).is_some()
 }
 
 /// Answers in a background task.

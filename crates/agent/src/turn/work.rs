@@ -175,8 +175,10 @@ async fn carry_out(
             .plan
             .then(|| PlanRequest { text: background.request(context, delegate.turn_start), review: false }),
         // The message is stored as it was typed.
-        None if job.request.options.text_only => None,
-        None => context.messages.get(delegate.turn_start).and_then(|message| plan_of(message, job.request.work)),
+        None => {
+            let (work, options) = (job.request.work, &job.request.options);
+            context.messages.get(delegate.turn_start).and_then(|message| plan_of(message, work, options))
+        }
     };
     if let Some(PlanRequest { text, review }) = planned {
         if background.is_none() {
@@ -246,7 +248,7 @@ fn goal_for(
             GoalMessage::Request(request) => Some(*request),
             GoalMessage::Command(_) | GoalMessage::Usage(_) => None,
         },
-        None => goal_of(context.messages.get(delegate.turn_start)?, job.request.work),
+        None => goal_of(context.messages.get(delegate.turn_start)?, job.request.work, &job.request.options),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ack, Ask, CallPreview, Effect, Price, RunRecord, RunStatus, SessionKey, StopReason, Tool, ToolContext, ToolFailure,
-    ToolOutput, ToolSpec,
+    Ack, Ask, CallPreview, Effect, Price, RunOptions, RunRecord, RunStatus, SessionKey, StopReason, Tool, ToolContext,
+    ToolFailure, ToolOutput, ToolSpec,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::{Map, Value, json};
@@ -153,6 +153,19 @@ async fn a_person_is_asked_about_the_check_once_and_not_again_after_untrusted_co
     assert_eq!(record.reason, Some(StopReason::Goal), "{:?}", record.evidence);
     heard(&mut agent, "Goal reached after 1 attempt").await;
     agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_for_plain_text_is_no_order() {
+    for text in ["/goal fix it until `sh check.sh`", "/plan fix it", "/goal fix it until outputs n:integer"] {
+        let setup = setup([Scripted::text("As you say.")], Command::new(&[]));
+        let agent = setup.start().await;
+        let options = RunOptions { text_only: true, ..RunOptions::default() };
+        let record = end_of(agent.one.asking("alice", text, options).await).await;
+        assert_eq!((record.status, record.reply.as_deref()), (RunStatus::Completed, Some("As you say.")), "{record:?}");
+        assert_eq!((record.usage.model_calls, saw(&agent.model, 1).last().cloned()), (1, Some(text.to_owned())));
+        agent.shut_down().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,6 +346,11 @@ async fn a_job_works_for_a_goal_until_its_check_holds() {
     let mut agent = setup.start().await;
     let refused = agent.one.command("alice", "/job /goal sweep").await;
     assert!(refused.starts_with("/goal TEXT until CHECK"), "{refused}");
+    let refused = agent.one.command("alice", "/job /goal --usd 1 sweep until `sh check.sh`").await;
+    assert!(refused.ends_with("use the budget of the job. --attempts is its own."), "{refused}");
+    let grants = "/job --allow \"run_command: make\" --yes /goal --minutes 1 sweep until `sh check.sh`";
+    let refused = agent.one.command("alice", grants).await;
+    assert!(refused.contains("use the budget of the job"), "{refused}");
     agent.one.command("alice", "/job /goal sweep until `sh check.sh`").await;
     let told = agent.one.next_message().await.text;
     assert!(told.contains("is done.\n\nswept again\n\nGoal reached after 2 attempts"), "{told}");

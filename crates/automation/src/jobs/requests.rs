@@ -6,9 +6,9 @@ use std::time::Duration;
 use belay_protocol::grant::GRANTS_MAX;
 use belay_protocol::job::{JOB_TASK_MAX_BYTES, JOB_TITLE_MAX_CHARS};
 use belay_protocol::{
-    Asker, Body, ChannelId, Control, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder, JobRecord,
-    JobRequest, JobState, NewJob, Outbound, Refusal, ReplyRoute, RoutineRunId, RunId, RunsIn, SessionKey, StopTarget,
-    StoreError, WorkGrant,
+    Asker, Body, ChannelId, Control, GoalMessage, Inbound, JobChange, JobChanged, JobCreated, JobId, JobOrder,
+    JobRecord, JobRequest, JobState, NewJob, Outbound, Refusal, ReplyRoute, RoutineRunId, RunId, RunsIn, SessionKey,
+    StopTarget, StoreError, WorkGrant,
 };
 
 use super::service::JobService;
@@ -90,6 +90,9 @@ pub async fn create(service: &JobService, mut order: JobOrder, client: JobReques
     if task.trim().is_empty() || task.contains('\0') || task.len() > JOB_TASK_MAX_BYTES {
         let what = format!("task: must have text, at most {JOB_TASK_MAX_BYTES} bytes of it, without NUL characters");
         return Err(Refusal::Invalid(what));
+    }
+    if let Some(GoalMessage::Request(goal)) = GoalMessage::of(task) {
+        goal.check_for_job().map_err(|why| Refusal::Invalid(format!("task: {why}")))?;
     }
     let room = if order.runs_in == RunsIn::Worker { RunsIn::Worker } else { config.runs_in };
     if room == RunsIn::Worker && !service.has_workers {

@@ -448,12 +448,13 @@ fn not_read(inbound: &Inbound, album: &Option<String>) -> Option<NotRead> {
     Some(NotRead { conversation, message, line, album })
 }
 
-/// Whether the id is new, and remembers it. `false` for every id once [`STRANGERS_MAX`] are remembered.
+/// Whether the id is not remembered. `false` for every id once [`STRANGERS_MAX`] are.
 fn is_unseen<T: Eq + std::hash::Hash>(seen: &Mutex<HashSet<T>>, id: &T) -> bool {
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     seen.len() < STRANGERS_MAX && !seen.contains(id)
 }
 
+/// Whether the id is new, and remembers it. `false` for every id once [`STRANGERS_MAX`] are remembered.
 fn is_new<T: Eq + std::hash::Hash>(seen: &Mutex<HashSet<T>>, id: T) -> bool {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     seen.len() < STRANGERS_MAX && seen.insert(id)

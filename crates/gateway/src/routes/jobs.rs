@@ -156,7 +156,7 @@ pub(crate) async fn create(
     let NewJob { job_id, title, task, plan, runs_in, budget, allow, goal, session: asked_in } = new;
     let task = match goal {
         Some(_) if plan => return Err(ApiError::invalid("goal: a job that makes a plan has no goal")),
-        Some(goal) => goal.written(&task)?,
+        Some(goal) => goal.task(&task)?,
         None => task,
     };
     check_text(&task).map_err(|e| ApiError::invalid(format!("task: {e}")))?;

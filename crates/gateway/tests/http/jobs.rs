@@ -164,6 +164,18 @@ async fn what_cannot_be_done_with_jobs_is_told_as_everywhere() {
         ("/api/v1/jobs".into(), json!({"task": "x", "session": ""}), 422, "session"),
         ("/api/v1/jobs".into(), json!({"task": "x", "goal": {"until": {}}}), 422, "until CHECK"),
         ("/api/v1/jobs".into(), json!({"task": "x", "plan": true, "goal": {"until": {"judge": "ok"}}}), 422, "no goal"),
+        (
+            "/api/v1/jobs".into(),
+            json!({"task": "x", "goal": {"until": {"judge": "ok"}, "budget": {"usd": 1}}}),
+            422,
+            "use the budget of the job",
+        ),
+        (
+            "/api/v1/jobs".into(),
+            json!({"task": "x", "goal": {"until": {"judge": "ok"}, "budget": {"attempts": 2, "seconds": 9}}}),
+            422,
+            "use the budget of the job",
+        ),
         ("/api/v1/jobs".into(), json!({"task": "too many"}), 429, "20 jobs are open"),
         (format!("/api/v1/jobs/{nobody}/cancel"), json!({}), 404, "There is no job"),
         (format!("/api/v1/jobs/{nobody}/messages"), json!({"text": "hi"}), 404, "no such job"),

@@ -87,6 +87,16 @@ fn what_is_no_goal_is_told_the_form() {
 }
 
 #[test]
+fn the_checks_are_in_the_last_part_of_a_long_text() {
+    let places = "until run a ".repeat(50_000);
+    assert!(matches!(GoalMessage::of(&format!("/goal x {places} '")), Some(GoalMessage::Usage(_))));
+    let read = request(&format!("/goal {} until `true`", "do it until ".repeat(2_000)));
+    assert_eq!((read.text.len(), read.until.command), (2_000 * 12 - 1, command(&["true"])));
+    let long = format!("/goal x until run echo {}", "a".repeat(9_000));
+    assert_eq!(GoalMessage::of(&long), Some(GoalMessage::Usage(NO_CHECK)));
+}
+
+#[test]
 fn a_written_goal_is_read_again_as_the_same() {
     for text in [
         "/goal fix it until `make test`",

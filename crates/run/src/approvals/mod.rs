@@ -17,7 +17,7 @@ pub(crate) use policy::Untrusted;
 pub use policy::{Case, Need, Policy};
 pub use question::Wanted;
 pub(crate) use question::question_body;
-pub use question::{Answers, ApprovalAnswer, digest, parse_answer};
+pub use question::{Answers, ApprovalAnswer, digest};
 pub use question::{question_text, reminder_text};
 pub(crate) use shown::unshown_arguments;
 pub use shown::{shown_line, too_long};

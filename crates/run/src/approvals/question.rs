@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use belay_protocol::{
-    AddedText, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, AskedIn, CallId, CallPreview, Decision,
-    UnixMillis, canonical_json,
+    AddedText, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, AskedIn, CallId, CallPreview, UnixMillis,
+    canonical_json,
 };
 use serde_json::{Map, Value};
 
@@ -219,11 +219,6 @@ pub fn reminder_text(approval: &ApprovalRequest, now: UnixMillis) -> String {
     format!("**Reminder:** this question still waits. {}", question_text(approval, now))
 }
 
-/// Parses a single word that answers a question.
-pub fn parse_answer(text: &str) -> Option<Decision> {
-    Decision::from_words(text)
-}
-
 /// Formats a time span for people.
 fn span(seconds: i64) -> String {
     match seconds {
@@ -237,6 +232,8 @@ fn span(seconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use belay_protocol::Decision;
+
     use belay_protocol::{Asker, RunId};
     use serde_json::json;
 
@@ -276,7 +273,7 @@ mod tests {
             ("nope", None),
             ("", None),
         ] {
-            assert_eq!(parse_answer(text), expected, "{text:?}");
+            assert_eq!(Decision::from_words(text), expected, "{text:?}");
         }
     }
 
