@@ -46,7 +46,7 @@ impl Attempt {
         let digest = digest_of(headers, body);
         if let Some(key) = text(&KEY_HEADER) {
             let key = check_key(key).map_err(|e| OpenAiError::invalid("Idempotency-Key", "invalid_value", e))?;
-            let taken = app.first_attempts.taken_with(&sender, &key, digest, &client);
+            let taken = app.first_attempts.taken_with(&sender, key, digest, &client);
             return Ok(Some(Self { key: key.into(), sender, digest, taken, client }));
         }
         let Some(count) = text(&COUNT_HEADER).and_then(|count| count.trim().parse::<u32>().ok()) else {
