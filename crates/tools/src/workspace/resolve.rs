@@ -86,18 +86,16 @@ impl PathResolution {
     /// The errors of openat2(2) under `RESOLVE_BENEATH`: `EXDEV` for a path that leads outside, `ELOOP` for more than
     /// 40 links, `EAGAIN` if names keep changing during all attempts.
     pub(super) fn open(&self, root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let mut last = Errno::AGAIN;
-        for _ in 0..RESOLVE_ATTEMPTS {
-            let opened = match self {
-                Self::Kernel => by_kernel(root, path, flags),
-                Self::Stepwise(_) => Walk::new(root.as_fd()).open(path.as_bytes(), flags),
-            };
-            match opened {
-                Err(errno @ (Errno::AGAIN | Errno::INTR)) => last = errno,
-                done => return done,
+        let kernel = || by_kernel(root, path, flags);
+        let walk = || Walk::new(root.as_fd()).open(path.as_bytes(), flags);
+        match self {
+            // The walk sees only renames of the directories of this path, so it has an answer on a machine where
+            // something else renames without a pause.
+            Self::Kernel => {
+                try_again(kernel).or_else(|errno| if is_passing(errno) { try_again(walk) } else { Err(errno) })
             }
+            Self::Stepwise(_) => try_again(walk),
         }
-        Err(last)
     }
 }
 
@@ -135,6 +133,23 @@ impl fmt::Display for Refusal {
 fn kernel_version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+/// Whether the same call may succeed at once.
+fn is_passing(errno: Errno) -> bool {
+    matches!(errno, Errno::AGAIN | Errno::INTR)
+}
+
+/// Calls until there is an answer, or [`RESOLVE_ATTEMPTS`] times.
+fn try_again<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut opened = call();
+    for _ in 1..RESOLVE_ATTEMPTS {
+        match opened {
+            Err(errno) if is_passing(errno) => opened = call(),
+            _ => break,
+        }
+    }
+    opened
 }
 
 fn by_kernel(root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {

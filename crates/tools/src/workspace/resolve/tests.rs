@@ -240,3 +240,24 @@ fn a_filter_is_distinguished_from_an_old_kernel() {
         assert!(refusal.to_string().contains(expected), "{refusal}");
     }
 }
+
+/// A filter that answers `EAGAIN` stands for a machine where something renames without a pause.
+#[test]
+fn where_the_kernel_never_decides_the_walk_does() {
+    let (dir, inside) = tree();
+    let root = root(&inside);
+    let behind_the_filter = move || {
+        let rules = std::collections::BTreeMap::from([(libc::SYS_openat2, Vec::new())]);
+        let arch = std::env::consts::ARCH.try_into().unwrap();
+        let refuse = seccompiler::SeccompAction::Errno(libc::EAGAIN.cast_unsigned());
+        let filter = seccompiler::SeccompFilter::new(rules, seccompiler::SeccompAction::Allow, refuse, arch).unwrap();
+        seccompiler::apply_filter(&seccompiler::BpfProgram::try_from(filter).unwrap()).unwrap();
+        for path in ["a/../f", "a/b/to-root/f", "../out/f", "nowhere"] {
+            let steps = outcome(&stepwise(), &root, path, FLAGS[0]);
+            assert_eq!(outcome(&PathResolution::Kernel, &root, path, FLAGS[0]), steps, "{path}");
+            assert_ne!(steps, Err(Errno::AGAIN), "{path}");
+        }
+    };
+    std::thread::spawn(behind_the_filter).join().unwrap();
+    drop(dir);
+}
