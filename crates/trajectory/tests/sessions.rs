@@ -405,7 +405,7 @@ fn values_of_wrong_types_never_panic() {
 fn spoil(value: &Value, depth: usize, wrong: &Value, count: &mut usize) -> Value {
     if depth == 0 {
         *count += 1;
-        return if *count % 3 == 0 { wrong.clone() } else { value.clone() };
+        return if count.is_multiple_of(3) { wrong.clone() } else { value.clone() };
     }
     match value {
         Value::Array(items) => items.iter().map(|item| spoil(item, depth - 1, wrong, count)).collect(),

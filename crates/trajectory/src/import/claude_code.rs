@@ -57,6 +57,7 @@ impl ClaudeCode {
 
     fn message(&mut self, record: &Value, message: &Value, tape: &mut Tape) {
         let key = self.key(record);
+        tape.next();
         let recorder = tape.run(&key, || key.clone());
         let is = |name: &str| record.get(name).and_then(Value::as_bool) == Some(true);
         let holds_result = list(message, "content").iter().any(|block| field(block, "type").ends_with("tool_result"));

@@ -45,6 +45,7 @@ impl Lists {
         if items.is_empty() {
             return;
         }
+        tape.next();
         let run = self.begin(tape);
         for (index, item) in items.iter().enumerate() {
             self.item(item, (run, index), tape);
@@ -122,6 +123,7 @@ impl Reads for Files {
             Value::Array(items) => items.iter().for_each(|item| self.record(item, tape)),
             file if (self.is_typical)(file) => match (self.read)(file) {
                 Ok(events) => {
+                    tape.next();
                     let run = tape.begin();
                     tape.at(run).add(events);
                 }

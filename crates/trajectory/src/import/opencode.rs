@@ -30,6 +30,7 @@ pub(super) struct Opencode;
 impl Reads for Opencode {
     fn record(&mut self, record: &Value, tape: &mut Tape) {
         if is_message(record) {
+            tape.next();
             let run = run_of(record.pointer("/info/sessionID"), tape);
             message(tape, &run, record);
         } else if let Some(part_of_event) = record.get("part") {

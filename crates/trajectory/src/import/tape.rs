@@ -10,6 +10,10 @@ use crate::event::TrajectoryEvent;
 const KINDS: usize = 40;
 const KIND_CHARS: usize = 60;
 
+/// Most runs of one file. Each is judged with a memory of its own, and a real session has some dozens at most.
+const RUNS_MAX: usize = 10_000;
+const TOO_MANY: &str = "more than 10000 runs";
+
 /// Takes the events of each run, by its number, in their order.
 pub type Take<'a> = dyn FnMut(usize, TrajectoryEvent) + 'a;
 
@@ -20,6 +24,10 @@ pub(super) struct Tape {
     by_key: HashMap<String, usize>,
     /// The runs that may have new events.
     touched: BTreeSet<usize>,
+    /// Takes the records of the runs beyond [`RUNS_MAX`], and is thrown away.
+    beyond: Recorder,
+    /// Whether the record being read was counted as one of a run beyond [`RUNS_MAX`].
+    is_beyond: bool,
     events: u64,
     records: u64,
     skipped: BTreeMap<String, u64>,
@@ -38,9 +46,11 @@ impl Tape {
         let at = match self.by_key.get(key) {
             Some(at) => *at,
             None => {
-                self.by_key.insert(key.to_owned(), self.runs.len());
-                self.runs.push(Run { name: name(), recorder: Recorder::default() });
-                self.runs.len() - 1
+                let at = self.push(name);
+                if at < RUNS_MAX {
+                    self.by_key.insert(key.to_owned(), at);
+                }
+                at
             }
         };
         self.at(at)
@@ -48,14 +58,28 @@ impl Tape {
 
     /// Begins a run without a key.
     pub(super) fn begin(&mut self) -> usize {
-        self.runs.push(Run { name: String::new(), recorder: Recorder::default() });
-        self.runs.len() - 1
+        self.push(String::new)
     }
 
-    /// A run that [`Self::begin`] has begun.
+    fn push(&mut self, name: impl FnOnce() -> String) -> usize {
+        let at = self.runs.len();
+        if at < RUNS_MAX {
+            self.runs.push(Run { name: name(), recorder: Recorder::default() });
+        }
+        at
+    }
+
+    /// A run that [`Self::begin`] has begun. A record of a run beyond the most is counted, once.
     pub(super) fn at(&mut self, run: usize) -> &mut Recorder {
-        self.touched.insert(run);
-        &mut self.runs[run].recorder
+        if run < self.runs.len() {
+            self.touched.insert(run);
+            return &mut self.runs[run].recorder;
+        }
+        if !std::mem::replace(&mut self.is_beyond, true) {
+            self.skip(TOO_MANY);
+        }
+        self.beyond = Recorder::default();
+        &mut self.beyond
     }
 
     /// How many runs have begun.
@@ -66,6 +90,12 @@ impl Tape {
     /// Counts a record of the file.
     pub(super) fn count(&mut self) {
         self.records += 1;
+        self.next();
+    }
+
+    /// Begins another record of those that one record holds, or that were kept until the end.
+    pub(super) fn next(&mut self) {
+        self.is_beyond = false;
     }
 
     /// Counts a record that has no event, by its kind.

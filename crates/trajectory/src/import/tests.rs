@@ -417,3 +417,42 @@ fn runs_of_our_own_keep_what_is_known_of_each_call() {
     ];
     assert_eq!(lines(&from_messages(&messages)), expected);
 }
+
+#[test]
+fn runs_beyond_the_most_are_skipped_and_counted() {
+    const MOST: usize = 10_000;
+    let conversation = |_: usize| json!({"messages": [{"role": "user", "content": "go"}]});
+    let subagent = |at: usize| {
+        let message = json!({"role": "user", "content": "go"});
+        json!({"type": "user", "sessionId": "s", "uuid": at.to_string(), "agentId": at.to_string(), "message": message})
+    };
+    let session = |at: usize| {
+        let parts = [json!({"type": "text", "text": "go"}), json!({"type": "text", "text": "on"})];
+        json!({"info": {"role": "user", "sessionID": at.to_string()}, "parts": parts})
+    };
+    let span = |at: usize| {
+        let attributes = json!([{"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}}]);
+        json!({"traceId": at.to_string(), "spanId": at.to_string(), "name": "chat", "attributes": attributes})
+    };
+    let spans = |count: usize| {
+        let spans: Vec<_> = (0..count).map(span).collect();
+        json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string()
+    };
+    let lines = |one: &dyn Fn(usize) -> Value, count: usize| {
+        (0..count).map(|at| one(at).to_string()).collect::<Vec<_>>().join("\n")
+    };
+    for (format, text) in [
+        (Format::Openai, lines(&conversation, MOST + 3)),
+        (Format::Openai, json!((0..MOST + 3).map(conversation).collect::<Vec<_>>()).to_string()),
+        (Format::ClaudeCode, lines(&subagent, MOST + 3)),
+        (Format::Opencode, lines(&session, MOST + 3)),
+        (Format::Otel, spans(MOST + 3)),
+    ] {
+        let read = import(text.as_bytes(), None).unwrap();
+        assert_eq!((read.format, read.trajectories.len(), read.found.runs.len()), (format, MOST, MOST));
+        assert_eq!(read.found.skipped, [("more than 10000 runs".to_owned(), 3)], "{format:?}");
+        assert!(read.trajectories.iter().all(|run| !run.is_empty()), "{format:?}");
+    }
+    let most = import(lines(&subagent, MOST).as_bytes(), None).unwrap();
+    assert_eq!((most.trajectories.len(), most.found.skipped), (MOST, Vec::new()));
+}

@@ -26,6 +26,7 @@ pub(super) fn replay(mut spans: Vec<Span>, logs: Vec<(String, String, Event)>, t
     order.sort_by(|a, b| spans[*a].begin.cmp(&spans[*b].begin));
     let mut begun: HashMap<String, bool> = HashMap::new();
     for at in order {
+        tape.next();
         let (key, name) = &runs[at];
         let logs = of_span.remove(&keys[at]).unwrap_or_default();
         let span = &mut spans[at];
