@@ -189,7 +189,7 @@ async fn approve(http: &mut Connection) -> Result<()> {
 /// An answer of many pieces over the OpenAI route.
 async fn stream(http: &mut Connection, model: &Model) -> Result<()> {
     let message = json!({"role": "user", "content": format!("Please answer. pieces:{PIECES}")});
-    let body = json!({"model": "belay", "stream": true, "user": SESSION, "messages": [message]});
+    let body = json!({"model": "belay", "stream": true, "conversation": SESSION, "messages": [message]});
     let mut reported = 0;
     let report = |read: &[u8]| {
         let pieces = pieces(read);
