@@ -54,6 +54,16 @@ async fn the_reference_shows_the_verdict_that_its_command_prints() -> Result<()>
 }
 
 #[tokio::test]
+async fn the_guide_shows_the_words_that_its_command_prints() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the workspace");
+    let file = root.join("docs/examples/looping.jsonl");
+    let printed = Home::new().run(&["stops", "check", &file.to_string_lossy()], "").await?;
+    let command = "$ belay stops check docs/examples/looping.jsonl";
+    assert_eq!(marked("docs/guide/stops-check.md", "words"), format!("```text\n{command}\n{}```\n", printed.stderr));
+    Ok(())
+}
+
+#[tokio::test]
 async fn sessions_of_other_agents_are_judged_and_explained() -> Result<()> {
     let home = Home::new();
     let record = |payload: Value| json!({"type": "response_item", "payload": payload}).to_string() + "\n";

@@ -46,7 +46,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
     /// Judge a run of the running daemon
-    #[arg(long, value_name = "ID", conflicts_with = "files")]
+    #[arg(long, value_name = "ID", conflicts_with = "sessions")]
     pub(crate) run: Option<String>,
     /// Where the daemon is, for --run
     #[arg(long, env = "BELAY_URL", value_name = "URL")]
@@ -59,7 +59,7 @@ pub(crate) struct CheckArgs {
     pub(crate) json: bool,
     /// Recordings, or sessions of other programs; `-` reads standard input
     #[arg(value_name = "FILE", default_value = "-")]
-    pub(crate) files: Vec<PathBuf>,
+    pub(crate) sessions: Vec<PathBuf>,
 }
 
 /// `belay stops import`

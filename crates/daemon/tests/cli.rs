@@ -593,7 +593,7 @@ fn a_result_that_cannot_be_written_is_70_and_a_reader_that_has_gone_away_is_not(
     std::fs::write(&recording, "").unwrap();
     let recording = recording.to_str().unwrap();
     for args in [
-        &["stops", "check", recording][..],
+        &["stops", "check", "--json", recording][..],
         &["config", "show"],
         &["config", "show", "--json"],
         &["completions", "bash"],

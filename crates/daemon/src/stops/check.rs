@@ -34,7 +34,7 @@ pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) 
     let format = args.format.as_deref().and_then(Format::from_word);
     let mut judged = Vec::new();
     let mut failures = Vec::new();
-    for file in &args.files {
+    for file in &args.sessions {
         match judge(file, format, &rules) {
             Ok(one) => judged.push(one),
             Err(failure) => failures.push(failure),

@@ -41,7 +41,7 @@ pub(super) fn verdicts(judged: &[Judged], json: bool, out: Output<'_>) {
                 }),
                 (false, false) => words(&title, &explanation, &mut |line| match line {
                     Line::Text(text) => print_error(&text),
-                    Line::Rows(rows) => out.aligned(&rows).iter().for_each(|row| print_error(row)),
+                    Line::Rows(rows) => out.aligned(&rows).iter().for_each(|row| print_error(row.trim_end())),
                 }),
             }
         }
