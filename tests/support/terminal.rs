@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -19,6 +20,8 @@ pub struct Terminal {
     child: Child,
     keys: File,
     seen: Arc<Mutex<Seen>>,
+    /// Reads until the last program has let go of the terminal.
+    reader: JoinHandle<()>,
 }
 
 /// What the program has written.
@@ -58,9 +61,8 @@ impl Terminal {
         };
         let seen = Arc::new(Mutex::new(seen));
         let (from, to) = (keys.try_clone()?, seen.clone());
-        // Ends with an error when the last program has let go of the terminal.
-        std::thread::spawn(move || show(from, &to));
-        Ok(Self { child, keys, seen })
+        let reader = std::thread::spawn(move || show(from, &to));
+        Ok(Self { child, keys, seen, reader })
     }
 
     /// Starts `belay run` and waits for its prompt.
@@ -173,7 +175,9 @@ impl Terminal {
     pub async fn ended(&mut self) -> Result<ExitStatus> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(status) = self.child.try_wait().context("its status")? {
+            let status = self.child.try_wait().context("its status")?;
+            // The end of a program may be known before its last words.
+            if let Some(status) = status.filter(|_| self.reader.is_finished()) {
                 return Ok(status);
             }
             if Instant::now() > deadline {
