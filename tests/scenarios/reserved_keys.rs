@@ -66,19 +66,24 @@ async fn no_program_writes_into_a_session_of_people_by_any_way_in() -> Result<()
         let message = |text: &str| json!({"session": session, "text": text});
         let rpc =
             |text: &str| json!({"sessionKey": session, "message": text, "idempotencyKey": format!("{session} {text}")});
-        let chat = json!({"model": "belay", "user": session, "messages": [{"role": "user", "content": "hello"}]});
+        let chat = |field: &str, name: Value| json!({"model": "belay", field: name, "messages": [{"role": "user", "content": "hello"}]});
         let job = json!({"session": session, "task": "calculate 1+1", "title": "sum"});
         for (path, body) in [
             ("/api/v1/messages", message("hello")),
             ("/api/v1/messages", message("/sessions")),
             ("/api/v1/messages", message("/callback https://a.example")),
             ("/api/v1/agent", rpc("hello")),
-            ("/v1/chat/completions", chat),
+            ("/v1/chat/completions", chat("conversation", json!(session))),
+            ("/v1/chat/completions", chat("metadata", json!({"session": session}))),
             ("/api/v1/jobs", job),
         ] {
             let (status, text) = post(&daemon, path, CLIENT, body).await?;
             assert!(status == 403 && text.contains(REFUSED), "{path} {session}: {status} {text}");
         }
+        let named = client().post(format!("{}/v1/chat/completions", daemon.url)).bearer_auth(CLIENT);
+        let named = named.header("x-belay-session", session).json(&chat("user", json!("ann"))).send().await?;
+        let (status, text) = (named.status().as_u16(), named.text().await?);
+        assert!(status == 403 && text.contains(REFUSED), "the header, {session}: {status} {text}");
         for text in ["hello", "/new"] {
             let (status, answer) = signed(&daemon, session, text).await?;
             assert!(status == 403 && answer.contains(REFUSED), "{session}: {status} {answer}");

@@ -78,6 +78,11 @@ pub(crate) async fn store_answer(
     let (at, by) = (services.clock.now(), &*who.id);
     let unstored = |error: StoreError| Refusal::Store(error.to_string());
     let (state, always, text) = match (reply, &approval.kind) {
+        (_, ApprovalKind::ClientCalls { .. }) => {
+            let why =
+                "This waits for the results of its client's tools, and nobody can answer it; to end it, stop the run.";
+            return Err(Refusal::Invalid(why.into()));
+        }
         (LaneReply::Decision(Decision::Deny), _) => (ApprovalState::Denied, None, "Denied.".to_owned()),
         (LaneReply::Decision(_), ApprovalKind::Credential { name }) => {
             return Err(Refusal::Invalid(format!("Send only the secret {name} as your next message, or /deny.")));
@@ -101,9 +106,6 @@ pub(crate) async fn store_answer(
         }
         (LaneReply::Secret(_), ApprovalKind::Approval) => {
             return Err(Refusal::Invalid("The question needs yes or no, not a secret.".into()));
-        }
-        (_, ApprovalKind::ClientCalls { .. }) => {
-            return Err(Refusal::Invalid("This waits for results of the client's tools, not for an answer.".into()));
         }
         (LaneReply::Client(_), _) => {
             return Err(Refusal::Invalid("This question is for a person, not for the client's tools.".into()));

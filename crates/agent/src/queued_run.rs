@@ -136,9 +136,9 @@ pub(crate) fn plan_of(message: &Message, work: Work, options: &RunOptions) -> Op
 }
 
 /// The goal that a person's message asks for.
-pub(crate) fn goal_of(message: &Message, work: Work, options: &RunOptions) -> Option<GoalRequest> {
+pub(crate) fn goal_of(message: &Message, work: Work, options: &RunOptions) -> Option<Box<GoalRequest>> {
     match order_of(message, work, options) {
-        Some(Submission::Goal(request)) => Some(*request),
+        Some(Submission::Goal(request)) => Some(request),
         _ => None,
     }
 }

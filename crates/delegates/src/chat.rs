@@ -3,6 +3,7 @@
 //! The first text ends the turn, unless it gets a nudge. With N = `max_tool_iterations`, step N−1 gets a notice, there
 //! are no tools from step N on, and the limit of the loop is N+1.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,13 +11,15 @@ use belay_agent_loop::{
     AdmittedCall, ForcedBy, LlmTurn, LoopContext, LoopDelegate, LoopError, LoopOutcome, LoopSignal, Meter,
     PendingApproval, Reasoning, TextAction,
 };
-use belay_protocol::{Durability, EventKind, JoinedRun, Message, Prompt, RunId, StopReason, ToolCall, ToolSet};
+use belay_protocol::{
+    Durability, EventKind, JoinedRun, Message, Prompt, RunId, StopReason, ToolCall, ToolResult, ToolSet, ToolStatus,
+};
 
 use crate::subagent::{ChildServices, Goal, GoalRun, binder};
 use belay_automation::jobs::{JobAction, JobToolContext, ManageJobs};
 use belay_automation::routines::{ListRoutines, RoutineToolContext};
 use belay_run::approvals::ApprovalAnswer;
-use belay_run::client_tools::ClientSide;
+use belay_run::client_tools::{ClientSide, has_replied};
 use belay_run::compaction::Shortener;
 use belay_run::core::{Executed, RunCore};
 use belay_run::effect_gate::{Asking, open_calls};
@@ -34,6 +37,7 @@ const NOTICE: &str = "You are close to the limit of steps for this request. Give
 text, with what you have. Do not call any more tools.";
 const NOTICE_OUTPUTS: &str = "You are close to the limit of steps for this request. Submit the best results that you \
 have now, with complete_task or emit_value.";
+const NOT_OFFERED: &str = "not executed: the client does not offer this tool any more";
 const ONLY_ECHOES: &str = "I could not complete that request. Please rephrase it.";
 
 /// The prompt of a run that answers with plain text.
@@ -109,30 +113,29 @@ impl ChatDelegate {
     }
 
     /// Sets the briefing, and the prompts and tools of a conversation.
-    pub fn brief(&mut self, briefing: Briefing) {
+    pub fn brief(&mut self, briefing: Briefing, context: &LoopContext) {
         let reasoning = match self.core.request.options.text_only {
             true => text_only(&self.core.services, self.goal.as_ref()),
             false => reasoning_for(&self.core.services, self.goal.as_ref(), &briefing),
         };
-        let reasoning = self.with_client_tools(reasoning);
+        let reasoning = self.with_client_tools(reasoning, context);
         self.brief_as(briefing, reasoning);
     }
 
     /// The reasoning with the tools of the client beside ours.
-    fn with_client_tools(&mut self, reasoning: Arc<Reasoning>) -> Arc<Reasoning> {
+    fn with_client_tools(&mut self, reasoning: Arc<Reasoning>, context: &LoopContext) -> Arc<Reasoning> {
         let Some(offered) = self.core.request.options.client_tools.clone() else { return reasoning };
         let (own, all) = (reasoning.tools().clone(), self.core.services.reasoning.load_full());
-        let in_use = own.iter().chain(all.tools().iter()).map(|tool| tool.spec().name.as_str()).collect();
-        let client = ClientSide::new(offered, &in_use, false);
+        let in_use: HashSet<&str> =
+            own.iter().chain(all.tools().iter()).map(|tool| tool.spec().name.as_str()).collect();
+        let is_answered = self.core.answers.values().any(|answer| answer.client.is_some());
+        let messages = context.messages.get(self.turn_start..).unwrap_or_default();
+        let has_replied = !is_answered && has_replied(messages, |name| in_use.contains(name));
+        let client = ClientSide::new(offered, &in_use, has_replied);
         let tools = own.iter().cloned().chain(client.tools()).collect();
         self.core.client = Some(Box::new(client));
         self.own_tools = Some(own);
         Arc::new(reasoning.with_words("").with_tools(Arc::new(ToolSet::new(tools))))
-    }
-
-    /// Whether the client carries out the calls of this tool.
-    fn is_of_client(&self, tool: &str) -> bool {
-        self.core.client.as_ref().is_some_and(|client| client.has(tool))
     }
 
     /// Sets the briefing with these prompts and tools.
@@ -147,10 +150,17 @@ impl ChatDelegate {
         // If a person has answered for the first call of ours, none of the calls had begun, so all of them are executed
         // normally.
         let answer =
-            open.iter().find(|call| !self.is_of_client(&call.name)).and_then(|call| self.core.answers.get(&call.id));
+            open.iter().find(|call| !self.core.is_of_client(call)).and_then(|call| self.core.answers.get(&call.id));
         let answered = answer.is_some_and(ApprovalAnswer::is_open);
-        let admit = |call: ToolCall| match answered || self.is_of_client(&call.name) {
+        // The others of a batch that the client answers have begun only if they are ours.
+        let of_client = open.iter().any(|call| self.core.answers.get(&call.id).is_some_and(|a| a.client.is_some()));
+        let admit = |call: ToolCall| match answered || self.core.is_of_client(&call) {
             true => AdmittedCall { call, refused: None },
+            false if of_client && tools.get(&call.name).is_none() => {
+                let (call_id, name, status) = (call.id.clone(), call.name.clone(), ToolStatus::NotExecuted);
+                let refused = ToolResult { call_id, name, status, text: NOT_OFFERED.into() };
+                AdmittedCall { call, refused: Some(refused) }
+            }
             false => self.core.services.gate.after_restart(tools, call),
         };
         open.into_iter().map(admit).collect()
@@ -281,10 +291,7 @@ impl LoopDelegate for ChatDelegate {
         context: &mut LoopContext,
     ) -> Result<Option<LoopOutcome>, LoopError> {
         self.core.live.output.end_text();
-        let (calls, clients) = match &self.core.client {
-            Some(client) => client.split(calls),
-            None => (calls, Vec::new()),
-        };
+        let (calls, clients) = self.core.split(calls);
         let tools = self.own_tools.as_ref().unwrap_or(self.reasoning.tools()).clone();
         let starts = binder(&self.children, &self.core, context, &tools);
         let (post, files) = (self.post.clone(), self.files.clone());

@@ -8,10 +8,9 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use belay_agent_loop::AdmittedCall;
 use belay_protocol::{
     ApprovalKind, CallRules, ClientCall, ClientTool, ClientTools, Message, MessageBody, Tool, ToolCall, ToolSet,
-    ToolSpec,
+    ToolSpec, ToolStatus,
 };
 use serde_json::Value;
 
@@ -29,14 +28,14 @@ const CLIENTS: &str = "client_";
 pub struct ClientSide {
     offered: Arc<ClientTools>,
     /// The names of the tools.
-    pub names: ToolNames,
+    pub(crate) names: ToolNames,
     /// Whether the model has replied since the client's request.
-    pub has_replied: bool,
+    pub(crate) has_replied: bool,
 }
 
 /// The names of tools within the run and for the model. Empty maps: no tools of the same name.
 #[derive(Debug, Default)]
-pub struct ToolNames {
+pub(crate) struct ToolNames {
     /// The client's name of each of its tools, by the name within the run.
     of_client: HashMap<String, String>,
     /// The name for the model, by the name within the run, where they differ.
@@ -77,7 +76,7 @@ impl ClientSide {
     }
 
     /// The rules for the next reply; `None`: the model is free.
-    pub fn rules(&self) -> Option<CallRules<'_>> {
+    pub(crate) fn rules(&self) -> Option<CallRules<'_>> {
         let choice = match self.has_replied {
             true => &belay_protocol::CallChoice::Auto,
             false => &self.offered.choice,
@@ -86,16 +85,8 @@ impl ClientSide {
         (one_at_a_time || !choice.is_auto()).then_some(CallRules { choice, one_at_a_time })
     }
 
-    /// Separates the calls that the client carries out from the others. Refused calls stay with the others, which get
-    /// their results at the gate.
-    pub fn split(&self, calls: Vec<AdmittedCall>) -> (Vec<AdmittedCall>, Vec<ToolCall>) {
-        let is_clients = |admitted: &AdmittedCall| admitted.refused.is_none() && self.has(&admitted.call.name);
-        let (clients, ours): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_clients);
-        (ours, clients.into_iter().map(|admitted| admitted.call).collect())
-    }
-
     /// Whether a tool of this name within the run is the client's.
-    pub fn has(&self, within: &str) -> bool {
+    pub(crate) fn has(&self, within: &str) -> bool {
         self.names.of_client.contains_key(within)
     }
 
@@ -204,6 +195,19 @@ fn spec_of(tool: &ClientTool, within: &str) -> ToolSpec {
     }
 }
 
+/// The specification of a tool that the client does not offer any more.
+pub(crate) fn gone_spec(within: &str) -> ToolSpec {
+    ToolSpec { untrusted: true, ..ToolSpec::new(within, "", Value::Null) }
+}
+
+/// Whether the model has replied behind the newest results of the client in these messages of the run. `is_ours`: whether
+/// a tool of this name is one of ours.
+pub fn has_replied(own: &[Arc<Message>], is_ours: impl Fn(&str) -> bool) -> bool {
+    let of_client = |message: &Arc<Message>| matches!(&message.body, MessageBody::Tool(result) if result.status == ToolStatus::Success && !is_ours(&result.name));
+    let from = own.iter().rposition(of_client).map_or(0, |at| at + 1);
+    own[from..].iter().any(|message| matches!(message.body, MessageBody::Assistant { .. }))
+}
+
 /// A name that nothing else has, of at most 64 bytes.
 fn free_name(beginning: &str, name: &str, taken: &mut HashSet<String>) -> String {
     let wanted: String = format!("{beginning}{name}").chars().take(60).collect();
@@ -218,7 +222,7 @@ fn free_name(beginning: &str, name: &str, taken: &mut HashSet<String>) -> String
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::{Arguments, CallChoice, ToolResult, ToolStatus};
+    use belay_protocol::{Arguments, CallChoice, ToolResult};
     use serde_json::json;
 
     use super::*;
@@ -290,17 +294,30 @@ mod tests {
     fn a_client_gets_all_its_calls_or_one_at_a_time() {
         for (one_at_a_time, expected) in [(false, 2), (true, 1)] {
             let side = side(&["weather", "fetch_url"], CallChoice::Auto, one_at_a_time);
-            let admitted = |call| AdmittedCall { call, refused: None };
-            let calls = vec![
-                admitted(call("1", "client_fetch_url")),
-                admitted(call("2", "fetch_url")),
-                admitted(call("3", "weather")),
-            ];
-            let (ours, clients) = side.split(calls);
-            assert_eq!((ours.len(), clients.len()), (1, 2));
+            let clients = vec![call("1", "client_fetch_url"), call("3", "weather")];
             let asking = side.request(&clients).expect("calls");
             let ApprovalKind::ClientCalls { calls, .. } = asking.wanted.kind else { panic!("another kind") };
             assert_eq!((calls.len(), calls[0].name.as_str()), (expected, "fetch_url"));
+        }
+    }
+
+    #[test]
+    fn the_model_has_replied_if_its_words_are_behind_the_newest_results_of_the_client() {
+        let result = |name: &str, status| {
+            Message::tool(ToolResult { call_id: "1".into(), name: name.into(), status, text: String::new() })
+        };
+        let calls = || Message::assistant_calls("", vec![call("1", "weather")]);
+        let (good, failed) = (ToolStatus::Success, ToolStatus::NotExecuted);
+        for (own, expected) in [
+            (vec![Message::user("hi")], false),
+            (vec![Message::user("hi"), calls()], true),
+            (vec![Message::user("hi"), calls(), result("weather", good)], false),
+            (vec![Message::user("hi"), calls(), result("weather", good), calls()], true),
+            (vec![Message::user("hi"), calls(), result("calculate", good)], true),
+            (vec![Message::user("hi"), calls(), result("nothing", failed)], true),
+        ] {
+            let own: Vec<_> = own.into_iter().map(Arc::new).collect();
+            assert_eq!(has_replied(&own, |name| name == "calculate"), expected, "{own:?}");
         }
     }
 }

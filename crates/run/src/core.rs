@@ -95,7 +95,7 @@ pub struct RunCore {
     /// The answers of people to approval requests of this run.
     pub answers: Answers,
     /// The permission of the check of a goal, while it is executed.
-    pub standing: Option<Standing>,
+    pub standing: Option<Box<Standing>>,
     /// The work item that the tree belongs to, such as a job.
     pub work: Option<Arc<dyn WorkItem>>,
     /// Whether a person can be asked. The error is the reason why not, as the end of a sentence.

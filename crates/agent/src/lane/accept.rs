@@ -4,8 +4,8 @@ use belay_crash_point::crash_point;
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::store::{ClaimState, input_digest};
 use belay_protocol::{
-    Acceptance, Accepted, Ack, Body, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput, QueueMode,
-    Refusal, RunEnd, RunOptions, StopReason, StoreError,
+    Acceptance, Accepted, Ack, Body, CallId, ChannelId, EventKind, KnownInput, Message, MessageBody, NewInput,
+    QueueMode, Refusal, RunEnd, RunOptions, StopReason, StoreError,
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -288,22 +288,30 @@ impl Lane {
         let lent = |text: &str| self.instructions.iter().any(|lent| lent == text);
         let known = |text: &str| here.contains(&text) || comes(text) || lent(text) || summarised(text);
         let session = self.lease.session.as_str();
+        let mut called: Vec<CallId> = Vec::new();
         let message = |line: &HistoryLine| match line.role {
             HistoryRole::System if known(&line.text) => None,
             HistoryRole::System => Some(Message::system(&line.text)),
             HistoryRole::User => Some(Message::user(&line.text)),
             HistoryRole::Assistant => Some(Message::assistant(&line.text)),
-            HistoryRole::Calls | HistoryRole::Result => line.tools().map(|message| untrusted_result(message, session)),
+            HistoryRole::Calls | HistoryRole::Result => line.tools().map(|message| {
+                called.extend(message.tool_calls().iter().map(|call| call.id.clone()));
+                untrusted_result(message, session, &called)
+            }),
         };
         lines.iter().filter_map(message).collect()
     }
 }
 
-/// A result of a client's tool is untrusted content, whoever carried the call out. Calls stay as they are.
-fn untrusted_result(mut message: Message, session: &str) -> Message {
+/// A result of a client's tool is untrusted content, whoever carried the call out. Calls stay as they are. A result whose
+/// call the client does not show is data: the conversation has the call with another result, or not at all.
+fn untrusted_result(mut message: Message, session: &str, called: &[CallId]) -> Message {
     let MessageBody::Tool(result) = &mut message.body else { return message };
     result.text = untrusted::marked(&result.name, session.as_bytes(), &result.text);
-    message.with_untrusted(true)
+    match called.contains(&result.call_id) {
+        true => message.with_untrusted(true),
+        false => Message::data(std::mem::take(&mut result.text)).with_untrusted(true),
+    }
 }
 
 /// The text of a system message, if the message is an instruction of the conversation.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{Decided, HookPoint, Message, Principal, Refusal, RunOptions, StopReason};
+use belay_protocol::{ApprovalState, Decided, HookPoint, Message, Principal, Refusal, RunOptions, StopReason};
 use belay_run::live::StopCause;
 use belay_run::request::RunRequest;
+use belay_run::retry::STORE;
+use tokio::time::Instant;
 
-use super::Lane;
 use super::port::note;
+use super::{Lane, LeaseLost};
 use crate::answering::Stored;
 use crate::mail::{LaneNote, LaneReply};
 use crate::queued_run::QueuedRun;
@@ -20,8 +22,16 @@ impl Lane {
         let paused = self.state.paused_mut().filter(|paused| paused.approval.kind.is_of_client()).ok_or_else(gone)?;
         let options = RunOptions { client_tools: answer.tools, ..paused.waiting.request.options.clone() };
         let (id, at) = (paused.approval.id, self.services.clock.now());
-        let stored = &self.services.store.client_calls;
-        match stored.answer_client_calls(id, answer.results, options.clone(), &who.id, at).await {
+        let (calls, approvals) = (&self.services.store.client_calls, &self.services.store.approvals);
+        let mut stored = calls.answer_client_calls(id, answer.results.clone(), options.clone(), &who.id, at).await;
+        if stored.is_err()
+            && let Ok(Some(read)) = approvals.approval(id).await
+            && read.state == ApprovalState::Approved
+        {
+            // Only this lane stores answers of its run: the answer of the store was lost, or that of an earlier request.
+            stored = Ok(Decided::Now(Box::new(read)));
+        }
+        match stored {
             Ok(Decided::Now(_)) => {
                 let request = RunRequest { options, ..RunRequest::clone(&paused.waiting.request) };
                 paused.waiting.request = Arc::new(request);
@@ -40,6 +50,31 @@ impl Lane {
         paused.until += super::pause::LONGEST_WAIT; // the dispatcher stops the run, and what it has left behind
         let (run, cause) = (paused.waiting.run.clone(), StopCause::of(StopReason::ClientGone));
         note(&self.port.notes, LaneNote::Stop { run, cause }).await;
+    }
+
+    /// The run that waits for its client goes on if the store has the results: the answer to their commit was lost. Otherwise
+    /// it ends.
+    pub(super) async fn client_is_late(&mut self) -> Result<(), LeaseLost> {
+        let Some(id) = self.state.paused().map(|paused| paused.approval.id) else { return Ok(()) };
+        match self.services.store.approvals.approval(id).await {
+            Ok(Some(approval)) if approval.state == ApprovalState::Approved => {
+                if let Some(paused) = self.state.paused() {
+                    paused.waiting.run.activity.resume();
+                }
+                self.resume().await
+            }
+            Ok(_) => {
+                self.client_is_gone().await;
+                Ok(())
+            }
+            Err(error) => {
+                tracing::error!(%error, approval = %id, "the results of a client could not be read; trying again");
+                if let Some(paused) = self.state.paused_mut() {
+                    paused.until = Instant::now() + STORE.longest;
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Ends the run that waits for its client, if this message of the same client comes instead of the results.

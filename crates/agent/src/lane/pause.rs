@@ -209,8 +209,7 @@ impl Lane {
             return Ok(());
         }
         if paused.approval.kind.is_of_client() {
-            self.client_is_gone().await;
-            return Ok(());
+            return Box::pin(self.client_is_late()).await;
         }
         let (id, run) = (paused.approval.id, paused.approval.run_id);
         match self.services.store.approvals.decide(id, ApprovalState::Expired, None, "nobody", now).await {

@@ -151,7 +151,7 @@ async fn carry_out(
             let reasoning = job_delegate::reasoning(&delegate.core.services, &briefing);
             delegate.brief_as(briefing, reasoning);
         }
-        Beginning::Go(told) => delegate.brief(told.over(briefing)),
+        Beginning::Go(told) => delegate.brief(told.over(briefing), context),
         Beginning::Over(end, words) => {
             delegate.summary = words;
             return Ok(LoopOutcome::Stopped(end));
@@ -197,7 +197,7 @@ async fn carry_out(
     let goal = goal_for(delegate, context, job, background.as_deref());
     // A check that is due has calls of its own, which the goal takes up itself.
     let resumed = match goal.is_none() || goals::is_working(context) {
-        true => resume(delegate, context).await?,
+        true => Box::pin(resume(delegate, context)).await?,
         false => None,
     };
     let reasoning = delegate.reasoning.clone();
@@ -210,7 +210,7 @@ async fn carry_out(
     let is_goal = goal.is_some();
     let mut outcome = match (resumed, &background, goal) {
         (resumed, background, Some(request)) => {
-            let task = GoalTask { request, job: background.as_deref() };
+            let task = GoalTask { request: *request, job: background.as_deref() };
             Box::pin(goals::run(delegate, context, task, resumed)).await?
         }
         (Some(outcome), _, None) => outcome,
@@ -242,10 +242,10 @@ fn goal_for(
     context: &LoopContext,
     job: &TurnJob,
     background: Option<&JobContext>,
-) -> Option<GoalRequest> {
+) -> Option<Box<GoalRequest>> {
     match background {
         Some(background) => match GoalMessage::of(&background.job.task)? {
-            GoalMessage::Request(request) => Some(*request),
+            GoalMessage::Request(request) => Some(request),
             GoalMessage::Command(_) | GoalMessage::Usage(_) => None,
         },
         None => goal_of(context.messages.get(delegate.turn_start)?, job.request.work, &job.request.options),

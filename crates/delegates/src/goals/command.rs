@@ -105,7 +105,7 @@ async fn execute(
     tools: &ToolSet,
     known: Option<Standing>,
 ) -> Result<Option<LoopOutcome>, LoopError> {
-    turn.core.standing = known;
+    turn.core.standing = known.map(Box::new);
     let joining = turn.core.joining.take(); // a newer message must not skip the check
     let executed = turn.core.execute(vec![AdmittedCall { call, refused: None }], context, tools, &unbound).await;
     turn.core.standing = None;

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use belay_protocol::{
-    AddedText, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, AskedIn, CallId, CallPreview, UnixMillis,
-    canonical_json,
+    AddedText, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, AskedIn, CallId, CallPreview, canonical_json, ClientResult, UnixMillis,
 };
 use serde_json::{Map, Value};
 
@@ -49,7 +48,7 @@ pub struct ApprovalAnswer {
     /// A denial, as text for the model.
     pub denied: Option<String>,
     /// The result that the client gave for a call that it carries out, and its request.
-    pub client: Option<(ApprovalId, String)>,
+    pub client: Option<(ApprovalId, ClientResult)>,
 }
 
 /// Answers by call id.
@@ -74,7 +73,8 @@ impl ApprovalAnswer {
             if let ApprovalKind::ClientCalls { results, .. } = approval.kind {
                 // Used ones are in the context. A later call may have the same id.
                 for result in results.into_iter().filter(|_| approval.state == ApprovalState::Approved) {
-                    answers.entry(result.call).or_default().client = Some((approval.id, result.text));
+                    let call = result.call.clone();
+                    answers.entry(call).or_default().client = Some((approval.id, result));
                 }
                 continue;
             }

@@ -1,17 +1,36 @@
 //! Calls that the client of a run carries out: their results, and the request for those that have none.
 
-use belay_agent_loop::LoopContext;
-use belay_protocol::{ApprovalKind, Durability, EventKind, StoreError, ToolCall, ToolStatus};
+use std::sync::Arc;
+
+use belay_agent_loop::{AdmittedCall, LoopContext};
+use belay_protocol::{ApprovalKind, Durability, EventKind, Message, StoreError, ToolCall, ToolStatus};
 
 use super::RunCore;
-use crate::client_tools::ClientSide;
+use crate::client_tools::{ClientSide, gone_spec};
 use crate::effect_gate::Asking;
 use crate::live::bounded;
 
 /// Why a call is not passed to the client.
 const ENDING: &str = "not executed: this run is ending, so the client is asked for no more results";
 
+/// Why a call that waited for its turn is not passed to the client.
+const WRITTEN: &str = "not executed: the user has written before the client was asked for it";
+
 impl RunCore {
+    /// Separates the calls that the client carries out from the others. Refused calls stay with the others, which get
+    /// their results at the gate.
+    pub fn split(&self, calls: Vec<AdmittedCall>) -> (Vec<AdmittedCall>, Vec<ToolCall>) {
+        let is_clients = |admitted: &AdmittedCall| admitted.refused.is_none() && self.is_of_client(&admitted.call);
+        let (clients, ours): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_clients);
+        (ours, clients.into_iter().map(|admitted| admitted.call).collect())
+    }
+
+    /// Whether the client carries out this call: it has given the result, or it offers the tool.
+    pub fn is_of_client(&self, call: &ToolCall) -> bool {
+        let has_result = self.answers.get(&call.id).is_some_and(|answer| answer.client.is_some());
+        has_result || self.client.as_ref().is_some_and(|client| client.has(&call.name))
+    }
+
     /// Gives calls of the client's tools the results that the client has sent. Returns the request for those that have
     /// none.
     ///
@@ -22,25 +41,31 @@ impl RunCore {
         calls: Vec<ToolCall>,
         context: &mut LoopContext,
     ) -> Result<Option<Asking>, StoreError> {
-        let Some(client) = self.client.take() else { return Ok(None) };
-        let asking = self.answer_or_ask(&client, calls, context).await;
-        self.client = Some(client);
+        let client = self.client.take(); // the results count, whatever the client offers now
+        let asking = self.answer_or_ask(client.as_deref(), calls, context).await;
+        self.client = client;
         asking
     }
 
     async fn answer_or_ask(
         &mut self,
-        client: &ClientSide,
+        client: Option<&ClientSide>,
         calls: Vec<ToolCall>,
         context: &mut LoopContext,
     ) -> Result<Option<Asking>, StoreError> {
         let mut open = Vec::new();
-        let mut is_new = false;
-        for call in calls {
-            let (result, status) = match self.answers.get(&call.id).and_then(|answer| answer.client.clone()) {
-                Some((request, text)) => {
+        let (mut is_new, mut said) = (false, String::new());
+        // Taken, because a later call may have the same id.
+        let given = calls.into_iter().map(|call| {
+            let given = self.answers.get_mut(&call.id).and_then(|answer| answer.client.take());
+            (call, given)
+        });
+        for (call, given) in given.collect::<Vec<_>>() {
+            let (result, status) = match given {
+                Some((request, result)) => {
                     self.journal.use_up_once(request);
-                    (text, ToolStatus::Success)
+                    said.push_str(&result.said);
+                    (result.text, ToolStatus::Success)
                 }
                 None if self.closing.is_some() => (ENDING.to_owned(), ToolStatus::NotExecuted),
                 None => match self.tally.admit_tool(self.rules.limits(), &call.name) {
@@ -57,14 +82,20 @@ impl RunCore {
                 },
             };
             is_new = true;
-            let Some(spec) = client.spec(&call.name) else { continue };
-            let gate = &self.services.clone().gate;
-            gate.record_client_result(&mut self.journal, context, &call, &spec, (status, result)).await;
+            self.record_client_result(client, context, &call, (status, result)).await;
+        }
+        if !said.is_empty() {
+            self.tally.give_back_tools(open.len());
+            for call in std::mem::take(&mut open) {
+                let result = (ToolStatus::NotExecuted, WRITTEN.to_owned());
+                self.record_client_result(client, context, &call, result).await;
+            }
+            context.messages.push(Arc::new(Message::user(said)));
         }
         if is_new {
             self.journal.write(context, Durability::Committed).await?;
         }
-        let asking = client.request(&open);
+        let asking = client.and_then(|client| client.request(&open));
         let asked = match asking.as_ref().map(|asking| &asking.wanted.kind) {
             Some(ApprovalKind::ClientCalls { calls, .. }) => calls.as_slice(),
             _ => &[],
@@ -80,6 +111,18 @@ impl RunCore {
         self.tally.give_back_tools(open.len() - asked.len());
         self.live.activity.touch();
         Ok(asking)
+    }
+
+    async fn record_client_result(
+        &mut self,
+        client: Option<&ClientSide>,
+        context: &mut LoopContext,
+        call: &ToolCall,
+        result: (ToolStatus, String),
+    ) {
+        let spec = client.and_then(|client| client.spec(&call.name)).unwrap_or_else(|| gone_spec(&call.name));
+        let gate = &self.services.clone().gate;
+        gate.record_client_result(&mut self.journal, context, call, &spec, result).await;
     }
 }
 

@@ -126,7 +126,7 @@ impl RunCore {
             cancel,
             generation,
             answers: &self.answers,
-            standing: self.standing.as_ref(),
+            standing: self.standing.as_deref(),
             by_itself: self.child || self.request.work.is_autonomous(),
             may_ask: if self.closing.is_some() { Err(ENDING) } else { self.may_ask },
             work: self.work.as_deref().map(|work| work as &dyn WorkGrants),

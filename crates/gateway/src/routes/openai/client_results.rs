@@ -9,7 +9,7 @@ use belay_protocol::{
 };
 
 use super::error::OpenAiError;
-use super::request::ChatRequest;
+use super::request::{ChatRequest, LastResults};
 use crate::app::App;
 use crate::error::{ApiError, ErrorCode};
 
@@ -17,6 +17,8 @@ use crate::error::{ApiError, ErrorCode};
 pub(super) struct ResumedRun {
     pub(super) run: RunId,
     pub(super) session: SessionKey,
+    /// Whether it has got these results before.
+    pub(super) is_again: bool,
 }
 
 /// The request of a call of ours, if this client may answer it.
@@ -26,13 +28,14 @@ async fn request_of(app: &App, who: &Principal, id: &str) -> Result<Option<Appro
     Ok(found.filter(|request| request.kind.is_of_client() && request.may_be_answered_by(who, &request.session)))
 }
 
-/// Resumes the run to whose calls the last messages of the request are the results; `None`: there is no such run.
+/// Resumes the run to whose calls the messages behind the last answer are the results; `None`: there is no such run. The
+/// model reads what the user has written behind them after them.
 pub(super) async fn resume(
     app: &App,
     who: &Principal,
     request: &ChatRequest,
 ) -> Result<Option<ResumedRun>, OpenAiError> {
-    let results = request.last_results()?;
+    let LastResults { results, said } = request.last_results()?;
     let mut asked = None;
     for (id, _) in &results {
         asked = request_of(app, who, id).await?;
@@ -46,24 +49,39 @@ pub(super) async fn resume(
         }
         return Ok(None);
     };
-    let resumed = ResumedRun { run: asked.run_id, session: asked.session.clone() };
-    let ApprovalKind::ClientCalls { calls, .. } = &asked.kind else { return Ok(None) };
+    let resumed = ResumedRun { run: asked.run_id, session: asked.session.clone(), is_again: true };
+    let ApprovalKind::ClientCalls { calls, results: before } = &asked.kind else { return Ok(None) };
     match asked.state_at(app.clock.now()) {
         ApprovalState::Waiting => {}
-        // The same results again, as after a broken connection: the client gets the answer of the run that has them.
-        ApprovalState::Approved | ApprovalState::Used => return Ok(Some(resumed)),
+        // The same results again, as after a broken connection: the client gets the answer of the run that has them. With
+        // other words behind them, they are a history.
+        ApprovalState::Approved | ApprovalState::Used => {
+            let is_same = said.is_empty() || before.iter().any(|result| result.said == said);
+            return Ok(is_same.then_some(resumed));
+        }
         // Nobody waits for the results any more. A run that was stopped stays stopped.
         ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Withdrawn => {
             let run = app.runs.run(asked.run_id).await.map_err(ApiError::from)?;
             let ended = run.and_then(|run| run.reason).is_some_and(|reason| reason != StopReason::ClientGone);
-            return Ok(ended.then_some(resumed));
+            return Ok((ended && said.is_empty()).then_some(resumed));
         }
     }
     request.form()?; // nothing is taken from a request that cannot be answered
-    let answer = ClientAnswer { results: matched(asked.id, calls, &results)?, tools: request.tools()? };
+    let mut results = match matched(asked.id, calls, &results) {
+        // The user goes on instead of the other results.
+        Err(_) if !said.is_empty() => {
+            give_up(app, who, request).await?;
+            return Ok(None);
+        }
+        results => results?,
+    };
+    if let Some(last) = results.last_mut() {
+        last.said = said;
+    }
+    let answer = ClientAnswer { results, tools: request.tools()? };
     let control = Control::ClientResults { request: asked.id, answer: Box::new(answer) };
     match app.control(who.clone(), control).await {
-        Ok(Ack::Command(CommandReply { resumes: Some(_), .. })) => Ok(Some(resumed)),
+        Ok(Ack::Command(CommandReply { resumes: Some(_), .. })) => Ok(Some(ResumedRun { is_again: false, ..resumed })),
         Ok(other) => Err(ApiError::unexpected(&other).into()),
         // Another request has brought the results at the same moment.
         Err(error) if error.code == ErrorCode::Decided => Ok(Some(resumed)),
@@ -82,7 +100,9 @@ fn matched(
     for (at, call) in calls.iter().enumerate() {
         let id = client_call_id(request, at);
         match given.iter().find(|(given, _)| *given == id) {
-            Some((_, text)) => results.push(ClientResult { call: call.id.clone(), text: text.clone() }),
+            Some((_, text)) => {
+                results.push(ClientResult { call: call.id.clone(), text: text.clone(), said: String::new() });
+            }
             None => missing.push(id),
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use belay_protocol::inbound::{HistoryLine, HistoryRole};
+use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
     Arguments, CallChoice, CallId, ClientTool, ClientTools, Message, ToolCall, ToolResult, ToolStatus,
 };
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::error::OpenAiError;
 use super::request::{ChatMessage, Content};
 
-/// What the model reads after results whose run is not known any more.
-const CONTINUE: &str = "Continue with the results of the tools above.";
+/// The name of a tool whose call the client does not show.
+const UNKNOWN_TOOL: &str = "tool";
 
 /// The fields of a request about tools of the client.
 #[derive(Deserialize)]
@@ -141,24 +141,10 @@ impl ToolLines {
         }
         let Some(text) = message.result(at)? else { return Ok(None) };
         let id = message.tool_call_id.clone().unwrap_or_default();
-        Ok(Some(match self.called.get(&id) {
-            Some(name) => HistoryLine::of_tools(&Message::tool(ToolResult {
-                call_id: CallId::from(id),
-                name: name.clone(),
-                status: ToolStatus::Success,
-                text,
-            })),
-            None => HistoryLine {
-                role: HistoryRole::User,
-                text: format!("[result of a tool, whose call is not shown]\n{text}"),
-            },
-        }))
+        let name = self.called.get(&id).cloned().unwrap_or_else(|| UNKNOWN_TOOL.to_owned());
+        let result = ToolResult { call_id: CallId::from(id), name, status: ToolStatus::Success, text };
+        Ok(Some(HistoryLine::of_tools(&Message::tool(result))))
     }
-}
-
-/// The line that ends a history of results.
-pub(super) fn continuing() -> HistoryLine {
-    HistoryLine { role: HistoryRole::User, text: CONTINUE.to_owned() }
 }
 
 impl ChatMessage {
@@ -275,9 +261,12 @@ mod tests {
         let calls = found[0].as_ref().unwrap().tools().unwrap();
         assert_eq!((calls.text(), calls.tool_calls()[0].name.as_str()), ("I look.", "weather"));
         let result = found[1].as_ref().unwrap();
-        assert_eq!((result.role, result.tools().unwrap().text()), (HistoryRole::Result, "rain"));
+        assert_eq!(
+            (result.role, result.tools().unwrap().text()),
+            (belay_protocol::inbound::HistoryRole::Result, "rain")
+        );
         let orphan = found[2].as_ref().unwrap();
-        assert!(orphan.role == HistoryRole::User && orphan.text.ends_with("snow"));
+        assert_eq!(orphan.tools().unwrap().text(), "snow");
         assert!(found[3].is_none());
     }
 }

@@ -137,12 +137,13 @@ async fn answer_to(
     if !model_names(&app).any(|name| name == model) {
         return Err(OpenAiError::model_not_found(&model));
     }
-    let streams = request.streams();
+    request.refuse_unsupported()?;
+    let (streams, is_named) = (request.streams(), Named::of(&request, &headers)?.is_some());
     if let Some(resumed) = client_results::resume(&app, &principal, &request).await? {
         let now = app.clock.now();
-        let is_named = Named::of(&request, &headers)?.is_some();
         let head = answer::Head::new(model, resumed.session, is_named, now).in_form(request.form()?);
-        return resumed_run(app, principal, &request, head.of_run(resumed.run, now), resumed.run).await;
+        let (run, is_again) = (resumed.run, resumed.is_again);
+        return resumed_run(app, principal, &request, head.of_run(run, now), (run, is_again)).await;
     }
     let attempt = Attempt::of(&app, &principal, &headers, bytes, streams)?;
     let mut conversation = match attempt.as_ref().and_then(|attempt| attempt.again(&request)) {
@@ -184,16 +185,19 @@ async fn answer_to(
     answered(Reader::new(app, principal, run, streams).of_attempt(attempt), head, watch, &request).await
 }
 
-/// Answers a request whose results a run has got.
+/// Answers a request whose results a run has got, now or before.
 async fn resumed_run(
     app: Shared,
     principal: Principal,
     request: &ChatRequest,
     head: answer::Head,
-    run: RunId,
+    (run, is_again): (RunId, bool),
 ) -> Result<Response, OpenAiError> {
-    let watch = app.watch(principal.clone(), run, request.streams()).await?;
-    let watch = watch.map(|watch| RunWatch { so_far: Partial::default(), ..watch });
+    let mut watch = app.watch(principal.clone(), run, request.streams()).await?;
+    // The client has read what the run has said before its calls. It has not read the answer that it asks for again.
+    if let Some(watch) = watch.as_mut().filter(|_| !is_again) {
+        watch.so_far = Partial::default();
+    }
     answered(Reader::new(app, principal, run, request.streams()), head, watch, request).await
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::client_tools::{ToolFields, ToolLines, continuing};
+use super::client_tools::{ToolFields, ToolLines};
 use super::error::OpenAiError;
 use super::format::AnswerForm;
 use super::front_ends::background_of;
@@ -24,7 +24,14 @@ use crate::files::NewFile;
 const OLDER_NAMED: usize = 20;
 
 /// The text of a turn without a new message of the user, as of "Continue Response" in front ends.
-pub(super) const CONTINUE: &str = "continue";
+const CONTINUE: &str = "continue";
+/// The text of a turn that begins with results whose run is not known any more.
+const CONTINUE_WITH_RESULTS: &str = "Continue with the results of the tools above.";
+
+/// Whether a message of the user in the store is a text of ours, which no client has sent.
+pub(super) fn is_ours(text: &str) -> bool {
+    [CONTINUE, CONTINUE_WITH_RESULTS].contains(&text)
+}
 
 /// A chat request; unused fields are left out.
 #[derive(Deserialize)]
@@ -204,7 +211,7 @@ impl ChatRequest {
         let mut lines: Vec<HistoryLine> =
             self.messages.iter().enumerate().map(line).collect::<Result<_, OpenAiError>>()?;
         if self.messages.last().is_some_and(ChatMessage::is_result) {
-            lines.push(continuing());
+            lines.push(HistoryLine { role: HistoryRole::User, text: CONTINUE_WITH_RESULTS.to_owned() });
         }
         Ok(lines)
     }
@@ -234,12 +241,12 @@ impl ChatRequest {
         let sampling = self.sampling.read()?.map(Box::new);
         let (thinking, client_tools) = (self.thinking(), self.tools()?);
         let conversation = Conversation { form, files, new_files, thinking, sampling, client_tools, ..said };
-        check_text(&conversation.text)
-            .map_err(|e| OpenAiError::invalid("messages", "invalid_value", format!("the user's text {e}")))?;
+        check_text(&conversation.text).map_err(unusable)?;
         Ok(conversation)
     }
 
-    fn refuse_unsupported(&self) -> Result<(), OpenAiError> {
+    /// Refuses a request that cannot be answered, whatever its messages are.
+    pub(super) fn refuse_unsupported(&self) -> Result<(), OpenAiError> {
         if self.n.is_some_and(|n| n != 1) {
             return Err(OpenAiError::invalid("n", "unsupported_value", "only one answer can be asked for"));
         }
@@ -290,18 +297,32 @@ impl ChatRequest {
         AnswerForm::read(self.response_format.as_ref())
     }
 
-    /// The results at the end of the messages, with the ids of their calls.
-    pub(super) fn last_results(&self) -> Result<Vec<(String, String)>, OpenAiError> {
-        let from = self.messages.iter().rposition(|message| !message.is_result()).map_or(0, |at| at + 1);
-        let mut results = Vec::new();
+    /// The results behind the last answer, with the ids of their calls, and what the user has written there.
+    pub(super) fn last_results(&self) -> Result<LastResults, OpenAiError> {
+        let from = self.messages.iter().rposition(|message| message.role == "assistant").map_or(0, |at| at + 1);
+        let (mut results, mut said, mut files) = (Vec::new(), Vec::new(), 0);
         for (at, message) in self.messages.iter().enumerate().skip(from) {
-            let Some(text) = message.result(at)? else { continue };
-            results.extend(message.tool_call_id.clone().map(|id| (id, text)));
+            match message.result(at)? {
+                Some(text) => results.extend(message.tool_call_id.clone().map(|id| (id, text))),
+                None if message.role == "user" && !results.is_empty() => {
+                    said.push(message.line(at)?.text);
+                    files += message.files();
+                }
+                None => {}
+            }
         }
-        Ok(results)
+        if files > 0 {
+            said.push(format!("[{files} file(s) that came with the results of the tools are not shown]"));
+        }
+        said.retain(|text| !text.trim().is_empty());
+        let said = said.join("\n\n");
+        if !said.is_empty() {
+            check_text(&said).map_err(unusable)?;
+        }
+        Ok(LastResults { results, said })
     }
 
-    /// The id of a call of the last answer, if other messages than results follow it.
+    /// The id of a call of the last answer.
     pub(super) fn unanswered_call(&self) -> Option<String> {
         let last = self.messages.iter().rfind(|message| message.role == "assistant")?;
         Some(last.calls().first()?.id.to_string())
@@ -311,6 +332,18 @@ impl ChatRequest {
     fn last_of_user(&self) -> Option<&ChatMessage> {
         self.messages.iter().rev().take_while(|message| message.role != "assistant").find(|one| one.role == "user")
     }
+}
+
+fn unusable(why: String) -> OpenAiError {
+    OpenAiError::invalid("messages", "invalid_value", format!("the user's text {why}"))
+}
+
+/// Results behind the last answer of a request.
+pub(super) struct LastResults {
+    /// The results, with the ids of their calls.
+    pub(super) results: Vec<(String, String)>,
+    /// What the user has written behind them; empty: nothing.
+    pub(super) said: String,
 }
 
 impl Conversation {
@@ -406,12 +439,9 @@ fn ended(mut lines: Vec<HistoryLine>) -> Vec<HistoryLine> {
 fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
     let is_answer = |line: &HistoryLine| matches!(line.role, HistoryRole::Assistant | HistoryRole::Calls);
     let known = lines.iter().rposition(is_answer).map_or(0, |at| at + 1);
-    for line in lines.iter_mut().skip(known).filter(|line| line.role == HistoryRole::Result) {
-        // The store has their calls, which have results already.
-        let result = line.tools().map(|message| message.text().to_owned()).unwrap_or_default();
-        *line = HistoryLine { role: HistoryRole::User, text: format!("[result of a tool]\n{result}") };
-    }
-    let (history, said): (Vec<_>, Vec<_>) = lines.drain(known..).partition(|line| line.role == HistoryRole::System);
+    // The store has the calls of results, which have other results there. The agent takes these as data.
+    let is_history = |line: &HistoryLine| matches!(line.role, HistoryRole::System | HistoryRole::Result);
+    let (history, said): (Vec<_>, Vec<_>) = lines.drain(known..).partition(is_history);
     let text = said.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n\n");
     Conversation {
         session,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::SESSION_HEADER;
 use super::error::OpenAiError;
-use super::request::{CONTINUE, ChatRequest};
+use super::request::{ChatRequest, is_ours};
 use crate::app::App;
 use crate::error::ApiError;
 
@@ -80,7 +80,7 @@ impl Named {
         let stored = app.sessions.recent_history(&self.session, COMPARED).await?;
         let is_whole = stored.len() < COMPARED as usize;
         let of_the_user = stored.iter().filter(|line| line.role == "user").map(|line| line.text.trim());
-        let stored: Vec<&str> = of_the_user.filter(|text| *text != CONTINUE).collect();
+        let stored: Vec<&str> = of_the_user.filter(|text| !is_ours(text)).collect();
         if stored.is_empty() {
             self.takes_all = true;
             return Ok(Some(self));

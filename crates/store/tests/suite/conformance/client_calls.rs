@@ -26,7 +26,7 @@ async fn waiting(store: &dyn Store) -> (belay_protocol::Lease, ApprovalRequest) 
 }
 
 fn rain() -> Vec<ClientResult> {
-    vec![ClientResult { call: "call-1".into(), text: "rain".into() }]
+    vec![ClientResult { call: "call-1".into(), text: "rain".into(), said: "and?".into() }]
 }
 
 fn offering(name: &str) -> RunOptions {
@@ -48,7 +48,7 @@ async fn the_first_results_of_a_client_are_kept_with_the_options_of_its_run(stor
     let opened = reload(&*store, &mut lease).await;
     assert_eq!((opened.unfinished.len(), &opened.unfinished[0].options), (1, &options));
 
-    let other = vec![ClientResult { call: "call-1".into(), text: "snow".into() }];
+    let other = vec![ClientResult { call: "call-1".into(), text: "snow".into(), said: String::new() }];
     let again = store.answer_client_calls(request.id, other, RunOptions::default(), "bob", at(1_760)).await.unwrap();
     assert_eq!(again, Decided::Before(stored), "only the first answer counts");
     let unknown = belay_protocol::ApprovalId::new();
