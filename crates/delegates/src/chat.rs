@@ -67,7 +67,7 @@ pub struct ChatDelegate {
     /// The summary with which the model ended the run by a tool.
     pub summary: Option<String>,
     /// The approval for which the run is paused.
-    pub asking: Option<Asking>,
+    pub asking: Option<Box<Asking>>,
     /// Sends messages before the answer.
     pub post: Option<MessageSender>,
     /// Sends files.
@@ -169,7 +169,7 @@ impl ChatDelegate {
     /// Pauses the run until a person decides on the call.
     pub(crate) fn rest_on(&mut self, asking: Asking) -> LoopOutcome {
         let pending = PendingApproval { call: asking.call.clone(), deferred: asking.deferred.clone() };
-        self.asking = Some(asking);
+        self.asking = Some(Box::new(asking));
         LoopOutcome::NeedApproval(Box::new(pending))
     }
 }

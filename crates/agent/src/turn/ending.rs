@@ -65,7 +65,7 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
         false => compose::told(&delegate, &context, &end, reply.clone()),
     };
     let delivery = compose::deliver(run, screen, told).await;
-    let asking = delegate.asking.take().map(Box::new).map(|mut asking| {
+    let asking = delegate.asking.take().map(|mut asking| {
         asking.wanted.place = delegate.core.asks_in.take().map(|place| Box::new(AskedIn::clone(&place)));
         asking
     });
