@@ -144,6 +144,7 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/delegates/src/plan/planner.rs", 1, "a model call of its own: the plan"),
     ("crates/delegates/src/plan/step.rs", 1, "a step's task, in a conversation of its own"),
     ("crates/delegates/src/subagent/spawn.rs", 1, "a subagent's task, in a conversation of its own"),
+    ("crates/run/src/core/client_calls.rs", 1, "what the person has sent behind the results of a client's tools"),
     ("crates/agent/src/turn/gathered.rs", 2, "what the person has sent, several messages of theirs in one"),
     ("crates/agent/src/queued_run.rs", 2, "what the person has sent"),
     ("crates/protocol/src/message.rs", 1, "the constructor of a message with what is known of it"),

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use belay_protocol::{
-    AddedText, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, AskedIn, CallId, CallPreview, canonical_json, ClientResult, UnixMillis,
+    AddedText, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, AskedIn, CallId, CallPreview, ClientResult,
+    UnixMillis, canonical_json,
 };
 use serde_json::{Map, Value};
 
