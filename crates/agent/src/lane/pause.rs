@@ -199,6 +199,10 @@ impl Lane {
         let Some(paused) = self.state.paused() else { return Ok(()) };
         let now = self.services.clock.now();
         if now.0 < paused.approval.expires_at.0 {
+            if self.is_answered_elsewhere(paused.approval.id).await {
+                return self.resume().await;
+            }
+            let Some(paused) = self.state.paused() else { return Ok(()) };
             let until = match paused.approval.remind_at().filter(|due| now.0 >= due.0) {
                 Some(_) => self.remind(now).await,
                 None => self.next_look(&paused.approval),
@@ -235,6 +239,17 @@ impl Lane {
         }
     }
 
+    /// Whether the store has an answer that this lane was not told of. A node that was stopped stores the answers that wait
+    /// for it as soon as it wakes up, before it notices that its lanes have other owners.
+    async fn is_answered_elsewhere(&self, approval: ApprovalId) -> bool {
+        if self.services.cluster.is_none() {
+            return false;
+        }
+        // If the store does not answer, the next look does.
+        let stored = self.services.store.approvals.approval(approval).await.ok().flatten();
+        stored.is_some_and(|stored| stored.state != ApprovalState::Waiting)
+    }
+
     /// Reminds the conversation of the question of autonomous work, once. Returns the time of the next look.
     async fn remind(&mut self, now: UnixMillis) -> Instant {
         let Some(PausedTurn { approval, .. }) = self.state.paused_mut() else { return Instant::now() };
@@ -260,6 +275,7 @@ impl Lane {
     /// Resumes the paused run, before all other messages.
     pub(super) async fn resume(&mut self) -> Result<(), LeaseLost> {
         let Some(PausedTurn { mut waiting, approval, .. }) = self.state.take_paused_if(|_| true) else { return Ok(()) };
+        waiting.run.activity.resume();
         waiting.resume(self.answers_of(approval.run_id).await?);
         self.queue.push_front(waiting);
         note(&self.port.notes, LaneNote::Resumed { approval: approval.id }).await;
@@ -278,7 +294,8 @@ impl Lane {
     }
 }
 
-/// Maximum time between two checks of an expiry date. The system clock may be changed, and tests use their own clock.
+/// Maximum time between two checks of an expiry date, and of an answer that another node has stored. The system clock may be changed, and
+/// tests use their own clock.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The end of a run that was stopped while it waited, or before it continued. Its unanswered calls were not executed.

@@ -14,6 +14,9 @@ use tokio::time::{Instant, sleep};
 use crate::cluster::{Cluster, Node, accepted};
 use crate::support::{PATIENCE, TestTool};
 
+/// Twice the time after which a lane looks at its question. An expiry is later.
+const TWO_LOOKS: std::time::Duration = std::time::Duration::from_secs(120);
+
 fn ring(text: &str) -> Scripted {
     Scripted::call("ring", json!({ "text": text }))
 }
@@ -90,6 +93,24 @@ async fn a_plain_answer_to_a_subagent_of_another_node_counts() {
         assert_eq!((bell.calls.load(Ordering::SeqCst), cluster.runs().await), (calls, 1), "{word}");
         a.agent.shut_down().await;
         b.agent.shut_down().await;
+    }
+}
+
+/// As from a node that was stopped, woke up, and stored an answer before it noticed that its lanes have other owners.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_the_lane_was_not_told_of_counts_at_its_next_look() {
+    for (state, calls) in [(ApprovalState::Approved, 1), (ApprovalState::Denied, 0)] {
+        let bell = bell();
+        let cluster = cluster(&bell);
+        let a = cluster.node("a", [ring("noon"), Scripted::text("done")]).await;
+        let asking = asks(&a, "go").await;
+        let question = waiting(&cluster, 1).await.remove(0);
+        cluster.store.decide(question.id, state, None, "tester", question.asked_at).await.expect("stored");
+        let until = Instant::now() + TWO_LOOKS;
+        assert_eq!(cluster.reply(asking).await, "done", "{state:?}");
+        assert!(Instant::now() < until, "{state:?}: only its expiry has ended the wait");
+        assert_eq!(bell.calls.load(Ordering::SeqCst), calls, "{state:?}");
+        a.agent.shut_down().await;
     }
 }
 
