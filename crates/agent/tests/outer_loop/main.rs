@@ -4,6 +4,7 @@
 mod always;
 mod approvals;
 mod chat;
+mod client_tools;
 mod cluster;
 mod cluster_drain;
 mod cluster_keys;
