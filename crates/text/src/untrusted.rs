@@ -160,7 +160,7 @@ fn read(text: &str, bare: bool) -> Read {
         None => (inner, false),
     };
     let (name, rest) = inner.split_at(inner.bytes().take(TAG.len()).take_while(u8::is_ascii_alphabetic).count());
-    if !TAG.starts_with(&name.to_ascii_lowercase()) || (name.len() < TAG.len() && (whole || !rest.is_empty())) {
+    if !TAG[..name.len()].eq_ignore_ascii_case(name) || (name.len() < TAG.len() && (whole || !rest.is_empty())) {
         return Read::No;
     }
     let ends = rest.is_empty() || rest.starts_with(' ');

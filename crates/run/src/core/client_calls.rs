@@ -20,6 +20,9 @@ impl RunCore {
     /// Separates the calls that the client carries out from the others. Refused calls stay with the others, which get
     /// their results at the gate.
     pub fn split(&self, calls: Vec<AdmittedCall>) -> (Vec<AdmittedCall>, Vec<ToolCall>) {
+        if self.client.is_none() && self.answers.values().all(|answer| answer.client.is_none()) {
+            return (calls, Vec::new()); // most runs: nothing is moved
+        }
         let is_clients = |admitted: &AdmittedCall| admitted.refused.is_none() && self.is_of_client(&admitted.call);
         let (clients, ours): (Vec<_>, Vec<_>) = calls.into_iter().partition(is_clients);
         (ours, clients.into_iter().map(|admitted| admitted.call).collect())

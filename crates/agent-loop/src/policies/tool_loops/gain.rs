@@ -34,7 +34,7 @@ use serde_json::Value;
 
 use super::digest;
 use super::keys::{self, Class};
-use super::pack::{self, Bytes, Packed};
+use super::pack::{self, Bytes, Packed, Text};
 
 /// Lines that are stored as seen. 192: a loop repeats what the last results have said.
 const LINES: usize = 192;
@@ -97,7 +97,7 @@ struct Answer {
 impl Packed for Answer {
     const SIZE: usize = 23 + 4 * NUMBERS;
 
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Text) {
         for number in [self.key, self.program, self.asked, self.exact, self.lines].iter().chain(&self.numbers) {
             number.put(out);
         }
@@ -115,7 +115,7 @@ impl Packed for Answer {
 impl Packed for u16 {
     const SIZE: usize = 2;
 
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Text) {
         out.extend_from_slice(&self.to_le_bytes());
     }
 

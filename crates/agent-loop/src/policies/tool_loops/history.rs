@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::call::{CallAnalysis, ECHO_WORDS, Echo, VolatileParts};
 use super::gain::Question;
-use super::pack::{Bytes, Packed};
+use super::pack::{Bytes, Packed, Text};
 use super::words::Kind;
 use super::writes::Effect;
 
@@ -51,7 +51,7 @@ pub(super) struct Entry {
 impl Packed for Entry {
     const SIZE: usize = 27;
 
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Text) {
         out.extend_from_slice(&self.key.to_le_bytes());
         self.result.put(out);
         self.target.put(out);
@@ -97,7 +97,7 @@ pub(super) struct Open {
 impl Packed for Open {
     const SIZE: usize = 32 + 3 * ECHO_WORDS;
 
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Text) {
         for number in [self.call, self.name, self.effect.place, self.effect.state, self.effect.back] {
             number.put(out);
         }

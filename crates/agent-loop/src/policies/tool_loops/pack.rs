@@ -12,7 +12,7 @@ pub(super) trait Packed: Sized {
     /// Bytes of one record.
     const SIZE: usize;
     /// Appends the record.
-    fn put(&self, out: &mut Vec<u8>);
+    fn put(&self, out: &mut Text);
     /// Reads a record back from exactly `SIZE` bytes.
     fn take(bytes: &mut Bytes<'_>) -> Self;
 }
@@ -49,7 +49,7 @@ impl Bytes<'_> {
 impl Packed for u32 {
     const SIZE: usize = 4;
 
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Text) {
         out.extend_from_slice(&self.to_le_bytes());
     }
 
@@ -61,17 +61,47 @@ impl Packed for u32 {
 /// The alphabet of RFC 4648 §5 (base64url): nothing in it needs an escape in JSON.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-fn encode(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let mut group = [0; 4];
-        group[1..=three.len()].copy_from_slice(three);
-        let bits = u32::from_be_bytes(group);
-        for place in 0..=three.len() {
-            out.push(char::from(LETTERS[(bits >> (18 - 6 * place)) as usize & 63]));
+/// Bytes that become text as they come, so that they are stored nowhere else.
+pub(super) struct Text {
+    letters: String,
+    /// Bytes that are not written yet, in the order of their places.
+    held: [u8; 3],
+    count: usize,
+}
+
+impl Text {
+    fn for_bytes(count: usize) -> Self {
+        Self { letters: String::with_capacity(count.div_ceil(3) * 4), held: [0; 3], count: 0 }
+    }
+
+    /// Appends a byte.
+    pub(super) fn push(&mut self, byte: u8) {
+        self.held[self.count] = byte;
+        self.count += 1;
+        if self.count == 3 {
+            self.write();
         }
     }
-    out
+
+    /// Appends bytes.
+    pub(super) fn extend_from_slice(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.push(*byte));
+    }
+
+    fn write(&mut self) {
+        let [a, b, c] = std::mem::take(&mut self.held);
+        let bits = u32::from_be_bytes([0, a, b, c]);
+        for place in 0..=std::mem::take(&mut self.count) {
+            self.letters.push(char::from(LETTERS[(bits >> (18 - 6 * place)) as usize & 63]));
+        }
+    }
+
+    fn end(mut self) -> String {
+        if self.count > 0 {
+            self.write();
+        }
+        self.letters
+    }
 }
 
 fn decode(text: &str) -> Option<Vec<u8>> {
@@ -92,11 +122,11 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 
 /// Serialises a list.
 pub(super) fn serialize<T: Packed, S: Serializer>(items: &VecDeque<T>, serializer: S) -> Result<S::Ok, S::Error> {
-    let mut bytes = Vec::with_capacity(items.len() * T::SIZE);
+    let mut text = Text::for_bytes(items.len() * T::SIZE);
     for item in items {
-        item.put(&mut bytes);
+        item.put(&mut text);
     }
-    serializer.serialize_str(&encode(&bytes))
+    serializer.serialize_str(&text.end())
 }
 
 /// Deserialises a list. Unreadable text gives an empty list: a detector without its state starts to count again, but a
@@ -123,7 +153,9 @@ mod tests {
     proptest! {
         #[test]
         fn bytes_survive_packing(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-            prop_assert_eq!(decode(&encode(&bytes)), Some(bytes));
+            let mut text = Text::for_bytes(bytes.len());
+            text.extend_from_slice(&bytes);
+            prop_assert_eq!(decode(&text.end()), Some(bytes));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::ToolLoopConfig;
-use super::pack::{Bytes, Packed};
+use super::pack::{Bytes, Packed, Text};
 use super::words::Kind;
 
 /// Most calls whose repetitions are counted. Beyond that, the call that was made longest ago is dropped.
@@ -50,7 +50,7 @@ pub(super) struct Repeats {
 impl Packed for Repeats {
     const SIZE: usize = 21;
 
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Text) {
         self.key.put(out);
         self.result.put(out);
         for count in [self.same, self.all, self.open, self.idle] {

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::pack::{Bytes, Packed};
+use super::pack::{Bytes, Packed, Text};
 
 /// Most locations whose writes are stored. Beyond that, the location that was written longest ago is dropped.
 const PLACES: usize = 12;
@@ -33,7 +33,7 @@ pub(super) struct Writes {
 impl Packed for Writes {
     const SIZE: usize = 5 + 4 * STATES;
 
-    fn put(&self, out: &mut Vec<u8>) {
+    fn put(&self, out: &mut Text) {
         self.place.put(out);
         out.push(self.returns);
         for state in &self.states {
