@@ -143,7 +143,7 @@ pub(crate) fn goal_of(message: &Message, work: Work, options: &RunOptions) -> Op
     }
 }
 
-/// What a person's message asks for. A forwarded message is no command, and neither is a request for plain text.
+/// The request in a person's message. A forwarded message is no command, and neither is a request for plain text.
 fn order_of(message: &Message, work: Work, options: &RunOptions) -> Option<Submission> {
     let is_order = |provenance: &Provenance| !provenance.is_forwarded() && !provenance.collected;
     let is_orders = work == Work::Chat && !options.text_only && message.provenance.as_deref().is_none_or(is_order);

@@ -97,7 +97,7 @@ pub(crate) struct Retry {
     pub(crate) streams: bool,
 }
 
-/// What a first attempt was taken for: by now the store has its message, and its question has an answer.
+/// The meaning that a first attempt was given: by now the store has its message, and its question has an answer.
 #[derive(Clone)]
 pub(crate) struct Taken {
     pub(crate) session: SessionKey,

@@ -97,7 +97,7 @@ pub struct ClientResult {
     pub call: CallId,
     /// The result, for the model.
     pub text: String,
-    /// What the user has written behind the results; the last result has it.
+    /// The user's words behind the results; the last result has it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub said: String,
 }

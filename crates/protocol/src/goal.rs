@@ -35,7 +35,7 @@ const BAD_BUDGET: &str = "The budget of a goal: --attempts 1 to 100, --usd above
 /// places at which a text is read for them.
 const CHECKS_MAX_BYTES: usize = 8 * 1024;
 
-/// What a person asks about the goal of a conversation.
+/// A person's question or order about the goal of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GoalCommand {
@@ -59,11 +59,11 @@ pub enum GoalMessage {
 /// A request for work until a check holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoalRequest {
-    /// What is to be done.
+    /// The task.
     pub text: String,
     /// When it is done. At least one check; all must hold.
     pub until: GoalCheck,
-    /// What it may cost.
+    /// Its budget.
     pub budget: GoalBudget,
 }
 
@@ -118,7 +118,7 @@ impl GoalMessage {
 
 impl GoalRequest {
     /// # Errors
-    /// What is wrong, and the form.
+    /// The mistake, and the right form.
     fn parse(text: &str) -> Result<Self, &'static str> {
         let (budget, text) = GoalBudget::parse(text)?;
         let mut problem = if text.len() > CHECKS_MAX_BYTES { NO_CHECK } else { USAGE };

@@ -47,7 +47,7 @@ pub use tape::Take;
 /// Most lines that are read before the format must be clear.
 const HEAD_LINES: usize = 64;
 
-/// What was read of a file.
+/// The records that were read of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The format of the file.
@@ -81,7 +81,7 @@ pub struct Imported {
     pub format: Format,
     /// Its conversations, each as a recording. At least one.
     pub trajectories: Vec<Vec<TrajectoryEvent>>,
-    /// What was read and skipped.
+    /// The records that were read and skipped.
     pub found: Found,
 }
 

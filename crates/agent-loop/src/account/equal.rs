@@ -30,7 +30,7 @@ pub enum Differs {
 pub struct Equal {
     /// Number of lines of the newest one.
     pub lines: usize,
-    /// What differs nevertheless.
+    /// The part that differs nevertheless.
     pub differs: Differs,
     /// The first line of the newest one, at most 80 bytes.
     pub first: String,

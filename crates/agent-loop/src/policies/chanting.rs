@@ -114,7 +114,7 @@ pub struct Chanting {
     patience: Patience,
 }
 
-/// What was asked for, and how much of it has been written.
+/// The request for a repetition, and how much of it has been written.
 #[derive(Clone, Debug, PartialEq, Default)]
 struct Patience {
     asked: Asked,

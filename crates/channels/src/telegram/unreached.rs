@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// How long a place is shown. A day: long enough to be read; a deleted topic takes no answer ever again.
 const SHOWN: Duration = Duration::from_secs(86_400);
 
-/// Most places. 16: whoever has more of them reads the log.
+/// Most places. 16: beyond that, the log has them.
 const PLACES_MAX: usize = 16;
 
 /// The places, the newest last.

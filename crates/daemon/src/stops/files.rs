@@ -20,7 +20,7 @@ const HEAD_BYTES: u64 = 4096;
 /// The name that stands for standard input.
 const STDIN: &str = "-";
 
-/// What a file held besides its events.
+/// The records of a file besides its events.
 pub(super) struct Contents {
     /// The label in the first line of a recording.
     pub(super) header: Option<Value>,

@@ -91,7 +91,7 @@ fn ran(status: ToolStatus) -> bool {
     !matches!(status, ToolStatus::Cancelled | ToolStatus::NotExecuted | ToolStatus::OutcomeUnknown)
 }
 
-/// Where the call of this check is among these messages.
+/// The place of this check's call among these messages.
 pub(super) fn place_of(turn: &ChatDelegate, own: &[Arc<Message>], check: u32) -> Option<usize> {
     let id = id_of(turn, check);
     own.iter().rposition(|message| message.tool_calls().iter().any(|call| call.id == id))
@@ -134,7 +134,7 @@ fn answered(turn: &ChatDelegate, id: &CallId) -> bool {
     turn.core.answers.get(id).is_some_and(ApprovalAnswer::is_open)
 }
 
-/// Where the call of a check is in the context.
+/// The place of a check's call in the context.
 enum Place<'a> {
     None,
     Open,

@@ -21,7 +21,7 @@ pub(super) struct GoalState {
     pub steps_before: u32,
     /// The permission of the command, once it was admitted.
     pub standing: Option<Standing>,
-    /// What the last check said.
+    /// The result of the last check.
     pub said: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the model and the person read about a goal. Pure.
+//! The texts about a goal for the model and the person. Pure.
 
 use belay_protocol::GoalRequest;
 

@@ -10,7 +10,7 @@ use super::question::digest;
 /// The beginning of the names of facts about files.
 const FILE: &str = "file ";
 
-/// What the check of a goal was when the gate first admitted it.
+/// The check of a goal as it was when the gate first admitted it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// Digest of the tool, the arguments and the bound facts that are no files.

@@ -25,7 +25,7 @@ pub(super) fn healthy(steps: u64, calls: u64, most: Option<(&str, u64)>, same: &
     }
 }
 
-/// What the evidence of a finding says.
+/// The sentence of a finding's evidence.
 fn account(finding: &Finding) -> String {
     let count = finding.count;
     let what = finding.quote.as_deref().map_or_else(|| finding.rule.replace('_', " "), |quote| format!("`{quote}`"));

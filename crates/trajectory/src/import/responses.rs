@@ -108,7 +108,7 @@ fn call(recorder: &mut Recorder, item: &Value, kind: &str) {
     }
 }
 
-/// What a hosted tool was asked for.
+/// The request to a hosted tool.
 fn query_of(item: &Value) -> Value {
     let keys = ["queries", "query", "code", "operation"];
     keys.iter().find_map(|key| item.get(*key).map(|value| json!({ *key: value }))).unwrap_or_else(|| json!({}))

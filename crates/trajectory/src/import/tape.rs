@@ -17,7 +17,7 @@ const TOO_MANY: &str = "more than 10000 runs";
 /// Takes the events of each run, by its number, in their order.
 pub type Take<'a> = dyn FnMut(usize, TrajectoryEvent) + 'a;
 
-/// What a reader has found so far.
+/// The records that a reader has found so far.
 #[derive(Debug, Default)]
 pub(super) struct Tape {
     runs: Vec<Run>,

@@ -35,7 +35,7 @@ const BESIDE: u64 = 512;
 /// Most characters of repetition that are ever granted.
 const MOST: u64 = 256 * 1024;
 
-/// What the person wrote and what tools returned, as far as it can ask for a repetition.
+/// The person's words and the results of tools, as far as they can ask for a repetition.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(default)]
 pub(super) struct Asked {

@@ -82,7 +82,7 @@ pub(super) struct Window {
     records: usize,
     /// The number of records for each slot of their tags.
     places: [u16; PLACES],
-    /// Where the last finding was held back; 0: none was.
+    /// The position at which the last finding was held back; 0: none was.
     held_back: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What a person asked for is no chant, and more than that is one.
+//! A repetition that a person asked for is no chant, and more than that is one.
 
 use std::sync::Arc;
 

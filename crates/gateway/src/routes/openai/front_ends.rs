@@ -6,7 +6,7 @@
 
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 
-/// Where the template of a background request stands.
+/// The place of a template in a background request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// The request is one message of the user that begins with it, and does not stream.

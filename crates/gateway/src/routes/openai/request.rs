@@ -342,7 +342,7 @@ fn unusable(why: String) -> OpenAiError {
 pub(super) struct LastResults {
     /// The results, with the ids of their calls.
     pub(super) results: Vec<(String, String)>,
-    /// What the user has written behind them; empty: nothing.
+    /// The user's words behind them; empty: nothing.
     pub(super) said: String,
 }
 

@@ -100,7 +100,7 @@ fn a_finding_of_repeated_answers_shows_the_calls_of_the_stretch() {
     assert_eq!((&cycle.facts["period"], cycle.fingerprints.len()), (&2.into(), 2));
 }
 
-/// Where edits are found to be a loop that each show the window with their own lines.
+/// The step at which edits that each show the window with their own lines are found to be a loop.
 fn edits(text: impl Fn(usize) -> String) -> usize {
     let config = ToolLoopConfig::default();
     let mut loops = ToolLoops::default();
