@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs every suite three times beside three busy loops on two processors, and once pinned to one, and names the tests that ever failed.
 
-    tests/flaky.py [--minutes N] [--only PART OF A NAME]
+    tests/flaky.py [--minutes N] [--only PART OF A NAME] [--round PART OF A NAME]
 
-That takes hours. build/flaky.jsonl has a line for each suite and round, with the digest of the suite's programs; a later call runs what is
+Suites run side by side as `make test` runs them, so a test has the busy loops and other tests beside it. That takes hours. build/flaky.jsonl has a line for each suite and round, with the digest of the suite's programs; a later call runs what is
 missing. A suite whose programs have changed begins anew. After N minutes no suite begins. Ends with 1 when a test failed. Standard library only.
 """
 
@@ -16,6 +16,7 @@ import pathlib
 import secrets
 import subprocess
 import sys
+import threading
 import time
 
 from gate import install
@@ -23,7 +24,7 @@ from gate.machines import prepare_image, prepare_service
 from gate.output import ROOT, clock, say
 from gate.rust import build
 from gate.tally import Result, Tally, first_reason
-from run import SEED, first, last
+from run import SEED, first, last, run
 
 JOURNAL = ROOT / "build" / "flaky.jsonl"
 # Rounds by name: how many processors, and how many busy loops beside the suites.
@@ -43,6 +44,7 @@ class Recorder(Tally):
         self.round, self.seed = None, None
         self.programs, self.digests = {}, {}
         self.runs, self.missing = [], []
+        self.writing = threading.Lock()
 
     def cached(self, name, *programs):
         self.programs[name] = programs
@@ -55,14 +57,15 @@ class Recorder(Tally):
     def suite(self, name, once, files=()):
         if self.only not in name:
             return
-        digest = self.digest(self.programs.get(name, (self.belay,)), files)
+        with self.writing:
+            digest = self.digest(self.programs.get(name, (self.belay,)), files)
         known = self.journal.find(name, self.round, digest)
         if known is None and self.until is not None and time.monotonic() > self.until:
             self.missing.append((name, self.round))
             return
-        self.runs.append(known or self.run(name, once, digest))
+        self.runs.append(known or self.measure(name, once, digest))
 
-    def run(self, name, once, digest):
+    def measure(self, name, once, digest):
         begin = time.monotonic()
         outcome = once()
         seconds = time.monotonic() - begin
@@ -72,7 +75,8 @@ class Recorder(Tally):
             failed[""] = f"{first_reason(outcome.lines)}{outcome.note}"
         counts = {"passed": outcome.passed, "skipped": outcome.skipped, "seconds": round(seconds, 1), "load": os.getloadavg()[0]}
         run = {"suite": name, "round": self.round, "digest": digest, "failed": failed, "seed": self.seed, **counts}
-        self.journal.add(run)
+        with self.writing:
+            self.journal.add(run)
         return run
 
     def digest(self, programs, files):
@@ -130,16 +134,16 @@ def loaded(processors, loops):
         os.sched_setaffinity(0, before)
 
 
-def rounds(recorder, suites, budget_program, belay):
-    """All rounds of all suites, one suite after the other. Each round draws the cases of property tests by a seed of its own."""
+def rounds(recorder, suites, budget_program, belay, chosen):
+    """The chosen rounds of all suites. Each round draws the cases of property tests by a seed of its own."""
     preparing = prepare_service(), prepare_image()
-    for name, load in ROUNDS.items():
+    for name, load in ((name, load) for name, load in ROUNDS.items() if chosen in name):
         recorder.round, recorder.seed = name, str(secrets.randbits(63))
         environment = {"BELAY_BIN": belay, SEED: recorder.seed, **THREADS}
         say(f"{name}:")
         with loaded(*load):
-            for job, *arguments in [*first(suites, budget_program, environment), *last(environment, *preparing)]:
-                job(recorder, *arguments)
+            run(recorder, first(suites, budget_program, environment))
+            run(recorder, last(environment, *preparing))
 
 
 def end(recorder):
@@ -160,6 +164,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, help="no suite begins later than this")
     parser.add_argument("--only", default="", help="only suites with this in their names")
+    parser.add_argument("--round", default="", help="only rounds with this in their names: " + ", ".join(ROUNDS))
     options, begin = parser.parse_args(), time.monotonic()
     os.chdir(ROOT)
     try:
@@ -170,7 +175,7 @@ def main():
         install.install()
         until = None if options.minutes is None else begin + 60 * options.minutes
         recorder = Recorder(Journal(JOURNAL), belay, until, options.only)
-        rounds(recorder, suites, budget_program, belay)
+        rounds(recorder, suites, budget_program, belay, options.round)
         return end(recorder)
     finally:
         install.DOWNLOADS.end()
