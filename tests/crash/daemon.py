@@ -79,7 +79,10 @@ class Effects:
         return self.file.read_text().split() if self.file.exists() else []
 
     def processes(self):
-        """The processes of commands that are alive: the number of each, its start time in clock ticks, and what it is."""
+        """
+        The processes of commands that are alive: the number of each, its start time in clock ticks, and what it is. One that has got KILL is
+        dead: it never gets out of the call of the kernel in which it waits. Such a wait (mounting, unmounting, synchronising) can last seconds.
+        """
         found = []
         for place in pathlib.Path("/proc").iterdir():
             if not place.name.isdigit():
@@ -87,11 +90,23 @@ class Effects:
             try:
                 command = (place / "cmdline").read_bytes()
                 if self.name.encode() in command:
-                    state = (place / "status").read_text().split("PPid:")[1].split()[0]
-                    found.append((int(place.name), started_at(place), f"parent {state}: {command[-120:]}"))
-            except (OSError, IndexError):
+                    status = fields((place / "status").read_text())
+                    if not is_killed(status):
+                        what = f"state {status['State']}, parent {status['PPid']}: {command[-120:]}"
+                        found.append((int(place.name), started_at(place), what))
+            except (OSError, KeyError):
                 continue  # it has ended meanwhile
         return found
+
+
+def fields(status):
+    """The fields of a file `/proc/PID/status`."""
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in status.splitlines())}
+
+
+def is_killed(status):
+    """Whether the signal KILL waits for this process, or for its only thread."""
+    return any(int(status[field], 16) >> (signal.SIGKILL - 1) & 1 for field in ("SigPnd", "ShdPnd"))
 
 
 def started_at(place):
