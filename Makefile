@@ -103,13 +103,18 @@ deny:
 scripts-check:
 	@for f in .ci/run deploy/deb/*.sh deploy/image/*.sh deploy/local-model/*.sh; do bash -n "$$f" || exit 1; done
 	@$(PYTHON) -c 'import ast, pathlib; [ast.parse(p.read_bytes(), str(p)) for p in pathlib.Path("tests").rglob("*.py")]'
-	@$(PYTHON) -m doctest tests/soak.py tests/waiting.py
+	@$(PYTHON) -m doctest tests/soak.py tests/waiting.py tests/changelog.py
+	@$(PYTHON) tests/changelog.py --check
 	@cd tests && $(PYTHON) -m unittest discover --quiet --start-directory gate --top-level-directory . --pattern '*_test.py'
 
 .PHONY: golden
 golden: ## Rewrite the golden transcripts from what the code does now; then read the diff as carefully as code
 	BELAY_UPDATE_GOLDEN=1 $(CARGO) test --locked --workspace
 	@git --no-pager diff --stat -- '*/tests/golden/*'
+
+.PHONY: changelog
+changelog: ## Print what the notes in docs/changes say (VERSION=1.2.3 writes it into CHANGELOG.md and removes them)
+	@$(PYTHON) tests/changelog.py $(VERSION)
 
 .PHONY: bench
 bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1, SAVE=NAME, AGAINST=NAME, ARGS="--only stops")

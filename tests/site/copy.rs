@@ -5,10 +5,10 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Documents in this directory are examples, and no pages.
-const EXAMPLES: &str = "examples";
+/// Documents in these directories are no pages: examples, and the notes of changes.
+const NOT_PAGES: [&str; 2] = ["examples", "changes"];
 
-/// The pages below `docs`, as paths relative to it, in order. Neither the examples nor the table of contents belong to them.
+/// The pages below `docs`, as paths relative to it, in order. Neither examples nor notes of changes nor the table of contents belong to them.
 ///
 /// # Errors
 /// A directory cannot be read.
@@ -17,7 +17,10 @@ pub fn documents(root: &Path) -> Result<Vec<String>> {
     let mut pages: Vec<String> = files(&docs)?
         .iter()
         .filter_map(|path| path.strip_prefix(&docs).ok())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "md") && !path.starts_with(EXAMPLES))
+        .filter(|path| {
+            path.extension().is_some_and(|extension| extension == "md")
+                && !NOT_PAGES.iter().any(|folder| path.starts_with(folder))
+        })
         .map(|path| path.to_string_lossy().into_owned())
         .filter(|page| page != "SUMMARY.md")
         .collect();
