@@ -1,4 +1,4 @@
-# The verbs a person types. `make` alone lists them.
+# The verbs a person types. `make` alone lists them, in the groups that their comments name.
 
 SHELL       := /bin/bash
 CARGO       ?= cargo
@@ -29,45 +29,46 @@ export PATH := $(TOOLS)/bin:$(PATH)
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## This list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help: ## use: This list
+	@for group in use develop measure; do echo "$${group^}:"; \
+	  awk -v group=$$group 'BEGIN { FS = ":.*## " group ": " } NF == 2 { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST); done
 
 .PHONY: run
-run: ## Build and start the daemon here: stdin, and HTTP on loopback (ARGS="--set llm.provider=rehearsal")
+run: ## use: Build and start the daemon here: stdin, and HTTP on loopback (ARGS="--set llm.provider=rehearsal")
 	$(CARGO) build $(DEV) --bin belay
 	@exec $(TARGET)/debug/belay run $(ARGS)
 
 .PHONY: release
-release: ## Build the fast binary: target/release/belay
+release: ## use: Build the fast binary: target/release/belay
 	$(CARGO) build --locked --release -p belay-daemon
 
 .PHONY: dist
-dist: ## Build the smaller and faster binary for packages, in about twice the time: target/dist/belay
+dist: ## use: Build the smaller and faster binary for packages, in about twice the time: target/dist/belay
 	$(CARGO) build --locked --profile dist -p belay-daemon
 
 # An explicit target keeps the flag away from build scripts and procedural macros, which cannot be linked with it.
 .PHONY: static
-static: ## Build a static binary: target/MACHINE-unknown-linux-gnu/dist/belay (PROFILE=dist|release|dev, STATIC_TARGET=)
+static: ## use: Build a static binary: target/MACHINE-unknown-linux-gnu/dist/belay (PROFILE=dist|release|dev, STATIC_TARGET=)
 	RUSTFLAGS="$(RUSTFLAGS) -C target-feature=+crt-static" $(CARGO) build --locked --profile $(PROFILE) --target $(STATIC_TARGET) -p belay-daemon --bin belay
 	@echo $(TARGET)/$(STATIC_TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/belay
 
 .PHONY: test
-test: ## Run every test; the last line counts them (no key, no model; V=1 names each test, ALL=1 runs also what cannot have changed, FLAKY=fail)
+test: ## develop: Run every test; the last line counts them (no key, no model; V=1 names each test, ALL=1 runs also what cannot have changed, FLAKY=fail)
 	@$(PYTHON) tests/run.py $(if $(V),--verbose) $(if $(ALL),--all) $(if $(FLAKY),--flaky=$(FLAKY))
 
 .PHONY: flaky
-flaky: ## Run every suite under load and on one processor, and name the tests that ever failed (hours; MINUTES=30, ARGS="--only outer_loop")
+flaky: ## develop: Run every suite under load and on one processor, and name the tests that ever failed (hours; MINUTES=30, ARGS="--only outer_loop")
 	@$(PYTHON) tests/flaky.py $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 .PHONY: check
-check: check-code deny ## Format, clippy, docs, licences, scripts
+check: check-code deny ## develop: Format, clippy, docs, licences, scripts
 
 # All checks but the one whose tool is compiled first.
 .PHONY: check-code
 check-code: fmt-check lint docs scripts-check
 
 .PHONY: fmt
-fmt: ## Format the code
+fmt: ## develop: Format the code
 	$(CARGO) fmt --all
 
 .PHONY: fmt-check
@@ -85,11 +86,11 @@ AS_LINT       = $(if $(wildcard $(CLIPPY_DRIVER)),RUSTC_WORKSPACE_WRAPPER=$(CLIP
 
 # Private parts too, since whoever reads this works on it: overviews link to private modules.
 .PHONY: docs
-docs: ## Build the documentation of the code, private parts too: target/doc
+docs: ## develop: Build the documentation of the code, private parts too: target/doc
 	$(AS_LINT) RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 
 .PHONY: site
-site: ## Build the documentation as web pages with a search: build/site/index.html
+site: ## develop: Build the documentation as web pages with a search: build/site/index.html
 	@rm -rf build/site
 	$(CARGO) run --locked --quiet -p belay-site -- build/site
 
@@ -108,99 +109,99 @@ scripts-check:
 	@cd tests && $(PYTHON) -m unittest discover --quiet --start-directory gate --top-level-directory . --pattern '*_test.py'
 
 .PHONY: golden
-golden: ## Rewrite the golden transcripts from what the code does now; then read the diff as carefully as code
+golden: ## develop: Rewrite the golden transcripts from what the code does now; then read the diff as carefully as code
 	BELAY_UPDATE_GOLDEN=1 $(CARGO) test --locked --workspace
 	@git --no-pager diff --stat -- '*/tests/golden/*'
 
 .PHONY: changelog
-changelog: ## Print what the notes in docs/changes say (VERSION=1.2.3 writes it into CHANGELOG.md and removes them)
+changelog: ## develop: Print what the notes in docs/changes say (VERSION=1.2.3 writes it into CHANGELOG.md and removes them)
 	@$(PYTHON) tests/changelog.py $(VERSION)
 
 .PHONY: bench
-bench: ## Measure the release build against a scripted model (QUICK=1, JSON=1, SAVE=NAME, AGAINST=NAME, ARGS="--only stops")
+bench: ## measure: Measure the release build against a scripted model (QUICK=1, JSON=1, SAVE=NAME, AGAINST=NAME, ARGS="--only stops")
 	$(CARGO) build --locked --release -p belay-daemon -p belay-tests --bin belay --bin belay-bench
 	@$(TARGET)/release/belay-bench --belay $(TARGET)/release/belay $(if $(QUICK),--quick) $(if $(JSON),--json) $(if $(SAVE),--save $(SAVE)) $(if $(AGAINST),--against $(AGAINST)) $(ARGS)
 
 .PHONY: budget
-budget: ## Count what fixed scripts cost the daemon, and compare with tests/budget/table.toml (UPDATE=1 writes it, JSON=1)
+budget: ## measure: Count what fixed scripts cost the daemon, and compare with tests/budget/table.toml (UPDATE=1 writes it, JSON=1)
 	$(CARGO) build $(DEV) --bin belay-budget
 	@$(TARGET)/debug/belay-budget $(if $(UPDATE),--update) $(if $(JSON),--json) $(ARGS)
 
 .PHONY: bench-stops
-bench-stops: ## Measure the stop rules: time per event, and chanting detection as a ratio to a plain scan of the same text
+bench-stops: ## measure: Measure the stop rules: time per event, and chanting detection as a ratio to a plain scan of the same text
 	$(CARGO) bench --locked -p belay-agent-loop --bench stops
 
 .PHONY: brakes
-brakes: ## Stop processes of every evil kind, and print what is left and how long it took (STOPS=10000, TIMES=off)
+brakes: ## measure: Stop processes of every evil kind, and print what is left and how long it took (STOPS=10000, TIMES=off)
 	$(CARGO) build $(DEV) --bin belay-brakes
 	@$(TARGET)/debug/belay-brakes --stops $(or $(STOPS),10000) $(if $(TIMES),--times $(TIMES)) $(ARGS)
 
 .PHONY: soak
-soak: ## Watch a daemon under load for MINUTES=30, then run the long measurements (none begins after MINUTES more; without it, all do)
+soak: ## measure: Watch a daemon under load for MINUTES=30, then run the long measurements (none begins after MINUTES more; without it, all do)
 	@$(PYTHON) tests/soak.py $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: night
-night: ## Have nights of crashes with 200 routines and 50 jobs, and print their ledgers (SEEDS=20: so many; SEEDS=7,9: those)
+night: ## develop: Have nights of crashes with 200 routines and 50 jobs, and print their ledgers (SEEDS=20: so many; SEEDS=7,9: those)
 	@BELAY_NIGHTS=$(or $(SEEDS),1) $(CARGO) test $(DEV) --quiet --test outer_loop -- --nocapture after_a_night
 
 # The program has a name of its own, and is no daemon for people: it kills itself where BELAY_CRASH says.
 .PHONY: crash
-crash: ## Kill daemons at named points, judge from outside what was lost or done twice (KILLS=10000, SEED=1, JOURNAL=FILE continues an interrupted run, ARGS="--only POINT --json"; 10,000 take 20 minutes on two idle cores)
+crash: ## develop: Kill daemons at named points, judge from outside what was lost or done twice (KILLS=10000, SEED=1, JOURNAL=FILE continues an interrupted run, ARGS="--only POINT --json"; 10,000 take 20 minutes on two idle cores)
 	$(CARGO) build $(DEV) --features belay-daemon/crash-points --bin belay-crash-points
 	@$(PYTHON) tests/crash/main.py --belay $(TARGET)/debug/belay-crash-points --kills $(or $(KILLS),10000) --seed $(or $(SEED),1) $(if $(JOURNAL),--journal $(JOURNAL)) $(ARGS)
 
 .PHONY: cluster
-cluster: ## Play faults against three daemons over one PostgreSQL, judge from outside what was lost or done twice (FAULTS=200, SEED=1, MINUTES=60, JSON=1, ARGS="--alone, --only KIND, --round-robin, --markdown, --falsify")
+cluster: ## develop: Play faults against three daemons over one PostgreSQL, judge from outside what was lost or done twice (FAULTS=200, SEED=1, MINUTES=60, JSON=1, ARGS="--alone, --only KIND, --round-robin, --markdown, --falsify")
 	$(CARGO) build $(DEV) --bin belay
 	@$(PYTHON) tests/cluster/cluster.py --belay $(TARGET)/debug/belay --faults $(or $(FAULTS),$(KILLS),200) --seed $(or $(SEED),1) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(JSON),--json) $(ARGS)
 
 # A release build is used if there is one: the first of these that exists.
 .PHONY: cluster-speed
-cluster-speed: ## Measure messages over SQLite, PostgreSQL and one to three nodes in one run, and count round trips (ARGS="--seconds 4 --rounds 5 --only NAME", JSON=1)
+cluster-speed: ## measure: Measure messages over SQLite, PostgreSQL and one to three nodes in one run, and count round trips (ARGS="--seconds 4 --rounds 5 --only NAME", JSON=1)
 	@test -x $(TARGET)/release/belay || $(CARGO) build $(DEV) --bin belay
 	@$(PYTHON) tests/cluster/speed.py --belay $(firstword $(wildcard $(TARGET)/release/belay) $(TARGET)/debug/belay) $(if $(JSON),--json) $(ARGS)
 
 .PHONY: cluster-scale
-cluster-scale: ## Measure what many sessions and nodes cost one PostgreSQL: sizes, takeovers, writers side by side, leases (ARGS="--sessions 100000 --nodes 100")
+cluster-scale: ## measure: Measure what many sessions and nodes cost one PostgreSQL: sizes, takeovers, writers side by side, leases (ARGS="--sessions 100000 --nodes 100")
 	$(CARGO) build $(DEV) --example takeover_cost
 	@$(PYTHON) tests/cluster/scale.py --cost $(TARGET)/debug/examples/takeover_cost $(ARGS)
 
 .PHONY: stopbench
-stopbench: ## Judge tests/stopbench and mutated copies by our rules and others, print the table (ARGS="--without all", "--failures")
+stopbench: ## measure: Judge tests/stopbench and mutated copies by our rules and others, print the table (ARGS="--without all", "--failures")
 	$(CARGO) build $(DEV) --bin belay-stopbench
 	@$(TARGET)/debug/belay-stopbench $(ARGS)
 
 .PHONY: stopbench-real
 RUNS ?= ../shared/real-runs
-stopbench-real: ## Judge recordings of real agents by our rules and others (RUNS=DIRECTORY; ARGS="--ablation, --failures, --json")
+stopbench-real: ## measure: Judge recordings of real agents by our rules and others (RUNS=DIRECTORY; ARGS="--ablation, --failures, --json")
 	$(CARGO) build $(DEV) --bin belay-stopbench
 	@python3 tests/stopbench_real.py --bin $(TARGET)/debug/belay-stopbench $(RUNS) $(ARGS)
 
 # Its figures depend on the model, so it is no test.
 .PHONY: feedback
-feedback: ## Measure whether the feedback of a strike helps a local model out of ten scripted loops (start it by `make local-model`; ARGS="--seeds 8, --model URL, --only NAME, --log FILE")
+feedback: ## measure: Measure whether the feedback of a strike helps a local model out of ten scripted loops (start it by `make local-model`; ARGS="--seeds 8, --model URL, --only NAME, --log FILE")
 	$(CARGO) build $(DEV) --bin belay
 	@$(PYTHON) tests/feedback/feedback.py --belay $(TARGET)/debug/belay $(ARGS)
 
 # It takes 8 GB and some minutes to install, so it is no test.
 .PHONY: open-webui
-open-webui: ## Chat with Belay in a real Open WebUI with its defaults, in Chromium (installs 8 GB into build/open-webui; needs Python 3.11 or 3.12)
+open-webui: ## develop: Chat with Belay in a real Open WebUI with its defaults, in Chromium (installs 8 GB into build/open-webui; needs Python 3.11 or 3.12)
 	$(CARGO) build $(DEV) --bin belay
 	@test -x build/open-webui/venv/bin/open-webui || { $(PYTHON) -m venv build/open-webui/venv && \
 	    build/open-webui/venv/bin/pip install --quiet open-webui==0.12.4 playwright==1.65.2; }
 	@BELAY_BIN=$(TARGET)/debug/belay build/open-webui/venv/bin/python tests/clients/open_webui.py build/open-webui
 
 .PHONY: injection
-injection: ## Have a model obey every hostile text of tests/injection, and count what it achieves (MORE=1 names each item)
+injection: ## develop: Have a model obey every hostile text of tests/injection, and count what it achieves (MORE=1 names each item)
 	$(CARGO) build $(DEV) --bin belay
 	@BELAY_MORE=$(MORE) $(CARGO) test $(DEV) --quiet --test scenarios injection:: -- --nocapture --test-threads 1
 
 .PHONY: exposure
-exposure: ## Have systemd rate the service, with and without commands (0 is best)
+exposure: ## measure: Have systemd rate the service, with and without commands (0 is best)
 	@$(PYTHON) tests/exposure.py
 
 .PHONY: service
-service: ## Boot a machine with the installed service in it, and test it as an operator would (root; ARGS="NAME…")
+service: ## develop: Boot a machine with the installed service in it, and test it as an operator would (root; ARGS="NAME…")
 	$(CARGO) build $(DEV) --bin belay
 	@BELAY_BIN=$(TARGET)/debug/belay $(PYTHON) tests/service/service.py $(ARGS)
 
@@ -209,40 +210,40 @@ build/console/node_modules: tests/console/package-lock.json
 	cd build/console && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules
 
 .PHONY: console
-console: build/console/node_modules ## Copy the libraries of the console's pages from their packages (tests/console/package.json; Node)
+console: build/console/node_modules ## develop: Copy the libraries of the console's pages from their packages (tests/console/package.json; Node)
 	cp build/console/node_modules/htm/preact/standalone.module.js crates/console/assets/vendor/preact.js
 	cp build/console/node_modules/marked/lib/marked.esm.js crates/console/assets/vendor/marked.js
 
 .PHONY: console-test
-console-test: build/console/node_modules ## Open the console of a real daemon in Chromium (ARGS="PART OF A NAME"; Node and chromium)
+console-test: build/console/node_modules ## develop: Open the console of a real daemon in Chromium (ARGS="PART OF A NAME"; Node and chromium)
 	$(CARGO) build $(DEV) --bin belay
 	@BELAY_BIN=$(TARGET)/debug/belay node tests/console/run.mjs $(ARGS)
 
 .PHONY: screenshots
-screenshots: build/console/node_modules ## Write the pictures of the console: docs/images/console-*.png (Node and chromium; pngquant makes them small)
+screenshots: build/console/node_modules ## develop: Write the pictures of the console: docs/images/console-*.png (Node and chromium; pngquant makes them small)
 	$(CARGO) build $(DEV) --bin belay
 	@BELAY_BIN=$(TARGET)/debug/belay node tests/console/screenshots.mjs
 
 .PHONY: console-speed
-console-speed: build/console/node_modules ## Measure the console against the release build (SECONDS=20; Node and chromium)
+console-speed: build/console/node_modules ## measure: Measure the console against the release build (SECONDS=20; Node and chromium)
 	$(CARGO) build --locked --release -p belay-daemon
 	@BELAY_BIN=$(TARGET)/release/belay node tests/console/speed.mjs
 
 .PHONY: demo
-demo: ## A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
+demo: ## use: A real local model answers over stdin, HTTP, OpenAI-compatible HTTP and Telegram
 	$(CARGO) build $(DEV) --bin belay
 	@$(PYTHON) tests/demo/demo.py --belay $(TARGET)/debug/belay
 
 .PHONY: local-model
-local-model: ## Start a real small model on 127.0.0.1:8080 (PORT=…); the first time compiles for some minutes
+local-model: ## use: Start a real small model on 127.0.0.1:8080 (PORT=…); the first time compiles for some minutes
 	@deploy/local-model/start.sh build/local-model $(PORT) >/dev/null
 
 .PHONY: local-model-stop
-local-model-stop: ## Stop it
+local-model-stop: ## use: Stop it
 	@deploy/local-model/stop.sh build/local-model
 
 .PHONY: install
-install: ## Install binary, systemd unit, completions and man pages (PREFIX=/usr/local, DESTDIR=, BINARY=); run `make release` first
+install: ## use: Install binary, systemd unit, completions and man pages (PREFIX=/usr/local, DESTDIR=, BINARY=); run `make release` first
 	@test -x $(BINARY) || { echo "make install: there is no $(BINARY) yet; run \`make release\` first" >&2; exit 1; }
 	install -Dm755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/belay
 	install -d $(DESTDIR)$(UNITDIR)
@@ -257,7 +258,7 @@ install: ## Install binary, systemd unit, completions and man pages (PREFIX=/usr
 
 # The installed binary names the man pages it has, so that no page of another program is removed.
 .PHONY: uninstall
-uninstall: ## Remove what `make install` installed (the same PREFIX= and DESTDIR=); settings and data stay
+uninstall: ## use: Remove what `make install` installed (the same PREFIX= and DESTDIR=); settings and data stay
 	@test -x $(DESTDIR)$(PREFIX)/bin/belay || { echo "make uninstall: there is no $(DESTDIR)$(PREFIX)/bin/belay; name the PREFIX= and DESTDIR= of the installation" >&2; exit 1; }
 	@pages=$$(mktemp -d) && trap 'rm -rf "$$pages"' EXIT && $(DESTDIR)$(PREFIX)/bin/belay man --dir "$$pages" && \
 	  for page in "$$pages"/*.1; do rm -f "$(DESTDIR)$(PREFIX)/share/man/man1/$${page##*/}"; done
@@ -267,18 +268,18 @@ uninstall: ## Remove what `make install` installed (the same PREFIX= and DESTDIR
 	rm -f $(DESTDIR)$(PREFIX)/bin/belay
 
 .PHONY: deb
-deb: ## Build a Debian package into build/deb (BINARY=target/dist/belay, COMPRESSION=xz); run `make dist` first
+deb: ## develop: Build a Debian package into build/deb (BINARY=target/dist/belay, COMPRESSION=xz); run `make dist` first
 	@COMPRESSION=$(or $(COMPRESSION),xz) deploy/deb/build.sh $(DEB_BINARY) build/deb
 
 .PHONY: image
-image: ## Build an OCI image without a container daemon: build/image/oci (root; BINARY=); run `make release` first
+image: ## develop: Build an OCI image without a container daemon: build/image/oci (root; BINARY=); run `make release` first
 	deploy/image/build.sh $(BINARY) build/image/oci
 
 .PHONY: dist-files
-dist-files: ## Write a bill of materials (CycloneDX) and SHA256SUMS beside what is in build/dist (Python 3.11)
+dist-files: ## develop: Write a bill of materials (CycloneDX) and SHA256SUMS beside what is in build/dist (Python 3.11)
 	$(PYTHON) deploy/dist-files.py build/dist
 
 .PHONY: clean
-clean: ## Remove what was built; the local model and the tools stay (build/)
+clean: ## use: Remove what was built; the local model and the tools stay (build/)
 	$(CARGO) clean
 	rm -rf build/clients build/generators build/generated build/bench build/demo build/websocket build/typescript build/node build/console
