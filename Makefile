@@ -35,6 +35,7 @@ help: ## use: This list
 
 .PHONY: run
 run: ## use: Build and start the daemon here: stdin, and HTTP on loopback (ARGS="--set llm.provider=rehearsal")
+	@test -x $(TARGET)/debug/belay || echo 'make run: the first build takes some minutes; cargo shows how far it is. README.md says what it costs.'
 	$(CARGO) build $(DEV) --bin belay
 	@exec $(TARGET)/debug/belay run $(ARGS)
 
@@ -53,8 +54,8 @@ static: ## use: Build a static binary: target/MACHINE-unknown-linux-gnu/dist/bel
 	@echo $(TARGET)/$(STATIC_TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/belay
 
 .PHONY: test
-test: ## develop: Run every test; the last line counts them (no key, no model; V=1 names each test, ALL=1 runs also what cannot have changed, FLAKY=fail)
-	@$(PYTHON) tests/run.py $(if $(V),--verbose) $(if $(ALL),--all) $(if $(FLAKY),--flaky=$(FLAKY))
+test: ## develop: Run every test; the last line counts them (no key, no model; QUICK=1 needs no packages and no root, V=1 names each test, ALL=1 runs also what cannot have changed, FLAKY=fail)
+	@$(PYTHON) tests/run.py $(if $(QUICK),--quick) $(if $(V),--verbose) $(if $(ALL),--all) $(if $(FLAKY),--flaky=$(FLAKY))
 
 .PHONY: flaky
 flaky: ## develop: Run every suite under load and on one processor, and name the tests that ever failed (hours; MINUTES=30, ARGS="--only outer_loop")

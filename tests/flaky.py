@@ -21,10 +21,10 @@ import time
 
 from gate import install
 from gate.machines import prepare_image, prepare_service
-from gate.output import ROOT, clock, say
+from gate.output import ROOT, SEED, clock, say
 from gate.rust import build
 from gate.tally import Result, Tally, first_reason
-from run import SEED, first, last, run
+from run import first, last, run
 
 JOURNAL = ROOT / "build" / "flaky.jsonl"
 # Rounds by name: how many processors, and how many busy loops beside the suites.

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs every test of the project and counts them.
 
-    tests/run.py [--verbose] [--all] [--flaky=fail]
+    tests/run.py [--quick] [--verbose] [--all] [--flaky=fail]
 
-Installs the programs that the tests need where they are missing (bubblewrap, PostgreSQL; only as root, on Debian and Ubuntu), builds the workspace
+Says what is missing, installs it (bubblewrap, PostgreSQL and others only as root, on Debian and Ubuntu), builds the workspace
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
 daemon costs (`make budget`), daemons are killed at named points (`make crash`), three daemons over one PostgreSQL are killed, cut from it and
 restarted (`make cluster`), the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
@@ -12,7 +12,8 @@ promtool checks its metrics, a collector decodes its signals, the reverse proxie
 Then systemd rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian
 package, and the OCI image is built and run. What these need is installed while the compiler works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again
 (tests/passed.py), unless --all or the variable CI says so. A test that has failed is run again alone at the end, up to twice: if it passes then,
-it is flaky (tests/gate/tally.py), which --flaky=fail counts as failed.
+it is flaky (tests/gate/tally.py), which --flaky=fail counts as failed. --quick installs nothing, runs the tests in Rust alone, and says what it
+leaves out (tests/gate/quick.py).
 Prints a table of suites, the time that all of it took, the flaky tests, and, as its last line, "N passed, N failed, N skipped". Ends with 1
 when anything failed. Standard library only.
 """
@@ -20,15 +21,15 @@ when anything failed. Standard library only.
 import concurrent.futures
 import os
 import resource
-import secrets
 import sys
 import threading
 import time
 
-from gate import install
+from gate import install, missing
 from gate.faults import cluster, crashes
 from gate.machines import booted, image, prepare_image, prepare_service
-from gate.output import ALL, ROOT, clock, say
+from gate.output import ALL, ROOT, clock, environment_of, say
+from gate.quick import left_out, quick
 from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust
 from gate.scripts import (
     api_fuzz,
@@ -50,8 +51,6 @@ from gate.tally import Tally
 SIDE_BY_SIDE = os.cpu_count() or 1
 # Scenarios wait for a daemon most of the time, so they run twice as many tests at once.
 WAITING = "scenarios"
-# Property tests draw their cases by it. A test that is run again draws the same ones, so that another seed does not hide a fault.
-SEED = "PROPTEST_RNG_SEED"
 
 
 def first(suites, budget_program, environment):
@@ -94,6 +93,10 @@ def test():
     """Runs everything, and returns the exit status."""
     os.chdir(ROOT)
     tally, begin = Tally(ALL, flaky_fails="--flaky=fail" in sys.argv[1:]), time.monotonic()
+    if "--quick" in sys.argv[1:]:
+        return only_rust(tally, begin)
+    for line in missing.lines():
+        say(line)
     install.programs()
     preparing, preparing_image = prepare_service(), prepare_image()
     installing = threading.Thread(target=install.install)
@@ -102,14 +105,26 @@ def test():
     installing.join()
     built = time.monotonic()
     if belay is not None:
-        environment = {"BELAY_BIN": belay, SEED: os.environ.get(SEED) or str(secrets.randbits(63))}
-        say(f"{SEED}={environment[SEED]}")
+        environment = environment_of(belay)
         run(tally, first(suites, budget_program, environment))
         run(tally, last(environment, preparing, preparing_image))
         tally.again()
         tally.remember()
     else:
         install.DOWNLOADS.end()
+    return end(tally, begin, built)
+
+
+def only_rust(tally, begin):
+    """Runs what needs neither packages nor root, says what that leaves out, and returns the exit status."""
+    suites, belay, _ = build(tally)
+    built = time.monotonic()
+    jobs, without = quick(suites, environment_of(belay)) if belay else ([], [])
+    run(tally, jobs)
+    tally.again()
+    tally.remember()
+    for line in left_out(without):
+        say(line)
     return end(tally, begin, built)
 
 

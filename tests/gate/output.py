@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import secrets
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -12,6 +13,9 @@ ALL = "--all" in sys.argv[1:] or CI
 # saves a second build of half of the workspace. Elsewhere that second build is kept, and the tests run what people run.
 CRASH_POINTS = ("--features", "belay-daemon/crash-points")
 FEATURES = CRASH_POINTS if CI else ()
+
+# Property tests draw their cases by it. A test that is run again draws the same ones, so that another seed does not hide a fault.
+SEED = "PROPTEST_RNG_SEED"
 
 
 def say(line):
@@ -28,3 +32,10 @@ def cargo(*arguments):
 def clock(seconds):
     """Minutes and seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def environment_of(belay):
+    """The variables of all suites. Prints the seed of the property tests."""
+    environment = {"BELAY_BIN": belay, SEED: os.environ.get(SEED) or str(secrets.randbits(63))}
+    say(f"{SEED}={environment[SEED]}")
+    return environment

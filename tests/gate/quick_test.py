@@ -1,0 +1,54 @@
+"""Tests of `make test QUICK=1`: each suite runs in it or is named as left out."""
+
+import unittest
+from unittest import mock
+
+from gate import quick
+from gate.output import ROOT
+from gate.rust import OFFICIAL_MCP
+from gate.tally import Outcome
+from run import first, last
+
+SUITES = [{"target": target, "name": target} for target in ("programs", "confined", "outer_loop")]
+
+
+class Quick(unittest.TestCase):
+    def jobs(self, bubblewrap):
+        with mock.patch("gate.quick.which", lambda program: bubblewrap):
+            return quick.quick(SUITES, {})
+
+    def test_each_suite_runs_or_is_named_as_left_out(self):
+        runs = {job.__name__ for job, *_ in self.jobs("/usr/bin/bwrap")[0]}
+        everything = {job.__name__ for job, *_ in [*first(SUITES, "budget", {}), *last({}, None, None)]}
+        self.assertEqual(runs | set(quick.LEFT_OUT), everything)
+        self.assertEqual(runs & set(quick.LEFT_OUT), set())
+
+    def test_tests_of_the_sandbox_need_bubblewrap(self):
+        for bubblewrap, expected in (("/usr/bin/bwrap", ["programs", "confined", "outer_loop"]), (None, ["programs", "outer_loop"])):
+            jobs, without = self.jobs(bubblewrap)
+            name = "rust" if bubblewrap else "without_bubblewrap"
+            rust = [job for job in jobs if job[0].__name__ == name]
+            self.assertEqual([job[1]["target"] for job in rust], expected)
+            self.assertEqual(rust[0][3][:2], ["--skip", OFFICIAL_MCP])
+            self.assertEqual(bool(without), bubblewrap is None)
+            text = "\n".join(quick.left_out(without))
+            self.assertEqual("bubblewrap" in text, bubblewrap is None, text)
+
+    def test_a_test_that_names_bubblewrap_is_skipped_without_it(self):
+        lines = ("the output",)
+        failures = {"a": ("Commands need Bubblewrap.",), "b": ("wrong",)}
+        both = quick.excused(Outcome(passed=3, failed=2, lines=lines, failures=failures))
+        self.assertEqual((both.passed, both.failed, both.skipped, list(both.failures), both.lines), (3, 1, 1, ["b"], lines))
+        one = quick.excused(Outcome(passed=3, failed=1, lines=lines, failures={"a": failures["a"]}))
+        self.assertEqual((one.failed, one.skipped, one.lines), (0, 1, ()))
+        died = quick.excused(Outcome(failed=1, note="died"))
+        self.assertEqual(died.failed, 1)
+
+    def test_each_named_test_is_there(self):
+        folders = {"confined": "crates/tools/tests/confined", "programs": "crates/tools/tests/programs", "scenarios": "tests/scenarios"}
+        for target, names in quick.NEED_BUBBLEWRAP.items():
+            files = list((ROOT / folders[target]).rglob("*.rs"))
+            for module, _, name in (name.rpartition("::") for name in names):
+                module = module.split("::")[-1]
+                of_module = [path for path in files if module in ("", path.stem, path.parent.name)]
+                self.assertTrue(any(f"fn {name}" in path.read_text(encoding="utf-8") for path in of_module), f"{target}: {module}::{name}")
