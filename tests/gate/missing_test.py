@@ -16,11 +16,8 @@ class Missing(unittest.TestCase):
 
     def lines(self, uid, has=lambda program: None):
         """What is said in an empty clone, by a user with this number, on a machine that has these programs."""
-        with (
-            mock.patch("gate.missing.ROOT", self.root),
-            mock.patch("os.geteuid", lambda: uid),
-            mock.patch("shutil.which", lambda program, path=None: has(program)),
-        ):
+        which = mock.patch("shutil.which", lambda program, path=None: has(program))
+        with mock.patch("gate.missing.ROOT", self.root), mock.patch("os.geteuid", lambda: uid), which:
             return "\n".join(missing.lines())
 
     def test_everything_is_named_before_it_is_installed(self):
