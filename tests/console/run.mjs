@@ -9,6 +9,7 @@ import { launch } from './support/browser.mjs';
 import { runAll } from './support/check.mjs';
 import './checks/pages.mjs';
 import './checks/now.mjs';
+import './checks/names.mjs';
 import './checks/work.mjs';
 import './checks/lists.mjs';
 import './checks/origin.mjs';

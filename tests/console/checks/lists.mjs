@@ -45,7 +45,7 @@ group('lists', async (browser) => {
       await page.getByRole('button', { name: 'Show more' }).click();
       await rows.nth(expected - 1).waitFor();
     }
-    const names = await rows.locator('td[data-name=Session]').allInnerTexts();
+    const names = await rows.locator('td[data-name=Run] small').allInnerTexts();
     const numbers = names.map((name) => Number(name.replace('many-', '')));
     numbers.forEach((number, i) => assert.equal(number, COUNT - i));
     await page.close();

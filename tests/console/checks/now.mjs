@@ -120,6 +120,8 @@ group('now', world, end, () => {
   });
 
   check('running runs are shown however many are queued', async ({ daemon, visitor }) => {
+    // The names of these sessions are asked for, and they do not exist.
+    visitor.expect(/status of 404 .*\/sessions\/(waits|works)$/);
     const page = await visitor.open('#/sign-in');
     const { runs: [run] } = await daemon.get('runs?status=running&limit=1');
     await page.route(/\/api\/v1\/runs\?/, (route) => {

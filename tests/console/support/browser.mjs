@@ -36,7 +36,10 @@ export class Visitor {
     if (ASSETS) {
       await context.route((url) => url.pathname.startsWith(prefix), async (route) => {
         const file = path.join(ASSETS, new URL(route.request().url()).pathname.slice(prefix.length).replace(/^[0-9a-f]{16}\//, ''));
-        await route.fulfill({ response: await route.fetch(), body: fs.readFileSync(file) });
+        const response = await route.fetch();
+        // A new file is not in the binary.
+        const type = file.endsWith('.js') ? 'text/javascript' : 'text/css';
+        await route.fulfill({ ...(response.ok() ? { response } : { contentType: type }), body: fs.readFileSync(file) });
       });
     }
     return visitor;

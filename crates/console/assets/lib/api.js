@@ -72,6 +72,19 @@ export async function lines(path, signal) {
   return text.split('\n').filter(Boolean).map((line) => JSON.parse(line));
 }
 
+/** The first line for which `fits(line)` is true; the rest of the answer is not read. */
+export async function firstLine(path, fits, signal) {
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const bytes of chunks((await ask('GET', path, { signal })).body)) {
+    const parts = (rest + decoder.decode(bytes, { stream: true })).split('\n');
+    rest = parts.pop();
+    const found = parts.filter(Boolean).map((line) => JSON.parse(line)).find(fits);
+    if (found) return found;
+  }
+  return undefined;
+}
+
 const RECONNECT_MS = [500, 1000, 2000, 5000];
 /** A page that is hidden for longer closes its streams: all tabs of a browser share six connections to one HTTP/1.1 server. */
 const HIDDEN_MS = 10_000;

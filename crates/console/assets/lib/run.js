@@ -7,6 +7,7 @@ import { duration, money, number } from './format.js';
 import { useFollow, useLoad } from './hooks.js';
 import { Evidence, Judge } from './judge.js';
 import { Markdown } from './markdown.js';
+import { Asked } from './names.js';
 import { Timeline } from './timeline.js';
 import { Act, Code, Empty, Facts, Failure, Go, Loaded, Page, State, Text, Time, chatLink } from './ui.js';
 import { Link, Since, STOP_WAIT_MS } from '../pages/now.js';
@@ -22,7 +23,7 @@ export function Run({ id, role }) {
   const stop = open(run) && html`<${Act} kind="danger" done=${load.reload}
     action=${() => post(path`runs/${id}/stop`, {}, { wait_ms: STOP_WAIT_MS })}>Stop</${Act}>`;
   return html`<${Page} title="Run" aside=${stop}>
-    <${Loaded} load=${load}>${(run) => html`<${About} run=${run} /><${End} run=${run} /><${Events} run=${run}
+    <${Loaded} load=${load}>${(run) => html`<${Asked} run=${run} /><${About} run=${run} /><${End} run=${run} /><${Events} run=${run}
       changed=${load.reload} />
       ${role === 'operator' && !open(run) && html`<${Judge} id=${id} />`}`}</${Loaded}>
   </${Page}>`;

@@ -1,7 +1,7 @@
 // The parts that every page uses.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
-import { exact, relative, visible } from './format.js';
+import { duration, exact, relative, visible } from './format.js';
 import { useAction, useNow } from './hooks.js';
 
 /** A time relative to now; the exact one is its title. */
@@ -101,6 +101,10 @@ export function Page({ title, aside, children }) {
 export const Go = ({ to, children, ...rest }) => html`<a href="#/${to}" ...${rest}>${children}</a>`;
 export const runLink = (id) => `runs/${encodeURIComponent(id)}`;
 export const chatLink = (session) => `chat/${encodeURIComponent(session)}`;
+
+/** A duration as text and as a bar: its share of the longest one. */
+export const Span = ({ ms, most, tone = '' }) => html`<span class="span">${duration(ms)}<span class="track"
+  aria-hidden="true"><span class=${`bar ${tone}`} style=${{ width: `${Math.min(1, ms / Math.max(1, most)) * 100}%` }}></span></span></span>`;
 
 /** `name: value` pairs. */
 export const Facts = ({ of }) => html`<dl class="facts">${of

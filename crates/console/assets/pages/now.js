@@ -6,7 +6,8 @@ import { duration, money, number, seconds, visible } from '../lib/format.js';
 import { useAction, useLoad, useNow } from '../lib/hooks.js';
 import { useRunning } from '../lib/running.js';
 import { StreamEnd } from '../lib/list.js';
-import { Act, Code, Dialog, Facts, Failure, Go, Loaded, Page, State, Table, Text, Time, chatLink, runLink } from '../lib/ui.js';
+import { Subject, useNames } from '../lib/names.js';
+import { Act, Code, Dialog, Facts, Failure, Go, Loaded, Page, Span, State, Table, Text, Time } from '../lib/ui.js';
 
 export const STOP_WAIT_MS = 2000;
 /** The status is loaded so often after facts, and so often without one. */
@@ -49,6 +50,7 @@ export default function Now({ role }) {
   const reload = () => { live.reload(); status.reload(); };
   const running = live.runs.filter((run) => run.status === 'running');
   const waiting = ['paused', 'queued', 'accepted'].flatMap((status) => live.runs.filter((run) => run.status === status));
+  const name = useNames([...running, ...waiting].map((run) => run.session));
   const aside = html`<${Link} state=${live.link} />
     ${operator && html`<${Act} kind="danger" confirm="Stop all runs of all sessions?"
       done=${(report) => { setReceipt(report); reload(); }}
@@ -59,9 +61,9 @@ export default function Now({ role }) {
     <${Loaded} load=${status}>${(value) => html`<${Status} status=${value} operator=${operator} reload=${reload} />`}</${Loaded}>
     <${Failure} error=${live.error} retry=${live.reload} />
     <h2>Running</h2>
-    ${live.loaded ? html`<${Runs} runs=${running} doing=${live.doing} cut=${live.cut} empty="No run is running now." />` : html`<p class="loading"
+    ${live.loaded ? html`<${Runs} runs=${running} doing=${live.doing} name=${name} cut=${live.cut} empty="No run is running now." />` : html`<p class="loading"
       role="status">Loading …</p>`}
-    ${waiting.length > 0 && html`<h2>Waiting</h2><${Waiting} runs=${waiting} cut=${live.cut} />`}
+    ${waiting.length > 0 && html`<h2>Waiting</h2><${Waiting} runs=${waiting} name=${name} cut=${live.cut} />`}
     ${operator && html`<${Nodes} />`}
   </${Page}>`;
 }
@@ -89,17 +91,24 @@ function Nodes() {
     ]} />`}`;
 }
 
-const who = ['Session', (run) => html`<${Go} to=${chatLink(run.session)}><${Text} value=${run.session} /></${Go}>`];
-const which = ['Run', (run) => html`<${Go} to=${runLink(run.run_id)} title=${run.run_id}><${State}
-  value=${run.status} /></${Go}>`];
+const which = (name) => ['Run', (run) => html`<${Subject} run=${run} name=${name} />`];
+const state = ['Status', (run) => html`<${State} value=${run.status} />`, 'nowrap'];
 const stop = ['', (run) => html`<${Act} kind="danger" title=${`Stop the run of ${run.session}`}
   action=${() => post(path`runs/${run.run_id}/stop`, {}, { wait_ms: STOP_WAIT_MS })}>Stop</${Act}>`, 'actions'];
 
-function Runs({ runs, doing, cut, empty }) {
-  const columns = [which, who,
+/** The time that a run has taken so far, as a bar too: `most` is the start of the oldest one. */
+function Worked({ run, oldest }) {
+  const now = useNow();
+  return html`<${Span} ms=${now - Date.parse(startOf(run))} most=${now - oldest} tone="live" />`;
+}
+const startOf = (run) => run.started_at ?? run.accepted_at;
+
+function Runs({ runs, doing, name, cut, empty }) {
+  const oldest = Math.min(...runs.map((run) => Date.parse(startOf(run))));
+  const columns = [which(name), state,
     ['Step', (run) => doing(run.run_id)?.step ?? (run.usage.model_calls || '–'), 'number'],
     ['Doing', (run) => html`<${Doing} of=${doing(run.run_id)} />`],
-    ['Time', (run) => html`<${Since} at=${run.started_at ?? run.accepted_at} />`, 'number'],
+    ['Time', (run) => html`<${Worked} run=${run} oldest=${oldest} />`, 'number'],
     ['Tokens', (run) => html`<span title="read and written">${number(run.usage.input)} + ${number(run.usage.output)}</span>`, 'number'],
     ['Cost', (run) => money(run.cost_micro_usd), 'number'], stop];
   return html`<${Table} columns=${columns} rows=${runs} keyOf=${(run) => run.run_id} empty=${empty} />
@@ -114,8 +123,8 @@ function Doing({ of }) {
     ? ` and ${tools.length - 1} more` : ''}</span>`;
 }
 
-function Waiting({ runs, cut }) {
-  const columns = [which, who,
+function Waiting({ runs, name, cut }) {
+  const columns = [which(name), state,
     ['For', (run) => (run.waiting_for ? html`<${Go} to=${`questions/${run.waiting_for.approval}`}><${Text}
       value=${run.waiting_for.summary} /></${Go}>`
       : html`<span class="soft">its turn</span>`)],

@@ -2,10 +2,11 @@
 
 import { html } from '../vendor/preact.js';
 import { get } from '../lib/api.js';
-import { duration, money, number } from '../lib/format.js';
+import { money, number } from '../lib/format.js';
 import { useLoad } from '../lib/hooks.js';
 import { ListTable, useList } from '../lib/list.js';
-import { Go, Page, State, Text, Time, chatLink, runLink } from '../lib/ui.js';
+import { Subject, useNames } from '../lib/names.js';
+import { Page, Span, State, Time } from '../lib/ui.js';
 import { Judge } from '../lib/judge.js';
 import { Run } from '../lib/run.js';
 
@@ -21,26 +22,31 @@ export default function Runs({ parts, query, role }) {
 function List({ query, role }) {
   const filter = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? '']));
   const list = useList('runs', 'runs', filter, { page: PAGE });
+  const name = useNames(list.rows.map((run) => run.session));
   return html`<${Page} title="Runs" aside=${html`<button onClick=${list.reload}>Reload</button>`}>
     <${Filters} filter=${filter} />
-    <${ListTable} list=${list} columns=${COLUMNS} keyOf=${(run) => run.run_id}
+    <${ListTable} list=${list} columns=${columns(name, list.rows)} keyOf=${(run) => run.run_id}
       empty=${Object.values(filter).some(Boolean) ? 'No run matches these filters.'
         : 'There is no run yet. Write a message in the chat.'} />
     ${role === 'operator' && html`<${Judge} />`}
   </${Page}>`;
 }
 
-const took = (run) => duration(Date.parse(run.ended_at) - Date.parse(run.started_at));
-const COLUMNS = [
-  ['Run', (run) => html`<${Go} to=${runLink(run.run_id)} title=${run.run_id}><${State} value=${run.status} /></${Go}>`],
-  ['Session', (run) => html`<${Go} to=${chatLink(run.session)}><${Text} value=${run.session} /></${Go}>`],
-  ['Reason', (run) => (run.reason ? html`<code>${run.reason}</code>` : '–'), 'nowrap'],
-  ['Accepted', (run) => html`<${Time} at=${run.accepted_at} />`, 'nowrap'],
-  ['Time', (run) => (run.ended_at && run.started_at ? took(run) : '–'), 'number'],
-  ['Calls', (run) => html`<span title="model calls and tool calls">${run.usage.model_calls} + ${run.usage.tool_calls}</span>`, 'number'],
-  ['Tokens', (run) => number(run.usage.input + run.usage.output), 'number'],
-  ['Cost', (run) => money(run.cost_micro_usd), 'number'],
-];
+const took = (run) => (run.ended_at && run.started_at ? Date.parse(run.ended_at) - Date.parse(run.started_at) : undefined);
+const TONE = { completed: 'good', failed: 'bad', stopped: 'muted' };
+
+function columns(name, runs) {
+  const most = runs.reduce((most, run) => Math.max(most, took(run) ?? 0), 0);
+  return [
+    ['Run', (run) => html`<${Subject} run=${run} name=${name} />`],
+    ['Status', (run) => html`<span><${State} value=${run.status} />${run.reason && html` <small><code>${run.reason}</code></small>`}</span>`],
+    ['Accepted', (run) => html`<${Time} at=${run.accepted_at} />`, 'nowrap'],
+    ['Time', (run) => (took(run) === undefined ? '–' : html`<${Span} ms=${took(run)} most=${most} tone=${TONE[run.status]} />`), 'number'],
+    ['Calls', (run) => html`<span title="model calls and tool calls">${run.usage.model_calls} + ${run.usage.tool_calls}</span>`, 'number'],
+    ['Tokens', (run) => number(run.usage.input + run.usage.output), 'number'],
+    ['Cost', (run) => money(run.cost_micro_usd), 'number'],
+  ];
+}
 
 /** The filters are in the address, so that a link keeps them. */
 function Filters({ filter }) {
