@@ -10,6 +10,7 @@ import { runAll } from './support/check.mjs';
 import './checks/pages.mjs';
 import './checks/now.mjs';
 import './checks/names.mjs';
+import './checks/picture.mjs';
 import './checks/work.mjs';
 import './checks/lists.mjs';
 import './checks/origin.mjs';

@@ -21,6 +21,7 @@ export function gate() {
  * on with `rest`.
  */
 export async function model(script) {
+  let made = 0;
   const server = http.createServer(async (request, answer) => {
     let body = '';
     for await (const part of request) body += part;
@@ -35,7 +36,7 @@ export async function model(script) {
     if (said) answer.write(chunk({ role: 'assistant', content: said }));
     await until;
     if (rest) answer.write(chunk({ content: rest }));
-    calls.forEach(([name, input], index) => answer.write(chunk({ tool_calls: [{ index, id: `call_${step}_${index}`, type: 'function',
+    calls.forEach(([name, input], index) => answer.write(chunk({ tool_calls: [{ index, id: `call_${made += 1}`, type: 'function',
       function: { name, arguments: JSON.stringify(input) } }] })));
     answer.write(chunk({}, calls.length ? 'tool_calls' : 'stop'));
     const [input, output] = usage;

@@ -1,31 +1,29 @@
 // One run: its facts, its end with the rule and the evidence, its reply, and its timeline, live while it runs.
 
-import { html, useEffect, useMemo, useRef, useState } from '../vendor/preact.js';
+import { html, useEffect, useMemo, useState } from '../vendor/preact.js';
 import { fileUrl, get, lines, path, post } from './api.js';
-import { fields, isCut, recorded, recordedCall, recordingRows, Rows } from './facts.js';
+import { fields, isCut, recordedCall, recordingRows } from './facts.js';
 import { duration, money, number } from './format.js';
-import { useFollow, useLoad } from './hooks.js';
+import { useLoad } from './hooks.js';
 import { Evidence, Judge } from './judge.js';
 import { Markdown } from './markdown.js';
 import { Asked } from './names.js';
+import { Picture } from './picture.js';
+import { isOpen, useRecording, useRunEvents } from './run-events.js';
 import { Timeline } from './timeline.js';
 import { Act, Code, Empty, Facts, Failure, Go, Loaded, Page, State, Text, Time, chatLink } from './ui.js';
 import { Link, Since, STOP_WAIT_MS } from '../pages/now.js';
-
-const RENDER_MS = 50;
-const open = (run) => ['accepted', 'queued', 'running', 'paused'].includes(run?.status);
 
 export function Run({ id, role }) {
   const [every, setEvery] = useState(0);
   const load = useLoad((signal) => get(path`runs/${id}`, {}, signal), [id], { every });
   const run = load.value;
-  useEffect(() => setEvery(open(run) ? 3000 : 0), [run?.status]);
-  const stop = open(run) && html`<${Act} kind="danger" done=${load.reload}
+  useEffect(() => setEvery(isOpen(run) ? 3000 : 0), [run?.status]);
+  const stop = isOpen(run) && html`<${Act} kind="danger" done=${load.reload}
     action=${() => post(path`runs/${id}/stop`, {}, { wait_ms: STOP_WAIT_MS })}>Stop</${Act}>`;
   return html`<${Page} title="Run" aside=${stop}>
-    <${Loaded} load=${load}>${(run) => html`<${Asked} run=${run} /><${About} run=${run} /><${End} run=${run} /><${Events} run=${run}
-      changed=${load.reload} />
-      ${role === 'operator' && !open(run) && html`<${Judge} id=${id} />`}`}</${Loaded}>
+    <${Loaded} load=${load}>${(run) => html`<${Asked} run=${run} /><${Story} run=${run} changed=${load.reload} />
+      ${role === 'operator' && !isOpen(run) && html`<${Judge} id=${id} />`}`}</${Loaded}>
   </${Page}>`;
 }
 
@@ -53,52 +51,36 @@ function End({ run }) {
       <p><${Go} to=${`questions/${run.waiting_for.approval}`}>Answer the question</${Go}>, until <${Time} at=${run.waiting_for.expires_at} /></p></div>`;
   }
   if (!run.ended_at) return null;
-  return html`<h2>End</h2><div class="card"><p>Reason: <code>${run.reason}</code></p><${Evidence} of=${run.evidence} /></div>
-    ${run.reply && html`<h2>Reply</h2><div class="card"><${Markdown} text=${run.reply} /></div>`}
+  return html`<h2>End</h2><div class="card"><p>Reason: <code>${run.reason}</code></p><${Evidence} of=${run.evidence} /></div>`;
+}
+
+const Reply = ({ run }) => run.ended_at && html`${run.reply && html`<h2>Reply</h2><div class="card"><${Markdown} text=${run.reply} /></div>`}
     ${run.files?.length > 0 && html`<ul>${run.files.map((file) => html`<li key=${file.id}>
       <a href=${fileUrl(file.url)} download><${Text} value=${file.name} /></a> ${file.caption && html`<${Text}
         value=${file.caption} />`}</li>`)}</ul>`}`;
-}
 
-/** The timeline. The stream ends with the run; facts are rendered in batches. */
-function Events({ run, changed }) {
-  const rows = useMemo(() => new Rows(run.accepted_at), [run.run_id]);
-  const timer = useRef();
-  const [writing, setWriting] = useState('');
-  const text = useRef('');
-  const [, render] = useState(0);
-  const [recording, setRecording] = useState({});
-  useEffect(() => () => clearTimeout(timer.current), []);
-  const soon = () => {
-    timer.current ??= setTimeout(() => { timer.current = undefined; setWriting(text.current); render((n) => n + 1); }, RENDER_MS);
-  };
-  const link = useFollow(path`runs/${run.run_id}/events`, ({ type, data }) => {
-    if (type === 'delta') {
-      if (data.kind === 'text') text.current += data.text;
-    } else if (type !== 'reset') {
-      rows.add(data);
-      if (type === 'model_called' || type === 'run_ended') text.current = '';
-      if (['run_started', 'run_ended', 'approval_requested', 'approval_resolved'].includes(type) && open(run)) changed();
-    }
-    soon();
-  }, { isEnd: (event) => (event ? event.type === 'run_ended' : !open(run)) });
-  // The recording has whole arguments and results; it is read when the first row is opened.
-  const read = () => {
-    if (recording.loading || (recording.lines && recording.rows === rows.rows.length)) return;
-    setRecording({ ...recording, loading: true });
-    lines(path`runs/${run.run_id}/trajectory`).then(
-      (all) => setRecording({ lines: all, rows: rows.rows.length, ...recorded(all) }),
-      (error) => setRecording({ error, rows: rows.rows.length }),
-    );
-  };
-  return html`<h2>Timeline <span class="soft small">${number(rows.rows.length)} entries</span> ${open(run)
+/** The parts of the page that need the events: the picture above the reply, and the timeline below it. */
+function Story({ run, changed }) {
+  const { rows, link, writing } = useRunEvents(run, changed);
+  const [at, setAt] = useState();
+  const go = (key) => setAt({ key });
+  return html`<${About} run=${run} /><${End} run=${run} />
+    ${(isOpen(run) || link === 'ended') && html`<${Picture} run=${run} rows=${rows} open=${isOpen(run)} go=${go} />`}
+    <${Reply} run=${run} />
+    <h2>Timeline <span class="soft small">${number(rows.length)} entries</span> ${isOpen(run)
     && html`<${Link} state=${link} />`}</h2>
-    ${rows.rows.length ? html`<${Timeline} rows=${rows.rows} label="Events of the run" tail=${open(run)}
-      detail=${(row) => html`<${Detail} key=${row.key} row=${row} recording=${recording} read=${read} />`} />`
-        : html`<${NoEvent} link=${link} open=${open(run)} />`}
+    <${Events} run=${run} rows=${rows} link=${link} at=${at} />
     ${writing && html`<h3>Writing now <span class="soft small">since this page was opened</span></h3><pre><${Text}
       value=${writing} /></pre>`}
     <${Messages} id=${run.run_id} />`;
+}
+
+function Events({ run, rows, link, at }) {
+  // The recording is read when the first row is opened.
+  const [recording, read] = useRecording(run, rows.length);
+  if (!rows.length) return html`<${NoEvent} link=${link} open=${isOpen(run)} />`;
+  return html`<${Timeline} rows=${rows} label="Events of the run" tail=${isOpen(run)} at=${at}
+    detail=${(row) => html`<${Detail} key=${row.key} row=${row} recording=${recording} read=${read} />`} />`;
 }
 
 function NoEvent({ link, open }) {

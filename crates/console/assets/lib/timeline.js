@@ -12,9 +12,9 @@ const MOVES = { ArrowDown: 1, ArrowUp: -1, PageDown: 12, PageUp: -12, Home: -Inf
 
 /**
  * `rows`: `{ key, time, title, kind, tone, text }`. `detail(row)` is shown for the selected row. With `tail`, the list
- * stays at its end while rows are added, until the reader scrolls up.
+ * stays at its end while rows are added, until the reader scrolls up. Each new `at`, `{ key }`, selects a row and shows it.
  */
-export function Timeline({ rows, detail, label, tail = false }) {
+export function Timeline({ rows, detail, label, tail = false, at: wanted }) {
   const box = useRef();
   const list = useMemo(() => `list-${lists += 1}`, []);
   const atEnd = useRef(tail);
@@ -41,6 +41,13 @@ export function Timeline({ rows, detail, label, tail = false }) {
     if (next * ROW < scrollTop) box.current.scrollTop = next * ROW;
     else if ((next + 1) * ROW > scrollTop + clientHeight) box.current.scrollTop = (next + 1) * ROW - clientHeight;
   };
+  useEffect(() => {
+    const index = rows.findIndex((row) => row.key === wanted?.key);
+    if (index < 0) return;
+    go(index);
+    box.current.focus();
+    box.current.scrollIntoView({ block: 'nearest' });
+  }, [wanted]);
   const press = (event) => {
     if (event.key === 'Escape') return select(undefined);
     const move = MOVES[event.key];
