@@ -3,6 +3,7 @@
 import { html, render, useEffect, useState } from './vendor/preact.js';
 import { del, get } from './lib/api.js';
 import { dropDrafts } from './lib/talk.js';
+import { useEscape } from './lib/hooks.js';
 import { Act, Failure } from './lib/ui.js';
 import { SignIn, hasLink, takeLink } from './pages/sign-in.js';
 
@@ -74,14 +75,18 @@ function Frame({ session, failure, signedOut }) {
     moved();
     return () => window.removeEventListener('hashchange', moved);
   }, []);
-  // On a narrow screen the navigation is one line that scrolls.
-  useEffect(() => document.querySelector('nav [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [at.parts[0]]);
+  // On a narrow screen the pages are behind a button.
+  const [menu, openMenu] = useState(false);
+  useEffect(() => openMenu(false), [at]);
+  useEscape(menu, () => { openMenu(false); document.getElementById('menu').focus(); });
   const operator = session.role === 'operator';
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById('main').focus(); }}>Skip to the page</a>
-    <nav aria-label="Pages">
+    <nav aria-label="Pages" class=${menu ? 'open' : undefined}>
       <a class="brand" href="#/now"><img src="console/assets/icon.svg" alt="" width="24" height="24" /> Belay</a>
-      <ul>${Object.entries(PAGES).filter(([, [, , who]]) => operator || who === 'client').map(([name, [title]]) => html`
+      <span class="here" aria-hidden="true">${PAGES[at.parts[0]]?.[0]}</span>
+      <button id="menu" aria-expanded=${menu} aria-controls="pages" onClick=${() => openMenu(!menu)}>Menu</button>
+      <ul id="pages">${Object.entries(PAGES).filter(([, [, , who]]) => operator || who === 'client').map(([name, [title]]) => html`
         <li><a href="#/${name}" aria-current=${at.parts[0] === name ? 'page' : undefined}>${title}</a></li>`)}</ul>
       <p class="who">${session.role}
         ${session.cookie && html` <${Act} action=${() => del('console/session')} done=${signedOut}>Sign out</${Act}>`}</p>

@@ -50,4 +50,45 @@ group('lists', async (browser) => {
     numbers.forEach((number, i) => assert.equal(number, COUNT - i));
     await page.close();
   });
+
+  check('on a phone a run has two lines, and a hundred of them are at most 8,000 px', async ({ visitor }) => {
+    const page = await visitor.open('#/sign-in');
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.goto(`${visitor.daemon.url}/#/runs`);
+    const rows = page.locator('main tbody tr');
+    await rows.nth(99).waitFor();
+    assert.equal(await rows.count(), 100);
+    const height = await page.evaluate(() => document.documentElement.scrollHeight);
+    assert.ok(height <= 8000, `${height} px`);
+    const tops = await rows.first().locator('td').evaluateAll((cells) => cells.map((cell) => cell.getBoundingClientRect())
+      .filter(({ height }) => height > 0).map(({ top, height }) => Math.round(top + height / 2)));
+    const [title, ...others] = tops;
+    assert.ok(others.length >= 3 && others.every((middle) => middle > title && Math.abs(middle - others[0]) < 12), String(tops));
+    await page.close();
+  });
+
+  check('on a phone the pages are in a menu and the filters are folded', async ({ visitor }) => {
+    const page = await visitor.open('#/sign-in');
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.goto(`${visitor.daemon.url}/#/runs?status=completed`);
+    await page.getByLabel('Status').waitFor({ state: 'hidden' });
+    await page.getByText('Filters, 1 set').click();
+    await page.getByLabel('Status').waitFor();
+    const menu = page.getByRole('button', { name: 'Menu' });
+    const money = page.getByRole('link', { name: 'Money', exact: true });
+    assert.equal(await money.isVisible(), false);
+    await menu.click();
+    await money.waitFor();
+    await page.keyboard.press('Escape');
+    await money.waitFor({ state: 'hidden' });
+    await page.keyboard.press('Enter');
+    await money.click();
+    await page.getByRole('heading', { name: 'Money', level: 1 }).waitFor();
+    await money.waitFor({ state: 'hidden' });
+    assert.equal(await page.locator('nav .here').innerText(), 'Money');
+    await page.setViewportSize({ width: 1280, height: 844 });
+    await money.waitFor();
+    assert.equal(await menu.isVisible(), false);
+    await page.close();
+  });
 });

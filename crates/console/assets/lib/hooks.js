@@ -1,6 +1,6 @@
 // Hooks that load and follow.
 
-import { useCallback, useEffect, useRef, useState } from '../vendor/preact.js';
+import { useCallback, useEffect, useMemo, useRef, useState } from '../vendor/preact.js';
 import { follow } from './api.js';
 import { now } from './clock.js';
 
@@ -92,6 +92,28 @@ export function useAction(action) {
     }
   };
   return [run, state];
+}
+
+/** Calls `close` when Escape is pressed while `enabled`. */
+export function useEscape(enabled, close) {
+  useEffect(() => {
+    if (!enabled) return undefined;
+    const press = (event) => event.key === 'Escape' && close();
+    document.addEventListener('keydown', press);
+    return () => document.removeEventListener('keydown', press);
+  }, [enabled]);
+}
+
+/** Whether the screen is as narrow as that of a phone: see the end of style.css. */
+export function useNarrow() {
+  const query = useMemo(() => matchMedia('(max-width: 600px)'), []);
+  const [narrow, set] = useState(query.matches);
+  useEffect(() => {
+    const changed = () => set(query.matches);
+    query.addEventListener('change', changed);
+    return () => query.removeEventListener('change', changed);
+  }, []);
+  return narrow;
 }
 
 const tickers = new Map();

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from '../vendor/preact.js';
 import { duration, exact, relative, visible } from './format.js';
-import { useAction, useNow } from './hooks.js';
+import { useAction, useNarrow, useNow } from './hooks.js';
 
 /** A time relative to now; the exact one is its title. */
 export function Time({ at }) {
@@ -73,16 +73,25 @@ export function Dialog({ title, close, children }) {
   return html`<dialog ref=${dialog} onClose=${close} aria-label=${visible(title)}><h2>${visible(title)}</h2>${children}</dialog>`;
 }
 
-/** `columns`: `[name, cell(row), class?]`. On a narrow screen each row is a card. */
-export function Table({ columns, rows, keyOf, empty = 'Nothing here.', caption }) {
+/**
+ * `columns`: `[name, cell(row), class?]`. On a narrow screen each row is a card; with `lines`, it has two lines: the first
+ * column, and below it the others without those of the class `wide`.
+ */
+export function Table({ columns, rows, keyOf, empty = 'Nothing here.', caption, lines }) {
   if (!rows.length) return html`<${Empty}>${empty}</${Empty}>`;
-  return html`<div class="scroll"><table>
+  return html`<div class="scroll"><table class=${lines ? 'lines' : undefined}>
     ${caption && html`<caption>${caption}</caption>`}
     <thead><tr>${columns.map(([name, , kind]) => html`<th scope="col" class=${kind}>${name}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr key=${keyOf(row)}>
       ${columns.map(([name, cell, kind]) => html`<td data-name=${name} class=${kind}>${cell(row)}</td>`)}
     </tr>`)}</tbody>
   </table></div>`;
+}
+
+/** The filters of a list. On a narrow screen they are folded; `set` is how many of them are set. */
+export function Fold({ set = 0, children }) {
+  if (!useNarrow()) return children;
+  return html`<details class="fold"><summary>Filters${set > 0 && `, ${set} set`}</summary>${children}</details>`;
 }
 
 /** What a load has brought: its value, and an error above it. */

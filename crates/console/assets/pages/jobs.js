@@ -7,7 +7,7 @@ import { Grants } from '../lib/grants.js';
 import { useAction, useLoad } from '../lib/hooks.js';
 import { Choice, Connection, ListTable, useList, useLive } from '../lib/list.js';
 import { Markdown } from '../lib/markdown.js';
-import { Act, Code, Facts, Failure, Go, Loaded, Page, State, Text, Time, chatLink, runLink } from '../lib/ui.js';
+import { Act, Code, Facts, Failure, Fold, Go, Loaded, Page, State, Text, Time, chatLink, runLink } from '../lib/ui.js';
 import { NewJob } from './job-new.js';
 import { OpenQuestions, Steps, useJobEvents } from './job-steps.js';
 
@@ -32,8 +32,9 @@ function List() {
   const live = useLive(['job_changed', 'tool_finished'], list.reload);
   const aside = html`<${Connection} state=${live} /><${Go} class="button" to="jobs/new">New job</${Go}>`;
   return html`<${Page} title="Jobs" aside=${aside}>
-    <form class="filters row"><${Choice} label="State" value=${state} options=${STATES} set=${filter} /></form>
-    <${ListTable} list=${list} keyOf=${(job) => job.job_id} columns=${COLUMNS}
+    <${Fold} set=${state ? 1 : 0}><form class="filters row"><${Choice} label="State" value=${state} options=${STATES}
+      set=${filter} /></form></${Fold}>
+    <${ListTable} list=${list} lines keyOf=${(job) => job.job_id} columns=${COLUMNS}
       empty=${state ? 'There is no such job.' : 'There is no job. A job is work that outlives the message that asked for it.'} />
   </${Page}>`;
 }
@@ -43,10 +44,10 @@ const COLUMNS = [
   ['State', (job) => html`<span><${JobState} value=${job.state} />
     ${job.detail && html`<br /><small><${Text} value=${job.detail} /></small>`}</span>`],
   ['Newest call', (job) => (job.last_action
-    ? html`<span><${Code} value=${job.last_action.tool} /> <${Text} value=${job.last_action.status} /></span>` : '–')],
-  ['Created', (job) => html`<${Time} at=${job.created_at} />`],
+    ? html`<span><${Code} value=${job.last_action.tool} /> <${Text} value=${job.last_action.status} /></span>` : '–'), 'wide'],
+  ['Created', (job) => html`<${Time} at=${job.created_at} />`, 'wide'],
   ['Changed', (job) => html`<${Time} at=${job.changed_at} />`],
-  ['Tokens', (job) => number(job.usage.input + job.usage.output), 'number'],
+  ['Tokens', (job) => number(job.usage.input + job.usage.output), 'number wide'],
   ['Cost', (job) => money(job.cost_micro_usd), 'number'],
 ];
 

@@ -106,12 +106,12 @@ const startOf = (run) => run.started_at ?? run.accepted_at;
 function Runs({ runs, doing, name, cut, empty }) {
   const oldest = Math.min(...runs.map((run) => Date.parse(startOf(run))));
   const columns = [which(name), state,
-    ['Step', (run) => doing(run.run_id)?.step ?? (run.usage.model_calls || '–'), 'number'],
+    ['Step', (run) => doing(run.run_id)?.step ?? (run.usage.model_calls || '–'), 'number wide'],
     ['Doing', (run) => html`<${Doing} of=${doing(run.run_id)} />`],
     ['Time', (run) => html`<${Worked} run=${run} oldest=${oldest} />`, 'number'],
-    ['Tokens', (run) => html`<span title="read and written">${number(run.usage.input)} + ${number(run.usage.output)}</span>`, 'number'],
+    ['Tokens', (run) => html`<span title="read and written">${number(run.usage.input)} + ${number(run.usage.output)}</span>`, 'number wide'],
     ['Cost', (run) => money(run.cost_micro_usd), 'number'], stop];
-  return html`<${Table} columns=${columns} rows=${runs} keyOf=${(run) => run.run_id} empty=${empty} />
+  return html`<${Table} lines columns=${columns} rows=${runs} keyOf=${(run) => run.run_id} empty=${empty} />
     ${cut && html`<p
       class="hint">The newest runs are shown. <${Go} to="runs?status=running">All running runs</${Go}></p>`}`;
 }
@@ -129,7 +129,7 @@ function Waiting({ runs, name, cut }) {
       value=${run.waiting_for.summary} /></${Go}>`
       : html`<span class="soft">its turn</span>`)],
     ['Since', (run) => html`<${Time} at=${run.accepted_at} />`], stop];
-  return html`<${Table} columns=${columns} rows=${runs} keyOf=${(run) => run.run_id} />
+  return html`<${Table} lines columns=${columns} rows=${runs} keyOf=${(run) => run.run_id} />
     ${cut && html`<p class="hint">The list is cut. <${Go} to="runs?status=queued">All queued runs</${Go}></p>`}`;
 }
 

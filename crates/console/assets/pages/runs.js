@@ -6,7 +6,7 @@ import { money, number } from '../lib/format.js';
 import { useLoad } from '../lib/hooks.js';
 import { ListTable, useList } from '../lib/list.js';
 import { Subject, useNames } from '../lib/names.js';
-import { Page, Span, State, Time } from '../lib/ui.js';
+import { Fold, Page, Span, State, Time } from '../lib/ui.js';
 import { Judge } from '../lib/judge.js';
 import { Run } from '../lib/run.js';
 
@@ -24,8 +24,8 @@ function List({ query, role }) {
   const list = useList('runs', 'runs', filter, { page: PAGE });
   const name = useNames(list.rows.map((run) => run.session));
   return html`<${Page} title="Runs" aside=${html`<button onClick=${list.reload}>Reload</button>`}>
-    <${Filters} filter=${filter} />
-    <${ListTable} list=${list} columns=${columns(name, list.rows)} keyOf=${(run) => run.run_id}
+    <${Fold} set=${Object.values(filter).filter(Boolean).length}><${Filters} filter=${filter} /></${Fold}>
+    <${ListTable} list=${list} lines columns=${columns(name, list.rows)} keyOf=${(run) => run.run_id}
       empty=${Object.values(filter).some(Boolean) ? 'No run matches these filters.'
         : 'There is no run yet. Write a message in the chat.'} />
     ${role === 'operator' && html`<${Judge} />`}
@@ -42,8 +42,8 @@ function columns(name, runs) {
     ['Status', (run) => html`<span><${State} value=${run.status} />${run.reason && html` <small><code>${run.reason}</code></small>`}</span>`],
     ['Accepted', (run) => html`<${Time} at=${run.accepted_at} />`, 'nowrap'],
     ['Time', (run) => (took(run) === undefined ? '–' : html`<${Span} ms=${took(run)} most=${most} tone=${TONE[run.status]} />`), 'number'],
-    ['Calls', (run) => html`<span title="model calls and tool calls">${run.usage.model_calls} + ${run.usage.tool_calls}</span>`, 'number'],
-    ['Tokens', (run) => number(run.usage.input + run.usage.output), 'number'],
+    ['Calls', (run) => html`<span title="model calls and tool calls">${run.usage.model_calls} + ${run.usage.tool_calls}</span>`, 'number wide'],
+    ['Tokens', (run) => number(run.usage.input + run.usage.output), 'number wide'],
     ['Cost', (run) => money(run.cost_micro_usd), 'number'],
   ];
 }
