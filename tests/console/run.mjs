@@ -11,6 +11,7 @@ import './checks/pages.mjs';
 import './checks/now.mjs';
 import './checks/names.mjs';
 import './checks/picture.mjs';
+import './checks/charts.mjs';
 import './checks/work.mjs';
 import './checks/lists.mjs';
 import './checks/origin.mjs';

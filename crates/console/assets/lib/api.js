@@ -32,7 +32,7 @@ export function newId() {
 
 function url(path, query) {
   const search = new URLSearchParams(Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== ''));
-  const base = path.startsWith('console/') ? path : `api/v1/${path}`;
+  const base = path.startsWith('console/') || path === 'metrics' ? path : `api/v1/${path}`;
   return search.size ? `${base}?${search}` : base;
 }
 
@@ -66,6 +66,8 @@ export const put = (path, body) => json('PUT', path, { body });
 export const del = (path, query) => json('DELETE', path, { query });
 /** Stores a `File`; a message names it by the field `file` of the answer. */
 export const upload = (file) => json('POST', 'files', { query: { name: file.name || 'file' }, file });
+/** An answer that is plain text. */
+export const readText = async (path, signal) => (await ask('GET', path, { signal })).text();
 /** The lines of a JSON Lines answer. */
 export async function lines(path, signal) {
   const text = await (await ask('GET', path, { signal })).text();

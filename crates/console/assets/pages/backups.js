@@ -2,6 +2,8 @@
 
 import { html, useState } from '../vendor/preact.js';
 import { get, post } from '../lib/api.js';
+import { Squares, counted } from '../lib/chart.js';
+import { now } from '../lib/clock.js';
 import { bytes, exact } from '../lib/format.js';
 import { useLoad } from '../lib/hooks.js';
 import { Act, Code, Facts, Loaded, Page, State, Table, Text, Time } from '../lib/ui.js';
@@ -23,15 +25,30 @@ export default function Backups() {
       ${report.last_failure && html`<p class="failure" role="alert">The last backup failed:
         ${' '}<${Text} value=${report.last_failure.detail} /> <${Time} at=${report.last_failure.at} /></p>`}
       <${Facts} of=${[
+        ['Last success', html`<${Time} at=${report.backups.find((backup) => !backup.problem)?.created} />`],
         ['Next', report.next ? html`<${Time} at=${report.next} /> (${exact(report.next)})`
           : 'none is scheduled; the setting backup.every_hours schedules them'],
         ['Backups', report.backups.length],
         ['Size of all', bytes(report.backups.reduce((sum, backup) => sum + backup.bytes, 0))],
       ]} />
+      <p><${Days} backups=${report.backups} failure=${report.last_failure} /> <span class="soft small">the last ${DAYS} days</span></p>
       <${Table} rows=${report.backups} keyOf=${(backup) => backup.file} empty="There is no backup." columns=${COLUMNS} />
       <p class="hint">The commands <code>belay backup verify</code> and <code>belay backup restore</code>
         read them.</p>`}</${Loaded}>
   </${Page}>`;
+}
+
+const DAYS = 14;
+const dayOf = (at) => new Date(at).toISOString().slice(0, 10);
+/** A square for each UTC day, today at the right: whether a backup was made. */
+function Days({ backups, failure }) {
+  const squares = Array.from({ length: DAYS }, (_, i) => {
+    const day = dayOf(now() - (DAYS - 1 - i) * 86400e3);
+    const made = backups.filter((backup) => !backup.problem && dayOf(backup.created) === day).length;
+    if (made) return ['good', `${day}: ${made} made`, 'with a backup'];
+    return failure && dayOf(failure.at) === day ? ['bad', `${day}: failed`, 'failed'] : ['muted', `${day}: none`, 'without one'];
+  });
+  return html`<${Squares} squares=${squares} label=${`The last ${DAYS} days: ${counted(squares.map(([, , word]) => word))}`} />`;
 }
 
 const COLUMNS = [

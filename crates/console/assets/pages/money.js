@@ -2,10 +2,11 @@
 
 import { html, useState } from '../vendor/preact.js';
 import { get } from '../lib/api.js';
+import { Columns, Legend, Parts, colour } from '../lib/chart.js';
 import { money, number } from '../lib/format.js';
 import { useLoad } from '../lib/hooks.js';
 import { Choice } from '../lib/list.js';
-import { Empty, Facts, Loaded, Page, State, Table, Text } from '../lib/ui.js';
+import { Empty, Facts, Fold, Loaded, Page, State, Table, Text } from '../lib/ui.js';
 
 const BY = [['day', 'Day'], ['purpose', 'Purpose'], ['person', 'Person'], ['model', 'Model']];
 const SINCE = [['1d', 'Since yesterday'], ['7d', '7 days'], ['30d', '30 days'], ['90d', '90 days'], ['365d', '365 days']];
@@ -17,17 +18,42 @@ export default function Money({ role }) {
   const [since, from] = useState('30d');
   const load = useLoad((signal) => get('costs', { by, since }, signal), [by, since], { every: 30000 });
   return html`<${Page} title="Money">
-    <form class="filters row">
+    <${Fold}><form class="filters row">
       <${Choice} label="By" value=${by} options=${BY} set=${group} />
       <${Choice} label="Time" value=${since} options=${SINCE} set=${from} />
-    </form>
+    </form></${Fold}>
     <${Loaded} load=${load}>${(report) => html`
       <${Today} report=${report} />
       <h2>Costs by ${report.by}</h2>
       <p class="hint">UTC days from ${report.first_day} to ${report.last_day}, ${money(total(report.rows))} in all.
         ${role !== 'operator' && ' These are your own costs.'}</p>
+      ${report.by === 'day' && report.rows.length > 0 && html`<${Days} report=${report} />`}
       <${Costs} report=${report} />`}</${Loaded}>
   </${Page}>`;
+}
+
+const DAY_MS = 86400e3;
+/** The costs of each day, with the budget of a day as a line. Days without a call are part of the picture. */
+function Days({ report }) {
+  const rows = new Map(report.rows.map((row) => [row.key, row]));
+  const first = Math.max(Date.parse(report.first_day), Math.min(...report.rows.map(({ key }) => Date.parse(key))) - 6 * DAY_MS);
+  const columns = [];
+  for (let at = first; at <= Date.parse(report.last_day); at += DAY_MS) {
+    const day = new Date(at).toISOString().slice(0, 10);
+    const row = rows.get(day);
+    columns.push({ key: day, label: day, values: [row?.cost_micro_usd ?? 0], title: `${day}\n${money(row?.cost_micro_usd ?? 0)}, ${number(row?.calls ?? 0)} calls` });
+  }
+  const cap = report.caps.find(({ purpose }) => !purpose);
+  const line = cap && { value: cap.limit_micro_usd, label: `Budget of a day: ${money(cap.limit_micro_usd)}` };
+  return html`<${Columns} label="Costs by day" columns=${columns} series=${[['Costs', colour(0)]]} format=${money} line=${line} />
+    <${Pace} rows=${rows} last=${Date.parse(report.last_day)} />`;
+}
+
+/** What a month would cost at the pace of the last seven whole days. */
+function Pace({ rows, last }) {
+  const week = Array.from({ length: 7 }, (_, i) => rows.get(new Date(last - (i + 1) * DAY_MS).toISOString().slice(0, 10))?.cost_micro_usd ?? 0);
+  const sum = week.reduce((all, one) => all + one, 0);
+  return sum > 0 && html`<p class="hint">The last seven whole days cost ${money(sum)}: at this pace 30 days cost ${money(Math.round((sum / 7) * 30))}.</p>`;
 }
 
 const total = (rows) => rows.reduce((sum, row) => sum + row.cost_micro_usd, 0);
@@ -42,8 +68,20 @@ function Today({ report: { today, caps, open_reservations: open } }) {
         .map(([purpose, cost]) => [`For ${purpose}`, money(cost)]),
       ['Open reservations', open.calls ? `${number(open.calls)} calls, at most ${money(open.cost_micro_usd)}` : 'none'],
     ]} />
+    <${Purposes} today=${today} cap=${caps.find(({ purpose }) => !purpose)} />
     ${caps.length ? html`<div class="bars">${caps.map((cap) => html`<${Cap} key=${cap.purpose} cap=${cap} />`)}</div>`
       : html`<${Empty}>No budget limits the costs. The setting limits.usd_per_day sets one.</${Empty}>`}`;
+}
+
+/** The money of today by purpose as one bar, and the budget as a line across it. */
+function Purposes({ today, cap }) {
+  const parts = Object.entries(today.by_purpose).filter(([, cost]) => cost > 0).map(([name, cost], i) => [`${name}: ${money(cost)}`, cost, colour(i)]);
+  if (!parts.length) return null;
+  const limit = cap?.limit_micro_usd;
+  const line = cap && { label: `Budget of the day: ${money(limit)}` };
+  return html`<figure class="chart"><${Parts} parts=${parts} most=${Math.max(today.cost_micro_usd, limit ?? 0)} limit=${limit}
+      label=${`Spent today by purpose: ${parts.map(([name]) => name).join(', ')}. ${line?.label ?? 'No budget.'}`} />
+    <${Legend} series=${parts.map(([name, , kind]) => [name, kind])} line=${line} /></figure>`;
 }
 
 function Cap({ cap: { purpose, limit_micro_usd: limit, spent_micro_usd: spent } }) {
@@ -63,12 +101,12 @@ const Key = ({ by, row: { key, name } }) => (key === '' ? html`<span class="soft
 
 function Costs({ report: { by, rows } }) {
   const most = Math.max(1, ...rows.map((row) => row.cost_micro_usd));
-  return html`<${Table} rows=${rows} keyOf=${(row) => row.key} empty="No model was called in this time." columns=${[
+  return html`<${Table} rows=${rows} keyOf=${(row) => row.key} empty="No model was called in this time." lines columns=${[
     [BY.find(([key]) => key === by)[1], (row) => html`<${Key} by=${by} row=${row} />`],
     ['Cost', (row) => money(row.cost_micro_usd), 'number'],
-    ['', (row) => html`<span class="track wide" aria-hidden="true"><${Bar} share=${row.cost_micro_usd / most} /></span>`],
+    ['Share', (row) => html`<span class="track wide" aria-hidden="true"><${Bar} share=${row.cost_micro_usd / most} /></span>`, 'wide'],
     ['Calls', (row) => number(row.calls), 'number'],
-    ['Tokens in', (row) => number(row.input_tokens), 'number'],
-    ['Tokens out', (row) => number(row.output_tokens), 'number'],
+    ['Tokens in', (row) => number(row.input_tokens), 'number wide'],
+    ['Tokens out', (row) => number(row.output_tokens), 'number wide'],
   ]} />`;
 }

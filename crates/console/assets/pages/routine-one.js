@@ -7,7 +7,7 @@ import { Grants } from '../lib/grants.js';
 import { useAction, useLoad } from '../lib/hooks.js';
 import { Connection, Json, ListTable, Tabs, useList, useLive } from '../lib/list.js';
 import { Act, Code, Facts, Failure, Go, Loaded, Page, Text, Time } from '../lib/ui.js';
-import { Enabled, NextTable, RUN_COLUMNS, RUN_EVENTS, RunNow, TABS } from './routine-runs.js';
+import { Enabled, LastRuns, NextTable, RUN_COLUMNS, RUN_EVENTS, RunNow, TABS } from './routine-runs.js';
 import { misfireText, specOf, triggerText } from './routine-text.js';
 
 const FIXED = {
@@ -28,7 +28,7 @@ export function Routine({ name }) {
       <${Loaded} load=${next}>${(value) => html`<${NextTable} next=${value.next} />`}</${Loaded}>
       <h2>Would it run at a time?</h2>
       <${TestAt} test=${(at) => post(path`routines/${name}/test`, { at })} zone=${load.value.trigger.zone} />`}
-    ${load.value && html`<h2>Runs</h2>
+    ${load.value && html`<h2>Runs</h2>${runs.rows.length > 0 && html`<p><${LastRuns} runs=${runs.rows} /></p>`}
       <${ListTable} list=${runs} keyOf=${(run) => run.routine_run_id} empty="It has not run." columns=${RUN_COLUMNS} />
       <h2>Specification</h2><${Json} value=${specOf(load.value)} />`}
   </${Page}>`;

@@ -2,11 +2,12 @@
 
 import { html, useRef, useState } from '../vendor/preact.js';
 import { get, newId, path, post } from '../lib/api.js';
+import { Squares, counted } from '../lib/chart.js';
 import { exact, money, number, seconds } from '../lib/format.js';
 import { useLoad } from '../lib/hooks.js';
 import { Choice, Connection, ListTable, Tabs, useList, useLive } from '../lib/list.js';
 import { Markdown } from '../lib/markdown.js';
-import { Act, Code, Facts, Go, Loaded, Page, State, Table, Text, Time, runLink } from '../lib/ui.js';
+import { Act, Code, Facts, Fold, Go, Loaded, Page, State, Table, Text, Time, runLink } from '../lib/ui.js';
 
 export const TABS = [['routines', 'Routines'], ['routines/next', 'Next times'], ['routines/history', 'History']];
 export const RUN_EVENTS = ['routine_run_started', 'routine_run_ended'];
@@ -34,14 +35,24 @@ const briefly = (text) => (text?.length > 300 ? `${text.slice(0, 300)}…` : tex
 
 export const RUN_COLUMNS = [
   ['Began', (run) => html`<${Go} to=${routineRunLink(run.routine_run_id)}><${Time} at=${run.claimed_at} /></${Go}>`],
-  ['Scheduled', (run) => (run.scheduled_at ? html`<${Time} at=${run.scheduled_at} />` : '–')],
-  ['Trigger', (run) => html`<${Text} value=${`${run.trigger} ${run.detail}`} />`],
+  ['Scheduled', (run) => (run.scheduled_at ? html`<${Time} at=${run.scheduled_at} />` : '–'), 'wide'],
+  ['Trigger', (run) => html`<${Text} value=${`${run.trigger} ${run.detail}`} />`, 'wide'],
   ['Status', (run) => html`<${State} value=${run.status} />`],
-  ['Report', (run) => html`<${Text} value=${briefly(run.summary)} />`],
+  ['Report', (run) => html`<${Text} value=${briefly(run.summary)} />`, 'wide'],
   ['Took', tookOf, 'number'],
-  ['Cost', (run) => money(run.cost_micro_usd), 'number'],
+  ['Cost', (run) => money(run.cost_micro_usd), 'number wide'],
   ['Work', (run) => html`<${Work} run=${run} />`],
 ];
+
+const SQUARES = 20;
+const TONES = { ok: 'good', attention: 'ask', failed: 'bad', missed: 'bad', skipped: 'muted', running: 'live' };
+/** The last runs of a routine as squares, the newest at the right; `runs` has the newest first. */
+export function LastRuns({ runs = [] }) {
+  if (!runs.length) return '–';
+  const last = runs.slice(0, SQUARES).reverse();
+  return html`<${Squares} label=${`The last ${last.length} runs, oldest first: ${counted(last.map((run) => run.status))}`}
+    squares=${last.map((run) => [TONES[run.status] ?? 'muted', `${run.status}, ${exact(run.claimed_at)}`])} />`;
+}
 
 export const Enabled = ({ routine }) => html`<span>
   <${State} value=${routine.enabled ? 'enabled' : 'disabled'} tone=${routine.enabled ? 'good' : 'muted'} />
@@ -65,12 +76,12 @@ export function History({ query }) {
   const live = useLive(RUN_EVENTS, list.reload);
   return html`<${Page} title="Routines" aside=${html`<${Connection} state=${live} />`}>
     <${Tabs} at="routines/history" label="Routines" tabs=${TABS} />
-    <form class="filters row" onSubmit=${(event) => event.preventDefault()}>
+    <${Fold} set=${[status, routine].filter(Boolean).length}><form class="filters row" onSubmit=${(event) => event.preventDefault()}>
       <${Choice} label="Status" value=${status} options=${STATUS} set=${filter} />
       <label>Routine
         <input type="search" value=${routine} onChange=${(event) => choose(event.currentTarget.value.trim())} /></label>
-    </form>
-    <${ListTable} list=${list} keyOf=${(run) => run.routine_run_id} empty="There is no such run."
+    </form></${Fold}>
+    <${ListTable} list=${list} lines keyOf=${(run) => run.routine_run_id} empty="There is no such run."
       columns=${[NAME, ...RUN_COLUMNS]} />
   </${Page}>`;
 }

@@ -8,7 +8,7 @@ import { Connection, ListTable, Tabs, useList, useLive } from '../lib/list.js';
 import { Go, Loaded, Page, State, Text, Time } from '../lib/ui.js';
 import { EditRoutine, NewRoutine } from './routine-form.js';
 import { Routine } from './routine-one.js';
-import { Enabled, History, NextTable, RUN_EVENTS, RoutineRun, RunNow, TABS, routineLink,
+import { Enabled, History, LastRuns, NextTable, RUN_EVENTS, RoutineRun, RunNow, TABS, routineLink,
   routineRunLink } from './routine-runs.js';
 import { inZone, triggerText } from './routine-text.js';
 
@@ -25,14 +25,15 @@ export default function Routines({ parts: [word, value], query }) {
 function List() {
   const list = useList('routines', 'routines', {}, { page: 100 });
   const trouble = useLoad(recentTrouble, []);
-  const live = useLive(RUN_EVENTS, () => { list.reload(); trouble.reload(); });
+  const last = useLoad(lastRuns, []);
+  const live = useLive(RUN_EVENTS, () => { list.reload(); trouble.reload(); last.reload(); });
   const aside = html`<${Connection} state=${live} /><${Go} class="button" to="routines/new">New routine</${Go}>`;
   return html`<${Page} title="Routines" aside=${aside}>
     <${Tabs} at="routines" label="Routines" tabs=${TABS} />
     <${Trouble} runs=${trouble.value} />
-    <${ListTable} list=${list} keyOf=${(routine) => routine.name}
+    <${ListTable} list=${list} lines keyOf=${(routine) => routine.name}
       empty="There is no routine. A routine starts work at a time, at a message, or when another program calls."
-      columns=${[...COLUMNS, ['', (routine) => html`<${RunNow} name=${routine.name}
+      columns=${[...COLUMNS, ['Last runs', (routine) => html`<${LastRuns} runs=${last.value?.get(routine.name)} />`, 'wide'], ['', (routine) => html`<${RunNow} name=${routine.name}
         done=${list.reload} />`, 'actions']]} />
   </${Page}>`;
 }
@@ -44,10 +45,20 @@ const COLUMNS = [
   ['Trigger', (routine) => html`<${Text} value=${triggerText(routine.trigger)} />`],
   ['Next', (routine) => (routine.next_at && routine.enabled ? html`<span><${Time} at=${routine.next_at} /><br />
     <small><${Text} value=${inZone(routine.next_at, routine.trigger.zone)} /></small></span>` : '–')],
-  ['Last run', (routine) => html`<${Time} at=${routine.fired_at} />`],
-  ['Runs', (routine) => routine.routine_runs, 'number'],
-  ['Failures in a row', (routine) => routine.failures || '–', 'number'],
+  ['Last run', (routine) => html`<${Time} at=${routine.fired_at} />`, 'wide'],
+  ['Runs', (routine) => routine.routine_runs, 'number wide'],
+  ['Failures in a row', (routine) => routine.failures || '–', 'number wide'],
 ];
+
+/** The newest runs by routine, of all in one list: a routine that runs seldom beside frequent ones may have none here. */
+async function lastRuns(signal) {
+  const by = new Map();
+  for (const run of (await get('routine-runs', { limit: 500 }, signal)).routine_runs) {
+    if (!by.has(run.routine)) by.set(run.routine, []);
+    by.get(run.routine).push(run);
+  }
+  return by;
+}
 
 const DAY_MS = 24 * 3600 * 1000;
 /** The failed and missed runs of the last 24 hours, at most 20 of each. */

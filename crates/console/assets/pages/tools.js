@@ -5,7 +5,8 @@ import { get, path, post } from '../lib/api.js';
 import { number, visible } from '../lib/format.js';
 import { useAction, useLoad } from '../lib/hooks.js';
 import { Connection, useLive } from '../lib/list.js';
-import { Act, Code, Dialog, Empty, Facts, Failure, Go, Loaded, Page, State, Table, Text, Time, runLink } from '../lib/ui.js';
+import { Act, Code, Dialog, Empty, Facts, Failure, Fold, Go, Loaded, Page, State, Table, Text, Time, runLink } from '../lib/ui.js';
+import { Latency } from './latency.js';
 
 const EVENTS = ['tool_failing', 'tool_state_changed', 'model_fallback'];
 const EVERY = { every: 30000 };
@@ -20,6 +21,7 @@ export default function Tools({ role }) {
   return html`<${Page} title="Tools and models" aside=${html`<${Connection} state=${live} />`}>
     <h2>Models</h2>
     <${Loaded} load=${models}>${(value) => html`<${Models} report=${value} />`}</${Loaded}>
+    <${Latency} ...${EVERY} />
     <h2>MCP servers</h2>
     <${Loaded} load=${servers}>${(value) => (value.servers.length
       ? html`<${Health} rows=${value.servers} kind="Server" operator=${operator} reload=${reload} />`
@@ -60,11 +62,11 @@ function ToolList({ tools, operator, reload }) {
   const rows = tools.filter((tool) => (!bad || tool.state !== 'ok')
     && `${tool.name} ${tool.description}`.toLowerCase().includes(words.trim().toLowerCase()));
   return html`
-    <form class="filters row" onSubmit=${(event) => event.preventDefault()}>
+    <${Fold} set=${(words ? 1 : 0) + (bad ? 1 : 0)}><form class="filters row" onSubmit=${(event) => event.preventDefault()}>
       <label>Filter <input type="search" value=${words} onInput=${(event) => filter(event.currentTarget.value)} /></label>
       <label class="check"><input type="checkbox" checked=${bad} onChange=${(event) => only(event.currentTarget.checked)} />
         Only those with trouble</label>
-    </form>
+    </form></${Fold}>
     <${Health} rows=${rows} kind="Tool" operator=${operator} reload=${reload} />`;
 }
 
