@@ -13,6 +13,7 @@ import './checks/names.mjs';
 import './checks/picture.mjs';
 import './checks/charts.mjs';
 import './checks/work.mjs';
+import './checks/chat.mjs';
 import './checks/lists.mjs';
 import './checks/origin.mjs';
 import './checks/sign-in.mjs';

@@ -19,7 +19,7 @@ async function settled(visitor, address, title, text) {
   await page.getByRole('heading', { name: title, level: 1, exact: true }).waitFor();
   await until(`${address} shows “${text}”`, async () => (await page.locator('main').innerText()).includes(text));
   await until(`${address} has loaded`, async () => (await page.locator('.loading').count()) === 0);
-  for (const folded of await page.locator('.picture summary, .figures summary').all()) await folded.click();
+  for (const folded of await page.locator('.picture summary, .figures summary, .work > details > summary').all()) await folded.click();
   return page;
 }
 

@@ -17,7 +17,7 @@ export function gate() {
 
 /**
  * `script(text, step)` receives the newest message of the person and how many answers followed it. It returns
- * `{ text, until, rest, calls: [[tool, arguments]], usage }`: after `text` the answer waits for the promise `until`, and goes
+ * `{ thought, text, until, rest, calls: [[tool, arguments]], usage }`: after `text` the answer waits for the promise `until`, and goes
  * on with `rest`.
  */
 export async function model(script) {
@@ -31,8 +31,9 @@ export async function model(script) {
     const content = messages[asked]?.content ?? '';
     const text = typeof content === 'string' ? content : content.map((part) => part.text ?? '').join('');
     const step = messages.slice(asked).filter(({ role }) => role === 'assistant').length;
-    const { text: said = '', until, rest, calls = [], usage = [2400 + 310 * step, 180] } = script(text, step, messages);
+    const { thought, text: said = '', until, rest, calls = [], usage = [2400 + 310 * step, 180] } = script(text, step, messages);
     answer.writeHead(200, { 'content-type': 'text/event-stream' });
+    if (thought) answer.write(chunk({ role: 'assistant', reasoning_content: thought }));
     if (said) answer.write(chunk({ role: 'assistant', content: said }));
     await until;
     if (rest) answer.write(chunk({ content: rest }));

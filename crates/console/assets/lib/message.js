@@ -2,26 +2,30 @@
 
 import { html, useMemo } from '../vendor/preact.js';
 import { fileUrl } from './api.js';
-import { duration, visible } from './format.js';
+import { visible } from './format.js';
 import { Markdown } from './markdown.js';
 import { Act, Code, Go, State, Text, Time, runLink } from './ui.js';
+import { Answered, Reasoning, ToolRow, Work } from './work.js';
 
 const WHO = { user: 'You', assistant: 'Belay', system: 'Notice' };
 const PICTURES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
 /** An entry never changes: it is rendered once. */
-export const Entry = ({ entry }) => useMemo(() => KINDS[entry.kind](entry), [entry.key, entry.message?.files?.[0]?.url]);
+export const Entry = ({ entry }) => useMemo(() => KINDS[entry.kind](entry), 
+  [entry.key, entry.message?.files?.[0]?.url, entry.run?.run_id]);
 
 const KINDS = {
-  message: ({ message }) => html`<article class=${`message ${message.role}`}>
+  message: ({ message, run, seen }) => html`<article class=${`message ${message.role}`}>
     <header><b>${WHO[message.role] ?? message.role}</b> <${Time} at=${message.at} />
       ${message.run_id && message.role === 'assistant' && html`<${Go} to=${runLink(message.run_id)}>run</${Go}>`}</header>
+    ${run && html`<${Work} run=${run} seen=${seen} />`}
     <div class="body">${message.role === 'user' ? html`<${Text} value=${message.text} />`
       : html`<${Markdown} text=${message.text} />`}</div>
     ${message.files?.length > 0 && html`<${Files} files=${message.files} />`}</article>`,
   note: ({ note }) => html`<article class="message system">
     ${note.asked && html`<header><b>You</b> <${Code} value=${note.asked} /></header>`}
     <div class="body">${note.refused && html`<b>Refused. </b>`}<${Markdown} text=${note.reply} /></div></article>`,
+  answer: ({ question }) => html`<${Answered} question=${question} />`,
   end: ({ end }) => html`<article class="message system"><header><${State} value=${end.status} /> <code>${end.reason}</code>
     <${Go} to=${runLink(end.run_id)}>run</${Go}></header><div class="body"><${Markdown} text=${end.reply} /></div></article>`,
 };
@@ -45,9 +49,8 @@ export function Live({ run }) {
   return html`<article class="message assistant" aria-busy="true">
     <header><b>Belay</b> <${State} value=${run.status} /> <${Go} to=${runLink(run.id)}>run</${Go}></header>
     ${before.map((text) => html`<div class="body soft"><${Markdown} text=${text} /></div>`)}
-    ${run.tools.size > 0 && html`<ul class="steps">${[...run.tools.values()].map((tool) => html`<li key=${tool.id}>
-      <${State} value=${tool.status} /> <${Code} value=${tool.name} /> <span class="arguments">${visible(tool.arguments)}</span>
-      ${tool.took !== undefined && html` <span>${duration(tool.took)}</span>`}</li>`)}</ul>`}
+    <${Reasoning} texts=${run.reasoning} />
+    ${run.tools.size > 0 && html`<ul class="steps">${[...run.tools.values()].map((tool) => html`<${ToolRow} key=${tool.id} tool=${tool} />`)}</ul>`}
     <div class="body" aria-live="off"><${Markdown} text=${now} /></div></article>`;
 }
 

@@ -5,6 +5,8 @@ import { get, post } from './api.js';
 import { History } from './history.js';
 
 const RUNS = 50;
+/** The newest questions that are shown with their answers. */
+const ANSWERED = 100;
 const RENDER_MS = 60;
 const OPEN = new Set(['accepted', 'queued', 'running', 'paused']);
 
@@ -38,7 +40,8 @@ export function newSession() {
 export class Talk {
   constructor(session, changed) {
     Object.assign(this, {
-      session, changed, messages: [], live: new Map(), ends: new Map(), questions: [], pending: [], notes: [],
+      session, changed, messages: [], live: new Map(), ends: new Map(), questions: [], answered: [], pending: [], notes: [],
+      past: new Map(), asked: true,
       loaded: false, error: undefined, wanted: false,
     });
     this.stop = new AbortController();
@@ -92,25 +95,34 @@ export class Talk {
     const { session } = this;
     // Ends that come while the lists are read belong to the next round.
     const over = [...this.live.values()].filter((run) => run.ended).map((run) => run.id);
-    const [other, { runs }, { approvals }] = await Promise.all([
+    const asked = this.asked;
+    this.asked = false;
+    const [other, { runs }, { approvals }, answered] = await Promise.all([
       this.history.read(),
       get('runs', { session, limit: RUNS }, this.stop.signal),
       get('approvals', { session }, this.stop.signal),
-    ]);
+      asked && get('approvals', { session, all: true, limit: ANSWERED }, this.stop.signal),
+    ]).catch((error) => { this.asked ||= asked; throw error; });
+    if (answered) this.answered = answered.approvals.filter(({ decided_at: at }) => at).sort((a, b) => (a.decided_at < b.decided_at ? -1 : 1));
     if (other) this.notes.forEach((note) => { note.after = 0; });
     this.messages = this.history.messages;
     this.loaded = true;
     this.questions = approvals.filter((question) => question.asked_in === session);
     this.ends = new Map(runs.filter((run) => !OPEN.has(run.status)).map((run) => [run.run_id, run]));
     for (const run of runs) if (OPEN.has(run.status)) this.of(run.run_id).status = run.status;
-    for (const id of this.live.keys()) if (over.includes(id) || this.ends.has(id)) this.live.delete(id);
+    for (const [id, run] of this.live) {
+      if (!over.includes(id) && !this.ends.has(id)) continue;
+      this.past.set(id, { reasoning: run.reasoning });
+      if (this.past.size > RUNS) this.past.delete(this.past.keys().next().value);
+      this.live.delete(id);
+    }
     const stored = new Set(this.messages.map((message) => message.run_id));
     this.pending = this.pending.filter((item) => !item.run_id || !(stored.has(item.run_id) || this.ends.has(item.run_id)));
   }
 
   /** A run that answers now. */
   of(id) {
-    if (!this.live.has(id)) this.live.set(id, { id, status: 'queued', texts: new Map(), tools: new Map() });
+    if (!this.live.has(id)) this.live.set(id, { id, status: 'queued', texts: new Map(), reasoning: new Map(), tools: new Map() });
     return this.live.get(id);
   }
 
@@ -124,14 +136,18 @@ export class Talk {
       run.status = 'running';
       if (what.final) run.final = what.text;
       else run.texts.set(what.step, what.text);
-    } else if (stream === 'tool') {
+    } else if (stream === 'reasoning') run.reasoning.set(what.step, what.text);
+    else if (stream === 'tool') {
       const tool = run.tools.get(what.toolCallId) ?? { id: what.toolCallId };
       if (what.phase === 'start') Object.assign(tool, { name: what.name, arguments: what.arguments, status: 'running' });
       else if (what.phase === 'result') Object.assign(tool, { name: what.name, status: what.status,
         took: what.tookMs, result: what.result });
       run.tools.set(tool.id, tool);
     } else if (stream === 'lifecycle') this.lifecycle(run, what);
-    else if (stream === 'approval' || stream === 'queue' || stream === 'file') this.refresh();
+    else if (stream === 'approval' || stream === 'queue' || stream === 'file') {
+      this.asked ||= stream === 'approval';
+      this.refresh();
+    }
     return this.render();
   }
 
@@ -184,20 +200,31 @@ export class Talk {
   /** Messages, replies to commands and ends without an answer, in their order. */
   entries() {
     const notes = [...this.notes];
+    const answered = [...this.answered];
     const all = [];
     const take = (id) => {
       while (notes.length && notes[0].after <= id) all.push({ kind: 'note', key: `n${notes[0].key}`, note: notes.shift() });
     };
+    // Answers stand between the messages before and after them.
+    const answers = (before) => {
+      while (answered.length && answered[0].decided_at < before) {
+        const question = answered.shift();
+        if (this.messages.length && question.decided_at > this.messages[0].at) all.push({ kind: 'answer', key: `q${question.id}${question.state}`, question });
+      }
+    };
     take((this.messages[0]?.id ?? 1) - 1);
     this.messages.forEach((message, i) => {
-      all.push({ kind: 'message', key: `m${message.id}`, message });
+      answers(message.at);
       const end = this.ends.get(message.run_id);
       const last = this.messages[i + 1]?.run_id !== message.run_id;
+      const own = last && message.role === 'assistant' && end;
+      all.push({ kind: 'message', key: `m${message.id}`, message, ...(own && { run: end, seen: this.past.get(end.run_id) }) });
       if (last && end && end.status !== 'completed' && end.reply) {
         all.push({ kind: 'end', key: `e${end.run_id}`, end });
       }
       take(message.id);
     });
+    answers('~');
     take(Infinity);
     return all;
   }

@@ -66,7 +66,7 @@ function Conversation({ session, ended }) {
     setShown(shown + SHOWN);
     if (entries.length < shown + SHOWN && talk.cut) talk.earlier();
   };
-  const entries = useMemo(() => talk.entries(), [talk.messages, talk.ends, talk.notes.length]);
+  const entries = useMemo(() => talk.entries(), [talk.messages, talk.ends, talk.answered, talk.notes.length]);
   const live = [...talk.live.values()].filter((run) => run.status !== 'paused' || run.tools.size || run.texts.size);
   const own = new Set(talk.pending.map((item) => item.run_id));
   const waiting = [...talk.live.values()].filter((run) => run.status === 'queued' && !own.has(run.id));

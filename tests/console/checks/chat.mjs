@@ -1,0 +1,90 @@
+// What a conversation shows of the work behind an answer: tool calls, answered questions and reasoning, all folded.
+
+import assert from 'node:assert/strict';
+import { Visitor } from '../support/browser.mjs';
+import { check, group, until } from '../support/check.mjs';
+import { Daemon } from '../support/daemon.mjs';
+import { gate, model } from '../support/model.mjs';
+import { say, talk } from './work.mjs';
+
+const EVIL = '<img src=x onerror="window.hacked=1">';
+
+async function world(browser) {
+  const held = gate();
+  const server = await model((text, step) => {
+    if (text.startsWith('calculate') && !step) return { thought: `I think ${EVIL}`, calls: [['calculate', { expression: '17*23' }]] };
+    if (text.startsWith('list') && !step) return { calls: [['list_files', { path: '.' }], ['read_file', { path: EVIL }]] };
+    if (text.startsWith('list')) return { text: 'one two', until: held.opened, rest: ' three' };
+    return { text: 'It is done.' };
+  });
+  const daemon = await new Daemon({ ...server.settings, 'approvals.rules': '[{tool="calculate",ask="always"}]' }).start();
+  return { server, daemon, release: held.open, visitor: await Visitor.signedIn(browser, daemon) };
+}
+
+async function end({ visitor, daemon, server, release }) {
+  release();
+  try { await visitor.close(); } finally {
+    server.close();
+    await daemon.close();
+  }
+}
+
+const unhacked = async (page) => {
+  assert.equal(await page.evaluate(() => window.hacked), undefined);
+  assert.equal(await page.locator('main img').count(), 0);
+};
+
+group('chat', world, end, () => {
+  check('an answered question is a line with who and when, between the messages', async ({ visitor, daemon }) => {
+    const page = await talk(visitor, 'answered');
+    await say(page, 'calculate 17*23');
+    await page.getByRole('region', { name: 'Question' }).getByRole('button', { name: 'Deny' }).click();
+    await page.locator('.message.assistant', { hasText: 'It is done.' }).waitFor();
+    for (const again of [false, true]) {
+      if (again) await page.reload();
+      const line = page.locator('.answered', { hasText: 'denied' });
+      await line.waitFor();
+      assert.match(await line.innerText(), /denied\s+calculate .*17\*23.*\s+by operator-token\s+(now|\d+ s ago)/s);
+      const tops = await Promise.all(['.message.user', '.answered', '.message.assistant'].map(async (part) => (await page.locator(part).boundingBox()).y));
+      assert.deepEqual(tops, [...tops].sort((a, b) => a - b));
+    }
+    const { approvals: [question] } = await daemon.get('approvals?session=answered&all=true');
+    assert.equal(await page.locator('.answered a').getAttribute('href'), `#/questions/${question.id}`);
+    await page.close();
+  });
+
+  check('tool calls are rows with state and time while a run works, and folded after it', async ({ visitor, release }) => {
+    const page = await talk(visitor, 'rows');
+    await say(page, 'list the files');
+    const live = page.locator('.message[aria-busy=true] .steps > li');
+    await until('both calls have ended', async () => assert.deepEqual((await live.locator('.state').allInnerTexts()).sort(), ['error', 'success']) ?? true);
+    for (const text of await live.locator('summary').allInnerTexts()) assert.match(text, /\d+ ms$/);
+    await live.first().locator('summary').click();
+    await live.first().getByText('Result').waitFor();
+    release();
+    const folded = page.locator('.message.assistant .work > details');
+    await folded.getByText('2 tool calls').click();
+    const rows = folded.locator('.steps > li');
+    await rows.nth(1).waitFor();
+    assert.equal(await rows.count(), 2);
+    const bad = rows.filter({ hasText: 'read_file' });
+    assert.equal(await bad.locator('pre').first().isVisible(), false);
+    await bad.locator('summary').click();
+    await bad.locator('pre').first().getByText(EVIL).waitFor();
+    await unhacked(page);
+    await page.close();
+  });
+
+  check('reasoning is folded, and is text', async ({ visitor }) => {
+    const page = await talk(visitor, 'reasoned');
+    await say(page, 'calculate 6*7');
+    await page.getByRole('region', { name: 'Question' }).getByRole('button', { name: 'Approve' }).click();
+    await page.locator('.message.assistant', { hasText: 'It is done.' }).waitFor();
+    const folded = page.locator('.message.assistant:not([aria-busy]) .reasoning');
+    assert.equal(await folded.locator('pre').isVisible(), false);
+    await folded.locator('summary').click();
+    await folded.getByText(`I think ${EVIL}`).waitFor();
+    await unhacked(page);
+    await page.close();
+  });
+});
