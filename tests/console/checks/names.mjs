@@ -12,7 +12,8 @@ async function world(browser) {
   const server = await model((text) => (text.includes('slowly') ? { text: 'one', until: held.opened } : { text: 'Done.' }));
   const daemon = await new Daemon(server.settings).start();
   const ended = async ({ run_id: run }) => daemon.get(`runs/${run}/wait?timeout_ms=20000`);
-  const said = await ended(await daemon.say('kitchen', 'Which <b>oven</b> is the cheapest?'));
+  await ended(await daemon.say('kitchen', 'Which <b>oven</b> is the cheapest?'));
+  const said = await ended(await daemon.say('kitchen', 'And the <b>fastest</b>?'));
   await daemon.say('garden', 'Count the trees slowly');
   const job = await daemon.post('jobs', { task: 'Work slowly on it', title: 'Weekly report' });
   await daemon.post('routines', { name: 'morning', trigger: { kind: 'manual' }, action: { mode: 'lightweight', prompt: 'Say hello' } });
@@ -42,9 +43,10 @@ group('names', world, end, () => {
 
   check('Runs names each run, and its conversation, job or routine run', async ({ visitor }) => {
     const page = await visitor.open('#/runs');
-    const expected = ['Count the trees slowly', 'Weekly report', 'Which <b>oven</b> is the cheapest?', 'morning'];
+    const oven = 'Which <b>oven</b> is the cheapest?';
+    const expected = ['Count the trees slowly', 'Weekly report', oven, oven, 'morning'];
     await until('all names', async () => assert.deepEqual(await subjects(page), expected) ?? true);
-    assert.deepEqual((await page.locator('.subject small').allInnerTexts()).sort(), ['garden', 'job', 'kitchen', 'routine']);
+    assert.deepEqual((await page.locator('.subject small').allInnerTexts()).sort(), ['garden', 'job', 'kitchen', 'kitchen', 'routine']);
     await page.close();
   });
 
@@ -66,9 +68,10 @@ group('names', world, end, () => {
     await page.close();
   });
 
-  check('a run is headed by what was asked', async ({ visitor, said }) => {
+  check('a run is headed by what was asked, and below it by its conversation', async ({ visitor, said }) => {
     const page = await visitor.open(`#/runs/${said.run_id}`);
-    await page.locator('.asked .lead', { hasText: 'Which <b>oven</b> is the cheapest?' }).waitFor();
+    await page.locator('.asked .lead', { hasText: 'And the <b>fastest</b>?' }).waitFor();
+    await page.locator('.asked', { hasText: 'In the conversation Which <b>oven</b> is the cheapest?' }).waitFor();
     await page.close();
   });
 });

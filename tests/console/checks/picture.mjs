@@ -44,7 +44,7 @@ const FACTS = [[0, 'run_accepted'], [1000, 'run_started', { attempt: 1 }], [4000
   [6000, 'tool_started', { call_id: '1', name: 'run_command' }], [6000, 'tool_started', { call_id: '2', name: 'read_file' }],
   [8000, 'tool_finished', { call_id: '1', name: 'run_command', status: 'success', took_ms: 2000 }],
   [7000, 'tool_finished', { call_id: '2', name: 'read_file', status: 'error', took_ms: 1000 }],
-  [10_000, 'model_called', { step: 2, attempts: 1, input: 1900, output: 100, took_ms: 2000 }], [10_000, 'run_ended', { status: 'completed', reason: 'final_text' }]];
+  [10_000, 'model_called', { step: 2, attempts: 1, input: 1900, output: 100, took_ms: 2000 }], [12_500, 'run_ended', { status: 'completed', reason: 'final_text' }]];
 
 /** Each block in hundredths of its lane: `[lane, left, right, row]`. */
 const boxes = (page) => page.locator('.lanes svg').evaluateAll((all) => all.flatMap((svg) => [...svg.querySelectorAll('rect')].map((rect) => {
@@ -62,10 +62,10 @@ group('picture', world, end, () => {
       await page.goto(`${daemon.url}/#/runs/${run}`);
       await page.reload();
       await page.locator('.lanes').waitFor();
-      assert.deepEqual(await boxes(page), [['waiting', 0, 10, 0], ['model', 10, 40, 0], ['model', 80, 100, 0], ['tool', 60, 80, 0],
-        ['tool', 60, 70, 1], ['person', 40, 60, 0]], `${width} px`);
+      assert.deepEqual(await boxes(page), [['waiting', 0, 8, 0], ['model', 8, 32, 0], ['model', 64, 80, 0], ['tool', 48, 64, 0],
+        ['tool', 48, 56, 1], ['person', 32, 48, 0]], `${width} px`);
       const text = await page.locator('.picture').innerText();
-      assert.match(text, /10 s in all: waiting 1 s \(10 %\), model 5 s \(50 %\), tools 2 s \(20 %\), person 2 s \(20 %\)\./);
+      assert.match(text, /12 s in all: waiting 1 s \(8 %\), model 5 s \(40 %\), tools 2 s \(16 %\), person 2 s \(16 %\)\./);
       assert.match(text, /The longest part: the model call of step 1, 3 s\./);
       assert.equal(await page.locator('rect.bad').count(), 1, 'the failed call');
       await page.close();

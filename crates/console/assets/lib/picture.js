@@ -15,11 +15,9 @@ const SHOWN = 100;
 /** `go(key)` shows the row of the timeline. `open`: the run has not ended. */
 export function Picture({ run, rows, open, go }) {
   const now = useNow(open ? 1000 : 3600_000);
-  const spans = useMemo(() => spansOf(rows, { until: now, running: run.status === 'running' }),
+  const { spans, begin, length } = useMemo(() => spansOf(rows, { until: now, running: run.status === 'running' }),
     [open ? now : undefined, rows.length, run.status]);
   if (!spans.length) return null;
-  const begin = spans[0].from;
-  const length = Math.max(1, ...spans.map(({ to }) => to - begin));
   const lanes = LANES.map(([lane, name]) => ({ lane, name, spans: spans.filter((span) => span.lane === lane) }))
     .filter(({ spans }) => spans.length);
   return html`<section class="picture" aria-label="The run as a picture"><h2>Where the time went</h2>
@@ -77,7 +75,7 @@ function Rows({ run, spans, begin, go }) {
   const load = useLoad((signal) => (priced ? get('models', {}, signal) : Promise.resolve()), [priced]);
   const price = load.value?.model.price;
   const cost = price ? costs(spans, run.cost_micro_usd, price) : new Map();
-  const most = Math.max(...spans.map(({ from, to }) => to - from));
+  const most = spans.reduce((most, { from, to }) => Math.max(most, to - from), 0);
   const names = Object.fromEntries(LANES);
   return html`<${Table} rows=${spans.slice(0, count)} keyOf=${(span) => `${span.key} ${span.lane}`} columns=${[
     ['Part', (span) => html`<span><span class=${`key ${span.lane}`}></span>${names[span.lane]}</span>`, 'nowrap'],

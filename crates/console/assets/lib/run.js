@@ -51,7 +51,9 @@ function End({ run }) {
       <p><${Go} to=${`questions/${run.waiting_for.approval}`}>Answer the question</${Go}>, until <${Time} at=${run.waiting_for.expires_at} /></p></div>`;
   }
   if (!run.ended_at) return null;
-  return html`<h2>End</h2><div class="card"><p>Reason: <code>${run.reason}</code></p><${Evidence} of=${run.evidence} /></div>`;
+  const { explanation, ...rest } = run.evidence ?? {};
+  return html`<h2>End</h2><div class="card"><p>Reason: <code>${run.reason}</code></p>
+    ${explanation && html`<${Text} of="p" value=${explanation} />`}<${Evidence} of=${rest} /></div>`;
 }
 
 const Reply = ({ run }) => run.ended_at && html`${run.reply && html`<h2>Reply</h2><div class="card"><${Markdown} text=${run.reply} /></div>`}

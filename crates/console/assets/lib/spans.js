@@ -7,11 +7,11 @@ export const LANES = [['waiting', 'Waiting'], ['model', 'Model'], ['tool', 'Tool
 
 class Spans {
   constructor(until) {
-    Object.assign(this, { until, all: [], open: new Map(), end: undefined });
+    Object.assign(this, { until, all: [], open: new Map(), begin: undefined, end: undefined });
   }
 
   /** A span without an end is in progress. */
-  begin(key, span) {
+  add(key, span) {
     this.all.push(span);
     this.open.set(key, span);
   }
@@ -23,12 +23,13 @@ class Spans {
   }
 
   wait(row, at, label) {
-    this.begin('wait', { lane: 'waiting', key: row.key, label, from: at, live: true });
+    this.add('wait', { lane: 'waiting', key: row.key, label, from: at, live: true });
   }
 
   take(row) {
     const { fact, done } = row;
     const at = ms(fact.at);
+    this.begin ??= at;
     this.last = Math.max(this.last ?? at, done ? ms(done.at) : at);
     const took = fact.took_ms ?? 0;
     if (fact.type === 'run_accepted') this.wait(row, at, 'Waits for its turn');
@@ -39,11 +40,11 @@ class Spans {
     } else if (fact.type === 'tool_started') this.tool(row, at, done);
     else if (fact.type === 'tool_finished') this.tool(row, at - took, fact);
     else if (fact.type === 'approval_requested') {
-      this.begin(`q${fact.approval}`, { lane: 'person', key: row.key, label: `Question: ${fact.summary}`, from: at, live: true });
+      this.add(`q${fact.approval}`, { lane: 'person', key: row.key, label: `Question: ${fact.summary}`, from: at, live: true });
     } else if (fact.type === 'approval_resolved') {
       this.finish(`q${fact.approval}`, at, { note: `${fact.state}${fact.actor ? ` by ${fact.actor}` : ''}` });
     } else if (fact.type === 'subagent_started') {
-      this.begin(`s${fact.call_id}`, { lane: 'part', key: row.key, label: fact.task, depth: fact.depth, from: at, live: true });
+      this.add(`s${fact.call_id}`, { lane: 'part', key: row.key, label: fact.task, depth: fact.depth, from: at, live: true });
     } else if (fact.type === 'subagent_ended') {
       this.finish(`s${fact.call_id}`, at, { note: `${fact.termination}, ${fact.turns} turns`, bad: fact.termination === 'ERROR' });
     } else if (fact.type === 'run_ended') this.end = at;
@@ -63,15 +64,20 @@ class Spans {
     }
     for (const span of this.all) span.to ??= Math.max(span.from, to);
     // Most runs begin at once.
-    return this.all.filter((span) => span.lane !== 'waiting' || span.live || span.to > span.from);
+    const spans = this.all.filter((span) => span.lane !== 'waiting' || span.live || span.to > span.from).sort((a, b) => a.from - b.from);
+    const length = spans.reduce((most, span) => Math.max(most, span.to - this.begin), Math.max(1, to - this.begin));
+    return { spans, begin: this.begin, length };
   }
 }
 
-/** The spans of these rows of lib/facts.js, in order of their start: `{ lane, key, label, note, from, to, live, bad, … }`. */
+/**
+ * `{ spans, begin, length }` of these rows of lib/facts.js: the spans in order of their start, `{ lane, key, label, note, from, to,
+ * live, bad, … }`, and the time from the acceptance to the end.
+ */
 export function spansOf(rows, { until, running }) {
   const spans = new Spans(until);
   rows.forEach((row) => spans.take(row));
-  return spans.close(running).sort((a, b) => a.from - b.from);
+  return spans.close(running);
 }
 
 /** The time in which at least one of these spans was open, in ms; they are sorted by their start. */
