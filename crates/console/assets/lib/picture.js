@@ -77,14 +77,15 @@ function Rows({ run, spans, begin, go }) {
   const cost = price ? costs(spans, run.cost_micro_usd, price) : new Map();
   const most = spans.reduce((most, { from, to }) => Math.max(most, to - from), 0);
   const names = Object.fromEntries(LANES);
-  return html`<${Table} rows=${spans.slice(0, count)} keyOf=${(span) => `${span.key} ${span.lane}`} columns=${[
-    ['Part', (span) => html`<span><span class=${`key ${span.lane}`}></span>${names[span.lane]}</span>`, 'nowrap'],
-    ['What', (span) => (span.key === 'live' ? span.label : html`<button class="link" onClick=${() => go(span.key)}><${Text} value=${span.label} /></button>`)],
-    ['State', (span) => visible((span.note ?? span.bad ?? '–').toString().replaceAll('_', ' '))],
+  return html`<${Table} rows=${spans.slice(0, count)} keyOf=${(span) => `${span.key} ${span.lane}`} lines columns=${[
+    ['What', (span) => html`<span><span class=${`key ${span.lane}`}></span>${span.key === 'live' ? span.label
+      : html`<button class="link" onClick=${() => go(span.key)}><${Text} value=${span.label} /></button>`}</span>`],
+    ['Part', (span) => names[span.lane], 'nowrap'],
+    ['State', (span) => visible((span.note ?? span.bad ?? '–').toString().replaceAll('_', ' ')), 'wide'],
     ['Began', (span) => `+${duration(span.from - begin)}`, 'number'],
     ['Took', (span) => html`<${Span} ms=${span.to - span.from} most=${most} />`, 'number'],
     ['Tokens', (span) => (span.input === undefined ? '–' : html`<span title="read and written">${number(span.input)} + ${number(span.output)}</span>`), 'number'],
-    ...(price ? [['Cost, about', (span) => (cost.has(span.key) ? money(Math.round(cost.get(span.key))) : '–'), 'number']] : []),
+    ...(price ? [['Cost, about', (span) => (cost.has(span.key) ? money(Math.round(cost.get(span.key))) : '–'), 'number wide']] : []),
   ]} />
   ${spans.length > count && html`<p class="more"><button onClick=${() => more(count + SHOWN * 5)}>Show more</button></p>`}
   ${price && html`<p class="hint">The cost of the run, ${money(run.cost_micro_usd)}, is shared among its steps by their tokens and the price of the model.</p>`}`;

@@ -105,7 +105,7 @@ function Costs({ report: { by, rows } }) {
     [BY.find(([key]) => key === by)[1], (row) => html`<${Key} by=${by} row=${row} />`],
     ['Cost', (row) => money(row.cost_micro_usd), 'number'],
     ['Share', (row) => html`<span class="track wide" aria-hidden="true"><${Bar} share=${row.cost_micro_usd / most} /></span>`, 'wide'],
-    ['Calls', (row) => number(row.calls), 'number'],
+    ['Calls', (row) => number(row.calls), 'number wide'],
     ['Tokens in', (row) => number(row.input_tokens), 'number wide'],
     ['Tokens out', (row) => number(row.output_tokens), 'number wide'],
   ]} />`;
