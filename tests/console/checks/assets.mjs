@@ -8,7 +8,7 @@ import { check, group } from '../support/check.mjs';
 import { Daemon } from '../support/daemon.mjs';
 
 const FOLDER = new URL('../../../crates/console/assets/', import.meta.url).pathname;
-const MOST_BYTES = 150_000;
+const MOST_BYTES = 140_000;
 /** The libraries of the pages, and the files of the packages that they are. */
 const VENDORED = { 'preact.js': 'htm/preact/standalone.module.js', 'marked.js': 'marked/lib/marked.esm.js' };
 
@@ -31,7 +31,7 @@ export async function assetsSent(url) {
 }
 
 group('assets', async () => ({ daemon: await new Daemon().start() }), ({ daemon }) => daemon.close(), () => {
-  check('all files together are at most 150 KB with gzip', async ({ daemon }) => {
+  check('all files together are at most 140 KB with gzip', async ({ daemon }) => {
     const { files, bytes, packed } = await assetsSent(daemon.url);
     assert.ok(files > 30 && packed > 30, `${packed} of ${files} files were sent with gzip`);
     assert.ok(bytes <= MOST_BYTES, `${bytes} bytes`);

@@ -18,6 +18,7 @@ const at = encodeURIComponent;
 /** `[address, title, text that the page shows]` of every page; the addresses depend on the ids. */
 export const PAGES = [
   ['now', 'Now', 'evil <img'], ['chat', 'Chat', 'evil <img'], [({ session }) => `chat/${at(session)}`, 'Chat', 'img src=x onerror=hacked=1>.txt'],
+  ['chat/answered', 'Chat', 'denied'],
   ['questions', 'Questions', 'evil <img'], [({ question }) => `questions/${question}`, 'Question', 'evil <img'],
   ['questions/history', 'Questions', 'evil <img'],
   ['runs', 'Runs', 'evil <img'], [({ read }) => `runs/${read}`, 'Run', 'evil <img'], [({ asked }) => `runs/${asked}`, 'Run', 'evil <img'],
