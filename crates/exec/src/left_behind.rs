@@ -64,11 +64,12 @@ impl Origin {
         process.lives() && origin.namespace == self.namespace && !table.get(origin.daemon.pid).is_some_and(is_alive)
     }
 
-    /// Kills what daemons that are gone have left behind, until a look finds none. Returns the number of killed
-    /// processes. Blocks: a look walks over the process table.
+    /// Kills what daemons that are gone have left behind, until a look finds none, or for two seconds: a killed process
+    /// that waits in a call of the kernel ends later, and runs nothing until then. Returns the number of killed processes.
+    /// Blocks: a look walks over the process table.
     pub(super) fn end_left_behind(&self) -> usize {
         let mut killed = HashSet::new();
-        for _ in 0..LOOKS {
+        for look in 1..=LOOKS {
             let table = match Table::read(0) {
                 Ok(table) => table,
                 Err(error) => {
@@ -80,9 +81,14 @@ impl Origin {
             if found.is_empty() {
                 break;
             }
-            for process in found {
+            for process in &found {
                 signal::send(process.identity(), Signal::KILL);
                 killed.insert(process.identity());
+            }
+            if look == LOOKS {
+                let pids: Vec<_> = found.iter().map(|it| it.identity().pid.as_raw_nonzero()).collect();
+                tracing::warn!(?pids, "killed processes of an earlier daemon still wait in calls of the kernel");
+                break;
             }
             std::thread::sleep(LOOK_AGAIN);
         }
