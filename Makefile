@@ -43,6 +43,10 @@ run: ## use: Build and start the daemon here: stdin, and HTTP on loopback (ARGS=
 release: ## use: Build the fast binary: target/release/belay
 	$(CARGO) build --locked --release -p belay-daemon
 
+.PHONY: small
+small: ## use: Build without the parts that a build may leave out (belay --version --long names them): target/release/belay-small
+	$(CARGO) build --locked --release -p belay-daemon --no-default-features --features small --bin belay-small
+
 .PHONY: dist
 dist: ## use: Build the smaller and faster binary for packages, in about twice the time: target/dist/belay
 	$(CARGO) build --locked --profile dist -p belay-daemon

@@ -30,7 +30,7 @@ from gate.faults import cluster, crashes
 from gate.machines import booted, image, prepare_image, prepare_service
 from gate.output import ALL, ROOT, clock, environment_of, say
 from gate.quick import left_out, quick
-from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust
+from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust, small
 from gate.scripts import (
     api_fuzz,
     bot_example,
@@ -64,6 +64,8 @@ def first(suites, budget_program, environment):
         jobs.append((rust, suite, suite["name"], arguments, environment))
         if official:
             jobs.append((mcp_servers, suite, environment))
+        if suite["target"] == WAITING:
+            jobs.append((small, suite, environment))
     clients_of_api = (clients, langchain_client, websocket_clients, bot_example, mcp_client, generated_clients, api_fuzz)
     watched = (metrics, telemetry, proxies, console)
     return jobs + [(job, environment) for job in (examples, *clients_of_api, *watched, crashes)]

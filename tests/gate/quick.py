@@ -34,6 +34,7 @@ LEFT_OUT = {
     "budget": "what the daemon costs (make budget)",
     "cluster": "faults against three daemons over one PostgreSQL (make cluster)",
     "crashes": "kills at named points (make crash)",
+    "small": "scenarios of the smallest build",
     "mcp_servers": "servers by the official MCP SDK",
     "clients": "the official OpenAI client",
     "langchain_client": "LangChain's client",

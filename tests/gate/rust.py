@@ -17,6 +17,8 @@ READS_SOURCES = ["repository"]
 STARTS_BELAY = ["tests", "daemon"]
 # Suites that take longest begin first, so that none of them runs alone at the end.
 LONGEST = ["suite", "scenarios", "outer_loop", "belay_tools", "http", "programs"]
+# The scenarios of the smallest build: conversations, what is stopped, what survives a kill, and the parts that it lacks.
+SMALL = ("conversation::", "parts::", "stopping::", "surviving::")
 # Tests by the official MCP SDK, in the test binary `programs`: a suite of their own, since they need the SDK.
 MCP_SUITE = "official MCP SDK"
 OFFICIAL_MCP = "mcp::official::"
@@ -77,6 +79,26 @@ def rust(tally, suite, name, arguments, environment):
         if name == MCP_SUITE and outcome.passed + outcome.failed == 0:
             return Outcome(failed=1, note=" (no test has this name)")
         return outcome
+
+    tally.suite(name, once)
+
+
+def small(tally, suite, environment):
+    """Builds the daemon without the parts that a build may leave out, and runs scenarios with it. A warning of the compiler is a failure."""
+    name = "the smallest build"
+    if tally.cached(name, environment["BELAY_BIN"], suite["file"]):
+        return
+    program = pathlib.Path(environment["BELAY_BIN"]).with_name("belay-small")
+    features = ("--no-default-features", "--features", "belay-daemon/small")
+    build = cargo("build", "--locked", "--workspace", "--quiet", *features, "--bin", program.name)
+
+    def once(test=None):
+        built = subprocess.run(build, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if built.returncode != 0 or "warning" in built.stderr:
+            return Outcome(failed=1, note=" (not built)", lines=tuple(built.stderr.splitlines()))
+        selected = SMALL if test is None else ("--exact", test)
+        variables = {**os.environ, **environment, "BELAY_BIN": str(program)}
+        return outcome_of([suite["file"], *selected], cwd=str(suite["folder"]), env=variables)
 
     tally.suite(name, once)
 

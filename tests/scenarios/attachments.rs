@@ -13,9 +13,10 @@ use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::{Value, json};
 
 /// A PNG of one pixel.
-const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+pub(crate) const PNG: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 /// Two pages with one line of text each.
-const PDF: &[u8] = include_bytes!("files/two-pages.pdf");
+pub(crate) const PDF: &[u8] = include_bytes!("files/two-pages.pdf");
 /// A page of 4 GiB, compressed twice.
 const PDF_BOMB: &[u8] = include_bytes!("files/bomb.pdf");
 
@@ -24,7 +25,7 @@ const TWO_DAYS: Duration = Duration::from_secs(2 * 24 * 3600);
 
 const NO_VISION: &str = "[1 picture not shown: this model does not accept pictures]";
 
-async fn ask_with(daemon: &Daemon, session: &str, text: &str, attachments: Value) -> Result<(u16, Value)> {
+pub(crate) async fn ask_with(daemon: &Daemon, session: &str, text: &str, attachments: Value) -> Result<(u16, Value)> {
     let wait = PATIENCE.as_millis() as u64;
     daemon.post(json!({"session": session, "text": text, "wait_ms": wait, "attachments": attachments})).await
 }

@@ -34,6 +34,7 @@ mod outputs;
 mod overload;
 mod own_texts;
 mod pains;
+mod parts;
 mod parts_ask;
 mod people;
 mod plan;

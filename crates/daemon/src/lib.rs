@@ -17,6 +17,7 @@ mod cli;
 mod client;
 mod clock;
 mod cluster_config;
+mod collector;
 mod completion;
 mod disk;
 mod drop_ins;
@@ -29,6 +30,7 @@ mod man;
 mod mcp;
 mod migrate;
 mod net;
+#[cfg_attr(not(feature = "otlp"), path = "no_otlp.rs")]
 mod otlp;
 mod output;
 mod paths;
@@ -43,9 +45,11 @@ mod stop_rules;
 mod stops;
 mod systemd;
 mod telemetry;
+#[cfg(feature = "otlp")]
 mod traces;
 mod typed;
 mod upgrade;
+mod version;
 mod wiring;
 mod worker;
 
@@ -85,15 +89,19 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     // Before anything can open a TLS connection. An error means that a provider is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let cli = Cli::parse_from(args);
     let env = Environment::of_process();
     let write_error = OnceLock::new();
     let out = Output::stdout(&env, &write_error);
-    let done = match cli.command {
-        Some(chosen) => command(chosen, &env, out),
-        None => {
-            out.line(WHERE_TO_START);
-            Ok(Exit::Fine)
+    let done = if version::is_asked(args.get(1..).unwrap_or_default()) {
+        out.line(&version::long());
+        Ok(Exit::Fine)
+    } else {
+        match Cli::parse_from(args).command {
+            Some(chosen) => command(chosen, &env, out),
+            None => {
+                out.line(WHERE_TO_START);
+                Ok(Exit::Fine)
+            }
         }
     };
     let exit = done.unwrap_or_else(|failure| {

@@ -29,19 +29,19 @@ use opentelemetry_sdk::logs::LogExporter as _;
 use opentelemetry_sdk::metrics::Temporality;
 use opentelemetry_sdk::resource::TelemetryResourceDetector;
 use opentelemetry_sdk::trace::SpanExporter as _;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use secrecy::{ExposeSecret, SecretString};
-use serde::{Deserialize, Serialize};
+use reqwest::header::HeaderMap;
+use secrecy::SecretString;
 
 use self::client::{Client, LastStatus};
 #[cfg(test)]
 pub(crate) use self::delivery::GIVE_UP;
 pub(crate) use self::delivery::{Delivery, FIRST_PAUSE, LONGEST_PAUSE, Sent};
-pub(crate) use self::fanout::Fanout;
+pub(crate) use self::fanout::both;
 pub(crate) use self::instruments::Instruments;
-pub(crate) use self::layer::{LogLayer, LogQueue};
+pub(crate) use self::layer::{LogLayer, LogQueue, log_layer};
 pub(crate) use self::logs::LogSender;
 pub(crate) use self::metrics::{MetricsPusher, Refresh};
+use crate::collector::{Signal, parse_headers};
 
 /// The version of the program, in each request.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -52,32 +52,6 @@ const EXPORTS: &str = "belay_otlp_exports_total";
 pub(crate) const REQUEST: Duration = Duration::from_secs(10);
 /// Time for the remaining data of each signal when the daemon ends.
 pub(crate) const FLUSH: Duration = Duration::from_secs(3);
-
-/// A kind of data that is sent to the collector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Signal {
-    /// A trace of each run that ends.
-    Traces,
-    /// The metrics of `GET /metrics`.
-    Metrics,
-    /// Log lines.
-    Logs,
-}
-
-impl Signal {
-    /// All signals.
-    pub(crate) const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
-
-    /// Its word in settings, labels and the path of its address.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Traces => "traces",
-            Self::Metrics => "metrics",
-            Self::Logs => "logs",
-        }
-    }
-}
 
 /// Describes the metrics of the exporters.
 pub(crate) fn describe() {
@@ -189,25 +163,6 @@ pub(crate) fn span_id(run: RunId, number: u64) -> SpanId {
     let mut bytes = [0; 8];
     hasher.finalize_xof().fill(&mut bytes);
     SpanId::from_bytes(bytes)
-}
-
-/// Parses `name=value,name=value`.
-///
-/// # Errors
-/// The number of the first malformed header, never its value.
-pub(crate) fn parse_headers(text: &SecretString) -> Result<HeaderMap, String> {
-    let entries = text.expose_secret().split(',').map(str::trim).filter(|entry| !entry.is_empty());
-    let pair = |entry: &str| {
-        let (name, value) = entry.split_once('=')?;
-        let name = HeaderName::from_bytes(name.trim().as_bytes()).ok()?;
-        let mut value = HeaderValue::from_str(value.trim()).ok()?;
-        value.set_sensitive(true);
-        Some((name, value))
-    };
-    entries
-        .enumerate()
-        .map(|(at, entry)| pair(entry).ok_or_else(|| format!("header {} is not of the form name=value", at + 1)))
-        .collect()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use tracing::info;
 use crate::args::SettingsArgs;
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
-use crate::otlp::{LogLayer, LogQueue, Signal};
+use crate::otlp::{LogLayer, LogQueue, log_layer};
 use crate::output::note;
 use crate::paths::Paths;
 use crate::reload::Source;
@@ -84,7 +84,7 @@ impl Logging {
 /// collector, if it gets log lines: they wait in the queue until its exporter starts.
 fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> (Logging, LogFilter, Option<LogQueue>) {
     let config = &loaded.settings.telemetry;
-    let (layer, queue) = config.sends(Signal::Logs).then(|| LogLayer::new(config.content)).unzip();
+    let (layer, queue) = log_layer(config);
     let (logging, log) = if !at_a_prompt(&loaded.settings) || loaded.is_set("telemetry.log") {
         on_stderr(config, env, layer)
     } else {

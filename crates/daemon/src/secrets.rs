@@ -16,8 +16,8 @@ use belay_protocol::Secret;
 use belay_run::EmbeddingsConfig;
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::collector::parse_headers;
 use crate::environment::Environment;
-use crate::otlp::parse_headers;
 use crate::settings::{Loaded, Problem, Settings};
 use crate::telemetry::TelemetryConfig;
 use source::{Missing, Names, find};

@@ -20,8 +20,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::clock::SystemClock;
+use crate::collector::Signal;
 use crate::environment::Environment;
-use crate::otlp::{LogLayer, Signal};
+use crate::otlp::LogLayer;
 use crate::paths::private_directory;
 
 /// Libraries that log normal events, and their highest level unless the filter names them. `genai` warns at the first
@@ -100,12 +101,14 @@ impl TelemetryConfig {
              example \"http://127.0.0.1:4318\""
                 .to_owned()
         });
+        let absent = (self.has_collector() && !cfg!(feature = "otlp"))
+            .then(|| "telemetry.otlp_endpoint: this build of Belay has no exporter (feature otlp)".to_owned());
         let name = self.service_name.trim().is_empty().then(|| "telemetry.service_name: is empty".to_owned());
         let interval = (!METRICS_INTERVALS_S.contains(&self.metrics_interval_s)).then(|| {
             let (least, most) = (METRICS_INTERVALS_S.start(), METRICS_INTERVALS_S.end());
             format!("telemetry.metrics_interval_s: must be {least} to {most}")
         });
-        [log, endpoint, name, interval].into_iter().flatten().collect()
+        [log, endpoint, absent, name, interval].into_iter().flatten().collect()
     }
 
     /// Whether a collector is set.
@@ -114,6 +117,7 @@ impl TelemetryConfig {
     }
 
     /// Whether a signal is sent to a collector.
+    #[cfg(feature = "otlp")]
     pub(crate) fn sends(&self, signal: Signal) -> bool {
         self.has_collector() && self.signals.contains(&signal)
     }

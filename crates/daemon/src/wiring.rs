@@ -9,6 +9,7 @@ mod channels;
 mod command_pins;
 mod completion;
 mod descriptors;
+#[cfg_attr(not(feature = "otlp"), path = "wiring/no_exporters.rs")]
 mod exporters;
 mod failures;
 mod hooks;

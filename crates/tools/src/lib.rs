@@ -27,6 +27,7 @@ pub mod mcp;
 mod notes;
 pub mod outgoing;
 mod outputs;
+#[cfg_attr(not(feature = "pictures"), path = "no_picture.rs")]
 mod picture;
 pub mod sandbox;
 #[cfg(test)]

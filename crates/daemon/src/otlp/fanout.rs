@@ -7,7 +7,12 @@ use metrics::{
 };
 
 /// Passes each description and each value to both recorders.
-pub(crate) struct Fanout<A, B>(pub(crate) A, pub(crate) B);
+struct Fanout<A, B>(A, B);
+
+/// A recorder that passes each description and each value to both.
+pub(crate) fn both<A: Recorder, B: Recorder>(first: A, second: B) -> impl Recorder {
+    Fanout(first, second)
+}
 
 /// Two handles of one series.
 struct Both<T>(T, T);

@@ -25,6 +25,8 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::{span_id, trace_id};
+use crate::collector::Signal;
+use crate::telemetry::TelemetryConfig;
 
 /// The fields with texts of providers, of the model or of programs.
 const TEXTS: [&str; 4] = ["analysis", "detail", "faults", "stderr"];
@@ -59,6 +61,11 @@ pub(crate) struct LogLayer {
 pub(crate) struct LogQueue {
     pub(super) records: Receiver<SdkLogRecord>,
     pub(super) dropped: Arc<AtomicU64>,
+}
+
+/// The layer and its queue, if the collector of these settings gets log lines.
+pub(crate) fn log_layer(config: &TelemetryConfig) -> (Option<LogLayer>, Option<LogQueue>) {
+    config.sends(Signal::Logs).then(|| LogLayer::new(config.content)).unzip()
 }
 
 impl LogLayer {

@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::Ended;
 use super::metrics::{Figures, Recorder, bounds};
+use crate::collector::Signal;
 use crate::exit::{Exit, Failure};
-use crate::otlp::{Collector, LogQueue, LogSender, MetricsPusher, Refresh, Signal, describe};
+use crate::otlp::{Collector, LogQueue, LogSender, MetricsPusher, Refresh, describe};
 use crate::telemetry::TelemetryConfig;
 use crate::traces::TraceExporter;
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::words;
 use crate::disk::DISK_FREE;
 use crate::exit::{Exit, Failure};
-use crate::otlp::{Fanout, Instruments};
+use crate::otlp::{Instruments, both};
 
 /// How often the samples of histograms are folded into their buckets. 10 s: at 8,000 runs a second about 1 MB waits.
 const UPKEEP: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ impl Recorder {
             .build_recorder();
         let handle = recorder.handle();
         match instruments {
-            Some(instruments) => set_global_recorder(Fanout(recorder, instruments)).map_err(|error| words(&error)),
+            Some(instruments) => set_global_recorder(both(recorder, instruments)).map_err(|error| words(&error)),
             None => set_global_recorder(recorder).map_err(|error| words(&error)),
         }
         .map_err(|problem| Failure::new(Exit::Internal, problem))?;

@@ -67,6 +67,7 @@ pub(super) enum Ended {
     Janitor,
     Backups,
     Recorder,
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "a build without exporters"))]
     Exporter,
     /// The upkeep of this node of a cluster.
     Node,

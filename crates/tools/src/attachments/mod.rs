@@ -9,6 +9,7 @@
 mod audio;
 pub mod config;
 mod kind;
+#[cfg_attr(not(feature = "pdf"), path = "no_pdf.rs")]
 pub mod pdf;
 
 use std::path::PathBuf;

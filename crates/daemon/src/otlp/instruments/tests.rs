@@ -6,7 +6,7 @@ use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData, ResourceMetrics};
 use opentelemetry_sdk::metrics::reader::MetricReader;
 
-use super::super::Fanout;
+use super::super::both;
 use super::super::metrics::SharedReader;
 use super::*;
 
@@ -20,7 +20,7 @@ fn recorded(work: impl FnOnce()) -> (String, Vec<String>) {
         .unwrap()
         .build_recorder();
     let page = prometheus.handle();
-    with_local_recorder(&Fanout(prometheus, instruments), work);
+    with_local_recorder(&both(prometheus, instruments), work);
     let mut metrics = ResourceMetrics::default();
     reader.collect(&mut metrics).unwrap();
     let mut lines: Vec<_> = metrics.scope_metrics().flat_map(|scope| scope.metrics()).flat_map(lines).collect();

@@ -129,6 +129,7 @@ pub(crate) fn restrict() -> Result<(), String> {
 }
 
 /// Refused to a process that only computes.
+#[cfg(feature = "pdf")]
 const REFUSED_TO_COMPUTING: &[c_long] = &[
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -147,6 +148,7 @@ const REFUSED_TO_COMPUTING: &[c_long] = &[
 ///
 /// # Errors
 /// As [`restrict`].
+#[cfg(feature = "pdf")]
 pub(crate) fn restrict_to_computing() -> Result<(), String> {
     let refused: BTreeMap<c_long, Vec<SeccompRule>> =
         REFUSED_TO_COMPUTING.iter().map(|call| (*call, Vec::new())).collect();

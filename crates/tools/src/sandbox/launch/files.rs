@@ -40,6 +40,7 @@ pub(crate) fn restrict(landlock: Landlock, files: Files, ports: Option<&[u16]>) 
 ///
 /// # Errors
 /// The kernel refuses the rules.
+#[cfg(feature = "pdf")]
 pub(crate) fn restrict_all() -> Result<(), String> {
     let nothing = || {
         Ruleset::default()

@@ -1,0 +1,60 @@
+//! `belay --version --long`: the version, and the parts of this build.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+/// A part that a build may leave out: its Cargo feature, whether it is in this build, and what it does.
+pub(crate) struct Part {
+    feature: &'static str,
+    is_in: bool,
+    what: &'static str,
+}
+
+/// The parts that a build may leave out.
+pub(crate) const PARTS: [Part; 3] = [
+    Part {
+        feature: "otlp",
+        is_in: cfg!(feature = "otlp"),
+        what: "traces, metrics and logs for a collector of OpenTelemetry",
+    },
+    Part { feature: "pdf", is_in: cfg!(feature = "pdf"), what: "the text of PDF files" },
+    Part { feature: "pictures", is_in: cfg!(feature = "pictures"), what: "pictures for models that see" },
+];
+
+/// Whether these arguments, without the name of the program, ask for the long version.
+pub(crate) fn is_asked(args: &[OsString]) -> bool {
+    let has = |wanted: &[&str]| args.iter().any(|arg| wanted.iter().any(|wanted| arg == wanted));
+    args.len() == 2 && has(&["--version", "-V"]) && has(&["--long"])
+}
+
+/// The version, and a line for each part.
+pub(crate) fn long() -> String {
+    let mut text = format!("belay {}\n", env!("CARGO_PKG_VERSION"));
+    for Part { feature, is_in, what } in &PARTS {
+        let mark = if *is_in { '+' } else { '-' };
+        // Writing to a text cannot fail.
+        let _ = write!(text, "\n{mark} {feature:<10}{what}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_is_named_with_whether_it_is_in() {
+        let args = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        for line in ["--version --long", "--long -V"] {
+            assert!(is_asked(&args(line)), "{line}");
+        }
+        for line in ["--version", "--long", "run --long", "--version --long run"] {
+            assert!(!is_asked(&args(line)), "{line}");
+        }
+        let text = long();
+        for Part { feature, is_in, .. } in &PARTS {
+            let mark = if *is_in { '+' } else { '-' };
+            assert!(text.lines().any(|line| line.starts_with(&format!("{mark} {feature}"))), "{text}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The parts that a build may leave out, as `belay --version --long` names them: a setting of one that is not there is refused, and a file
+//! that needs one is named with the reason. `make test` runs this for the full build and for the smallest one.
+
+use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use belay_tests::daemon::Home;
+use belay_tests::model_server::{Answer, ModelServer};
+use serde_json::json;
+
+use crate::attachments::{PDF, PNG, ask_with};
+
+/// Parts with a setting that needs them.
+const SETTINGS: [(&str, &str); 1] = [("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9")];
+/// Whether the build has a part.
+async fn has(home: &Home, part: &str) -> Result<bool> {
+    let long = home.run(&["--version", "--long"], "").await?;
+    let mark = |mark: char| long.stdout.lines().any(|line| line.starts_with(&format!("{mark} {part} ")));
+    assert_ne!(mark('+'), mark('-'), "{part}: {long:?}");
+    Ok(mark('+'))
+}
+
+#[tokio::test]
+async fn a_setting_of_a_part_that_is_left_out_is_refused() -> Result<()> {
+    let home = Home::new();
+    for (part, setting) in SETTINGS {
+        let shown = home.run(&["config", "show", "--set", setting], "").await?;
+        if has(&home, part).await? {
+            assert!(shown.status.success(), "{shown:?}");
+        } else {
+            assert_eq!(shown.status.code(), Some(78), "{shown:?}");
+            assert!(shown.stderr.contains(&format!("(feature {part})")), "{shown:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_of_a_part_that_is_left_out_is_named_with_the_reason() -> Result<()> {
+    let model = ModelServer::start(vec![], Answer::text("I see.")).await;
+    let home = Home::new().openai(&model.base_url).set("llm.vision", true);
+    let daemon = home.start().await?;
+    let files = [("pdf", "two-pages.pdf", STANDARD.encode(PDF)), ("pictures", "dot.png", PNG.to_owned())];
+    for (part, name, data) in files {
+        let attachments = json!([{"name": name, "data": data}]);
+        let (status, run) = ask_with(&daemon, part, "what is this?", attachments).await?;
+        assert_eq!((status, &run["reply"]), (200, &json!("I see.")), "{run}");
+        let request = model.requests().pop().unwrap_or_default().to_string();
+        assert!(request.contains(name), "{request}");
+        let refused = request.contains(&format!("(feature {part})"));
+        assert_eq!(refused, !has(&home, part).await?, "{part}: {request}");
+    }
+    Ok(())
+}
