@@ -9,7 +9,7 @@ from gate.rust import OFFICIAL_MCP
 from gate.tally import Outcome
 from run import first, last
 
-SUITES = [{"target": target, "name": target} for target in ("programs", "confined", "outer_loop")]
+SUITES = [{"target": target, "name": target} for target in ("programs", "confined", "scenarios")]
 
 
 class Quick(unittest.TestCase):
@@ -24,7 +24,7 @@ class Quick(unittest.TestCase):
         self.assertEqual(runs & set(quick.LEFT_OUT), set())
 
     def test_tests_of_the_sandbox_need_bubblewrap(self):
-        for bubblewrap, expected in (("/usr/bin/bwrap", ["programs", "confined", "outer_loop"]), (None, ["programs", "outer_loop"])):
+        for bubblewrap, expected in (("/usr/bin/bwrap", ["programs", "confined", "scenarios"]), (None, ["programs", "scenarios"])):
             jobs, without = self.jobs(bubblewrap)
             name = "rust" if bubblewrap else "without_bubblewrap"
             rust = [job for job in jobs if job[0].__name__ == name]
