@@ -232,6 +232,9 @@ pub(crate) enum RunsCommand {
         /// The daemon.
         #[command(flatten)]
         client: ClientArgs,
+        /// Show its model calls, tool calls, questions and subagents with their times
+        #[arg(long, conflicts_with = "json")]
+        timeline: bool,
         /// The run's id, or the beginning of it
         id: String,
     },

@@ -132,7 +132,9 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Nodes(args) => block_on(one_thread(), client::nodes(&args, env, out)),
         Command::Runs(args) => match &args.command {
             None => block_on(one_thread(), client::runs_list(&args, env, out)),
-            Some(RunsCommand::Show { client, id }) => block_on(one_thread(), client::runs_show(client, id, env, out)),
+            Some(RunsCommand::Show { client, id, timeline }) => {
+                block_on(one_thread(), client::runs_show(client, id, *timeline, env, out))
+            }
         },
         Command::Logs(args) => block_on(one_thread(), client::logs(&args, env, out)),
         Command::Top(args) => block_on(one_thread(), client::top(&args, env, out)),

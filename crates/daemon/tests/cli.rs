@@ -308,6 +308,8 @@ fn a_daemon_is_sent_to_asked_stopped_and_shut_down_over_its_control_socket() {
     let id = runs["runs"][0]["run_id"].as_str().unwrap();
     let shown = home.run(&["runs", "show", id]);
     assert!(stdout(&shown).contains("completed") && stdout(&shown).contains("391"), "{}", stdout(&shown));
+    let timed = stdout(&home.run(&["runs", "show", "--timeline", id]));
+    assert!(timed.contains("step 1") && timed.contains("calculate") && timed.contains('█'), "{timed}");
 
     let stalled = home.run(&["send", "--json", "--session", "slow", "rehearse stall"]);
     let stalled: serde_json::Value = serde_json::from_slice(&stalled.stdout).unwrap();

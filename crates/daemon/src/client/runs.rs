@@ -1,6 +1,7 @@
 //! `belay runs`: recent runs, or one of them.
 
 mod follow;
+mod timeline;
 
 use serde_json::Value as Json;
 
@@ -42,8 +43,14 @@ pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) ->
     Ok(Exit::Fine)
 }
 
-/// Shows one run.
-pub(crate) async fn show(args: &ClientArgs, id: &str, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+/// Shows one run, with `timeline` also where its time went.
+pub(crate) async fn show(
+    args: &ClientArgs,
+    id: &str,
+    timeline: bool,
+    env: &Environment,
+    out: Output<'_>,
+) -> Result<Exit, Failure> {
     let client = Client::find(args, env)?;
     let id = whole_id(&client, IdKind::Run, id).await?;
     let run = client.get(&["api", "v1", "runs", &id], &[]).await?;
@@ -53,6 +60,9 @@ pub(crate) async fn show(args: &ClientArgs, id: &str, env: &Environment, out: Ou
         out.table(&details(&run));
         if let Some(reply) = run.pointer("/reply").and_then(Json::as_str) {
             out.line(&format!("\n{reply}"));
+        }
+        if timeline {
+            timeline::print(&client, &id, !text(&run, "/ended_at").is_empty(), out).await?;
         }
     }
     Ok(Exit::Fine)
