@@ -346,9 +346,12 @@ fn of_handshake(error: &ClientInitializeError, watch: &Watch) -> ServerError {
     match error {
         ClientInitializeError::JsonRpcError(error) => match supported(error) {
             Some(versions) => ServerError::Version(line(&versions, 100)),
-            None => ServerError::Error(line(&error.message, MAX_ERROR)),
+            None => one_session(&error.message).unwrap_or(ServerError::Error(line(&error.message, MAX_ERROR))),
         },
-        ClientInitializeError::TransportError { error, .. } => of_transport(&*error.error),
+        ClientInitializeError::TransportError { error, .. } => match of_transport(&*error.error) {
+            ServerError::Unreachable(words) => one_session(&words).unwrap_or(ServerError::Unreachable(words)),
+            other => other,
+        },
         ClientInitializeError::ConnectionClosed(_) => {
             ServerError::Unreachable(format!("the connection is closed{}", watch.noise()))
         }
@@ -369,6 +372,15 @@ fn supported(error: &ErrorData) -> Option<String> {
         version => version.as_str()?.to_owned(),
     };
     Some(versions).filter(|versions| !versions.is_empty())
+}
+
+/// The refusal of a server that uses one transport for all sessions, in the words of the SDKs for TypeScript and Swift; see
+/// `docs/reference/mcp-servers.md`.
+fn one_session(words: &str) -> Option<ServerError> {
+    let all = words.to_lowercase();
+    let at = ["already initialized", "already connected to a transport"].iter().find_map(|said| all.find(said))?;
+    let words = all.get(at..).unwrap_or_default();
+    Some(ServerError::OneSession(line(words.split(['.', '"', '<', '\n']).next().unwrap_or_default(), MAX_ERROR)))
 }
 
 /// Converts the error of a call. `refused`: what the server asked for in vain meanwhile.

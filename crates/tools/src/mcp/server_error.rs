@@ -31,9 +31,15 @@ pub(super) enum ServerError {
     /// session; the text is for a server that refuses that one too.
     #[error(
         "does not know the session that it has just begun. If several servers share its address, requests of one \
-             session must reach the same server"
+             session must reach the same server; a single server must keep the transport of each session"
     )]
     SessionGone,
+    /// It refuses a session because it has begun one before.
+    #[error(
+        "takes one session in its life and has had it ({0}): it uses one transport for all sessions. It has to make one for \
+             each session; until then, a restart of the server lets one client in"
+    )]
+    OneSession(String),
     /// Its output is not MCP.
     #[error("does not speak MCP: {0}")]
     NotMcp(String),

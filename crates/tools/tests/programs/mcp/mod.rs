@@ -9,6 +9,7 @@ mod lives;
 mod oddities;
 mod offers;
 mod official;
+mod one_transport;
 mod session_host;
 mod sessions;
 mod starts;

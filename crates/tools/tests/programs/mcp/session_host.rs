@@ -62,6 +62,8 @@ pub(super) struct Seen {
     pub(super) ends_at: Option<&'static str>,
     /// Calls end without an answer, after they have run.
     pub(super) breaks: bool,
+    /// A server with one transport: how it refuses each session after the first one.
+    pub(super) refuses_more: Option<Refusal>,
     /// Calls end with this answer after they have run.
     pub(super) fails: Option<Refusal>,
 }
@@ -76,6 +78,7 @@ impl Host {
             description: "Says it.",
             ends_at: None,
             breaks: false,
+            refuses_more: None,
             fails: None,
         };
         Arc::new(Self { seen: Mutex::new(seen), gate: Semaphore::new(Semaphore::MAX_PERMITS) })
@@ -124,6 +127,10 @@ pub(super) async fn answer(State(host): State<Arc<Host>>, request: Request) -> R
     });
     if asked != "initialize" && !known {
         return refused(host.change(|seen| seen.refusal), &message);
+    }
+    let begun = host.change(|seen| seen.asked.iter().filter(|asked| *asked == "initialize").count());
+    if let Some(refusal) = host.change(|seen| seen.refuses_more).filter(|_| asked == "initialize" && begun > 1) {
+        return refused(refusal, &message);
     }
     let description = host.change(|seen| seen.description);
     let result = match asked {

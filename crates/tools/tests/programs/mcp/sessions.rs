@@ -15,7 +15,7 @@ use super::session_host::{EMPTY, Host, REFUSALS, answer};
 use super::support::{Bench, Run, until};
 
 /// A server that is running, and its tool.
-async fn begun(tasks: &mut JoinSet<()>, bench: &Bench, host: &Arc<Host>) -> Arc<dyn Tool> {
+pub(super) async fn begun(tasks: &mut JoinSet<()>, bench: &Bench, host: &Arc<Host>) -> Arc<dyn Tool> {
     let router = Router::new().route("/mcp", any(answer)).with_state(host.clone());
     let address = serve(tasks, router).await;
     let mcp = bench.of(vec![server(format!("http://{address}/mcp"), None)]);
