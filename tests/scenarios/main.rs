@@ -45,6 +45,7 @@ mod readme;
 mod reads;
 mod reserved_keys;
 mod routines;
+mod restored_copy;
 mod second_person;
 mod sending_files;
 mod sessions;
