@@ -59,6 +59,7 @@
 mod asked;
 mod bulk;
 mod counts;
+mod cycles;
 mod data;
 mod head;
 mod lines;

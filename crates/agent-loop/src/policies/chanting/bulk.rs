@@ -3,15 +3,13 @@
 //! Such lines legitimately repeat, so only [`ENDLESS`] of them in a row are a finding. A line is known by its length
 //! and its first bytes. Only after half of the lines are all bytes compared, by a hash, so that code costs almost nothing.
 
+use super::cycles::Cycles;
 use super::head::Kind;
 use super::{Chant, Patience};
 
 /// Lines in a row that repeat one cycle of at most four lines. 1024: a screen has about 50 lines, and a data file that
 /// a person wants to read has seldom as many equal ones.
 const ENDLESS: u32 = 1024;
-
-/// Longest cycle, in lines.
-const CYCLE: usize = 4;
 
 /// Bytes by which a line is known at first.
 const FIRST: u32 = 8;
@@ -28,11 +26,7 @@ pub(super) struct Bulk {
     /// Whether the line is one of these.
     counts: bool,
     line: Print,
-    /// The last lines, newest first.
-    last: [Print; CYCLE],
-    /// For each distance from 1 to 4, the number of lines in a row that are equal to the line at this distance before
-    /// them.
-    equal: [u32; CYCLE],
+    lines: Cycles<Print>,
     /// All bytes are compared.
     closely: bool,
     quote: String,
@@ -50,7 +44,7 @@ impl Bulk {
         self.counts = matches!(kind, Kind::Code | Kind::Table | Kind::Quote | Kind::Heading);
         self.line = Print::default();
         self.quote.clear();
-        if !self.counts && kind != Kind::Blank && (self.closely || self.last[0] != Print::default()) {
+        if !self.counts && kind != Kind::Blank && (self.closely || self.lines.last()[0] != Print::default()) {
             *self = Self::default();
         }
     }
@@ -76,22 +70,14 @@ impl Bulk {
         if !std::mem::take(&mut self.counts) || self.line.bytes == 0 {
             return None;
         }
-        let mut period = None;
-        for (at, (equal, other)) in self.equal.iter_mut().zip(self.last).enumerate() {
-            *equal = if other == self.line { *equal + 1 } else { 0 };
-            if *equal >= ENDLESS / 2 {
-                period = period.or(Some(at + 1));
-            }
-        }
-        self.last.rotate_right(1);
-        self.last[0] = self.line;
-        let period = period?;
-        self.equal = [0; CYCLE];
+        self.lines.push(self.line);
+        let period = self.lines.period(|_| ENDLESS / 2)?;
+        self.lines.count_anew();
         if !self.closely {
-            (self.closely, self.last) = (true, [Print::default(); CYCLE]);
+            (self.closely, self.lines) = (true, Cycles::default());
             return None;
         }
-        let spacing: u64 = self.last[..period].iter().map(|line| u64::from(line.bytes) + 1).sum();
+        let spacing: u64 = self.lines.last()[..period].iter().map(|line| u64::from(line.bytes) + 1).sum();
         let count = u64::from(ENDLESS) / period as u64;
         let quote = self.quote.clone();
         let chant = Chant {

@@ -7,6 +7,7 @@
 //! Lines are compared by a hash of 64 bits. A false verdict needs a collision: a line that differs from the line it is
 //! compared with and has the same hash, among fifteen lines that truly repeat.
 
+use super::cycles::{CYCLE, Cycles};
 use super::head::Kind;
 use super::plain::BLANK;
 use super::{Chant, Patience};
@@ -14,9 +15,6 @@ use super::{Chant, Patience};
 /// Shorter lines are no evidence. 12 characters: longer than "- Yes, done." without its bullet, and than the closing
 /// braces of code.
 const TRIVIAL: u32 = 12;
-
-/// Longest cycle, in lines.
-const CYCLE: usize = 4;
 
 /// Repetitions of a cycle that are chanting. 16: more than the similar entries that a person writes by hand.
 const REPEATS: u32 = 16;
@@ -44,13 +42,10 @@ pub(super) struct Lines {
     line: Line,
     /// Hash of the short lines since the last longer one.
     before: u64,
-    /// The last longer lines, newest first; 0 where there is none.
-    last: [u64; CYCLE],
-    /// Their lengths, in characters.
+    /// The hashes of the longer lines.
+    cycles: Cycles<u64>,
+    /// Their lengths, in characters, newest first.
     lengths: [u32; CYCLE],
-    /// For each distance from 1 to 4, the number of lines in a row that are equal to the line at this distance before
-    /// them. The index is the distance less 1.
-    equal: [u32; CYCLE],
 }
 
 /// The line that is being read.
@@ -95,23 +90,19 @@ impl Lines {
         }
         let whole = (line.hash ^ self.before ^ u64::from(line.chars)).max(1);
         self.before = 0;
-        for (equal, other) in self.equal.iter_mut().zip(self.last) {
-            *equal = if other == whole { equal.saturating_add(1) } else { 0 };
-        }
-        self.last.rotate_right(1);
-        self.last[0] = whole;
+        self.cycles.push(whole);
         self.lengths.rotate_right(1);
         self.lengths[0] = line.chars;
         let chant = self.judge()?;
         if patience.grants(&chant) {
-            self.equal = [0; CYCLE];
+            self.cycles.count_anew();
             return None;
         }
         Some(chant)
     }
 
     fn judge(&self) -> Option<Chant> {
-        let period = (1..=CYCLE).find(|period| self.equal[period - 1] >= (REPEATS - 1) * *period as u32)?;
+        let period = self.cycles.period(|period| (REPEATS - 1) * period as u32)?;
         let spacing = self.lengths[..period].iter().map(|chars| u64::from(*chars)).sum();
         let chars = self.line.quote.iter().take(self.line.chars as usize);
         let quote: String = chars.filter_map(|c| char::from_u32(*c)).collect();
