@@ -111,18 +111,8 @@ impl ClientSide {
         };
         let calls: Vec<ClientCall> = asked.iter().map(of_client).collect();
         let named: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
-        let wanted = Wanted {
-            summary: format!("The client carries out: {}", named.join(", ")),
-            kind: ApprovalKind::ClientCalls { calls, results: Vec::new() },
-            arguments: Value::Null,
-            why: String::new(),
-            bound: Vec::new(),
-            digest: String::new(),
-            covers: None,
-            added: None,
-            second: false,
-            place: None,
-        };
+        let summary = format!("The client carries out: {}", named.join(", "));
+        let wanted = Wanted::of(ApprovalKind::ClientCalls { calls, results: Vec::new() }, summary);
         Some(Asking { call: first.clone(), deferred: rest.to_vec(), wanted })
     }
 }

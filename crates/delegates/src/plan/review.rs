@@ -50,16 +50,10 @@ impl Review {
         let digest = input_digest(&format!("{} {summary}", state.holds));
         let steps: Vec<&str> = plan.steps.iter().map(|step| step.text.as_str()).collect();
         let wanted = Wanted {
-            kind: ApprovalKind::Approval,
-            summary: cut(&summary, MAX_SHOWN_CHARS),
             arguments: json!({"title": plan.title, "steps": steps}),
             why: WHY.to_owned(),
-            bound: Vec::new(),
             digest,
-            covers: None,
-            added: None,
-            second: false,
-            place: None,
+            ..Wanted::of(ApprovalKind::Approval, cut(&summary, MAX_SHOWN_CHARS))
         };
         let id = CallId::from(format!("{NAME}-{}", state.holds).as_str());
         let call = ToolCall { id, name: NAME.to_owned(), arguments: Arguments::Object(Map::new()) };

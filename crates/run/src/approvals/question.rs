@@ -36,6 +36,24 @@ pub struct Wanted {
     pub place: Option<Box<AskedIn>>,
 }
 
+impl Wanted {
+    /// A request that binds its answer to nothing but this summary, and without a reason.
+    pub fn of(kind: ApprovalKind, summary: String) -> Self {
+        Self {
+            kind,
+            summary,
+            arguments: Value::Null,
+            why: String::new(),
+            bound: Vec::new(),
+            digest: String::new(),
+            covers: None,
+            added: None,
+            second: false,
+            place: None,
+        }
+    }
+}
+
 /// State of the approval requests for one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApprovalAnswer {
@@ -101,24 +119,23 @@ impl ApprovalAnswer {
     }
 }
 
-/// The text of a denial for the model.
+/// The text of a denial for the model. Nobody can deny the calls of a client.
 fn denial(kind: &ApprovalKind, state: ApprovalState) -> String {
     let text = match (kind, state) {
-        (ApprovalKind::Approval, ApprovalState::Expired) => {
-            "denied: nobody answered the approval request in time. It was not executed. Do not request the same again; \
-             continue without it, or state what you need."
-        }
-        (ApprovalKind::Approval, _) => {
-            "denied: the user refused. It was not executed. Do not request the same again; use another approach, or \
-             answer without it."
-        }
         (ApprovalKind::Credential { .. }, ApprovalState::Expired) => {
             "denied: nobody entered the secret that this tool needs in time. It was not executed."
         }
         (ApprovalKind::Credential { .. }, _) => {
             "denied: the user did not provide the secret that this tool needs. It was not executed."
         }
-        (ApprovalKind::ClientCalls { .. }, _) => "not executed: the client gave no result",
+        (_, ApprovalState::Expired) => {
+            "denied: nobody answered the approval request in time. It was not executed. Do not request the same again; \
+             continue without it, or state what you need."
+        }
+        (_, _) => {
+            "denied: the user refused. It was not executed. Do not request the same again; use another approach, or \
+             answer without it."
+        }
     };
     text.to_owned()
 }
@@ -140,7 +157,8 @@ pub fn digest(tool: &str, arguments: &Map<String, Value>, weight: &CallPreview) 
     hasher.finalize().to_hex().to_string()
 }
 
-/// The part of a question that nobody can change: the call, the facts that the answer is bound to, and the reason.
+/// The part of a question that nobody can change: the call, the facts that the answer is bound to, and the reason. The
+/// calls of a client are no question.
 pub(crate) fn question_body(
     tool: &str,
     kind: &ApprovalKind,
@@ -152,7 +170,7 @@ pub(crate) fn question_body(
         ApprovalKind::Credential { name } => {
             format!("`{tool}` needs a secret: **{name}**.\n\n{}", shown_line(summary))
         }
-        ApprovalKind::Approval => {
+        ApprovalKind::Approval | ApprovalKind::ClientCalls { .. } => {
             let mut text = format!("May I do this? **{tool}**\n\n{}", fence(summary));
             for (name, value) in shown_of(bound) {
                 let _ = writeln!(text, "- {}: {}", shown_line(name), shown_line(value));
@@ -160,7 +178,6 @@ pub(crate) fn question_body(
             let _ = write!(text, "\nWhy I ask: {}.", shown_line(detail));
             text
         }
-        ApprovalKind::ClientCalls { .. } => shown_line(summary),
     }
 }
 

@@ -220,16 +220,13 @@ impl EffectGate {
             return Err(Rejected(ToolStatus::Denied, text).into());
         }
         Err(Blocked::Ask(Box::new(Wanted {
-            kind: ApprovalKind::Approval,
-            summary,
             arguments: shown,
             why,
             bound,
             digest,
             covers: unless_approved.then_some(covers),
-            added: None,
             second,
-            place: None,
+            ..Wanted::of(ApprovalKind::Approval, summary)
         })))
     }
 
@@ -255,18 +252,9 @@ impl EffectGate {
             let text = format!("denied: {} needs the secret {}, and {nobody}.", spec.name, need.name);
             return Err(Rejected(ToolStatus::Denied, text).into());
         }
-        Err(Blocked::Ask(Box::new(Wanted {
-            kind: ApprovalKind::Credential { name: need.name.clone() },
-            summary: need.instructions.clone(),
-            arguments: Value::Null,
-            why: format!("{} cannot work without it", spec.name),
-            bound: Vec::new(),
-            digest: String::new(),
-            covers: None,
-            added: None,
-            second: false,
-            place: None,
-        })))
+        let kind = ApprovalKind::Credential { name: need.name.clone() };
+        let why = format!("{} cannot work without it", spec.name);
+        Err(Blocked::Ask(Box::new(Wanted { why, ..Wanted::of(kind, need.instructions.clone()) })))
     }
 }
 
