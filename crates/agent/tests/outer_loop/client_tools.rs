@@ -3,13 +3,21 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, ApprovalKind, CallChoice, ClientAnswer, ClientResult, ClientTool, ClientTools, Control, RunOptions, RunStatus,
+    Ack, ApprovalKind, CallChoice, ClientAnswer, ClientResult, ClientTool, ClientTools, Control, HookPoint, RunOptions,
+    RunStatus,
 };
 use belay_testkit::faulty::{Fault, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
 
-use crate::support::{end_of, faulty, rest_of};
+use crate::hooks::{change, refuse, spy};
+use crate::support::{Setup, end_of, faulty, rest_of, saw};
+
+fn weather() -> Arc<ClientTools> {
+    let parameters = json!({"type": "object"});
+    let tool = ClientTool { name: "weather".into(), description: String::new(), parameters, strict: false };
+    Arc::new(ClientTools { tools: vec![tool], choice: CallChoice::Auto, one_at_a_time: false })
+}
 
 #[tokio::test(start_paused = true)]
 async fn results_whose_commit_has_lost_its_answer_resume_the_run() {
@@ -17,9 +25,7 @@ async fn results_whose_commit_has_lost_its_answer_resume_the_run() {
         let script = [Scripted::call("weather", json!({})), Scripted::text("done")];
         let (setup, store) = faulty(ScriptedModel::new(script));
         let agent = setup.start().await;
-        let parameters = json!({"type": "object"});
-        let tool = ClientTool { name: "weather".into(), description: String::new(), parameters, strict: false };
-        let tools = Arc::new(ClientTools { tools: vec![tool], choice: CallChoice::Auto, one_at_a_time: false });
+        let tools = weather();
         let options = RunOptions { client_tools: Some(tools.clone()), ..RunOptions::default() };
         let mut accepted = agent.one.asking("alice", "hi", options).await;
         let waits = rest_of(&mut accepted).await.waiting_for.clone().expect("waits");
@@ -35,6 +41,44 @@ async fn results_whose_commit_has_lost_its_answer_resume_the_run() {
         setup.clock.set(waits.expires_at.0);
         let end = end_of(accepted).await;
         assert_eq!((end.status, end.reply.as_deref()), (RunStatus::Completed, Some("done")), "{unread}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hooks_for_incoming_messages_see_what_the_user_writes_behind_results() {
+    for (said, expected) in [
+        ("in Oslo", Some("in Oslo, please")),
+        ("my card is 4111", None), // refused
+    ] {
+        let (hooks, book) = spy(&[HookPoint::MessageReceived], |event| match event.data["text"].as_str()? {
+            "hi" => change(json!({"text": "hi"})),
+            text if text.contains("card") => refuse("no cards"),
+            text => change(json!({"text": format!("{text}, please")})),
+        });
+        let script = [Scripted::call("weather", json!({})), Scripted::text("done")];
+        let setup = Setup { hooks, ..Setup::new(ScriptedModel::new(script)) };
+        let agent = setup.start().await;
+        let options = RunOptions { client_tools: Some(weather()), ..RunOptions::default() };
+        let mut accepted = agent.one.asking("alice", "hi", options).await;
+        let waits = rest_of(&mut accepted).await.waiting_for.clone().expect("waits");
+        let ApprovalKind::ClientCalls { calls, .. } = &waits.kind else { panic!("{waits:?}") };
+        let result = ClientResult { call: calls[0].id.clone(), text: "rain".into(), said: said.into() };
+        let answer = Box::new(ClientAnswer { results: vec![result], tools: Some(weather()) });
+        agent.one.control(Control::ClientResults { request: waits.approval, answer }).await;
+        let end = end_of(accepted).await;
+        assert_eq!((end.status, end.reply.as_deref()), (RunStatus::Completed, Some("done")));
+        let told = book.told(HookPoint::MessageReceived);
+        assert_eq!((told.len(), &told[1]["text"], &told[1]["channel"]), (2, &json!(said), &json!("one")), "{told:?}");
+        let seen = saw(&agent.model, 2);
+        match expected {
+            Some(text) => assert_eq!(seen.last().map(String::as_str), Some(text)),
+            None => {
+                let last = seen.last().expect("a message");
+                assert!(last.contains("was not delivered: refused by the hook spy: no cards"), "{last}");
+                assert!(!seen.iter().any(|text| text.contains("4111")), "{seen:?}");
+            }
+        }
         agent.shut_down().await;
     }
 }

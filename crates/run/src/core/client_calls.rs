@@ -16,7 +16,24 @@ const ENDING: &str = "not executed: this run is ending, so the client is asked f
 /// Why a call that waited for its turn is not passed to the client.
 const WRITTEN: &str = "not executed: the user has written before the client was asked for it";
 
+/// Why a text of the user is left out.
+const REMOVED: &str = "the operator's hooks removed all of its text";
+
 impl RunCore {
+    /// What the user has written behind results, as the hooks for incoming messages let it pass. If they do not, a line
+    /// about that takes its place: the results count, and the run goes on.
+    async fn as_hooks_say(&mut self, said: String) -> Message {
+        let mut facts = Vec::new();
+        let decided = self.services.hooks.joined_text(&self.request, said, &mut facts).await;
+        facts.into_iter().for_each(|fact| self.journal.note(fact));
+        let why = match decided {
+            Ok(text) if !text.trim().is_empty() => return Message::user(text),
+            Ok(_) => REMOVED.to_owned(),
+            Err(refusal) => refusal.to_string(),
+        };
+        Message::data(format!("The user has also written a message, which was not delivered: {why}. Tell the user."))
+    }
+
     /// Separates the calls that the client carries out from the others. Refused calls stay with the others, which get
     /// their results at the gate.
     pub fn split(&self, calls: Vec<AdmittedCall>) -> (Vec<AdmittedCall>, Vec<ToolCall>) {
@@ -93,7 +110,8 @@ impl RunCore {
                 let result = (ToolStatus::NotExecuted, WRITTEN.to_owned());
                 self.record_client_result(client, context, &call, result).await;
             }
-            context.messages.push(Arc::new(Message::user(said)));
+            let said = self.as_hooks_say(said).await;
+            context.messages.push(Arc::new(said));
         }
         if is_new {
             self.journal.write(context, Durability::Committed).await?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Attachment, AttachmentContent, CallId, ChannelId, EventKind, HookPoint, Inbound, Message, MessageBody, NOT_SHOWN,
-    Outbound, PrincipalRole, RunId, RunRecord, SessionKey, TextKind, ToolResult, ToolSpec,
+    Attachment, AttachmentContent, Authority, CallId, ChannelId, EventKind, HookPoint, Inbound, Message, MessageBody,
+    NOT_SHOWN, Outbound, PrincipalRole, RunId, RunRecord, SessionKey, TextKind, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -108,6 +108,32 @@ impl HookChain {
             data.insert("attachments".into(), files.iter().map(file).collect());
         }
         let decision = self.decide(HookPoint::MessageReceived, about, Value::Object(data), None, facts).await;
+        field(decision, "text").map(text_of)
+    }
+
+    /// The same for what a person has written behind the results of a client's tools, which joins the run of this request.
+    ///
+    /// # Errors
+    /// A hook refused the text.
+    pub(crate) async fn joined_text(
+        &self,
+        request: &RunRequest,
+        text: String,
+        facts: &mut Vec<EventKind>,
+    ) -> Result<String, HookRefusal> {
+        if !self.is_bound(HookPoint::MessageReceived) {
+            return Ok(text);
+        }
+        let role = match request.asker.authority {
+            Authority::Conversation => "user",
+            Authority::Token => "client",
+            Authority::Operator => "operator",
+        };
+        let data = json!({
+            "channel": request.channel, "principal": request.asker.principal, "role": role, "text": text,
+        });
+        let place = HookContext { session: &request.session, run: request.run };
+        let decision = self.decide(HookPoint::MessageReceived, place.into(), data, None, facts).await;
         field(decision, "text").map(text_of)
     }
 
