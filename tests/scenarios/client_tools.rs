@@ -5,18 +5,18 @@ use belay_tests::daemon::{Daemon, Home};
 use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::{Value, json};
 
-const CHAT: &str = "/v1/chat/completions";
+pub(super) const CHAT: &str = "/v1/chat/completions";
 
 fn tool(name: &str) -> Value {
     let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     json!({"type": "function", "function": {"name": name, "description": "asks", "parameters": parameters}})
 }
 
-fn user(text: &str) -> Value {
+pub(super) fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-fn body(messages: &[Value], tools: &[&str]) -> Value {
+pub(super) fn body(messages: &[Value], tools: &[&str]) -> Value {
     let tools: Vec<Value> = tools.iter().map(|name| tool(name)).collect();
     json!({"model": "belay", "messages": messages, "tools": tools})
 }
@@ -26,7 +26,7 @@ async fn chat(daemon: &Daemon, body: Value) -> Result<(u16, Value)> {
 }
 
 /// The assistant's message of an answer that ends with calls.
-async fn called(daemon: &Daemon, body: Value) -> Result<Value> {
+pub(super) async fn called(daemon: &Daemon, body: Value) -> Result<Value> {
     let (status, answer) = chat(daemon, body).await?;
     let choice = &answer["choices"][0];
     anyhow::ensure!((status, &choice["finish_reason"]) == (200, &json!("tool_calls")), "{status} {answer}");
@@ -40,11 +40,11 @@ async fn text(daemon: &Daemon, body: Value) -> Result<String> {
     Ok(choice["message"]["content"].as_str().context("a text")?.to_owned())
 }
 
-fn result(message: &Value, at: usize, text: &str) -> Value {
+pub(super) fn result(message: &Value, at: usize, text: &str) -> Value {
     json!({"role": "tool", "tool_call_id": message["tool_calls"][at]["id"], "content": text})
 }
 
-fn weather() -> Answer {
+pub(super) fn weather() -> Answer {
     Answer::call("get_weather", json!({"city": "Oslo"}))
 }
 

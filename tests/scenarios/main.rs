@@ -49,6 +49,7 @@ mod restored_copy;
 mod second_person;
 mod sending_files;
 mod sessions;
+mod sent_again;
 mod setup;
 mod shutting_down;
 mod starting;
