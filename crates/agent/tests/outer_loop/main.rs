@@ -6,6 +6,7 @@ mod approvals;
 mod chat;
 mod client_tools;
 mod cluster;
+mod cluster_dates;
 mod cluster_drain;
 mod cluster_keys;
 mod cluster_mail;
