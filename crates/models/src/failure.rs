@@ -126,9 +126,17 @@ struct ErrorBody {
 }
 
 impl ErrorBody {
+    /// Parses an error body. A provider may quote what it was sent: people read the message, so the marks of untrusted
+    /// content leave it.
+    fn read(body: &[u8]) -> Self {
+        let mut read = Self::parsed(body);
+        belay_text::untrusted::unmark(&mut read.message);
+        read
+    }
+
     /// Parses `{"error": {...}}`, `{"error": "..."}`, a bare error object, or text. Error bodies are short and rare, so
     /// a tree of values is acceptable here.
-    fn read(body: &[u8]) -> Self {
+    fn parsed(body: &[u8]) -> Self {
         let body = &body[..body.len().min(ERROR_BODY_MAX_BYTES)];
         let Ok(value) = serde_json::from_slice::<Value>(body) else {
             return Self { message: readable(body), ..Self::default() };

@@ -413,26 +413,19 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Removes the marks of untrusted content from the texts that a model or a tool has written. People read events.
-    pub fn unmark(&mut self) {
-        use belay_text::untrusted::unmark;
-        match self {
-            Self::ModelFallback { reason: text, .. }
-            | Self::ToolStarted { arguments: text, .. }
-            | Self::ToolFinished { result: text, .. }
-            | Self::SubagentStarted { task: text, .. }
-            | Self::PlanStep { note: Some(text), .. }
-            | Self::JobChanged { detail: text, .. }
-            | Self::Notice { text } => unmark(text),
-            Self::PlanCreated { title, steps, .. } => {
-                unmark(title);
-                steps.iter_mut().for_each(unmark);
-            }
-            Self::PlanChanged { steps, .. } => steps.iter_mut().for_each(unmark),
-            Self::ApprovalRequested { summary, detail, .. } => [summary, detail].into_iter().for_each(unmark),
-            Self::RunEnded { evidence, .. } => evidence.values_mut().for_each(crate::unmark_value),
-            _ => {}
+    /// The JSON that a store writes: without the marks of untrusted content in any text, whoever has written it. People
+    /// read events.
+    ///
+    /// # Errors
+    /// It has no JSON, which no event of this type can cause.
+    pub fn to_stored(&self) -> serde_json::Result<String> {
+        let json = serde_json::to_string(self)?;
+        if !json.contains('<') {
+            return Ok(json);
         }
+        let mut value = serde_json::from_str(&json)?;
+        crate::unmark_value(&mut value);
+        serde_json::to_string(&serde_json::from_value::<Self>(value)?) // the fields in their order
     }
 
     /// A model call of this step that was answered with its first request, with its input and output tokens. The model

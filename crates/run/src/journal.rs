@@ -162,8 +162,7 @@ impl RunJournal {
     }
 
     /// Records an event with the current date; the next write stores it.
-    pub fn note(&mut self, mut kind: EventKind) {
-        kind.unmark();
+    pub fn note(&mut self, kind: EventKind) {
         self.events.push(NewEvent {
             at: self.ports.clock.now(),
             session: Some(self.lease.session.clone()),

@@ -102,8 +102,8 @@ impl fmt::Debug for UnclearWrite {
     }
 }
 
-/// An event as the log returns it. PostgreSQL stores no character NUL, and U+FFFD replaces it.
+/// An event as the log returns it: without marks of untrusted content. PostgreSQL stores no character NUL, and U+FFFD replaces it.
 fn text_of(at: UnixMillis, kind: &EventKind) -> String {
-    let kind = serde_json::to_string(kind).unwrap_or_default(); // plain data always serialises
+    let kind = kind.to_stored().unwrap_or_default(); // plain data always serialises
     format!("{} {}", at.0, kind.replace("\\u0000", "\u{fffd}"))
 }

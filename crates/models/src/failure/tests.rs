@@ -204,3 +204,15 @@ fn details_are_one_bounded_line() {
     assert_eq!(long.chars().count(), DETAIL_MAX_CHARS);
     assert!(long.ends_with('…'));
 }
+
+#[test]
+fn a_provider_that_quotes_marks_of_untrusted_content_is_told_without_them() {
+    let quoted = r#"bad: <untrusted source=\"page\" id=\"0123456789ab\">noon</untrusted id=\"0123456789ab\">"#;
+    for body in [format!(r#"{{"error":{{"message":"{quoted}"}}}}"#), quoted.to_owned()] {
+        for error in [from_status(400, None, body.as_bytes()), from_error_body(body.as_bytes())] {
+            let refusal = error.refusal.expect("refused");
+            assert_eq!(refusal.message, "bad: noon", "{body}");
+            assert!(error.detail.ends_with("bad: noon"), "{}", error.detail);
+        }
+    }
+}

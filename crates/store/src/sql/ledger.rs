@@ -22,7 +22,7 @@ pub(super) fn append_events(tx: &mut Tx<'_>, events: &[NewEvent]) -> Done<()> {
         values.push(event.at.0.into());
         values.push(event.session.as_ref().map(|session| session.to_string()).into());
         values.push(event.run_id.map(|run| run.as_uuid()).into());
-        values.push(rows::to_json(&event.kind)?.into());
+        values.push(event.kind.to_stored().map_err(rows::not_json)?.into());
     }
     match tx.engine() {
         Engine::Sqlite => insert_events(tx, &values, Wait::ForCommit),

@@ -27,7 +27,12 @@ pub(super) fn span_of(prefix: &IdPrefix) -> [Value; 2] {
 }
 
 pub(super) fn to_json<T: Serialize>(value: &T) -> Done<String> {
-    serde_json::to_string(value).map_err(|error| Failure::Broken(format!("cannot be serialised: {error}")))
+    serde_json::to_string(value).map_err(not_json)
+}
+
+/// A value that has no JSON.
+pub(super) fn not_json(error: serde_json::Error) -> Failure {
+    Failure::Broken(format!("cannot be serialised: {error}"))
 }
 
 pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Done<T> {

@@ -12,6 +12,7 @@ mod jobs;
 mod kept_outputs;
 mod leased_delivery;
 mod ledgers;
+mod marks;
 mod moves;
 mod node_mail;
 mod nodes;

@@ -2,21 +2,23 @@
 
 use belay_agent_loop::policies::CallOutcome;
 use belay_protocol::{Message, MessageBody, MessageScope, ToolStatus};
+use belay_text::untrusted::without;
 
 use super::recorder::Recorder;
 use crate::event::{CallArguments, TrajectoryEvent, outcome_of};
 
 /// Makes a recording from the messages of a run or of a thread. Messages do not contain the times and tokens of single
-/// calls.
+/// calls. People read recordings and what is judged by them, so the markers of untrusted content are left out.
 pub fn from_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<TrajectoryEvent> {
     let mut recorder = Recorder::default();
+    let plain = |text: &str| without(text).into_owned();
     for message in messages {
         match &message.body {
-            MessageBody::System { text } if message.scope == MessageScope::Run => recorder.thought(text.clone()),
+            MessageBody::System { text } if message.scope == MessageScope::Run => recorder.thought(plain(text)),
             MessageBody::System { .. } => {}
             // Nudges and notices have the role `user` and belong to the request.
-            MessageBody::Data { text } => recorder.user_in_request(text.clone()),
-            MessageBody::User { text } if message.scope == MessageScope::Run => recorder.user_in_request(text.clone()),
+            MessageBody::Data { text } => recorder.user_in_request(plain(text)),
+            MessageBody::User { text } if message.scope == MessageScope::Run => recorder.user_in_request(plain(text)),
             MessageBody::User { text } => recorder.user(text.clone()),
             MessageBody::Assistant { text, tool_calls } => {
                 recorder.turn();
@@ -31,7 +33,7 @@ pub fn from_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec
                     Some(&result.call_id.to_string()),
                     Some(&result.name),
                     outcome,
-                    result.text.clone(),
+                    plain(&result.text),
                 );
             }
         }
