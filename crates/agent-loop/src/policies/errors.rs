@@ -1,5 +1,7 @@
 //! Counts steps in which every call failed.
 
+use std::collections::VecDeque;
+
 use belay_text::untrusted;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +11,7 @@ use super::tool_loops;
 /// Longest part of the newest error that is stored for the evidence, in bytes.
 const MAX_ERROR_BYTES: usize = 240;
 
-/// Most errors of a row that are told apart. Further ones count as new.
+/// Most errors that are told apart. One more drops the oldest.
 const MAX_KINDS: usize = 16;
 
 /// Counts steps in a row in which at least one call was executed and every executed call failed.
@@ -18,8 +20,9 @@ const MAX_KINDS: usize = 16;
 /// is correct at the very result that completes the step. A step without executed calls does not change the count. A
 /// step ends when the next one begins. In recordings without steps, a call after a result begins a step.
 ///
-/// A step with an error that none of the steps before it had counts half: five different errors in a row are a search,
-/// five equal ones are none. Of such steps, an odd one counts whole.
+/// A step with an error that the run has not had before counts half: five different errors in a row are a search, five
+/// equal ones are none. Of such steps, an odd one counts whole. A success ends the row, and the errors before it are
+/// known: whoever meets them again searches no longer.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub struct Errors {
@@ -37,12 +40,12 @@ pub struct Errors {
     steps_told: bool,
     /// Whether the newest call or result was a result.
     after_result: bool,
-    /// The words of the errors of these steps, as bit sets.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    kinds: Vec<u64>,
-    /// Steps before the current one whose error was another than those before.
+    /// The words of the errors of the run, as bit sets, oldest first.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    kinds: VecDeque<u64>,
+    /// Steps of this row before the current one whose error was new.
     different: u64,
-    /// Whether the current step has another error than the steps before.
+    /// Whether the current step has a new error.
     differs: bool,
     /// The beginning of the newest failure.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -95,20 +98,20 @@ impl Errors {
 
     /// Stores the words of an error. Returns whether it is another than the stored ones.
     fn is_new(&mut self, words: u64) -> bool {
-        let new = !self.kinds.iter().any(|known| tool_loops::is_same_error(*known, words));
-        if new && self.kinds.len() < MAX_KINDS {
-            self.kinds.push(words);
+        if self.kinds.iter().any(|known| tool_loops::is_same_error(*known, words)) {
+            return false;
         }
-        new
+        if self.kinds.len() == MAX_KINDS {
+            self.kinds.pop_front();
+        }
+        self.kinds.push_back(words);
+        true
     }
 
     /// Ends the step. Calls that never got a result are ignored.
     fn end_step(&mut self) {
         self.open = 0;
         (self.before, self.different) = self.steps();
-        if self.before == 0 {
-            self.kinds.clear();
-        }
         self.differs = false;
         (self.executed, self.failed, self.counted, self.after_result) = (0, 0, false, false);
     }
@@ -236,8 +239,23 @@ mod tests {
             counted.observe(&Observation::ToolResult { name: "t", outcome: CallOutcome::Success, text: "ok" });
             counted.observe(&Observation::Step);
             counted.observe(&Observation::ToolResult { name: "t", outcome: CallOutcome::Failed, text: "no host" });
-            assert_eq!(counted.count(), 1, "a success forgets the errors before it: {why}");
+            assert_eq!(counted.count(), 1, "a success ends the row before it: {why}");
         }
+    }
+
+    #[test]
+    fn an_error_that_came_before_a_success_is_known_when_it_comes_again() {
+        let mut counted = Errors::default();
+        let mut step = |outcome, text| {
+            counted.observe(&Observation::Step);
+            counted.observe(&Observation::ToolResult { name: "t", outcome, text });
+            counted.count()
+        };
+        let found = ["no host", "bad word", "out of time", "too long"];
+        assert_eq!(found.map(|error| step(CallOutcome::Failed, error)), [1, 1, 2, 2], "a search");
+        assert_eq!(step(CallOutcome::Success, "done"), 0);
+        assert_eq!(found.map(|error| step(CallOutcome::Failed, error)), [1, 2, 3, 4], "the same four again");
+        assert_eq!(step(CallOutcome::Failed, "never closed"), 5, "one new error of five counts whole");
     }
 
     #[test]

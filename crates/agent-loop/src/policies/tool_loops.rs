@@ -401,6 +401,7 @@ impl ToolLoops {
                 () if failed || (result.negative && entry.kind != Kind::Read) => Says::No,
                 () => Says::Something,
             },
+            reads: entry.kind == Kind::Read,
             changes: new_call && !failed && (entry.kind == Kind::Write || (entry.kind == Kind::Run && result.empty)),
         })
     }

@@ -12,16 +12,19 @@
 //! | answer | counts |
 //! |---|---|
 //! | the same call, the same answer, nothing changed in between | 1 |
+//! | the same text written again to the same target, which nothing has changed since | 1 |
 //! | the same call, only numbers differ, and none of them goes on rising or falling | ½ |
 //! | another call of the same tool and program, and the refusal of the call before, word for word | 1 |
 //! | another call that writes five lines or more, all of them known, with an answer that is known too | ½ |
 //!
-//! Everything else counts nothing: a new call that says "done" or nothing at all is work; refusals that take turns
+//! Everything else counts nothing: any other call that says "done" or nothing at all is work; refusals that take turns
 //! ("too high", "too low") tell a bit each; numbered items that are all refused are a batch, unless the calls fail. A
 //! number that an editor shows because the model has just written more lines is no progress.
 //!
-//! News halves the count, because a glance at something else between two guesses does not make the guesses better. A
-//! message of a person, or a compaction, begins anew; a message that was there before ("go on") halves.
+//! News halves the count, because a glance at something else between two guesses does not make the guesses better. For
+//! the same reason a refusal is remembered over what a read shows: the very same call, refused again, repeats. Another
+//! guess after such a glance may come from it, and begins anew. A message of a person, or a compaction, begins anew too;
+//! a message that was there before ("go on") halves.
 
 mod lines;
 
@@ -92,6 +95,10 @@ struct Answer {
     falling: u8,
     /// Whether the call has changed something.
     changes: bool,
+    /// Whether the call was refused.
+    refused: bool,
+    /// Whether there was news since.
+    before_news: bool,
 }
 
 impl Packed for Answer {
@@ -101,14 +108,17 @@ impl Packed for Answer {
         for number in [self.key, self.program, self.asked, self.exact, self.lines].iter().chain(&self.numbers) {
             number.put(out);
         }
-        out.extend_from_slice(&[self.rising, self.falling, u8::from(self.changes)]);
+        let flags = [self.changes, self.refused, self.before_news];
+        let bits = flags.iter().enumerate().map(|(place, flag)| u8::from(*flag) << place).sum();
+        out.extend_from_slice(&[self.rising, self.falling, bits]);
     }
 
     fn take(bytes: &mut Bytes<'_>) -> Self {
         let [key, program, asked, exact, lines] = std::array::from_fn(|_| bytes.u32());
         let numbers = std::array::from_fn(|_| bytes.u32());
-        let [rising, falling, changes] = bytes.next();
-        Self { key, program, asked, exact, lines, numbers, rising, falling, changes: changes != 0 }
+        let [rising, falling, bits] = bytes.next();
+        let [changes, refused, before_news] = std::array::from_fn(|place| bits >> place & 1 == 1);
+        Self { key, program, asked, exact, lines, numbers, rising, falling, changes, refused, before_news }
     }
 }
 
@@ -153,6 +163,8 @@ pub(super) struct Answered<'a> {
     pub(super) says: Says,
     /// Whether the call has changed something.
     pub(super) changes: bool,
+    /// Whether the call only reads.
+    pub(super) reads: bool,
     /// Whether the call was not made before, and nothing had this result.
     pub(super) fresh: bool,
 }
@@ -210,12 +222,14 @@ impl Gain {
             rising: u8::MAX,
             falling: u8::MAX,
             changes: answered.changes,
+            refused: answered.says == Says::No,
+            before_news: false,
         };
         // A picture is not compared.
         let news = news || answered.fresh || answered.text.starts_with("[image");
         let (adds, answer) = if news { (Adds::News, answer) } else { self.adds(answered, &text, answer) };
         if let Adds::News = adds {
-            self.stretch.clear();
+            self.begin_stretch(answered.reads);
         }
         match adds {
             Adds::News | Adds::Progress => self.repeated /= 2,
@@ -226,6 +240,15 @@ impl Gain {
         }
         self.stretch.push_back(answer);
         self.repeated / REPEATED
+    }
+
+    /// Begins a stretch after news. If a read brought the news, the refusals of the stretch before stay, and the changes
+    /// since.
+    fn begin_stretch(&mut self, by_reading: bool) {
+        self.stretch.retain_mut(|before| {
+            before.before_news = true;
+            by_reading && (before.refused || before.changes)
+        });
     }
 
     /// The addition of an answer without news.
@@ -240,7 +263,7 @@ impl Gain {
         let moves = answer.follow(&self.stretch[newest]) && !shows;
         let mut same = self.stretch.iter().filter(|before| before.key == answer.key);
         let adds = match () {
-            () if says == Says::Done || changed => Adds::Repeats(0),
+            () if changed || (says == Says::Done && !answered.question.rewrites) => Adds::Repeats(0),
             () if same.clone().any(|before| before.exact == answer.exact) => Adds::Repeats(REPEATED),
             () if moves => Adds::Progress,
             () if same.any(|before| before.lines == answer.lines) => Adds::Repeats(NEARLY),
@@ -251,7 +274,7 @@ impl Gain {
 
     /// The weight of the answer to a call that was not made before in this stretch.
     fn varied(&self, answered: &Answered<'_>, answer: &Answer) -> u32 {
-        let before = self.stretch.iter().rfind(|before| before.program == answer.program);
+        let before = self.stretch.iter().rfind(|before| !before.before_news && before.program == answer.program);
         let refused = |before: &Answer| before.asked != answer.asked && before.exact == answer.exact;
         match answered.says {
             Says::No if before.is_some_and(refused) => REPEATED,
@@ -277,7 +300,7 @@ impl Gain {
         news
     }
 
-    /// The answers since the last news, as far as they are stored.
+    /// The answers since the last news, and the refusals before it that still count, as far as they are stored.
     pub(super) fn answers(&self) -> usize {
         self.stretch.len()
     }

@@ -78,6 +78,42 @@ fn loops_that_only_the_gain_shows_are_found_and_their_twins_are_not() {
             "bash(\"cd repo\") -> code 0 and that was it\n7x bash(\"tmux send {w}\") -> code 0 and that was it",
             0,
         ),
+        (
+            "refused guesses that come again after a look",
+            "check_answer(flag=a) -> no | check_answer(flag=b) -> no | cat(path=n) -> {long} | check_answer(flag=b) -> no \
+             | check_answer(flag=a) -> no | check_answer(flag=b) -> no | check_answer(flag=a) -> no",
+            7,
+        ),
+        (
+            "other guesses after each look",
+            "9x cat(path=n{i}) -> {w} stands here | check_answer(flag=a {w}) -> no | check_answer(flag=b {w}) -> no",
+            0,
+        ),
+        (
+            "a test that fails alike after each look",
+            "20x run_tests() -> !1 failed in a | cat(path=a{i}) -> {w} stands here",
+            0,
+        ),
+        (
+            "a test that fails alike after an edit and a look",
+            "20x run_tests() -> !1 failed in a | edit(path=a, old_string=x{i}, new_string=y) -> ok | cat(path=a) -> {w} stands here",
+            0,
+        ),
+        (
+            "a text that is written again before each run",
+            "9x write_file(path=a.py, content=alpha\\nbeta\\ngamma\\ndelta\\nzeta) -> written | bash(\"python a.py\") -> !boom",
+            7,
+        ),
+        (
+            "a text that is written again because a program changes it",
+            "9x write_file(path=a.py, content=alpha\\nbeta\\ngamma\\ndelta\\nzeta) -> written | bash(\"./gen {w}\") -> wrote {w} {i}x{w}",
+            0,
+        ),
+        (
+            "one text for many files",
+            "30x write_file(path=p{w}{i}.md, content=alpha\\nbeta\\ngamma\\ndelta\\nzeta) -> written",
+            0,
+        ),
         ("a program with another count", "30x bash(\"pnpm dev\") -> served 5{i} pages", 0),
         ("re-reading eight files once", "8x read(path=a{i}) -> text {i}\n8x read(path=a{i}) -> text {i}", 0),
     ] {
