@@ -9,8 +9,7 @@ use super::group::{Group, has, rule};
 use super::kind::LoopKind;
 use super::target::Target;
 use crate::policies::tool_loops::{
-    CONSECUTIVE_IDENTICAL_TOOL_CALLS, OSCILLATING_WRITES, POLLING_WITHOUT_PROGRESS, Role,
-    SAME_RESULT_FOR_VARIED_ARGUMENTS,
+    CONSECUTIVE_IDENTICAL_TOOL_CALLS, POLLING_WITHOUT_PROGRESS, Role, SAME_RESULT_FOR_VARIED_ARGUMENTS,
 };
 
 /// The kind of the loop that a finding is about.
@@ -39,7 +38,8 @@ fn of_loop(finding: &Finding, Group { calls, edits }: &Group<'_, '_>) -> LoopKin
     let different = different(calls);
     match rule(finding) {
         POLLING_WITHOUT_PROGRESS => LoopKind::Polling,
-        OSCILLATING_WRITES => LoopKind::OscillatingWrites,
+        // Each return needs a write, and the first state one more.
+        _ if has(finding, "returned") && *edits as u64 > finding.count => LoopKind::OscillatingWrites,
         _ if has(finding, "stagnation") => LoopKind::NoNews,
         _ if is_debugging(calls) => LoopKind::Debugger,
         _ if *edits > 1 && runs > 1 => LoopKind::EditRun,

@@ -3,7 +3,7 @@
 //! Each call becomes a **key** without the parts that change by themselves (`call`, `keys`, `mask`). Each result
 //! becomes a digest of its content (`result`). A call is **progress** if it brings new information, which the code
 //! calls *news*: a read with a result that was not seen before, or a change that was not made before. Every other call
-//! counts towards one of five kinds of loop:
+//! counts towards one of four kinds of loop:
 //!
 //! | kind | pattern | file |
 //! |---|---|---|
@@ -11,7 +11,6 @@
 //! | [`REPEATED_CALLS_WITHOUT_PROGRESS`] | one call with one result, five times, with any calls between them; or four answers that repeat earlier ones since the last line that was not seen before; or twenty calls in a row without news | `repeats`, `gain` |
 //! | [`SAME_RESULT_FOR_VARIED_ARGUMENTS`] | different calls with the same result | `varied` |
 //! | [`POLLING_WITHOUT_PROGRESS`] | a question about the state of something, with the same answer 24 times | `repeats` |
-//! | [`OSCILLATING_WRITES`] | a target that returns to an earlier state four times | `writes` |
 //!
 //! News makes a pattern healthy that would otherwise be a loop: failing tests are run again after each edit, a status is
 //! polled until it changes, pages follow each other. Different targets do the same: a batch that answers "ok" or "no
@@ -71,12 +70,12 @@ pub use self::parts::Part;
 
 use self::call::{CallAnalysis, Echo, VolatileParts};
 use self::cycles::{Newest, View};
-use self::gain::{Answered, Gain, Question, Says};
+use self::gain::{Answered, Changed, Gain, Question, Says};
 use self::history::{Entry, Open};
 use self::repeats::{NewCall, Outcome, PollTolerance, Repeated, Repeats};
 use self::result::ResultAnalysis;
 use self::words::Kind;
-use self::writes::Writes;
+use self::writes::States;
 use super::observation::{CallOutcome, Observation};
 
 /// The wire name of this kind of loop: a cycle of one to five calls.
@@ -90,9 +89,6 @@ pub const SAME_RESULT_FOR_VARIED_ARGUMENTS: &str = "SAME_RESULT_FOR_VARIED_ARGUM
 
 /// The wire name of this kind of loop: polling a state that does not change.
 pub const POLLING_WITHOUT_PROGRESS: &str = "POLLING_WITHOUT_PROGRESS";
-
-/// The wire name of this kind of loop: writes that are undone and repeated.
-pub const OSCILLATING_WRITES: &str = "OSCILLATING_WRITES";
 
 /// Results that are stored as seen. 256: a file that was read longer ago may be read again.
 const RESULTS: usize = 256;
@@ -127,7 +123,7 @@ pub struct ToolLoops {
     asked: VecDeque<u32>,
     /// The recent states of each written target.
     #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
-    writes: VecDeque<Writes>,
+    states: VecDeque<States>,
     /// The information that the results have brought.
     #[serde(skip_serializing_if = "Gain::is_empty")]
     gain: Gain,
@@ -168,6 +164,18 @@ enum Progress {
     Next,
     /// New information.
     News,
+}
+
+/// A call whose result has arrived.
+struct Asked {
+    entry: Entry,
+    question: Question,
+    /// Whether the call was not made before.
+    is_new: bool,
+    /// Whether that is so, and nothing had its short result.
+    fresh: bool,
+    /// The change that it has made to the state of its target.
+    state: Changed,
 }
 
 impl ToolLoops {
@@ -307,16 +315,16 @@ impl ToolLoops {
         let new_call = !self.asked.contains(&key);
         let fresh = new_call && !result.long && !self.told.contains(&result.digest);
         let progress = self.progress(&entry, open.aimed, &result, failed);
-        let repeated_answers = self.gained(config, (&entry, open.question), (new_call, fresh), &result, failed, text);
-        let mut returns = 0;
+        let returns = !failed && writes::record(&mut self.states, open.effect);
+        let state = match () {
+            () if returns => Changed::Back,
+            () if progress == Progress::News && open.effect.place != 0 && !failed => Changed::Anew,
+            () => Changed::Nothing,
+        };
+        let asked = Asked { entry, question: open.question, is_new: new_call, fresh, state };
+        let repeated_answers = self.gained(config, &asked, &result, failed, text);
         if progress == Progress::News {
             self.news = self.news.max(open.call);
-            if open.effect.place != 0 && !failed {
-                writes::reset_returns(&mut self.writes);
-            }
-        }
-        if !failed {
-            returns = writes::record(&mut self.writes, open.effect);
         }
         if matches!(progress, Progress::Next | Progress::News) {
             (self.idle, self.harmless) = (0, 0);
@@ -335,11 +343,8 @@ impl ToolLoops {
         let (tolerance, repeated) = Repeats::result(&mut self.repeats, config, key, outcome);
         self.history[at].polls = tolerance != PollTolerance::None;
         self.history[at].fully_tolerant = tolerance == PollTolerance::Full;
-        if u32::from(returns) >= config.oscillations && config.has(Part::Writes) {
-            return Some(self.finding(OSCILLATING_WRITES, u32::from(returns), config.oscillations, &[entry]));
-        }
         if repeated_answers >= config.repeated_answers && config.has(Part::Gain) {
-            return Some(self.stale(config, repeated_answers));
+            return Some(self.stale(config, repeated_answers, returns));
         }
         if progress == Progress::News {
             return None;
@@ -378,13 +383,12 @@ impl ToolLoops {
     fn gained(
         &mut self,
         config: &ToolLoopConfig,
-        (entry, question): (&Entry, Question),
-        (new_call, fresh): (bool, bool),
+        &Asked { entry, question, is_new, fresh, state }: &Asked,
         result: &ResultAnalysis,
         failed: bool,
         text: &str,
     ) -> u32 {
-        let polls = entry.polls && !new_call;
+        let polls = entry.polls && !is_new;
         if polls || (entry.kind.is_harmless() && !failed) || entry.kind == Kind::Wait || !config.has(Part::Gain) {
             return 0;
         }
@@ -402,13 +406,14 @@ impl ToolLoops {
                 () => Says::Something,
             },
             reads: entry.kind == Kind::Read,
-            changes: new_call && !failed && (entry.kind == Kind::Write || (entry.kind == Kind::Run && result.empty)),
+            state,
+            changes: is_new && !failed && (entry.kind == Kind::Write || (entry.kind == Kind::Run && result.empty)),
         })
     }
 
     /// Makes the finding about repeated answers. It shows the different calls of the stretch: one that is repeated, a cycle,
     /// or the newest of a row of guesses.
-    fn stale(&self, config: &ToolLoopConfig, count: u32) -> Finding {
+    fn stale(&self, config: &ToolLoopConfig, count: u32, returns: bool) -> Finding {
         let mut calls: Vec<Entry> = Vec::with_capacity(5);
         let newest = self.history.iter().rev().filter(|entry| !entry.kind.is_harmless() && !entry.void);
         for entry in newest.take(self.gain.answers()) {
@@ -417,7 +422,8 @@ impl ToolLoops {
             }
         }
         let finding = self.finding(REPEATED_CALLS_WITHOUT_PROGRESS, count, config.repeated_answers, &calls);
-        finding.with("repeated_answers", true)
+        let finding = finding.with("repeated_answers", true);
+        if returns { finding.with("returned", true) } else { finding }
     }
 
     fn varied(&self, config: &ToolLoopConfig, at: usize, result: &ResultAnalysis, failed: bool) -> Option<Finding> {

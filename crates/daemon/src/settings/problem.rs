@@ -53,8 +53,17 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Settings that were removed, and what holds instead.
+const REMOVED: &[(&str, &str)] = &[(
+    "stops.tool_loops.oscillations",
+    "it was removed: stops.tool_loops.repeated_answers counts writes that return a target to an earlier state too",
+)];
+
 /// A suggestion for an unknown key. `known` are all full keys.
 pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
+    if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == key) {
+        return Some((*instead).to_owned());
+    }
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
     let secret = ["key", "token", "secret", "password"].iter().any(|word| name.ends_with(word));
     let (env, file) = (format!("{key}_env"), format!("{key}_file"));

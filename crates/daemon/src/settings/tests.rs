@@ -189,6 +189,11 @@ fn every_kind_of_mistake_has_its_message() {
         ),
         ("gatway.listen=x", "gatway: unknown section (--set gatway.listen); did you mean gateway?"),
         ("gateway.lisen=x", "gateway.lisen: unknown key (--set gateway.lisen); did you mean gateway.listen?"),
+        (
+            "stops.tool_loops.oscillations=4",
+            "stops.tool_loops.oscillations: unknown key (--set stops.tool_loops.oscillations); it was removed: \
+             stops.tool_loops.repeated_answers counts writes that return a target to an earlier state too",
+        ),
         ("llm.max_tokens=-1", "llm.max_tokens: expected a whole number, 0 or more, found -1 (--set llm.max_tokens)"),
         (
             "telemetry.format=jason",

@@ -1,7 +1,7 @@
 //! The words of an explanation.
 
 use belay_agent_loop::policies::tool_loops::{
-    CONSECUTIVE_IDENTICAL_TOOL_CALLS, OSCILLATING_WRITES, POLLING_WITHOUT_PROGRESS, REPEATED_CALLS_WITHOUT_PROGRESS,
+    CONSECUTIVE_IDENTICAL_TOOL_CALLS, POLLING_WITHOUT_PROGRESS, REPEATED_CALLS_WITHOUT_PROGRESS,
     SAME_RESULT_FOR_VARIED_ARGUMENTS,
 };
 use belay_protocol::{Finding, StopReason};
@@ -36,9 +36,11 @@ fn account(finding: &Finding) -> String {
         (SAME_RESULT_FOR_VARIED_ARGUMENTS, _) => {
             format!("{count} calls with different arguments gave the same result, the newest {what}")
         }
+        (REPEATED_CALLS_WITHOUT_PROGRESS, _) if finding.facts.contains_key("returned") => {
+            format!("{count} answers showed nothing new or returned to an earlier state, the newest {what}")
+        }
         (REPEATED_CALLS_WITHOUT_PROGRESS, _) => format!("{count} results showed nothing new, the newest of {what}"),
         (POLLING_WITHOUT_PROGRESS, _) => format!("{what} asked {count} times and got the same answer"),
-        (OSCILLATING_WRITES, _) => format!("writes returned to an earlier state {count} times, the newest {what}"),
         (_, StopReason::Chanting) => format!("one text came {count} times: {what}"),
         (_, StopReason::RepeatedReplies) => format!("an answer came again {count} times: {what}"),
         (_, StopReason::ConsecutiveErrors) => match &finding.quote {
@@ -72,7 +74,6 @@ pub(super) fn settings(finding: &Finding) -> Vec<&'static str> {
         (REPEATED_CALLS_WITHOUT_PROGRESS, _) if has("stagnation") => &["stops.tool_loops.stagnation"],
         (REPEATED_CALLS_WITHOUT_PROGRESS, _) => &["stops.tool_loops.repeats", "stops.tool_loops.alternating"],
         (POLLING_WITHOUT_PROGRESS, _) => &["stops.tool_loops.polls", "stops.tool_loops.polling_tools"],
-        (OSCILLATING_WRITES, _) => &["stops.tool_loops.oscillations"],
         (_, StopReason::RepeatedReplies) => &["stops.repeated_replies"],
         (_, StopReason::ConsecutiveErrors) => &["stops.errors_stop"],
         (_, StopReason::EmptyReplies) => &["stops.empty_replies"],

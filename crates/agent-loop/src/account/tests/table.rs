@@ -125,7 +125,7 @@ fn several() -> Vec<Row> {
                 ("write_file", json!({"path": "a.toml", "content": format!("a = {}", n % 2)}), "ok".into())
             })),
             LoopKind::OscillatingWrites,
-            "“a.toml” was changed back to an earlier state 4 times (steps 2 to 6).",
+            "“a.toml” was changed back to an earlier state 4 times (steps 1 to 6).",
             "Choose one of the two states",
         ),
         (

@@ -25,13 +25,11 @@ pub struct ToolLoopConfig {
     /// Polls with the same answer that are a loop. At least 2. Half as many if the answer says that the polled work has
     /// ended.
     pub polls: u32,
-    /// Returns of a target to an earlier state that are a loop. At least 1.
-    pub oscillations: u32,
     /// Calls in a row without news that are a loop. At least 2. Polls do not count. Harmless calls count separately:
     /// four times as many are a loop.
     pub stagnation: u32,
     /// Answers since the last news that repeat earlier ones of that stretch and are a loop. At least 2. An answer that
-    /// differs only in its numbers counts half.
+    /// differs only in its numbers counts half. A write that returns its target to an earlier state counts too.
     pub repeated_answers: u32,
     /// Names of polling tools, in addition to those that are recognised by their names.
     pub polling_tools: Vec<String>,
@@ -52,7 +50,6 @@ impl Default for ToolLoopConfig {
             same_short_result: 8,
             alternating: 8,
             polls: 24,
-            oscillations: 4,
             stagnation: 20,
             repeated_answers: 4,
             polling_tools: Vec::new(),
@@ -78,7 +75,6 @@ impl ToolLoopConfig {
             ("same_short_result", self.same_short_result, 2),
             ("alternating", self.alternating, 2),
             ("polls", self.polls, 2),
-            ("oscillations", self.oscillations, 1),
             ("stagnation", self.stagnation, 2),
             ("repeated_answers", self.repeated_answers, 2),
         ] {
@@ -91,10 +87,6 @@ impl ToolLoopConfig {
                 "{prefix}repeats: times max_period it must be at most {HISTORY}, not {} times {}",
                 self.repeats, self.max_period
             ));
-        }
-        // The count of returns is stored in one byte.
-        if self.oscillations > 255 {
-            wrong.push(format!("{prefix}oscillations: must be at most 255, not {}", self.oscillations));
         }
         for (key, names) in [("polling_tools", &self.polling_tools), ("harmless_tools", &self.harmless_tools)] {
             if names.iter().any(|name| name.trim().is_empty()) {
@@ -120,11 +112,8 @@ mod tests {
                 vec!["loops.repeats: times max_period it must be at most 40, not 9 times 5"],
             ),
             (
-                ToolLoopConfig { oscillations: 256, polling_tools: vec![" ".into()], ..good },
-                vec![
-                    "loops.oscillations: must be at most 255, not 256",
-                    "loops.polling_tools: must not have an empty name",
-                ],
+                ToolLoopConfig { polling_tools: vec![" ".into()], ..good },
+                vec!["loops.polling_tools: must not have an empty name"],
             ),
         ] {
             assert_eq!(config.validate("loops."), wrong);

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | the same call, the same answer, nothing changed in between | 1 |
 //! | the same text written again to the same target, which nothing has changed since | 1 |
+//! | a write that returns its target to an earlier state, if nothing new was written since | 1 |
 //! | the same call, only numbers differ, and none of them goes on rising or falling | ½ |
 //! | another call of the same tool and program, and the refusal of the call before, word for word | 1 |
 //! | another call that writes five lines or more, all of them known, with an answer that is known too | ½ |
@@ -70,6 +71,9 @@ pub(super) struct Gain {
     stretch: VecDeque<Answer>,
     /// Twice the number of repeated answers.
     repeated: u32,
+    /// Twice the number of writes that have returned to an earlier state since the last write of something new.
+    #[serde(skip_serializing_if = "is_zero")]
+    returned: u32,
     /// Digests of the newest messages of a person.
     #[serde(with = "pack", skip_serializing_if = "VecDeque::is_empty")]
     messages: VecDeque<u32>,
@@ -163,10 +167,23 @@ pub(super) struct Answered<'a> {
     pub(super) says: Says,
     /// Whether the call has changed something.
     pub(super) changes: bool,
+    /// The change that the call has made to a state.
+    pub(super) state: Changed,
     /// Whether the call only reads.
     pub(super) reads: bool,
     /// Whether the call was not made before, and nothing had this result.
     pub(super) fresh: bool,
+}
+
+/// The change that a call has made to the state of a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// None, or none that is known.
+    Nothing,
+    /// Something that was not written before.
+    Anew,
+    /// The target has an earlier state again.
+    Back,
 }
 
 /// The meaning of a result, as far as it matters here.
@@ -239,7 +256,13 @@ impl Gain {
             self.stretch.pop_front();
         }
         self.stretch.push_back(answer);
-        self.repeated / REPEATED
+        match answered.state {
+            Changed::Nothing => {}
+            // Undoing a change around real work is a normal way to try things out.
+            Changed::Anew => self.returned = 0,
+            Changed::Back => self.returned += REPEATED,
+        }
+        (self.repeated + self.returned) / REPEATED
     }
 
     /// Begins a stretch after news. If a read brought the news, the refusals of the stretch before stay, and the changes
@@ -317,8 +340,12 @@ impl Gain {
         }
         self.messages.push_back(message);
         self.stretch.clear();
-        self.repeated = 0;
+        (self.repeated, self.returned) = (0, 0);
     }
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// Adds the lines of the texts in a value.

@@ -29,8 +29,6 @@ pub enum Part {
     Repeats,
     /// Different calls with the same result.
     Varied,
-    /// Changes that are undone.
-    Writes,
     /// Many calls in a row without news.
     Stagnation,
     /// Answers that repeat themselves and tell nothing new.
@@ -45,7 +43,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 18] = [
         Self::Words,
         Self::Keys,
         Self::Command,
@@ -59,7 +57,6 @@ impl Part {
         Self::Cycles,
         Self::Repeats,
         Self::Varied,
-        Self::Writes,
         Self::Stagnation,
         Self::Gain,
         Self::Errors,
@@ -107,7 +104,6 @@ impl Part {
             Self::Cycles => ("without cycles", "cycles of one to five calls"),
             Self::Repeats => ("without repeats", "repetitions of one call"),
             Self::Varied => ("without varied", "different calls with the same result"),
-            Self::Writes => ("without writes", "changes that are taken back"),
             Self::Gain => ("without gain", "what each result adds to what the run knows"),
             Self::Errors => ("without errors", "steps in a row that failed"),
             Self::Chanting => ("without chanting", "repetition in text"),

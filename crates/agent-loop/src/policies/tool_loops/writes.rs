@@ -1,4 +1,4 @@
-//! Finds oscillating writes: a state is written, undone, and written again.
+//! Finds writes that return to an earlier state: a state is written, undone, and written again.
 
 use std::collections::VecDeque;
 
@@ -21,63 +21,50 @@ pub(super) struct Effect {
     pub(super) back: u32,
 }
 
-/// The writes to one location.
+/// The states of one location.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Writes {
+pub(super) struct States {
     place: u32,
-    returns: u8,
     /// Oldest first; 0 if there is none.
     states: [u32; STATES],
 }
 
-impl Packed for Writes {
-    const SIZE: usize = 5 + 4 * STATES;
+impl Packed for States {
+    const SIZE: usize = 4 + 4 * STATES;
 
     fn put(&self, out: &mut Text) {
         self.place.put(out);
-        out.push(self.returns);
         for state in &self.states {
             state.put(out);
         }
     }
 
     fn take(bytes: &mut Bytes<'_>) -> Self {
-        let (place, [returns]) = (bytes.u32(), bytes.next());
-        Self { place, returns, states: std::array::from_fn(|_| bytes.u32()) }
+        Self { place: bytes.u32(), states: std::array::from_fn(|_| bytes.u32()) }
     }
 }
 
-/// Records a successful write. Returns how often the location has returned to an earlier state.
-pub(super) fn record(places: &mut VecDeque<Writes>, effect: Effect) -> u8 {
+/// Records a successful write. Returns whether the location has returned to an earlier state.
+pub(super) fn record(places: &mut VecDeque<States>, effect: Effect) -> bool {
     if effect.place == 0 {
-        return 0;
+        return false;
     }
-    let mut writes = match places.iter().position(|known| known.place == effect.place) {
+    let mut known = match places.iter().position(|known| known.place == effect.place) {
         Some(at) => places.remove(at).unwrap_or_default(),
-        None => Writes { place: effect.place, ..Writes::default() },
+        None => States { place: effect.place, ..States::default() },
     };
-    let last = writes.states[STATES - 1];
-    if last != effect.state {
+    let mut returns = false;
+    if known.states[STATES - 1] != effect.state {
         let sought = if effect.back == 0 { effect.state } else { effect.back };
-        if writes.states.contains(&sought) {
-            writes.returns = writes.returns.saturating_add(1);
-        }
-        writes.states.rotate_left(1);
-        writes.states[STATES - 1] = effect.state;
+        returns = known.states.contains(&sought);
+        known.states.rotate_left(1);
+        known.states[STATES - 1] = effect.state;
     }
-    let returns = writes.returns;
-    places.push_back(writes);
+    places.push_back(known);
     if places.len() > PLACES {
         places.pop_front();
     }
     returns
-}
-
-/// Resets the counts after news: undoing a change around real work is a normal way to try things out.
-pub(super) fn reset_returns(places: &mut VecDeque<Writes>) {
-    for writes in places {
-        writes.returns = 0;
-    }
 }
 
 #[cfg(test)]
@@ -86,7 +73,7 @@ mod tests {
 
     #[test]
     fn returns_to_an_earlier_state_are_counted() {
-        // Each row: states of one location as digits, and the returns after the last.
+        // Each row: states of one location as digits, and how many of them are returns.
         for (states, returns) in [
             ("1", 0),
             ("1111", 0),
@@ -99,11 +86,8 @@ mod tests {
             ("12345671", 0), // 1 has been dropped
         ] {
             let mut places = VecDeque::new();
-            let mut count = 0;
-            for state in states.chars() {
-                count = record(&mut places, Effect { place: 9, state: u32::from(state), back: 0 });
-            }
-            assert_eq!(count, returns, "{states}");
+            let returned = |state: &char| record(&mut places, Effect { place: 9, state: u32::from(*state), back: 0 });
+            assert_eq!(states.chars().filter(returned).count(), returns, "{states}");
         }
     }
 
@@ -111,10 +95,8 @@ mod tests {
     fn an_edit_that_takes_back_an_earlier_one_is_a_return() {
         let (there, back) = (Effect { place: 9, state: 12, back: 21 }, Effect { place: 9, state: 21, back: 12 });
         let mut places = VecDeque::new();
-        let counts: Vec<u8> = [there, back, there, back, there].map(|effect| record(&mut places, effect)).into();
-        assert_eq!(counts, [0, 1, 2, 3, 4]);
-        reset_returns(&mut places);
-        assert_eq!(record(&mut places, back), 1);
+        let returns = [there, back, there, back].map(|effect| record(&mut places, effect));
+        assert_eq!(returns, [false, true, true, true]);
     }
 
     #[test]
@@ -123,10 +105,10 @@ mod tests {
         for round in 0..4 {
             for place in 1..=40 {
                 let returns = record(&mut places, Effect { place, state: 1 + round % 2, back: 0 });
-                assert_eq!(returns, 0, "forgotten before it comes again");
+                assert!(!returns, "forgotten before it comes again");
             }
         }
         assert_eq!(places.len(), PLACES);
-        assert_eq!(record(&mut places, Effect::default()), 0);
+        assert!(!record(&mut places, Effect::default()));
     }
 }

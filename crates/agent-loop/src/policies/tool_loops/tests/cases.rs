@@ -186,7 +186,7 @@ pub(super) const PATHOLOGICAL: &[(&str, &str, RangeInclusive<usize>)] = &[
     (
         "oscillation",
         "30x write_file(path=a, content=x) -> ok | run_tests() -> !1 failed | write_file(path=a, content=y) -> ok | run_tests() -> !2 failed",
-        8..=12,
+        8..=18,
     ),
     (
         "cascade",

@@ -114,6 +114,19 @@ fn loops_that_only_the_gain_shows_are_found_and_their_twins_are_not() {
             "30x write_file(path=p{w}{i}.md, content=alpha\\nbeta\\ngamma\\ndelta\\nzeta) -> written",
             0,
         ),
+        (
+            "a file that is written back and forth",
+            "9x write(path=a, content=x) -> ok | write(path=a, content=y) -> ok",
+            6,
+        ),
+        (
+            "an edit that is taken back after each run",
+            "9x edit(path=a, old_string=x, new_string=y) -> ok | run_tests() -> !1 failed \
+             | edit(path=a, old_string=y, new_string=x) -> ok | run_tests() -> !2 failed",
+            7,
+        ),
+        ("a label", "9x add_label(issue=1, label=a) -> ok | remove_label(issue=1, label=a) -> ok", 6),
+        ("a note", "9x memory(action=add, content=x) -> ok | memory(action=remove, content=x) -> ok", 6),
         ("a program with another count", "30x bash(\"pnpm dev\") -> served 5{i} pages", 0),
         ("re-reading eight files once", "8x read(path=a{i}) -> text {i}\n8x read(path=a{i}) -> text {i}", 0),
     ] {

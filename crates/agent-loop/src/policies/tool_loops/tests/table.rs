@@ -30,7 +30,6 @@ fn short(kind: &str) -> &str {
         REPEATED_CALLS_WITHOUT_PROGRESS => "repeated",
         SAME_RESULT_FOR_VARIED_ARGUMENTS => "varied",
         POLLING_WITHOUT_PROGRESS => "polling",
-        OSCILLATING_WRITES => "writes",
         other => other,
     }
 }
@@ -355,14 +354,14 @@ fn polling_is_counted_slowly_and_anew_with_each_change() {
 #[test]
 fn writing_and_taking_back_is_a_loop() {
     check(&[
-        ("9x write(path=a, content=x) -> ok | write(path=a, content=y) -> ok", "6 writes"),
+        ("9x write(path=a, content=x) -> ok | write(path=a, content=y) -> ok", "10 cycle"),
         ("2x write(path=a, content=x) -> ok | write(path=a, content=y) -> ok", "-"),
         (
             "9x edit(path=a, old_string=x, new_string=y) -> ok | run_tests() -> !1 failed | edit(path=a, old_string=y, new_string=x) -> ok | run_tests() -> !2 failed",
-            "9 writes",
+            "18 repeated",
         ),
-        ("9x add_label(issue=1, label=a) -> ok | remove_label(issue=1, label=a) -> ok", "6 writes"),
-        ("9x memory(action=add, content=x) -> ok | memory(action=remove, content=x) -> ok", "6 writes"),
+        ("9x add_label(issue=1, label=a) -> ok | remove_label(issue=1, label=a) -> ok", "10 cycle"),
+        ("9x memory(action=add, content=x) -> ok | memory(action=remove, content=x) -> ok", "10 cycle"),
         ("20x add_label(issue={i}, label=a) -> ok | remove_label(issue={i}, label=b) -> ok", "-"),
         // Around real work.
         (
