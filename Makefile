@@ -172,9 +172,10 @@ cluster-scale: ## measure: Measure what many sessions and nodes cost one Postgre
 	@$(PYTHON) tests/cluster/scale.py --cost $(TARGET)/debug/examples/takeover_cost $(ARGS)
 
 .PHONY: stopbench
-stopbench: ## measure: Judge tests/stopbench and mutated copies by our rules and others, print the table (ARGS="--without all", "--failures")
+stopbench: ## measure: Judge tests/stopbench and mutated copies by our rules and others, print the table, and without ARGS the delays by kind (ARGS="--without all", "--failures")
 	$(CARGO) build $(DEV) --bin belay-stopbench
 	@$(TARGET)/debug/belay-stopbench $(ARGS)
+	@$(if $(ARGS),,$(PYTHON) tests/stopbench_chart.py --bin $(TARGET)/debug/belay-stopbench)
 
 .PHONY: stopbench-real
 RUNS ?= ../shared/real-runs

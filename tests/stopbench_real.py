@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+from stopbench_chart import chart
+
 GROUPS = ("loops", "healthy", "successes")
 
 
@@ -52,10 +54,17 @@ def calls(root, key):
         return [at for at, line in enumerate(lines) if "tool" in json.loads(line)]
 
 
+def works_later(root, key, at):
+    """Whether a call after this event succeeded."""
+    events = (root / f"{key}.jsonl").read_text(encoding="utf8").splitlines()[at + 1 :]
+    return any(json.loads(event).get("tool_result", {}).get("ok") for event in events)
+
+
 def row(name, strikes, labels, lines):
     """The figures of one rule set. Delay: calls from the onset to the strike; a strike more than one call before it is early."""
     found = [key for key in strikes if key.startswith("loops/")]
-    delays = sorted(sum(line <= strikes[key]["at_event"] for line in lines[key]) - 1 - labels[key]["onset_step"] for key in found)
+    by_loop = {key: sum(line <= strikes[key]["at_event"] for line in lines[key]) - 1 - labels[key]["onset_step"] for key in found}
+    delays = sorted(by_loop.values())
     return {
         "rules": name,
         "loops": len(found),
@@ -67,6 +76,7 @@ def row(name, strikes, labels, lines):
         "by rule": dict(collections.Counter(strikes[key]["rule"] for key in found).most_common()),
         "by kind": dict(collections.Counter(labels[key]["kind"] for key in found)),
         "found": sorted(found),
+        "delays": by_loop,
         "missed": sorted(key for key in labels if key.startswith("loops/") and key not in strikes),
         "wrong": {key: strikes[key]["rule"] for key in strikes if not key.startswith("loops/")},
     }
@@ -106,17 +116,22 @@ def main():
         root = pathlib.Path(folder)
         unpack(given.directory, labels, root)
         lines = {key: calls(root, key) for key in labels if key.startswith("loops/")}
-        rows = [row(name, strikes, labels, lines) for name, strikes in judge(given.bin, root, given.ablation)]
+        sets = list(judge(given.bin, root, given.ablation))
+        rows = [row(name, strikes, labels, lines) for name, strikes in sets]
+        worked = {key: works_later(root, key, sets[0][1][key]["at_event"]) for key in rows[0]["wrong"]}
     if given.json:
         return print(json.dumps(rows, indent=2))
     sizes = collections.Counter(key.split("/")[0] for key in labels)
     kinds = collections.Counter(labels[key]["kind"] for key in labels if key.startswith("loops/"))
     print(table(rows, sizes, kinds))
+    loops = [key for key in labels if key.startswith("loops/")]
+    print("\n" + chart([(labels[key]["kind"], rows[0]["delays"].get(key)) for key in loops]))
     if given.ablation:
         print(effects(rows))
     if given.failures:
         print("\nmissed:", *(f"{key} ({labels[key]['kind']})" for key in rows[0]["missed"]), sep="\n  ")
-        print("struck wrongly:", *(f"{key} ({rule})" for key, rule in rows[0]["wrong"].items()), sep="\n  ")
+        after = lambda key: "a later call succeeded" if worked[key] else "no later call succeeded"
+        print("struck wrongly:", *(f"{key} ({rule}; {after(key)})" for key, rule in rows[0]["wrong"].items()), sep="\n  ")
 
 
 if __name__ == "__main__":
