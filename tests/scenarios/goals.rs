@@ -50,6 +50,10 @@ async fn a_goal_goes_on_over_a_kill_until_its_command_succeeds_in_the_sandbox() 
     let reply = run["reply"].as_str().unwrap_or_default();
     assert!(reply.starts_with("Now it is done.\n\nGoal reached after 2 attempts"), "{run}");
     assert_eq!(checks(&daemon, &run).await?, 3, "at the start and after each attempt");
+    let events = daemon.events(run["run_id"].as_str().context("an id")?).await?;
+    let said: Vec<_> = events.iter().filter(|event| event["type"] == "goal_checked").collect();
+    let said: Vec<_> = said.iter().map(|event| (event["attempt"].as_u64(), event["holds"] == true)).collect();
+    assert_eq!(said, [(Some(0), false), (Some(1), false), (Some(2), true)], "{events:?}");
     assert_eq!(model.requests().len(), 4, "none after the check holds");
     hold.notify_one();
 
@@ -59,6 +63,9 @@ async fn a_goal_goes_on_over_a_kill_until_its_command_succeeds_in_the_sandbox() 
     });
     let (status, met) = daemon.post(body).await?;
     assert_eq!((status, &met["reason"], &met["usage"]["model_calls"]), (200, &json!("goal"), &json!(0)), "{met}");
+
+    let sent = home.run(&["send", "--wait", "--until", "run test -f done.txt", "write done.txt"], "").await?;
+    assert!(sent.stdout.starts_with("Goal reached before any work: `test -f done.txt` holds."), "{sent:?}");
     daemon.shut_down().await?;
     Ok(())
 }

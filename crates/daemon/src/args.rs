@@ -159,8 +159,28 @@ pub(crate) struct SendArgs {
     /// Wait for the reply, print it, and exit with the verdict of the run; 75: the run waits for approval
     #[arg(long)]
     pub(crate) wait: bool,
+    /// The goal of the message.
+    #[command(flatten)]
+    pub(crate) goal: GoalArgs,
     /// The message; `-` reads it from standard input
     pub(crate) text: String,
+}
+
+/// The goal of a message.
+#[derive(Debug, Default, Args)]
+pub(crate) struct GoalArgs {
+    /// Work until this holds: `run COMMAND`, `outputs NAME:TYPE` or `judge "CRITERION"`; `and` joins several
+    #[arg(long, value_name = "CHECK")]
+    pub(crate) until: Option<String>,
+    /// Most attempts of the goal, 1 to 100 [default: 5]
+    #[arg(long, value_name = "N", requires = "until")]
+    pub(crate) attempts: Option<u32>,
+    /// Most US dollars of the goal
+    #[arg(long, value_name = "X", requires = "until")]
+    pub(crate) usd: Option<String>,
+    /// Most minutes of work for the goal
+    #[arg(long, value_name = "N", requires = "until")]
+    pub(crate) minutes: Option<u64>,
 }
 
 /// `belay agent`

@@ -13,6 +13,7 @@ use belay_agent_loop::{
 use belay_protocol::{Message, RunEnd, RunsIn, StopLayer, StopReason, Tool, ToolSet};
 
 use super::job_worker;
+use super::subagent::Goal;
 use crate::chat::ChatDelegate;
 use belay_automation::jobs::{JobContext, text};
 use belay_run::core::failure;
@@ -104,7 +105,14 @@ impl LoopDelegate for JobDelegate<'_> {
         self.turn.call_llm(reasoning, context, iteration).await
     }
 
+    fn is_answer(&self, text: &str, is_call: bool) -> bool {
+        self.turn.is_answer(text, is_call)
+    }
+
     async fn handle_text_response(&mut self, text: String, context: &mut LoopContext) -> TextAction {
+        if self.turn.goal.is_some() {
+            return self.turn.handle_text_response(text, context).await; // a text submits no outputs
+        }
         self.texts.hear(&text, &MANNER, &self.job.job.task, &mut self.turn.core, context).await
     }
 
@@ -127,12 +135,15 @@ impl LoopDelegate for JobDelegate<'_> {
     }
 }
 
-/// Prompts and tools for a job: the tools of a conversation without those that create autonomous work, and
-/// `terminate`.
-pub fn reasoning(services: &RunServices, briefing: &Briefing) -> Arc<Reasoning> {
+/// Prompts and tools for a job: the tools of a conversation without those that create autonomous work, `terminate`, and
+/// those that submit the outputs of its goal.
+pub fn reasoning(services: &RunServices, briefing: &Briefing, goal: Option<&Goal>) -> Arc<Reasoning> {
     let lends = |name: &str| !manages_work(name) && name != TERMINATE;
     let all = services.tools_of(briefing);
     let lent = all.iter().filter(|tool| lends(&tool.spec().name));
-    let tools = lent.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]).collect();
-    Arc::new(services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(text::ROLE)))
+    let tools = lent.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]);
+    let tools: Vec<_> = tools.chain(goal.map(Goal::tools).unwrap_or_default()).collect();
+    let role = goal.map_or(text::ROLE.into(), |goal| format!("{}\n\n{}", text::ROLE, goal.teaching()));
+    let reasoning = services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&role));
+    Arc::new(reasoning.with_format(goal.and_then(Goal::format)))
 }

@@ -240,6 +240,18 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
+    /// A run has checked whether its goal is reached.
+    GoalChecked {
+        /// Attempts that have begun; 0: the check at the start.
+        attempt: u32,
+        /// Most attempts.
+        attempts: u32,
+        /// Whether the checks hold.
+        holds: bool,
+        /// The end of what a check says that does not hold.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        missing: Option<String>,
+    },
     /// A run is paused: it waits for an approval or a secret of a person.
     ApprovalRequested {
         /// The approval request.

@@ -110,6 +110,14 @@ impl GoalMessage {
         }
     }
 
+    /// The request that a text is; `None`: it is none.
+    pub fn request(text: &str) -> Option<Box<GoalRequest>> {
+        match Self::of(text)? {
+            Self::Request(request) => Some(request),
+            Self::Command(_) | Self::Usage(_) => None,
+        }
+    }
+
     /// Whether the message becomes a run.
     pub fn is_request(&self) -> bool {
         matches!(self, Self::Request(_))

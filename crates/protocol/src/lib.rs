@@ -134,7 +134,7 @@ pub use declared::DeclaredOutput;
 pub use embedder::{Embedder, EmbeddingError};
 pub use event::{Event, EventKind, NewEvent, Seq};
 pub use freeze::{Freeze, FreezeReceipt, FreezeRequest, FreezeScope, FreezeStore};
-pub use goal::{GoalBudget, GoalCheck, GoalCommand, GoalMessage, GoalRequest};
+pub use goal::{GOAL_WORD, GoalBudget, GoalCheck, GoalCommand, GoalMessage, GoalRequest};
 pub use grant::{CONFIRM_OPTION, GrantOptions, WorkGrant};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use held_leases::{HeldLeases, LeaseBook};

@@ -148,7 +148,7 @@ async fn carry_out(
     match Box::pin(beginning).await? {
         Beginning::Go(told) if background.is_some() => {
             let briefing = told.over(briefing);
-            let reasoning = job_delegate::reasoning(&delegate.core.services, &briefing);
+            let reasoning = job_delegate::reasoning(&delegate.core.services, &briefing, delegate.goal.as_ref());
             delegate.brief_as(briefing, reasoning);
         }
         Beginning::Go(told) => delegate.brief(told.over(briefing), context),
@@ -244,10 +244,7 @@ fn goal_for(
     background: Option<&JobContext>,
 ) -> Option<Box<GoalRequest>> {
     match background {
-        Some(background) => match GoalMessage::of(&background.job.task)? {
-            GoalMessage::Request(request) => Some(request),
-            GoalMessage::Command(_) | GoalMessage::Usage(_) => None,
-        },
+        Some(background) => GoalMessage::request(&background.job.task),
         None => goal_of(context.messages.get(delegate.turn_start)?, job.request.work, &job.request.options),
     }
 }

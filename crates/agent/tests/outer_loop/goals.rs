@@ -339,6 +339,37 @@ async fn a_budget_of_money_and_a_loop_end_the_goal_with_what_is_missing() {
     }
 }
 
+/// All attempts together have the active time of one run, whatever the budget of the goal says.
+#[tokio::test(start_paused = true)]
+async fn a_goal_with_more_time_than_a_run_ends_at_the_limit_of_the_run() {
+    let answers = ["I begin.", "I go on.", "I am nearly done.", "It is done.", "Now it is."];
+    let model = ScriptedModel::new(answers.map(|text| Scripted::text(text).after(std::time::Duration::from_secs(6))));
+    let mut setup = setup([], Command::new(&[1; 8]));
+    setup.model = Arc::new(model);
+    setup.rules = crate::support::rules("closing_turn = false\n[limits]\nactive_s = 20");
+    let agent = setup.start().await;
+    let record = ended(&agent, "/goal --minutes 60 --attempts 50 fix it until `sh check.sh`").await;
+    assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::ActiveTime)), "{record:?}");
+    assert_eq!(fact(&record, "attempts"), json!(4), "three whole ones, and one that the limit has ended: {record:?}");
+    assert_eq!(fact(&record, "missing"), json!("exit code 1\n1 test failed"));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_submits_the_outputs_of_its_goal_anew_until_the_command_accepts_them() {
+    let submits = |n: u64| Scripted::call("complete_task", json!({ "outputs": { "n": n } }));
+    let script = [Scripted::text("It is three."), submits(3), Scripted::text("As before."), submits(4)];
+    let mut setup = setup_of(ScriptedModel::new(script));
+    setup.tools.push(Arc::new(Command::new(&[1, 1, 0])));
+    let mut agent = setup.start().await;
+    agent.one.command("alice", "/job /goal count until outputs n:integer and `sh check.sh`").await;
+    let told = agent.one.next_message().await.text;
+    assert!(told.contains("is done."), "{told}");
+    assert!(told.contains(r#"{"n":4}"#), "the outputs are the answer: {told}");
+    assert_eq!(agent.model.seen().len(), 4, "a text submits nothing");
+    agent.shut_down().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_job_works_for_a_goal_until_its_check_holds() {
     let mut setup = setup_of(ScriptedModel::new([done("swept"), done("swept again")]));

@@ -91,7 +91,8 @@ pub async fn create(service: &JobService, mut order: JobOrder, client: JobReques
         let what = format!("task: must have text, at most {JOB_TASK_MAX_BYTES} bytes of it, without NUL characters");
         return Err(Refusal::Invalid(what));
     }
-    if let Some(GoalMessage::Request(goal)) = GoalMessage::of(task) {
+    let goal = GoalMessage::request(task);
+    if let Some(goal) = &goal {
         goal.check_for_job().map_err(|why| Refusal::Invalid(format!("task: {why}")))?;
     }
     let room = if order.runs_in == RunsIn::Worker { RunsIn::Worker } else { config.runs_in };
@@ -100,6 +101,9 @@ pub async fn create(service: &JobService, mut order: JobOrder, client: JobReques
     }
     if room == RunsIn::Worker && order.plan {
         return Err(Refusal::Invalid(text::NO_PLAN_THERE.into()));
+    }
+    if room == RunsIn::Worker && goal.is_some_and(|goal| !goal.until.outputs.is_empty()) {
+        return Err(Refusal::Invalid(text::NO_OUTPUTS_THERE.into()));
     }
     let grants = grants_of(std::mem::take(&mut order.allow), &client)?;
     let new = NewJob {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use belay_crash_point::crash_point;
 use belay_protocol::{
-    Asker, Body, Control, IdempotencyKey, Inbound, JobAttempt, JobChange, JobChanged, JobId, JobRecord, JobState,
-    NO_SESSION, Outbound, Purpose, QueueMode, RoutineRunRecord, RunId, RunOptions, RunRecord, RunWatch, SessionKey,
-    SessionNotice, StopTarget, Work, WorkSource,
+    Asker, Body, Control, GoalMessage, IdempotencyKey, Inbound, JobAttempt, JobChange, JobChanged, JobId, JobRecord,
+    JobState, NO_SESSION, Outbound, Purpose, QueueMode, RoutineRunRecord, RunId, RunOptions, RunRecord, RunWatch,
+    RunsIn, SessionKey, SessionNotice, StopTarget, Work, WorkSource,
 };
 
 use super::outcome::AttemptOutcome;
@@ -207,10 +207,13 @@ pub(super) fn message(job: &JobRecord, asker: &Asker, body: Body) -> Inbound {
 fn attempt_message(job: &JobRecord, asker: &Asker, routine: Option<JobRoutine>) -> Inbound {
     let asked_in = routine.as_ref().and_then(|routine| routine.made_in.clone()).unwrap_or_else(|| job.asked_in.clone());
     let routine = routine.map(|routine| routine.name);
+    // A worker has no tools that submit outputs.
+    let goal = GoalMessage::request(&job.task).filter(|_| job.runs_in == RunsIn::Local);
     Inbound {
         key: Some(key_of(job)),
         work: Work::Job { job: job.job_id, attempt: Some(job.attempt) },
         source: Some(Arc::new(WorkSource { channel: job.channel.clone(), routine, asked_in })),
+        outputs: goal.map(|goal| goal.outputs()).unwrap_or_default(),
         ..message(job, asker, Body::Text(text::attempt(job)))
     }
 }

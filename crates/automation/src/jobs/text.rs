@@ -36,6 +36,9 @@ pub(super) const NO_WORKERS: &str =
 pub(super) const NO_PLAN_THERE: &str = "plan: a job in a worker cannot have a plan; leave plan out, or run the job in \
 the daemon (runs_in = \"local\")";
 
+pub(super) const NO_OUTPUTS_THERE: &str = "task: a job in a worker submits no outputs; leave them out of its goal, or run the \
+job in the daemon (runs_in = \"local\")";
+
 /// Name of the evidence on a run that is not the current attempt of a running job. Its value is the job's state.
 pub(crate) const NOT_AT_WORK: &str = "job_state";
 

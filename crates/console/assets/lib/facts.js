@@ -21,6 +21,7 @@ const TEXT = {
   subagent_ended: (fact) => `${fact.termination}: ${fact.reason}, ${fact.turns} turns`,
   plan_created: (fact) => `${fact.title}: ${fact.steps?.length} steps`,
   plan_changed: (fact) => `${fact.change}${fact.index === undefined ? '' : ` step ${fact.index + 1}`} by ${fact.actor}; ${fact.steps?.length} steps`,
+  goal_checked: (fact) => goalText(fact),
   plan_step: (fact) => `Step ${fact.index + 1}: ${fact.status}${fact.note ? `, ${fact.note}` : ''}`,
   file_sent: (fact) => fact.file?.name,
   approval_requested: (fact) => fact.summary,
@@ -31,6 +32,9 @@ const TEXT = {
   message_emitted: () => 'A part of the answer was committed for delivery.',
   delivered: (fact) => fact.outcome,
 };
+/** What a check has said about the goal of a run. */
+export const goalText = ({ attempt, attempts, holds, missing }) => (holds ? `reached after ${number(attempt)} of ${number(attempts)} attempts`
+  : `not reached after ${number(attempt)} of ${number(attempts)} attempts: ${missing ?? 'no check has said why'}`);
 const NAME = {
   model_called: 'Model call', guardrail_triggered: 'Guardrail', message_emitted: 'Checkpoint', compacted: 'Checkpoint: compacted',
   approval_requested: 'Question', approval_resolved: 'Answer', approval_first_yes: 'First approval', run_ended: 'End',

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useMemo, useState } from '../vendor/preact.js';
 import { fileUrl, get, lines, path, post } from './api.js';
-import { fields, isCut, recordedCall, recordingRows } from './facts.js';
+import { fields, goalText, isCut, recordedCall, recordingRows } from './facts.js';
 import { duration, money, number } from './format.js';
 import { useLoad } from './hooks.js';
 import { Evidence, Judge } from './judge.js';
@@ -66,9 +66,11 @@ function Story({ run, changed }) {
   const { rows, link, writing } = useRunEvents(run, changed);
   const [at, setAt] = useState();
   const go = (key) => setAt({ key });
+  const goal = rows.findLast((row) => row.fact?.type === 'goal_checked');
   return html`<${About} run=${run} /><${End} run=${run} />
     ${(isOpen(run) || link === 'ended') && html`<${Picture} run=${run} rows=${rows} open=${isOpen(run)} go=${go} />`}
     <${Reply} run=${run} />
+    ${goal && html`<p>Goal: <${Text} value=${goalText(goal.fact)} /></p>`}
     <h2>Timeline <span class="soft small">${number(rows.length)} entries</span> ${isOpen(run)
     && html`<${Link} state=${link} />`}</h2>
     <${Events} run=${run} rows=${rows} link=${link} at=${at} />

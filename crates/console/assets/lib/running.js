@@ -17,7 +17,7 @@ const EVERY_MS = 250;
 const FACTS_BEFORE = 500;
 /** Facts that change the state of a run. */
 const MOVING = new Set(['run_accepted', 'queued', 'run_started', 'run_ended', 'approval_requested', 'approval_resolved']);
-const DOING = new Set(['run_started', 'model_called', 'tool_started', 'tool_finished']);
+const DOING = new Set(['run_started', 'model_called', 'goal_checked', 'tool_started', 'tool_finished']);
 
 /** A run of which only its first fact is known. */
 const accepted = ({ run_id, session, at }) => ({
@@ -100,7 +100,7 @@ class Running {
   }
 
   /**
-   * What a run does now: `{ step, tools: Map(call → { name, at }) }`. Older facts can come after newer ones, so that the
+   * What a run does now: `{ step, goal, tools: Map(call → { name, at }) }`. Older facts can come after newer ones, so that the
    * number of the fact is kept for `finished` calls, the step and the start of the attempt.
    */
   of(id) {
@@ -145,12 +145,15 @@ class Running {
     return news;
   }
 
-  does(run, type, { seq, call_id: call, step, name, at }) {
+  does(run, type, fact) {
+    const { seq, call_id: call, step, name, at } = fact;
     if (type === 'run_started') {
       run.started = Math.max(run.started, seq);
       for (const [id, tool] of run.tools) if (tool.seq < seq) run.tools.delete(id);
     } else if (type === 'model_called') {
       if (seq > run.stepped) Object.assign(run, { stepped: seq, step });
+    } else if (type === 'goal_checked') {
+      if (!(run.goal?.seq > seq)) run.goal = fact;
     } else if (type === 'tool_started') {
       if (seq > run.started && seq > (run.finished.get(call) ?? 0)) run.tools.set(call, { name, at, seq });
     } else {

@@ -2,6 +2,7 @@
 
 import { html, useRef, useState } from '../vendor/preact.js';
 import { get, path, post } from '../lib/api.js';
+import { goalText } from '../lib/facts.js';
 import { duration, money, number, seconds, visible } from '../lib/format.js';
 import { useAction, useLoad, useNow } from '../lib/hooks.js';
 import { useRunning } from '../lib/running.js';
@@ -118,9 +119,10 @@ function Runs({ runs, doing, name, cut, empty }) {
 
 function Doing({ of }) {
   const tools = [...(of?.tools.values() ?? [])];
-  if (!tools.length) return html`<span class="soft">model</span>`;
+  const goal = of?.goal && html`<br /><small>goal: <${Text} value=${goalText(of.goal)} /></small>`;
+  if (!tools.length) return html`<span class="soft">model</span>${goal}`;
   return html`<span><${Code} value=${tools[0].name} /> <${Since} at=${tools[0].at} />${tools.length > 1
-    ? ` and ${tools.length - 1} more` : ''}</span>`;
+    ? ` and ${tools.length - 1} more` : ''}</span>${goal}`;
 }
 
 function Waiting({ runs, name, cut }) {

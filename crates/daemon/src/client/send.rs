@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use belay_protocol::{GOAL_WORD, GoalMessage};
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
 use super::approvals::{how_to_answer, waits_for};
 use super::{Client, duration_text, text, until};
-use crate::args::SendArgs;
+use crate::args::{GoalArgs, SendArgs};
 use crate::environment::Environment;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, note};
@@ -18,7 +19,7 @@ const WAIT_ROUND: Duration = Duration::from_secs(30);
 
 /// Sends the message. With `--wait` the exit code is the verdict of the run that the message started or resumed.
 pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let message = crate::input::message(&args.text)?;
+    let message = with_goal(&args.goal, crate::input::message(&args.text)?)?;
     let client = Client::find(&args.client, env)?;
     let body = json!({ "session": client.session(args.session.as_deref()), "text": message, "idempotency_key": Uuid::now_v7().to_string() });
     let answer = client.post(&["api", "v1", "messages"], Some(&body), Duration::ZERO).await?;
@@ -37,6 +38,30 @@ pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) ->
     };
     let run = wait(&client, run_id).await?;
     Ok(verdict(&run, args.client.json, out))
+}
+
+/// The message that asks for `text` until the check of the goal holds. Without a check, `text` itself.
+///
+/// # Errors
+/// 2: the goal cannot be read, or a part of the text would be read as its check.
+fn with_goal(GoalArgs { until, attempts, usd, minutes }: &GoalArgs, text: String) -> Result<String, Failure> {
+    let Some(until) = until else { return Ok(text) };
+    let mut message = GOAL_WORD.to_owned();
+    let options = [
+        ("attempts", attempts.map(|n| n.to_string())),
+        ("usd", usd.clone()),
+        ("minutes", minutes.map(|n| n.to_string())),
+    ];
+    for (name, value) in options.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        message.push_str(&format!(" --{name} {value}"));
+    }
+    message.push_str(&format!(" {} until {until}", text.trim()));
+    let wrong = |why: &str| Failure::new(Exit::WrongUsage, format!("--until: {why}"));
+    match GoalMessage::of(&message) {
+        Some(GoalMessage::Request(read)) if read.text == text.trim() => Ok(message),
+        Some(GoalMessage::Usage(why)) => Err(wrong(why)),
+        _ => Err(wrong("the message has an `until` of its own that reads like a check; say it in other words")),
+    }
 }
 
 /// Waits until a run has ended or waits for approval. If the daemon goes away, the wait ends, not the run.
@@ -104,6 +129,27 @@ mod tests {
     use std::sync::OnceLock;
 
     use super::*;
+
+    #[test]
+    fn a_goal_is_written_as_a_person_would_and_a_wrong_one_is_refused() {
+        let goal = |until: &str| GoalArgs { until: Some(until.into()), ..GoalArgs::default() };
+        let written = |goal: &GoalArgs, text: &str| with_goal(goal, text.into());
+        assert_eq!(written(&GoalArgs::default(), "wait until noon").as_deref(), Ok("wait until noon"));
+        assert_eq!(written(&goal("run make test"), "mend it\n").as_deref(), Ok("/goal mend it until run make test"));
+        let all =
+            GoalArgs { attempts: Some(3), usd: Some("0.50".into()), minutes: Some(9), ..goal("outputs n:integer") };
+        let message = "/goal --attempts 3 --usd 0.50 --minutes 9 count until outputs n:integer";
+        assert_eq!(written(&all, "count").as_deref(), Ok(message));
+        for (goal, text, why) in [
+            (goal("noon"), "mend it", "/goal TEXT until CHECK"),
+            (goal("run a | b"), "mend it", "No shell reads the command"),
+            (GoalArgs { usd: Some("0".into()), ..goal("run make") }, "mend it", "The budget of a goal"),
+            (goal("run make"), "wait until run x and tell me", "an `until` of its own"),
+        ] {
+            let refused = written(&goal, text).expect_err(text);
+            assert!(refused.exit == Exit::WrongUsage && refused.what.contains(why), "{refused}");
+        }
+    }
 
     #[test]
     fn a_paused_run_is_75_and_shows_its_approval_request_and_how_to_answer() {

@@ -12,7 +12,7 @@ mod texts;
 
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome};
 use belay_automation::jobs::JobContext;
-use belay_protocol::GoalRequest;
+use belay_protocol::{EventKind, GoalRequest};
 
 use self::attempts::Attempt;
 use self::command::Checked;
@@ -59,7 +59,9 @@ pub async fn run(
     }
     loop {
         goal.show(turn);
-        let failed = match goal.check(turn, context).await? {
+        let checked = goal.check(turn, context).await?;
+        goal.note(turn, &checked);
+        let failed = match checked {
             Checked::Holds(evidence) => return Ok(goal.reached(turn, context, &evidence)),
             Checked::Refused("check_refused", why) if last.is_some() => why, // at a limit nothing may run
             Checked::Refused(cause, why) => return Ok(goal.missed(turn, context, cause, &why, "")),
@@ -97,7 +99,7 @@ impl Goal<'_> {
         let is_start = self.state.attempts == 0;
         let until = self.task.request.until.clone();
         if turn.goal.is_none() && !until.outputs.is_empty() {
-            return Ok(Checked::Refused("check_refused", "a job submits no outputs".to_owned()));
+            return Ok(Checked::Refused("check_refused", "a job in a worker submits no outputs".to_owned()));
         }
         if let Some(declared) = turn.goal.as_ref().map(|goal| &goal.declared)
             && !declared.reached()
@@ -122,6 +124,17 @@ impl Goal<'_> {
             Checked::Holds(quote) => Checked::Holds(format!("{evidence}\n{quote}").trim().to_owned()),
             other => other,
         })
+    }
+
+    /// Records the result of a check, for whoever follows the run.
+    fn note(&self, turn: &mut ChatDelegate, checked: &Checked) {
+        let missing = match checked {
+            Checked::Holds(_) => None,
+            Checked::Fails(what) => Some(texts::tail(what)),
+            Checked::Refused(..) | Checked::Leaves(_) => return,
+        };
+        let (attempt, attempts) = (self.state.attempts, self.task.request.attempts());
+        turn.core.journal.note(EventKind::GoalChecked { attempt, attempts, holds: missing.is_none(), missing });
     }
 
     fn show(&self, turn: &ChatDelegate) {

@@ -26,6 +26,7 @@ pub(super) fn agent_data(fact: &Event, record: Option<&RunRecord>) -> Option<(&'
         }
         Kind::SubagentStarted { .. } | Kind::SubagentEnded { .. } => ("subagent", subagent(kind)),
         Kind::PlanCreated { .. } | Kind::PlanChanged { .. } | Kind::PlanStep { .. } => ("plan", plan(kind)),
+        Kind::GoalChecked { .. } => ("goal", goal(kind)),
         Kind::ApprovalRequested { .. } | Kind::ApprovalFirstYes { .. } | Kind::ApprovalResolved { .. } => {
             ("approval", approval(kind))
         }
@@ -133,6 +134,11 @@ fn subagent(kind: &EventKind) -> Option<Value> {
         }),
         _ => return None,
     })
+}
+
+fn goal(kind: &EventKind) -> Option<Value> {
+    let EventKind::GoalChecked { attempt, attempts, holds, missing } = kind else { return None };
+    Some(json!({ "phase": "checked", "attempt": attempt, "attempts": attempts, "holds": holds, "missing": missing }))
 }
 
 fn plan(kind: &EventKind) -> Option<Value> {
