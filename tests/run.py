@@ -6,7 +6,7 @@
 Says what is missing, installs it (bubblewrap, PostgreSQL and others only as root, on Debian and Ubuntu), builds the workspace
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
 daemon costs (`make budget`), daemons are killed at named points (`make crash`), three daemons over one PostgreSQL are killed, cut from it and
-restarted (`make cluster`), the official OpenAI client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
+restarted (`make cluster`), the official OpenAI client, the clients of its Responses API, LangChain's client, the example clients of the WebSocket RPC and the official MCP
 SDK talk to a real daemon, so do clients that generators have made of its description, schemathesis fuzzes its API by that description,
 promtool checks its metrics, a collector decodes its signals, the reverse proxies of deploy/ stand before it, and Chromium opens the console.
 Then systemd rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian
@@ -42,6 +42,7 @@ from gate.scripts import (
     mcp_client,
     metrics,
     proxies,
+    responses_client,
     telemetry,
     websocket_clients,
 )
@@ -66,7 +67,7 @@ def first(suites, budget_program, environment):
             jobs.append((mcp_servers, suite, environment))
         if suite["target"] == WAITING:
             jobs.append((small, suite, environment))
-    clients_of_api = (clients, langchain_client, websocket_clients, bot_example, mcp_client, generated_clients, api_fuzz)
+    clients_of_api = (clients, responses_client, langchain_client, websocket_clients, bot_example, mcp_client, generated_clients, api_fuzz)
     watched = (metrics, telemetry, proxies, console)
     return jobs + [(job, environment) for job in (examples, *clients_of_api, *watched, crashes)]
 

@@ -13,7 +13,8 @@ import time
 from gate.output import ROOT, say
 from waiting import Waiting
 
-OPENAI = "openai==3.52.0"
+# The clients of the OpenAI-compatible API, in one environment.
+OPENAI = "openai==3.57.0 openai-agents==0.24.0 pydantic-ai-slim[openai]==2.68.0"
 LANGCHAIN = "langchain-openai==1.7.3"
 MCP = "mcp==2.3.0"
 WEBSOCKETS = "websockets==15.0.1"
@@ -86,7 +87,7 @@ def programs():
 
 
 def python_with(package, folder):
-    """A Python with this package in it, in a folder of build/. Raises when it cannot be installed."""
+    """A Python with this package, or these with spaces between them, in a folder of build/. Raises when it cannot be installed."""
     home = ROOT / "build" / folder
     python = home / "bin" / "python"
     stamp = home / package
@@ -94,7 +95,7 @@ def python_with(package, folder):
         if not stamp.exists():
             say(f"$ pip install {package}   (into {home.relative_to(ROOT)})")
             subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-            pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", package]
+            pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *package.split()]
             status = DOWNLOADS.download(pip)
             if status != 0:
                 raise subprocess.CalledProcessError(status, pip)

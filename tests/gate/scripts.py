@@ -77,6 +77,15 @@ def clients(tally, environment):
         script(tally, name, [str(python), str(ROOT / "tests" / "clients" / "openai_client.py")], environment)
 
 
+def responses_client(tally, environment):
+    """The clients of OpenAI's Responses API for Python against a real daemon."""
+    name = "clients of the Responses API"
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    if python := installed(tally, name, OPENAI, "clients"):
+        script(tally, name, [str(python), str(ROOT / "tests" / "clients" / "responses_client.py")], environment)
+
+
 def langchain_client(tally, environment):
     """LangChain's client for OpenAI against a real daemon."""
     name = "LangChain client"

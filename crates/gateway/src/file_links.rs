@@ -100,6 +100,17 @@ impl SignedLinks {
         Arc::new(record)
     }
 
+    /// The beginning of a signature of these parts, for ids that only this daemon makes. All parts but the last one have a
+    /// fixed length. `purpose` distinguishes the signatures of each kind of id.
+    pub(crate) fn tag(&self, purpose: &[u8], parts: &[&[u8]]) -> [u8; 16] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.key.expose_secret()).expect("a key of any length fits");
+        mac.update(purpose);
+        parts.iter().for_each(|part| mac.update(part));
+        let mut tag = [0; 16];
+        tag.copy_from_slice(&mac.finalize().into_bytes()[..16]);
+        tag
+    }
+
     fn mac(&self, signed: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.key.expose_secret()).expect("a key of any length fits");
         mac.update(PURPOSE);

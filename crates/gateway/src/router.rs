@@ -24,6 +24,7 @@ use crate::error::{ApiError, ErrorCode};
 use crate::file_links;
 use crate::guard::guard;
 use crate::openapi;
+use crate::routes::openai::responses;
 use crate::routes::{
     agent, approvals, archive, backups, console, context, costs, ends, error_for, events, files, freeze, health,
     heartbeat, hooks, jobs, judge, memory, messages, models, nodes, openai, people, principals, routine_runs, routines,
@@ -217,10 +218,20 @@ pub(crate) fn principals_table() -> Table {
         .route("/api/v1/status", get(status::show))
         .route("/api/v1/shutdown", post(status::shutdown))
         .route("/metrics", get(status::metrics))
+        .merge(openai_table())
+}
+
+/// The routes of OpenAI's API.
+fn openai_table() -> Table {
+    Table::new()
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{name}", get(openai::model))
         .route("/v1/chat/completions", post(openai::chat))
         .route("/v1/completions", post(openai::complete))
+        .route("/v1/responses", post(responses::create))
+        .route("/v1/responses/{response}", get(responses::show).delete(responses::delete))
+        .route("/v1/responses/{response}/cancel", post(responses::cancel))
+        .route("/v1/responses/{response}/input_items", get(responses::input_items))
 }
 
 /// The routes of signed-in browsers, described in `openapi`.

@@ -322,6 +322,7 @@ fn path_parameter(path: &str, name: &str) -> Value {
             json!({ "type": "string", "minLength": 1, "maxLength": 256 }),
             "The key of the session: 1 to 256 bytes without control characters, percent-encoded.",
         ),
+        "response" => (json!({ "type": "string", "minLength": 1 }), "The id of the response."),
         "token" => (json!({ "type": "string", "minLength": 1 }), "The token of the link."),
         "person" => (json!({ "type": "string", "minLength": 1 }), "The person, as `CHANNEL:ID`."),
         _ => (json!({ "type": "string", "minLength": 1 }), "The name."),

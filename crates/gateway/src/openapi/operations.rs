@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::operation::{Caller, Operation, client, operator};
 use crate::agent_rpc::{AcceptedAnswer, AgentAnswer, WaitParams, WaitedRun};
 use crate::parts::{BackupFailure, BackupRequest, RoutineTest, SettingsReport};
+use crate::routes::openai::responses;
 use crate::routes::{
     approvals, archive, console, context, costs, ends, events, files, freeze, health, hooks, jobs, judge, memory,
     messages, models, nodes, openai, people, principals, progress, resume, routine_runs, routines, runs, sessions,
@@ -103,7 +104,7 @@ struct Backup {
 /// The operations, in the order of the reference.
 pub(super) fn all() -> Vec<Operation> {
     let parts = [health(), messages(), runs(), jobs(), routines(), approvals(), stops(), people(), memory()];
-    let more = [sessions(), administration(), browsers(), openai(), webhooks()];
+    let more = [sessions(), administration(), browsers(), openai(), responses(), webhooks()];
     parts.into_iter().chain(more).flatten().collect()
 }
 
@@ -471,6 +472,38 @@ fn openai() -> Vec<Operation> {
             .json::<openai::TextCompletion<'_>>(200, "The answer; with `stream`, in pieces.")
             .with_headers(&["x-belay-run", "x-belay-session", "x-belay-reason"])
             .errors(&[402, 404, 409, 429, 502]),
+    ]
+}
+
+fn responses() -> Vec<Operation> {
+    const ONE: &str = "/v1/responses/{response}";
+    vec![
+        client(POST, "/v1/responses", "createResponse", "Answers a request of OpenAI's Responses API")
+            .header("x-belay-session")
+            .header("idempotency-key")
+            .body::<responses::ResponsesRequest>()
+            .json::<responses::ResponseBody>(200, "The response; with `stream`, as events.")
+            .events::<responses::ResponseEvent>("")
+            .with_headers(&["x-belay-run", "x-belay-session", "x-belay-reason"])
+            .errors(&[402, 404, 409, 429, 502]),
+        client(GET, ONE, "showResponse", "Shows a response as it is, or streams it")
+            .query::<responses::ShowParams>()
+            .json::<responses::ResponseBody>(200, "The response; with `stream`, as events.")
+            .events::<responses::ResponseEvent>("")
+            .with_headers(&["x-belay-run", "x-belay-session", "x-belay-reason"]),
+        client(DELETE, ONE, "deleteResponse", "Deletes a response with its conversation")
+            .json::<responses::DeletedResponse>(200, "It is deleted.")
+            .errors(&[409]),
+        client(POST, "/v1/responses/{response}/cancel", "cancelResponse", "Stops the run of a response")
+            .json::<responses::ResponseBody>(200, "The response."),
+        client(
+            GET,
+            "/v1/responses/{response}/input_items",
+            "listResponseInput",
+            "The items that a request has brought",
+        )
+        .query::<responses::ItemParams>()
+        .json::<responses::ItemList>(200, "A page of items."),
     ]
 }
 

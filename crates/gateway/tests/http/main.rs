@@ -21,6 +21,7 @@ mod other_nodes;
 mod pages;
 mod reads;
 mod refusals;
+mod responses;
 mod retries;
 mod routines;
 mod sent_files;

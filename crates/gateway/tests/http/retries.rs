@@ -237,8 +237,7 @@ async fn only_a_run_without_effects_ends_with_a_status_that_clients_repeat() {
 async fn a_path_that_does_not_exist_names_what_does() {
     let harness = Harness::open().await;
     for (path, named) in [
-        ("/v1/responses", "set_default_openai_api"),
-        ("/v1/responses/resp_1", "/v1/chat/completions"),
+        ("/v1/responses/resp_1/more", "POST /v1/responses"),
         ("/v1/messages", "/v1/chat/completions"),
         ("/v1/embeddings", "no embeddings"),
         ("/v1/chat", "/v1/chat/completions"),

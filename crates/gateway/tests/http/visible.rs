@@ -23,6 +23,7 @@ struct Names {
     routine: &'static str,
     note: &'static str,
     sign_in: String,
+    response: String,
 }
 
 impl Names {
@@ -39,6 +40,7 @@ impl Names {
             routine: "of-nobody",
             note: "99",
             sign_in: "none".to_owned(),
+            response: "resp_of_nobody".to_owned(),
         }
     }
 
@@ -55,6 +57,8 @@ impl Names {
         post("/api/v1/routines", hourly).await;
         let routine_run = word(&post("/api/v1/routines/theirs/fire", json!({})).await["routine_run_id"]);
         let session = format!("job:{job}");
+        let responds = json!({ "input": "hello", "conversation": session });
+        let response = word(&post("/v1/responses", responds).await["id"]);
         let asks = json!({ "session": session, "text": "ask secretly", "wait_ms": 30_000 });
         let run = post("/api/v1/messages", asks).await;
         let approval = word(&run["waiting_for"]["approval"]);
@@ -62,13 +66,23 @@ impl Names {
         assert_eq!(read(proof.json(&json!({ "token": "operator" }))).await.0, 200);
         let sign_ins = harness.client.get(harness.url("/console/sessions")).bearer_auth("operator");
         let sign_in = word(&read(sign_ins).await.1["sessions"][0]["id"]);
-        Self { job, session, run: word(&run["run_id"]), approval, routine_run, routine: "theirs", note: "2", sign_in }
+        Self {
+            job,
+            session,
+            run: word(&run["run_id"]),
+            approval,
+            routine_run,
+            routine: "theirs",
+            note: "2",
+            sign_in,
+            response,
+        }
     }
 
     /// An answer without these names.
     fn anonymous(&self, answer: &Value) -> String {
-        let Self { job, run, approval, routine_run, routine, .. } = self;
-        let names = [job.as_str(), run, approval, routine_run, routine];
+        let Self { job, run, approval, routine_run, routine, response, .. } = self;
+        let names = [job.as_str(), run, approval, routine_run, routine, response];
         names.into_iter().fold(answer.to_string(), |text, name| text.replace(name, "NAME"))
     }
 
@@ -97,6 +111,8 @@ impl Names {
             (path.replace("{person}", "telegram:42"), json!({})) // for operators alone
         } else if path == "/v1/models/{name}" {
             (path.replace("{name}", "nothing"), json!({})) // shown to everybody
+        } else if path.starts_with("/v1/responses/{response}") {
+            (fill("{response}", &self.response), json!({}))
         } else if path == "/api/v1/files/{token}" {
             (path.replace("{token}", "AAAA"), json!({})) // the token is the permission
         } else if path == "/console/sessions/{id}" {
@@ -158,13 +174,14 @@ async fn every_route_that_takes_a_session_as_a_parameter_or_a_field_does_too() {
     let none = Names::of_nothing();
     let key = |names: &Names| names.session.clone();
     type Asks = fn(String) -> Value;
-    let posts: [(&str, Asks); 4] = [
+    let posts: [(&str, Asks); 5] = [
         ("/api/v1/messages", |key| json!({ "session": key, "text": "hi" })),
         ("/api/v1/agent", |key| json!({ "sessionKey": key, "message": "hi", "idempotencyKey": "k" })),
         (
             "/v1/chat/completions",
             |key| json!({ "conversation": key, "messages": [{ "role": "user", "content": "hi" }] }),
         ),
+        ("/v1/responses", |key| json!({ "conversation": key, "input": "hi" })),
         ("/api/v1/jobs", |key| json!({ "session": key, "task": "hi" })),
     ];
     for (path, body) in posts {

@@ -10,10 +10,9 @@ use serde_json::{Value, json};
 
 use super::error::OpenAiError;
 use super::format::AnswerForm;
-use super::paused::ApprovalAnswer;
+use super::outcome::{End, Outcome};
 use super::tool_calls::{TOOL_CALLS, ToolCallBody};
 use crate::app::App;
-use crate::error::ApiError;
 
 /// Most lines of a conversation among which the texts of a run are looked for.
 const RECENT: u32 = 200;
@@ -245,24 +244,27 @@ pub(crate) fn finish_reason(run: &RunRecord) -> Option<&'static str> {
 }
 
 /// Waits until the run has ended or waits for approval, and answers with its reply or its approval request.
-pub(crate) async fn when_ended_or_paused(
+pub(super) async fn when_ended_or_paused(
     app: &App,
     head: Head,
     run: RunId,
     watch: Option<RunWatch>,
 ) -> Result<Response, OpenAiError> {
-    let run = app.wait_for_run(run, watch, app.config.max_wait()).await?;
-    let run = run.ok_or_else(|| ApiError::no_answer("the run is not in the store"))?;
+    let outcome = Outcome::when_there(app, &head, run, watch).await?;
+    let Outcome { run, end } = &outcome;
     let headers = head.headers(run.reason);
-    if let Some(calls) = ToolCallBody::of(&run) {
-        let answer = head.completion(run.reply.as_deref().unwrap_or_default(), &run.usage, TOOL_CALLS);
-        return Ok((headers, Json(answer.with_calls(calls))).into_response());
-    }
-    if let Some(asked) = ApprovalAnswer::of(app, &head, &run).await {
-        return Ok((headers, head.whole(&asked.text, &run.usage, "stop", Some(asked.belay))).into_response());
-    }
-    let before = said_before(app, &head, &run).await;
-    Ok((headers, of_ended(&head, &run, &before)).into_response())
+    let answer = match end {
+        End::Calls(calls) => {
+            let answer = head.completion(outcome.text(), &run.usage, TOOL_CALLS);
+            Json(answer.with_calls(calls.clone())).into_response()
+        }
+        End::Text { text, finish, belay } => {
+            let before = said_before(app, &head, run).await;
+            head.whole(&format!("{before}{text}"), &run.usage, finish, belay.clone())
+        }
+        End::Error(error) => error.clone().into_response(),
+    };
+    Ok((headers, answer).into_response())
 }
 
 /// The texts before tool calls, as a stream has them before the reply, each with a blank line after it. A store that cannot
@@ -281,15 +283,4 @@ async fn said_before(app: &App, head: &Head, run: &RunRecord) -> String {
 /// The field `belay` of the answer of a run that has sent files.
 pub(crate) fn sent_files(run: &RunRecord) -> Option<Value> {
     (!run.files.is_empty()).then(|| json!({"run_id": run.run_id, "files": run.files}))
-}
-
-fn of_ended(head: &Head, run: &RunRecord, before: &str) -> Response {
-    if let Some(finish) = finish_reason(run) {
-        let text = format!("{before}{}", head.form().content(run));
-        return head.whole(&text, &run.usage, finish, sent_files(run));
-    }
-    match run.status {
-        RunStatus::Failed => OpenAiError::failed(run).into_response(),
-        _ => OpenAiError::still_running(&run.run_id.to_string()).into_response(),
-    }
 }

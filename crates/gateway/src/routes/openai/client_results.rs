@@ -17,12 +17,14 @@ use crate::error::{ApiError, ErrorCode};
 pub(super) struct ResumedRun {
     pub(super) run: RunId,
     pub(super) session: SessionKey,
+    /// The request that the results answer.
+    pub(super) request: ApprovalId,
     /// Whether it has got these results before.
     pub(super) is_again: bool,
 }
 
 /// The request of a call of ours, if this client may answer it.
-async fn request_of(app: &App, who: &Principal, id: &str) -> Result<Option<ApprovalRequest>, OpenAiError> {
+pub(super) async fn request_of(app: &App, who: &Principal, id: &str) -> Result<Option<ApprovalRequest>, OpenAiError> {
     let Some((request, _)) = parse_client_call_id(id) else { return Ok(None) };
     let found = app.approvals.approval(request).await.map_err(ApiError::from)?;
     Ok(found.filter(|request| request.kind.is_of_client() && request.may_be_answered_by(who, &request.session)))
@@ -49,7 +51,7 @@ pub(super) async fn resume(
         }
         return Ok(None);
     };
-    let resumed = ResumedRun { run: asked.run_id, session: asked.session.clone(), is_again: true };
+    let resumed = ResumedRun { run: asked.run_id, session: asked.session.clone(), request: asked.id, is_again: true };
     let ApprovalKind::ClientCalls { calls, results: before } = &asked.kind else { return Ok(None) };
     match asked.state_at(app.clock.now()) {
         ApprovalState::Waiting => {}
@@ -110,8 +112,8 @@ fn matched(
         return Ok(results);
     }
     let message = format!(
-        "each call needs its result in a message of role tool; these tool_call_ids have none: {}. Nothing was taken; send all \
-         results together",
+        "each call needs its result (a message of role tool, or a function_call_output); these calls have none: {}. Nothing \
+         was taken; send all results together",
         missing.join(", ")
     );
     Err(OpenAiError::invalid("messages", "invalid_value", message))

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{RunRecord, StopReason};
+use belay_protocol::{RunRecord, SessionKey, StopReason};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -56,11 +56,50 @@ impl OpenAiError {
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", code, message) }
     }
 
+    /// The same with another name of the parameter.
+    pub(super) fn with_param(self, rename: impl FnOnce(&str) -> String) -> Self {
+        let param = self.param.as_deref().map(rename);
+        Self { param, ..self }
+    }
+
+    /// The code and the message, for an answer that has an error as a part.
+    pub(super) fn parts(&self) -> (&'static str, &str) {
+        (self.code, &self.message)
+    }
+
     /// 404: no such model.
     pub(crate) fn model_not_found(model: &str) -> Self {
         let message = format!("the model {model:?} does not exist; GET /v1/models lists those that do");
         let status = StatusCode::NOT_FOUND;
         Self { param: Some("model".into()), ..Self::new(status, "invalid_request_error", "model_not_found", message) }
+    }
+
+    /// 404: no such response, or one of another client.
+    pub(super) fn no_response(id: &str) -> Self {
+        let message = format!("there is no response {:?} of this client, or it is not stored any more", shown(id));
+        Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
+    }
+
+    /// 404: no such response to continue.
+    pub(super) fn no_previous_response(id: &str) -> Self {
+        let message = format!(
+            "there is no response {:?} of this client, or it is not stored any more; send the conversation as input",
+            shown(id)
+        );
+        let (status, code) = (StatusCode::NOT_FOUND, "previous_response_not_found");
+        let param = Some("previous_response_id".into());
+        Self { param, ..Self::new(status, "invalid_request_error", code, message) }
+    }
+
+    /// 409: the conversation of a response has other ones.
+    pub(super) fn not_alone(session: &SessionKey) -> Self {
+        let message = format!(
+            "the conversation {:?} has other responses, which need this one; an operator can delete it whole by DELETE \
+             /api/v1/sessions/{{key}}",
+            session.as_str()
+        );
+        let status = StatusCode::CONFLICT;
+        Self { after_run: true, ..Self::new(status, "invalid_request_error", "conflict", message) }
     }
 
     /// The run continues beyond the longest wait.
@@ -98,6 +137,11 @@ impl OpenAiError {
         let body = OpenAiErrorBody { error: OpenAiErrorFields { message, kind, param, code, failed_generation } };
         serde_json::to_value(body).unwrap_or_default() // its fields are texts
     }
+}
+
+/// The beginning of an id that a client has sent.
+fn shown(id: &str) -> &str {
+    &id[..id.floor_char_boundary(120)]
 }
 
 /// The status and the type of the error for a failed run. Many clients repeat a request after 408, 409, 422, 429 and each

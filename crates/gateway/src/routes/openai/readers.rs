@@ -12,6 +12,30 @@ use super::retries::Attempt;
 use crate::app::{AbandonedRequest, App, Shared};
 use crate::first_attempts::Waiting;
 
+/// How the client reads the answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// It waits for the whole answer.
+    Whole,
+    /// It reads a stream, and ends the run by closing it.
+    Streamed,
+    /// It comes back for the answer, so that the run goes on without it.
+    Later {
+        /// Whether it reads a stream until it goes.
+        streams: bool,
+    },
+}
+
+impl Reading {
+    pub(super) fn streams(self) -> bool {
+        matches!(self, Self::Streamed | Self::Later { streams: true })
+    }
+
+    pub(super) fn is_later(self) -> bool {
+        matches!(self, Self::Later { .. })
+    }
+}
+
 /// A client that waits. Ends its run when it is dropped before [`Reader::served`] and no other client waits.
 pub(super) struct Reader {
     pub(super) app: Shared,
@@ -32,6 +56,14 @@ impl Reader {
     /// Lets the request be known as one that is answered, for its retries.
     pub(super) fn of_attempt(mut self, attempt: Option<Attempt>) -> Self {
         self.client = attempt.map(|attempt| attempt.client);
+        self
+    }
+
+    /// A client that reads the answer later has what it asks for now.
+    pub(super) fn of_reading(mut self, reading: Reading) -> Self {
+        if reading.is_later() {
+            self.served();
+        }
         self
     }
 

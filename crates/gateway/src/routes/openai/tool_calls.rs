@@ -1,6 +1,6 @@
 //! The calls of the client's tools, as an answer has them.
 
-use belay_protocol::{ApprovalKind, RunRecord, RunStatus, WaitingFor, client_call_id};
+use belay_protocol::{ApprovalId, ApprovalKind, ClientCall, RunRecord, RunStatus, WaitingFor, client_call_id};
 use serde::Serialize;
 
 /// The `finish_reason` of an answer with calls.
@@ -35,13 +35,23 @@ impl ToolCallBody {
     pub(super) fn of(run: &RunRecord) -> Option<Vec<Self>> {
         let WaitingFor { approval, kind, .. } = run.waiting_for.as_ref().filter(|_| run.status == RunStatus::Paused)?;
         let ApprovalKind::ClientCalls { calls, .. } = kind else { return None };
-        let body = |(at, call): (usize, &belay_protocol::ClientCall)| Self {
+        Some(Self::of_request(*approval, calls))
+    }
+
+    /// The calls that a request asks the client for.
+    pub(super) fn of_request(request: ApprovalId, calls: &[ClientCall]) -> Vec<Self> {
+        let body = |(at, call): (usize, &ClientCall)| Self {
             index: None,
-            id: client_call_id(*approval, at),
+            id: client_call_id(request, at),
             kind: "function",
             function: CalledFunction { name: call.name.clone(), arguments: call.arguments.clone() },
         };
-        Some(calls.iter().enumerate().map(body).collect())
+        calls.iter().enumerate().map(body).collect()
+    }
+
+    /// The id, the name of the tool, and the arguments.
+    pub(super) fn parts(&self) -> (&str, &str, &str) {
+        (&self.id, &self.function.name, &self.function.arguments)
     }
 
     /// The calls with their places.

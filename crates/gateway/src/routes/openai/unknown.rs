@@ -8,11 +8,6 @@ use super::error::OpenAiError;
 
 /// Each path with the advice about it.
 const ADVICE: &[(&str, &str)] = &[
-    (
-        "/v1/responses",
-        "use POST /v1/chat/completions: openai-agents with set_default_openai_api(\"chat_completions\"), the AI SDK with \
-         openai.chat(\"belay\") or @ai-sdk/openai-compatible, pydantic-ai with \"openai-chat:belay\"",
-    ),
     ("/v1/messages", "use POST /v1/chat/completions with a client of OpenAI's API"),
     ("/v1/embeddings", "Belay serves no embeddings; configure another server for them"),
     ("/v1/audio", "Belay serves no speech; a message takes sound as a part of type input_audio"),
@@ -25,7 +20,8 @@ const ADVICE: &[(&str, &str)] = &[
 ];
 
 /// The routes that exist.
-const ROUTES: &str = "POST /v1/chat/completions, POST /v1/completions, GET /v1/models and GET /v1/models/{name}";
+const ROUTES: &str =
+    "POST /v1/chat/completions, POST /v1/responses, POST /v1/completions, GET /v1/models and GET /v1/models/{name}";
 
 /// 404 for a path below `/v1/`: names the path, the routes that exist, and what to use instead.
 pub(crate) fn no_such_route(path: &str) -> Response {

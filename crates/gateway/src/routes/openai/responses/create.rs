@@ -1,0 +1,121 @@
+//! `POST /v1/responses`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::{ApprovalId, Principal, RunId};
+use serde_json::{Map, Value, json};
+
+use super::body::Shape;
+use super::events::ResponseWriter;
+use super::id::{Kind, ResponseId};
+use super::input::Messages;
+use super::part::Part;
+use super::request::ResponsesRequest;
+use super::status::status_of;
+use super::{items, previous};
+use crate::app::{App, Shared};
+use crate::error::ApiError;
+use crate::extract::{Caller, JsonBytes};
+use crate::routes::openai::OpenAiError;
+use crate::routes::openai::outcome::{End, Outcome};
+use crate::routes::openai::readers::Reading;
+use crate::routes::openai::turn::{self, Asked, Begins, RunTurn, Turn};
+use crate::routes::openai::{stream, writer};
+
+/// Answers a request for a response.
+pub(crate) async fn create(
+    State(app): State<Shared>,
+    Caller(principal): Caller,
+    headers: HeaderMap,
+    body: Result<JsonBytes<ResponsesRequest>, ApiError>,
+) -> Result<Response, OpenAiError> {
+    let JsonBytes(mut request, bytes) = body?;
+    let (kind, streams) = (request.kind()?, request.streams());
+    let (mut messages, shown) = (Messages::default(), request.shown());
+    let session = previous::add(&app, &principal, &request, &mut messages).await?;
+    if let Some(text) = request.instructions() {
+        messages.add(json!({"role": "system", "content": text}));
+    }
+    previous::resolve(&app, &principal, &mut request.input).await?;
+    messages.add_input(request.input.take())?;
+    let places = messages.places();
+    let chat = request.into_chat(messages, session)?;
+    let reading = match (kind.background, streams) {
+        (true, streams) => Reading::Later { streams },
+        (false, true) => Reading::Streamed,
+        (false, false) => Reading::Whole,
+    };
+    let asked = Asked { request: &chat, headers: &headers, bytes: &bytes, reading };
+    let turn = turn::take(&app, &principal, asked).await.map_err(|error| places.renamed(error))?;
+    let answer = Answer { app, principal, kind, shown };
+    answer.of(turn, streams).await
+}
+
+/// The answer to a request.
+struct Answer {
+    app: Shared,
+    principal: Principal,
+    kind: Kind,
+    shown: Map<String, Value>,
+}
+
+impl Answer {
+    async fn of(self, turn: Turn, streams: bool) -> Result<Response, OpenAiError> {
+        let Self { app, principal, kind, shown } = self;
+        let RunTurn { head, mut reader, watch, begins } = match turn {
+            Turn::Run(run) => run,
+            Turn::Command { head, reply } => {
+                let shape = Shape::new(&app, &principal, head, None, shown);
+                if streams {
+                    return Ok(writer::of_text(ResponseWriter::new(shape, "in_progress"), &reply));
+                }
+                let output = items::output(shape.message(), &reply, &[]);
+                return Ok((shape.head.headers(None), Json(shape.of_command(output))).into_response());
+            }
+        };
+        let run = reader.run;
+        let id = ResponseId { run, after: place_of(&app, begins, run).await?, kind };
+        let shape = Shape::new(&app, &principal, head, Some(id), shown);
+        if streams {
+            let status = if kind.background { "queued" } else { "in_progress" };
+            return Ok(stream::of_run(reader, ResponseWriter::new(shape, status), watch, String::new()));
+        }
+        if kind.background {
+            return at_once(&app, &shape, run).await;
+        }
+        let outcome = Outcome::when_there(&app, &shape.head, run, watch).await;
+        reader.served();
+        let outcome = outcome?;
+        if let End::Error(error) = outcome.end {
+            return Ok((shape.head.headers(outcome.run.reason), error).into_response());
+        }
+        let part = Part::read(&app, &shape.head, outcome.run, id.after).await?;
+        let headers = shape.head.headers(part.outcome.run.reason);
+        Ok((headers, Json(part.body(&shape))).into_response())
+    }
+}
+
+/// The place in its run at which a response begins.
+async fn place_of(app: &App, begins: Begins, run: RunId) -> Result<Option<ApprovalId>, OpenAiError> {
+    match begins {
+        Begins::New => Ok(None),
+        Begins::Results(request) => Ok(Some(request)),
+        Begins::Answer => {
+            let asked = app.approvals.approvals_of(run).await.map_err(ApiError::from)?;
+            Ok(asked.iter().rev().find(|asked| asked.decided_at.is_some()).map(|asked| asked.id))
+        }
+    }
+}
+
+/// The response of a run that goes on without its client.
+async fn at_once(app: &App, shape: &Shape, run: RunId) -> Result<Response, OpenAiError> {
+    let record = app.runs.run(run).await.map_err(ApiError::from)?;
+    let status = match record {
+        Some(record) => status_of(&Outcome::of(app, &shape.head, record.into()).await),
+        None => "queued",
+    };
+    let status = if status == "in_progress" { status } else { "queued" };
+    Ok((shape.head.headers(None), Json(shape.begun(status))).into_response())
+}

@@ -1,0 +1,143 @@
+//! The turn that a request asks for, whatever the form of its answer: the session and its new messages, the results of the
+//! client's tools, the retry that joins the run of its first attempt, and the message to the agent.
+
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use belay_protocol::{Accepted, Ack, ApprovalId, CommandReply, Inbound, Partial, Principal, RunWatch};
+
+use super::answer::Head;
+use super::client_results::{self, ResumedRun};
+use super::conversation::taken;
+use super::error::OpenAiError;
+use super::readers::{self, Reader, Reading};
+use super::request::ChatRequest;
+use super::retries::Attempt;
+use super::sessions::Named;
+use super::{OUR_NAME, TEXT_NAME, model_names};
+use crate::app::{App, Shared};
+use crate::files::take_all;
+
+/// A request.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) request: &'a ChatRequest,
+    pub(super) headers: &'a HeaderMap,
+    /// The body as it was sent, which recognises a retry.
+    pub(super) bytes: &'a [u8],
+    pub(super) reading: Reading,
+}
+
+/// What a request has come to.
+pub(super) enum Turn {
+    /// The answer of a run.
+    Run(RunTurn),
+    /// The reply to a command, without a run.
+    Command { head: Head, reply: String },
+}
+
+/// A run, and the client that waits for it.
+pub(super) struct RunTurn {
+    pub(super) head: Head,
+    pub(super) reader: Reader,
+    pub(super) watch: Option<RunWatch>,
+    pub(super) begins: Begins,
+}
+
+/// The place in the run at which the answer begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// The beginning of the run.
+    New,
+    /// The results of the client's calls.
+    Results(ApprovalId),
+    /// The answer to a question.
+    Answer,
+}
+
+/// Takes the turn of a request.
+///
+/// # Errors
+/// The request cannot be used, or the agent refuses it. Nothing has begun then.
+///
+/// # Cancel safety
+/// A run that has begun ends as that of a gone client, unless its client reads the answer later.
+pub(super) async fn take(app: &Shared, principal: &Principal, asked: Asked<'_>) -> Result<Turn, OpenAiError> {
+    let Asked { request, headers, bytes, reading } = asked;
+    let model = request.model.clone().unwrap_or_else(|| OUR_NAME.into());
+    if !model_names(app).any(|name| name == model) {
+        return Err(OpenAiError::model_not_found(&model));
+    }
+    request.refuse_unsupported()?;
+    let (streams, is_named) = (reading.streams(), Named::of(request, headers)?.is_some());
+    if let Some(resumed) = client_results::resume(app, principal, request).await? {
+        let head = Head::new(model, resumed.session.clone(), is_named, app.clock.now()).in_form(request.form()?);
+        return resumed_turn(app, principal, reading, head, resumed).await;
+    }
+    let attempt = Attempt::of(app, principal, headers, bytes, streams)?;
+    let mut conversation = match attempt.as_ref().and_then(|attempt| attempt.again(request)) {
+        Some(again) => again?,
+        None => taken(app, principal, request, headers, model == TEXT_NAME).await?,
+    };
+    if let Some(attempt) = &attempt {
+        attempt.remember(app, &conversation);
+    }
+    conversation.name_older_files(app.attachments.max_count());
+    conversation.check_sampling(&app.model)?;
+    let (session, is_named) = (conversation.session.clone(), conversation.is_named);
+    let form = conversation.form.clone();
+    let provenance = take_all(app, principal, &conversation.files).await?;
+    let inbound = conversation.inbound(app, principal.clone(), reading);
+    let inbound = Inbound { provenance, key: attempt.as_ref().map(|attempt| attempt.key(app)), ..inbound };
+    let ack = ask(app, inbound, reading).await?;
+    let now = app.clock.now();
+    let head = Head::new(model, session, is_named, now).in_form(form);
+    let (head, run, watch, begins) = match ack {
+        Ack::Accepted(Accepted { run_id, session, accepted_at, watch, .. }) => {
+            (head.of_run(run_id, accepted_at).in_session(session), run_id, watch, Begins::New)
+        }
+        // The message answered an approval request: the client waits for the run that continues.
+        Ack::Command(CommandReply { resumes: Some(run), .. }) => {
+            let watch = app.watch(principal.clone(), run, streams).await?;
+            // The client has read what the run has said before its question.
+            let watch = watch.map(|watch| RunWatch { so_far: Partial::default(), ..watch });
+            (head.of_run(run, now), run, watch, Begins::Answer)
+        }
+        Ack::Command(CommandReply { reply, .. }) => return Ok(Turn::Command { head, reply }),
+        other => return Err(crate::error::ApiError::unexpected(&other).into()),
+    };
+    let reader = Reader::new(app.clone(), principal.clone(), run, streams).of_attempt(attempt);
+    Ok(Turn::Run(RunTurn { head, reader: reader.of_reading(reading), watch, begins }))
+}
+
+/// Sends a message to the agent. Its run ends with its client, if that reads the answer now.
+async fn ask(app: &App, inbound: Inbound, reading: Reading) -> Result<Ack, OpenAiError> {
+    let grace = match reading {
+        Reading::Streamed => Some(Duration::ZERO),
+        Reading::Whole => readers::grace(app),
+        Reading::Later { .. } => None,
+    };
+    Ok(match grace {
+        Some(grace) => app.ask_while_there(inbound, grace).await?,
+        None => app.ask(inbound).await?,
+    })
+}
+
+/// The turn of a request whose results a run has got, now or before.
+async fn resumed_turn(
+    app: &Shared,
+    principal: &Principal,
+    reading: Reading,
+    head: Head,
+    resumed: ResumedRun,
+) -> Result<Turn, OpenAiError> {
+    let ResumedRun { run, request, is_again, .. } = resumed;
+    let mut watch = app.watch(principal.clone(), run, reading.streams()).await?;
+    // The client has read what the run has said before its calls. It has not read the answer that it asks for again.
+    if let Some(watch) = watch.as_mut().filter(|_| !is_again) {
+        watch.so_far = Partial::default();
+    }
+    let reader = Reader::new(app.clone(), principal.clone(), run, reading.streams()).of_reading(reading);
+    let head = head.of_run(run, app.clock.now());
+    Ok(Turn::Run(RunTurn { head, reader, watch, begins: Begins::Results(request) }))
+}
