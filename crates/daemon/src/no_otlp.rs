@@ -5,8 +5,6 @@ use metrics::Recorder;
 use tracing::Subscriber;
 use tracing_subscriber::Layer;
 
-use crate::telemetry::TelemetryConfig;
-
 /// The layer that other builds add to the log.
 pub(crate) enum LogLayer {}
 
@@ -19,7 +17,7 @@ pub(crate) enum LogQueue {}
 pub(crate) enum Instruments {}
 
 /// The layer and the queue of the log lines that the collector gets: none.
-pub(crate) fn log_layer(_config: &TelemetryConfig) -> (Option<LogLayer>, Option<LogQueue>) {
+pub(crate) fn log_layer(_content: Option<bool>) -> (Option<LogLayer>, Option<LogQueue>) {
     (None, None)
 }
 

@@ -84,7 +84,7 @@ impl Logging {
 /// collector, if it gets log lines: they wait in the queue until its exporter starts.
 fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> (Logging, LogFilter, Option<LogQueue>) {
     let config = &loaded.settings.telemetry;
-    let (layer, queue) = log_layer(config);
+    let (layer, queue) = log_layer(config.logs_content());
     let (logging, log) = if !at_a_prompt(&loaded.settings) || loaded.is_set("telemetry.log") {
         on_stderr(config, env, layer)
     } else {

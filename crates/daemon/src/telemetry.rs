@@ -116,8 +116,12 @@ impl TelemetryConfig {
         !self.otlp_endpoint.is_empty()
     }
 
+    /// Whether log lines of level TRACE are sent to a collector. `None`: no log line is.
+    pub(crate) fn logs_content(&self) -> Option<bool> {
+        self.sends(Signal::Logs).then_some(self.content)
+    }
+
     /// Whether a signal is sent to a collector.
-    #[cfg(feature = "otlp")]
     pub(crate) fn sends(&self, signal: Signal) -> bool {
         self.has_collector() && self.signals.contains(&signal)
     }

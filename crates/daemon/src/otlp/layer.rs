@@ -25,8 +25,6 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::{span_id, trace_id};
-use crate::collector::Signal;
-use crate::telemetry::TelemetryConfig;
 
 /// The fields with texts of providers, of the model or of programs.
 const TEXTS: [&str; 4] = ["analysis", "detail", "faults", "stderr"];
@@ -63,9 +61,10 @@ pub(crate) struct LogQueue {
     pub(super) dropped: Arc<AtomicU64>,
 }
 
-/// The layer and its queue, if the collector of these settings gets log lines.
-pub(crate) fn log_layer(config: &TelemetryConfig) -> (Option<LogLayer>, Option<LogQueue>) {
-    config.sends(Signal::Logs).then(|| LogLayer::new(config.content)).unzip()
+/// The layer and its queue. `content`: whether lines of level TRACE are exported; `None`: the collector gets no log lines,
+/// and there is neither.
+pub(crate) fn log_layer(content: Option<bool>) -> (Option<LogLayer>, Option<LogQueue>) {
+    content.map(LogLayer::new).unzip()
 }
 
 impl LogLayer {

@@ -77,6 +77,8 @@ pub(super) async fn check(
         return Ok(Checked::Leaves(Box::new(outcome)));
     }
     Ok(match place(context, turn.turn_start, &call) {
+        // At a limit of the run nothing runs any more: what the check before has said still stands.
+        Place::Answered(result) if !ran(result.status) && !state.said.is_empty() => Checked::Fails(state.said.clone()),
         Place::Answered(result) => match read(result) {
             // A program that only comes into being later would be the work of the run itself.
             Checked::Fails(why) if state.standing.is_none() => Checked::Refused("check_refused", why),
