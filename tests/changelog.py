@@ -81,7 +81,9 @@ def main(arguments, root=ROOT, day=None):
     version = next((argument for argument in arguments if not argument.startswith("--")), None)
     if version and not re.fullmatch(r"\d+\.\d+\.\d+", version):
         wrong.append(f"{version} is no version such as 1.2.3")
-    if not wrong and version:
+    if wrong or "--check" in arguments:
+        pass
+    elif version:
         changelog = root / "CHANGELOG.md"
         day = day or datetime.datetime.now(datetime.timezone.utc).date()
         try:
@@ -91,7 +93,7 @@ def main(arguments, root=ROOT, day=None):
         else:
             for path in notes(root):
                 path.unlink()
-    elif not wrong and "--check" not in arguments:
+    else:
         print(text or "docs/changes has no notes.")
     for line in wrong:
         print(line, file=sys.stderr)

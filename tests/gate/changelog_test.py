@@ -32,6 +32,7 @@ class Notes(unittest.TestCase):
         (self.folder / "a.md").write_text("## Fixed\n\n- A, see [x](../guide/x.md)\n\n## Added\n\n- new\n")
         text = "### Added\n\n- new\n\n### Fixed\n\n- A, see [x](docs/guide/x.md)\n- B\n  goes on\n"
         self.assertEqual(self.call(), (0, text + "\n"))
+        self.assertEqual(self.call("--check", "0.2.0"), (0, ""))
         self.assertEqual((self.root / "CHANGELOG.md").read_text(), CHANGELOG)
         self.assertEqual(self.call("0.2.0"), (0, ""))
         expected = f"# Changelog\n\nHead.\n\n## Unreleased\n\n## 0.2.0 – 2026-11-29\n\n{text}\n### Old\n\n- was here\n"

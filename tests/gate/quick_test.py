@@ -41,6 +41,9 @@ class Quick(unittest.TestCase):
         self.assertEqual((both.passed, both.failed, both.skipped, list(both.failures), both.lines), (3, 1, 1, ["b"], lines))
         one = quick.excused(Outcome(passed=3, failed=1, lines=lines, failures={"a": failures["a"]}))
         self.assertEqual((one.failed, one.skipped, one.lines), (0, 1, ()))
+        log = ["a daemon says: bubblewrap is missing", "thread 'c' panicked at c.rs:1:", "no answer"]
+        other = quick.excused(Outcome(failed=1, failures={"c": log}))
+        self.assertEqual((other.failed, other.skipped), (1, 0), "another fault behind a log that names it")
         died = quick.excused(Outcome(failed=1, note="died"))
         self.assertEqual(died.failed, 1)
 

@@ -44,7 +44,7 @@ export const sessionLink = (session) => {
 
 class Names {
   constructor(changed) {
-    Object.assign(this, { changed, known: new Map(), stop: new AbortController() });
+    Object.assign(this, { changed, known: new Map(), listed: new Set(), stop: new AbortController() });
   }
 
   close() {
@@ -52,9 +52,11 @@ class Names {
     this.stop.abort();
   }
 
-  /** Asks for the names of those that are not known, once for each. */
+  /** Asks for the names of those that are not known, once for each, and forgets the others. */
   want(sessions) {
     this.wanted = sessions;
+    const wanted = new Set(sessions);
+    for (const session of this.known.keys()) if (!wanted.has(session)) this.known.delete(session);
     if (sessions.every((session) => this.known.has(session))) return;
     this.timer ??= setTimeout(() => {
       this.ask().finally(() => {
@@ -74,17 +76,25 @@ class Names {
       const [kind, id] = kindOf(session);
       unknown.set(kind, [...unknown.get(kind) ?? [], [session, id]]);
     }
-    await Promise.all([...unknown].map(([kind, those]) => this.askFor(KINDS[kind], those)));
+    await Promise.all([...unknown].map(([kind, those]) => this.askFor(kind, those)));
   }
 
   /** A name that cannot be read leaves the key of the session, which is always there. */
-  async askFor({ list, one }, those) {
+  async askFor(kind, those) {
     const { signal } = this.stop;
+    const { list, one } = KINDS[kind];
     let names = new Map();
-    if (those.length > ONE_BY_ONE) names = new Map(await list(signal).catch(() => []));
+    if (those.length > ONE_BY_ONE && !this.listed.has(kind)) {
+      this.listed.add(kind);
+      names = new Map(await list(signal).catch(() => []));
+    }
     const rest = those.filter(([, id]) => !names.has(id)).slice(0, ONE_BY_ONE);
     await Promise.all(rest.map(async ([, id]) => names.set(id, await one(id, signal).catch(() => undefined))));
-    for (const [session, id] of those) this.known.set(session, names.get(id) ?? undefined);
+    for (const [session, id] of those) {
+      // What was not asked for yet is asked for next.
+      if (names.has(id)) this.known.set(session, names.get(id) ?? undefined);
+      else this.known.delete(session);
+    }
   }
 }
 
