@@ -1,7 +1,7 @@
 //! `/v1/responses`: OpenAI's newer API, over the same turns as chat completions.
 //!
 //! A request becomes a [chat request](super::request::ChatRequest), and its turn is taken as that of one. Only the forms of
-//! the request and of the answer are of this API. Nothing is kept but what a run keeps: the [id](id) of a response says
+//! the request and of the answer are of this API. Nothing is kept but what a run keeps: the [`id`] of a response says
 //! which part of which run it is.
 
 mod body;
