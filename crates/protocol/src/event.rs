@@ -353,7 +353,7 @@ pub enum EventKind {
     HeartbeatSkipped {
         /// The routine run.
         routine_run: RoutineRunId,
-        /// The name of a [`SkipReason`](crate::heartbeat::SkipReason).
+        /// The name of a [`SkipReason`].
         #[cfg_attr(feature = "schema", schemars(with = "SkipReason"))]
         reason: String,
     },
