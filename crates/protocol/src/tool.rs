@@ -291,6 +291,9 @@ pub struct Kept {
 pub enum ToolFailure {
     /// The call has failed; the text has the reason and a hint.
     Failed(String),
+    /// The tool has done its part, and what it ran has failed: a program ended by a signal, at its time limit, or with an
+    /// exit code other than 0. No fault of the tool.
+    Ended(String),
     /// A rule forbids the call; the text names the rule.
     Denied(String),
     /// The call was cancelled.

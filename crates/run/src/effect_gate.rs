@@ -263,7 +263,7 @@ impl EffectGate {
         let about = Some(Box::new(About { tool: tool.clone(), pass, end: told }));
         let (status, reply) = match end {
             End::Reply(reply) => (ToolStatus::Success, reply),
-            End::Failure(ToolFailure::Failed(text)) => (ToolStatus::Error, text.into()),
+            End::Failure(ToolFailure::Failed(text) | ToolFailure::Ended(text)) => (ToolStatus::Error, text.into()),
             End::Failure(ToolFailure::Denied(text)) => (ToolStatus::Denied, text.into()),
             End::Failure(ToolFailure::Cancelled) => {
                 return ours(&call, took, ToolStatus::Cancelled, "cancelled: the run was stopped".into(), about);

@@ -339,7 +339,10 @@ fn kind_of_error(errno: Errno) -> UnusableKind {
 /// The text of a failure.
 pub(crate) fn reason(failure: ToolFailure) -> String {
     match failure {
-        ToolFailure::Failed(text) | ToolFailure::Denied(text) | ToolFailure::CredentialRefused(text) => text,
+        ToolFailure::Failed(text)
+        | ToolFailure::Ended(text)
+        | ToolFailure::Denied(text)
+        | ToolFailure::CredentialRefused(text) => text,
         ToolFailure::Cancelled => "it was not looked at".to_owned(),
     }
 }

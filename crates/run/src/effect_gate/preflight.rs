@@ -296,7 +296,7 @@ async fn preview(
     };
     match previewed {
         Ok(Ok(weight)) => Ok(weight),
-        Ok(Err(ToolFailure::Failed(text) | ToolFailure::CredentialRefused(text))) => {
+        Ok(Err(ToolFailure::Failed(text) | ToolFailure::Ended(text) | ToolFailure::CredentialRefused(text))) => {
             Err(Rejected(ToolStatus::Error, text))
         }
         Ok(Err(ToolFailure::Denied(text))) => Err(Rejected(ToolStatus::Denied, text)),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a reply | works |
 //! | a failure that the tool reports, an error of the other side, an unreadable answer | fails |
+//! | a program that the tool ran: a signal, its time limit, an exit code other than 0 | nothing |
 //! | no result before the deadline | fails |
 //! | a panic | fails |
 //! | one of these failures after the run was told to stop | nothing |
@@ -50,9 +51,9 @@ pub(super) fn of(
         End::Reply(_) => return ResultSignal::Works,
         End::Failure(ToolFailure::Failed(_)) => FaultKind::Failed,
         End::Broken(kind, ..) => *kind,
-        End::Failure(ToolFailure::Denied(_) | ToolFailure::Cancelled | ToolFailure::CredentialRefused(_)) => {
-            return ResultSignal::Nothing;
-        }
+        End::Failure(
+            ToolFailure::Ended(_) | ToolFailure::Denied(_) | ToolFailure::Cancelled | ToolFailure::CredentialRefused(_),
+        ) => return ResultSignal::Nothing,
         End::Ours(..) => return ResultSignal::Nothing,
     };
     if stopped || OWN_TOOLS.contains(&&*spec.name) || SENDING_TOOLS.contains(&&*spec.name) {
@@ -96,6 +97,7 @@ mod tests {
             (broken(FaultKind::TimedOut, ToolStatus::Error), "timed_out"),
             (broken(FaultKind::TimedOut, ToolStatus::OutcomeUnknown), "timed_out"),
             (broken(FaultKind::Crashed, ToolStatus::Error), "crashed"),
+            (End::Failure(ToolFailure::Ended("[exit code 1]\n3 tests failed".into())), "nothing"),
             (End::Failure(ToolFailure::Denied("a rule".into())), "nothing"),
             (End::Failure(ToolFailure::Cancelled), "nothing"),
             (End::Failure(ToolFailure::CredentialRefused("401".into())), "nothing"),

@@ -140,11 +140,11 @@ fn tool_output(end: End, printed: Printed, limit: Duration) -> ToolOutput {
             // A shell and the sandbox report the signal of the inner program in this way.
             let signal =
                 if (129..=192).contains(&code) { format!(", as after signal {}", code - 128) } else { String::new() };
-            Err(ToolFailure::Failed(format!("[exit code {code}{signal}]\n{text}")))
+            Err(ToolFailure::Ended(format!("[exit code {code}{signal}]\n{text}")))
         }
-        End::Exited(Exit::Signal(signal)) => Err(ToolFailure::Failed(format!("[ended by signal {signal}]\n{text}"))),
+        End::Exited(Exit::Signal(signal)) => Err(ToolFailure::Ended(format!("[ended by signal {signal}]\n{text}"))),
         End::Exited(Exit::Ended) | End::Cancelled => Err(ToolFailure::Cancelled),
-        End::TimedOut => Err(ToolFailure::Failed(format!(
+        End::TimedOut => Err(ToolFailure::Ended(format!(
             "[ended after {seconds} s, its time limit; its output until then follows. Set timeout_s to give it more \
              time.]\n{text}"
         ))),

@@ -157,7 +157,9 @@ impl Play {
         let Arguments::Object(arguments) = &call.arguments else { panic!("malformed arguments are never run") };
         let (status, text) = match tool.call(arguments, &context).await {
             Ok(reply) => (ToolStatus::Success, reply.text),
-            Err(ToolFailure::Failed(text) | ToolFailure::CredentialRefused(text)) => (ToolStatus::Error, text),
+            Err(ToolFailure::Failed(text) | ToolFailure::Ended(text) | ToolFailure::CredentialRefused(text)) => {
+                (ToolStatus::Error, text)
+            }
             Err(ToolFailure::Denied(text)) => (ToolStatus::Denied, text),
             Err(ToolFailure::Cancelled) => (ToolStatus::Cancelled, "cancelled".into()),
         };

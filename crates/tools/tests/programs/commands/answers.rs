@@ -77,7 +77,9 @@ async fn a_call_that_cannot_work_says_why() {
             fixture.preview(arguments.clone()).await.map(|weight| weight.summary),
         ] {
             match answer {
-                Err(ToolFailure::Failed(text)) => assert!(text.contains(says), "{arguments}: {text}"),
+                Err(ToolFailure::Failed(text) | ToolFailure::Ended(text)) => {
+                    assert!(text.contains(says), "{arguments}: {text}")
+                }
                 other => panic!("{arguments}: {other:?}"),
             }
         }

@@ -16,7 +16,7 @@ async fn a_command_that_takes_too_long_is_ended_and_what_it_printed_is_told() {
     });
     for (policy, answer) in futures_util::future::join_all(ended).await {
         match answer {
-            Err(ToolFailure::Failed(text)) => {
+            Err(ToolFailure::Failed(text) | ToolFailure::Ended(text)) => {
                 assert!(text.starts_with("[ended after 10 s") && text.ends_with("\nbegun\n"), "{policy:?}: {text}");
             }
             other => panic!("{policy:?}: {other:?}"),

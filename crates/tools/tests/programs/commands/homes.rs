@@ -107,7 +107,7 @@ async fn has_read(fixture: &Fixture, argv: &[&str], mark: &str) -> (bool, String
     let answer = fixture.run(json!({ "argv": argv, "directory": "sub", "timeout_s": 60 })).await;
     let text = match answer {
         Ok(reply) => reply.text,
-        Err(ToolFailure::Failed(text)) => text,
+        Err(ToolFailure::Failed(text) | ToolFailure::Ended(text)) => text,
         Err(other) => panic!("{argv:?}: {other:?}"),
     };
     (file.exists() || text.contains(mark), text)

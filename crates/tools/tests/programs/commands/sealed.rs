@@ -101,6 +101,6 @@ async fn an_approved_program_runs_from_a_sealed_copy_and_is_told_where_it_lies()
         let arguments = json!({"argv": ["./plain"]});
         let approved = fixture.approve(arguments.clone()).await;
         let answer = fixture.run_approved(arguments, &approved).await;
-        assert!(matches!(&answer, Err(ToolFailure::Failed(text)) if text.contains("exit code 126")), "{answer:?}");
+        assert!(matches!(&answer, Err(ToolFailure::Ended(text)) if text.contains("exit code 126")), "{answer:?}");
     }
 }

@@ -116,7 +116,7 @@ impl Fixture {
     /// The text of what a command prints, which must fail.
     pub(crate) async fn failing(&self, argv: &[&str]) -> String {
         match self.run(json!({ "argv": argv })).await {
-            Err(ToolFailure::Failed(text)) => text,
+            Err(ToolFailure::Failed(text) | ToolFailure::Ended(text)) => text,
             other => panic!("{argv:?}: {other:?}"),
         }
     }
