@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 pub(crate) const PATH: &str = "/v1/responses";
 
-fn tool() -> Value {
+pub(crate) fn tool() -> Value {
     let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     json!({"type": "function", "name": "get_weather", "description": "asks", "parameters": parameters, "strict": false})
 }
 
-fn weather(city: &str) -> (String, String) {
+pub(crate) fn weather(city: &str) -> (String, String) {
     ("get_weather".into(), json!({"city": city}).to_string())
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-fn result(call: &Value, text: &str) -> Value {
+pub(crate) fn result(call: &Value, text: &str) -> Value {
     json!({"type": "function_call_output", "call_id": call["call_id"], "output": text})
 }
 

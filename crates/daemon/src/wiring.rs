@@ -37,7 +37,6 @@ use belay_channels::{AllowLists, StdinChannel};
 use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, SettingsSource};
 use belay_hooks::HookSet;
 use belay_protocol::{Channel, Message, ModelInfo};
-use belay_run::approvals::question_text;
 use belay_trajectory::import::from_messages;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -289,7 +288,7 @@ async fn assemble(
         attachments,
         blobs: ports.blobs.clone(),
         links: links.clone(),
-        question: Arc::new(question_text),
+        texts: hooks::texts(&hooks),
         extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
         control_socket: Some(paths.control_socket.clone()),
         ready,

@@ -28,11 +28,12 @@ use crate::file_links::SignedLinks;
 use crate::first_attempts::FirstAttempts;
 use crate::new_socket::NewSocket;
 use crate::parts::{
-    Backups, ClusterView, DatabaseLoss, JudgeOfRules, Metrics, QuestionWords, RoutineTimes, SettingsSource, Trajectory,
+    Backups, ClusterView, DatabaseLoss, JudgeOfRules, Metrics, RoutineTimes, SettingsSource, Trajectory,
 };
 use crate::readers::Readers;
 use crate::sign_ins::SignIns;
 use crate::sign_ins::cookie::Cookies;
+use crate::texts::AgentTexts;
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client should learn of a
 /// fault after this time.
@@ -99,7 +100,7 @@ pub(crate) struct App {
     /// One permit: a sum over many runs takes one of the store's few readers for long.
     pub(crate) summing: Semaphore,
     pub(crate) settings: SettingsSource,
-    pub(crate) question: QuestionWords,
+    pub(crate) texts: AgentTexts,
     /// The channel's name, on every message.
     pub(crate) channel: ChannelId,
     /// The session key of control messages, which belong to no session.

@@ -53,6 +53,7 @@ mod sse;
 mod streams;
 mod submit;
 mod table;
+mod texts;
 mod visibility;
 mod words;
 pub mod worker_link;
@@ -69,9 +70,10 @@ pub use file_links::{LINK_KEY_BYTES, SignedLinks};
 pub use gauges::GaugeRefresh;
 pub use parts::{
     BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, ClusterView, DatabaseLoss, GatewayParts,
-    JudgeOfRules, Judged, Metrics, QuestionWords, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue,
-    SettingsReport, SettingsSource, Trajectory,
+    JudgeOfRules, Judged, Metrics, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue, SettingsReport,
+    SettingsSource, Trajectory,
 };
 pub use router::serves;
 pub use server::Gateway;
+pub use texts::{AgentTexts, QuestionWords};
 pub use worker_link::{LinkClient, WorkerLinkServer};

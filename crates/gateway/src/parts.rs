@@ -7,9 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    ApprovalRequest, ApprovalStore, Archive, AttachmentIntake, BlobStore, BootId, Clock, ClusterStore, EndReader,
-    EventLog, Hints, Janitor, JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader,
-    SecretVault, SessionReader, SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis, WorkLeases,
+    ApprovalStore, Archive, AttachmentIntake, BlobStore, BootId, Clock, ClusterStore, EndReader, EventLog, Hints,
+    Janitor, JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader, SecretVault,
+    SessionReader, SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis, WorkLeases,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use crate::config::{GatewayConfig, GatewaySecrets};
 use crate::file_links::SignedLinks;
+use crate::texts::AgentTexts;
 
 /// The parts that a gateway is built from.
 pub struct GatewayParts {
@@ -80,8 +81,8 @@ pub struct GatewayParts {
     pub judge: JudgeOfRules,
     /// Reads the settings.
     pub settings: SettingsSource,
-    /// Formats the text of an approval request.
-    pub question: QuestionWords,
+    /// The texts of the agent.
+    pub texts: AgentTexts,
     /// Other routers, such as the one of the Telegram webhook. They authenticate their callers themselves.
     pub extra: Vec<Router>,
     /// Path of the control socket; `None`: there is none.
@@ -160,9 +161,6 @@ pub struct SettingValue {
     /// Where it comes from: a file, a variable, `--set`, or `built-in`.
     pub origin: String,
 }
-
-/// Formats an approval request in Markdown, as of that date. The other channels use the same text.
-pub type QuestionWords = Arc<dyn Fn(&ApprovalRequest, UnixMillis) -> String + Send + Sync>;
 
 /// A time at which a routine triggers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

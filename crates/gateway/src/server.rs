@@ -131,7 +131,7 @@ impl Gateway {
             version: parts.version,
             metrics: parts.metrics,
             trajectory: parts.trajectory,
-            question: parts.question,
+            texts: parts.texts,
             channel: id,
             no_session: SessionKey::from(belay_protocol::NO_SESSION),
             intake,

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_exec::Processes;
+use belay_gateway::AgentTexts;
 use belay_hooks::{HookSet, HooksConfig, HooksError};
+use belay_protocol::HookPoint;
+use belay_run::approvals::question_text;
 
 use super::words;
 use crate::environment::Environment;
@@ -33,4 +36,10 @@ pub(crate) fn hooks(settings: &Settings, env: &Environment, processes: Arc<Proce
         };
         Failure::new(exit, words(&error))
     })
+}
+
+/// The texts of an agent with these hooks.
+pub(super) fn texts(hooks: &HookSet) -> AgentTexts {
+    let are_checked = hooks.bound().iter().any(|hook| hook.point == HookPoint::MessageSending);
+    AgentTexts { question: Arc::new(question_text), are_checked }
 }

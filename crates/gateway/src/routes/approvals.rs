@@ -223,7 +223,7 @@ pub(crate) async fn show(
     ApprovalPath(id): ApprovalPath,
 ) -> Result<Response, ApiError> {
     let approval = find(&app, &principal, id).await?;
-    let question = (app.question)(&approval, approval.asked_at);
+    let question = (app.texts.question)(&approval, approval.asked_at);
     Ok(Json(ShownApproval { approval: Approval::at(&approval, app.clock.now()), question }).into_response())
 }
 

@@ -268,9 +268,13 @@ pub(super) async fn when_ended_or_paused(
 }
 
 /// The texts before tool calls, as a stream has them before the reply, each with a blank line after it. A store that cannot
-/// be read costs them.
+/// be read costs them. Where hooks check what is sent, there are none: hooks have seen the reply alone.
 async fn said_before(app: &App, head: &Head, run: &RunRecord) -> String {
-    if run.usage.tool_calls == 0 || !head.form().is_text() || run.status != RunStatus::Completed {
+    if app.texts.are_checked
+        || run.usage.tool_calls == 0
+        || !head.form().is_text()
+        || run.status != RunStatus::Completed
+    {
         return String::new();
     }
     let stored = app.sessions.recent_history(&run.session, RECENT).await.unwrap_or_default();

@@ -27,7 +27,7 @@ impl ApprovalAnswer {
             Ok(Some(request)) => {
                 let now = app.clock.now();
                 let approval = serde_json::to_value(Approval::at(&request, now)).unwrap_or_default();
-                ((app.question)(&request, now), approval)
+                ((app.texts.question)(&request, now), approval)
             }
             // The run's own data is enough to answer the request by its id.
             _ => (question.summary.clone(), serde_json::to_value(question).unwrap_or_default()),

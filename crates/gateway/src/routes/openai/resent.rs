@@ -84,7 +84,7 @@ impl Conversation {
 
 /// The text of a question without its last paragraph, which says how long it waits.
 fn body_of(app: &App, question: &ApprovalRequest, now: UnixMillis) -> String {
-    let text = (app.question)(question, now);
+    let text = (app.texts.question)(question, now);
     text.rsplit_once("\n\n").map_or(text.clone(), |(body, _)| body.to_owned())
 }
 

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use belay_gateway::{
-    BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, Gateway, GatewayConfig, GatewayError,
-    GatewayParts, GatewaySecrets, HttpChannel, Judged, LINK_KEY_BYTES, SettingsReport, SignedLinks,
+    AgentTexts, BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, Gateway, GatewayConfig,
+    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, LINK_KEY_BYTES, SettingsReport, SignedLinks,
 };
 use belay_protocol::*;
 use secrecy::SecretBox;
@@ -190,7 +190,10 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         attachments: Arc::new(NoAttachments),
         blobs: Arc::new(FakeBlobs),
         links: Arc::new(SignedLinks::new(SecretBox::new(Box::new([7; LINK_KEY_BYTES])), 24, clock.clone())),
-        question: Arc::new(|approval, _now| format!("May I {}?", approval.summary)),
+        texts: AgentTexts {
+            question: Arc::new(|approval, _now| format!("May I {}?", approval.summary)),
+            are_checked: false,
+        },
         clock: clock.clone(),
         model: model(),
         version: "0.0.0".into(),

@@ -37,6 +37,8 @@ pub(crate) struct FakeStore {
     reading: tokio::sync::RwLock<()>,
     /// Whether the tip stays where it is, as while another node commits.
     pub(crate) lags: AtomicBool,
+    /// Whether the questions of a run cannot be read.
+    pub(crate) hides_questions: AtomicBool,
     /// How often a run, the facts of a run, and the newest number were read.
     pub(crate) run_reads: AtomicU64,
     pub(crate) run_fact_reads: AtomicU64,
@@ -140,8 +142,10 @@ impl RunReader for FakeStore {
         Ok(rows.into_iter().filter(fits).take(filter.limit as usize).cloned().collect())
     }
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
-        let run = self.run(id).await?;
-        Ok(run.into_iter().map(|run| Arc::new(Message::assistant(run.reply.unwrap_or_default()))).collect())
+        let before = self.before.lock().unwrap().clone();
+        let before = before.into_iter().filter(|(run, _)| *run == id).map(|(_, text)| text);
+        let reply = self.run(id).await?.and_then(|run| run.reply);
+        Ok(before.chain(reply).map(|text| Arc::new(Message::assistant(text))).collect())
     }
 }
 
@@ -321,6 +325,9 @@ impl ApprovalStore for FakeStore {
         Ok(rows.into_iter().filter(fits).take(filter.limit as usize).cloned().collect())
     }
     async fn approvals_of(&self, run: RunId) -> Result<Vec<ApprovalRequest>, StoreError> {
+        if self.hides_questions.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("disk full".into()));
+        }
         Ok(self.approvals.lock().unwrap().iter().filter(|approval| approval.run_id == run).cloned().collect())
     }
     async fn granted(&self, _: &SessionKey, _tool: &str, _covers: &str, _work_for: &Asker) -> Result<bool, StoreError> {

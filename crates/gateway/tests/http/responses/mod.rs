@@ -2,7 +2,10 @@
 
 mod answers;
 mod bad_input;
+mod checked;
+mod continued;
 mod create;
+mod resumed;
 mod stored;
 mod streamed;
 

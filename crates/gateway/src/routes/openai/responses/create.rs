@@ -9,12 +9,13 @@ use serde_json::{Map, Value, json};
 
 use super::body::Shape;
 use super::events::ResponseWriter;
+use super::follow::follow;
 use super::id::{Kind, ResponseId};
 use super::input::Messages;
 use super::part::Part;
 use super::request::ResponsesRequest;
 use super::status::status_of;
-use super::{items, previous};
+use super::{items, previous, references};
 use crate::app::{App, Shared};
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBytes};
@@ -34,11 +35,12 @@ pub(crate) async fn create(
     let JsonBytes(mut request, bytes) = body?;
     let (kind, streams) = (request.kind()?, request.streams());
     let (mut messages, shown) = (Messages::default(), request.shown());
+    request.refuse_two_sessions(&headers)?;
+    references::resolve(&app, &principal, &mut request.input).await?;
     let session = previous::add(&app, &principal, &request, &mut messages).await?;
     if let Some(text) = request.instructions() {
         messages.add(json!({"role": "system", "content": text}));
     }
-    previous::resolve(&app, &principal, &mut request.input).await?;
     messages.add_input(request.input.take())?;
     let places = messages.places();
     let chat = request.into_chat(messages, session)?;
@@ -76,11 +78,20 @@ impl Answer {
             }
         };
         let run = reader.run;
-        let id = ResponseId { run, after: place_of(&app, begins, run).await?, kind };
+        let id = ResponseId { run, after: place_of(&app, begins, run).await, kind };
         let shape = Shape::new(&app, &principal, head, Some(id), shown);
         if streams {
             let status = if kind.background { "queued" } else { "in_progress" };
-            return Ok(stream::of_run(reader, ResponseWriter::new(shape, status), watch, String::new()));
+            let events = ResponseWriter::new(shape, status);
+            let is_joined = watch.as_ref().is_none_or(|watch| watch.deltas.is_none() || watch.so_far.step > 0);
+            // A retry begins as the first attempt did, so that the numbers are the same.
+            if kind.background
+                && is_joined
+                && let Some(record) = app.runs.run(run).await.map_err(ApiError::from)?
+            {
+                return follow(app, principal, id, record, events).await;
+            }
+            return Ok(stream::of_run(reader, events, watch, String::new()));
         }
         if kind.background {
             return at_once(&app, &shape, run).await;
@@ -97,15 +108,19 @@ impl Answer {
     }
 }
 
-/// The place in its run at which a response begins.
-async fn place_of(app: &App, begins: Begins, run: RunId) -> Result<Option<ApprovalId>, OpenAiError> {
+/// The place in its run at which a response begins. The run has its answer already, so an unreadable store costs the place
+/// alone: the response then begins with the run.
+async fn place_of(app: &App, begins: Begins, run: RunId) -> Option<ApprovalId> {
     match begins {
-        Begins::New => Ok(None),
-        Begins::Results(request) => Ok(Some(request)),
-        Begins::Answer => {
-            let asked = app.approvals.approvals_of(run).await.map_err(ApiError::from)?;
-            Ok(asked.iter().rev().find(|asked| asked.decided_at.is_some()).map(|asked| asked.id))
-        }
+        Begins::New => None,
+        Begins::Results(request) => Some(request),
+        Begins::Answer => match app.approvals.approvals_of(run).await {
+            Ok(asked) => asked.iter().rev().find(|asked| asked.decided_at.is_some()).map(|asked| asked.id),
+            Err(error) => {
+                tracing::warn!(%error, run_id = %run, "the place of a response in its run is unknown");
+                None
+            }
+        },
     }
 }
 

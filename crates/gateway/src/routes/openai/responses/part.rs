@@ -3,15 +3,14 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{
-    ApprovalId, ApprovalKind, ApprovalRequest, CallId, Message, MessageBody, Principal, RunRecord, RunWatch,
-};
+use belay_protocol::{ApprovalId, ApprovalKind, Principal, RunRecord, RunWatch};
 use serde_json::Value;
 
 use super::body::{ResponseBody, Shape};
 use super::id::ResponseId;
 use super::items;
 use super::shown::shown_by_default;
+use super::steps::Steps;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::routes::openai::answer::Head;
@@ -23,8 +22,8 @@ use crate::routes::openai::written::Written;
 /// A response, as the store has it now.
 pub(super) struct Part {
     pub(super) outcome: Outcome,
-    /// The texts of its steps so far.
-    pub(super) texts: Vec<String>,
+    /// Its steps so far. Where hooks check what is sent, their texts are left out: hooks have seen the end alone.
+    pub(super) steps: Steps,
 }
 
 impl Part {
@@ -46,12 +45,15 @@ impl Part {
             _ => None,
         };
         let messages = app.runs.run_messages(run.run_id).await?;
-        let texts = texts_between(&messages, begin.map(|at| &requests[at]), next);
+        let mut steps = Steps::between(&messages, begin.map(|at| &requests[at]), next);
+        if app.texts.are_checked {
+            steps.texts.clear();
+        }
         let outcome = match end {
             Some(end) => Outcome { run, end },
             None => Outcome::of(app, head, run).await,
         };
-        Ok(Self { outcome, texts })
+        Ok(Self { outcome, steps })
     }
 
     /// The whole text.
@@ -64,8 +66,8 @@ impl Part {
             return end.to_owned();
         }
         let mut written = Written::default();
-        let steps = self.texts.iter().zip(1..);
-        let mut text: String = steps.map(|(text, step)| written.piece(step, text.clone())).collect();
+        let steps = self.steps.texts.iter();
+        let mut text: String = steps.map(|(step, text)| written.piece(*step, text.clone())).collect();
         text.push_str(&written.rest(end));
         text
     }
@@ -84,13 +86,16 @@ impl Part {
         shape.ended(&self.outcome, self.output(shape))
     }
 
-    /// What the run has said before the step that a watch shows.
-    pub(super) fn said_before(&self, watch: Option<&RunWatch>) -> String {
-        let now = watch.map(|watch| &watch.so_far);
-        // The step may have been stored since the watch began.
-        let is_now = |text: &String| now.is_some_and(|now| !now.text.is_empty() && text.starts_with(now.text.trim()));
-        let known = self.texts.len() - usize::from(self.texts.last().is_some_and(is_now));
-        self.texts[..known].join("\n\n")
+    /// What the response has said before the step that a watch shows. That step and later ones may have been stored since
+    /// the watch began. `earlier`: the steps of the run that were stored before; they count while the watch shows none.
+    pub(super) fn said_before(&self, watch: Option<&RunWatch>, earlier: u32) -> String {
+        let last = match watch.map(|watch| watch.so_far.step) {
+            None => u32::MAX,
+            Some(0) => earlier,
+            Some(now) => now - 1,
+        };
+        let said = self.steps.texts.iter().filter(|(step, _)| *step <= last);
+        said.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n\n")
     }
 }
 
@@ -100,36 +105,4 @@ pub(super) fn shape_of(app: &App, principal: &Principal, id: ResponseId, run: &R
     let form = if id.kind.json { AnswerForm::of_stored(run) } else { AnswerForm::Text };
     let head = head.of_run(run.run_id, run.accepted_at).in_form(form);
     Shape::new(app, principal, head, Some(id), shown_by_default())
-}
-
-/// The texts of the model behind the answer of one request, up to the calls of the next.
-fn texts_between(
-    messages: &[Arc<Message>],
-    after: Option<&ApprovalRequest>,
-    until: Option<&ApprovalRequest>,
-) -> Vec<String> {
-    let (after, until) = (after.map(calls_of).unwrap_or_default(), until.map(calls_of).unwrap_or_default());
-    let is_answer = |message: &&Arc<Message>| match &message.body {
-        MessageBody::Tool(result) => after.contains(&&result.call_id),
-        _ => false,
-    };
-    let begin = messages.iter().rposition(|message| is_answer(&message)).map_or(0, |at| at + 1);
-    let mut texts = Vec::new();
-    for message in messages[begin..].iter().filter(|message| message.scope.is_thread()) {
-        let MessageBody::Assistant { text, tool_calls } = &message.body else { continue };
-        if !text.trim().is_empty() {
-            texts.push(text.clone());
-        }
-        if tool_calls.iter().any(|call| until.contains(&&call.id)) {
-            break;
-        }
-    }
-    texts
-}
-
-fn calls_of(request: &ApprovalRequest) -> Vec<&CallId> {
-    match &request.kind {
-        ApprovalKind::ClientCalls { calls, .. } => calls.iter().map(|call| &call.id).collect(),
-        ApprovalKind::Approval | ApprovalKind::Credential { .. } => vec![&request.call_id],
-    }
 }

@@ -2,14 +2,15 @@
 //!
 //! Source: the OpenAI API reference, "Responses". Unused fields are ignored.
 
+use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::id::{Kind, Model};
 use super::input::Messages;
 use super::tools;
-use crate::routes::openai::OpenAiError;
 use crate::routes::openai::request::ChatRequest;
+use crate::routes::openai::{OpenAiError, SESSION_HEADER};
 
 /// A request for a response; unused fields are left out.
 #[derive(Deserialize)]
@@ -66,13 +67,36 @@ impl ResponsesRequest {
             let message = "a response in the background is read later, so it needs store";
             return Err(OpenAiError::invalid("background", "invalid_value", message));
         }
-        if self.previous_response_id.is_some() && self.conversation.as_ref().is_some_and(|named| !named.is_null()) {
-            let message = "give either previous_response_id or conversation";
-            return Err(OpenAiError::invalid("previous_response_id", "mutually_exclusive_parameters", message));
-        }
         let kind = self.others.get("text").and_then(|text| text["format"]["type"].as_str());
         let json = kind.is_some_and(|kind| kind != "text");
         Ok(Kind { stored, background, json, model: Model::of(self.model.as_deref()) })
+    }
+
+    /// Refuses a request that names a session beside that of an earlier response.
+    pub(super) fn refuse_two_sessions(&self, headers: &HeaderMap) -> Result<(), OpenAiError> {
+        let is_named = self.conversation.as_ref().is_some_and(|named| !named.is_null());
+        let has_header = headers.get(&SESSION_HEADER).is_some_and(|key| !key.is_empty());
+        if self.previous_response_id.is_some() && (is_named || has_header) {
+            let message = "give one of previous_response_id, conversation and the header X-Belay-Session";
+            return Err(OpenAiError::invalid("previous_response_id", "mutually_exclusive_parameters", message));
+        }
+        Ok(())
+    }
+
+    /// Whether the input has answers of its own, so that it is no mere continuation: a message of the assistant, or a call
+    /// behind a message of the user.
+    pub(super) fn brings_answers(&self) -> bool {
+        let items = self.input.as_ref().and_then(Value::as_array).into_iter().flatten();
+        let mut of_user = false;
+        for item in items {
+            match (item["role"].as_str(), item["type"].as_str()) {
+                (Some("assistant"), _) => return true,
+                (None, Some("function_call")) if of_user => return true,
+                (Some("user"), _) => of_user = true,
+                _ => {}
+            }
+        }
+        false
     }
 
     /// The chat request with these messages. `session`: the session that the request names in another way.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::body::ResponseBody;
 use super::events::ResponseWriter;
+use super::follow::follow;
 use super::id::{RESPONSE, ResponseId};
 use super::part::{Part, shape_of};
 use super::status::status_of;
@@ -19,9 +20,6 @@ use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params, path_text};
 use crate::routes::openai::OpenAiError;
-use crate::routes::openai::readers::Reader;
-use crate::routes::openai::stream;
-use crate::routes::openai::writer::{self, Writer};
 use crate::routes::stop::stop_run;
 
 /// How long a cancellation waits for the processes of the run.
@@ -88,28 +86,20 @@ pub(crate) async fn show(
         let message = "only a response with background: true can be resumed; leave starting_after out for the whole";
         return Err(OpenAiError::invalid("starting_after", "invalid_value", message));
     }
-    // Before the store is read: a step that ends meanwhile is in both.
-    let watch = app.watch(principal.clone(), id.run, true).await?;
-    let part = Part::read(&app, &shape.head, run.into(), id.after).await?;
     let status = if id.kind.background { "queued" } else { "in_progress" };
     let events = ResponseWriter::new(shape, status).after(starting_after);
-    if !matches!(status_of(&part.outcome), "queued" | "in_progress") {
-        let text = part.text(events.head());
-        return Ok(writer::of_outcome(events, &text, &part.outcome));
-    }
-    let before = part.said_before(watch.as_ref());
-    let mut reader = Reader::new(app, principal, id.run, true);
-    reader.served(); // a reader that goes away ends nothing
-    Ok(stream::of_run(reader, events, watch, before))
+    follow(app, principal, id, run, events).await
 }
 
-/// Stops the run of a response, and shows it.
+/// Stops the run of a response that has not ended, and shows it. The run of one that has ended may be at a later response.
 pub(crate) async fn cancel(
     State(app): State<Shared>,
     Caller(principal): Caller,
     OwnResponse { id, run, .. }: OwnResponse,
 ) -> Result<Json<ResponseBody>, OpenAiError> {
-    if !run.status.is_end() {
+    let head = shape_of(&app, &principal, id, &run).head;
+    let part = Part::read(&app, &head, run.clone().into(), id.after).await?;
+    if matches!(status_of(&part.outcome), "queued" | "in_progress") {
         let visible = app.visibility(&principal).visible_run(id.run).await?;
         stop_run(&app, principal.clone(), visible, CANCEL_WAIT).await?;
     }
@@ -132,6 +122,7 @@ pub(crate) struct DeletedResponse {
 /// Deletes a response with its conversation, which consists of nothing else.
 pub(crate) async fn delete(
     State(app): State<Shared>,
+    Caller(principal): Caller,
     OwnResponse { text, run, .. }: OwnResponse,
 ) -> Result<Json<DeletedResponse>, OpenAiError> {
     if !is_alone(&app, &run).await? {
@@ -140,6 +131,7 @@ pub(crate) async fn delete(
     // The request of this client has created the session, and nobody else has used it. The agent lets operators alone delete
     // sessions, because it does not know that.
     let gateway = Entry::ControlSocket.principal();
+    tracing::info!(principal = %principal.id, session = %run.session, run_id = %run.run_id, "deleting a response with its conversation");
     match app.control(gateway, Control::DeleteSession(run.session)).await? {
         Ack::Removed(_) => Ok(Json(DeletedResponse { id: text, object: "response", deleted: true })),
         other => Err(ApiError::unexpected(&other).into()),

@@ -83,6 +83,7 @@ impl Writer for ResponseWriter {
 
     fn fail(&mut self, error: &OpenAiError, out: &mut Out) {
         let (code, message) = error.parts();
+        self.next = self.next.max(self.from); // it is sent wherever the client has left off
         self.add_one("error", json!({"code": code, "message": message, "param": null}), out);
     }
 }
