@@ -12,8 +12,17 @@ async fn a_restored_copy_starts_by_its_directory_beside_the_original() -> Result
     let copy = home.path().join("copy").to_string_lossy().into_owned();
     let made = home.run(&["backup", "create", "--to", &file], "").await?;
     assert!(made.status.success(), "{made:?}");
-    let restored = home.run(&["backup", "restore", &file, "--data", &copy], "").await?;
+    let restore = &["backup", "restore", &file, "--data", "copy"];
+    let restored = home.command(restore).current_dir(home.path()).output().await?;
     assert!(restored.status.success(), "{restored:?}");
+    let said = String::from_utf8_lossy(&restored.stdout);
+    for name in ["STATE_DIRECTORY", "RUNTIME_DIRECTORY"] {
+        assert!(said.contains(&format!("  export {name}='{copy}'\n")), "{said}");
+        // The daemon of the original must not answer for the copy.
+        let refused = home.command(&["status"]).env(name, "copy").current_dir(home.path()).output().await?;
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() == Some(78) && said.contains(name), "{refused:?}");
+    }
 
     let there = Home::new().env("STATE_DIRECTORY", &copy).env("RUNTIME_DIRECTORY", &copy);
     let daemon = there.start().await?;

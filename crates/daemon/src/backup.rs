@@ -242,6 +242,7 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
     }
     out.line(&format!("{} has the backup of {}.", place.database.display(), restored.manifest.created.to_rfc3339()));
     out.line("It starts frozen: make sure that the original has ended, start this one, and run `belay thaw`.");
+    out.lines(args.data.iter().flat_map(|_| exports(&place)));
     out.lines(undelivered(restored.undelivered));
     if !restored.manifest.has_key() {
         out.line("The backup has no key of the vault: put secret.key back, or people must give their secrets again.");
@@ -250,6 +251,17 @@ fn restore(args: &RestoreArgs, env: &Environment, out: Output<'_>) -> Result<Exi
     out.lines(restored.settings.iter().map(|settings| format!("Its settings files are in {}.", settings.display())));
     out.lines(restored.former.iter().map(|former| format!("The former data is in {}.", former.display())));
     Ok(Exit::Fine)
+}
+
+/// How a shell names the copy in another directory, for its daemon and its commands.
+fn exports(place: &Place) -> Vec<String> {
+    let Some(data) = place.database.parent() else { return Vec::new() };
+    let data = format!("'{}'", data.display().to_string().replace('\'', r"'\''"));
+    vec![
+        "Its daemon and its commands need these variables:".to_owned(),
+        format!("  export STATE_DIRECTORY={data}"),
+        format!("  export RUNTIME_DIRECTORY={data}"),
+    ]
 }
 
 /// The line about replies that are not sent.

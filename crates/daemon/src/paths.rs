@@ -1,5 +1,6 @@
 //! The paths of settings files, data, and the control socket.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -38,10 +39,11 @@ impl Paths {
     /// Finds the paths.
     ///
     /// # Errors
-    /// The environment names no place for data: no state directory and no home.
+    /// The environment names no place for data: no state directory and no home. Or the state or runtime directory is a
+    /// relative path: without it, a command would go to another daemon.
     pub(crate) fn find(env: &Environment) -> Result<Self, Failure> {
         let home = env.directory("HOME");
-        let data = first_of(env, "STATE_DIRECTORY")
+        let data = first_of(env, "STATE_DIRECTORY")?
             .or_else(|| env.directory("XDG_DATA_HOME").map(|dir| dir.join("belay")))
             .or_else(|| home.as_ref().map(|home| home.join(".local/share/belay")))
             .ok_or_else(|| {
@@ -52,7 +54,7 @@ impl Paths {
         let settings = std::iter::once(PathBuf::from(SYSTEM_SETTINGS))
             .chain(user_settings.map(|dir| dir.join("belay/belay.toml")))
             .collect();
-        let socket = first_of(env, "RUNTIME_DIRECTORY")
+        let socket = first_of(env, "RUNTIME_DIRECTORY")?
             .or_else(|| env.directory("XDG_RUNTIME_DIR").map(|dir| dir.join("belay")))
             .unwrap_or_else(|| data.clone())
             .join("control.sock");
@@ -101,9 +103,15 @@ impl Paths {
 }
 
 /// systemd may give several directories, separated by colons; the first one is used.
-fn first_of(env: &Environment, name: &str) -> Option<PathBuf> {
-    let value = env.text(name)?;
-    value.split(':').next().map(PathBuf::from).filter(|path| path.is_absolute())
+fn first_of(env: &Environment, name: &str) -> Result<Option<PathBuf>, Failure> {
+    let Some(value) = env.raw(name) else { return Ok(None) };
+    let first = value.as_bytes().split(|byte| *byte == b':').next().unwrap_or_default();
+    let path = PathBuf::from(OsStr::from_bytes(first));
+    if path.is_absolute() {
+        return Ok(Some(path));
+    }
+    let what = format!("{name} must be an absolute path and is `{}`", path.display());
+    Err(Failure::new(Exit::Refused, what).next(format!("write for example {name}=\"$PWD/{}\"", path.display())))
 }
 
 fn fit_socket(socket: PathBuf, temp: &Path) -> PathBuf {
@@ -143,6 +151,17 @@ mod tests {
         assert_eq!(find([home, xdg, state]).data, Path::new("/var/lib/belay"));
         assert_eq!(find([home, ("XDG_DATA_HOME", "relative")]).data, Path::new("/home/u/.local/share/belay"));
         assert!(Paths::find(&Environment::default()).is_err());
+    }
+
+    #[test]
+    fn a_relative_directory_of_the_service_is_refused_by_its_name() {
+        for name in ["STATE_DIRECTORY", "RUNTIME_DIRECTORY"] {
+            for value in ["copy", "./copy:/var/lib/belay", ":/var/lib/belay"] {
+                let refused = Paths::find(&Environment::from([("HOME", "/home/u"), (name, value)])).unwrap_err();
+                assert!(refused.exit == Exit::Refused && refused.what.starts_with(name), "{value}: {refused}");
+            }
+            assert!(Paths::find(&Environment::from([("HOME", "/home/u"), (name, "")])).is_ok());
+        }
     }
 
     #[test]
