@@ -181,6 +181,9 @@ pub(crate) struct GoalArgs {
     /// Most minutes of work for the goal
     #[arg(long, value_name = "N", requires = "until")]
     pub(crate) minutes: Option<u64>,
+    /// The same in seconds
+    #[arg(long, value_name = "N", requires = "until", conflicts_with = "minutes")]
+    pub(crate) seconds: Option<u64>,
 }
 
 /// `belay agent`

@@ -1,8 +1,8 @@
 //! `/goal`: the grammar of a message that asks for work until a check holds, or for something about the goal of its
 //! conversation. Pure.
 //!
-//! `/goal [--attempts N] [--usd X] [--minutes N] TEXT until CHECK [and CHECK …]`. A request of a program is written in the
-//! same form ([`GoalRequest::written`]), so that the message alone says what is asked, as with `/plan`.
+//! `/goal [--attempts N] [--usd X] [--minutes N | --seconds N] TEXT until CHECK [and CHECK …]`. A request of a program is
+//! written in the same form ([`GoalRequest::written`]), so that the message alone says what is asked, as with `/plan`.
 
 mod budget;
 mod check;
@@ -22,7 +22,7 @@ pub const GOAL_MAX_ATTEMPTS: u32 = 100;
 
 const USAGE: &str = "/goal TEXT until CHECK works until the check holds. CHECK is a command in backticks (until `make \
 test`), or run COMMAND, or outputs NAME:TYPE, or judge \"CRITERION\"; `and` joins several, and all must hold. Before TEXT: \
---attempts N, --usd X, --minutes N. /goal shows the goal here, /goal cancel ends it.";
+--attempts N, --usd X, --minutes N or --seconds N. /goal shows the goal here, /goal cancel ends it.";
 const NO_CHECK: &str = "No check is in the last 8 KiB of the goal, and a check may be no longer. /goal TEXT until CHECK works \
 until the check holds.";
 const NO_SHELL: &str = "No shell reads the command of a goal: it has no pipes, redirections, wildcards, variables or \

@@ -44,13 +44,15 @@ pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) ->
 ///
 /// # Errors
 /// 2: the goal cannot be read, or a part of the text would be read as its check.
-fn with_goal(GoalArgs { until, attempts, usd, minutes }: &GoalArgs, text: String) -> Result<String, Failure> {
+fn with_goal(goal: &GoalArgs, text: String) -> Result<String, Failure> {
+    let GoalArgs { until, attempts, usd, minutes, seconds } = goal;
     let Some(until) = until else { return Ok(text) };
     let mut message = GOAL_WORD.to_owned();
     let options = [
         ("attempts", attempts.map(|n| n.to_string())),
         ("usd", usd.clone()),
         ("minutes", minutes.map(|n| n.to_string())),
+        ("seconds", seconds.map(|n| n.to_string())),
     ];
     for (name, value) in options.into_iter().filter_map(|(name, value)| Some((name, value?))) {
         message.push_str(&format!(" --{name} {value}"));
@@ -140,6 +142,8 @@ mod tests {
             GoalArgs { attempts: Some(3), usd: Some("0.50".into()), minutes: Some(9), ..goal("outputs n:integer") };
         let message = "/goal --attempts 3 --usd 0.50 --minutes 9 count until outputs n:integer";
         assert_eq!(written(&all, "count").as_deref(), Ok(message));
+        let brief = GoalArgs { seconds: Some(90), ..goal("run make") };
+        assert_eq!(written(&brief, "x").as_deref(), Ok("/goal --seconds 90 x until run make"));
         for (goal, text, why) in [
             (goal("noon"), "mend it", "/goal TEXT until CHECK"),
             (goal("run a | b"), "mend it", "No shell reads the command"),
