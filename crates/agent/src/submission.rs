@@ -6,6 +6,8 @@
 mod freeze;
 mod settings;
 
+use std::borrow::Cow;
+
 use belay_protocol::grant::{CONFIRM_OPTION, GRANT_OPTION, GrantOptions};
 use belay_protocol::{
     CommandInfo, Decision, FreezeRequest, GoalCommand, GoalMessage, GoalRequest, IdPrefix, PeopleRequest, PlanCommand,
@@ -99,7 +101,7 @@ pub enum Command {
     /// `/job TASK` `/job ID [TEXT]` `/jobs` `/cancel ID`: jobs.
     Job(JobCommand),
     /// A command with a missing or invalid argument. The text is its usage.
-    Usage(&'static str),
+    Usage(Cow<'static, str>),
 }
 
 /// A command about notes.
@@ -288,14 +290,14 @@ pub fn parse(text: &str) -> Submission {
     let argument = Some(rest.trim()).filter(|rest| !rest.is_empty()).map(str::to_owned);
     if let Some(setting) = Setting::of(&word) {
         let command = setting.parse(argument.as_deref());
-        return Submission::Command(command.map_or(Command::Usage(setting.usage()), Command::Setting));
+        return Submission::Command(command.map_or(Command::Usage(setting.usage().into()), Command::Setting));
     }
     let command = match word.as_str() {
         "/quit" | "/exit" | "/shutdown" => Command::Quit,
         "/stop" => Command::Stop(argument),
         "/interrupt" => Command::Interrupt,
-        "/freeze" => freeze::freeze(argument.as_deref()).map_or(Command::Usage(freeze::USAGE), Command::Freeze),
-        "/thaw" => freeze::thaw(argument.as_deref()).map_or(Command::Usage(freeze::USAGE), Command::Freeze),
+        "/freeze" => freeze::freeze(argument.as_deref()).map_or(Command::Usage(freeze::USAGE.into()), Command::Freeze),
+        "/thaw" => freeze::thaw(argument.as_deref()).map_or(Command::Usage(freeze::USAGE.into()), Command::Freeze),
         "/freezes" => Command::Freeze(FreezeRequest::ListAll),
         "/status" => Command::Status,
         "/help" => Command::Help,
@@ -305,7 +307,7 @@ pub fn parse(text: &str) -> Submission {
         "/ping" => Command::Ping,
         "/tools" => match ToolsCommand::parse(argument.as_deref()) {
             Some(command) => Command::Tools(command),
-            None => Command::Usage(tool_health::USAGE),
+            None => Command::Usage(tool_health::USAGE.into()),
         },
         "/undo" => Command::Thread(ThreadCommand::Undo),
         "/redo" => Command::Thread(ThreadCommand::Redo),
@@ -316,21 +318,21 @@ pub fn parse(text: &str) -> Submission {
             .filter(|text| matches!(parse(text), Submission::Input | Submission::Plan(_) | Submission::Goal(_)))
         {
             Some(text) => return Submission::Repeat(Repeat::Other(text)),
-            None => Command::Usage(EDIT_USAGE),
+            None => Command::Usage(EDIT_USAGE.into()),
         },
         "/sessions" => Command::Thread(ThreadCommand::List),
         "/memory" => Command::Memory(MemoryCommand::List),
         "/forget" => match argument.and_then(|id| id.parse().ok()) {
             Some(id) => Command::Memory(MemoryCommand::Forget(id)),
-            None => Command::Usage(FORGET_USAGE),
+            None => Command::Usage(FORGET_USAGE.into()),
         },
         "/resume" => match argument.and_then(|id| IdPrefix::parse(&id).ok()) {
             Some(id) => Command::Thread(ThreadCommand::Resume(id)),
-            None => Command::Usage(RESUME_USAGE),
+            None => Command::Usage(RESUME_USAGE.into()),
         },
         "/pair" => match argument {
             Some(code) => Command::People(PeopleRequest::Pair { code }),
-            None => Command::Usage(PAIR_USAGE),
+            None => Command::Usage(PAIR_USAGE.into()),
         },
         "/fork" => Command::Thread(ThreadCommand::Fork),
         "/summarize" => Command::Thread(ThreadCommand::Summarize),
@@ -338,30 +340,30 @@ pub fn parse(text: &str) -> Submission {
         "/plan" => match PlanMessage::parse(argument.as_deref().unwrap_or_default()) {
             PlanMessage::Request(request) => return Submission::Plan(request),
             PlanMessage::Command(command) => Command::Plan(command),
-            PlanMessage::Usage(usage) => Command::Usage(usage),
+            PlanMessage::Usage(usage) => Command::Usage(usage.into()),
         },
         "/goal" => match GoalMessage::parse(argument.as_deref().unwrap_or_default()) {
             GoalMessage::Request(request) => return Submission::Goal(request),
             GoalMessage::Command(command) => Command::Goal(command),
-            GoalMessage::Usage(usage) => Command::Usage(usage),
+            GoalMessage::Usage(usage) => Command::Usage(usage.into()),
         },
         "/routine" | "/routines" => match RoutineCommand::parse(argument.as_deref()) {
             Some(command) => Command::Routine(command),
-            None => Command::Usage(routines::USAGE),
+            None => Command::Usage(routines::USAGE.into()),
         },
         "/loops" => match argument.as_deref().map(str::to_lowercase).as_deref() {
             Some("on") => Command::Thread(ThreadCommand::Loops(true)),
             Some("off") => Command::Thread(ThreadCommand::Loops(false)),
-            _ => Command::Usage(
+            _ => Command::Usage(Cow::Borrowed(
                 "/loops on turns loop detection on in this conversation (the default), /loops off \
                                  turns it off.",
-            ),
+            )),
         },
         "/job" => job(argument),
         "/jobs" => Command::Job(JobCommand::List),
         "/cancel" => match argument.and_then(|id| IdPrefix::parse(&id).ok()) {
             Some(id) => Command::Job(JobCommand::Cancel(id)),
-            None => Command::Usage(CANCEL_USAGE),
+            None => Command::Usage(CANCEL_USAGE.into()),
         },
         "/approve" => Command::Decide(Decision::Approve, argument),
         "/always" => Command::Decide(Decision::Always, argument),
@@ -374,10 +376,10 @@ pub fn parse(text: &str) -> Submission {
 /// Parses the argument of `/job`. Its first word may be the id of a job. If the beginning of an id is followed by a
 /// text, only the store knows whether it is an id or a part of a task.
 fn job(argument: Option<String>) -> Command {
-    let Some(argument) = argument else { return Command::Usage(JOB_USAGE) };
+    let Some(argument) = argument else { return Command::Usage(JOB_USAGE.into()) };
     let (first, rest) = argument.split_once(char::is_whitespace).unwrap_or((&argument, ""));
     if matches!(first, GRANT_OPTION | CONFIRM_OPTION) {
-        return allowed(&argument).map_or(Command::Usage(ALLOW_USAGE), Command::Job);
+        return allowed(&argument).map_or(Command::Usage(ALLOW_USAGE.into()), Command::Job);
     }
     if first == "revoke"
         && let Some((id, number)) = rest.trim().split_once(char::is_whitespace)
@@ -393,10 +395,10 @@ fn job(argument: Option<String>) -> Command {
             JobCommand::MessageOrCreate { id, text, task: argument }
         }
         (None, _) => match GoalMessage::of(&argument) {
-            Some(GoalMessage::Usage(usage)) => return Command::Usage(usage),
+            Some(GoalMessage::Usage(usage)) => return Command::Usage(usage.into()),
             Some(GoalMessage::Request(goal)) => match goal.check_for_job() {
                 Ok(()) => JobCommand::Create(argument),
-                Err(usage) => return Command::Usage(usage),
+                Err(usage) => return Command::Usage(usage.into()),
             },
             _ => JobCommand::Create(argument),
         },
@@ -491,18 +493,18 @@ mod tests {
                 "/Think default",
                 command(Command::Setting(SettingCommand { setting: Setting::Thinking, change: Change::Default })),
             ),
-            ("/verbose loudly", command(Command::Usage(Setting::Verbose.usage()))),
+            ("/verbose loudly", command(Command::Usage(Setting::Verbose.usage().into()))),
             ("/quit", command(Command::Quit)),
             ("/Exit", command(Command::Quit)),
             ("/retry please", Submission::Repeat(Repeat::Same)),
             ("/Edit@MyBot  two\nlines ", Submission::Repeat(Repeat::Other("two\nlines".into()))),
             ("/edit /plan tidy", Submission::Repeat(Repeat::Other("/plan tidy".into()))),
-            ("/edit", command(Command::Usage(EDIT_USAGE))),
-            ("/edit /plan drop 2", command(Command::Usage(EDIT_USAGE))),
+            ("/edit", command(Command::Usage(EDIT_USAGE.into()))),
+            ("/edit /plan drop 2", command(Command::Usage(EDIT_USAGE.into()))),
             ("/plan", command(Command::Plan(PlanCommand::Show))),
             ("/Plan drop 2", command(Command::Plan(PlanCommand::Drop { step: 2 }))),
-            ("/edit /stop", command(Command::Usage(EDIT_USAGE))),
-            ("/edit /retry", command(Command::Usage(EDIT_USAGE))),
+            ("/edit /stop", command(Command::Usage(EDIT_USAGE.into()))),
+            ("/edit /retry", command(Command::Usage(EDIT_USAGE.into()))),
             ("/shutdown now", command(Command::Quit)),
             ("please /quit", Submission::Input),
             ("/etc/hosts is a file", Submission::Input),
@@ -512,16 +514,16 @@ mod tests {
             ("/new", command(Command::Thread(ThreadCommand::New))),
             ("/sessions", command(Command::Thread(ThreadCommand::List))),
             ("/resume 0199e3a0", command(Command::Thread(ThreadCommand::Resume(prefix("0199e3a0"))))),
-            ("/resume", command(Command::Usage(RESUME_USAGE))),
-            ("/resume garden", command(Command::Usage(RESUME_USAGE))),
+            ("/resume", command(Command::Usage(RESUME_USAGE.into()))),
+            ("/resume garden", command(Command::Usage(RESUME_USAGE.into()))),
             ("/fork", command(Command::Thread(ThreadCommand::Fork))),
             ("/memory", command(Command::Memory(MemoryCommand::List))),
             ("/Forget@MyBot 7", command(Command::Memory(MemoryCommand::Forget(7)))),
-            ("/forget", command(Command::Usage(FORGET_USAGE))),
-            ("/forget me", command(Command::Usage(FORGET_USAGE))),
+            ("/forget", command(Command::Usage(FORGET_USAGE.into()))),
+            ("/forget me", command(Command::Usage(FORGET_USAGE.into()))),
             ("/reset", command(Command::Thread(ThreadCommand::New))),
             ("/jobs", command(Command::Job(JobCommand::List))),
-            ("/job", command(Command::Usage(JOB_USAGE))),
+            ("/job", command(Command::Usage(JOB_USAGE.into()))),
             ("/Job@MyBot  count the\nfiles ", command(Command::Job(JobCommand::Create("count the\nfiles".into())))),
             (&format!("/job {id}"), command(Command::Job(JobCommand::Show(prefix(&id))))),
             (
@@ -529,7 +531,7 @@ mod tests {
                 command(Command::Job(JobCommand::Message(prefix(&id), "/stop that".into()))),
             ),
             (&format!("/cancel {id}"), command(Command::Job(JobCommand::Cancel(prefix(&id))))),
-            ("/cancel everything", command(Command::Usage(CANCEL_USAGE))),
+            ("/cancel everything", command(Command::Usage(CANCEL_USAGE.into()))),
             ("/job /goal x until `true`", command(Command::Job(JobCommand::Create("/goal x until `true`".into())))),
             ("/goal", command(Command::Goal(GoalCommand::Show))),
             ("/goal cancel", command(Command::Goal(GoalCommand::Cancel))),

@@ -80,6 +80,6 @@ impl NewGoal {
             until: GoalCheck { command, outputs, judge },
             budget: GoalBudget { attempts, micro_usd, seconds },
         };
-        request.written().map_err(invalid)
+        request.written().map_err(|why| invalid(&why))
     }
 }

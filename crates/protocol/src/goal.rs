@@ -23,8 +23,10 @@ pub const GOAL_MAX_ATTEMPTS: u32 = 100;
 const USAGE: &str = "/goal TEXT until CHECK works until the check holds. CHECK is a command in backticks (until `make \
 test`), or run COMMAND, or outputs NAME:TYPE, or judge \"CRITERION\"; `and` joins several, and all must hold. Before TEXT: \
 --attempts N, --usd X, --minutes N or --seconds N. /goal shows the goal here, /goal cancel ends it.";
-const NO_CHECK: &str = "No check is in the last 8 KiB of the goal, and a check may be no longer. /goal TEXT until CHECK works \
-until the check holds.";
+const NO_UNTIL: &str = "`until CHECK` is missing behind the text.";
+const NO_TEXT: &str = "The text before `until` is missing.";
+const NO_CHECK: &str =
+    "No check is in the last 8 KiB of the goal, and a check may be no longer. `until CHECK` is the end of it.";
 const NO_SHELL: &str = "No shell reads the command of a goal: it has no pipes, redirections, wildcards, variables or \
 several commands. Write those into a script of the workspace, or as: run sh -c '…'.";
 const BUDGET_OF_JOB: &str = "A goal of a job has no --usd, --minutes or --seconds of its own: use the budget of the job. --attempts is \
@@ -53,7 +55,7 @@ pub enum GoalMessage {
     /// A command about the goal of the conversation. It acts at once.
     Command(GoalCommand),
     /// A request or a command that cannot be read. The text says why.
-    Usage(&'static str),
+    Usage(String),
 }
 
 /// A request for work until a check holds.
@@ -127,9 +129,13 @@ impl GoalMessage {
 impl GoalRequest {
     /// # Errors
     /// The mistake, and the right form.
-    fn parse(text: &str) -> Result<Self, &'static str> {
+    fn parse(text: &str) -> Result<Self, String> {
         let (budget, text) = GoalBudget::parse(text)?;
-        let mut problem = if text.len() > CHECKS_MAX_BYTES { NO_CHECK } else { USAGE };
+        let mut problem = match text.strip_prefix("until") {
+            _ if text.len() > CHECKS_MAX_BYTES => NO_CHECK.to_owned(),
+            Some(rest) if rest.is_empty() || rest.starts_with(char::is_whitespace) => format!("{NO_TEXT} {USAGE}"),
+            _ => format!("{NO_UNTIL} {USAGE}"),
+        };
         for (at, word) in text.match_indices("until") {
             let (before, after) = (&text[..at], &text[at + word.len()..]);
             let stands_alone = before.ends_with(char::is_whitespace) && after.starts_with(char::is_whitespace);
@@ -148,13 +154,13 @@ impl GoalRequest {
     ///
     /// # Errors
     /// It cannot be written so that it is read again as the same.
-    pub fn written(&self) -> Result<String, &'static str> {
+    pub fn written(&self) -> Result<String, String> {
         let message =
             format!("{GOAL_WORD} {}{} until {}", self.budget.written(), self.text.trim(), self.until.written());
         match GoalMessage::of(&message) {
             Some(GoalMessage::Request(read)) if *read == *self => Ok(message),
             Some(GoalMessage::Usage(why)) => Err(why),
-            _ => Err("the text or a check of the goal cannot be told apart from another check"),
+            _ => Err("the text or a check of the goal cannot be told apart from another check".to_owned()),
         }
     }
 

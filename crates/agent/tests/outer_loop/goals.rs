@@ -256,7 +256,7 @@ async fn a_goal_is_shown_and_a_stop_ends_it() {
     let setup = setup.tool(crate::support::TestTool::named("wait"));
     let agent = setup.start().await;
     assert!(told(&agent, "/goal").await.starts_with("No goal is being worked for here."));
-    assert!(told(&agent, "/goal fix it").await.starts_with("/goal TEXT until CHECK"));
+    assert!(told(&agent, "/goal fix it").await.starts_with("`until CHECK` is missing"));
     let accepted = agent.one.accepted("alice", "/goal --usd 2 fix it until `sh check.sh`").await;
     let shown = loop {
         let shown = told(&agent, "/goal").await;
@@ -376,7 +376,7 @@ async fn a_job_works_for_a_goal_until_its_check_holds() {
     setup.tools.push(Arc::new(Command::new(&[1, 1, 0])));
     let mut agent = setup.start().await;
     let refused = agent.one.command("alice", "/job /goal sweep").await;
-    assert!(refused.starts_with("/goal TEXT until CHECK"), "{refused}");
+    assert!(refused.starts_with("`until CHECK` is missing behind the text. /goal TEXT"), "{refused}");
     let refused = agent.one.command("alice", "/job /goal --usd 1 sweep until `sh check.sh`").await;
     assert!(refused.ends_with("use the budget of the job. --attempts is its own."), "{refused}");
     let grants = "/job --allow \"run_command: make\" --yes /goal --minutes 1 sweep until `sh check.sh`";

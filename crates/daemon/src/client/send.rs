@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::{GOAL_WORD, GoalMessage};
+use belay_protocol::{GOAL_WORD, GoalCheck, GoalMessage};
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
@@ -47,6 +47,9 @@ pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) ->
 fn with_goal(goal: &GoalArgs, text: String) -> Result<String, Failure> {
     let GoalArgs { until, attempts, usd, minutes, seconds } = goal;
     let Some(until) = until else { return Ok(text) };
+    let wrong = |why: &str| Failure::new(Exit::WrongUsage, format!("--until: {why}"));
+    // Checked alone first: the mistakes of a whole message explain `/goal`.
+    GoalCheck::parse(until).map_err(|why| wrong(&why))?;
     let mut message = GOAL_WORD.to_owned();
     let options = [
         ("attempts", attempts.map(|n| n.to_string())),
@@ -58,10 +61,9 @@ fn with_goal(goal: &GoalArgs, text: String) -> Result<String, Failure> {
         message.push_str(&format!(" --{name} {value}"));
     }
     message.push_str(&format!(" {} until {until}", text.trim()));
-    let wrong = |why: &str| Failure::new(Exit::WrongUsage, format!("--until: {why}"));
     match GoalMessage::of(&message) {
         Some(GoalMessage::Request(read)) if read.text == text.trim() => Ok(message),
-        Some(GoalMessage::Usage(why)) => Err(wrong(why)),
+        Some(GoalMessage::Usage(why)) => Err(wrong(&why)),
         _ => Err(wrong("the message has an `until` of its own that reads like a check; say it in other words")),
     }
 }
@@ -145,13 +147,15 @@ mod tests {
         let brief = GoalArgs { seconds: Some(90), ..goal("run make") };
         assert_eq!(written(&brief, "x").as_deref(), Ok("/goal --seconds 90 x until run make"));
         for (goal, text, why) in [
-            (goal("noon"), "mend it", "/goal TEXT until CHECK"),
+            (goal("true"), "mend it", "--until: `true` is no check; did you mean `run true`?"),
+            (goal(""), "mend it", "A check is missing."),
             (goal("run a | b"), "mend it", "No shell reads the command"),
             (GoalArgs { usd: Some("0".into()), ..goal("run make") }, "mend it", "The budget of a goal"),
             (goal("run make"), "wait until run x and tell me", "an `until` of its own"),
         ] {
             let refused = written(&goal, text).expect_err(text);
             assert!(refused.exit == Exit::WrongUsage && refused.what.contains(why), "{refused}");
+            assert!(!refused.what.contains("/goal"), "its form is not that of the option: {refused}");
         }
     }
 

@@ -80,7 +80,7 @@ async fn a_goal_becomes_the_message_that_a_person_would_write() {
                 \"it is short\"";
     assert_eq!(harness.agent.seen.lock().unwrap()[0].body, Body::Text(text.into()));
     for (goal, part) in [
-        (json!({"until": {}}), "goal: /goal TEXT until CHECK"),
+        (json!({"until": {}}), "goal: `until CHECK` is missing"),
         (json!({"until": {"command": ["echo", "`"]}}), "goal: "),
         (json!({"until": {"judge": "ok"}, "budget": {"usd": 0}}), "goal: budget.usd"),
         (json!({"until": {"judge": "ok"}, "budget": {"attempts": 0}}), "--attempts 1 to 100"),

@@ -7,6 +7,13 @@ fn request(text: &str) -> GoalRequest {
     }
 }
 
+fn mistake(text: &str) -> String {
+    match GoalMessage::of(text) {
+        Some(GoalMessage::Usage(why)) => why,
+        other => panic!("{text:?} is no mistake: {other:?}"),
+    }
+}
+
 fn command(words: &[&str]) -> Option<Vec<String>> {
     Some(words.iter().map(|word| (*word).to_owned()).collect())
 }
@@ -49,17 +56,22 @@ fn goals_are_read_as_people_write_them() {
 #[test]
 fn what_is_no_goal_is_told_the_form() {
     for (text, begins) in [
-        ("/goal fix it", USAGE),
-        ("/goal until `true`", USAGE),
-        ("/goal x until", USAGE),
-        ("/goal x until soon", USAGE),
-        ("/goal x until ``", USAGE),
-        ("/goal x until `true", USAGE),
-        ("/goal x until `true` and", USAGE),
-        ("/goal x until `true` or `false`", USAGE),
-        ("/goal x until `true` and `false`", USAGE),
-        ("/goal x until judge good", USAGE),
-        ("/goal x until outputs 1a", USAGE),
+        ("/goal fix it", NO_UNTIL),
+        ("/goal until `true`", NO_TEXT),
+        ("/goal x until", NO_UNTIL),
+        ("/goal x until soon", "`soon` is no check; did you mean `run soon`? A check is run COMMAND"),
+        ("/goal x until make test", "`make test` is no check; did you mean `run make test`?"),
+        ("/goal x until run", "The command is missing."),
+        ("/goal x until ``", "The command is missing."),
+        ("/goal x until `true", "A backtick is not closed."),
+        ("/goal x until `true` and", "A check is missing."),
+        ("/goal x until `true` or `false`", "Behind a check stands `or `false``."),
+        ("/goal x until `true` and `false`", "There are two commands"),
+        ("/goal x until judge good", "The criterion of a judge stands in double quotes."),
+        ("/goal x until judge \"good", "The quotes around a criterion are not closed."),
+        ("/goal x until judge \"\"", "A criterion has 1 to 2000 bytes."),
+        ("/goal x until judge \"a\" and judge \"b\"", "There are two judges"),
+        ("/goal x until outputs 1a", "`1a` is no output"),
         ("/goal x until `make test | tee log`", NO_SHELL),
         ("/goal x until `A=1 make`", NO_SHELL),
         ("/goal x until `ls *.rs`", NO_SHELL),
@@ -73,8 +85,10 @@ fn what_is_no_goal_is_told_the_form() {
         ("/goal --minutes 99999999999999999999 x until `true`", BAD_BUDGET),
         ("/goal --speed 9 x until `true`", BAD_BUDGET),
     ] {
-        assert_eq!(GoalMessage::of(text), Some(GoalMessage::Usage(begins)), "{text}");
+        assert!(mistake(text).starts_with(begins), "{text}: {}", mistake(text));
     }
+    assert!(mistake("/goal fix it").contains("--minutes N or --seconds N"), "the form follows the mistake");
+    assert_eq!(mistake(&format!("/goal x until {}", "a".repeat(99))).matches('…').count(), 2);
     for (text, command) in [
         ("/goal", GoalCommand::Show),
         (" /goal Status ", GoalCommand::Show),
@@ -93,7 +107,7 @@ fn the_checks_are_in_the_last_part_of_a_long_text() {
     let read = request(&format!("/goal {} until `true`", "do it until ".repeat(2_000)));
     assert_eq!((read.text.len(), read.until.command), (2_000 * 12 - 1, command(&["true"])));
     let long = format!("/goal x until run echo {}", "a".repeat(9_000));
-    assert_eq!(GoalMessage::of(&long), Some(GoalMessage::Usage(NO_CHECK)));
+    assert_eq!(mistake(&long), NO_CHECK);
 }
 
 #[test]
