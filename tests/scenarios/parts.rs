@@ -29,7 +29,7 @@ async fn a_setting_of_a_part_that_is_left_out_is_refused() -> Result<()> {
             assert!(shown.status.success(), "{shown:?}");
         } else {
             assert_eq!(shown.status.code(), Some(78), "{shown:?}");
-            assert!(shown.stderr.contains(&format!("(feature {part})")), "{shown:?}");
+            assert!(shown.stderr.contains(&format!("(feature {part}); remove the setting")), "{shown:?}");
         }
     }
     Ok(())

@@ -101,8 +101,11 @@ impl TelemetryConfig {
              example \"http://127.0.0.1:4318\""
                 .to_owned()
         });
-        let absent = (self.has_collector() && !cfg!(feature = "otlp"))
-            .then(|| "telemetry.otlp_endpoint: this build of Belay has no exporter (feature otlp)".to_owned());
+        let absent = (self.has_collector() && !cfg!(feature = "otlp")).then(|| {
+            "telemetry.otlp_endpoint: this build of Belay has no exporter (feature otlp); remove the setting, or \
+             use a build with it: `belay --version --long` lists the parts"
+                .to_owned()
+        });
         let name = self.service_name.trim().is_empty().then(|| "telemetry.service_name: is empty".to_owned());
         let interval = (!METRICS_INTERVALS_S.contains(&self.metrics_interval_s)).then(|| {
             let (least, most) = (METRICS_INTERVALS_S.start(), METRICS_INTERVALS_S.end());
