@@ -75,7 +75,7 @@ pub async fn run(
             return Ok(LoopOutcome::Stopped(end));
         }
         if goal.state.attempts >= goal.task.request.attempts() {
-            let why = format!("all {} attempts are used", goal.state.attempts);
+            let why = texts::used(goal.state.attempts);
             return Ok(goal.missed(turn, context, "attempts", &why, &failed));
         }
         goal.begin(turn, context, &failed);

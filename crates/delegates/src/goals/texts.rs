@@ -36,7 +36,17 @@ pub(super) fn reached(request: &GoalRequest, state: &GoalState, evidence: &str) 
 
 /// The line for the person at the end of a goal that is not reached.
 pub(super) fn missed(why: &str, missing: &str) -> String {
+    // The result of a refused call is a sentence already.
+    let why = why.strip_suffix('.').unwrap_or(why);
     with_evidence(format!("The goal is not reached: {why}."), missing)
+}
+
+/// Why no further attempt follows.
+pub(super) fn used(attempts: u32) -> String {
+    match attempts {
+        1 => "the only attempt is used".to_owned(),
+        n => format!("all {n} attempts are used"),
+    }
 }
 
 fn with_evidence(line: String, evidence: &str) -> String {
@@ -83,7 +93,18 @@ pub(super) fn tail(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::tail;
+    use super::{missed, tail, used};
+
+    #[test]
+    fn a_goal_that_is_not_reached_ends_with_one_stop() {
+        for (why, missing, expected) in [
+            ("denied: state what is missing.", "", "The goal is not reached: denied: state what is missing."),
+            (&*used(1), "1 failed", "The goal is not reached: the only attempt is used.\n\n1 failed"),
+            (&*used(2), "", "The goal is not reached: all 2 attempts are used."),
+        ] {
+            assert_eq!(missed(why, missing), expected);
+        }
+    }
 
     #[test]
     fn the_end_of_an_output_keeps_its_exit_code() {
