@@ -141,7 +141,6 @@ async fn a_recording_gets_one_verdict_from_a_file_and_from_standard_input() -> R
         "stopped": false, "reason": null, "rule": null, "at_event": null, "strikes": 0, "evidence": {},
     });
     assert_eq!(verdict(&home.run(&["stops", "check"], &healthy).await?), quiet);
-    assert_eq!(verdict(&home.run(&["stops", "check"], "").await?), quiet);
     Ok(())
 }
 
@@ -323,5 +322,22 @@ async fn a_run_of_the_daemon_can_be_judged_and_read_as_a_recording() -> Result<(
     let nobody = home.run(&["stops", "check", "--run", "01930000-0000-7000-8000-000000000000"], "").await?;
     assert_eq!(nobody.status.code(), Some(1), "{nobody:?}");
     daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_no_recording_is_refused_with_the_next_step() -> Result<()> {
+    let home = Home::new();
+    let junk = write(&home, "junk.txt", "not a recording\n");
+    let empty = write(&home, "empty.jsonl", "\n");
+    for (file, what) in
+        [(&*junk, "line 1, column 2: not JSON: expected ident"), (&empty, "is empty"), ("-", "is empty")]
+    {
+        let refused = home.run(&["stops", "check", file], "").await?;
+        assert_eq!((refused.status.code(), &*refused.stdout), (Some(65), ""), "{refused:?}");
+        for part in [what, "--format", "docs/guide/stops-check.md"] {
+            assert!(refused.stderr.contains(part), "{part}: {refused:?}");
+        }
+    }
     Ok(())
 }

@@ -591,8 +591,8 @@ fn every_command_but_hidden_ones_has_a_manual_page() {
 #[test]
 fn a_result_that_cannot_be_written_is_70_and_a_reader_that_has_gone_away_is_not() {
     let home = Home::new();
-    let recording = home.0.path().join("empty.jsonl");
-    std::fs::write(&recording, "").unwrap();
+    let recording = home.0.path().join("short.jsonl");
+    std::fs::write(&recording, "{\"turn\":true}\n").unwrap();
     let recording = recording.to_str().unwrap();
     for args in [
         &["stops", "check", "--json", recording][..],

@@ -17,6 +17,10 @@ const TEXT_MAX_BYTES: u64 = 512 * 1024 * 1024;
 /// Bytes of a file that say whether it is a recording.
 const HEAD_BYTES: u64 = 4096;
 
+/// Advice for a file that is nothing of the kind.
+const FORMS: &str = "give a recording of Belay, or a session of another agent in JSON (Claude Code, Codex, Gemini CLI and others; \
+                     --format NAME chooses one): docs/guide/stops-check.md lists them";
+
 /// The name that stands for standard input.
 const STDIN: &str = "-";
 
@@ -31,7 +35,7 @@ pub(super) struct Contents {
 /// Reads the runs of a file, event by event: a recording, or a file of another program.
 ///
 /// # Errors
-/// 65: it cannot be read, or is neither.
+/// 65: it cannot be read, is neither, or is empty.
 pub(super) fn runs(path: &Path, format: Option<Format>, take: &mut Take<'_>) -> Result<Contents, Failure> {
     let mut source = open(path)?;
     let mut head = Vec::new();
@@ -43,14 +47,19 @@ pub(super) fn runs(path: &Path, format: Option<Format>, take: &mut Take<'_>) -> 
         return Ok(Contents { header: None, found: Some(found) });
     }
     let mut reader = Reader::new(whole);
+    let mut events = 0_u64;
     for event in reader.by_ref() {
+        events += 1;
         take(0, event.map_err(|error| unreadable(path, &error))?);
+    }
+    if events == 0 && reader.header().is_none() {
+        return Err(unusable(path, "is empty").next(FORMS));
     }
     Ok(Contents { header: reader.header().cloned(), found: None })
 }
 
 /// Whether a file that begins so is a recording: its first key is the name of an event, or of the label. An empty file
-/// is the recording of a run without events.
+/// is read as one, and has no events.
 fn is_recording(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
     let text = text.trim_start_matches('\u{feff}').trim_start();
@@ -95,6 +104,7 @@ pub(super) fn not_read(path: &Path, error: &ImportError) -> Failure {
     let failure = unusable(path, error);
     match error {
         ImportError::UnknownForm => failure.next("a recording has events, one a line, such as {\"turn\":true}"),
+        ImportError::NotJson { .. } => failure.next(FORMS),
         _ => failure,
     }
 }
