@@ -75,7 +75,7 @@ use self::history::{Entry, Open};
 use self::repeats::{NewCall, Outcome, PollTolerance, Repeated, Repeats};
 use self::result::ResultAnalysis;
 use self::words::Kind;
-use self::writes::States;
+use self::writes::{Effect, States};
 use super::observation::{CallOutcome, Observation};
 
 /// The wire name of this kind of loop: a cycle of one to five calls.
@@ -192,7 +192,9 @@ impl ToolLoops {
             Observation::ToolCall { name, arguments, spec } => self.call(config, name, arguments, *spec),
             Observation::ToolResult { name, outcome, text } => self.result(config, name, *outcome, text),
             Observation::User(text) => {
-                self.gain.message(text);
+                if self.gain.message(text) {
+                    writes::renew(&mut self.states);
+                }
                 None
             }
             Observation::Clock(millis) if config.has(Part::Pace) => {
@@ -204,6 +206,7 @@ impl ToolLoops {
             Observation::Compacted { .. } => {
                 self.told.clear();
                 self.gain = Gain::default();
+                writes::renew(&mut self.states);
                 None
             }
             _ => None,
@@ -315,12 +318,8 @@ impl ToolLoops {
         let new_call = !self.asked.contains(&key);
         let fresh = new_call && !result.long && !self.told.contains(&result.digest);
         let progress = self.progress(&entry, open.aimed, &result, failed);
-        let returns = !failed && writes::record(&mut self.states, open.effect);
-        let state = match () {
-            () if returns => Changed::Back,
-            () if progress == Progress::News && open.effect.place != 0 && !failed => Changed::Anew,
-            () => Changed::Nothing,
-        };
+        let effect = if failed { Effect::default() } else { open.effect };
+        let state = writes::record(&mut self.states, effect, progress == Progress::News);
         let asked = Asked { entry, question: open.question, is_new: new_call, fresh, state };
         let repeated_answers = self.gained(config, &asked, &result, failed, text);
         if progress == Progress::News {
@@ -344,7 +343,7 @@ impl ToolLoops {
         self.history[at].polls = tolerance != PollTolerance::None;
         self.history[at].fully_tolerant = tolerance == PollTolerance::Full;
         if repeated_answers >= config.repeated_answers && config.has(Part::Gain) {
-            return Some(self.stale(config, repeated_answers, returns));
+            return Some(self.stale(config, repeated_answers, matches!(state, Changed::Back(_))));
         }
         if progress == Progress::News {
             return None;

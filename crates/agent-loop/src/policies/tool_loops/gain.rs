@@ -13,7 +13,7 @@
 //! |---|---|
 //! | the same call, the same answer, nothing changed in between | 1 |
 //! | the same text written again to the same target, which nothing has changed since | 1 |
-//! | a write that returns its target to an earlier state, if nothing new was written since | 1 |
+//! | a write that returns its target to an earlier state, if nothing new was written since | 1, from the second for a target; of several targets, the one with the most counts (`writes`) |
 //! | the same call, only numbers differ, and none of them goes on rising or falling | ½ |
 //! | another call of the same tool and program, and the refusal of the call before, word for word | 1 |
 //! | another call that writes five lines or more, all of them known, with an answer that is known too | ½ |
@@ -71,7 +71,7 @@ pub(super) struct Gain {
     stretch: VecDeque<Answer>,
     /// Twice the number of repeated answers.
     repeated: u32,
-    /// Twice the number of writes that have returned to an earlier state since the last write of something new.
+    /// Twice the most returns of one location to an earlier state that count since the last write of something new.
     #[serde(skip_serializing_if = "is_zero")]
     returned: u32,
     /// Digests of the newest messages of a person.
@@ -182,8 +182,8 @@ pub(super) enum Changed {
     Nothing,
     /// Something that was not written before.
     Anew,
-    /// The target has an earlier state again.
-    Back,
+    /// The target has an earlier state again: how many such returns of it count.
+    Back(u32),
 }
 
 /// The meaning of a result, as far as it matters here.
@@ -258,9 +258,8 @@ impl Gain {
         self.stretch.push_back(answer);
         match answered.state {
             Changed::Nothing => {}
-            // Undoing a change around real work is a normal way to try things out.
             Changed::Anew => self.returned = 0,
-            Changed::Back => self.returned += REPEATED,
+            Changed::Back(count) => self.returned = self.returned.max(count * REPEATED),
         }
         (self.repeated + self.returned) / REPEATED
     }
@@ -328,12 +327,12 @@ impl Gain {
         self.stretch.len()
     }
 
-    /// Takes a message of a person, which begins anew. The same message again does not.
-    pub(super) fn message(&mut self, text: &str) {
+    /// Takes a message of a person, which begins anew. The same message again does not. Returns whether it does.
+    pub(super) fn message(&mut self, text: &str) -> bool {
         let message = digest::short(digest::of(text.trim().as_bytes()));
         if self.messages.contains(&message) {
             self.repeated /= 2;
-            return;
+            return false;
         }
         if self.messages.len() == MESSAGES {
             self.messages.pop_front();
@@ -341,6 +340,7 @@ impl Gain {
         self.messages.push_back(message);
         self.stretch.clear();
         (self.repeated, self.returned) = (0, 0);
+        true
     }
 }
 

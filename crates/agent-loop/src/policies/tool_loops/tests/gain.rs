@@ -149,6 +149,88 @@ fn a_finding_of_repeated_answers_shows_the_calls_of_the_stretch() {
     assert_eq!((&cycle.facts["period"], cycle.fingerprints.len()), (&2.into(), 2));
 }
 
+/// The calls that edit the files of this row in turn, so that each letter becomes the other.
+fn turned(files: &[&str], from: &str, to: &str) -> String {
+    let edits = files.iter().map(|file| format!("edit(path={file}, old_string={from}, new_string={to}) -> ok"));
+    edits.collect::<Vec<_>>().join(" | ")
+}
+
+#[test]
+fn experiments_that_are_undone_are_work_and_the_same_one_for_the_third_time_is_a_loop() {
+    let files = ["a", "b", "c", "d"];
+    let (there, back) = (turned(&files, "x", "y"), turned(&files, "y", "x"));
+    let fails = "run_tests() -> !1 failed";
+    let states = |order: &str| {
+        let writes = order.chars().map(|state| format!("write(path=a, content={state}) -> ok"));
+        writes.collect::<Vec<_>>().join(" | ")
+    };
+    let edit = |from: &str, to: &str| format!("edit(path=a, old_string={from}, new_string={to}) -> ok");
+    let chain = [edit("k", "l"), edit("m", "n"), edit("o", "p"), edit("q", "r")].join(" | ");
+    let unchain = [edit("r", "q"), edit("p", "o"), edit("n", "m"), edit("l", "k")].join(" | ");
+    let other = turned(&files, "x", "z") + " | " + &turned(&files, "z", "x");
+    let mut wrong = Vec::new();
+    for (kind, script, at) in [
+        ("in four files", format!("{there} | {fails} | {back}"), 0),
+        ("in one file", format!("{chain} | {fails} | {unchain}"), 0),
+        ("twice, with other contents", format!("{there} | {fails} | {back} | {other}"), 0),
+        ("and made again", format!("{there} | {fails} | {back} | {fails} | {there} | {fails}"), 0),
+        ("in one file, and made again", format!("{chain} | {fails} | {unchain} | {fails} | {chain} | {fails}"), 0),
+        ("twice", format!("{there} | {fails} | {back} | {there} | {back}"), 0),
+        ("for the third time", format!("{there} | {fails} | {back} | {there} | {back} | {there}"), 18),
+        (
+            "in one file, for the third time",
+            format!("{chain} | {fails} | {unchain} | {chain} | {unchain} | {chain}"),
+            18,
+        ),
+        ("with the whole text", states("123454321"), 0),
+        ("with the whole text, up and down", states("1234543212345432123454321"), 15),
+        ("with the whole text, a state of three", states("123123123"), 7),
+        ("with the whole text, by a message", states("1212"), 0),
+        (
+            "after two runs that fail alike",
+            format!(
+                "{} | {fails} | {fails} | {fails} | {}",
+                turned(&files[..2], "x", "y"),
+                turned(&files[..2], "y", "x")
+            ),
+            0,
+        ),
+        ("without end", format!("9x {} | {}", edit("x", "y"), edit("y", "x")), 5),
+        (
+            "without end, in other words",
+            format!(
+                "9x edit(path=a, old_string=x, new_string=y, explanation={{w}} {{w}}) -> ok at {{w}} | edit(path=a, old_string=y, new_string=x, explanation={{w}}) -> ok at {{w}}"
+            ),
+            5,
+        ),
+        (
+            "without end, between things that are new",
+            format!("9x {} | read(path=n{{i}}) -> {{w}} stands here | {}", edit("x", "y"), edit("y", "x")),
+            7,
+        ),
+    ] {
+        let seen = found(&script);
+        if seen != at {
+            wrong.push(format!("{kind}: {seen}, expected {at}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_message_of_a_person_begins_the_count_of_returns_anew() {
+    let config = ToolLoopConfig::default();
+    let events = read("9x write(path=a, content=x) -> ok | write(path=a, content=y) -> ok");
+    let mut loops = ToolLoops::default();
+    let (before, behind) = events.split_at(10);
+    before.iter().for_each(|event| loops.observe(&config, &event.seen()));
+    loops.observe(&config, &Observation::User("Try x and y again."));
+    behind[..6].iter().for_each(|event| loops.observe(&config, &event.seen()));
+    assert_eq!(loops.found(), None);
+    behind[6..8].iter().for_each(|event| loops.observe(&config, &event.seen()));
+    assert!(loops.found().is_some());
+}
+
 /// The step at which edits that each show the window with their own lines are found to be a loop.
 fn edits(text: impl Fn(usize) -> String) -> usize {
     let config = ToolLoopConfig::default();
