@@ -198,9 +198,8 @@ fn experiments_that_are_undone_are_work_and_the_same_one_for_the_third_time_is_a
         ("without end", format!("9x {} | {}", edit("x", "y"), edit("y", "x")), 5),
         (
             "without end, in other words",
-            format!(
-                "9x edit(path=a, old_string=x, new_string=y, explanation={{w}} {{w}}) -> ok at {{w}} | edit(path=a, old_string=y, new_string=x, explanation={{w}}) -> ok at {{w}}"
-            ),
+            "9x edit(path=a, old_string=x, new_string=y, explanation={w} {w}) -> ok at {w} | edit(path=a, old_string=y, new_string=x, explanation={w}) -> ok at {w}"
+                .to_owned(),
             5,
         ),
         (
