@@ -1,6 +1,6 @@
 // The rows of a run's timeline, made of its events and its recording.
 
-import { duration, number } from './format.js';
+import { duration, goalText, number } from './format.js';
 
 /** Characters after which events cut arguments and results. */
 const CUT = 1000;
@@ -32,9 +32,6 @@ const TEXT = {
   message_emitted: () => 'A part of the answer was committed for delivery.',
   delivered: (fact) => fact.outcome,
 };
-/** What a check has said about the goal of a run. */
-export const goalText = ({ attempt, attempts, holds, missing }) => (holds ? `reached after ${number(attempt)} of ${number(attempts)} attempts`
-  : `not reached after ${number(attempt)} of ${number(attempts)} attempts: ${missing ?? 'no check has said why'}`);
 const NAME = {
   model_called: 'Model call', guardrail_triggered: 'Guardrail', message_emitted: 'Checkpoint', compacted: 'Checkpoint: compacted',
   approval_requested: 'Question', approval_resolved: 'Answer', approval_first_yes: 'First approval', run_ended: 'End',

@@ -62,3 +62,7 @@ export const visible = (text) => String(text ?? '').replace(HIDDEN,
 /** JSON text whose hidden characters are escapes: one for each unit of UTF-16. */
 export const escaped = (json) => json.replace(HIDDEN,
   (c) => c.split('').map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`).join(''));
+
+/** What a check has said about the goal of a run. */
+export const goalText = ({ attempt, attempts, holds, missing }) => (holds ? `reached after ${number(attempt)} of ${number(attempts)} attempts`
+  : `not reached after ${number(attempt)} of ${number(attempts)} attempts: ${missing ?? 'no check has said why'}`);

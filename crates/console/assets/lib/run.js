@@ -2,8 +2,8 @@
 
 import { html, useEffect, useMemo, useState } from '../vendor/preact.js';
 import { fileUrl, get, lines, path, post } from './api.js';
-import { fields, goalText, isCut, recordedCall, recordingRows } from './facts.js';
-import { duration, money, number } from './format.js';
+import { fields, isCut, recordedCall, recordingRows } from './facts.js';
+import { duration, goalText, money, number } from './format.js';
 import { useLoad } from './hooks.js';
 import { Evidence, Judge } from './judge.js';
 import { Markdown } from './markdown.js';

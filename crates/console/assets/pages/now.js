@@ -2,8 +2,7 @@
 
 import { html, useRef, useState } from '../vendor/preact.js';
 import { get, path, post } from '../lib/api.js';
-import { goalText } from '../lib/facts.js';
-import { duration, money, number, seconds, visible } from '../lib/format.js';
+import { duration, goalText, money, number, seconds, visible } from '../lib/format.js';
 import { useAction, useLoad, useNow } from '../lib/hooks.js';
 import { useRunning } from '../lib/running.js';
 import { StreamEnd } from '../lib/list.js';
