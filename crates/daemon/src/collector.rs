@@ -1,4 +1,4 @@
-//! What the settings say of a collector of OpenTelemetry: the signals, and the headers of requests.
+//! The settings of a collector of OpenTelemetry: the signals, and the headers of requests.
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};

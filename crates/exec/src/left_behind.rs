@@ -117,8 +117,8 @@ mod tests {
         let elsewhere = Origin { namespace: me.namespace + 1, ..gone };
         let mut left = [marked(&gone.mark()), marked(&gone.mark())];
         let mut others = [me.mark(), elsewhere.mark(), "an older version".into()].map(|mark| marked(&mark));
-        // Not exactly so many: another test may kill a daemon at this moment.
-        assert!(me.end_left_behind() >= left.len());
+        // The count tells nothing here: a daemon that starts beside this test kills them too, and others may be left behind.
+        me.end_left_behind();
         for child in &mut left {
             assert_eq!(child.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
         }

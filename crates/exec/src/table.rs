@@ -15,6 +15,11 @@ use super::MARK;
 /// environment together under its usual stack limit. The mark may be anywhere in the environment.
 const MAX_ENVIRONMENT: u64 = 1024 * 1024;
 
+/// Room for a line of `/proc/PID/stat`, in bytes. Most have 200 to 350.
+const STAT: usize = 512;
+/// Room for an environment, in bytes. Most of those of services and shells have less than 2 KiB.
+const ENVIRONMENT: usize = 2048;
+
 /// A process as the walk found it. Number and start time together are its identity: a number may be reused, the pair is
 /// not.
 #[derive(Debug)]
@@ -160,8 +165,15 @@ pub(super) fn has_children() -> bool {
 /// # Errors
 /// There is no such process.
 pub(super) fn read(pid: Pid) -> io::Result<Process> {
-    let text = std::fs::read(format!("/proc/{pid}/stat"))?;
+    let text = contents(format!("/proc/{pid}/stat"), STAT, u64::MAX)?;
     parse(pid, &text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an unreadable line of /proc"))
+}
+
+/// The first `most` bytes of a file of `/proc`, which does not tell its size. `usual`: room for most of these files.
+fn contents(path: String, usual: usize, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(usual);
+    std::fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Whether reading a process failed because it has ended, or because it belongs to another user and is hidden.
@@ -210,10 +222,8 @@ fn number(text: &str) -> Result<Option<Pid>, std::num::ParseIntError> {
 
 /// Reads the value of the mark in a process's environment.
 fn read_mark(pid: Pid) -> Option<Vec<u8>> {
-    let mut environment = Vec::new();
-    let file = std::fs::File::open(format!("/proc/{pid}/environ")).ok()?;
-    file.take(MAX_ENVIRONMENT).read_to_end(&mut environment).ok()?;
-    environment
+    contents(format!("/proc/{pid}/environ"), ENVIRONMENT, MAX_ENVIRONMENT)
+        .ok()?
         .split(|byte| *byte == 0)
         .find_map(|entry| entry.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))
         .map(<[u8]>::to_vec)

@@ -425,7 +425,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The JSON that a store writes: without the marks of untrusted content in any text, whoever has written it. People
+    /// The JSON that a store writes: without the marks of untrusted content in any text, of any writer. People
     /// read events.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ const MAX_KINDS: usize = 16;
 ///
 /// A step with an error that the run has not had before counts half: five different errors in a row are a search, five
 /// equal ones are none. Of such steps, an odd one counts whole. A success ends the row, and the errors before it are
-/// known: whoever meets them again searches no longer.
+/// known: a run that meets them again searches no longer.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(default)]
 pub struct Errors {

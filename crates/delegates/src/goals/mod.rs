@@ -126,7 +126,7 @@ impl Goal<'_> {
         })
     }
 
-    /// Records the result of a check, for whoever follows the run.
+    /// Records the result of a check, for those who follow the run.
     fn note(&self, turn: &mut ChatDelegate, checked: &Checked) {
         let missing = match checked {
             Checked::Holds(_) => None,

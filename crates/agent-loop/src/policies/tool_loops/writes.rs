@@ -123,7 +123,7 @@ pub(super) fn renew(places: &mut VecDeque<States>) {
 mod tests {
     use super::*;
 
-    /// What each write of a row counts: `-` nothing, `!` something new.
+    /// The count of each write of a row: `-` nothing, `!` something new.
     fn counts(writes: impl IntoIterator<Item = (Effect, bool)>) -> String {
         let mut places = VecDeque::new();
         let changes = writes.into_iter().map(|(effect, news)| match record(&mut places, effect, news) {

@@ -1,4 +1,4 @@
-//! What a stream of a run waits for.
+//! The news that a stream of a run waits for.
 
 use std::sync::Arc;
 

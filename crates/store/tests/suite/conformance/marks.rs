@@ -1,4 +1,4 @@
-//! Events are for people: a store writes them without the marks of untrusted content, whoever has made them.
+//! Events are for people: a store writes them without the marks of untrusted content, whatever made them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::for_every_store;
 use crate::kit::*;
 
 for_every_store! {
-    events_have_no_marks_whoever_writes_them
+    events_of_any_writer_have_no_marks
     an_event_that_a_store_has_cleaned_is_recognised_by_its_writer
 }
 
@@ -23,7 +23,7 @@ async fn kinds(store: &Store) -> Vec<EventKind> {
     store.read(all).await.unwrap().into_iter().map(|event| event.kind).collect()
 }
 
-async fn events_have_no_marks_whoever_writes_them(store: Store) {
+async fn events_of_any_writer_have_no_marks(store: Store) {
     // The event of a change of a job is written by the store itself.
     let caps = JobCaps { at_work: 10, at_work_each: 10, open_each: 10, open: 10 };
     let JobCreated::New(job) = store.create(job("ann"), caps).await.unwrap() else { panic!("it is new") };

@@ -51,7 +51,7 @@ pub(crate) struct ResponseBody {
     shown: Map<String, Value>,
 }
 
-/// What all bodies of one response have in common.
+/// The fields that all bodies of one response have in common.
 pub(super) struct Shape {
     pub(super) head: Head,
     /// `None`: the reply to a command, which cannot be read again.

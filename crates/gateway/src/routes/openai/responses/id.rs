@@ -33,7 +33,7 @@ pub(super) struct ResponseId {
     pub(super) kind: Kind,
 }
 
-/// What the request has asked for, as far as it matters later.
+/// The wishes of the request that matter later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kind {
     /// Whether the response can be read again.

@@ -86,7 +86,7 @@ impl Part {
         shape.ended(&self.outcome, self.output(shape))
     }
 
-    /// What the response has said before the step that a watch shows. That step and later ones may have been stored since
+    /// The text of the response before the step that a watch shows. That step and later ones may have been stored since
     /// the watch began. `earlier`: the steps of the run that were stored before; they count while the watch shows none.
     pub(super) fn said_before(&self, watch: Option<&RunWatch>, earlier: u32) -> String {
         let last = match watch.map(|watch| watch.so_far.step) {
