@@ -109,7 +109,8 @@ deny:
 scripts-check:
 	@for f in .ci/run deploy/deb/*.sh deploy/image/*.sh deploy/local-model/*.sh; do bash -n "$$f" || exit 1; done
 	@$(PYTHON) -c 'import ast, pathlib; [ast.parse(p.read_bytes(), str(p)) for p in pathlib.Path("tests").rglob("*.py")]'
-	@$(PYTHON) -m doctest tests/soak.py tests/waiting.py tests/changelog.py
+	@$(PYTHON) -m doctest tests/soak.py tests/waiting.py tests/changelog.py tests/sizes/elf.py
+	@cd tests && $(PYTHON) -m doctest sizes/table.py
 	@$(PYTHON) tests/changelog.py --check
 	@cd tests && $(PYTHON) -m unittest discover --quiet --start-directory gate --top-level-directory . --pattern '*_test.py'
 
@@ -129,8 +130,15 @@ bench: ## measure: Measure the release build against a scripted model (QUICK=1, 
 
 .PHONY: budget
 budget: ## measure: Count what fixed scripts cost the daemon, and compare with tests/budget/table.toml (UPDATE=1 writes it, JSON=1)
-	$(CARGO) build $(DEV) --bin belay-budget
+	$(CARGO) build $(DEV) --bin belay-budget --bin belay
 	@$(TARGET)/debug/belay-budget $(if $(UPDATE),--update) $(if $(JSON),--json) $(ARGS)
+	@$(if $(JSON),,$(PYTHON) tests/sizes/main.py --belay $(TARGET)/debug/belay $(if $(UPDATE),--update,--check))
+
+.PHONY: sizes
+sizes: ## measure: Print how large the full and the smallest build are, by crate (UPDATE=1 writes tests/sizes/table.json, JSON=1, BUILDS=1 times builds: an hour of processor time)
+	$(CARGO) build $(DEV) --bin belay
+	$(CARGO) build $(DEV) --no-default-features --features belay-daemon/small --bin belay-small
+	@$(PYTHON) tests/sizes/main.py --belay $(TARGET)/debug/belay $(if $(UPDATE),--update) $(if $(JSON),--json) $(if $(BUILDS),--builds) $(ARGS)
 
 .PHONY: bench-stops
 bench-stops: ## measure: Measure the stop rules: time per event, and chanting detection as a ratio to a plain scan of the same text

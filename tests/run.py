@@ -9,7 +9,7 @@ daemon costs (`make budget`), daemons are killed at named points (`make crash`),
 restarted (`make cluster`), the official OpenAI client, the clients of its Responses API, LangChain's client, the example clients of the WebSocket RPC and the official MCP
 SDK talk to a real daemon, so do clients that generators have made of its description, schemathesis fuzzes its API by that description,
 promtool checks its metrics, a collector decodes its signals, the reverse proxies of deploy/ stand before it, and Chromium opens the console.
-Then systemd rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian
+Then the sizes of the full and of the smallest build are compared with a table, systemd rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian
 package, and the OCI image is built and run. What these need is installed while the compiler works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again
 (tests/passed.py), unless --all or the variable CI says so. A test that has failed is run again alone at the end, up to twice: if it passes then,
 it is flaky (tests/gate/tally.py), which --flaky=fail counts as failed. --quick installs nothing, runs the tests in Rust alone, and says what it
@@ -43,6 +43,7 @@ from gate.scripts import (
     metrics,
     proxies,
     responses_client,
+    sizes,
     telemetry,
     websocket_clients,
 )
@@ -82,7 +83,7 @@ def run(tally, jobs):
 
 def last(environment, preparing, preparing_image):
     """The last suites, each with its arguments. They run beside one another, but beside no test of the ones before."""
-    return [(booted, environment, preparing), (image, environment, preparing_image)]
+    return [(booted, environment, preparing), (image, environment, preparing_image), (sizes, environment)]
 
 
 def main():

@@ -48,6 +48,7 @@ LEFT_OUT = {
     "telemetry": "a collector of OpenTelemetry",
     "proxies": "nginx and Caddy",
     "console": "the console in Chromium (make console-test)",
+    "sizes": "the sizes of the builds (make sizes)",
     "booted": "the unit, the booted service and the Debian package (make service)",
     "image": "the OCI image",
 }

@@ -68,6 +68,11 @@ def budget(tally, program):
         script(tally, name, [program, "--quiet"], {})
 
 
+def sizes(tally, environment):
+    """The machine code and the packages of the full and of the smallest build, compared with the committed table. Each row counts as a test."""
+    script(tally, "the sizes", [sys.executable, str(ROOT / "tests" / "sizes" / "main.py"), "--belay", environment["BELAY_BIN"], "--check"], {})
+
+
 def clients(tally, environment):
     """The official OpenAI client for Python against a real daemon."""
     name = "official OpenAI client"
