@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import traceback
 
 READY = re.compile(r"ready on (http://[0-9.:]+)")
 READY_LIMIT_S = 20
@@ -111,3 +112,25 @@ def until(what, condition, limit_s):
             return found
         time.sleep(0.02)
     raise Failure(f"{what}: not within {limit_s} s")
+
+
+def judge(binary, secrets, tests, prepare):
+    """Runs each test with what `prepare` makes of a running daemon, a stand-in for a model in it, prints a line for each and the sums, and returns
+    the exit status."""
+    passed = failed = 0
+    with Belay(binary, {"llm.provider": "rehearsal"}, secrets) as belay:
+        for function in tests:
+            name, begin = function.__name__.replace("_", " "), time.monotonic()
+            try:
+                function(prepare(belay))
+                passed += 1
+                print(f"ok {name} ({time.monotonic() - begin:.1f} s)", flush=True)
+            except Exception:  # a test may fail in any way; the next one runs all the same
+                failed += 1
+                print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
+        status = belay.stop()
+        if status != 0:
+            failed += 1
+            print(f"FAILED the daemon ended with {status}\n{''.join(belay.log)}", flush=True)
+    print(f"{passed} passed, {failed} failed, 0 skipped", flush=True)
+    return 1 if failed else 0

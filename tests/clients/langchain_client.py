@@ -10,13 +10,12 @@ line, "N passed, N failed, N skipped".
 import os
 import pathlib
 import sys
-import traceback
 
 import pydantic
 from langchain_openai import ChatOpenAI
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from belay_process import Belay  # noqa: E402
+from belay_process import judge  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("BELAY_BIN", ROOT / "target" / "debug" / "belay")
@@ -49,25 +48,12 @@ def the_mode_for_any_json_works_too(model):
 TESTS = [a_plain_question_is_answered, a_structured_output_is_an_object_of_its_class, the_mode_for_any_json_works_too]
 
 
+def client_of(belay):
+    return ChatOpenAI(model="belay", base_url=f"{belay.url}/v1", api_key=TOKEN, max_retries=0, timeout=30)
+
+
 def main():
-    passed = failed = 0
-    with Belay(BINARY, {"llm.provider": "rehearsal"}, {"BELAY_TOKEN": TOKEN}) as belay:
-        model = ChatOpenAI(model="belay", base_url=f"{belay.url}/v1", api_key=TOKEN, max_retries=0, timeout=30)
-        for function in TESTS:
-            name = function.__name__.replace("_", " ")
-            try:
-                function(model)
-                passed += 1
-                print(f"ok {name}", flush=True)
-            except Exception:  # a test may fail in any way; the next one runs all the same
-                failed += 1
-                print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
-        status = belay.stop()
-        if status != 0:
-            failed += 1
-            print(f"FAILED the daemon ended with {status}\n{''.join(belay.log)}", flush=True)
-    print(f"{passed} passed, {failed} failed, 0 skipped", flush=True)
-    return 1 if failed else 0
+    return judge(BINARY, {"BELAY_TOKEN": TOKEN}, TESTS, client_of)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,13 @@ import os
 import pathlib
 import re
 import sys
-import traceback
 import urllib.request
 
 import openai
 import pydantic
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from belay_process import Belay  # noqa: E402
+from belay_process import judge  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("BELAY_BIN", ROOT / "target" / "debug" / "belay")
@@ -291,23 +290,7 @@ def the_lines_of_the_guide_print_an_answer(case):
 
 
 def main():
-    passed = failed = 0
-    with Belay(BINARY, {"llm.provider": "rehearsal"}, {"BELAY_TOKEN": TOKEN}) as belay:
-        for function in TESTS:
-            name = function.__name__.replace("_", " ")
-            try:
-                function(Case(belay.url))
-                passed += 1
-                print(f"ok {name}", flush=True)
-            except Exception:  # a test may fail in any way; the next one runs all the same
-                failed += 1
-                print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
-        status = belay.stop()
-        if status != 0:
-            failed += 1
-            print(f"FAILED the daemon ended with {status}\n{''.join(belay.log)}", flush=True)
-    print(f"{passed} passed, {failed} failed, 0 skipped", flush=True)
-    return 1 if failed else 0
+    return judge(BINARY, {"BELAY_TOKEN": TOKEN}, TESTS, lambda belay: Case(belay.url))
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ import asyncio
 import os
 import pathlib
 import sys
-import time
-import traceback
 
 import agents
 import openai
@@ -22,7 +20,7 @@ from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from belay_process import Belay  # noqa: E402
+from belay_process import judge  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("BELAY_BIN", ROOT / "target" / "debug" / "belay")
@@ -165,23 +163,7 @@ def pydantic_ai_answers_streams_and_runs_a_tool(case):
 
 def main():
     agents.set_tracing_disabled(True)
-    passed = failed = 0
-    with Belay(BINARY, {"llm.provider": "rehearsal"}, {"BELAY_TOKEN": TOKEN}) as belay:
-        for function in TESTS:
-            name, begin = function.__name__.replace("_", " "), time.monotonic()
-            try:
-                function(Case(belay.url))
-                passed += 1
-                print(f"ok {name} ({time.monotonic() - begin:.1f} s)", flush=True)
-            except Exception:  # a test may fail in any way; the next one runs all the same
-                failed += 1
-                print(f"FAILED {name}\n{traceback.format_exc()}", flush=True)
-        status = belay.stop()
-        if status != 0:
-            failed += 1
-            print(f"FAILED the daemon ended with {status}\n{''.join(belay.log)}", flush=True)
-    print(f"{passed} passed, {failed} failed, 0 skipped", flush=True)
-    return 1 if failed else 0
+    return judge(BINARY, {"BELAY_TOKEN": TOKEN}, TESTS, lambda belay: Case(belay.url))
 
 
 if __name__ == "__main__":
