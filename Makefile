@@ -197,6 +197,12 @@ feedback: ## measure: Measure whether the feedback of a strike helps a local mod
 	$(CARGO) build $(DEV) --bin belay
 	@$(PYTHON) tests/feedback/feedback.py --belay $(TARGET)/debug/belay $(ARGS)
 
+# The packages take 2 GB and some minutes to install, so it is no test.
+.PHONY: clients
+clients: ## develop: Run the newest clients of the OpenAI-compatible API against a daemon, and print what works (JSON=1, ARGS="--markdown aider gradio"; installs 2 GB into build/)
+	$(CARGO) build $(DEV) --bin belay
+	@$(PYTHON) tests/clients/table/run.py --belay $(TARGET)/debug/belay $(if $(JSON),--json) $(ARGS)
+
 # It takes 8 GB and some minutes to install, so it is no test.
 .PHONY: open-webui
 open-webui: ## develop: Chat with Belay in a real Open WebUI with its defaults, in Chromium (installs 8 GB into build/open-webui; needs Python 3.11 or 3.12)
@@ -296,4 +302,4 @@ dist-files: ## develop: Write a bill of materials (CycloneDX) and SHA256SUMS bes
 .PHONY: clean
 clean: ## use: Remove what was built; the local model and the tools stay (build/)
 	$(CARGO) clean
-	rm -rf build/clients build/generators build/generated build/bench build/demo build/websocket build/typescript build/node build/console
+	rm -rf build/clients build/client-table build/generators build/generated build/bench build/demo build/websocket build/typescript build/node build/console

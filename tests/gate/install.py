@@ -15,7 +15,7 @@ from waiting import Waiting
 
 # The clients of the OpenAI-compatible API, in one environment.
 OPENAI = "openai==3.57.0 openai-agents==0.24.0 pydantic-ai-slim[openai]==2.68.0"
-LANGCHAIN = "langchain-openai==1.7.3"
+LANGCHAIN = "langchain==1.5.2 langchain-openai==1.7.4"
 MCP = "mcp==2.3.0"
 WEBSOCKETS = "websockets==15.0.1"
 SCHEMATHESIS = "schemathesis==4.32.5"

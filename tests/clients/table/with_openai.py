@@ -1,0 +1,75 @@
+"""The package openai for Python."""
+
+import json
+
+import openai
+import pydantic
+from columns import BASE, CALL, FACE, FAIL, FORECAST, STALL, SUM, TOKEN, column, failure, holds, pieces, report, stopped, told_once, user
+
+CLIENT = openai.OpenAI(base_url=BASE, api_key=TOKEN)
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
+FUNCTION = {"name": "get_weather", "parameters": SCHEMA, "strict": True}
+
+
+class Answer(pydantic.BaseModel):
+    answer: str
+
+
+def words(text):
+    """The pieces of a streamed answer; the stream is closed with this generator."""
+    if FACE == "chat":
+        with CLIENT.chat.completions.create(model="belay", messages=user(text), stream=True) as stream:
+            yield from (chunk.choices[0].delta.content for chunk in stream if chunk.choices)
+    else:
+        with CLIENT.responses.create(model="belay", input=text, stream=True) as stream:
+            yield from (event.delta for event in stream if event.type == "response.output_text.delta")
+
+
+@column
+def stream():
+    pieces(words(SUM))
+
+
+@column
+def tools():
+    talk = user(CALL)
+    if FACE == "chat":
+        asked = {"model": "belay", "tools": [{"type": "function", "function": FUNCTION}]}
+        message = CLIENT.chat.completions.create(messages=talk, **asked).choices[0].message
+        call = message.tool_calls[0]
+        city = json.loads(call.function.arguments)["city"]
+        talk += [message, {"role": "tool", "tool_call_id": call.id, "content": f"rain in {city}"}]
+        holds(CLIENT.chat.completions.create(messages=talk, **asked).choices[0].message.content, FORECAST)
+    else:
+        asked = {"model": "belay", "tools": [{"type": "function", **FUNCTION}]}
+        items = CLIENT.responses.create(input=talk, **asked).output
+        call = next(item for item in items if item.type == "function_call")
+        city = json.loads(call.arguments)["city"]
+        talk += [*items, {"type": "function_call_output", "call_id": call.call_id, "output": f"rain in {city}"}]
+        holds(CLIENT.responses.create(input=talk, **asked).output_text, FORECAST)
+
+
+@column
+def structured():
+    if FACE == "chat":
+        answer = CLIENT.chat.completions.parse(model="belay", messages=user(SUM), response_format=Answer)
+        holds(answer.choices[0].message.parsed.answer, "391")
+    else:
+        holds(CLIENT.responses.parse(model="belay", input=SUM, text_format=Answer).output_parsed.answer, "391")
+
+
+@column
+def stop():
+    said = words(STALL)
+    next(filter(None, said))
+    said.close()
+    stopped()
+
+
+@column
+def error():
+    whole = lambda: CLIENT.responses.create(model="belay", input=FAIL)  # noqa: E731  a stream has an event for it, and raises nothing
+    told_once(failure(whole if FACE == "responses" else lambda: list(words(FAIL))))
+
+
+report()

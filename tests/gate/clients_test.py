@@ -1,0 +1,57 @@
+"""Tests that the table of clients and its page in the guide agree."""
+
+import json
+import re
+import sys
+import unittest
+
+from gate.output import ROOT
+
+sys.path.insert(0, str(ROOT / "tests" / "clients"))
+from table import guide, show  # noqa: E402
+from table.rows import COLUMNS, HERE, ROWS  # noqa: E402
+from table.judge import Cell  # noqa: E402
+
+PAGE = guide.PAGE.read_text(encoding="utf-8")
+
+
+class Clients(unittest.TestCase):
+    def test_each_client_has_its_lines_and_each_block_its_client(self):
+        self.assertEqual(set(guide.blocks()), {row.mark for row in ROWS})
+
+    def test_the_lines_have_an_address_and_a_key_that_the_runner_replaces(self):
+        for mark in guide.blocks():
+            _, lines = guide.lines_for(mark, "http://here", "token")
+            self.assertIn("http://here/v1", lines, mark)
+            self.assertIn("token", lines, mark)
+
+    def test_the_page_names_the_versions_that_are_installed(self):
+        sections = {mark: PAGE[: PAGE.index(f"<!-- {mark} -->")].rsplit("\n\n", 2)[-2] for mark in guide.blocks()}
+        for row in ROWS:
+            for version in row.version.split(" + "):
+                self.assertIn(version, sections[row.mark], row.mark)
+            self.assertIn(f"\n| {row.client} | {row.version} | {show.FACES[row.face]} | works |", PAGE, row.mark)
+
+    def test_each_row_has_a_script_which_judges_what_can_work(self):
+        for row in ROWS:
+            script = (HERE / row.script).read_text(encoding="utf-8")
+            for column in set(COLUMNS) - {"hello"} - set(row.cannot):
+                self.assertTrue(re.search(rf"def {column}\(|\b{column}\(\) {{|\b{column}: \(", script), f"{row.script}, {column}")
+
+    def test_packages_of_node_are_installed_as_they_are_pinned(self):
+        pinned = json.loads((HERE / "package.json").read_bytes())["dependencies"]
+        locked = json.loads((HERE / "package-lock.json").read_bytes())["packages"]
+        self.assertEqual(pinned, {name: locked[f"node_modules/{name}"]["version"] for name in pinned})
+
+    def test_a_cell_that_does_not_work_has_its_reason_below_the_table(self):
+        cells = {column: Cell(True) for column in COLUMNS}
+        cells["tools"], cells["stop"] = Cell(False, cannot=True, why="it has none"), Cell(False, why="the run goes on")
+        printed = show.text([(ROWS[0], cells)], coloured=False)
+        self.assertIn("  works  works   –      works       fails  works", printed)
+        self.assertTrue(printed.endswith("openai (Python), tools: it has none\nopenai (Python), stop: the run goes on"), printed)
+        self.assertNotIn("\033", printed)
+        self.assertIn("\033[31mfails", show.text([(ROWS[0], cells)], coloured=True))
+
+
+if __name__ == "__main__":
+    unittest.main()
