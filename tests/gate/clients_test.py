@@ -1,8 +1,13 @@
 """Tests that the table of clients and its page in the guide agree."""
 
+import contextlib
+import dataclasses
+import io
 import json
+import pathlib
 import re
 import sys
+import tempfile
 import unittest
 
 from gate.output import ROOT
@@ -10,7 +15,8 @@ from gate.output import ROOT
 sys.path.insert(0, str(ROOT / "tests" / "clients"))
 from table import guide, show  # noqa: E402
 from table.rows import COLUMNS, HERE, ROWS  # noqa: E402
-from table.judge import Cell  # noqa: E402
+from table.judge import Cell, judged  # noqa: E402
+from table.places import Place  # noqa: E402
 
 PAGE = guide.PAGE.read_text(encoding="utf-8")
 
@@ -42,6 +48,21 @@ class Clients(unittest.TestCase):
         pinned = json.loads((HERE / "package.json").read_bytes())["dependencies"]
         locked = json.loads((HERE / "package-lock.json").read_bytes())["packages"]
         self.assertEqual(pinned, {name: locked[f"node_modules/{name}"]["version"] for name in pinned})
+
+    def test_what_the_lines_and_the_script_do_not_show_fails_with_a_reason(self):
+        """A row whose lines do not find their package, and whose script ends in its second column."""
+        row = dataclasses.replace(next(row for row in ROWS if row.mark == "aider"), mark="openai", script="broken.py")
+        with tempfile.TemporaryDirectory() as folder:
+            home = pathlib.Path(folder)
+            home.joinpath("openai.py").write_text("raise SystemExit('no such package')")
+            home.joinpath("broken.py").write_text("""print('{"column": "stream", "why": null}'); raise SystemExit("no more")""")
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                cells = judged(row, Place(sys.executable, home, home), home, "http://127.0.0.1:1")
+        self.assertEqual({column for column, cell in cells.items() if cell.works}, {"stream"})
+        self.assertEqual({column for column, cell in cells.items() if cell.cannot}, {"tools", "structured"})
+        self.assertIn("no such package", cells["hello"].why)
+        self.assertEqual(cells["stop"].why, "broken.py says nothing about it: no more")
+        self.assertIn("no more", printed.getvalue())
 
     def test_a_cell_that_does_not_work_has_its_reason_below_the_table(self):
         cells = {column: Cell(True) for column in COLUMNS}

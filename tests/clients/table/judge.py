@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 
 from belay_process import Belay
+from gate.install import CHROMIUM_PACKAGE, chromium_program
 
 from table import guide
 from table.places import place_of
@@ -48,7 +49,8 @@ def judged(row, place, home, url):
     # Node looks for packages beside the file.
     lines = (place.scripts if suffix == ".mjs" else home) / f"hello-{row.mark}{suffix}"
     lines.write_text(text, encoding="utf-8")
-    environment = place.environment(home, {"BELAY_URL": url, "BELAY_TOKEN": TOKEN, "BELAY_LINES": str(lines)})
+    browser = {"BELAY_CHROMIUM": chromium_program() or CHROMIUM_PACKAGE} if row.serves else {}
+    environment = place.environment(home, {"BELAY_URL": url, "BELAY_TOKEN": TOKEN, "BELAY_LINES": str(lines), **browser})
     found = {} if row.serves else {"hello": greeted(row, [program or place.interpreter, str(lines)], environment, home)}
     command = [place.interpreter, str(place.scripts / row.script), row.argument or row.face]
     printed, errors = carried_out(command, environment, home)

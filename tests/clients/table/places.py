@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 
-from gate.install import DOWNLOADS, NODE, chromium_program, node_places, python_with
+from gate.install import DOWNLOADS, NODE, node_places, python_with
 from gate.output import ROOT, say
 from table.rows import FOLDER, HERE
 
@@ -32,8 +32,7 @@ class Place:
         """Variables with a home of its own, and nothing of the caller's but what programs need."""
         kept = {key: value for key, value in os.environ.items() if key in ("TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE")}
         path = os.pathsep.join([str(self.programs), os.environ.get("PATH", os.defpath)])
-        browser = {"BELAY_CHROMIUM": chromium_program() or "chromium"}
-        return {**kept, **QUIET, **browser, "HOME": str(home), "PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **more}
+        return {**kept, **QUIET, "HOME": str(home), "PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **more}
 
 
 def place_of(row):

@@ -44,7 +44,7 @@ class Row:
     folder: str
     # Column → why it cannot work, in a few words for people. The script does not judge it.
     cannot: dict = dataclasses.field(default_factory=dict)
-    # The script runs the lines of the guide by itself, because they are a server.
+    # The script runs the lines of the guide by itself, because they serve a page, and opens that in Chromium.
     serves: bool = False
     # The argument of the script, if it is not the face.
     argument: str = ""
