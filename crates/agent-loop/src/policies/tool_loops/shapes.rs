@@ -1,6 +1,10 @@
 //! The shapes of volatile text, as regular expressions over bytes. Each function examines the text from a position on
 //! and returns the end of its shape.
 
+mod begins;
+#[cfg(test)]
+mod tests;
+
 use std::sync::LazyLock;
 
 use regex::bytes::{Regex, RegexBuilder};
@@ -53,19 +57,48 @@ fn shape(pattern: &str) -> Regex {
     RegexBuilder::new(&pattern).unicode(false).case_insensitive(true).build().expect("the pattern is a constant")
 }
 
+static DATE_TIME: LazyLock<Regex> = LazyLock::new(|| shape("{DATE_TIME}"));
+static EPOCH: LazyLock<Regex> =
+    LazyLock::new(|| shape(r"(?:1[5-9]|20)[0-9]{8}(?:[0-9]{3}){0,3}\b(?:[.][0-9]+)?"));
+static DURATION: LazyLock<Regex> = LazyLock::new(|| {
+    let unit = r"(?:(?:\xc2\xb5|\xce\xbc|[mun])s|m?sec|secs|seconds?|mins?|minutes?|hrs?|hours?|days?|millis|milliseconds)";
+    let number = "[0-9]+(?:[.][0-9]+)?";
+    // Single letters are units only in lower case: "12M" is a size. After a space, only "s" is a unit.
+    let close = format!("(?:(?-i:[smhd])|{unit})");
+    shape(&format!(r"{number}(?: (?:(?-i:s)|{unit})|{close}(?:{number}{close})*)\b"))
+});
+static RANDOM_ID: LazyLock<Regex> =
+    LazyLock::new(|| shape(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|0x[0-9a-z_]{5,}"));
+static ANNOUNCING: LazyLock<Regex> =
+    LazyLock::new(|| shape(r"(?:{DAY}|{MONTH}|{NUMBER}|{ID}(?:_?id|_?key)?|nonce)\z"));
+static NUMBER: LazyLock<Regex> = LazyLock::new(|| shape(&format!("{{NUMBER}}{SEPARATOR}")));
+static NAMED_ID: LazyLock<Regex> = LazyLock::new(|| shape(&format!("(?:nonce|{{ID}}[ _-]?(?:id|key)){SEPARATOR}")));
+static ID: LazyLock<Regex> = LazyLock::new(|| shape(&format!("{{ID}}{SEPARATOR}")));
+
 /// The end of the match at `at`.
 fn end_of(shape: &Regex, text: &[u8], at: usize) -> Option<usize> {
     shape.find(text.get(at..)?).map(|found| at + found.end())
 }
 
+/// Whether each byte belongs to a word.
+static IN_WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'_' || byte >= 0x80;
+        byte += 1;
+    }
+    table
+};
+
 /// Whether a byte belongs to a word. Bytes outside of ASCII do, so that no character is split.
 pub(super) fn in_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+    IN_WORD[usize::from(byte)]
 }
 
 /// The end of the word that begins at `at`.
 pub(super) fn word_end(text: &[u8], at: usize) -> usize {
-    at + text[at..].iter().take_while(|byte| in_word(**byte)).count()
+    text[at..].iter().position(|byte| !in_word(*byte)).map_or(text.len(), |len| at + len)
 }
 
 /// The end of the number that begins at `at`, including decimals.
@@ -78,42 +111,42 @@ pub(super) fn number_end(text: &[u8], at: usize) -> Option<usize> {
 
 /// The end of a date, a time, or both, and whether it is precise: whether its second is not 0.
 pub(super) fn date_time(text: &[u8], at: usize) -> Option<(usize, bool)> {
-    static SHAPE: LazyLock<Regex> = LazyLock::new(|| shape("{DATE_TIME}"));
     static PRECISE: LazyLock<Regex> =
         LazyLock::new(|| shape(".*?(?:[T_][0-9]{6}|[0-9]:[0-9]{2}:(?:0[1-9]|[1-9][0-9]|00[.,][0-9]))"));
-    let end = end_of(&SHAPE, text, at).filter(|end| !text.get(*end).is_some_and(u8::is_ascii_digit))?;
+    if !begins::is_date_time(text, at) {
+        return None;
+    }
+    let end = end_of(&DATE_TIME, text, at).filter(|end| !text.get(*end).is_some_and(u8::is_ascii_digit))?;
     Some((end, PRECISE.is_match(&text[at..end])))
 }
 
 /// The end of a Unix time between 2017 and 2036 in seconds, milli-, micro- or nanoseconds: a word of 10, 13, 16 or 19
 /// digits. A number of bytes may have as many digits; it is progress and not masked.
 pub(super) fn epoch(text: &[u8], at: usize) -> Option<usize> {
-    static SHAPE: LazyLock<Regex> = LazyLock::new(|| shape(r"(?:1[5-9]|20)[0-9]{8}(?:[0-9]{3}){0,3}\b(?:[.][0-9]+)?"));
     static BYTES: LazyLock<Regex> = LazyLock::new(|| shape(r" *(?:bytes?|b)\b"));
-    end_of(&SHAPE, text, at).filter(|end| !BYTES.is_match(&text[*end..]))
+    if !begins::is_epoch(text, at) {
+        return None;
+    }
+    end_of(&EPOCH, text, at).filter(|end| !BYTES.is_match(&text[*end..]))
 }
 
 /// The end of a duration: "12 ms", "3.4s", "2m13s", "5 minutes". A remaining time is not one: it shows the progress of
 /// a wait.
 pub(super) fn duration(text: &[u8], at: usize) -> Option<usize> {
-    static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
-        let unit = r"(?:(?:\xc2\xb5|\xce\xbc|[mun])s|m?sec|secs|seconds?|mins?|minutes?|hrs?|hours?|days?|millis|milliseconds)";
-        let number = "[0-9]+(?:[.][0-9]+)?";
-        // Single letters are units only in lower case: "12M" is a size. After a space, only "s" is a unit.
-        let close = format!("(?:(?-i:[smhd])|{unit})");
-        shape(&format!(r"{number}(?: (?:(?-i:s)|{unit})|{close}(?:{number}{close})*)\b"))
-    });
     static REMAINING: LazyLock<Regex> = LazyLock::new(|| shape(r" *(?:remaining|left|until)\b"));
+    if !begins::is_duration(text, at) {
+        return None;
+    }
     let ends = |end: &usize| !text.get(*end).is_some_and(|byte| in_word(*byte)) && !REMAINING.is_match(&text[*end..]);
-    end_of(&SHAPE, text, at).filter(ends)
+    end_of(&DURATION, text, at).filter(ends)
 }
 
 /// The end of a UUID, of hexadecimal digits that are not a number, of a memory address, or of a random mix of letters
 /// and digits.
 pub(super) fn random_id(text: &[u8], at: usize, end: usize) -> Option<usize> {
-    static SHAPE: LazyLock<Regex> =
-        LazyLock::new(|| shape(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|0x[0-9a-z_]{5,}"));
-    if let Some(end) = end_of(&SHAPE, text, at) {
+    if begins::is_random_id(text, at, end)
+        && let Some(end) = end_of(&RANDOM_ID, text, at)
+    {
         return Some(end);
     }
     let word = &text[at..end];
@@ -149,15 +182,14 @@ pub(super) fn temporary(text: &[u8], at: usize) -> Option<usize> {
 
 /// Whether a word without digits may begin a volatile piece: a date, or a name whose value follows.
 pub(super) fn may_announce(word: &[u8]) -> bool {
-    static SHAPE: LazyLock<Regex> = LazyLock::new(|| shape(r"(?:{DAY}|{MONTH}|{NUMBER}|{ID}(?:_?id|_?key)?|nonce)\z"));
-    (2..=24).contains(&word.len()) && SHAPE.is_match(word)
+    (2..=24).contains(&word.len()) && begins::is_announcing(word) && ANNOUNCING.is_match(word)
 }
 
 /// The end of the volatile value whose name begins at `at`. `None`: no such value follows.
 pub(super) fn announced(text: &[u8], at: usize) -> Option<usize> {
-    static NUMBER: LazyLock<Regex> = LazyLock::new(|| shape(&format!("{{NUMBER}}{SEPARATOR}")));
-    static NAMED_ID: LazyLock<Regex> = LazyLock::new(|| shape(&format!("(?:nonce|{{ID}}[ _-]?(?:id|key)){SEPARATOR}")));
-    static ID: LazyLock<Regex> = LazyLock::new(|| shape(&format!("{{ID}}{SEPARATOR}")));
+    if !begins::is_announced(text, at) {
+        return None;
+    }
     if let Some(begin) = end_of(&NUMBER, text, at) {
         let end = number_end(text, begin)?;
         return Some(duration(text, begin).unwrap_or_else(|| word_end(text, end)));
