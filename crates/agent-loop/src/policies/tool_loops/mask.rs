@@ -47,9 +47,8 @@ pub(super) fn pieces<'a>(text: &'a [u8], place: Place, mut take: impl FnMut(Piec
 
 /// Takes the word that begins at `at`, with the text that belongs to it. Returns the position behind it.
 fn word<'a>(text: &'a [u8], at: usize, place: Place, take: &mut impl FnMut(Piece<'a>)) -> usize {
-    let end = shapes::word_end(text, at);
+    let (end, digits) = shapes::word(text, at);
     let word = &text[at..end];
-    let digits = word.iter().any(u8::is_ascii_digit);
     if place == Place::Plain || (!digits && !shapes::may_announce(word)) {
         take(Piece::Word(word));
         return end;

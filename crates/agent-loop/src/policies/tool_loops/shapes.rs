@@ -58,10 +58,10 @@ fn shape(pattern: &str) -> Regex {
 }
 
 static DATE_TIME: LazyLock<Regex> = LazyLock::new(|| shape("{DATE_TIME}"));
-static EPOCH: LazyLock<Regex> =
-    LazyLock::new(|| shape(r"(?:1[5-9]|20)[0-9]{8}(?:[0-9]{3}){0,3}\b(?:[.][0-9]+)?"));
+static EPOCH: LazyLock<Regex> = LazyLock::new(|| shape(r"(?:1[5-9]|20)[0-9]{8}(?:[0-9]{3}){0,3}\b(?:[.][0-9]+)?"));
 static DURATION: LazyLock<Regex> = LazyLock::new(|| {
-    let unit = r"(?:(?:\xc2\xb5|\xce\xbc|[mun])s|m?sec|secs|seconds?|mins?|minutes?|hrs?|hours?|days?|millis|milliseconds)";
+    let unit =
+        r"(?:(?:\xc2\xb5|\xce\xbc|[mun])s|m?sec|secs|seconds?|mins?|minutes?|hrs?|hours?|days?|millis|milliseconds)";
     let number = "[0-9]+(?:[.][0-9]+)?";
     // Single letters are units only in lower case: "12M" is a size. After a space, only "s" is a unit.
     let close = format!("(?:(?-i:[smhd])|{unit})");
@@ -69,8 +69,7 @@ static DURATION: LazyLock<Regex> = LazyLock::new(|| {
 });
 static RANDOM_ID: LazyLock<Regex> =
     LazyLock::new(|| shape(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|0x[0-9a-z_]{5,}"));
-static ANNOUNCING: LazyLock<Regex> =
-    LazyLock::new(|| shape(r"(?:{DAY}|{MONTH}|{NUMBER}|{ID}(?:_?id|_?key)?|nonce)\z"));
+static ANNOUNCING: LazyLock<Regex> = LazyLock::new(|| shape(r"(?:{DAY}|{MONTH}|{NUMBER}|{ID}(?:_?id|_?key)?|nonce)\z"));
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| shape(&format!("{{NUMBER}}{SEPARATOR}")));
 static NAMED_ID: LazyLock<Regex> = LazyLock::new(|| shape(&format!("(?:nonce|{{ID}}[ _-]?(?:id|key)){SEPARATOR}")));
 static ID: LazyLock<Regex> = LazyLock::new(|| shape(&format!("{{ID}}{SEPARATOR}")));
@@ -98,7 +97,17 @@ pub(super) fn in_word(byte: u8) -> bool {
 
 /// The end of the word that begins at `at`.
 pub(super) fn word_end(text: &[u8], at: usize) -> usize {
-    text[at..].iter().position(|byte| !in_word(*byte)).map_or(text.len(), |len| at + len)
+    word(text, at).0
+}
+
+/// The end of the word that begins at `at`, and whether it contains a digit.
+pub(super) fn word(text: &[u8], at: usize) -> (usize, bool) {
+    let (mut end, mut digits) = (at, false);
+    while end < text.len() && in_word(text[end]) {
+        digits |= text[end].is_ascii_digit();
+        end += 1;
+    }
+    (end, digits)
 }
 
 /// The end of the number that begins at `at`, including decimals.

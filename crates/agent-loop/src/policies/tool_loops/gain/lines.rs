@@ -72,11 +72,16 @@ impl Line {
         Self { digest: Digest::new(23), begun: false, read: 0 }
     }
 
-    fn word(&mut self, word: &[u8]) {
+    /// Takes a word. `digits`: it contains some.
+    fn word(&mut self, word: &[u8], digits: bool) {
         self.read += word.len();
         // A number at the beginning is that of the line in a listing.
-        if self.begun || word.iter().any(|byte| !byte.is_ascii_digit()) {
-            add_word(&mut self.digest, word);
+        if self.begun || !digits || word.iter().any(|byte| !byte.is_ascii_digit()) {
+            if digits {
+                add_numbered(&mut self.digest, word)
+            } else {
+                self.digest.bytes(word)
+            }
             self.begun = true;
         }
     }
@@ -105,8 +110,8 @@ fn add(text: &[u8], lines: &mut Vec<u64>) {
             line.end(lines);
             at += 1 + usize::from(escaped);
         } else if shapes::in_word(text[at]) {
-            let end = shapes::word_end(text, at);
-            line.word(&text[at..end]);
+            let (end, digits) = shapes::word(text, at);
+            line.word(&text[at..end], digits);
             at = end;
         } else {
             line.mark(text[at]);
@@ -116,10 +121,8 @@ fn add(text: &[u8], lines: &mut Vec<u64>) {
     line.end(lines);
 }
 
-fn add_word(line: &mut Digest, word: &[u8]) {
-    if !word.iter().any(u8::is_ascii_digit) {
-        return line.bytes(word);
-    }
+/// Adds a word with digits.
+fn add_numbered(line: &mut Digest, word: &[u8]) {
     let hex = |digits: &[u8], least| digits.len() >= least && digits.iter().all(u8::is_ascii_hexdigit);
     if hex(word, HEX) || word.strip_prefix(b"0x").is_some_and(|digits| hex(digits, 1)) {
         return line.word(NUMBER);
