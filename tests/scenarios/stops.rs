@@ -81,7 +81,7 @@ async fn sessions_of_other_agents_are_judged_and_explained() -> Result<()> {
     assert_eq!((output.status.code(), output.stdout.lines().count()), (Some(0), 2), "{output:?}");
     for needle in [
         "read 20 records (codex), skipped 2: 1 broken line, 1 from-the-future",
-        "rollout-looping.jsonl: would have stopped at step 5 of 9: ",
+        "rollout-looping.jsonl: would have been struck at step 5 of 9 (strike 1 of 2; a live run gets a recovery turn first): ",
         "(steps 1, 2, 3, 4 and 5)",
         ">  step 5  exec_command  {\"cmd\":\"npm test\"}  14 lines",
         "session.json: would not have stopped in 1 step with 0 tool calls; no call came twice",
@@ -97,6 +97,8 @@ async fn sessions_of_other_agents_are_judged_and_explained() -> Result<()> {
         (&lines[0]["explanation"]["at_step"], &lines[0]["explanation"]["same_call"]),
         (&json!(5), &json!([1, 2, 3, 4, 5]))
     );
+    let strike = ["strike", "max_strikes", "ends"].map(|key| lines[0]["explanation"][key].clone());
+    assert_eq!(strike, [json!(1), json!(2), json!(false)], "{json:?}");
     assert!(lines[0]["read"].as_str().is_some_and(|read| read.starts_with("read 20 records")), "{json:?}");
     assert!(json.stderr.contains("no-such-file") && !json.stderr.contains("would"), "{json:?}");
     let recording = home.run(&["stops", "import", &looping], "").await?;

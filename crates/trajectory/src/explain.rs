@@ -51,6 +51,8 @@ struct Counted {
 struct Strike {
     finding: Finding,
     at_step: u64,
+    /// Its number, and the number with which a run ends.
+    number: (u32, u32),
     /// The message to the model; `None`: the run would have ended.
     told: Option<String>,
     call: u64,
@@ -82,6 +84,12 @@ pub struct Explanation {
     pub tool_calls: u64,
     /// The step of the first strike, from 1.
     pub at_step: Option<u64>,
+    /// The number of that strike, from 1.
+    pub strike: Option<u32>,
+    /// The number of the strike that ends a run: `stops.max_strikes`.
+    pub max_strikes: Option<u32>,
+    /// Whether that strike would have ended the run. If not, the model gets a recovery turn first.
+    pub ends: Option<bool>,
     /// The steps in which the call of that step was made: at most the newest twelve until then.
     pub same_call: Vec<u64>,
     /// The calls and answers around the strike. Empty without one.
@@ -116,7 +124,8 @@ impl Follow {
                 row.strike = true;
             }
             let told = (!self.judge.ends()).then(|| self.seen.told(&finding));
-            self.strike = Some(Strike { finding, at_step: self.steps, told, call: self.newest });
+            let number = self.judge.strike();
+            self.strike = Some(Strike { finding, at_step: self.steps, number, told, call: self.newest });
         }
     }
 
@@ -190,7 +199,10 @@ impl Follow {
         let mut same_call: Vec<u64> = same.map(|counted| counted.steps.iter().copied().collect()).unwrap_or_default();
         same_call.dedup();
         let verdict = match &self.strike {
-            Some(strike) => words::stopped(&strike.finding, strike.at_step, self.steps, &same_call),
+            Some(strike) => {
+                let recovers = strike.told.is_some().then_some(strike.number);
+                words::struck(&strike.finding, (strike.at_step, self.steps), recovers, &same_call)
+            }
             None => {
                 words::healthy(self.steps, self.calls, same.map(|same| (same.call.as_str(), same.count)), &same_call)
             }
@@ -201,6 +213,9 @@ impl Follow {
             steps: self.steps,
             tool_calls: self.calls,
             at_step: struck.map(|strike| strike.at_step),
+            strike: struck.map(|strike| strike.number.0),
+            max_strikes: struck.map(|strike| strike.number.1),
+            ends: struck.map(|strike| strike.told.is_none()),
             same_call,
             around: if struck.is_some() { self.rows.iter().cloned().collect() } else { Vec::new() },
             told: struck.and_then(|strike| strike.told.clone()),
@@ -252,13 +267,26 @@ mod tests {
             (11, Some(8), &[4, 5, 6, 7, 8][..]),
             "{said:?}"
         );
-        assert!(said.verdict.starts_with("would have stopped at step 8 of 11: "), "{}", said.verdict);
+        let begins = "would have been struck at step 8 of 11 (strike 1 of 2; a live run gets a recovery turn first): ";
+        assert!(said.verdict.starts_with(begins), "{}", said.verdict);
+        assert_eq!((said.strike, said.max_strikes, said.ends), (Some(1), Some(2), Some(false)));
         assert!(said.verdict.contains("`bash {\"command\":\"npm test\"}`"), "{}", said.verdict);
         assert!(said.verdict.ends_with("(steps 4, 5, 6, 7 and 8)"), "{}", said.verdict);
         assert_eq!(said.around.iter().filter(|row| row.strike).map(|row| row.step).collect::<Vec<_>>(), [8]);
         assert_eq!(said.around.last().map(|row| row.step), Some(10));
         assert!(said.told.as_deref().is_some_and(|told| told.contains("npm test")), "{:?}", said.told);
         assert!(said.settings.contains(&"stops.tool_loops.repeats"), "{:?}", said.settings);
+    }
+
+    #[test]
+    fn a_strike_that_ends_the_run_says_so() {
+        let fails = |n: u32| {
+            let error = TrajectoryEvent::result("bash", false, "no such file");
+            [TrajectoryEvent::Turn, TrajectoryEvent::tool("bash", &format!("{{\"command\":\"./try {n}\"}}")), error]
+        };
+        let said = followed(&(0..6).flat_map(fails).collect::<Vec<_>>());
+        assert!(said.verdict.starts_with("would have stopped at step 5 of 6: every call of 5 steps"), "{said:?}");
+        assert_eq!((said.strike, said.ends, said.told), (Some(1), Some(true), None));
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Judge {
     at_event: Option<u64>,
     strikes: u32,
     newest: Option<Finding>,
+    /// The number of the newest strike in its request.
+    strike: u32,
     /// Whether the newest strike ends the run at once.
     ends: bool,
     stopped: bool,
@@ -49,6 +51,7 @@ impl Judge {
             at_event: None,
             strikes: 0,
             newest: None,
+            strike: 0,
             ends: false,
             stopped: false,
         }
@@ -69,6 +72,7 @@ impl Judge {
         self.at_event.get_or_insert(index);
         self.strikes += 1;
         self.stopped = true;
+        self.strike = verdict.strike;
         self.ends = verdict.action == Action::Stop;
         self.newest = Some(verdict.finding.clone());
         Some(verdict.finding)
@@ -77,6 +81,11 @@ impl Judge {
     /// Whether the newest strike ends the run at once, without a recovery turn.
     pub fn ends(&self) -> bool {
         self.ends
+    }
+
+    /// The number of the newest strike in its request, from 1, and the number with which a run ends; 0: there was none.
+    pub fn strike(&self) -> (u32, u32) {
+        (self.strike, self.rules.max_strikes)
     }
 
     /// The number of events so far.

@@ -6,9 +6,18 @@ use belay_agent_loop::policies::tool_loops::{
 };
 use belay_protocol::{Finding, StopReason};
 
-/// The sentence about a run with a strike.
-pub(super) fn stopped(finding: &Finding, at: u64, of: u64, same: &[u64]) -> String {
-    format!("would have stopped at step {at} of {of}: {}{}", account(finding), in_steps(same))
+/// The sentence about a run with a strike, at a step of so many. `recovers`: the number of the strike and of the one that
+/// ends a run; `None`: this one ends it.
+pub(super) fn struck(finding: &Finding, (at, of): (u64, u64), recovers: Option<(u32, u32)>, same: &[u64]) -> String {
+    let what = match recovers {
+        Some((number, most)) => {
+            format!(
+                "been struck at step {at} of {of} (strike {number} of {most}; a live run gets a recovery turn first)"
+            )
+        }
+        None => format!("stopped at step {at} of {of}"),
+    };
+    format!("would have {what}: {}{}", account(finding), in_steps(same))
 }
 
 /// The sentence about a run without a strike. `most`: the most frequent call, and how often it came.
