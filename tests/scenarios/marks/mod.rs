@@ -6,6 +6,7 @@
 
 mod roads;
 mod scenes;
+mod streams;
 mod work;
 mod world;
 
@@ -21,7 +22,9 @@ async fn no_road_to_a_person_shows_the_marks_of_untrusted_content() -> Result<()
     let mut world = World::start(Answer::text(&quoted())).await?;
     let mut roads = Roads::default();
     scenes::answers(&mut world, &mut roads).await?;
-    scenes::streams(&mut world, &mut roads).await?;
+    streams::pieces(&mut world, &mut roads).await?;
+    streams::thoughts(&mut world, &mut roads).await?;
+    streams::stream_that_is_stopped(&mut world, &mut roads).await?;
     scenes::calls_of_a_client(&world, &mut roads).await?;
     scenes::provider_that_quotes_its_input(&mut world, &mut roads).await?;
     scenes::subagent_and_plan(&mut world, &mut roads).await?;

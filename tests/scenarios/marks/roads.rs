@@ -50,6 +50,9 @@ const COMMANDS: [(&[&str], bool); 13] = [
     (&["memory", "export"], false),
 ];
 
+/// Sessions in which an error, the thinking or the beginning of an answer has the content, which not each road shows.
+const ASIDE: [&str; 3] = ["refused", "thinks", "stopped"];
+
 /// Commands in a conversation.
 const CHAT: [&str; 7] = ["/status", "/sessions", "/tools", "/jobs", "/plan", "/goal", "/routine"];
 
@@ -59,7 +62,7 @@ pub(super) async fn stored(w: &World, roads: &mut Roads) -> Result<()> {
         see(w, roads, route, says).await?;
     }
     for (session, run) in &w.runs {
-        let has_answer = session != "refused"; // there the error alone has the content
+        let has_answer = !ASIDE.contains(&session.as_str());
         for (route, says) in OF_RUN {
             see(w, roads, &format!("/api/v1/runs/{run}{route}"), says && has_answer).await?;
         }

@@ -1,14 +1,12 @@
 //! Scenes in which a model repeats marks, and what people read while they happen.
 
 use anyhow::{Context, Result};
-use belay_tests::daemon::client;
 use belay_tests::model_server::Answer;
-use belay_tests::socket::Socket;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::world::{Roads, World, quoted};
 
-fn read(path: &str) -> Answer {
+pub(super) fn read(path: &str) -> Answer {
     Answer::call("read_file", json!({ "path": path }))
 }
 
@@ -27,41 +25,6 @@ pub(super) async fn answers(w: &mut World, roads: &mut Roads) -> Result<()> {
     let asked = w.home.run(&[&asked[..], &[&base_url, "hello"]].concat(), "").await?;
     roads.says("belay ask", format!("{}{}", asked.stdout, asked.stderr));
     Ok(())
-}
-
-/// Answers that are read while they are written: in pieces of three characters.
-pub(super) async fn streams(w: &mut World, roads: &mut Roads) -> Result<()> {
-    let pieces = || Answer::Pieces(quoted(), 3, std::time::Duration::ZERO);
-    let hello = json!({"messages": [{"role": "user", "content": "hello"}]});
-    let (_, whole) = w.daemon.request("POST", "/v1/chat/completions", Some(hello.clone())).await?;
-    roads.says("a chat completion", whole);
-    w.model.then(pieces());
-    let body = json!({"stream": true, "messages": hello["messages"]});
-    let answer =
-        client().post(format!("{}/v1/chat/completions", w.daemon.url)).json(&body).send().await?.text().await?;
-    roads.says("a chat completion in pieces", joined(&answer, "/choices/0/delta/content"));
-
-    let mut socket = Socket::open(&w.daemon).await?;
-    socket.call("chat.subscribe", json!({ "sessionKey": "socket" })).await?;
-    w.script([read("page.txt"), pieces()]);
-    let id = socket.ask("agent", json!({"sessionKey": "socket", "message": "hello", "idempotencyKey": "k"})).await?;
-    socket.answer(&id).await?;
-    let end = socket.answer(&id).await?;
-    roads.says("the answer over the WebSocket", &end);
-    let chat = socket.events("chat", |event| event["state"] != "delta").await?;
-    roads.says("events of a chat", json!(chat));
-    let is_end = |event: &Value| event["stream"] == "lifecycle" && event["data"]["phase"] == "end";
-    roads.says("events of an agent", json!(socket.events("agent", is_end).await?));
-    w.ended("socket", &json!({ "run_id": end["runId"] }));
-    let history = socket.call("chat.history", json!({ "sessionKey": "socket" })).await?;
-    roads.says("the history over the WebSocket", history);
-    Ok(())
-}
-
-/// The texts of a stream's pieces, one after the other.
-pub(super) fn joined(stream: &str, at: &str) -> String {
-    let data = stream.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data:")?.trim()).ok());
-    data.filter_map(|piece| Some(piece.pointer(at)?.as_str()?.to_owned())).collect()
 }
 
 /// Arguments that a client gets.
