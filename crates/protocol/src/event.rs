@@ -106,6 +106,10 @@ pub enum EventKind {
         /// has answered.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         error: String,
+        /// The purpose of a call that is no step of the work: `closing`, or a side question about the run: `judge` of the
+        /// stop rules, `goal`, `completion`, `summary`, `notes` or `title`. Empty: a step.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        purpose: String,
     },
     /// A fallback model answers instead of the requested one.
     ModelFallback {
@@ -443,7 +447,7 @@ impl EventKind {
     /// A model call of this step that was answered with its first request, with its input and output tokens. The model
     /// and the duration are not known.
     pub fn model_called(step: u32, input: Option<u64>, output: Option<u64>) -> Self {
-        let (model, error) = (String::new(), String::new());
-        Self::ModelCalled { step, attempts: 1, input, output, model, took_ms: 0, error }
+        let (model, error, purpose) = (String::new(), String::new(), String::new());
+        Self::ModelCalled { step, attempts: 1, input, output, model, took_ms: 0, error, purpose }
     }
 }

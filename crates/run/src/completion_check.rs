@@ -4,7 +4,7 @@ use belay_agent_loop::{LoopContext, LoopError, Reasoning};
 use belay_protocol::{Message, Prompt, ToolSet};
 use serde_json::Value;
 
-use crate::core::{Allowance, Asked, CallPurpose, RunCore};
+use crate::core::{Allowance, Asked, CallPurpose, RunCore, SideQuestion};
 
 /// Maximum length of an opinion, in tokens: yes or no and half a sentence.
 const MAX_TOKENS: u32 = 200;
@@ -27,7 +27,7 @@ pub async fn missing(core: &mut RunCore, request: &str, answer: &str, step: u32)
     let question = format!("Request:\n{request}\n\nAnswer of the agent:\n{answer}");
     let mut context = LoopContext::new(vec![Message::user(question).into()]);
     let services = core.services.clone();
-    let allowance = Allowance { attempts: 1, purpose: CallPurpose::SideQuestion };
+    let allowance = Allowance { attempts: 1, purpose: CallPurpose::SideQuestion(SideQuestion::Completion) };
     match core.ask(&services.checker, &mut context, step, allowance).await {
         Ok(Asked::Reply(reply)) => Ok(verdict(&reply.text)),
         Ok(Asked::Failed(_) | Asked::Ended(_) | Asked::Chanted(_)) | Err(LoopError::CostRefused(_)) => Ok(None),

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::call_model::Allowance;
-pub use self::call_model::{Asked, CallPurpose};
+pub use self::call_model::{Asked, CallPurpose, SideQuestion};
 pub use self::child_start::ChildStart;
 pub use self::clock::OwnTime;
 pub use self::clock::RunClock;

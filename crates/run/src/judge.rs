@@ -8,7 +8,7 @@ use belay_agent_loop::{LoopContext, LoopOutcome, Reasoning};
 use belay_protocol::{Message, MessageBody, Prompt, RunEnd, StopLayer, StopReason, plain_line};
 use futures_util::future::BoxFuture;
 
-use crate::core::{Allowance, Asked, CallPurpose, RunCore};
+use crate::core::{Allowance, Asked, CallPurpose, RunCore, SideQuestion};
 
 /// Maximum length of an opinion, in tokens. 512: a few sentences and a number.
 const OPINION_MAX_TOKENS: u32 = 512;
@@ -84,7 +84,7 @@ async fn ask(core: &mut RunCore, context: &LoopContext, prompt: &JudgePrompt, mo
     // A separate context: the question does not enter the conversation.
     let mut aside = LoopContext::new(vec![Arc::new(Message::user(prompt.user.clone()))]);
     aside.state.stops.measures.time = context.state.stops.measures.time;
-    let allowance = Allowance { attempts: 2, purpose: CallPurpose::SideQuestion };
+    let allowance = Allowance { attempts: 2, purpose: CallPurpose::SideQuestion(SideQuestion::Judge) };
     let step = context.state.iteration;
     match core.ask(&reasoning, &mut aside, step, allowance).await {
         Ok(Asked::Reply(reply)) => match judge::parse(&reply.text) {

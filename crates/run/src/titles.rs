@@ -7,7 +7,7 @@ use belay_agent_loop::{LoopContext, LoopError, Reasoning};
 use belay_protocol::{Message, Prompt, plain_line};
 
 use crate::compaction::transcript::transcript;
-use crate::core::{Allowance, Asked, CallPurpose, RunCore};
+use crate::core::{Allowance, Asked, CallPurpose, RunCore, SideQuestion};
 use crate::untrusted::marked;
 
 /// Maximum length of a title, in characters.
@@ -47,7 +47,7 @@ pub async fn title(core: &mut RunCore, messages: &[Arc<Message>], model: Option<
     let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
     let shown = marked("conversation", core.live.id.as_uuid().as_bytes(), &transcript(&messages, READ_CHARS));
     let mut context = LoopContext::new(vec![Arc::new(Message::user(shown))]);
-    let allowance = Allowance { attempts: 1, purpose: CallPurpose::SideQuestion };
+    let allowance = Allowance { attempts: 1, purpose: CallPurpose::SideQuestion(SideQuestion::Title) };
     match core.ask(&reasoning, &mut context, 1, allowance).await {
         Ok(Asked::Reply(reply)) => cleaned(&reply.text).map_or(Titled::Failed, Titled::Title),
         Ok(Asked::Failed(error)) => {

@@ -6,11 +6,21 @@ import { duration, goalText, number } from './format.js';
 const CUT = 1000;
 const HEAD = new Set(['seq', 'at', 'session', 'run_id', 'type']);
 
+const QUESTIONS = { closing: 'Closing turn', judge: 'Judge of the stop rules', goal: 'Judge of the goal', completion: 'Check of the answer',
+  summary: 'Summary', notes: 'Notes', title: 'Title' };
+/** The name of a model call: its step, or the question beside the work that it answers. */
+export const modelCall = ({ step, purpose }) => (purpose ? QUESTIONS[purpose] ?? purpose : `Step ${step}`);
+
+/** The name of a tool call. The run itself makes the call that checks its goal: its id begins with the end of the run's. */
+export function toolCall({ name, call_id: id, run_id: run }) {
+  return run && id?.startsWith(`goal-${run.split('-').at(-1)}-`) ? `Check: ${name}` : name;
+}
+
 const TEXT = {
   run_accepted: () => 'The message is on disk.',
   run_started: (fact) => (fact.attempt > 1 ? `Attempt ${fact.attempt}: resumed from the last checkpoint.`
     : 'The work begins, or resumes.'),
-  model_called: (fact) => `Step ${fact.step}: ${number(fact.input)} tokens read, ${number(fact.output)} written`
+  model_called: (fact) => `${modelCall(fact)}: ${number(fact.input)} tokens read, ${number(fact.output)} written`
     + `${fact.attempts > 1 ? `, ${fact.attempts} requests` : ''}`,
   model_fallback: (fact) => `${fact.to} takes over from ${fact.from}: ${fact.reason}`,
   guardrail_triggered: (fact) => `${fact.guardrail}: ${fact.count}${fact.force_text ? '; no tools are offered any more' : ''}`,
@@ -55,10 +65,10 @@ export class Rows {
     const row = { key: fact.seq, fact, time: this.time(fact.at), kind: named(fact.type), text: text(fact) };
     if (fact.type === 'tool_started' || fact.type === 'tool_finished') {
       const done = fact.status && fact;
-      Object.assign(row, { kind: fact.name, tone: fact.status ?? 'running', nth: this.calls.size, text: callText(fact, done) });
+      Object.assign(row, { kind: toolCall(fact), tone: fact.status ?? 'running', nth: this.calls.size, text: callText(fact, done) });
       if (fact.type === 'tool_started') this.calls.set(fact.call_id, row);
     }
-    if (fact.type === 'model_called') row.step = fact.step;
+    if (fact.type === 'model_called' && (!fact.purpose || fact.purpose === 'closing')) row.step = fact.step;
     this.rows.push(row);
   }
 

@@ -1,5 +1,7 @@
 // The facts of a run as spans of time: its waiting, its model calls, its tool calls, its questions and its subagents.
 
+import { modelCall, toolCall } from './facts.js';
+
 const ms = (at) => Date.parse(at);
 
 /** The lanes of the picture, in their order: `[lane, name]`. */
@@ -35,7 +37,7 @@ class Spans {
     if (fact.type === 'run_accepted') this.wait(row, at, 'Waits for its turn');
     else if (fact.type === 'run_started') this.finish('wait', at);
     else if (fact.type === 'model_called') {
-      this.all.push({ lane: 'model', key: row.key, label: `Step ${fact.step}`, from: at - took, to: at, step: fact.step,
+      this.all.push({ lane: 'model', key: row.key, label: modelCall(fact), from: at - took, to: at, step: fact.step,
         input: fact.input, output: fact.output, bad: fact.error });
     } else if (fact.type === 'tool_started') this.tool(row, at, done);
     else if (fact.type === 'tool_finished') this.tool(row, at - took, fact);
@@ -52,7 +54,7 @@ class Spans {
 
   tool(row, from, done) {
     const to = done ? Math.min(from + done.took_ms, Math.max(from, ms(done.at))) : undefined;
-    this.all.push({ lane: 'tool', key: row.key, label: row.fact.name, note: done?.status ?? 'running', from, to, live: !done,
+    this.all.push({ lane: 'tool', key: row.key, label: toolCall(row.fact), note: done?.status ?? 'running', from, to, live: !done,
       bad: done && done.status !== 'success' });
   }
 

@@ -178,7 +178,7 @@ impl<'a> Trace<'a> {
     }
 
     fn model_called(&mut self, span: SpanId, event: &Event) {
-        let EventKind::ModelCalled { step, attempts, input, output, model, took_ms, error } = &event.kind else {
+        let EventKind::ModelCalled { step, attempts, input, output, model, took_ms, error, .. } = &event.kind else {
             return;
         };
         let answered = if model.is_empty() { &self.naming.model } else { model };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::{LoopContext, LoopError, LoopOutcome, Reasoning};
 use belay_protocol::{Message, MessageBody, Prompt, ToolSet};
-use belay_run::core::{Allowance, Asked, CallPurpose};
+use belay_run::core::{Allowance, Asked, CallPurpose, SideQuestion};
 use serde_json::Value;
 
 use super::command::Checked;
@@ -40,7 +40,7 @@ pub(super) async fn judge(
     // A context of its own: the question does not enter the conversation.
     let mut aside = LoopContext::new(vec![Message::user(question).into()]);
     aside.state.stops.measures.time = context.state.stops.measures.time;
-    let allowance = Allowance { attempts: 2, purpose: CallPurpose::SideQuestion };
+    let allowance = Allowance { attempts: 2, purpose: CallPurpose::SideQuestion(SideQuestion::Goal) };
     Ok(match turn.core.ask(&reasoning, &mut aside, context.state.iteration, allowance).await? {
         Asked::Reply(reply) => verdict(&reply.text, &record),
         Asked::Ended(end) => Checked::Leaves(Box::new(LoopOutcome::Stopped(end))),

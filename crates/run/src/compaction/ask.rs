@@ -8,7 +8,7 @@ use belay_protocol::{FinishReason, Message, Prompt};
 use super::account::Account;
 use super::summary;
 use crate::config::CompactionConfig;
-use crate::core::{Allowance, Asked, CallPurpose, RunCore};
+use crate::core::{Allowance, Asked, CallPurpose, RunCore, SideQuestion};
 use crate::estimate::Calibration;
 
 /// Attempts to get a usable summary.
@@ -89,7 +89,7 @@ async fn ask(
 ) -> Option<Result<String, &'static str>> {
     // A separate context: the question does not enter the conversation.
     let mut aside = LoopContext::new(vec![Arc::new(Message::user(question))]);
-    let allowance = Allowance { attempts: ATTEMPTS, purpose: CallPurpose::SideQuestion };
+    let allowance = Allowance { attempts: ATTEMPTS, purpose: CallPurpose::SideQuestion(SideQuestion::Summary) };
     match core.ask(reasoning, &mut aside, step, allowance).await {
         Ok(Asked::Reply(reply)) => Some(match reply.finish {
             FinishReason::Stop => Ok(reply.text),

@@ -12,7 +12,7 @@ use belay_protocol::{Durability, Message, MessageBody, Prompt, ToolSet};
 
 use super::account::Account;
 use super::transcript::transcript;
-use crate::core::{Allowance, CallPurpose, RunCore};
+use crate::core::{Allowance, CallPurpose, RunCore, SideQuestion};
 use crate::effect_gate::unbound;
 use crate::estimate::Calibration;
 
@@ -91,7 +91,7 @@ impl LoopDelegate for Noting<'_> {
         context: &mut LoopContext,
         _iteration: u32,
     ) -> Result<LlmTurn, LoopError> {
-        let allowance = Allowance { attempts: 1, purpose: CallPurpose::SideQuestion };
+        let allowance = Allowance { attempts: 1, purpose: CallPurpose::SideQuestion(SideQuestion::Notes) };
         let asked = self.core.ask(reasoning, context, self.step, allowance).await?;
         self.core.turn_of(asked, context)
     }

@@ -19,6 +19,8 @@ use crate::tally::{Charge, Hold};
 pub(super) struct Called<'a> {
     /// Its step.
     pub(super) step: u32,
+    /// Its purpose.
+    pub(super) purpose: CallPurpose,
     /// The requested model.
     pub(super) model: &'a str,
     /// Its duration.
@@ -39,7 +41,8 @@ impl Called<'_> {
     ) -> EventKind {
         let took_ms = u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX);
         let (model, error) = (answered_by.unwrap_or(self.model).to_owned(), error.to_owned());
-        EventKind::ModelCalled { step: self.step, attempts, input, output, model, took_ms, error }
+        let purpose = self.purpose.word().to_owned();
+        EventKind::ModelCalled { step: self.step, attempts, input, output, model, took_ms, error, purpose }
     }
 }
 
@@ -88,7 +91,7 @@ impl RunCore {
             Ok(Err(shortage)) => {
                 self.tally.settle(hold, Charge::default());
                 // The refusal of a side question is not recorded for the tree: its next call is checked on its own.
-                if allowance.purpose != CallPurpose::SideQuestion {
+                if !allowance.purpose.is_side_question() {
                     self.tally.refuse_day(shortage);
                 }
                 Err(shortage.into())

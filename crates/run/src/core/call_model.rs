@@ -35,14 +35,49 @@ pub enum CallPurpose {
     /// The closing turn, with its time. It may use the money that is reserved for it.
     Closing(Duration),
     /// A side question about the run. Its answer is not a message of the conversation.
-    SideQuestion,
+    SideQuestion(SideQuestion),
+}
+
+/// The side questions about a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SideQuestion {
+    /// Whether it is in a loop.
+    Judge,
+    /// Whether its goal is reached.
+    Goal,
+    /// Whether its answer meets the request.
+    Completion,
+    /// A summary of old messages.
+    Summary,
+    /// Notes before old messages are removed.
+    Notes,
+    /// A title of the conversation.
+    Title,
 }
 
 impl CallPurpose {
     pub(super) fn closing(self) -> Option<Duration> {
         match self {
             Self::Closing(time) => Some(time),
-            Self::Step | Self::SideQuestion => None,
+            Self::Step | Self::SideQuestion(_) => None,
+        }
+    }
+
+    pub(super) fn is_side_question(self) -> bool {
+        matches!(self, Self::SideQuestion(_))
+    }
+
+    /// The word in the events; empty for a step.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Step => "",
+            Self::Closing(_) => "closing",
+            Self::SideQuestion(SideQuestion::Judge) => "judge",
+            Self::SideQuestion(SideQuestion::Goal) => "goal",
+            Self::SideQuestion(SideQuestion::Completion) => "completion",
+            Self::SideQuestion(SideQuestion::Summary) => "summary",
+            Self::SideQuestion(SideQuestion::Notes) => "notes",
+            Self::SideQuestion(SideQuestion::Title) => "title",
         }
     }
 }
@@ -95,7 +130,7 @@ impl RunCore {
     fn thinking(&self, purpose: CallPurpose) -> Option<Thinking> {
         match purpose {
             CallPurpose::Step => self.request.options.thinking.or(self.services.config.thinking),
-            CallPurpose::Closing(_) | CallPurpose::SideQuestion => None,
+            CallPurpose::Closing(_) | CallPurpose::SideQuestion(_) => None,
         }
     }
 
@@ -172,10 +207,10 @@ impl RunCore {
                 let chanting = of_closing.as_deref_mut().filter(|_| watched);
                 Some(Watch { chanting, max_bytes: Some(CLOSING_MAX_BYTES), cut: &cut })
             }
-            CallPurpose::SideQuestion => None,
+            CallPurpose::SideQuestion(_) => None,
         };
         let mut sink = LiveSink::new(&self.live, step, watch);
-        match self.child || allowance.purpose == CallPurpose::SideQuestion {
+        match self.child || allowance.purpose.is_side_question() {
             true => sink.silent(),
             false => sink.shown(),
         }
@@ -204,7 +239,7 @@ impl RunCore {
         };
         let took = begun.elapsed();
         metrics::model_took(outcome, first.map(|first| first.duration_since(begun)), took);
-        let call = Called { step, model: &model, took, most: &most };
+        let call = Called { step, purpose: allowance.purpose, model: &model, took, most: &most };
         self.live.activity.touch();
         context.state.stops.measures.chanting = chanting;
         self.tally.add_output(bytes);
@@ -262,7 +297,7 @@ impl RunCore {
 
     /// Whether the conversation shows this text. The text of child runs and of side questions is not shown.
     fn shows(&self, allowance: Allowance, said: &str) -> bool {
-        !self.child && allowance.purpose != CallPurpose::SideQuestion && !said.trim().is_empty()
+        !self.child && !allowance.purpose.is_side_question() && !said.trim().is_empty()
     }
 
     /// Converts the result of a model call into a step of the loop. Chanting becomes a verdict of the stop rules.

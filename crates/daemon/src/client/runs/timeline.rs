@@ -75,11 +75,11 @@ fn spans(facts: &[Json]) -> Vec<Span> {
                 "model_called" => Some(Span {
                     tokens: Some((number(fact, "/input"), number(fact, "/output"))),
                     failed: !text(fact, "/error").is_empty(),
-                    ..span("model", &format!("step {}", number(fact, "/step")), end.saturating_sub(took), end)
+                    ..span("model", &model_call(fact), end.saturating_sub(took), end)
                 }),
                 "tool_finished" => Some(Span {
                     failed: text(fact, "/status") != "success",
-                    ..span("tool", text(fact, "/name"), end.saturating_sub(took), end)
+                    ..span("tool", &tool_call(fact), end.saturating_sub(took), end)
                 }),
                 "approval_resolved" => open("approval_requested", "/approval", fact)
                     .map(|asked| span("person", text(asked, "/summary"), at(asked), end)),
@@ -91,6 +91,26 @@ fn spans(facts: &[Json]) -> Vec<Span> {
         .collect();
     spans.sort_by_key(|span| span.from);
     spans
+}
+
+/// The name of a model call: its step, or the question that it answers beside the work.
+fn model_call(fact: &Json) -> String {
+    match text(fact, "/purpose") {
+        "" => format!("step {}", number(fact, "/step")),
+        "closing" => "closing turn".to_owned(),
+        "judge" => "judge of the stop rules".to_owned(),
+        "goal" => "judge of the goal".to_owned(),
+        "completion" => "check of the answer".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// The name of a tool call. The run itself makes the call that checks its goal, and its id begins with the end of the
+/// run's.
+fn tool_call(fact: &Json) -> String {
+    let run = text(fact, "/run_id").rsplit('-').next().unwrap_or_default();
+    let checks = !run.is_empty() && text(fact, "/call_id").starts_with(&format!("goal-{run}-"));
+    format!("{}{}", if checks { "check: " } else { "" }, text(fact, "/name"))
 }
 
 fn rows(spans: &[Span]) -> Vec<Vec<Cell>> {

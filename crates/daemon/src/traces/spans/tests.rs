@@ -41,8 +41,8 @@ fn events(run: &RunRecord, kinds: Vec<(i64, EventKind)>) -> Vec<Event> {
 }
 
 fn called(step: u32, model: &str, took_ms: u64, error: &str) -> EventKind {
-    let (model, error) = (model.to_owned(), error.to_owned());
-    EventKind::ModelCalled { step, attempts: 1, input: Some(10), output: Some(3), model, took_ms, error }
+    let (model, error, purpose) = (model.to_owned(), error.to_owned(), String::new());
+    EventKind::ModelCalled { step, attempts: 1, input: Some(10), output: Some(3), model, took_ms, error, purpose }
 }
 
 fn tool(id: &str, name: &str) -> EventKind {
