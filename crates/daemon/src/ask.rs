@@ -12,6 +12,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use belay_agent::{Agent, AgentParts};
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
+use belay_program::clock::SystemClock;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Output, note, print_error};
+use belay_program::paths::Paths;
+use belay_program::signals::{OnHangup, SignalWatch};
 use belay_protocol::{
     Accepted, Ack, AckSender, AttachmentIntake, Body, Channel, ChannelError, ChannelId, ChannelProfile, Clock, Control,
     DeliverError, Envelope, Inbound, InboundStream, NoTroubles, Outbound, Principal, Provenance, Question, ReplyRoute,
@@ -31,14 +37,8 @@ use self::person::{Person, PersonAnswer};
 use self::screen::AskScreen;
 use crate::args::AskArgs;
 use crate::client::verdict;
-use crate::clock::SystemClock;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Output, note, print_error};
-use crate::paths::Paths;
 use crate::secrets::Secrets;
 use crate::settings::{load, refused};
-use crate::signals::{OnHangup, SignalWatch};
 use crate::stop_rules::stop_rules;
 use crate::telemetry;
 use crate::wiring::{
@@ -48,7 +48,7 @@ use crate::wiring::{
 
 /// Answers one message. The exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let (text, is_input_used) = crate::input::with_piped(&args.text)?;
+    let (text, is_input_used) = belay_program::input::with_piped(&args.text)?;
     let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
     let telemetry = &loaded.settings.telemetry;

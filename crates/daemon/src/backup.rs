@@ -3,6 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use belay_program::causes::words;
+use belay_program::clock::SystemClock;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
+use belay_program::paths::Paths;
 use belay_protocol::Clock;
 use belay_store::backup::{self, BackupError, Label, Place, Reason, Stop, StoreLock};
 use belay_store::{OpenError, StoreUrl};
@@ -11,14 +17,9 @@ use serde_json::{Value as Json, json};
 
 use crate::args::{ClientArgs, SettingsArgs};
 use crate::client::Client;
-use crate::clock::SystemClock;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
-use crate::paths::Paths;
 use crate::settings::{load, refused};
 use crate::wiring::backups::{OF_THE_SERVER, described, directory, listed, sources, target, with_or_without_key};
-use crate::wiring::{Store, VERSION, refuse_store, words};
+use crate::wiring::{Store, VERSION, refuse_store};
 
 /// Longest time of a backup that the daemon makes.
 const CREATE_LIMIT: Duration = Duration::from_secs(3600);

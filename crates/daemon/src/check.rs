@@ -10,6 +10,11 @@ use std::path::Path;
 use belay_delegates::{WorkerHostKind, WorkersConfig};
 use belay_gateway::ControlGroup;
 use belay_models::{CandidateConfig, ProbeReport, candidates};
+use belay_program::causes::words;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
+use belay_program::paths::Paths;
 use belay_tools::PathResolution;
 use belay_tools::mcp::{ServerReport, Standing, SurveyMode, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
@@ -19,15 +24,11 @@ use serde_json::{Value as Json, json};
 use tokio::net::{TcpListener, UnixStream};
 
 use crate::args::CheckUnitArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
-use crate::paths::Paths;
 use crate::secrets::{Secrets, UNSEEN, check_all, unseen_words};
 use crate::settings::{Problem, Settings, load, refused};
 use crate::wiring::{
     Chosen, CommandPins, McpNeeds, Store, gateway_failure, meaning, own_files_problems, sandbox_config, transcriber,
-    words, workspace_of,
+    workspace_of,
 };
 
 pub(crate) use directories::{refuse_workspace, writable};

@@ -32,6 +32,7 @@ mod watch;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use belay_program::output::Tone;
 use serde_json::Value as Json;
 
 pub(crate) use agent::agent;
@@ -58,8 +59,6 @@ pub(crate) use status::status;
 pub(crate) use stop::stop;
 pub(crate) use tools::{list as tools_list, one as tools_one};
 pub(crate) use top::top;
-
-use crate::output::Tone;
 
 /// The string at a JSON pointer; empty if there is none.
 fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {

@@ -15,39 +15,28 @@ mod backup_config;
 mod check;
 mod cli;
 mod client;
-mod clock;
 mod cluster_config;
 mod collector;
 mod completion;
-mod disk;
-mod drop_ins;
-mod environment;
-mod exit;
-mod input;
 mod janitor;
 mod launch;
 mod man;
 mod mcp;
 mod migrate;
-mod net;
 #[cfg_attr(not(feature = "otlp"), path = "no_otlp.rs")]
 mod otlp;
-mod output;
-mod paths;
 mod reload;
 mod routine_times;
 mod run;
 mod secrets;
 mod settings;
 mod setup;
-mod signals;
 mod stop_rules;
 mod stops;
 mod systemd;
 mod telemetry;
 #[cfg(feature = "otlp")]
 mod traces;
-mod typed;
 mod upgrade;
 mod version;
 mod wiring;
@@ -59,15 +48,15 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{self, Output};
 use belay_protocol::Decision;
 use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
 use cli::{Cli, Command, WHERE_TO_START};
-use environment::Environment;
-use exit::{Exit, Failure};
 use mcp::McpCommand;
-use output::Output;
 use stops::StopsCommand;
 use upgrade::UpgradeCommand;
 

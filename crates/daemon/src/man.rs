@@ -4,11 +4,10 @@
 
 use std::path::PathBuf;
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::Output;
 use clap::{Args, Command};
 use clap_mangen::Man;
-
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 
 /// `belay man`
 #[derive(Debug, Args)]

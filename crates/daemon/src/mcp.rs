@@ -2,15 +2,15 @@
 
 mod serve;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
+use belay_program::paths::{Paths, private_directory};
 use belay_tools::mcp::{Mcp, ServerReport, Standing, SurveyMode, ToolReport, find};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::args::SettingsArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
-use crate::paths::{Paths, private_directory};
 use crate::settings::{Settings, load, refused};
 use crate::wiring::{CommandPins, McpNeeds, refuse_own_files, workspace_of};
 

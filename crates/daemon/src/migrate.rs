@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
+use belay_program::paths::Paths;
 use belay_store::transfer::{Migrated, MigratedTable, Phase, Progress, TransferError, migrate};
 use belay_store::{OpenError, StoreUrl, parse_url};
 use clap::Args;
 use serde_json::json;
 
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
-use crate::paths::Paths;
 use crate::settings::expand;
 use crate::wiring::{Store, refuse_store};
 

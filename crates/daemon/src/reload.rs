@@ -4,14 +4,14 @@
 use belay_agent::{Reloader, Rules};
 use belay_channels::AllowLists;
 use belay_models::{EnvKeys, LlmConfig, PriceList};
+use belay_program::environment::Environment;
+use belay_program::paths::Paths;
 use belay_protocol::StoreError;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::args::SettingsArgs;
-use crate::environment::Environment;
-use crate::paths::Paths;
 use crate::secrets::check_all;
 use crate::settings::{Changes, Problem, Settings, load, reloaded};
 use crate::stop_rules::stop_rules;

@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use belay_channels::Enabled;
 use belay_crash_point::crash_point;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::note;
+use belay_program::paths::Paths;
+use belay_program::signals::{OnHangup, SignalWatch};
 use tracing::info;
 
 use crate::args::SettingsArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
 use crate::otlp::{LogLayer, LogQueue, log_layer};
-use crate::output::note;
-use crate::paths::Paths;
 use crate::reload::Source;
 use crate::settings::{Loaded, Settings, load, refused};
-use crate::signals::{OnHangup, SignalWatch};
 use crate::telemetry::{LineForm, LogFilter, TelemetryConfig};
 use crate::wiring::{NotStarted, Starting};
 use crate::{systemd, telemetry, wiring};

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use belay_channels::{TelegramConfig, TelegramMode, TelegramSecrets};
 use belay_gateway::GatewaySecrets;
 use belay_models::{EnvKeys, FallbackConfig, LlmConfig, TranscriptionConfig};
+use belay_program::environment::Environment;
 use belay_protocol::Secret;
 use belay_run::EmbeddingsConfig;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::collector::parse_headers;
-use crate::environment::Environment;
 use crate::settings::{Loaded, Problem, Settings};
 use crate::telemetry::TelemetryConfig;
 use source::{Missing, Names, find};

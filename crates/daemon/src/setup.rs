@@ -17,6 +17,10 @@ mod telegram;
 
 use std::path::{Path, PathBuf};
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::Output;
+use belay_program::signals::{OnHangup, SignalWatch};
 use clap::Args;
 use secrecy::SecretString;
 use serde_json::json;
@@ -27,12 +31,8 @@ use self::files::{Content, NewFile};
 use self::model::{Asked, Key};
 use self::person::Person;
 use self::target::Target;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 use crate::secrets;
 use crate::settings::expand;
-use crate::signals::{OnHangup, SignalWatch};
 use crate::wiring::workspace_of;
 
 /// The systemd credential of the model's key, and the variable that stands for it in the settings.

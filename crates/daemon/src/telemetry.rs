@@ -7,6 +7,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use belay_program::clock::SystemClock;
+use belay_program::environment::Environment;
+use belay_program::paths::private_directory;
 use belay_protocol::Clock;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,11 +22,8 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
 
-use crate::clock::SystemClock;
 use crate::collector::Signal;
-use crate::environment::Environment;
 use crate::otlp::LogLayer;
-use crate::paths::private_directory;
 
 /// Libraries that log normal events, and their highest level unless the filter names them. `genai` warns at the first
 /// chunk of each stream; `rusqlite_migration` logs at each first start; `rmcp` logs messages of MCP servers, which may

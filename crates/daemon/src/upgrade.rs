@@ -1,15 +1,15 @@
 //! `belay upgrade check`: what this version would change in the data and settings. Run by the new program before it
 //! replaces the old one. It changes nothing.
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::Output;
+use belay_program::paths::Paths;
 use belay_store::{Held, OpenError, StoreUrl, inspect, inspect_server};
 use clap::Subcommand;
 use serde_json::json;
 
 use crate::args::CheckArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
-use crate::paths::Paths;
 use crate::settings::{Settings, load};
 use crate::wiring::{Store, VERSION, postgres_limits, refuse_store};
 

@@ -7,11 +7,11 @@ use std::io::{BufRead, Read};
 use std::sync::Arc;
 
 use belay_gateway::LinkClient;
+use belay_program::exit::{Exit, Failure};
 use belay_protocol::{JobToken, ToolSet};
 use belay_tools::worker::{WorkerEnvironment, own_tools, seal};
 
 use crate::args::WorkerArgs;
-use crate::exit::{Exit, Failure};
 
 /// The directory for long outputs, in the temporary directory, which belongs to this worker alone.
 const SCRATCH: &str = "belay-outputs";

@@ -3,11 +3,10 @@
 
 use std::io::{self, IsTerminal};
 
+use belay_program::environment::Environment;
+use belay_program::output;
+use belay_program::typed::{Hidden, line, show};
 use belay_protocol::{ApprovalId, Decision, Question};
-
-use crate::environment::Environment;
-use crate::output;
-use crate::typed::{Hidden, line, show};
 
 /// Who answers approval requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,11 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use belay_program::environment::Environment;
 use belay_protocol::{LiveNews, LiveView, RunId};
 use belay_terminal::{LiveArea, Look, RunView, StatusLine, rendered};
 use rustix::termios::tcgetwinsize;
 use tokio::time::sleep;
-
-use crate::environment::Environment;
 
 /// The time between two pictures. 15 ms: an answer should look as if it were typed.
 const FRAME: Duration = Duration::from_millis(15);

@@ -5,12 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use belay_delegates::check_executors;
+use belay_program::environment::Environment;
 use belay_run::OWN_TOOLS;
 use belay_text::near::nearest;
 use belay_tools::BUILTIN;
 
 use super::{Finding, State};
-use crate::environment::Environment;
 use crate::settings::Settings;
 use crate::wiring::agent_failure;
 

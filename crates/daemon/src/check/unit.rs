@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use belay_program::drop_ins;
+use belay_program::environment::Declared;
 use secrecy::SecretString;
 
 use super::{Finding, State};
-use crate::drop_ins;
-use crate::environment::Declared;
 
 /// Credentials by their names.
 pub(super) type Credentials = BTreeMap<String, Declared>;

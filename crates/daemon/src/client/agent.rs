@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Output, note};
+use belay_program::signals::{OnHangup, SignalWatch};
 use belay_protocol::{QueueMode, Thinking};
 use serde_json::{Value as Json, json};
 use tokio_util::sync::CancellationToken;
@@ -10,10 +14,6 @@ use uuid::Uuid;
 use super::send::{verdict, wait};
 use super::{Client, text};
 use crate::args::AgentArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Output, note};
-use crate::signals::{OnHangup, SignalWatch};
 
 /// Sends the message and waits until its run has ended or waits for approval. The exit code is the verdict. The first
 /// Ctrl-C stops the run.
@@ -87,7 +87,7 @@ async fn stop(client: &Client, run_id: &str) -> Result<Exit, Failure> {
 fn body(args: &AgentArgs) -> Result<Json, Failure> {
     let wrong = |what: String| Failure::new(Exit::WrongUsage, what);
     let mut body = json!({
-        "message": crate::input::message(&args.text)?, "idempotencyKey": Uuid::now_v7().to_string(),
+        "message": belay_program::input::message(&args.text)?, "idempotencyKey": Uuid::now_v7().to_string(),
     });
     if let Some(word) = &args.thinking {
         let words: Vec<_> = Thinking::ALL.iter().map(|level| level.word()).collect();

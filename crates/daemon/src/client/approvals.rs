@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use belay_protocol::Decision;
 use serde_json::{Value as Json, json};
 
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::{Client, duration_text, since, text, until};
 use crate::args::{ApprovalArgs, ApprovalsListArgs};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Lists approval requests, newest first.
 pub(crate) async fn list(args: &ApprovalsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

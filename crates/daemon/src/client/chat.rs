@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_channels::{Enabled, StdinChannel, StdinConfig};
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::paths::Paths;
 use belay_protocol::run::RunUsage;
 use belay_protocol::{
     Accepted, Ack, AckSender, ApprovalId, ApprovalKind, Body, Channel, ChannelId, CommandReply, Envelope, LiveNews,
@@ -31,9 +34,6 @@ use super::events::Events;
 use super::{Client, text};
 use crate::args::{ChatArgs, ClientArgs};
 use crate::completion::Completion;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::paths::Paths;
 
 /// Pause before a lost connection is tried again. 500 ms: a daemon starts within it.
 const AGAIN: Duration = Duration::from_millis(500);

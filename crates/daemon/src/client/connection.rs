@@ -5,6 +5,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::net::{is_plain_loopback, plain_client};
+use belay_program::paths::Paths;
 use reqwest::{Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value as Json;
@@ -12,10 +16,6 @@ use url::Url;
 
 use super::events::Events;
 use crate::args::ClientArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::net::{is_plain_loopback, plain_client};
-use crate::paths::Paths;
 
 /// Longest time to connect. 3 s: the daemon is on this machine or near.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);

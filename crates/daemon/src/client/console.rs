@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Output, note};
 use serde_json::Value as Json;
 use url::Url;
 
 use super::{Client, text};
 use crate::args::ConsoleArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Output, note};
 
 /// Prints the address. With a link, a note on standard error tells for how long it is valid.
 pub(crate) async fn console(args: &ConsoleArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

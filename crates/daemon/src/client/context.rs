@@ -1,12 +1,12 @@
 //! `belay context show`: shows what the model of a session would read now, and how many tokens it takes.
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::Value as Json;
 
 use super::{Client, number, text};
 use crate::args::ContextArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Shows the context of a session.
 pub(crate) async fn show(args: &ContextArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

@@ -1,12 +1,12 @@
 //! `belay costs`: what model calls have cost.
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::Value as Json;
 
 use super::{Client, dollars, number, text};
 use crate::args::{CostKeyArg, CostsArgs};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// The part of a budget from which on its row is yellow, in percent.
 const NEARLY_USED: u64 = 80;

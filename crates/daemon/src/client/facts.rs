@@ -1,12 +1,12 @@
 //! The stored events of all runs and sessions as they come, over restarts of the daemon.
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::note;
 use serde_json::Value as Json;
 use tokio::time::{Duration, sleep};
 
 use super::events::Events;
 use super::{Client, text};
-use crate::exit::{Exit, Failure};
-use crate::output::note;
 
 /// Pause before a broken stream is opened again.
 const AGAIN: Duration = Duration::from_secs(1);

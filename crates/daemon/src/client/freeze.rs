@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::Output;
 use serde_json::{Map, Value as Json};
 
 use super::{Client, text};
 use crate::args::{FreezeArgs, FrozenPart, ThawArgs};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 
 /// Freezes, or lists what is frozen.
 pub(crate) async fn freeze(args: &FreezeArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

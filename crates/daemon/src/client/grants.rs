@@ -2,11 +2,10 @@
 
 use std::io::{self, IsTerminal};
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::output;
+use belay_program::typed::{line, show};
 use belay_protocol::WorkGrant;
-
-use crate::exit::{Exit, Failure};
-use crate::output;
-use crate::typed::{line, show};
 
 /// Parses the grants of the options `--allow`.
 ///

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::{Value as Json, json};
 
 use super::{Client, duration_text, number, since, text, until};
 use crate::args::ClientArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Shows the state of the heartbeat.
 pub(crate) async fn show(args: &ClientArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

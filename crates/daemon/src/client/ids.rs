@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use belay_gateway::LIST_MAX;
+use belay_program::exit::{Exit, Failure};
 use belay_protocol::IdPrefix;
 use serde_json::Value as Json;
 use uuid::Uuid;
 
 use super::{Client, text};
-use crate::exit::{Exit, Failure};
 
 /// Fewest characters that a list shows. 8: the usual length of short ids; ids that were made a minute apart differ in
 /// them.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
@@ -10,9 +13,6 @@ use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::watch::watch;
 use super::{Client, dollars, duration_text, number, since, text};
 use crate::args::{ClientArgs, CreateJobArgs, JobArgs, JobsCommand, JobsListArgs};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Runs another subcommand than the list.
 pub(crate) async fn one(command: &JobsCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
@@ -66,7 +66,7 @@ async fn show(args: &JobArgs, env: &Environment, out: Output<'_>) -> Result<Exit
 }
 
 async fn create(args: &CreateJobArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let task = crate::input::message(&args.task)?;
+    let task = belay_program::input::message(&args.task)?;
     let allow = grants::parsed(&args.allow)?;
     grants::confirm(&allow, args.yes).await?;
     let client = Client::find(&args.client, env)?;
@@ -99,7 +99,7 @@ async fn create(args: &CreateJobArgs, env: &Environment, out: Output<'_>) -> Res
 }
 
 async fn tell(args: &JobArgs, said: &str, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let said = json!({ "text": crate::input::message(said)?, "idempotency_key": Uuid::now_v7().to_string() });
+    let said = json!({ "text": belay_program::input::message(said)?, "idempotency_key": Uuid::now_v7().to_string() });
     let (client, id) = found(args, env).await?;
     let path = ["api", "v1", "jobs", &id, "messages"];
     let answer = client.post(&path, Some(&said), Duration::ZERO).await?;

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::Value as Json;
 use tokio::time::timeout;
 
 use super::facts::Facts;
 use super::{Client, text};
 use crate::args::LogsArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// The silence after which no earlier event is expected: the newest ones may belong to work that this principal may not
 /// see.

@@ -1,13 +1,13 @@
 //! `belay memory`: lists, shows, searches, edits, exports and deletes notes.
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::input;
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::{Value as Json, json};
 
 use super::{Client, number, text};
 use crate::args::{ClientArgs, MemoryCommand, MemoryListArgs, NoteArgs, NoteOwner};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::input;
-use crate::output::{Cell, Output, Tone};
 
 /// Notes in one page of an export.
 const PAGE: usize = 500;

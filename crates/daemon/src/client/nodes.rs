@@ -1,12 +1,12 @@
 //! `belay nodes`: the daemons that share the database.
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::Value as Json;
 
 use super::{Client, number, text};
 use crate::args::ClientArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// The part of a lease below which its row is yellow, in milliseconds: three renewals are missing.
 const LATE_MS: u64 = 6_000;

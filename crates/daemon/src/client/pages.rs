@@ -1,10 +1,10 @@
 //! Reads lists that are longer than one page of the API.
 
 use belay_gateway::LIST_MAX;
+use belay_program::exit::Failure;
 use serde_json::Value as Json;
 
 use super::Client;
-use crate::exit::Failure;
 
 impl Client {
     /// Reads the first `limit` rows of a list, page by page. The answer is that of the last page, with the rows of all
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
     use crate::args::ClientArgs;
-    use crate::environment::Environment;
+    use belay_program::environment::Environment;
 
     /// Reads a list of `limit` rows from a daemon that gives these answers, and returns it with the queries.
     async fn listed(limit: u32, answers: Vec<Json>) -> (Result<Json, Failure>, Vec<String>) {

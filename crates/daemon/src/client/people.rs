@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::{Value as Json, json};
 
 use super::{Client, text};
 use crate::args::{ClientArgs, PeopleArgs, PeopleCommand};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Lists people, or carries out a subcommand.
 pub(crate) async fn people(args: &PeopleArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

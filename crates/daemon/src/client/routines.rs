@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use belay_gateway::RoutineTimes;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use belay_protocol::{RoutineSpec, WorkGrant};
 use serde_json::{Value as Json, json};
 
 use super::{Client, dollars, duration_text, grants, number, since, text, until};
 use crate::args::{ClientArgs, CreateRoutineArgs, RoutineArgs, RoutinesCommand};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 use crate::routine_times::Times;
 
 /// Longest file of a routine, in bytes: four times its longest text.
@@ -168,7 +168,7 @@ async fn delete(args: &RoutineArgs, env: &Environment, out: Output<'_>) -> Resul
 }
 
 async fn fire(args: &RoutineArgs, payload: Option<&str>, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let payload = payload.map(crate::input::message).transpose()?;
+    let payload = payload.map(belay_program::input::message).transpose()?;
     let body = json!({ "payload": payload });
     let path = ["api", "v1", "routines", &args.name, "fire"];
     let routine_run = Client::find(&args.client, env)?.post(&path, Some(&body), Duration::ZERO).await?;

@@ -3,15 +3,15 @@
 mod follow;
 mod timeline;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::Value as Json;
 
 use super::approvals::waits_for;
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::{Client, dollars, duration_text, number, since, text, tone_of};
 use crate::args::{ClientArgs, RunsArgs};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Lists recent runs, newest first.
 pub(crate) async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Output, note};
 use belay_protocol::{GOAL_WORD, GoalCheck, GoalMessage};
 use serde_json::{Value as Json, json};
 use uuid::Uuid;
@@ -9,9 +12,6 @@ use uuid::Uuid;
 use super::approvals::{how_to_answer, waits_for};
 use super::{Client, duration_text, text, until};
 use crate::args::{GoalArgs, SendArgs};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Output, note};
 
 /// How long one request waits for the end of a run before the next request continues the wait. 30 s: below the idle
 /// limits of proxies.
@@ -19,7 +19,7 @@ const WAIT_ROUND: Duration = Duration::from_secs(30);
 
 /// Sends the message. With `--wait` the exit code is the verdict of the run that the message started or resumed.
 pub(crate) async fn send(args: &SendArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let message = with_goal(&args.goal, crate::input::message(&args.text)?)?;
+    let message = with_goal(&args.goal, belay_program::input::message(&args.text)?)?;
     let client = Client::find(&args.client, env)?;
     let body = json!({ "session": client.session(args.session.as_deref()), "text": message, "idempotency_key": Uuid::now_v7().to_string() });
     let answer = client.post(&["api", "v1", "messages"], Some(&body), Duration::ZERO).await?;

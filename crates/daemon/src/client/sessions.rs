@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::Value as Json;
 
 use super::{Client, duration_text, number, since, text};
 use crate::args::{ClientArgs, ExportArgs, SearchArgs, SessionArgs, SessionsCommand, SessionsListArgs};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Number of messages that `show` prints.
 const SHOWN: &str = "500";

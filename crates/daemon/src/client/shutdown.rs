@@ -3,6 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Output, note};
+use belay_program::signals::{OnHangup, SignalWatch};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value as Json;
 use tokio::net::UnixStream;
@@ -12,10 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Client, duration_text, number, text};
 use crate::args::ShutdownArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Output, note};
-use crate::signals::{OnHangup, SignalWatch};
 
 /// How often the command says what still runs. 5 s: often enough to see that something happens.
 const SAY_EVERY: Duration = Duration::from_secs(5);

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use belay_protocol::Purpose;
 use serde_json::Value as Json;
 
@@ -9,9 +12,6 @@ use super::approvals::waits_for;
 use super::freeze::said;
 use super::{Client, dollars, duration_text, number, since, text};
 use crate::args::StatusArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Prints the daemon's status report. With `--check` the exit code is 1 if a part does not work as it should.
 pub(crate) async fn status(args: &StatusArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

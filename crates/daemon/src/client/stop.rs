@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::Output;
 use belay_protocol::IdPrefix;
 use serde_json::Value as Json;
 use uuid::Uuid;
@@ -9,9 +12,6 @@ use uuid::Uuid;
 use super::ids::{IdKind, candidates, whole_id};
 use super::{Client, text};
 use crate::args::StopArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 
 /// Stops a run, a session, or everything.
 pub(crate) async fn stop(args: &StopArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

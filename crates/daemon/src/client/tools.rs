@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use serde_json::{Value as Json, json};
 
 use super::{Client, duration_text, number, since, text, until};
 use crate::args::{ClientArgs, ToolsCommand};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Longest description in the list, in characters.
 const DESCRIBED: usize = 60;

@@ -4,6 +4,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use belay_terminal::LiveArea;
 use serde_json::{Value as Json, json};
 use tokio::time::{MissedTickBehavior, interval};
@@ -11,9 +14,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::facts::Facts;
 use super::{Client, dollars, duration_text, number, text};
 use crate::args::TopArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Most runs of a picture: the table must fit a terminal of 24 rows to be redrawn.
 const RUNS_MAX: usize = 20;

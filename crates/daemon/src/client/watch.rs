@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::Output;
 use serde_json::Value as Json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::jobs::{last_action, tokens};
 use super::{Client, dollars, number, text};
-use crate::exit::{Exit, Failure};
-use crate::output::Output;
 
 /// Changes within this time are shown together: people read no faster.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -11,6 +11,8 @@ mod post;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
 use clap::Args;
 use futures_util::StreamExt;
 use serde_json::Value as Json;
@@ -22,8 +24,6 @@ use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
 use crate::args::ClientArgs;
 use crate::client::Client;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
 use post::{ClientMessage, DaemonLink, Ended};
 
 /// Longest message of the client in bytes. 4 MiB: four times the daemon's default limit.

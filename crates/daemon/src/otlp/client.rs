@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use belay_program::net::{is_plain_loopback, plain_client};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, USER_AGENT};
-
-use crate::net::{is_plain_loopback, plain_client};
 
 /// Longest answer of a collector that is read. 64 KiB: an answer is empty or one message.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;

@@ -4,9 +4,9 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use belay_program::environment::{Declared, Environment};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::environment::{Declared, Environment};
 use crate::settings::Problem;
 
 /// Longest secret in bytes. 16 KiB: a signed token of a cloud provider has a few KiB; a longer file is probably another

@@ -1,10 +1,11 @@
 //! Tests of the sources of secrets, and of refusals.
 
 #![allow(clippy::unwrap_used)]
+use belay_program::paths::Paths;
+
 use super::source::{Missing, Names, find};
 use super::*;
 use crate::args::SettingsArgs;
-use crate::paths::Paths;
 use crate::settings::{Origins, is_variable_name};
 
 /// Settings that no operator has changed.

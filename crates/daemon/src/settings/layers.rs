@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use belay_program::environment::Environment;
 use config::{ConfigError, Source, Value, ValueKind};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::Problem;
-use crate::environment::Environment;
 
 /// The built-in defaults. They contain and explain every setting.
 pub(super) const DEFAULT_TOML: &str = include_str!("../../../../config/default.toml");

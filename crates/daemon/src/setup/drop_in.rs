@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::drop_ins;
+use belay_program::drop_ins;
 
 /// A credential: its name, and the file that holds it.
 pub(super) type Credential<'a> = (&'static str, &'a Path);

@@ -5,11 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::paths::private_directory;
 use secrecy::{ExposeSecret, SecretString};
 use tempfile::NamedTempFile;
-
-use crate::exit::{Exit, Failure};
-use crate::paths::private_directory;
 
 /// The mode of a new file without secrets. The umask may take rights away.
 const OPEN_MODE: u32 = 0o644;

@@ -3,17 +3,17 @@
 mod questions;
 
 use belay_models::{EnvKeys, LlmConfig, Offer, ProviderInfo, has_key, lists_without_key, offered_models, provider};
+use belay_program::causes::words;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::net::{is_plain_loopback, plain_client};
 use belay_text::near::nearest;
 use secrecy::{ExposeSecret, SecretString};
 
 use self::questions::{ask_key, ask_model, known, listed};
 use super::document::Change;
 use super::person::{Person, Terminal};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::net::{is_plain_loopback, plain_client};
 use crate::secrets::{UNSEEN, provider_keys};
-use crate::wiring::words;
 
 /// The answers that flags have given.
 #[derive(Default)]

@@ -5,12 +5,12 @@ use std::future::Future;
 use std::io::{self, IsTerminal};
 use std::pin::Pin;
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::output;
+use belay_program::typed::{Hidden, line, show};
 use secrecy::SecretString;
 
-use crate::exit::{Exit, Failure};
-use crate::output;
 use crate::secrets;
-use crate::typed::{Hidden, line, show};
 
 /// Who answers the questions.
 pub(super) enum Person {

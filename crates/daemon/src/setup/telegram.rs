@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use belay_channels::{FirstContact, FirstContactError, TelegramConfig, TelegramMode};
+use belay_program::causes::words;
+use belay_program::exit::{Exit, Failure};
+use belay_program::net::{is_plain_loopback, plain_client};
 use secrecy::SecretString;
 use uuid::Uuid;
 
 use super::document::{Change, Setting};
 use super::model::missing;
 use super::person::{Person, Terminal};
-use crate::exit::{Exit, Failure};
-use crate::net::{is_plain_loopback, plain_client};
-use crate::wiring::words;
 
 /// How long the bot waits for the code.
 const CODE_LIMIT: Duration = Duration::from_secs(10 * 60);

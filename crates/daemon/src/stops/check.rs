@@ -4,6 +4,9 @@ use std::io::Cursor;
 use std::path::Path;
 
 use belay_agent_loop::policies::StopRules;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Output, print_error};
 use belay_trajectory::explain::Follow;
 use belay_trajectory::import::Format;
 use belay_trajectory::{Judge, Reader};
@@ -13,9 +16,6 @@ use super::said::{self, Judged};
 use super::{CheckArgs, rules};
 use crate::args::ClientArgs;
 use crate::client::{Client, IdKind, whole_id};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::output::{Output, print_error};
 
 /// Judges recordings, or a run of the daemon, and prints the verdicts. The verdict "stopped" is no failure.
 pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

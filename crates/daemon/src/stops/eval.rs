@@ -2,12 +2,12 @@
 
 use std::io::{IsTerminal, Write};
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
 use belay_trajectory::eval::{Failure as Wrong, NoCopies, Report, evaluate};
 use belay_trajectory::rule_set::{Part, belay};
 
 use super::{ALL_PARTS, EvalArgs, rules, set};
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output, Tone};
 
 /// Judges the set and prints the figures.
 pub(crate) fn eval(args: &EvalArgs, out: Output<'_>) -> Result<Exit, Failure> {

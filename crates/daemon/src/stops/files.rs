@@ -4,12 +4,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, IsTerminal, Read};
 use std::path::Path;
 
+use belay_program::exit::{Exit, Failure};
 use belay_trajectory::import::{Format, Found, ImportError, Take, read as read_other};
 use belay_trajectory::reader::Problem;
 use belay_trajectory::{ReadError, Reader, is_event_name};
 use serde_json::Value;
-
-use crate::exit::{Exit, Failure};
 
 /// Longest file with labels. 512 MiB: the whole file is in memory.
 const TEXT_MAX_BYTES: u64 = 512 * 1024 * 1024;

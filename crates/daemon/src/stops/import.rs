@@ -5,13 +5,13 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Output, note};
 use belay_trajectory::TrajectoryEvent;
 use belay_trajectory::import::{Format, Imported, import as import_source};
 
 use super::ImportArgs;
 use super::files::{not_read, open};
-use crate::exit::{Exit, Failure};
-use crate::output::{Output, note};
 
 /// Imports a file: one conversation to standard output or a file, or all conversations into a directory.
 pub(crate) fn import(args: &ImportArgs, out: Output<'_>) -> Result<Exit, Failure> {

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use belay_agent_loop::policies::{RulesFile, StopRules, StopsConfig};
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::paths::Paths;
 use belay_text::near::nearest;
 
 use super::CheckArgs;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::paths::Paths;
 use crate::settings::{NOT_FINITE, load, problems_of_rules, refused};
 
 /// Explanation of a rules file, for errors.

@@ -1,9 +1,8 @@
 //! Prints verdicts: one line of JSON for programs, plain words for people.
 
+use belay_program::output::{Cell, Output, Tone, print_error};
 use belay_trajectory::explain::{Explanation, Follow, Row};
 use serde_json::{Value, json};
-
-use crate::output::{Cell, Output, Tone, print_error};
 
 /// The runs of one file, after they were judged.
 pub(super) struct Judged {

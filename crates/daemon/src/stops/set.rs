@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::note;
 use belay_trajectory::TrajectoryEvent;
 use belay_trajectory::eval::{Case, Labelled, label_of_directory, labelled, rows};
 
 use super::files::{runs, text, unusable};
-use crate::exit::{Exit, Failure};
-use crate::output::note;
 
 /// The file with the labels of other files.
 const LABELS: &str = "labels.jsonl";

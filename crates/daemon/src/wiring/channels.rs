@@ -9,6 +9,11 @@ use belay_channels::{
     AllowLists, LeasedChannel, Operators, StdinChannel, StdinConfig, Telegram, TelegramParts, TelegramSecrets,
     bot_api_client,
 };
+use belay_program::causes::words;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::net::{is_plain_loopback, plain_client};
+use belay_program::paths::Paths;
 use belay_protocol::callback::{CALLBACK_CHANNEL, CallbackClient};
 use belay_protocol::{
     AttachmentIntake, Channel, ChannelAccess, ChannelPeople, Clock, HeldLeases, LeasedWork, MoveStore, PairingCodes,
@@ -18,12 +23,7 @@ use belay_run::DisabledChannels;
 use belay_tools::web::CallbackPoster;
 
 use super::completion::StoreLists;
-use super::failures::words;
 use crate::completion::Completion;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::net::{is_plain_loopback, plain_client};
-use crate::paths::Paths;
 use crate::settings::{Settings, expand};
 
 /// Longest time to connect to a message platform.

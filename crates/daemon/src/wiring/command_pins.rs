@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::paths::Paths;
 use belay_store::{PostgresLimits, SqlStore, StoreOptions, StoreUrl, inspect_server};
 use belay_tools::mcp::Pins;
 
 use super::mcp::own_pins;
 use super::store::{Store, opened, postgres_limits};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::paths::Paths;
 use crate::settings::Settings;
 
 /// The pins of this machine's file, or those of the cluster.

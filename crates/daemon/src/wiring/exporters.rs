@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_gateway::GaugeRefresh;
+use belay_program::exit::{Exit, Failure};
 use belay_protocol::{EventLog, ModelInfo, RunReader};
 use secrecy::SecretString;
 use tokio::task::JoinSet;
@@ -12,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 use super::Ended;
 use super::metrics::{Figures, Recorder, bounds};
 use crate::collector::Signal;
-use crate::exit::{Exit, Failure};
 use crate::otlp::{Collector, LogQueue, LogSender, MetricsPusher, Refresh, describe};
 use crate::telemetry::TelemetryConfig;
 use crate::traces::TraceExporter;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use belay_exec::Processes;
 use belay_gateway::AgentTexts;
 use belay_hooks::{HookSet, HooksConfig, HooksError};
+use belay_program::causes::words;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
 use belay_protocol::HookPoint;
 use belay_run::approvals::question_text;
 
-use super::words;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
 use crate::secrets::hook_tokens;
 use crate::settings::{Settings, expand, refused};
 

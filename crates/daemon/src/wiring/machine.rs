@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use belay_program::disk::{DISK_FREE, Space};
 use belay_protocol::{Trouble, TroubleSource, TroubledPart};
 use belay_tools::sandbox::LazySandbox;
 use metrics::gauge;
-
-use crate::disk::{DISK_FREE, Space};
 
 /// Looks at the machine when somebody asks for the status.
 pub(super) struct Machine {

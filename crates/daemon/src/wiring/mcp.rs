@@ -4,17 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belay_exec::{Processes, ProcessesConfig};
+use belay_program::causes::words;
+use belay_program::clock::SystemClock;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::paths::Paths;
 use belay_protocol::Secret;
 use belay_store::StoreUrl;
 use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, ServerInputs};
 use belay_tools::sandbox::{LazySandbox, SandboxConfig};
 
+use super::Store;
 use super::own_files::secret_files;
-use super::{Store, words};
-use crate::clock::SystemClock;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::paths::Paths;
 use crate::secrets::mcp_tokens;
 use crate::settings::{Problem, Settings, expand, refused};
 

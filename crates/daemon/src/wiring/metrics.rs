@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_gateway::Metrics;
+use belay_program::causes::words;
+use belay_program::disk::DISK_FREE;
+use belay_program::exit::{Exit, Failure};
 use belay_run::metrics::{
     LATENESS_BUCKETS, ROUTINE_LATENESS, RUN_BUCKETS, RUN_DURATION, STEP_BUCKETS, STEP_HISTOGRAMS, STOP_BUCKETS,
     STOP_TIME,
@@ -15,9 +18,6 @@ use metrics::{
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::words;
-use crate::disk::DISK_FREE;
-use crate::exit::{Exit, Failure};
 use crate::otlp::{Instruments, both};
 
 /// How often the samples of histograms are folded into their buckets. 10 s: at 8,000 runs a second about 1 MB waits.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use belay_models::{EnvKeys, LlmConfig, ModelsError, PriceList};
+use belay_program::causes::words;
+use belay_program::exit::{Exit, Failure};
+use belay_program::net::{is_plain_loopback, plain_client};
 use belay_protocol::ModelProvider;
 
-use super::words;
-use crate::exit::{Exit, Failure};
-use crate::net::{is_plain_loopback, plain_client};
 use crate::secrets::Secrets;
 use crate::settings::Settings;
 

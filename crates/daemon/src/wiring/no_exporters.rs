@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use belay_gateway::GaugeRefresh;
+use belay_program::exit::Failure;
 use belay_protocol::{EventLog, ModelInfo, RunReader};
 use secrecy::SecretString;
 use tokio::task::JoinSet;
@@ -10,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Ended;
 use super::metrics::{Figures, Recorder};
-use crate::exit::Failure;
 use crate::otlp::LogQueue;
 use crate::telemetry::TelemetryConfig;
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use belay_agent::{ClusterServices, LeaseKeeper, LeasedDelivery};
 use belay_gateway::ClusterView;
+use belay_program::clock::SystemClock;
+use belay_program::exit::{Exit, Failure};
 use belay_protocol::{
     BootId, BudgetSlices, Clock, ClusterStore, ClusterTask, HeldLeases, Hints, LeasedWork, NodeState, StoreError,
     Topic, UnixMillis,
@@ -21,8 +23,6 @@ use super::VERSION;
 use super::shared_workspace;
 use super::starting::{Attempt, NotStarted};
 use super::store::{CLOSE_LIMIT, attempted};
-use crate::clock::SystemClock;
-use crate::exit::{Exit, Failure};
 use crate::settings::Settings;
 
 /// The time between two looks for nodes whose lease is over.

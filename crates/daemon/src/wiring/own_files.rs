@@ -11,6 +11,9 @@ mod routes;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use belay_program::environment::Environment;
+use belay_program::exit::Failure;
+use belay_program::paths::Paths;
 use belay_store::{StoreUrl, parse_url};
 use belay_tools::mcp::McpServerConfig;
 
@@ -18,9 +21,6 @@ use self::command_line::{LOADING, Start, mentions};
 use self::routes::{Area, Route};
 use super::mcp::{sandbox_config, workspace_of};
 use super::store::Store;
-use crate::environment::Environment;
-use crate::exit::Failure;
-use crate::paths::Paths;
 use crate::settings::{Problem, Settings, expand, refused};
 
 /// A file or directory of Belay's own.

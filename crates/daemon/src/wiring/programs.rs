@@ -6,6 +6,10 @@ use std::time::Duration;
 
 use belay_agent::Reloader;
 use belay_exec::Processes;
+use belay_program::causes::words;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::paths::{Paths, private_directory};
 use belay_protocol::{
     AttachmentIntake, Clock, ContextSource, NoteStore, OutgoingFiles, OutputKeeper, RunProcesses, RunReader, Tool,
     Transcriber, WorkerHost,
@@ -21,10 +25,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::mcp::{McpNeeds, own_pins, workspace_of};
-use super::{Shared, Store, words};
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::paths::{Paths, private_directory};
+use super::{Shared, Store};
 use crate::secrets::skill_keys;
 use crate::settings::{Settings, expand, refused as refuse_settings};
 

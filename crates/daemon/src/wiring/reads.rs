@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use belay_gateway::{JudgeOfRules, Judged, RunJudge, SettingValue, SettingsReport, SettingsSource};
+use belay_program::environment::Environment;
+use belay_program::paths::Paths;
 use belay_protocol::{Message, StopReason};
 use belay_trajectory::import::from_messages;
 use belay_trajectory::{Judge, TrajectoryEvent};
 use serde_json::Value as Json;
 
 use crate::args::SettingsArgs;
-use crate::environment::Environment;
-use crate::paths::Paths;
 use crate::settings::{Loaded, as_json, load};
 use crate::stops::rules_of_text;
 

@@ -9,6 +9,7 @@ use belay_channels::StdinChannel;
 use belay_crash_point::crash_point;
 use belay_gateway::GatewayError;
 use belay_hooks::HookSet;
+use belay_program::exit::Exit;
 use belay_protocol::ModelInfo;
 use signal_hook_tokio::Handle;
 use tokio::sync::watch;
@@ -20,7 +21,6 @@ use tracing::{error, info};
 use super::hooks::HOOKS_GRACE;
 use super::programs::ProgramsHandle;
 use super::store::Store;
-use crate::exit::Exit;
 use crate::settings::Settings;
 use crate::systemd;
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_models::{OpenAiEmbedder, OpenAiTranscriber};
+use belay_program::causes::words;
+use belay_program::exit::{Exit, Failure};
 use belay_protocol::{
     Embedder, EmbeddingError, NoteVectors, Recording, RecordingLimits, Transcriber, TranscriptionError,
 };
@@ -12,8 +14,6 @@ use belay_tools::Meaning;
 use metrics::{counter, describe_counter};
 use secrecy::SecretString;
 
-use super::words;
-use crate::exit::{Exit, Failure};
 use crate::settings::Settings;
 
 /// Recordings that were sent to the server, by outcome: `ok` or `failed`.

@@ -4,9 +4,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use belay_program::exit::{Exit, Failure};
 use tokio::time::{sleep, timeout};
-
-use crate::exit::{Exit, Failure};
 
 /// Longest wait for the file of another node: that node may be starting, and network storage shows new files late.
 const WAIT: Duration = Duration::from_secs(10);

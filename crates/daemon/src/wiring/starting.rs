@@ -3,6 +3,9 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use belay_program::exit::Failure;
+use belay_program::output::note;
+use belay_program::signals::SignalWatch;
 use signal_hook_tokio::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -12,9 +15,6 @@ use tracing::{info, warn};
 
 use super::running::Ended;
 use super::store::Lost;
-use crate::exit::Failure;
-use crate::output::note;
-use crate::signals::SignalWatch;
 use crate::systemd;
 
 /// Pause between two attempts to open the store: a second.
@@ -182,8 +182,8 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::exit::Exit;
-    use crate::signals::OnHangup;
+    use belay_program::exit::Exit;
+    use belay_program::signals::OnHangup;
 
     fn outage() -> Attempt {
         Attempt::Outage(Failure::new(Exit::OutOfReach, "no connection"))

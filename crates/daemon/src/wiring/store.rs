@@ -6,6 +6,11 @@ use std::time::Duration;
 
 use belay_agent::StorePorts;
 use belay_gateway::{DatabaseLoss, LINK_KEY_BYTES, SignedLinks};
+use belay_program::causes::words;
+use belay_program::clock::SystemClock;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::paths::Paths;
 use belay_protocol::{
     BootId, Clock, EndReader, MoveStore, NoteVectors, OutputStore, PinStore, SecretVault, SignInStore, SpendReader,
     UploadStore,
@@ -21,11 +26,6 @@ use zeroize::Zeroizing;
 
 use super::node::Node;
 use super::starting::{Attempt, NotStarted, Starting};
-use super::words;
-use crate::clock::SystemClock;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::paths::Paths;
 use crate::settings::{Settings, expand};
 
 /// The name of the systemd credential with the key of the vault.

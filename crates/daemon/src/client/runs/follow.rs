@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output};
 use serde_json::Value as Json;
 use tokio::time::{Duration, sleep};
 
@@ -9,8 +11,6 @@ use super::{head, row};
 use crate::args::RunsArgs;
 use crate::client::facts::Facts;
 use crate::client::{Client, text};
-use crate::exit::{Exit, Failure};
-use crate::output::{Cell, Output};
 
 /// Pause before a run is asked for again.
 const AGAIN: Duration = Duration::from_secs(1);

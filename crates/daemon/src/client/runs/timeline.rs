@@ -3,11 +3,11 @@
 #[cfg(test)]
 mod tests;
 
+use belay_program::exit::Failure;
+use belay_program::output::{Cell, Output, Tone, note};
 use serde_json::Value as Json;
 
 use crate::client::{Client, duration_text, number, seconds_of, text};
-use crate::exit::Failure;
-use crate::output::{Cell, Output, Tone, note};
 
 /// Characters of the bar, and of the name of a part: a row fits 80 columns.
 const BAR_CHARS: u64 = 20;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use belay_program::exit::{Exit, Failure};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value as Json, json};
@@ -11,7 +12,6 @@ use tokio::time::timeout;
 
 use super::answers::{EVENT_MAX_BYTES, Events};
 use crate::client::Client;
-use crate::exit::{Exit, Failure};
 
 /// The route, as segments of a path.
 const ROUTE: &[&str] = &["mcp"];

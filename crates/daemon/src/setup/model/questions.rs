@@ -1,9 +1,9 @@
 //! The questions about key and model, and the lists in them.
 
 use belay_models::providers;
+use belay_program::exit::Failure;
 
 use super::{Key, Server};
-use crate::exit::Failure;
 use crate::setup::person::Terminal;
 
 /// Most names of models in one answer.

@@ -7,6 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_crash_point::crash_point;
 use belay_gateway::{BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups};
+use belay_program::causes::words;
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::paths::{Paths, private_directory};
 use belay_protocol::{Clock, UnixMillis};
 use belay_schedule::Schedule;
 use belay_store::backup::{self, BackupError, Created, Label, Reason, Sources, Stop};
@@ -18,11 +22,8 @@ use tracing::{error, info, warn};
 
 use super::{OF_THE_SERVER, described, directory, sources};
 use crate::backup_config::BackupConfig;
-use crate::environment::Environment;
-use crate::exit::{Exit, Failure};
-use crate::paths::{Paths, private_directory};
 use crate::settings::Settings;
-use crate::wiring::{VERSION, words};
+use crate::wiring::VERSION;
 
 /// Date of the last successful backup, in seconds since 1970.
 const LAST_SUCCESS: &str = "belay_backup_last_success_timestamp_seconds";

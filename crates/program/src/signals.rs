@@ -18,7 +18,7 @@ use crate::output::note;
 
 /// What SIGHUP means to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnHangup {
+pub enum OnHangup {
     /// The end, like SIGTERM.
     End,
     /// Reload of the settings; with a controlling terminal, the end.
@@ -47,7 +47,7 @@ impl Hangup {
 }
 
 /// The signals of this process.
-pub(crate) struct SignalWatch {
+pub struct SignalWatch {
     signals: Signals,
     handle: Handle,
     hangup: Hangup,
@@ -61,7 +61,7 @@ impl SignalWatch {
     ///
     /// # Errors
     /// The handler cannot be installed.
-    pub(crate) fn install(hangup: OnHangup) -> io::Result<Self> {
+    pub fn install(hangup: OnHangup) -> io::Result<Self> {
         survive_file_size_limit()?;
         let hangup = Hangup::of(hangup, is_ignored(SIGHUP), has_terminal());
         let mut taken = vec![SIGINT, SIGTERM, SIGUSR1, SIGUSR2];
@@ -74,12 +74,12 @@ impl SignalWatch {
     }
 
     /// The handle whose closing ends [`SignalWatch::watch`].
-    pub(crate) fn handle(&self) -> Handle {
+    pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
 
     /// The requests to reload the settings; the queue ends with [`SignalWatch::watch`]. `None`: they were taken before.
-    pub(crate) fn reloads(&mut self) -> Option<mpsc::Receiver<()>> {
+    pub fn reloads(&mut self) -> Option<mpsc::Receiver<()>> {
         self.requests.take()
     }
 
@@ -87,7 +87,7 @@ impl SignalWatch {
     /// closed.
     ///
     /// Exiting at once is safe: accepted messages are committed, and the next start resumes unfinished runs.
-    pub(crate) async fn watch(mut self, root: CancellationToken) {
+    pub async fn watch(mut self, root: CancellationToken) {
         let mut draining = false;
         while let Some(signal) = self.signals.next().await {
             match signal {

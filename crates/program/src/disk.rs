@@ -5,7 +5,7 @@ use std::path::Path;
 use belay_protocol::size_text;
 
 /// Free bytes on the disk of the data directory. A gauge.
-pub(crate) const DISK_FREE: &str = "belay_disk_free_bytes";
+pub const DISK_FREE: &str = "belay_disk_free_bytes";
 
 /// With less, the disk counts as full. 1 MiB: a message with its answer may take some 100 KiB.
 const FULL: u64 = 1 << 20;
@@ -15,30 +15,30 @@ const LOW: u64 = 64 << 20;
 
 /// The space that a user without privileges may still take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Space {
+pub struct Space {
     /// Free bytes.
-    pub(crate) free: u64,
+    pub free: u64,
 }
 
 impl Space {
     /// The space on the disk of this directory, or of its nearest existing ancestor; `None`: the system does not say.
-    pub(crate) fn of(directory: &Path) -> Option<Self> {
+    pub fn of(directory: &Path) -> Option<Self> {
         let found = directory.ancestors().find_map(|place| rustix::fs::statvfs(place).ok())?;
         Some(Self { free: found.f_bavail.saturating_mul(found.f_frsize) })
     }
 
     /// Whether messages may be refused at any moment.
-    pub(crate) fn is_full(self) -> bool {
+    pub fn is_full(self) -> bool {
         self.free < FULL
     }
 
     /// Whether it will soon be full.
-    pub(crate) fn is_low(self) -> bool {
+    pub fn is_low(self) -> bool {
         self.free < LOW
     }
 
     /// How much is free, and what to do if that is little.
-    pub(crate) fn words(self, directory: &Path) -> String {
+    pub fn words(self, directory: &Path) -> String {
         let (free, shown) = (size_text(self.free), directory.display());
         match (self.is_full(), self.is_low()) {
             (true, _) => format!("the disk of {shown} is full ({free} free): messages are refused. Free space on it"),

@@ -3,7 +3,7 @@
 use url::{Host, Url};
 
 /// Whether a URL names this machine.
-pub(crate) fn is_loopback(url: &Url) -> bool {
+fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
@@ -13,13 +13,13 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
 }
 
 /// Whether an address is a plain `http://` URL of this machine.
-pub(crate) fn is_plain_loopback(address: &str) -> bool {
+pub fn is_plain_loopback(address: &str) -> bool {
     Url::parse(address).is_ok_and(|url| url.scheme() == "http" && is_loopback(&url))
 }
 
 /// A builder of clients for plain addresses. It reads no root certificates: on many systems they are a directory of 150
 /// files. Reading it would take longer than the rest of the start, and 10 MiB.
-pub(crate) fn plain_client() -> reqwest::ClientBuilder {
+pub fn plain_client() -> reqwest::ClientBuilder {
     reqwest::Client::builder().tls_certs_only([])
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 ///
 /// Source: sysexits.h for 65 to 78; 130 is 128 + SIGINT, as shells count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     /// It worked.
     Fine = 0,
     /// The work failed: the run ended without doing what was asked.
@@ -36,24 +36,24 @@ impl From<Exit> for ExitCode {
 
 /// A failed command: what is wrong, and what to do next. Shown on stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// The exit code.
-    pub(crate) exit: Exit,
+    pub exit: Exit,
     /// What is wrong; may have several lines.
-    pub(crate) what: String,
+    pub what: String,
     /// What to do next.
-    pub(crate) next: Option<String>,
+    pub next: Option<String>,
 }
 
 impl Failure {
     /// A failure with that exit code.
-    pub(crate) fn new(exit: Exit, what: impl fmt::Display) -> Self {
+    pub fn new(exit: Exit, what: impl fmt::Display) -> Self {
         Self { exit, what: what.to_string(), next: None }
     }
 
     /// Adds advice on what to do next.
     #[must_use]
-    pub(crate) fn next(mut self, advice: impl Into<String>) -> Self {
+    pub fn next(mut self, advice: impl Into<String>) -> Self {
         self.next = Some(advice.into());
         self
     }

@@ -18,14 +18,14 @@ const PLACES: [&str; 5] = [
 const OF_PACKAGES: [&str; 2] = ["usr/lib/systemd/system", "lib/systemd/system"];
 
 /// The directory for a drop-in by the operator: in `/etc` for the unit of a package, else beside the unit.
-pub(crate) fn of_operator(unit: &Path) -> PathBuf {
+pub fn of_operator(unit: &Path) -> PathBuf {
     of_operator_below(Path::new("/"), unit)
 }
 
 /// The drop-ins of a unit, in the order in which systemd reads them.
 ///
 /// A drop-in in a directory with precedence hides one with the same name in another directory.
-pub(crate) fn files(unit: &Path) -> Vec<PathBuf> {
+pub fn files(unit: &Path) -> Vec<PathBuf> {
     files_below(Path::new("/"), unit)
 }
 

@@ -8,7 +8,7 @@ use secrecy::SecretString;
 
 /// A snapshot of the environment variables.
 #[derive(Clone, Default)]
-pub(crate) struct Environment {
+pub struct Environment {
     vars: BTreeMap<OsString, OsString>,
     /// The credentials of a service's unit, when `belay check --unit` reads one.
     declared: BTreeMap<String, Declared>,
@@ -18,7 +18,7 @@ pub(crate) struct Environment {
 
 /// A credential that a unit declares.
 #[derive(Clone)]
-pub(crate) enum Declared {
+pub enum Declared {
     /// Its content.
     Content(SecretString),
     /// The credential exists, but its content is unknown.
@@ -27,66 +27,67 @@ pub(crate) enum Declared {
 
 impl Environment {
     /// The environment of this process, now.
-    pub(crate) fn of_process() -> Self {
+    pub fn of_process() -> Self {
         Self { vars: std::env::vars_os().collect(), ..Self::default() }
     }
 
     /// Adds a variable.
-    #[cfg(test)]
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
         self.vars.insert(name.into(), value.into());
         self
     }
 
     /// Adds a service's unit and the credentials that it declares.
-    pub(crate) fn with_unit(mut self, unit: PathBuf, declared: BTreeMap<String, Declared>) -> Self {
+    #[must_use]
+    pub fn with_unit(mut self, unit: PathBuf, declared: BTreeMap<String, Declared>) -> Self {
         (self.unit, self.declared) = (Some(unit), declared);
         self
     }
 
     /// The service's unit, if one was read.
-    pub(crate) fn unit(&self) -> Option<&Path> {
+    pub fn unit(&self) -> Option<&Path> {
         self.unit.as_deref()
     }
 
     /// The credential of that name, if the service's unit declares it.
-    pub(crate) fn declared(&self, name: &str) -> Option<&Declared> {
+    pub fn declared(&self, name: &str) -> Option<&Declared> {
         self.declared.get(name)
     }
 
     /// The value of a variable, if it is set, not empty, and UTF-8.
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+    pub fn text(&self, name: &str) -> Option<&str> {
         self.raw(name).and_then(OsStr::to_str)
     }
 
     /// Whether a terminal may be written with colours: without `NO_COLOR` (<https://no-color.org>), and unless it is dumb.
-    pub(crate) fn has_colour(&self) -> bool {
+    pub fn has_colour(&self) -> bool {
         self.raw("NO_COLOR").is_none() && !self.has_dumb_terminal()
     }
 
     /// Whether the terminal says that it understands no escape sequences.
-    pub(crate) fn has_dumb_terminal(&self) -> bool {
+    pub fn has_dumb_terminal(&self) -> bool {
         self.text("TERM") == Some("dumb")
     }
 
     /// The raw value of a variable, if it is set and not empty.
-    pub(crate) fn raw(&self, name: &str) -> Option<&OsStr> {
+    pub fn raw(&self, name: &str) -> Option<&OsStr> {
         self.given(name).filter(|value| !value.is_empty())
     }
 
     /// The raw value of a variable, if it is set, even if it is empty.
-    pub(crate) fn given(&self, name: &str) -> Option<&OsStr> {
+    pub fn given(&self, name: &str) -> Option<&OsStr> {
         self.vars.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
     /// The value of a variable as a directory. Relative paths are ignored, as the XDG base directory specification
     /// requires (<https://specifications.freedesktop.org/basedir-spec/latest/>, "Basics").
-    pub(crate) fn directory(&self, name: &str) -> Option<PathBuf> {
+    pub fn directory(&self, name: &str) -> Option<PathBuf> {
         self.raw(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
     /// All variables with this prefix, sorted by name.
-    pub(crate) fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a OsStr)> {
+    pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a OsStr)> {
         self.vars.iter().filter_map(move |(name, value)| {
             let name = name.to_str()?;
             name.starts_with(prefix).then_some((name, value.as_os_str()))

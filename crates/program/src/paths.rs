@@ -22,17 +22,17 @@ const SOCKET_PATH_MAX_BYTES: usize = 107;
 
 /// The paths of this user or this service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Paths {
+pub struct Paths {
     /// Settings files that are read if they exist, in ascending priority.
-    pub(crate) settings: Vec<PathBuf>,
+    pub settings: Vec<PathBuf>,
     /// Settings files that the command line names (`--config`).
-    pub(crate) named: Vec<PathBuf>,
+    pub named: Vec<PathBuf>,
     /// The data directory: `$STATE_DIRECTORY`, else `$XDG_DATA_HOME/belay`, else `~/.local/share/belay`.
-    pub(crate) data: PathBuf,
+    pub data: PathBuf,
     /// The control socket: `$RUNTIME_DIRECTORY/control.sock`, else `$XDG_RUNTIME_DIR/belay/control.sock`, else
     /// `control.sock` in the data directory. A path that is too long for a socket is replaced by a short one: a hash of
     /// the path as a private directory in the temporary directory.
-    pub(crate) control_socket: PathBuf,
+    pub control_socket: PathBuf,
 }
 
 impl Paths {
@@ -41,7 +41,7 @@ impl Paths {
     /// # Errors
     /// The environment names no place for data: no state directory and no home. Or the state or runtime directory is a
     /// relative path: without it, a command would go to another daemon.
-    pub(crate) fn find(env: &Environment) -> Result<Self, Failure> {
+    pub fn find(env: &Environment) -> Result<Self, Failure> {
         let home = env.directory("HOME");
         let data = first_of(env, "STATE_DIRECTORY")?
             .or_else(|| env.directory("XDG_DATA_HOME").map(|dir| dir.join("belay")))
@@ -64,18 +64,18 @@ impl Paths {
 
     /// Adds the settings files of the command line.
     #[must_use]
-    pub(crate) fn with_named(mut self, files: &[PathBuf]) -> Self {
+    pub fn with_named(mut self, files: &[PathBuf]) -> Self {
         self.named = files.iter().map(|file| std::path::absolute(file).unwrap_or_else(|_| file.clone())).collect();
         self
     }
 
     /// The history of prompts, unless the settings name another file.
-    pub(crate) fn history(&self) -> PathBuf {
+    pub fn history(&self) -> PathBuf {
         self.data.join("history")
     }
 
     /// The sockets at which a client looks for a daemon, in this order: this user's, then the machine's.
-    pub(crate) fn client_sockets(&self) -> Vec<PathBuf> {
+    pub fn client_sockets(&self) -> Vec<PathBuf> {
         let system = PathBuf::from(SYSTEM_CONTROL_SOCKET);
         let mut sockets = vec![self.control_socket.clone()];
         if self.control_socket != system {
@@ -89,7 +89,7 @@ impl Paths {
     /// # Errors
     /// A directory cannot be made; or the socket's directory belongs to another user, who could then answer in the
     /// daemon's place.
-    pub(crate) fn make_directories(&self) -> io::Result<()> {
+    pub fn make_directories(&self) -> io::Result<()> {
         private_directory(&self.data)?;
         if let Some(dir) = self.control_socket.parent() {
             private_directory(dir)?;
@@ -123,7 +123,7 @@ fn fit_socket(socket: PathBuf, temp: &Path) -> PathBuf {
 }
 
 /// Makes a directory and its ancestors, for this user alone.
-pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
+pub fn private_directory(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| named(error, path))
 }
 

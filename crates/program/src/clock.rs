@@ -6,7 +6,7 @@ use belay_protocol::{Clock, UnixMillis};
 
 /// The system clock.
 #[derive(Debug)]
-pub(crate) struct SystemClock;
+pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> UnixMillis {

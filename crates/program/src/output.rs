@@ -9,7 +9,7 @@ use crate::environment::Environment;
 
 /// The output for results.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Output<'a> {
+pub struct Output<'a> {
     /// Whether stdout is a terminal, which control characters would affect.
     terminal: bool,
     colour: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Output<'a> {
 
 /// Colours by meaning: ANSI "Select Graphic Rendition" codes, so that the terminal's own palette applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub enum Tone {
     /// Default colour.
     Plain,
     /// Good.
@@ -35,14 +35,13 @@ pub(crate) enum Tone {
 impl<'a> Output<'a> {
     /// The standard output of this process. No colours with `NO_COLOR` (<https://no-color.org>). The first write error
     /// is kept in `write_error`.
-    pub(crate) fn stdout(env: &Environment, write_error: &'a OnceLock<io::Error>) -> Self {
+    pub fn stdout(env: &Environment, write_error: &'a OnceLock<io::Error>) -> Self {
         let terminal = io::stdout().is_terminal();
         Self { terminal, colour: terminal && env.raw("NO_COLOR").is_none(), write_error }
     }
 
     /// An output that is no terminal.
-    #[cfg(test)]
-    pub(crate) fn plain(write_error: &'a OnceLock<io::Error>) -> Self {
+    pub fn plain(write_error: &'a OnceLock<io::Error>) -> Self {
         Self { terminal: false, colour: false, write_error }
     }
 
@@ -61,31 +60,31 @@ impl<'a> Output<'a> {
     }
 
     /// Prints a line. On a terminal, control characters of model output are escaped.
-    pub(crate) fn line(self, text: &str) {
+    pub fn line(self, text: &str) {
         let safe = if self.terminal { escaped(text) } else { text.to_owned() };
         self.write(|out| writeln!(out, "{safe}"));
     }
 
     /// Prints a part of a text, without a line end.
-    pub(crate) fn piece(self, text: &str) {
+    pub fn piece(self, text: &str) {
         let safe = if self.terminal { belay_text::escaped_piece(text).into_owned() } else { text.to_owned() };
         self.write(|out| write!(out, "{safe}"));
     }
 
     /// Whether a person reads the output.
-    pub(crate) fn is_terminal(self) -> bool {
+    pub fn is_terminal(self) -> bool {
         self.terminal
     }
 
     /// Replaces the line that was shown last; for terminals. A text longer than 79 characters is cut: a line that wraps
     /// could not be replaced.
-    pub(crate) fn again(self, text: &str) {
+    pub fn again(self, text: &str) {
         let line: String = escaped(text).chars().filter(|c| *c != '\n').take(79).collect();
         self.write(|out| write!(out, "\r\x1b[2K{line}"));
     }
 
     /// Prints many lines, with few writes.
-    pub(crate) fn lines(self, lines: impl Iterator<Item = String>) {
+    pub fn lines(self, lines: impl Iterator<Item = String>) {
         self.write(|out| {
             for line in lines {
                 let safe = if self.terminal { escaped(&line) } else { line };
@@ -96,18 +95,18 @@ impl<'a> Output<'a> {
     }
 
     /// Prints a JSON value, indented on a terminal.
-    pub(crate) fn json(self, value: &serde_json::Value) {
+    pub fn json(self, value: &serde_json::Value) {
         let text = if self.terminal { format!("{value:#}") } else { value.to_string() };
         self.write(|out| writeln!(out, "{text}"));
     }
 
     /// Prints a table with aligned columns; the last column is not padded.
-    pub(crate) fn table(self, rows: &[Vec<Cell>]) {
+    pub fn table(self, rows: &[Vec<Cell>]) {
         self.write(|out| self.aligned(rows).iter().try_for_each(|line| writeln!(out, "{line}")));
     }
 
     /// Prints tables in the place of those that were drawn before; where no terminal reads them, below those.
-    pub(crate) fn redraw(self, area: &mut LiveArea, tables: &[Vec<Vec<Cell>>]) {
+    pub fn redraw(self, area: &mut LiveArea, tables: &[Vec<Vec<Cell>>]) {
         if !self.terminal {
             return tables.iter().for_each(|rows| self.table(rows));
         }
@@ -118,7 +117,7 @@ impl<'a> Output<'a> {
     }
 
     /// The lines of a table.
-    pub(crate) fn aligned(self, rows: &[Vec<Cell>]) -> Vec<String> {
+    pub fn aligned(self, rows: &[Vec<Cell>]) -> Vec<String> {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(Cell::width);
         let width = |column: usize| cells(column).filter(|width| *width <= MAX_COLUMN).max().unwrap_or(0);
@@ -154,24 +153,24 @@ const MAX_COLUMN: usize = 64;
 
 /// A cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cell {
+pub struct Cell {
     text: String,
     tone: Tone,
 }
 
 impl Cell {
     /// A cell of that tone.
-    pub(crate) fn new(text: impl Into<String>, tone: Tone) -> Self {
+    pub fn new(text: impl Into<String>, tone: Tone) -> Self {
         Self { text: escaped(&text.into()).replace(['\n', '\t'], " "), tone }
     }
 
     /// A cell that shows each character of a text by which a person decides.
-    pub(crate) fn exact(text: &str) -> Self {
+    pub fn exact(text: &str) -> Self {
         Self { text: belay_text::escaped_line(text), tone: Tone::Plain }
     }
 
     /// The cell, padded to this width.
-    pub(crate) fn at_least(mut self, width: usize) -> Self {
+    pub fn at_least(mut self, width: usize) -> Self {
         self.text.extend(std::iter::repeat_n(' ', width.saturating_sub(self.width())));
         self
     }
@@ -193,18 +192,18 @@ fn escaped(text: &str) -> String {
 }
 
 /// Shows an approval request on stderr, in yellow if `colour` is set.
-pub(crate) fn ask(text: &str, colour: bool) {
+pub fn ask(text: &str, colour: bool) {
     let shown = question(text, Look { width: 80, colour }).join("\n"); // the terminal wraps it
     let _ = std::io::stderr().lock().write_all(format!("{shown}\n").as_bytes()); // on failure, nobody else can be told
 }
 
 /// Prints a note for people on stderr.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     print_error(&format!("belay: {text}"));
 }
 
 /// Prints a line on stderr. It may contain text of a server, so control characters are escaped.
-pub(crate) fn print_error(text: &str) {
+pub fn print_error(text: &str) {
     let line = format!("{}\n", escaped(text));
     // One write, so that no log line comes in between. If stderr is closed, nobody can be told.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());

@@ -8,14 +8,14 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use crate::output;
 
 /// Shows a prompt on stderr, without a line end.
-pub(crate) fn show(prompt: &str) {
+pub fn show(prompt: &str) {
     let mut stderr = io::stderr().lock();
     let _ = stderr.write_all(prompt.as_bytes()).and_then(|()| stderr.flush()); // if stderr is closed, nobody can be told
 }
 
 /// Reads the next line of standard input; `None` at its end. The reading thread cannot be interrupted; it ends with the
 /// process.
-pub(crate) async fn line() -> Option<String> {
+pub async fn line() -> Option<String> {
     let read = || {
         let mut line = String::new();
         let bytes = io::stdin().read_line(&mut line).ok()?;
@@ -25,7 +25,7 @@ pub(crate) async fn line() -> Option<String> {
 }
 
 /// Turns the echo of a terminal off until it is dropped.
-pub(crate) struct Hidden<T: AsFd> {
+pub struct Hidden<T: AsFd> {
     terminal: T,
     /// `None`: not a terminal, so there is no echo.
     before: Option<Termios>,
@@ -33,7 +33,7 @@ pub(crate) struct Hidden<T: AsFd> {
 
 impl<T: AsFd> Hidden<T> {
     /// Turns the echo off.
-    pub(crate) fn begin(terminal: T) -> Self {
+    pub fn begin(terminal: T) -> Self {
         let before = tcgetattr(&terminal).ok();
         if let Some(before) = &before {
             let mut silent = before.clone();

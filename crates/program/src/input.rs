@@ -14,7 +14,7 @@ const MESSAGE_MAX_BYTES: u64 = 1024 * 1024;
 ///
 /// # Errors
 /// 65: it is empty, too long, or not UTF-8.
-pub(crate) fn message(argument: &str) -> Result<String, Failure> {
+pub fn message(argument: &str) -> Result<String, Failure> {
     match argument {
         "-" => read(std::io::stdin().lock()),
         text => check(text.to_owned()),
@@ -26,7 +26,7 @@ pub(crate) fn message(argument: &str) -> Result<String, Failure> {
 ///
 /// # Errors
 /// As [`message`].
-pub(crate) fn with_piped(argument: &str) -> Result<(String, bool), Failure> {
+pub fn with_piped(argument: &str) -> Result<(String, bool), Failure> {
     if argument == "-" || !is_piped() {
         return Ok((message(argument)?, argument == "-"));
     }
