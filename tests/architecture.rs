@@ -43,6 +43,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("testkit", &["protocol"]),
     // What every command of the binary needs from the process and the machine.
     ("program", &["protocol", "terminal", "text"]),
+    // Log lines, and the exporters to a collector, which start again as the background tasks of `run` do.
+    ("telemetry", &["program", "protocol", "run", "text"]),
     (
         "daemon",
         &[
@@ -63,6 +65,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "exec",
             "program",
             "protocol",
+            "telemetry",
             "terminal",
             "text",
         ],
@@ -97,7 +100,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("crossterm", &["channels"]),
     ("croner", &["schedule"]),
     ("strsim", &["text"]),
-    ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "program", "daemon", "tests"]),
+    ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "program", "telemetry", "daemon", "tests"]),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),
     ("anyhow", &["daemon", "stopbench", "tests", "budget", "site", "testkit"]),

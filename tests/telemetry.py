@@ -466,7 +466,7 @@ def no_secret_and_no_text_of_a_message_arrives():
             assert ("TRACE" in levels) == (content == "true") and "DEBUG" in levels, levels
             # The lines of an export would cause another export.
             for target, record in collector.lines():
-                assert not target.startswith(("hyper", "reqwest", "rustls", "belay_daemon::otlp", "belay_daemon::traces")), (target, record)
+                assert not target.startswith(("hyper", "reqwest", "rustls", "belay_telemetry::otlp", "belay_telemetry::traces")), (target, record)
 
 
 def a_collector_that_fails_costs_counted_lines_alone():

@@ -40,7 +40,6 @@ use crate::client::verdict;
 use crate::secrets::Secrets;
 use crate::settings::{load, refused};
 use crate::stop_rules::stop_rules;
-use crate::telemetry;
 use crate::wiring::{
     Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, refuse_own_files, transcriber,
     workspace_of,
@@ -52,7 +51,11 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
     let telemetry = &loaded.settings.telemetry;
-    telemetry::start(&if loaded.is_set("telemetry.log") { telemetry.clone() } else { telemetry.quiet() }, env, None);
+    belay_telemetry::start(
+        &if loaded.is_set("telemetry.log") { telemetry.clone() } else { telemetry.quiet() },
+        env,
+        None,
+    );
     let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
 
     let settings = &loaded.settings;

@@ -16,15 +16,12 @@ mod check;
 mod cli;
 mod client;
 mod cluster_config;
-mod collector;
 mod completion;
 mod janitor;
 mod launch;
 mod man;
 mod mcp;
 mod migrate;
-#[cfg_attr(not(feature = "otlp"), path = "no_otlp.rs")]
-mod otlp;
 mod reload;
 mod routine_times;
 mod run;
@@ -34,9 +31,6 @@ mod setup;
 mod stop_rules;
 mod stops;
 mod systemd;
-mod telemetry;
-#[cfg(feature = "otlp")]
-mod traces;
 mod upgrade;
 mod version;
 mod wiring;

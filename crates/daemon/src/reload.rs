@@ -7,6 +7,7 @@ use belay_models::{EnvKeys, LlmConfig, PriceList};
 use belay_program::environment::Environment;
 use belay_program::paths::Paths;
 use belay_protocol::StoreError;
+use belay_telemetry::LogFilter;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -16,7 +17,6 @@ use crate::secrets::check_all;
 use crate::settings::{Changes, Problem, Settings, load, reloaded};
 use crate::stop_rules::stop_rules;
 use crate::systemd;
-use crate::telemetry::LogFilter;
 
 /// The sources of the settings, and the settings in force.
 pub(crate) struct Source {

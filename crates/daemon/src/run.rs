@@ -11,15 +11,14 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::output::note;
 use belay_program::paths::Paths;
 use belay_program::signals::{OnHangup, SignalWatch};
+use belay_telemetry::{LineForm, LogFilter, LogLayer, LogQueue, TelemetryConfig, log_layer};
 use tracing::info;
 
 use crate::args::SettingsArgs;
-use crate::otlp::{LogLayer, LogQueue, log_layer};
 use crate::reload::Source;
 use crate::settings::{Loaded, Settings, load, refused};
-use crate::telemetry::{LineForm, LogFilter, TelemetryConfig};
 use crate::wiring::{NotStarted, Starting};
-use crate::{systemd, telemetry, wiring};
+use crate::{systemd, wiring};
 
 /// Runs until a signal, an operator's `/quit`, or the end of every channel; then drains.
 pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, Failure> {
@@ -74,7 +73,7 @@ impl Logging {
     /// Writes a start message to stderr, in the form of the log lines there.
     fn announce(&self, text: &str) {
         match self.stderr {
-            LineForm::Json => telemetry::json_line(text),
+            LineForm::Json => belay_telemetry::json_line(text),
             LineForm::Human => note(text),
         }
     }
@@ -94,7 +93,7 @@ fn telemetry_for(loaded: &Loaded, paths: &Paths, env: &Environment) -> (Logging,
 }
 
 fn on_stderr(config: &TelemetryConfig, env: &Environment, layer: Option<LogLayer>) -> (Logging, LogFilter) {
-    let (log, stderr) = telemetry::start(config, env, layer);
+    let (log, stderr) = belay_telemetry::start(config, env, layer);
     (Logging { file: None, stderr }, log)
 }
 
@@ -105,9 +104,9 @@ fn in_file(
     env: &Environment,
     layer: Option<LogLayer>,
 ) -> (Logging, LogFilter) {
-    match telemetry::log_file(&paths.data) {
+    match belay_telemetry::log_file(&paths.data) {
         Ok((path, file)) => {
-            let log = telemetry::start_in(config, file, layer);
+            let log = belay_telemetry::start_in(config, file, layer);
             (Logging { file: Some(path), stderr: LineForm::Human }, log)
         }
         Err(error) => {

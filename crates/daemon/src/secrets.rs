@@ -15,11 +15,10 @@ use belay_models::{EnvKeys, FallbackConfig, LlmConfig, TranscriptionConfig};
 use belay_program::environment::Environment;
 use belay_protocol::Secret;
 use belay_run::EmbeddingsConfig;
+use belay_telemetry::{TelemetryConfig, parse_headers};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::collector::parse_headers;
 use crate::settings::{Loaded, Problem, Settings};
-use crate::telemetry::TelemetryConfig;
 use source::{Missing, Names, find};
 pub(crate) use source::{UNSEEN, of_file, of_reader, of_text, unseen_words};
 

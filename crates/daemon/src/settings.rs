@@ -30,6 +30,7 @@ use belay_program::paths::Paths;
 use belay_run::approvals::Fallback;
 use belay_run::{AgentConfig, ApprovalsConfig, CompactionConfig, LimitsConfig, MemoryConfig, StreamingConfig};
 use belay_store::StoreConfig;
+use belay_telemetry::TelemetryConfig;
 use belay_tools::ToolsConfig;
 use belay_tools::attachments::AttachmentsConfig;
 use belay_tools::context::{ContextConfig, SkillsConfig};
@@ -48,7 +49,6 @@ use show::as_toml;
 use crate::args::{CheckArgs, SettingsArgs};
 use crate::backup_config::BackupConfig;
 use crate::cluster_config::ClusterConfig;
-use crate::telemetry::TelemetryConfig;
 pub(crate) use variable_name::is_variable_name;
 
 /// Step limit of the planner, which no setting changes.

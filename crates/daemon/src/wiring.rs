@@ -41,6 +41,7 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
 use belay_protocol::{Channel, Message, ModelInfo};
+use belay_telemetry::LogQueue;
 use belay_trajectory::import::from_messages;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -71,7 +72,6 @@ use workers::Workers;
 
 use crate::args::SettingsArgs;
 use crate::janitor::{Kept, RetentionJanitor};
-use crate::otlp::LogQueue;
 use crate::reload::{Reload, Reloadable, Source};
 use crate::routine_times::Times;
 use crate::secrets::Secrets;

@@ -6,16 +6,15 @@ use std::time::Duration;
 use belay_gateway::GaugeRefresh;
 use belay_program::exit::{Exit, Failure};
 use belay_protocol::{EventLog, ModelInfo, RunReader};
+use belay_telemetry::{
+    Collector, LogQueue, LogSender, MetricsPusher, Refresh, Signal, TelemetryConfig, TraceExporter, describe,
+};
 use secrecy::SecretString;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Ended;
 use super::metrics::{Figures, Recorder, bounds};
-use crate::collector::Signal;
-use crate::otlp::{Collector, LogQueue, LogSender, MetricsPusher, Refresh, describe};
-use crate::telemetry::TelemetryConfig;
-use crate::traces::TraceExporter;
 
 /// The exporters of the signals that the settings name.
 pub(super) struct Exporters {

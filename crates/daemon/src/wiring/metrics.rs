@@ -12,13 +12,12 @@ use belay_run::metrics::{
     STOP_TIME,
 };
 use belay_store::{FileSizes, StoreStats};
+use belay_telemetry::{Instruments, both};
 use metrics::{
     Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram, set_global_recorder,
 };
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
-
-use crate::otlp::{Instruments, both};
 
 /// How often the samples of histograms are folded into their buckets. 10 s: at 8,000 runs a second about 1 MB waits.
 const UPKEEP: Duration = Duration::from_secs(10);

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use belay_gateway::GaugeRefresh;
 use belay_program::exit::Failure;
 use belay_protocol::{EventLog, ModelInfo, RunReader};
+use belay_telemetry::{LogQueue, TelemetryConfig};
 use secrecy::SecretString;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Ended;
 use super::metrics::{Figures, Recorder};
-use crate::otlp::LogQueue;
-use crate::telemetry::TelemetryConfig;
 
 /// No exporters.
 pub(super) struct Exporters;

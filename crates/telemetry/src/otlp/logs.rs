@@ -23,7 +23,7 @@ const GATHER: Duration = Duration::from_secs(1);
 const BATCH: usize = 512;
 
 /// Sends log lines to the collector.
-pub(crate) struct LogSender {
+pub struct LogSender {
     exporter: LogExporter,
     delivery: Delivery,
     scope: InstrumentationScope,
@@ -40,7 +40,7 @@ impl LogSender {
     ///
     /// # Errors
     /// The client cannot be made. The text begins with the setting.
-    pub(crate) fn open(collector: &Collector, queue: LogQueue) -> Result<Self, String> {
+    pub fn open(collector: &Collector, queue: LogQueue) -> Result<Self, String> {
         let (exporter, delivery) = collector.logs()?;
         let scope = InstrumentationScope::builder("belay").with_version(VERSION).build();
         let LogQueue { records, dropped } = queue;
@@ -51,7 +51,7 @@ impl LogSender {
     ///
     /// # Cancel safety
     /// If the future is dropped, the remaining lines are not sent.
-    pub(crate) async fn work(mut self, stop: CancellationToken) {
+    pub async fn work(mut self, stop: CancellationToken) {
         let mut restarts = Restarts::default();
         loop {
             let sender = &mut self;

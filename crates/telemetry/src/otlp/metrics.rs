@@ -21,15 +21,15 @@ use tokio_util::sync::CancellationToken;
 use super::{Collector, Delivery, FLUSH, Instruments};
 
 /// Updates the values that are read from the system and from the agent, before each push.
-pub(crate) struct Refresh {
+pub struct Refresh {
     /// Asks the agent to update its gauges. Bounded in time; not called at the end, when the agent has ended.
-    pub(crate) agent: Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
+    pub agent: Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
     /// Reads the figures of the store and of the process. Quick.
-    pub(crate) figures: Arc<dyn Fn() + Send + Sync>,
+    pub figures: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// Pushes metrics to the collector.
-pub(crate) struct MetricsPusher {
+pub struct MetricsPusher {
     exporter: MetricExporter,
     delivery: Delivery,
     reader: SharedReader,
@@ -43,7 +43,7 @@ impl MetricsPusher {
     ///
     /// # Errors
     /// The client cannot be made. The text begins with the setting.
-    pub(crate) fn open(
+    pub fn open(
         collector: &Collector,
         interval: Duration,
         bounds: HashMap<&'static str, &'static [f64]>,
@@ -60,7 +60,7 @@ impl MetricsPusher {
     ///
     /// # Cancel safety
     /// If the future is dropped, the last values are not pushed.
-    pub(crate) async fn work(mut self, refresh: Refresh, stop: CancellationToken) {
+    pub async fn work(mut self, refresh: Refresh, stop: CancellationToken) {
         let mut restarts = Restarts::default();
         loop {
             let pusher = &mut self;

@@ -80,8 +80,8 @@ fn lines_that_may_contain_messages_are_left_out_unless_content_is_exported() {
 #[test]
 fn lines_of_the_exporters_and_of_their_client_are_left_out() {
     let (records, _) = records(true, || {
-        error!(target: "belay_daemon::otlp::delivery", "own");
-        error!(target: "belay_daemon::traces", "own");
+        error!(target: "belay_telemetry::otlp::delivery", "own");
+        error!(target: "belay_telemetry::traces", "own");
         error!(target: "hyper::proto", "client");
         event!(target: "log", Level::ERROR, log.target = "rustls::conn", "client, by the facade");
         event!(target: "log", Level::ERROR, log.target = "else", log.line = 4, "by the facade");

@@ -15,7 +15,7 @@ use opentelemetry::metrics::{Histogram as OtelHistogram, Meter};
 use std::sync::atomic::Ordering;
 
 /// The recorder.
-pub(crate) struct Instruments {
+pub struct Instruments {
     series: Registry<Key, Arc<Store>>,
     store: Arc<Store>,
 }

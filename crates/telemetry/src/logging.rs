@@ -39,29 +39,29 @@ const METRICS_INTERVALS_S: RangeInclusive<u64> = 1..=86_400;
 /// The section `[telemetry]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct TelemetryConfig {
+pub struct TelemetryConfig {
     /// The log filter: `error`, `warn`, `info`, `debug` or `trace`, also per module: `info,belay_agent=debug`.
-    pub(crate) log: String,
+    pub log: String,
     /// The format of log lines.
-    pub(crate) format: LogFormat,
+    pub format: LogFormat,
     /// The base address of a collector of OpenTelemetry that accepts OTLP over HTTP; empty: none.
-    pub(crate) otlp_endpoint: String,
+    pub otlp_endpoint: String,
     /// The environment variable with headers for the collector: `name=value,name=value`; empty: none.
-    pub(crate) otlp_headers_env: String,
+    pub otlp_headers_env: String,
     /// The name of this daemon at the collector.
-    pub(crate) service_name: String,
+    pub service_name: String,
     /// The signals that are sent to the collector.
-    pub(crate) signals: Vec<Signal>,
+    pub signals: Vec<Signal>,
     /// Seconds between two exports of metrics, 1 to 86,400.
-    pub(crate) metrics_interval_s: u64,
+    pub metrics_interval_s: u64,
     /// Whether traces contain messages, replies, arguments and results, and whether log lines of level TRACE are sent.
-    pub(crate) content: bool,
+    pub content: bool,
 }
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum LogFormat {
+pub enum LogFormat {
     /// For people if stderr is a terminal, otherwise JSON.
     Auto,
     /// For people.
@@ -87,12 +87,12 @@ impl Default for TelemetryConfig {
 
 impl TelemetryConfig {
     /// The same settings with only warnings and errors, for commands that hold a conversation on a terminal.
-    pub(crate) fn quiet(&self) -> Self {
+    pub fn quiet(&self) -> Self {
         Self { log: "warn".into(), ..self.clone() }
     }
 
     /// Lists all invalid values.
-    pub(crate) fn validate(&self) -> Vec<String> {
+    pub fn validate(&self) -> Vec<String> {
         let log = filter(&self.log)
             .err()
             .map(|error| format!("telemetry.log: is no log filter: {error}; write for example \"info\""));
@@ -115,17 +115,17 @@ impl TelemetryConfig {
     }
 
     /// Whether a collector is set.
-    pub(crate) fn has_collector(&self) -> bool {
+    pub fn has_collector(&self) -> bool {
         !self.otlp_endpoint.is_empty()
     }
 
     /// Whether log lines of level TRACE are sent to a collector. `None`: no log line is.
-    pub(crate) fn logs_content(&self) -> Option<bool> {
+    pub fn logs_content(&self) -> Option<bool> {
         self.sends(Signal::Logs).then_some(self.content)
     }
 
     /// Whether a signal is sent to a collector.
-    pub(crate) fn sends(&self, signal: Signal) -> bool {
+    pub fn sends(&self, signal: Signal) -> bool {
         self.has_collector() && self.signals.contains(&signal)
     }
 }
@@ -144,11 +144,11 @@ fn is_base_address(text: &str) -> bool {
 
 /// The current log filter, which can be replaced while the program runs.
 #[derive(Default)]
-pub(crate) struct LogFilter(Option<reload::Handle<EnvFilter, Registry>>);
+pub struct LogFilter(Option<reload::Handle<EnvFilter, Registry>>);
 
 impl LogFilter {
     /// Uses the filter of these settings from now on.
-    pub(crate) fn replace(&self, config: &TelemetryConfig) {
+    pub fn replace(&self, config: &TelemetryConfig) {
         // `validate` has refused an invalid one.
         let (Some(handle), Ok(filter)) = (&self.0, filter(&config.log)) else { return };
         // An error means that nothing logs any more, so no filter is needed.
@@ -158,7 +158,7 @@ impl LogFilter {
 
 /// The form of a line on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LineForm {
+pub enum LineForm {
     /// For people.
     Human,
     /// As one JSON object.
@@ -167,7 +167,7 @@ pub(crate) enum LineForm {
 
 /// Starts logging to stderr, and to the collector if there is a layer. Returns the form of the lines on stderr. Later
 /// calls do nothing, so tests may call it too.
-pub(crate) fn start(config: &TelemetryConfig, env: &Environment, otlp: Option<LogLayer>) -> (LogFilter, LineForm) {
+pub fn start(config: &TelemetryConfig, env: &Environment, otlp: Option<LogLayer>) -> (LogFilter, LineForm) {
     let terminal = std::io::stderr().is_terminal();
     let form = match config.format {
         LogFormat::Auto if terminal => LineForm::Human,
@@ -182,7 +182,7 @@ pub(crate) fn start(config: &TelemetryConfig, env: &Environment, otlp: Option<Lo
 
 /// Writes a line to stderr in the form of a log line of level INFO, whatever the filter is. So the start is always
 /// announced, and a reader of JSON lines sees only JSON.
-pub(crate) fn json_line(message: &str) {
+pub fn json_line(message: &str) {
     let line = json!({
         "timestamp": SystemClock.now(), "level": "INFO", "message": message, "target": "belay::run",
     });
@@ -192,7 +192,7 @@ pub(crate) fn json_line(message: &str) {
 
 /// Starts logging to a file, in lines for people unless the settings say otherwise, and to the collector if there is a
 /// layer.
-pub(crate) fn start_in(config: &TelemetryConfig, file: File, otlp: Option<LogLayer>) -> LogFilter {
+pub fn start_in(config: &TelemetryConfig, file: File, otlp: Option<LogLayer>) -> LogFilter {
     let Ok(filter) = filter(&config.log) else { return LogFilter::default() }; // `validate` has refused an invalid one
     begin(filter, config.format != LogFormat::Json, false, Arc::new(file), otlp)
 }
@@ -241,7 +241,7 @@ fn write_field(writer: &mut Writer<'_>, name: &str, value: &str) -> std::fmt::Re
 
 /// Opens `belay.log` in the data directory for appending, readable by this user alone. A file longer than
 /// [`LOG_MAX_BYTES`] is first renamed to `belay.log.1`, which replaces an older one.
-pub(crate) fn log_file(data: &Path) -> io::Result<(PathBuf, File)> {
+pub fn log_file(data: &Path) -> io::Result<(PathBuf, File)> {
     private_directory(data)?;
     let path = data.join("belay.log");
     if std::fs::metadata(&path).is_ok_and(|file| file.len() > LOG_MAX_BYTES) {

@@ -37,8 +37,8 @@ const QUEUE_CAPACITY: usize = 2048;
 const VALUE_MAX_BYTES: usize = 4096;
 /// Targets whose lines are not exported: the exporters, and the libraries of the HTTP client below them.
 const LEFT_OUT: [&str; 9] = [
-    "belay_daemon::otlp",
-    "belay_daemon::traces",
+    "belay_telemetry::otlp",
+    "belay_telemetry::traces",
     "h2",
     "hyper",
     "hyper_util",
@@ -49,21 +49,21 @@ const LEFT_OUT: [&str; 9] = [
 ];
 
 /// Passes log lines to the exporter.
-pub(crate) struct LogLayer {
+pub struct LogLayer {
     logger: SdkLogger,
     /// Whether lines of level TRACE, which may contain texts of messages, are exported.
     content: bool,
 }
 
 /// The records that wait for the exporter.
-pub(crate) struct LogQueue {
+pub struct LogQueue {
     pub(super) records: Receiver<SdkLogRecord>,
     pub(super) dropped: Arc<AtomicU64>,
 }
 
 /// The layer and its queue. `content`: whether lines of level TRACE are exported; `None`: the collector gets no log lines,
 /// and there is neither.
-pub(crate) fn log_layer(content: Option<bool>) -> (Option<LogLayer>, Option<LogQueue>) {
+pub fn log_layer(content: Option<bool>) -> (Option<LogLayer>, Option<LogQueue>) {
     content.map(LogLayer::new).unzip()
 }
 

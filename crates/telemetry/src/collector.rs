@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// A kind of data that is sent to the collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Signal {
+pub enum Signal {
     /// A trace of each run that ends.
     Traces,
     /// The metrics of `GET /metrics`.
@@ -18,7 +18,7 @@ pub(crate) enum Signal {
 
 impl Signal {
     /// All signals.
-    pub(crate) const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
+    pub const ALL: [Self; 3] = [Self::Traces, Self::Metrics, Self::Logs];
 
     /// Its word in settings, labels and the path of its address.
     #[cfg(feature = "otlp")]
@@ -35,7 +35,7 @@ impl Signal {
 ///
 /// # Errors
 /// The number of the first malformed header, never its value.
-pub(crate) fn parse_headers(text: &SecretString) -> Result<HeaderMap, String> {
+pub fn parse_headers(text: &SecretString) -> Result<HeaderMap, String> {
     let entries = text.expose_secret().split(',').map(str::trim).filter(|entry| !entry.is_empty());
     let pair = |entry: &str| {
         let (name, value) = entry.split_once('=')?;

@@ -6,22 +6,22 @@ use tracing::Subscriber;
 use tracing_subscriber::Layer;
 
 /// The layer that other builds add to the log.
-pub(crate) enum LogLayer {}
+pub enum LogLayer {}
 
 impl<S: Subscriber> Layer<S> for LogLayer {}
 
 /// The log lines that wait for a collector in other builds.
-pub(crate) enum LogQueue {}
+pub enum LogQueue {}
 
 /// The values of metrics that other builds push to a collector.
-pub(crate) enum Instruments {}
+pub enum Instruments {}
 
 /// The layer and the queue of the log lines that the collector gets: none.
-pub(crate) fn log_layer(_content: Option<bool>) -> (Option<LogLayer>, Option<LogQueue>) {
+pub fn log_layer(_content: Option<bool>) -> (Option<LogLayer>, Option<LogQueue>) {
     (None, None)
 }
 
 /// The recorder of a build that pushes metrics, too.
-pub(crate) fn both<A: Recorder>(_first: A, never: Instruments) -> A {
+pub fn both<A: Recorder>(_first: A, never: Instruments) -> A {
     match never {}
 }

@@ -32,7 +32,7 @@ const PAGE: u32 = 256;
 const RUN_EVENTS: usize = 4096;
 
 /// Follows the log of events and exports a trace of each run that ends.
-pub(crate) struct TraceExporter {
+pub struct TraceExporter {
     exporter: SpanExporter,
     delivery: Delivery,
     events: Arc<dyn EventLog>,
@@ -54,7 +54,7 @@ impl TraceExporter {
     ///
     /// # Errors
     /// The client cannot be made. The text begins with the setting.
-    pub(crate) fn open(
+    pub fn open(
         collector: &Collector,
         content: bool,
         model: &ModelInfo,
@@ -78,7 +78,7 @@ impl TraceExporter {
     ///
     /// # Cancel safety
     /// If the future is dropped, the traces of the newest runs are not exported.
-    pub(crate) async fn work(mut self, stop: CancellationToken) {
+    pub async fn work(mut self, stop: CancellationToken) {
         let mut restarts = Restarts::default();
         loop {
             let exporter = &mut self;

@@ -10,7 +10,7 @@ use metrics::{
 struct Fanout<A, B>(A, B);
 
 /// A recorder that passes each description and each value to both.
-pub(crate) fn both<A: Recorder, B: Recorder>(first: A, second: B) -> impl Recorder {
+pub fn both<A: Recorder, B: Recorder>(first: A, second: B) -> impl Recorder {
     Fanout(first, second)
 }
 

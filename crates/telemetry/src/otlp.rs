@@ -36,11 +36,11 @@ use self::client::{Client, LastStatus};
 #[cfg(test)]
 pub(crate) use self::delivery::GIVE_UP;
 pub(crate) use self::delivery::{Delivery, FIRST_PAUSE, LONGEST_PAUSE, Sent};
-pub(crate) use self::fanout::both;
-pub(crate) use self::instruments::Instruments;
-pub(crate) use self::layer::{LogLayer, LogQueue, log_layer};
-pub(crate) use self::logs::LogSender;
-pub(crate) use self::metrics::{MetricsPusher, Refresh};
+pub use self::fanout::both;
+pub use self::instruments::Instruments;
+pub use self::layer::{LogLayer, LogQueue, log_layer};
+pub use self::logs::LogSender;
+pub use self::metrics::{MetricsPusher, Refresh};
 use crate::collector::{Signal, parse_headers};
 
 /// The version of the program, in each request.
@@ -54,7 +54,7 @@ pub(crate) const REQUEST: Duration = Duration::from_secs(10);
 pub(crate) const FLUSH: Duration = Duration::from_secs(3);
 
 /// Describes the metrics of the exporters.
-pub(crate) fn describe() {
+pub fn describe() {
     describe_counter!(EXPORTS, "Requests to the collector of OpenTelemetry, by signal and outcome");
     describe_counter!(layer::DROPPED, "Log lines that were not sent to the collector of OpenTelemetry");
 }
@@ -65,7 +65,7 @@ pub(crate) fn count_unreadable() {
 }
 
 /// The collector of these settings.
-pub(crate) struct Collector {
+pub struct Collector {
     /// The base address, without a slash at its end.
     base: String,
     headers: HeaderMap,
@@ -78,7 +78,7 @@ impl Collector {
     ///
     /// # Errors
     /// The headers are malformed. The text begins with the setting.
-    pub(crate) fn new(base: &str, service_name: &str, headers: Option<&SecretString>) -> Result<Self, String> {
+    pub fn new(base: &str, service_name: &str, headers: Option<&SecretString>) -> Result<Self, String> {
         let headers = headers.map_or(Ok(HeaderMap::new()), parse_headers);
         // Without the detectors that read variables of the environment.
         let resource = Resource::builder_empty()
