@@ -45,6 +45,28 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("program", &["protocol", "terminal", "text"]),
     // Log lines, and the exporters to a collector, which start again as the background tasks of `run` do.
     ("telemetry", &["program", "protocol", "run", "text"]),
+    // All sections, each the plain struct of the crate that it configures.
+    (
+        "settings",
+        &[
+            "agent",
+            "agent-loop",
+            "automation",
+            "channels",
+            "delegates",
+            "gateway",
+            "hooks",
+            "models",
+            "program",
+            "protocol",
+            "run",
+            "schedule",
+            "store",
+            "telemetry",
+            "text",
+            "tools",
+        ],
+    ),
     (
         "daemon",
         &[
@@ -65,6 +87,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "exec",
             "program",
             "protocol",
+            "settings",
             "telemetry",
             "terminal",
             "text",
@@ -90,8 +113,8 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["store"]),
     ("tar", &["store"]),
     ("flate2", &["gateway", "store"]),
-    ("clap", &["daemon", "stopbench"]),
-    ("config", &["daemon"]),
+    ("clap", &["settings", "daemon", "stopbench"]),
+    ("config", &["settings"]),
     ("toml_edit", &["daemon"]),
     ("signal-hook", &["program"]),
     ("signal-hook-tokio", &["program", "daemon"]),

@@ -14,6 +14,7 @@ mod watch;
 use std::path::PathBuf;
 
 use belay_protocol::{DeclaredOutput, LinkId};
+use belay_settings::{CheckArgs, SettingsArgs};
 use clap::{Args, Subcommand};
 
 pub(crate) use self::console::ConsoleArgs;
@@ -30,20 +31,6 @@ pub(crate) use self::watch::{LogsArgs, TopArgs};
 /// Most rows that a command lists. 10,000: some seconds, and a table that a person can still search. The API has at most
 /// 500 rows in a page, so the client reads several pages.
 pub(crate) const ROWS_MAX: u32 = 10_000;
-
-/// The settings arguments of the command line.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct SettingsArgs {
-    /// Read this settings file too; may be given several times, later ones win
-    #[arg(long = "config", value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-    /// Set one value, for example --set llm.provider=rehearsal; wins over every file
-    #[arg(long = "set", value_name = "SECTION.KEY=VALUE")]
-    pub(crate) assignments: Vec<String>,
-    /// Let tools work in this directory; the same as tools.workspace, relative to the current directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) workspace: Option<PathBuf>,
-}
 
 /// `belay worker`
 #[derive(Debug, Args)]
@@ -81,17 +68,6 @@ pub(crate) struct AskArgs {
     pub(crate) images: Vec<PathBuf>,
     /// The message; `-` reads it from standard input
     pub(crate) text: String,
-}
-
-/// Arguments of `belay check` and `belay config show`.
-#[derive(Debug, Args)]
-pub(crate) struct CheckArgs {
-    /// The settings.
-    #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// Arguments of `belay check`.

@@ -25,6 +25,9 @@ use belay_protocol::{
 };
 use belay_protocol::{BootId, Refusal};
 use belay_run::{AgentConfig, DisabledChannels};
+use belay_settings::secrets::Secrets;
+use belay_settings::stop_rules;
+use belay_settings::{load, refused};
 use futures_util::StreamExt;
 use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -37,9 +40,6 @@ use self::person::{Person, PersonAnswer};
 use self::screen::AskScreen;
 use crate::args::AskArgs;
 use crate::client::verdict;
-use crate::secrets::Secrets;
-use crate::settings::{load, refused};
-use crate::stop_rules::stop_rules;
 use crate::wiring::{
     Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, refuse_own_files, transcriber,
     workspace_of,

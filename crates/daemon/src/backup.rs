@@ -10,14 +10,14 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::Paths;
 use belay_protocol::Clock;
+use belay_settings::{SettingsArgs, load, refused};
 use belay_store::backup::{self, BackupError, Label, Place, Reason, Stop, StoreLock};
 use belay_store::{OpenError, StoreUrl};
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
-use crate::args::{ClientArgs, SettingsArgs};
+use crate::args::ClientArgs;
 use crate::client::Client;
-use crate::settings::{load, refused};
 use crate::wiring::backups::{OF_THE_SERVER, described, directory, listed, sources, target, with_or_without_key};
 use crate::wiring::{Store, VERSION, refuse_store};
 

@@ -1,12 +1,13 @@
 //! The command line.
 
+use belay_settings::SettingsArgs;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::args::{
     AgentArgs, ApprovalsArgs, AskArgs, ChatArgs, CheckUnitArgs, ClientArgs, ConfigCommand, ConsoleArgs, ContextCommand,
     CostsArgs, FreezeArgs, HeartbeatArgs, JobsArgs, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs,
-    SessionsArgs, SettingsArgs, ShutdownArgs, StatusArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs, WorkerArgs,
+    SessionsArgs, ShutdownArgs, StatusArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs, WorkerArgs,
 };
 use crate::backup::BackupCommand;
 use crate::man::ManArgs;

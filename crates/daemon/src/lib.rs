@@ -5,17 +5,15 @@
 //!
 //! **Does not know**: how any part works. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → [`settings`] → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`], [`setup`], [`backup`], [`upgrade`], [`migrate`] →
+//! Reading order: here → [`cli`] → `belay_settings` → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`], [`setup`], [`backup`], [`upgrade`], [`migrate`] →
 //! [`client`] → [`stops`] → [`mcp`]. [`worker`] runs in a process of its own.
 
 mod args;
 mod ask;
 mod backup;
-mod backup_config;
 mod check;
 mod cli;
 mod client;
-mod cluster_config;
 mod completion;
 mod janitor;
 mod launch;
@@ -25,10 +23,7 @@ mod migrate;
 mod reload;
 mod routine_times;
 mod run;
-mod secrets;
-mod settings;
 mod setup;
-mod stop_rules;
 mod stops;
 mod systemd;
 mod upgrade;
@@ -107,7 +102,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Ask(args) => block_on(many_threads(), ask::ask(&args, env, out)),
         Command::Setup(args) => block_on(one_thread(), setup::setup(&args, env, out)),
         Command::Check(args) => block_on(one_thread(), check::check(&args, env, out)),
-        Command::Config(ConfigCommand::Show(args)) => settings::show(&args, env, out),
+        Command::Config(ConfigCommand::Show(args)) => belay_settings::show(&args, env, out),
         Command::Chat(args) => block_on(one_thread(), client::chat(&args, env)),
         Command::Agent(args) => block_on(one_thread(), client::agent(&args, env, out)),
         Command::Send(args) => block_on(one_thread(), client::send(&args, env, out)),

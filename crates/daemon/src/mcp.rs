@@ -6,12 +6,12 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::{Paths, private_directory};
+use belay_settings::SettingsArgs;
+use belay_settings::{Settings, load, refused};
 use belay_tools::mcp::{Mcp, ServerReport, Standing, SurveyMode, ToolReport, find};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::args::SettingsArgs;
-use crate::settings::{Settings, load, refused};
 use crate::wiring::{CommandPins, McpNeeds, refuse_own_files, workspace_of};
 
 pub(crate) use serve::{ServeArgs, serve};

@@ -6,12 +6,12 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::Paths;
+use belay_settings::expand;
 use belay_store::transfer::{Migrated, MigratedTable, Phase, Progress, TransferError, migrate};
 use belay_store::{OpenError, StoreUrl, parse_url};
 use clap::Args;
 use serde_json::json;
 
-use crate::settings::expand;
 use crate::wiring::{Store, refuse_store};
 
 /// The number of digits of a digest in a table for people.

@@ -7,15 +7,15 @@ use belay_models::{EnvKeys, LlmConfig, PriceList};
 use belay_program::environment::Environment;
 use belay_program::paths::Paths;
 use belay_protocol::StoreError;
+use belay_settings::SettingsArgs;
+use belay_settings::secrets::check_all;
+use belay_settings::stop_rules;
+use belay_settings::{Changes, Problem, Settings, load, reloaded};
 use belay_telemetry::LogFilter;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use crate::args::SettingsArgs;
-use crate::secrets::check_all;
-use crate::settings::{Changes, Problem, Settings, load, reloaded};
-use crate::stop_rules::stop_rules;
 use crate::systemd;
 
 /// The sources of the settings, and the settings in force.

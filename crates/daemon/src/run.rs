@@ -11,12 +11,12 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::output::note;
 use belay_program::paths::Paths;
 use belay_program::signals::{OnHangup, SignalWatch};
+use belay_settings::SettingsArgs;
+use belay_settings::{Loaded, Settings, load, refused};
 use belay_telemetry::{LineForm, LogFilter, LogLayer, LogQueue, TelemetryConfig, log_layer};
 use tracing::info;
 
-use crate::args::SettingsArgs;
 use crate::reload::Source;
-use crate::settings::{Loaded, Settings, load, refused};
 use crate::wiring::{NotStarted, Starting};
 use crate::{systemd, wiring};
 

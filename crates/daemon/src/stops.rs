@@ -10,6 +10,7 @@ mod set;
 
 use std::path::PathBuf;
 
+use belay_settings::SettingsArgs;
 use belay_trajectory::import::Format;
 use belay_trajectory::rule_set::Part;
 use clap::builder::PossibleValuesParser;
@@ -19,8 +20,6 @@ pub(crate) use check::check;
 pub(crate) use eval::eval;
 pub(crate) use import::import;
 pub(crate) use rules::of_text as rules_of_text;
-
-use crate::args::SettingsArgs;
 
 /// `belay stops …`
 #[derive(Debug, Subcommand)]

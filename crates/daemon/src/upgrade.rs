@@ -5,12 +5,12 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::Output;
 use belay_program::paths::Paths;
+use belay_settings::CheckArgs;
+use belay_settings::{Settings, load};
 use belay_store::{Held, OpenError, StoreUrl, inspect, inspect_server};
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::args::CheckArgs;
-use crate::settings::{Settings, load};
 use crate::wiring::{Store, VERSION, postgres_limits, refuse_store};
 
 /// `belay upgrade …`

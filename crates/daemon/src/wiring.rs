@@ -41,6 +41,10 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
 use belay_protocol::{Channel, Message, ModelInfo};
+use belay_settings::SettingsArgs;
+use belay_settings::secrets::Secrets;
+use belay_settings::stop_rules;
+use belay_settings::{Loaded, Settings, refused};
 use belay_telemetry::LogQueue;
 use belay_trajectory::import::from_messages;
 use tokio::sync::watch;
@@ -70,13 +74,9 @@ pub(crate) use starting::{NotStarted, Starting};
 pub(crate) use store::{Shared, Store, postgres_limits, refuse_store};
 use workers::Workers;
 
-use crate::args::SettingsArgs;
 use crate::janitor::{Kept, RetentionJanitor};
 use crate::reload::{Reload, Reloadable, Source};
 use crate::routine_times::Times;
-use crate::secrets::Secrets;
-use crate::settings::{Loaded, Settings, refused};
-use crate::stop_rules::stop_rules;
 use crate::systemd::WatchdogChannel;
 
 /// The program's version.

@@ -7,11 +7,11 @@ use belay_program::disk::Space;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
+use belay_settings::Settings;
 use belay_store::{Held, Inspection, OpenError, PostgresUrl, StoreUrl, check_integrity, inspect, inspect_server};
 use belay_tools::ToolsConfig;
 
 use super::{Finding, State};
-use crate::settings::Settings;
 use crate::wiring::{Store, postgres_limits, refuse_store, workspace_of};
 
 /// Tests whether a directory, or its nearest existing ancestor, is writable, by writing a file.

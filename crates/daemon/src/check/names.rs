@@ -7,11 +7,11 @@ use std::path::Path;
 use belay_delegates::check_executors;
 use belay_program::environment::Environment;
 use belay_run::OWN_TOOLS;
+use belay_settings::Settings;
 use belay_text::near::nearest;
 use belay_tools::BUILTIN;
 
 use super::{Finding, State};
-use crate::settings::Settings;
 use crate::wiring::agent_failure;
 
 /// The hooks whose program cannot be started.

@@ -1,9 +1,9 @@
 //! Findings of `belay check` about the workspace.
 
+use belay_settings::Problem;
 use belay_tools::PathResolution;
 
 use super::{Finding, State};
-use crate::settings::Problem;
 
 /// How paths are kept inside the workspace. Both methods are equally strict, so neither is a problem.
 pub(super) fn paths(resolution: &PathResolution) -> Finding {

@@ -7,13 +7,13 @@ use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::net::{is_plain_loopback, plain_client};
+use belay_settings::secrets::{UNSEEN, provider_keys};
 use belay_text::near::nearest;
 use secrecy::{ExposeSecret, SecretString};
 
 use self::questions::{ask_key, ask_model, known, listed};
 use super::document::Change;
 use super::person::{Person, Terminal};
-use crate::secrets::{UNSEEN, provider_keys};
 
 /// The answers that flags have given.
 #[derive(Default)]

@@ -8,9 +8,8 @@ use std::pin::Pin;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output;
 use belay_program::typed::{Hidden, line, show};
+use belay_settings::secrets;
 use secrecy::SecretString;
-
-use crate::secrets;
 
 /// Who answers the questions.
 pub(super) enum Person {

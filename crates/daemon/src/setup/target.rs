@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
+use belay_settings::SettingsArgs;
+use belay_settings::{Loaded, Settings, load, refused};
 use serde_json::Value as Json;
 
 use super::SetupArgs;
 use super::document::Change;
-use crate::args::SettingsArgs;
 use crate::check::{environment_of_unit, refuse_workspace, writable};
-use crate::settings::{Loaded, Settings, load, refused};
 use crate::wiring::own_files_problems;
 
 /// The settings file, and what is known before it is changed.

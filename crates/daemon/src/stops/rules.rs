@@ -6,10 +6,10 @@ use belay_agent_loop::policies::{RulesFile, StopRules, StopsConfig};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
+use belay_settings::{NOT_FINITE, load, problems_of_rules, refused};
 use belay_text::near::nearest;
 
 use super::CheckArgs;
-use crate::settings::{NOT_FINITE, load, problems_of_rules, refused};
 
 /// Explanation of a rules file, for errors.
 const WHAT_IT_HOLDS: &str = "a file of rules has the keys of [stops] of the settings, and perhaps a table [limits]";

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use belay_program::environment::Environment;
 use belay_program::exit::Failure;
 use belay_program::paths::Paths;
+use belay_settings::{Settings, expand};
 use belay_store::StoreUrl;
 use belay_store::backup::{Created, Sources};
 use serde_json::{Value as Json, json};
@@ -15,7 +16,6 @@ pub(super) use keeper::BackupKeeper;
 pub(crate) use keeper::{listed, target, with_or_without_key};
 
 use super::Store;
-use crate::settings::{Settings, expand};
 
 /// The files that a backup of these settings contains, with the key of the vault. The inner error says why there is no
 /// backup of this store.

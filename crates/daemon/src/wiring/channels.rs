@@ -20,11 +20,11 @@ use belay_protocol::{
     TextChecker,
 };
 use belay_run::DisabledChannels;
+use belay_settings::{Settings, expand};
 use belay_tools::web::CallbackPoster;
 
 use super::completion::StoreLists;
 use crate::completion::Completion;
-use crate::settings::{Settings, expand};
 
 /// Longest time to connect to a message platform.
 const PLATFORM_CONNECT_LIMIT: Duration = Duration::from_secs(10);

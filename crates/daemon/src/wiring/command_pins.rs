@@ -5,12 +5,12 @@ use std::sync::Arc;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
+use belay_settings::Settings;
 use belay_store::{PostgresLimits, SqlStore, StoreOptions, StoreUrl, inspect_server};
 use belay_tools::mcp::Pins;
 
 use super::mcp::own_pins;
 use super::store::{Store, opened, postgres_limits};
-use crate::settings::Settings;
 
 /// The pins of this machine's file, or those of the cluster.
 pub(crate) struct CommandPins {

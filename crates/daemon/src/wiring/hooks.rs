@@ -11,9 +11,8 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_protocol::HookPoint;
 use belay_run::approvals::question_text;
-
-use crate::secrets::hook_tokens;
-use crate::settings::{Settings, expand, refused};
+use belay_settings::secrets::hook_tokens;
+use belay_settings::{Settings, expand, refused};
 
 /// How long running hooks may take to end when the daemon ends. 3 s: programs have 2 s between SIGTERM and SIGKILL.
 pub(crate) const HOOKS_GRACE: Duration = Duration::from_secs(3);

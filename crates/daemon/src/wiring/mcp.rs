@@ -10,14 +10,14 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
 use belay_protocol::Secret;
+use belay_settings::secrets::mcp_tokens;
+use belay_settings::{Problem, Settings, expand, refused};
 use belay_store::StoreUrl;
 use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, ServerInputs};
 use belay_tools::sandbox::{LazySandbox, SandboxConfig};
 
 use super::Store;
 use super::own_files::secret_files;
-use crate::secrets::mcp_tokens;
-use crate::settings::{Problem, Settings, expand, refused};
 
 /// The file with the approved descriptions of tools, in the data directory.
 const PINS: &str = "mcp-pins.json";

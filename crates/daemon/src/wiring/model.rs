@@ -7,9 +7,8 @@ use belay_program::causes::words;
 use belay_program::exit::{Exit, Failure};
 use belay_program::net::{is_plain_loopback, plain_client};
 use belay_protocol::ModelProvider;
-
-use crate::secrets::Secrets;
-use crate::settings::Settings;
+use belay_settings::Settings;
+use belay_settings::secrets::Secrets;
 
 /// The selected model.
 pub(crate) struct Chosen {

@@ -12,6 +12,7 @@ use belay_protocol::{
     BootId, BudgetSlices, Clock, ClusterStore, ClusterTask, HeldLeases, Hints, LeasedWork, NodeState, StoreError,
     Topic, UnixMillis,
 };
+use belay_settings::Settings;
 use belay_store::lease::{LEASE, NewNode, NodeLease};
 use belay_store::{OpenError, PostgresUrl, SqlStore};
 use tokio::sync::watch;
@@ -23,7 +24,6 @@ use super::VERSION;
 use super::shared_workspace;
 use super::starting::{Attempt, NotStarted};
 use super::store::{CLOSE_LIMIT, attempted};
-use crate::settings::Settings;
 
 /// The time between two looks for nodes whose lease is over.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);

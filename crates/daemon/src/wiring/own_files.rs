@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use belay_program::environment::Environment;
 use belay_program::exit::Failure;
 use belay_program::paths::Paths;
+use belay_settings::{Problem, Settings, expand, refused};
 use belay_store::{StoreUrl, parse_url};
 use belay_tools::mcp::McpServerConfig;
 
@@ -21,7 +22,6 @@ use self::command_line::{LOADING, Start, mentions};
 use self::routes::{Area, Route};
 use super::mcp::{sandbox_config, workspace_of};
 use super::store::Store;
-use crate::settings::{Problem, Settings, expand, refused};
 
 /// A file or directory of Belay's own.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,8 @@ use belay_protocol::{
     AttachmentIntake, Clock, ContextSource, NoteStore, OutgoingFiles, OutputKeeper, RunProcesses, RunReader, Tool,
     Transcriber, WorkerHost,
 };
+use belay_settings::secrets::skill_keys;
+use belay_settings::{Settings, expand, refused as refuse_settings};
 use belay_tools::attachments::{Attachments, AttachmentsParts};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{Arrival, KnownServers, Mcp, McpSessions, Pins, PinsError, RunEnds};
@@ -26,8 +28,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::mcp::{McpNeeds, own_pins, workspace_of};
 use super::{Shared, Store};
-use crate::secrets::skill_keys;
-use crate::settings::{Settings, expand, refused as refuse_settings};
 
 /// The directory of kept outputs in the data directory.
 pub(super) const OUTPUTS: &str = "outputs";

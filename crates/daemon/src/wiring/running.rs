@@ -11,6 +11,7 @@ use belay_gateway::GatewayError;
 use belay_hooks::HookSet;
 use belay_program::exit::Exit;
 use belay_protocol::ModelInfo;
+use belay_settings::Settings;
 use signal_hook_tokio::Handle;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -21,7 +22,6 @@ use tracing::{error, info};
 use super::hooks::HOOKS_GRACE;
 use super::programs::ProgramsHandle;
 use super::store::Store;
-use crate::settings::Settings;
 use crate::systemd;
 
 /// The running daemon. All tasks are in `tasks`; `wait` joins them.
@@ -235,5 +235,26 @@ mod tests {
         };
         tokio::join!(drained_for(limit, ready), drains);
         assert_eq!(begun.elapsed(), Duration::from_secs(3600) + limit);
+    }
+
+    #[test]
+    fn the_service_unit_fits_the_settings() {
+        let unit = include_str!("../../../../deploy/belay.service");
+        let value =
+            |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}"));
+        let settings = Settings::default();
+        let drain = drain_limit(&settings).as_secs();
+        assert!(value("TimeoutStopSec=").parse::<u64>().expect("seconds") > drain);
+        assert!(unit.contains(&format!("{drain} s at the very worst")), "{drain}");
+        let pod = include_str!("../../../../deploy/kubernetes/statefulset.yaml");
+        assert!(pod.contains(&format!("# Above the {drain} s of the longest drain.")), "{drain}");
+        assert_eq!((value("Type="), value("KillMode="), value("StandardInput=")), ("notify", "mixed", "null"));
+        // The built-in file explains every credential of the unit.
+        let credentials: Vec<&str> = unit.lines().filter_map(|line| line.strip_prefix("#LoadCredential=")).collect();
+        assert!(credentials.len() >= 7);
+        for credential in credentials {
+            let name = credential.split(':').next().unwrap_or_default();
+            assert!(include_str!("../../../../config/default.toml").contains(name), "{name}");
+        }
     }
 }

@@ -10,11 +10,10 @@ use belay_program::exit::{Exit, Failure};
 use belay_protocol::{
     Embedder, EmbeddingError, NoteVectors, Recording, RecordingLimits, Transcriber, TranscriptionError,
 };
+use belay_settings::Settings;
 use belay_tools::Meaning;
 use metrics::{counter, describe_counter};
 use secrecy::SecretString;
-
-use crate::settings::Settings;
 
 /// Recordings that were sent to the server, by outcome: `ok` or `failed`.
 const TRANSCRIPTIONS: &str = "belay_transcriptions_total";

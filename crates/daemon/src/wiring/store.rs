@@ -15,6 +15,7 @@ use belay_protocol::{
     BootId, Clock, EndReader, MoveStore, NoteVectors, OutputStore, PinStore, SecretVault, SignInStore, SpendReader,
     UploadStore,
 };
+use belay_settings::{Settings, expand};
 use belay_store::{
     Blobs, ClusterOptions, FileSizes, KeyError, OpenError, PostgresLimits, PostgresUrl, SealedVault, SqlOutputs,
     SqlStore, StoreOptions, StoreStats, StoreUrl, VaultKey, parse_url,
@@ -26,7 +27,6 @@ use zeroize::Zeroizing;
 
 use super::node::Node;
 use super::starting::{Attempt, NotStarted, Starting};
-use crate::settings::{Settings, expand};
 
 /// The name of the systemd credential with the key of the vault.
 const KEY_CREDENTIAL: &str = "belay-secret-key";

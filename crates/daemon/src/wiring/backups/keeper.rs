@@ -13,6 +13,8 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::paths::{Paths, private_directory};
 use belay_protocol::{Clock, UnixMillis};
 use belay_schedule::Schedule;
+use belay_settings::BackupConfig;
+use belay_settings::Settings;
 use belay_store::backup::{self, BackupError, Created, Label, Reason, Sources, Stop};
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use serde_json::{Value as Json, json};
@@ -21,8 +23,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::{OF_THE_SERVER, described, directory, sources};
-use crate::backup_config::BackupConfig;
-use crate::settings::Settings;
 use crate::wiring::VERSION;
 
 /// Date of the last successful backup, in seconds since 1970.

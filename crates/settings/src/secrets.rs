@@ -20,22 +20,22 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::settings::{Loaded, Problem, Settings};
 use source::{Missing, Names, find};
-pub(crate) use source::{UNSEEN, of_file, of_reader, of_text, unseen_words};
+pub use source::{UNSEEN, of_file, of_reader, of_text, unseen_words};
 
 /// All secrets that the settings name and that exist.
-pub(crate) struct Secrets {
+pub struct Secrets {
     /// Keys of model providers.
-    pub(crate) keys: EnvKeys,
+    pub keys: EnvKeys,
     /// Tokens of the HTTP API.
-    pub(crate) gateway: GatewaySecrets,
+    pub gateway: GatewaySecrets,
     /// The bot's token and its webhook's secret; `None` if there is no bot.
-    pub(crate) telegram: Option<TelegramSecrets>,
+    pub telegram: Option<TelegramSecrets>,
     /// The key of the server that transcribes; `None` if it needs none.
-    pub(crate) transcription: Option<SecretString>,
+    pub transcription: Option<SecretString>,
     /// The key of the server that makes embeddings; `None` if it needs none.
-    pub(crate) embeddings: Option<SecretString>,
+    pub embeddings: Option<SecretString>,
     /// The headers for the collector of OpenTelemetry; `None` if it needs none, or there is none.
-    pub(crate) otlp_headers: Option<SecretString>,
+    pub otlp_headers: Option<SecretString>,
 }
 
 impl Secrets {
@@ -43,7 +43,7 @@ impl Secrets {
     ///
     /// # Errors
     /// Every configured secret that cannot be read or is empty.
-    pub(crate) fn find(loaded: &Loaded, env: &Environment) -> Result<Self, Vec<Problem>> {
+    pub fn find(loaded: &Loaded, env: &Environment) -> Result<Self, Vec<Problem>> {
         let mut search = Search { env, problems: Vec::new() };
         let settings = &loaded.settings;
         let gateway = &settings.gateway;
@@ -107,7 +107,7 @@ fn shared_by_two(gateway: &GatewaySecrets) -> Vec<Problem> {
 ///
 /// # Errors
 /// Every configured secret that is missing, cannot be read, or is empty.
-pub(crate) fn check_all(loaded: &Loaded, env: &Environment) -> Result<Secrets, Vec<Problem>> {
+pub fn check_all(loaded: &Loaded, env: &Environment) -> Result<Secrets, Vec<Problem>> {
     let settings = &loaded.settings;
     let mut problems: Vec<_> =
         [mcp_tokens(settings, env).err(), hook_tokens(settings, env).err(), skill_keys(settings, env).err()]
@@ -129,7 +129,7 @@ pub(crate) fn check_all(loaded: &Loaded, env: &Environment) -> Result<Secrets, V
 ///
 /// # Errors
 /// Every configured key that cannot be read.
-pub(crate) fn provider_keys(llm: &LlmConfig, env: &Environment) -> Result<EnvKeys, Vec<Problem>> {
+pub fn provider_keys(llm: &LlmConfig, env: &Environment) -> Result<EnvKeys, Vec<Problem>> {
     let mut search = Search { env, problems: Vec::new() };
     let keys = search.provider_keys(llm);
     if search.problems.is_empty() { Ok(keys) } else { Err(search.problems) }
@@ -139,7 +139,7 @@ pub(crate) fn provider_keys(llm: &LlmConfig, env: &Environment) -> Result<EnvKey
 ///
 /// # Errors
 /// Every configured token that cannot be found.
-pub(crate) fn mcp_tokens(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
+pub fn mcp_tokens(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
     let mut search = Search { env, problems: Vec::new() };
     let mut tokens = BTreeMap::new();
     for (name, server) in settings.tools.mcp.iter().filter(|(_, server)| server.enabled && server.url.is_some()) {
@@ -155,7 +155,7 @@ pub(crate) fn mcp_tokens(settings: &Settings, env: &Environment) -> Result<BTree
 ///
 /// # Errors
 /// Every existing key that is unusable.
-pub(crate) fn skill_keys(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
+pub fn skill_keys(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
     let mut search = Search { env, problems: Vec::new() };
     let mut keys = BTreeMap::new();
     for (name, entry) in settings.skills.entries.iter().filter(|(_, entry)| !entry.api_key_env.is_empty()) {
@@ -174,7 +174,7 @@ pub(crate) fn skill_keys(settings: &Settings, env: &Environment) -> Result<BTree
 ///
 /// # Errors
 /// Every variable that is not set, is empty, or has unusable content.
-pub(crate) fn hook_tokens(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
+pub fn hook_tokens(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
     let mut search = Search { env, problems: Vec::new() };
     let mut tokens = BTreeMap::new();
     for (at, hook) in settings.hooks.0.iter().enumerate() {

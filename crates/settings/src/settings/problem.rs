@@ -6,35 +6,35 @@ use belay_text::near::nearest;
 
 /// A mistake. It never contains a value that could be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct Problem {
+pub struct Problem {
     /// The full key; or the file, if it cannot be read at all.
-    pub(crate) key: String,
+    pub key: String,
     /// What is wrong.
-    pub(crate) what: String,
+    pub what: String,
     /// Where the value came from, for example `/etc/belay/belay.toml, line 3`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) origin: Option<String>,
+    pub origin: Option<String>,
     /// A suggestion.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hint: Option<String>,
+    pub hint: Option<String>,
 }
 
 impl Problem {
     /// A problem of that key.
-    pub(crate) fn new(key: impl Into<String>, what: impl Into<String>) -> Self {
+    pub fn new(key: impl Into<String>, what: impl Into<String>) -> Self {
         Self { key: key.into(), what: what.into(), origin: None, hint: None }
     }
 
     /// Sets the origin.
     #[must_use]
-    pub(crate) fn from(mut self, origin: Option<&str>) -> Self {
+    pub fn from(mut self, origin: Option<&str>) -> Self {
         self.origin = origin.map(str::to_owned);
         self
     }
 
     /// Sets the hint.
     #[must_use]
-    pub(crate) fn hint(mut self, hint: Option<String>) -> Self {
+    pub fn hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
         self
     }

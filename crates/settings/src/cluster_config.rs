@@ -10,16 +10,16 @@ const NAME_MAX: usize = 64;
 /// The section `[cluster]` of the settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ClusterConfig {
+pub struct ClusterConfig {
     /// Whether other daemons may use the same database.
-    pub(crate) enabled: bool,
+    pub enabled: bool,
     /// The name of this daemon among the others; absent: the name of the host.
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
 }
 
 impl ClusterConfig {
     /// All problems, each beginning with the full key.
-    pub(crate) fn validate(&self, store: &StoreConfig, stdin: &StdinConfig) -> Vec<String> {
+    pub fn validate(&self, store: &StoreConfig, stdin: &StdinConfig) -> Vec<String> {
         let mut problems = Vec::new();
         let is_name = |name: &String| {
             (1..=NAME_MAX).contains(&name.chars().count()) && !name.chars().any(|c| c.is_control() || c.is_whitespace())
@@ -42,7 +42,7 @@ impl ClusterConfig {
     }
 
     /// The name of this node.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         self.name.clone().unwrap_or_else(host)
     }

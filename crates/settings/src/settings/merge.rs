@@ -13,11 +13,11 @@ use super::problem::{Problem, hint_for_unknown};
 
 /// The origin of each value, by full key.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Origins(BTreeMap<String, String>);
+pub struct Origins(BTreeMap<String, String>);
 
 impl Origins {
     /// The origin of a key's value, or of the first value below it.
-    pub(crate) fn of(&self, key: &str) -> Option<&str> {
+    pub fn of(&self, key: &str) -> Option<&str> {
         let below = format!("{key}.");
         let first_below = || self.0.range(below.clone()..).next().filter(|(found, _)| found.starts_with(&below));
         self.0.get(key).or_else(|| first_below().map(|(_, origin)| origin)).map(String::as_str)
@@ -27,7 +27,7 @@ impl Origins {
 impl Origins {
     /// The origin of a value, or else of its nearest ancestor with an origin: a value that an element of a list lacks
     /// belongs to the element.
-    pub(crate) fn around(&self, key: &str) -> Option<&str> {
+    pub fn around(&self, key: &str) -> Option<&str> {
         let mut wider = std::iter::successors(Some(key), |key| key.get(..key.rfind(['.', '['])?));
         wider.find_map(|key| self.of(key))
     }

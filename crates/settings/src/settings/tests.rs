@@ -464,26 +464,6 @@ fn hostile_names_and_values_are_problems_and_never_a_crash() {
 }
 
 #[test]
-fn the_service_unit_fits_the_settings() {
-    let unit = include_str!("../../../../deploy/belay.service");
-    let value = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}"));
-    let settings = Settings::default();
-    let drain = crate::wiring::drain_limit(&settings).as_secs();
-    assert!(value("TimeoutStopSec=").parse::<u64>().unwrap() > drain);
-    assert!(unit.contains(&format!("{drain} s at the very worst")), "{drain}");
-    let pod = include_str!("../../../../deploy/kubernetes/statefulset.yaml");
-    assert!(pod.contains(&format!("# Above the {drain} s of the longest drain.")), "{drain}");
-    assert_eq!((value("Type="), value("KillMode="), value("StandardInput=")), ("notify", "mixed", "null"));
-    // The built-in file explains every credential of the unit.
-    let credentials: Vec<&str> = unit.lines().filter_map(|line| line.strip_prefix("#LoadCredential=")).collect();
-    assert!(credentials.len() >= 7);
-    for credential in credentials {
-        let name = credential.split(':').next().unwrap();
-        assert!(layers::DEFAULT_TOML.contains(name), "{name}");
-    }
-}
-
-#[test]
 fn an_unknown_key_in_any_section_is_named_with_its_file_its_line_and_the_nearest_key() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("unknown.toml");

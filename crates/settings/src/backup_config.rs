@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 /// The section `[backup]` of the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct BackupConfig {
+pub struct BackupConfig {
     /// Hours between scheduled backups, 0 to 8760; 0: there are none.
-    pub(crate) every_hours: u32,
+    pub every_hours: u32,
     /// The time of day of a scheduled backup, `HH:MM`; absent: none.
-    pub(crate) at: Option<String>,
+    pub at: Option<String>,
     /// The IANA name of the time zone of `at`.
-    pub(crate) zone: String,
+    pub zone: String,
     /// The directory of backups; absent: `backups` in the data directory.
-    pub(crate) dir: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// Backups that the schedule keeps, 1 to 1000.
-    pub(crate) keep: u32,
+    pub keep: u32,
     /// Whether scheduled backups contain the key of the vault.
-    pub(crate) with_key: bool,
+    pub with_key: bool,
 }
 
 impl Default for BackupConfig {
@@ -31,7 +31,7 @@ impl Default for BackupConfig {
 
 impl BackupConfig {
     /// All problems, each beginning with the full key.
-    pub(crate) fn validate(&self) -> Vec<String> {
+    pub fn validate(&self) -> Vec<String> {
         let checks = [
             (self.every_hours <= 8760, "backup.every_hours: must be 0 (no schedule) to 8760"),
             ((1..=1000).contains(&self.keep), "backup.keep: must be 1 to 1000"),
@@ -46,7 +46,7 @@ impl BackupConfig {
     ///
     /// # Errors
     /// `at` or `zone` is invalid.
-    pub(crate) fn daily(&self) -> Result<Option<Schedule>, String> {
+    pub fn daily(&self) -> Result<Option<Schedule>, String> {
         let Some(at) = &self.at else { return Ok(None) };
         let at = time_of_day(at)?;
         let line = format!("{} {} * * *", at.minute(), at.hour());

@@ -18,7 +18,7 @@ pub(crate) fn as_toml(loaded: &Loaded) -> String {
 }
 
 /// Formats them as JSON: value and origin by full key.
-pub(crate) fn as_json(loaded: &Loaded) -> Json {
+pub fn as_json(loaded: &Loaded) -> Json {
     let tree = serde_json::to_value(&loaded.settings).unwrap_or_default();
     let mut entries = Map::new();
     collect(&masked("", &tree), "", loaded, &mut entries);

@@ -38,7 +38,7 @@ fn take<T: DeserializeOwned>(merged: &mut Merged, path: &[&str]) -> Vec<Problem>
 
 /// The unreadable stop rules of a list, as `stops.rules[N].KEY: what`, counted from 0. Returns nothing if the value is
 /// no list.
-pub(crate) fn problems(rules: &Json) -> Vec<Problem> {
+pub fn problems(rules: &Json) -> Vec<Problem> {
     broken::<Rule>("stops.rules", rules, &Origins::default())
 }
 

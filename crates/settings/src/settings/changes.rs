@@ -28,18 +28,18 @@ const IDENTITY: [&str; 3] = ["provider", "base_url", "model"];
 
 /// Changed settings, by full keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changes {
+pub struct Changes {
     /// Applied by the reload.
-    pub(crate) reloaded: Vec<String>,
+    pub reloaded: Vec<String>,
     /// Applied by the next start only.
-    pub(crate) needs_restart: Vec<String>,
+    pub needs_restart: Vec<String>,
 }
 
 /// Returns the settings after a reload from `running` to `read`, and the changed keys.
 ///
 /// # Errors
 /// The settings do not survive serialisation, which would be a bug.
-pub(crate) fn reloaded(running: &Settings, read: &Settings) -> Result<(Settings, Changes), serde_json::Error> {
+pub fn reloaded(running: &Settings, read: &Settings) -> Result<(Settings, Changes), serde_json::Error> {
     let (mut tree, new) = (serde_json::to_value(running)?, serde_json::to_value(read)?);
     let mut changes = Changes::default();
     take_over(&mut tree, &new, "", &mut changes);

@@ -19,7 +19,7 @@ pub(super) const DEFAULT_TOML: &str = include_str!("../../../../config/default.t
 pub(crate) const BUILT_IN: &str = "default";
 
 /// The problem with a number that is not finite. Without this check it would act like an unset limit.
-pub(crate) const NOT_FINITE: &str = "must be a finite number";
+pub const NOT_FINITE: &str = "must be a finite number";
 
 /// Longest settings file in bytes. 1 MiB: a thousand times the usual length.
 const FILE_MAX_BYTES: u64 = 1024 * 1024;

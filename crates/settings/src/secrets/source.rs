@@ -14,7 +14,7 @@ use crate::settings::Problem;
 const SECRET_MAX_BYTES: u64 = 16 * 1024;
 
 /// Placeholder for a credential that exists but cannot be read here. It is never sent anywhere.
-pub(crate) const UNSEEN: &str = "a-credential-that-cannot-be-read-from-here";
+pub const UNSEEN: &str = "a-credential-that-cannot-be-read-from-here";
 
 /// The possible sources of one secret.
 pub(super) struct Names<'a> {
@@ -120,7 +120,7 @@ fn unseen_credential(names: &Names<'_>, env: &Environment) -> String {
 }
 
 /// An explanation about a credential that a service may have, or that its unit lacks.
-pub(crate) fn unseen_words(credential: &str, env: &Environment) -> String {
+pub fn unseen_words(credential: &str, env: &Environment) -> String {
     match env.unit() {
         _ if credential.is_empty() => String::new(),
         Some(unit) => format!(" (the unit {} has no LoadCredential={credential})", unit.display()),
@@ -156,7 +156,7 @@ fn read_from(source: impl Read) -> Result<String, Unread> {
 ///
 /// # Errors
 /// What is wrong, with the path and without the content.
-pub(crate) fn of_file(path: &Path) -> Result<Option<SecretString>, String> {
+pub fn of_file(path: &Path) -> Result<Option<SecretString>, String> {
     check(&read(path)?).map_err(|what| format!("{} {what}", path.display()))
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn of_file(path: &Path) -> Result<Option<SecretString>, String> {
 ///
 /// # Errors
 /// What is wrong, without the content.
-pub(crate) fn of_reader(source: impl Read, name: &str) -> Result<Option<SecretString>, String> {
+pub fn of_reader(source: impl Read, name: &str) -> Result<Option<SecretString>, String> {
     let text = read_from(source).map_err(|what| match what {
         Unread::Error(error) => format!("{name} cannot be read: {error}"),
         Unread::TooLong => format!("{name} is longer than {SECRET_MAX_BYTES} bytes: this is no secret"),
@@ -176,7 +176,7 @@ pub(crate) fn of_reader(source: impl Read, name: &str) -> Result<Option<SecretSt
 ///
 /// # Errors
 /// What is wrong, without the content.
-pub(crate) fn of_text(text: &str) -> Result<Option<SecretString>, String> {
+pub fn of_text(text: &str) -> Result<Option<SecretString>, String> {
     check(text)
 }
 

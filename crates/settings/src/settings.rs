@@ -37,13 +37,13 @@ use belay_tools::context::{ContextConfig, SkillsConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-pub(crate) use changes::{Changes, reloaded};
-pub(crate) use layers::NOT_FINITE;
+pub use changes::{Changes, reloaded};
+pub use layers::NOT_FINITE;
 use layers::{BUILT_IN, Layer, Need};
-pub(crate) use merge::Origins;
-pub(crate) use problem::Problem;
-pub(crate) use rules::problems as problems_of_rules;
-pub(crate) use show::as_json;
+pub use merge::Origins;
+pub use problem::Problem;
+pub use rules::problems as problems_of_rules;
+pub use show::as_json;
 use show::as_toml;
 
 use crate::args::{CheckArgs, SettingsArgs};
@@ -60,68 +60,69 @@ const CHANNELS: &[&str] = &["stdin", "http", "telegram"];
 /// All settings. Each section is the plain struct of the crate that it configures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// The outer loop.
-    pub(crate) agent: AgentConfig,
+    pub agent: AgentConfig,
     /// The model.
-    pub(crate) llm: LlmConfig,
+    pub llm: LlmConfig,
     /// Budgets of money and of runs.
-    pub(crate) limits: LimitsConfig,
+    pub limits: LimitsConfig,
     /// The rules that end a run without progress.
-    pub(crate) stops: StopsConfig,
+    pub stops: StopsConfig,
     /// The queues of waiting messages.
-    pub(crate) queue: QueueConfig,
+    pub queue: QueueConfig,
     /// The lifetime of sessions and conversations.
-    pub(crate) sessions: SessionsConfig,
+    pub sessions: SessionsConfig,
     /// Routines: work that starts by time or event.
-    pub(crate) routines: RoutinesConfig,
+    pub routines: RoutinesConfig,
     /// The heartbeat: a regular check of a list of tasks.
-    pub(crate) heartbeat: HeartbeatConfig,
+    pub heartbeat: HeartbeatConfig,
     /// The calls that need approval.
-    pub(crate) approvals: ApprovalsConfig,
-    pub(crate) compaction: CompactionConfig,
+    pub approvals: ApprovalsConfig,
+    /// How a context that is too long is shortened.
+    pub compaction: CompactionConfig,
     /// Notes over conversations.
-    pub(crate) memory: MemoryConfig,
+    pub memory: MemoryConfig,
     /// How an answer is shown while the model writes it.
-    pub(crate) streaming: StreamingConfig,
+    pub streaming: StreamingConfig,
     /// The operator's programs that are asked at points of a run.
-    pub(crate) hooks: HooksConfig,
+    pub hooks: HooksConfig,
     /// Message platforms.
-    pub(crate) channels: ChannelsConfig,
+    pub channels: ChannelsConfig,
     /// HTTP.
-    pub(crate) gateway: GatewayConfig,
+    pub gateway: GatewayConfig,
     /// Files that come with messages.
-    pub(crate) attachments: AttachmentsConfig,
+    pub attachments: AttachmentsConfig,
     /// The server that turns recordings into text.
-    pub(crate) transcription: TranscriptionConfig,
+    pub transcription: TranscriptionConfig,
     /// The built-in tools.
-    pub(crate) tools: ToolsConfig,
+    pub tools: ToolsConfig,
     /// What runs are told about the workspace.
-    pub(crate) context: ContextConfig,
+    pub context: ContextConfig,
     /// Instructions for kinds of tasks.
-    pub(crate) skills: SkillsConfig,
+    pub skills: SkillsConfig,
     /// Jobs: work that outlives the turn that started it.
-    pub(crate) jobs: JobsConfig,
+    pub jobs: JobsConfig,
     /// Workers: runs in processes of their own.
-    pub(crate) workers: WorkersConfig,
+    pub workers: WorkersConfig,
     /// The store.
-    pub(crate) store: StoreConfig,
+    pub store: StoreConfig,
     /// Several daemons over one database.
-    pub(crate) cluster: ClusterConfig,
+    pub cluster: ClusterConfig,
     /// Backups.
-    pub(crate) backup: BackupConfig,
+    pub backup: BackupConfig,
     /// Logging.
-    pub(crate) telemetry: TelemetryConfig,
+    pub telemetry: TelemetryConfig,
 }
 
 /// The section `[channels]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ChannelsConfig {
+pub struct ChannelsConfig {
     /// Standard input.
-    pub(crate) stdin: StdinConfig,
+    pub stdin: StdinConfig,
     /// Telegram.
-    pub(crate) telegram: TelegramConfig,
+    pub telegram: TelegramConfig,
 }
 
 impl Settings {
@@ -168,7 +169,7 @@ impl Settings {
     }
 
     /// Lists all invalid values with their origins.
-    pub(crate) fn problems(&self, origins: &Origins) -> Vec<Problem> {
+    pub fn problems(&self, origins: &Origins) -> Vec<Problem> {
         self.validate().iter().map(|text| of_text(text, origins)).collect()
     }
 
@@ -290,23 +291,23 @@ impl Settings {
 
 /// The loaded settings: the values and their origins.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub struct Loaded {
     /// The values.
-    pub(crate) settings: Settings,
+    pub settings: Settings,
     /// The origins of the values.
-    pub(crate) origins: Origins,
+    pub origins: Origins,
     /// Settings files of the user that the service may not see, each with the reason.
-    pub(crate) hidden: Vec<String>,
+    pub hidden: Vec<String>,
 }
 
 impl Loaded {
     /// Whether anybody has set that key.
-    pub(crate) fn is_set(&self, key: &str) -> bool {
+    pub fn is_set(&self, key: &str) -> bool {
         self.origins.of(key).is_some_and(|origin| origin != BUILT_IN)
     }
 
     /// One line for each file that was skipped.
-    pub(crate) fn hidden_notices(&self) -> impl Iterator<Item = String> {
+    pub fn hidden_notices(&self) -> impl Iterator<Item = String> {
         let line = |file| format!("the settings file of the service's user is not visible and was passed over: {file}");
         self.hidden.iter().map(line)
     }
@@ -316,7 +317,7 @@ impl Loaded {
 ///
 /// # Errors
 /// All problems of all layers and values.
-pub(crate) fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Result<Loaded, Vec<Problem>> {
+pub fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Result<Loaded, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut layers = Vec::new();
     let mut keep = |read: Result<Option<Layer>, Vec<Problem>>| match read {
@@ -358,7 +359,7 @@ fn in_service(env: &Environment) -> bool {
 }
 
 /// `belay config show`: prints the settings in force with their origins, the data directory and the control socket.
-pub(crate) fn show(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+pub fn show(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?;
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
     if args.json {
@@ -372,7 +373,7 @@ pub(crate) fn show(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Resu
 }
 
 /// The failure that reports these problems.
-pub(crate) fn refused(problems: &[Problem]) -> Failure {
+pub fn refused(problems: &[Problem]) -> Failure {
     let lines: Vec<String> = problems.iter().map(|problem| format!("  {problem}")).collect();
     let count = match problems.len() {
         1 => "a problem".to_owned(),
@@ -441,7 +442,7 @@ fn collect_keys(value: &Json, key: &str, keys: &mut Vec<String>) {
 }
 
 /// Expands a path of the settings. `~/` is the home directory; a relative path is relative to the working directory.
-pub(crate) fn expand(path: &Path, env: &Environment) -> PathBuf {
+pub fn expand(path: &Path, env: &Environment) -> PathBuf {
     match (path.strip_prefix("~"), env.directory("HOME")) {
         (Ok(rest), Some(home)) => home.join(rest),
         _ => path.to_owned(),

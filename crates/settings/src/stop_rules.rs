@@ -7,6 +7,6 @@ use belay_agent_loop::StopRules;
 use crate::settings::Settings;
 
 /// Compiles the stop rules of these settings.
-pub(crate) fn stop_rules(settings: &Settings) -> Arc<StopRules> {
+pub fn stop_rules(settings: &Settings) -> Arc<StopRules> {
     Arc::new(StopRules::compile(&settings.stops, &settings.limits.run))
 }
