@@ -45,6 +45,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("program", &["protocol", "terminal", "text"]),
     // Log lines, and the exporters to a collector, which start again as the background tasks of `run` do.
     ("telemetry", &["program", "protocol", "run", "text"]),
+    // Clients of the public API; `chat` shows the prompt of `channels`.
+    ("cli", &["channels", "program", "protocol", "terminal", "text"]),
     // All sections, each the plain struct of the crate that it configures.
     (
         "settings",
@@ -80,6 +82,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "models",
             "tools",
             "channels",
+            "cli",
             "hooks",
             "store",
             "gateway",
@@ -102,9 +105,10 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// What tests of a package may import beyond that: the testkit anywhere, a real store where turns or jobs are tested, and
-/// the repair of histories where wire formats are tested with the histories that it leaves.
+/// the repair of histories where wire formats are tested with the histories that it leaves, and the rules of routines for the examples
+/// of the documents.
 const TEST_ARROWS: &[(&str, &[&str])] =
-    &[("agent", &["store"]), ("automation", &["store"]), ("models", &["agent-loop"])];
+    &[("agent", &["store"]), ("automation", &["store"]), ("models", &["agent-loop"]), ("cli", &["automation"])];
 
 /// Libraries that only some packages may use: the library, and who may.
 const LIBRARIES: &[(&str, &[&str])] = &[
@@ -113,7 +117,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["store"]),
     ("tar", &["store"]),
     ("flate2", &["gateway", "store"]),
-    ("clap", &["settings", "daemon", "stopbench"]),
+    ("clap", &["cli", "settings", "daemon", "stopbench"]),
     ("config", &["settings"]),
     ("toml_edit", &["daemon"]),
     ("signal-hook", &["program"]),
@@ -123,7 +127,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("crossterm", &["channels"]),
     ("croner", &["schedule"]),
     ("strsim", &["text"]),
-    ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "program", "telemetry", "daemon", "tests"]),
+    ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "program", "telemetry", "cli", "daemon", "tests"]),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),
     ("anyhow", &["daemon", "stopbench", "tests", "budget", "site", "testkit"]),

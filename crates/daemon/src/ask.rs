@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use belay_agent::{Agent, AgentParts};
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
+use belay_cli::client::verdict;
 use belay_program::clock::SystemClock;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -39,7 +40,6 @@ use tracing::error;
 use self::person::{Person, PersonAnswer};
 use self::screen::AskScreen;
 use crate::args::AskArgs;
-use crate::client::verdict;
 use crate::wiring::{
     Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, refuse_own_files, transcriber,
     workspace_of,

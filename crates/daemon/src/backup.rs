@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use belay_cli::args::ClientArgs;
+use belay_cli::client::Client;
 use belay_program::causes::words;
 use belay_program::clock::SystemClock;
 use belay_program::environment::Environment;
@@ -16,8 +18,6 @@ use belay_store::{OpenError, StoreUrl};
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
-use crate::args::ClientArgs;
-use crate::client::Client;
 use crate::wiring::backups::{OF_THE_SERVER, described, directory, listed, sources, target, with_or_without_key};
 use crate::wiring::{Store, VERSION, refuse_store};
 

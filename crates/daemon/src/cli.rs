@@ -1,21 +1,25 @@
 //! The command line.
 
+use belay_cli::args::{
+    AgentArgs, ApprovalsArgs, ChatArgs, ClientArgs, ConsoleArgs, ContextCommand, CostsArgs, FreezeArgs, HeartbeatArgs,
+    JobsArgs, LIST_MAX, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs, SessionsArgs, ShutdownArgs,
+    StatusArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs,
+};
+use belay_cli::man::ManArgs;
 use belay_settings::SettingsArgs;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::args::{
-    AgentArgs, ApprovalsArgs, AskArgs, ChatArgs, CheckUnitArgs, ClientArgs, ConfigCommand, ConsoleArgs, ContextCommand,
-    CostsArgs, FreezeArgs, HeartbeatArgs, JobsArgs, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs,
-    SessionsArgs, ShutdownArgs, StatusArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs, WorkerArgs,
-};
+use crate::args::{AskArgs, CheckUnitArgs, ConfigCommand, WorkerArgs};
 use crate::backup::BackupCommand;
-use crate::man::ManArgs;
 use crate::mcp::McpCommand;
 use crate::migrate::MigrateArgs;
 use crate::setup::SetupArgs;
 use crate::stops::StopsCommand;
 use crate::upgrade::UpgradeCommand;
+
+/// The command line reads pages of the API with as many rows as the API gives.
+const _: () = assert!(LIST_MAX == belay_gateway::LIST_MAX);
 
 /// An agent daemon that knows when to stop
 #[derive(Debug, Parser)]

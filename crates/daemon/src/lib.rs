@@ -6,18 +6,15 @@
 //! **Does not know**: how any part works. It decides nothing about a message.
 //!
 //! Reading order: here → [`cli`] → `belay_settings` → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`], [`setup`], [`backup`], [`upgrade`], [`migrate`] →
-//! [`client`] → [`stops`] → [`mcp`]. [`worker`] runs in a process of its own.
+//! `belay_cli` → [`stops`] → [`mcp`]. [`worker`] runs in a process of its own.
 
 mod args;
 mod ask;
 mod backup;
 mod check;
 mod cli;
-mod client;
-mod completion;
 mod janitor;
 mod launch;
-mod man;
 mod mcp;
 mod migrate;
 mod reload;
@@ -37,6 +34,9 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use belay_agent::submission::words;
+use belay_cli::args::{ApprovalsArgs, ApprovalsCommand, ContextCommand, HeartbeatCommand, RunsCommand};
+use belay_cli::{client, man, mcp_serve};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{self, Output};
@@ -49,7 +49,7 @@ use mcp::McpCommand;
 use stops::StopsCommand;
 use upgrade::UpgradeCommand;
 
-use args::{ApprovalsArgs, ApprovalsCommand, ConfigCommand, ContextCommand, HeartbeatCommand, RunsCommand};
+use crate::args::ConfigCommand;
 
 /// Most worker threads of the daemon. 8: it waits for models far more than it computes, and each thread keeps memory.
 const WORKERS_MAX: usize = 8;
@@ -103,7 +103,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Setup(args) => block_on(one_thread(), setup::setup(&args, env, out)),
         Command::Check(args) => block_on(one_thread(), check::check(&args, env, out)),
         Command::Config(ConfigCommand::Show(args)) => belay_settings::show(&args, env, out),
-        Command::Chat(args) => block_on(one_thread(), client::chat(&args, env)),
+        Command::Chat(args) => block_on(one_thread(), client::chat(&args, words().collect(), env)),
         Command::Agent(args) => block_on(one_thread(), client::agent(&args, env, out)),
         Command::Send(args) => block_on(one_thread(), client::send(&args, env, out)),
         Command::Status(args) => block_on(one_thread(), client::status(&args, env, out)),
@@ -139,7 +139,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         },
         Command::Routines(args) => match &args.command {
             None => block_on(one_thread(), client::routines_list(&args.client, env, out)),
-            Some(command) => block_on(one_thread(), client::routines_one(command, env, out)),
+            Some(command) => block_on(one_thread(), client::routines_one(command, routine_times::tested, env, out)),
         },
         Command::Heartbeat(args) => match &args.command {
             None => block_on(one_thread(), client::heartbeat_show(&args.client, env, out)),
@@ -154,7 +154,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Stops(StopsCommand::Eval(args)) => stops::eval(&args, out),
         Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), mcp::list(&args, env, out)),
         Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
-        Command::Mcp(McpCommand::Serve(args)) => block_on(one_thread(), mcp::serve(&args, env)),
+        Command::Mcp(McpCommand::Serve(args)) => block_on(one_thread(), mcp_serve::serve(&args, env)),
         Command::Backup(command) => block_on(one_thread(), backup::command(&command, env, out)),
         Command::Migrate(args) => migrate::command(&args, env, out),
         Command::Upgrade(UpgradeCommand::Check(args)) => upgrade::check(&args, env, out),

@@ -1,7 +1,6 @@
 //! `belay mcp …`: lists and approves the tools of MCP servers, and serves MCP.
 
-mod serve;
-
+use belay_cli::mcp_serve::ServeArgs;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
@@ -13,8 +12,6 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use crate::wiring::{CommandPins, McpNeeds, refuse_own_files, workspace_of};
-
-pub(crate) use serve::{ServeArgs, serve};
 
 /// `belay mcp …`
 #[derive(Debug, Subcommand)]

@@ -4,9 +4,15 @@ use belay_automation::routines::{Upcoming, preview, problems, test_at};
 use belay_gateway::{RoutineTest, RoutineTime, RoutineTimes};
 use belay_protocol::{RoutineSpec, Trigger, UnixMillis};
 use belay_schedule::Schedule;
+use serde_json::{Value, json};
 
 /// Uses the schedule parser.
 pub(crate) struct Times;
+
+/// Tests a routine for `belay routines test --file`.
+pub(crate) fn tested(spec: &RoutineSpec, at: &str) -> Result<Value, String> {
+    Times.test(spec, at).map(|tested| json!(tested))
+}
 
 impl RoutineTimes for Times {
     fn test(&self, spec: &RoutineSpec, at: &str) -> Result<RoutineTest, String> {
@@ -51,8 +57,6 @@ fn date(text: &str, zone: &str) -> Result<UnixMillis, String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     fn spec(trigger: Value) -> RoutineSpec {

@@ -4,6 +4,8 @@ use std::io::Cursor;
 use std::path::Path;
 
 use belay_agent_loop::policies::StopRules;
+use belay_cli::args::ClientArgs;
+use belay_cli::client::{Client, IdKind, whole_id};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Output, print_error};
@@ -14,8 +16,6 @@ use belay_trajectory::{Judge, Reader};
 use super::files::{runs, shown, unreadable};
 use super::said::{self, Judged};
 use super::{CheckArgs, rules};
-use crate::args::ClientArgs;
-use crate::client::{Client, IdKind, whole_id};
 
 /// Judges recordings, or a run of the daemon, and prints the verdicts. The verdict "stopped" is no failure.
 pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::submission::menu;
+use belay_agent::submission::{menu, words};
 use belay_agent::{Pairing, StorePorts};
 use belay_channels::{
     AllowLists, LeasedChannel, Operators, StdinChannel, StdinConfig, Telegram, TelegramParts, TelegramSecrets,
     bot_api_client,
 };
+use belay_cli::completion::Completion;
 use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -24,7 +25,6 @@ use belay_settings::{Settings, expand};
 use belay_tools::web::CallbackPoster;
 
 use super::completion::StoreLists;
-use crate::completion::Completion;
 
 /// Longest time to connect to a message platform.
 const PLATFORM_CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ pub(super) fn stdin(settings: &Settings, env: &Environment, paths: &Paths, ports
     let llm = &settings.llm;
     let models =
         std::iter::once(&llm.model).chain(llm.fallbacks.iter().map(|it| &it.model)).flatten().cloned().collect();
-    let completions = Completion::over(StoreLists { ports, models });
+    let completions = Completion::over(StoreLists { ports, models }, words().collect());
     let config = StdinConfig {
         colour: configured.colour && env.has_colour(),
         dumb: env.has_dumb_terminal(),

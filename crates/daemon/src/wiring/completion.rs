@@ -2,9 +2,8 @@
 
 use async_trait::async_trait;
 use belay_agent::StorePorts;
+use belay_cli::completion::{Lists, Wanted};
 use belay_protocol::{ApprovalFilter, JobFilter, RunFilter, SessionFilter};
-
-use crate::completion::{Lists, Wanted};
 
 /// Most entries of a list that are read.
 const LIST_MAX: u32 = 100;

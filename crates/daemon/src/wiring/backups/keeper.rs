@@ -402,7 +402,7 @@ mod tests {
             let config = BackupConfig { at: Some("03:30".into()), zone: zone.into(), ..BackupConfig::default() };
             config.daily().unwrap()
         };
-        let at = |text: &str| UnixMillis(i64::try_from(crate::client::seconds_of(text).unwrap()).unwrap() * 1000);
+        let at = |text: &str| UnixMillis(i64::try_from(belay_cli::client::seconds_of(text).unwrap()).unwrap() * 1000);
         let next =
             |last: &str, every, zone, now: &str| due(Some(at(last)), every, daily(zone).as_ref(), at(now)).to_rfc3339();
         let (evening, night) = ("2026-07-01T20:00:00Z", "2026-07-02T03:30:00.000Z");

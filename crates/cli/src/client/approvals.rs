@@ -1,0 +1,204 @@
+//! `belay approvals`: lists, shows and answers approval requests.
+
+use std::time::Duration;
+
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
+use belay_protocol::Decision;
+use serde_json::{Value as Json, json};
+
+use super::ids::{IdKind, short, shown_chars, whole_id};
+use super::{Client, duration_text, since, text, until};
+use crate::args::{ApprovalArgs, ApprovalsListArgs};
+
+/// Lists approval requests, newest first.
+pub async fn list(args: &ApprovalsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let mut query = vec![("all", if args.all { "true" } else { "false" })];
+    query.extend(args.session.as_deref().map(|session| ("session", session)));
+    let client = Client::find(&args.client, env)?;
+    let answer = client.get(&["api", "v1", "approvals"], &query).await?;
+    if args.client.json {
+        out.json(&answer);
+        return Ok(Exit::Fine);
+    }
+    let questions = answer.pointer("/approvals").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    match questions {
+        [] if args.all => out.line("no questions"),
+        [] => out.line("nothing waits for an answer"),
+        questions => {
+            let ids = questions.iter().map(|question| text(question, "/id"));
+            let chars = shown_chars(&client, IdKind::Question, ids, args.full).await?;
+            let rows = questions.iter().map(|question| row(question, chars));
+            out.table(&std::iter::once(head()).chain(rows).collect::<Vec<_>>());
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+/// Shows one approval request.
+pub async fn show(args: &ApprovalArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let client = Client::find(&args.client, env)?;
+    let id = whole_id(&client, IdKind::Question, &args.id).await?;
+    let question = client.get(&["api", "v1", "approvals", &id], &[]).await?;
+    if args.client.json {
+        out.json(&question);
+        return Ok(Exit::Fine);
+    }
+    out.table(&details(&question));
+    if text(&question, "/state") == "waiting" {
+        out.line(&format!("\n{}", how_to_answer(&question, &id)));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Answers one approval request. Exit 1 if it was answered before, or if this caller may not answer it.
+pub async fn answer(
+    args: &ApprovalArgs,
+    decision: Decision,
+    env: &Environment,
+    out: Output<'_>,
+) -> Result<Exit, Failure> {
+    let body = json!({ "decision": decision });
+    let client = Client::find(&args.client, env)?;
+    let id = whole_id(&client, IdKind::Question, &args.id).await?;
+    let path = ["api", "v1", "approvals", &id];
+    let answer = client.post(&path, Some(&body), Duration::ZERO).await?;
+    if args.client.json {
+        out.json(&answer)
+    } else {
+        out.line(text(&answer, "/reply"))
+    }
+    Ok(Exit::Fine)
+}
+
+/// The subject of an approval request, in one line. Takes the request itself or a run's `waiting_for`.
+pub(super) fn waits_for(question: &Json) -> String {
+    let (tool, summary) = (text(question, "/tool"), text(question, "/summary"));
+    match text(question, "/kind") {
+        "credential" => format!("the secret {} for {tool}: {summary}", text(question, "/name")),
+        "client_calls" => summary.to_owned(),
+        _ if summary.starts_with(tool) => summary.to_owned(),
+        _ => format!("{tool}: {summary}"),
+    }
+}
+
+/// How an open approval request is answered on the command line.
+pub(super) fn how_to_answer(question: &Json, id: &str) -> String {
+    match text(question, "/kind") {
+        // Not as an argument: everybody on the machine can read the arguments of a command.
+        "credential" => {
+            "the next message of the conversation is taken as the secret: `belay send --session KEY -` reads \
+                         it from standard input"
+                .to_owned()
+        }
+        "client_calls" => "its client answers it, with the results of its tools".to_owned(),
+        _ => format!("`belay approvals approve {id}` says yes, `belay approvals deny {id}` no"),
+    }
+}
+
+fn head() -> Vec<Cell> {
+    ["QUESTION", "STATE", "ASKED", "SESSION", "ABOUT"].map(|name| Cell::new(name, Tone::Dim)).into()
+}
+
+fn row(question: &Json, id_chars: usize) -> Vec<Cell> {
+    vec![
+        short(text(question, "/id"), id_chars).into(),
+        state(question),
+        since(text(question, "/asked_at")).map_or(String::new(), |ago| format!("{} ago", duration_text(ago))).into(),
+        text(question, "/session").into(),
+        waits_for(question).into(),
+    ]
+}
+
+/// The state of a request. For an open one, with the remaining time.
+fn state(question: &Json) -> Cell {
+    let state = text(question, "/state");
+    let given = match question.pointer("/second/given").and_then(Json::as_u64) {
+        Some(given) => format!(", {given} of 2"),
+        None => String::new(),
+    };
+    match (state, until(text(question, "/expires_at"))) {
+        ("waiting", Some(left)) => Cell::new(format!("waiting{given}, {} left", duration_text(left)), Tone::Warn),
+        ("waiting", None) => Cell::new(format!("waiting{given}"), Tone::Warn),
+        ("approved" | "used", _) => Cell::new(state, Tone::Good),
+        ("denied", _) => Cell::new(state, Tone::Bad),
+        _ => Cell::new(state, Tone::Dim),
+    }
+}
+
+fn details(question: &Json) -> Vec<Vec<Cell>> {
+    let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
+    let mut rows = vec![
+        row("question", text(question, "/id").into()),
+        row("state", state(question)),
+        row("about", Cell::exact(&waits_for(question))),
+        row("detail", text(question, "/detail").into()),
+        row("arguments", question.pointer("/arguments").map(Json::to_string).unwrap_or_default().into()),
+    ];
+    for pair in question.pointer("/bound").and_then(Json::as_array).into_iter().flatten() {
+        rows.push(row(text(pair, "/0"), Cell::exact(text(pair, "/1"))));
+    }
+    if let Some(covers) = question.pointer("/covers").and_then(Json::as_str) {
+        rows.push(row("always covers", Cell::exact(covers)));
+    }
+    rows.extend([
+        row("session", text(question, "/session").into()),
+        row("run", text(question, "/run_id").into()),
+        row("asked by", text(question, "/asker/principal").into()),
+        row("asked", text(question, "/asked_at").into()),
+        row("expires", text(question, "/expires_at").into()),
+    ]);
+    if let Some(by) = question.pointer("/second/first_by").and_then(Json::as_str) {
+        rows.push(row("first approval", format!("by {by}, {}", text(question, "/second/first_at")).into()));
+    }
+    if let Some(by) = question.pointer("/decided_by").and_then(Json::as_str) {
+        rows.push(row("decided", format!("by {by}, {}", text(question, "/decided_at")).into()));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(state: &str) -> Json {
+        json!({
+            "id": "q1", "run_id": "r1", "session": "me", "call_id": "c1", "tool": "run_command", "kind": "approval",
+            "summary": "git push", "arguments": {"argv": ["git", "push"]}, "detail": "it asks before it acts",
+            "bound": [["argv", "git push"]], "covers": "git push …", "asker": {"principal": "ann"},
+            "asked_at": "2026-11-20T19:43:00.000Z", "expires_at": "2026-11-20T20:13:00.000Z", "state": state,
+            "decided_by": null, "decided_at": null,
+        })
+    }
+
+    #[test]
+    fn a_question_says_what_it_is_about_and_a_secret_which_one() {
+        let same = json!({"kind": "approval", "tool": "calculate", "summary": "calculate 1+1"});
+        assert_eq!(waits_for(&same), "calculate 1+1", "nothing is said twice");
+        let secret = json!({"kind": "credential", "name": "github", "tool": "http_request", "summary": "logs in"});
+        assert_eq!(waits_for(&question("waiting")), "run_command: git push");
+        assert_eq!(waits_for(&secret), "the secret github for http_request: logs in");
+        assert!(how_to_answer(&question("waiting"), "q1").contains("belay approvals approve q1"));
+        assert!(how_to_answer(&secret, "q1").contains("belay send"), "a secret is no yes");
+    }
+
+    #[test]
+    fn the_details_hold_what_the_answer_is_bound_to_and_who_gave_it() {
+        let shown: Vec<_> = details(&question("waiting")).into_iter().flatten().collect();
+        for cell in [
+            Cell::from("{\"argv\":[\"git\",\"push\"]}"),
+            Cell::from("git push …"),
+            Cell::from("it asks before it acts"),
+            Cell::from("ann"),
+        ] {
+            assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
+        }
+        let mut decided = question("denied");
+        decided["decided_by"] = "bob".into();
+        decided["decided_at"] = "2026-11-20T19:44:00.000Z".into();
+        let shown: Vec<_> = details(&decided).into_iter().flatten().collect();
+        assert!(shown.contains(&Cell::from("by bob, 2026-11-20T19:44:00.000Z")), "{shown:?}");
+        assert!(shown.contains(&Cell::new("denied", Tone::Bad)), "{shown:?}");
+    }
+}

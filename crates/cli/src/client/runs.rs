@@ -1,0 +1,134 @@
+//! `belay runs`: recent runs, or one of them.
+
+mod follow;
+mod timeline;
+
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
+use serde_json::Value as Json;
+
+use super::approvals::waits_for;
+use super::ids::{IdKind, short, shown_chars, whole_id};
+use super::{Client, dollars, duration_text, number, since, text, tone_of};
+use crate::args::{ClientArgs, RunsArgs};
+
+/// Lists recent runs, newest first.
+pub async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let mut query: Vec<(&str, &str)> =
+        args.session.as_deref().map(|session| ("session", session)).into_iter().collect();
+    for (name, value) in
+        [("status", &args.status), ("reason", &args.reason), ("since", &args.since), ("until", &args.until)]
+    {
+        query.extend(value.as_deref().map(|value| (name, value)));
+    }
+    let client = Client::find(&args.client, env)?;
+    if args.follow {
+        return follow::follow(&client, args, &query, out).await;
+    }
+    let answer = client.list(&["api", "v1", "runs"], &query, "runs", args.limit).await?;
+    if args.client.json {
+        out.json(&answer);
+        return Ok(Exit::Fine);
+    }
+    let runs = answer.pointer("/runs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    match runs {
+        [] => out.line("no runs"),
+        runs => {
+            let ids = runs.iter().map(|run| text(run, "/run_id"));
+            let chars = shown_chars(&client, IdKind::Run, ids, args.full).await?;
+            out.table(&std::iter::once(head()).chain(runs.iter().map(|run| row(run, chars))).collect::<Vec<_>>());
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+/// Shows one run, with `timeline` also where its time went.
+pub async fn show(
+    args: &ClientArgs,
+    id: &str,
+    timeline: bool,
+    env: &Environment,
+    out: Output<'_>,
+) -> Result<Exit, Failure> {
+    let client = Client::find(args, env)?;
+    let id = whole_id(&client, IdKind::Run, id).await?;
+    let run = client.get(&["api", "v1", "runs", &id], &[]).await?;
+    if args.json {
+        out.json(&run);
+    } else {
+        out.table(&details(&run));
+        if let Some(reply) = run.pointer("/reply").and_then(Json::as_str) {
+            out.line(&format!("\n{reply}"));
+        }
+        if timeline {
+            timeline::print(&client, &id, !text(&run, "/ended_at").is_empty(), out).await?;
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn head() -> Vec<Cell> {
+    ["RUN", "STATUS", "REASON", "SESSION", "ACCEPTED", "CALLS", "TOKENS", "COST"]
+        .map(|name| Cell::new(name, Tone::Dim))
+        .into()
+}
+
+fn row(run: &Json, id_chars: usize) -> Vec<Cell> {
+    let status = text(run, "/status");
+    vec![
+        short(text(run, "/run_id"), id_chars).into(),
+        Cell::new(status, tone_of(status)),
+        why(run).into(),
+        text(run, "/session").into(),
+        since(text(run, "/accepted_at")).map_or(String::new(), |ago| format!("{} ago", duration_text(ago))).into(),
+        number(run, "/usage/model_calls").to_string().into(),
+        (number(run, "/usage/input") + number(run, "/usage/output")).to_string().into(),
+        dollars(number(run, "/cost_micro_usd")).into(),
+    ]
+}
+
+/// The reason of the end, or what the run waits for.
+fn why(run: &Json) -> String {
+    match text(run, "/waiting_for/tool") {
+        "" => text(run, "/reason").to_owned(),
+        _ if text(run, "/waiting_for/kind") == "client_calls" => "waits for its client".to_owned(),
+        tool => format!("asks about {tool}"),
+    }
+}
+
+fn details(run: &Json) -> Vec<Vec<Cell>> {
+    let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
+    let status = text(run, "/status");
+    let estimated = match number(run, "/usage/estimated_calls") {
+        0 => String::new(),
+        calls => format!(" ({calls} of the model calls estimated: the provider did not report them)"),
+    };
+    let usage = format!(
+        "{} model calls, {} tool calls, {} tokens read, {} written{estimated}",
+        number(run, "/usage/model_calls"),
+        number(run, "/usage/tool_calls"),
+        number(run, "/usage/input"),
+        number(run, "/usage/output"),
+    );
+    let mut rows = vec![
+        row("run", text(run, "/run_id").into()),
+        row("session", text(run, "/session").into()),
+        row("status", Cell::new(status, tone_of(status))),
+        row("reason", text(run, "/reason").into()),
+        row("accepted", text(run, "/accepted_at").into()),
+        row("started", text(run, "/started_at").into()),
+        row("ended", text(run, "/ended_at").into()),
+        row("attempt", number(run, "/attempt").to_string().into()),
+        row("usage", usage.into()),
+        row("cost", dollars(number(run, "/cost_micro_usd")).into()),
+    ];
+    if let Some(question) = run.pointer("/waiting_for") {
+        rows.push(row("waits for", waits_for(question).into()));
+        rows.push(row("question", text(question, "/gate").into()));
+    }
+    if let Some(evidence) = run.pointer("/evidence").and_then(Json::as_object).filter(|map| !map.is_empty()) {
+        rows.push(row("evidence", Json::Object(evidence.clone()).to_string().into()));
+    }
+    rows
+}

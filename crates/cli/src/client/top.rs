@@ -1,0 +1,167 @@
+//! `belay top`: the running runs, again and again. On a terminal the table is redrawn in place; elsewhere each picture
+//! is some lines.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use belay_program::environment::Environment;
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::{Cell, Output, Tone};
+use belay_terminal::LiveArea;
+use serde_json::{Value as Json, json};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::facts::Facts;
+use super::{Client, dollars, duration_text, number, text};
+use crate::args::TopArgs;
+
+/// Most runs of a picture: the table must fit a terminal of 24 rows to be redrawn.
+const RUNS_MAX: usize = 20;
+
+/// Longest text of a cell, in characters.
+const CELL_MAX: usize = 24;
+
+/// The newest step and tool of a run, as far as its events have shown them.
+#[derive(Debug, Default)]
+struct Activity {
+    step: u64,
+    tool: String,
+}
+
+/// Shows the running runs until it is interrupted. It ends when the daemon does.
+pub async fn top(args: &TopArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let client = Client::find(&args.client, env)?;
+    let mut facts = Facts::open(&client, None).await?;
+    let (mut doing, mut area) = (HashMap::new(), LiveArea::default());
+    let mut ticks = interval(Duration::from_secs(args.interval));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            event = facts.next() => note(&mut doing, &event?),
+            _ = ticks.tick() => {
+                let picture = picture(&client, &doing).await?;
+                if args.client.json {
+                    out.line(&picture.to_string());
+                } else {
+                    out.redraw(&mut area, &tables(&picture));
+                }
+                if args.once {
+                    if out.is_terminal() && !args.client.json {
+                        out.line("");
+                    }
+                    return Ok(Exit::Fine);
+                }
+            }
+        }
+    }
+}
+
+fn note(doing: &mut HashMap<String, Activity>, event: &Json) {
+    let run = text(event, "/run_id");
+    match text(event, "/type") {
+        "run_ended" => {
+            doing.remove(run);
+        }
+        "model_called" => doing.entry(run.to_owned()).or_default().step = number(event, "/step"),
+        "tool_started" => text(event, "/name").clone_into(&mut doing.entry(run.to_owned()).or_default().tool),
+        "tool_finished" => doing.entry(run.to_owned()).or_default().tool.clear(),
+        _ => {}
+    }
+}
+
+/// The running runs, the longest first, and the numbers of the others.
+async fn picture(client: &Client, doing: &HashMap<String, Activity>) -> Result<Json, Failure> {
+    let status = client.get(&["api", "v1", "status"], &[]).await?;
+    let stored = client.get(&["api", "v1", "runs"], &[("status", "running"), ("limit", "500")]).await?;
+    let stored: HashMap<&str, &Json> = list(&stored, "/runs").iter().map(|run| (text(run, "/run_id"), run)).collect();
+    let running = list(&status, "/running").iter().map(|live| {
+        let (id, none) = (text(live, "/run_id"), Json::Null);
+        let (run, activity) = (stored.get(id).copied().unwrap_or(&none), doing.get(id));
+        json!({
+            "run_id": id,
+            "session": text(live, "/session"),
+            "for_ms": number(live, "/for_ms"),
+            "step": activity.map_or(0, |activity| activity.step),
+            "tool": activity.map_or("", |activity| &activity.tool),
+            "tokens": number(run, "/usage/input") + number(run, "/usage/output"),
+            "cost_micro_usd": number(run, "/cost_micro_usd"),
+        })
+    });
+    Ok(json!({
+        "running": running.collect::<Vec<_>>(),
+        "queued": number(&status, "/queued"),
+        "paused": number(&status, "/paused"),
+        "spent_today_micro_usd": number(&status, "/spent_today_micro_usd"),
+    }))
+}
+
+fn list<'a>(of: &'a Json, pointer: &str) -> &'a [Json] {
+    of.pointer(pointer).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A line of numbers, and the table of running runs.
+fn tables(picture: &Json) -> [Vec<Vec<Cell>>; 2] {
+    let running = list(picture, "/running");
+    let summary = format!(
+        "{} running, {} queued, {} paused, {} today",
+        running.len(),
+        number(picture, "/queued"),
+        number(picture, "/paused"),
+        dollars(number(picture, "/spent_today_micro_usd")),
+    );
+    let summary = vec![vec![Cell::from(summary)]];
+    if running.is_empty() {
+        return [summary, Vec::new()];
+    }
+    let head = ["RUN", "TIME", "STEP", "TOKENS", "COST", "TOOL", "SESSION"].map(|name| Cell::new(name, Tone::Dim));
+    let short = |words: &str| words.chars().take(CELL_MAX).collect::<String>();
+    let row = |run: &Json| -> Vec<Cell> {
+        vec![
+            text(run, "/run_id").get(..13).unwrap_or_default().into(),
+            duration_text(Duration::from_millis(number(run, "/for_ms"))).into(),
+            number(run, "/step").to_string().into(),
+            number(run, "/tokens").to_string().into(),
+            dollars(number(run, "/cost_micro_usd")).into(),
+            short(text(run, "/tool")).into(),
+            short(text(run, "/session")).into(),
+        ]
+    };
+    let mut rows: Vec<_> = std::iter::once(head.into()).chain(running.iter().take(RUNS_MAX).map(row)).collect();
+    if running.len() > RUNS_MAX {
+        rows.push(vec![Cell::new(format!("and {} more", running.len() - RUNS_MAX), Tone::Dim)]);
+    }
+    [summary, rows]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_show_what_a_run_is_doing_until_it_ends() {
+        let mut doing = HashMap::new();
+        let mut see = |kind: &str, fields: Json| {
+            let mut event = json!({"type": kind, "run_id": "r"});
+            event
+                .as_object_mut()
+                .into_iter()
+                .for_each(|map| map.extend(fields.as_object().cloned().unwrap_or_default()));
+            note(&mut doing, &event);
+            doing.get("r").map(|it| (it.step, it.tool.clone()))
+        };
+        assert_eq!(see("model_called", json!({"step": 2})), Some((2, String::new())));
+        assert_eq!(see("tool_started", json!({"name": "read_file"})), Some((2, "read_file".into())));
+        assert_eq!(see("tool_finished", json!({"name": "read_file"})), Some((2, String::new())));
+        assert_eq!(see("run_ended", json!({})), None);
+    }
+
+    #[test]
+    fn a_picture_of_many_runs_fits_a_terminal() {
+        let run = json!({"run_id": "0193e0e0-0000-7000", "session": "s".repeat(99), "for_ms": 61_000});
+        let [summary, rows] = tables(&json!({"running": vec![run; 50], "queued": 3}));
+        assert_eq!(summary, [[Cell::from("50 running, 3 queued, 0 paused, $0.0000 today")]]);
+        assert_eq!(rows.len(), RUNS_MAX + 2);
+        assert_eq!(rows[21], [Cell::new("and 30 more", Tone::Dim)]);
+        assert!(tables(&json!({}))[1].is_empty());
+    }
+}
