@@ -27,8 +27,7 @@ use belay_protocol::{
 use belay_protocol::{BootId, Refusal};
 use belay_run::{AgentConfig, DisabledChannels};
 use belay_settings::secrets::Secrets;
-use belay_settings::stop_rules;
-use belay_settings::{load, refused};
+use belay_settings::{load, refuse_own_files, refused, stop_rules, workspace_of};
 use futures_util::StreamExt;
 use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -40,10 +39,7 @@ use tracing::error;
 use self::person::{Person, PersonAnswer};
 use self::screen::AskScreen;
 use crate::args::AskArgs;
-use crate::wiring::{
-    Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, refuse_own_files, transcriber,
-    workspace_of,
-};
+use crate::wiring::{Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, VERSION, agent_failure, hooks, transcriber};
 
 /// Answers one message. The exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

@@ -12,14 +12,14 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::Paths;
 use belay_protocol::Clock;
-use belay_settings::{SettingsArgs, load, refused};
+use belay_settings::{SettingsArgs, load, refused, store_place};
 use belay_store::backup::{self, BackupError, Label, Place, Reason, Stop, StoreLock};
 use belay_store::{OpenError, StoreUrl};
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
 use crate::wiring::backups::{OF_THE_SERVER, described, directory, listed, sources, target, with_or_without_key};
-use crate::wiring::{Store, VERSION, refuse_store};
+use crate::wiring::{VERSION, refuse_store};
 
 /// Longest time of a backup that the daemon makes.
 const CREATE_LIMIT: Duration = Duration::from_secs(3600);
@@ -283,7 +283,7 @@ fn place(args: &RestoreArgs, env: &Environment) -> Result<Place, Failure> {
     }
     let settings = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?.settings;
     let default = Place::in_directory(&paths.data);
-    let database = match Store::place(&settings, &paths, env)? {
+    let database = match store_place(&settings, &paths, env)? {
         StoreUrl::Sqlite(database) => database,
         StoreUrl::Memory => {
             return Err(wrong("the store is in memory (store.url): name a data directory with --data".into()));

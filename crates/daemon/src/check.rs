@@ -16,7 +16,7 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::Paths;
 use belay_settings::secrets::{Secrets, UNSEEN, check_all, unseen_words};
-use belay_settings::{Problem, Settings, load, refused};
+use belay_settings::{Problem, Settings, load, own_files_problems, refused, sandbox_config, workspace_of};
 use belay_tools::PathResolution;
 use belay_tools::mcp::{ServerReport, Standing, SurveyMode, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
@@ -26,10 +26,7 @@ use serde_json::{Value as Json, json};
 use tokio::net::{TcpListener, UnixStream};
 
 use crate::args::CheckUnitArgs;
-use crate::wiring::{
-    Chosen, CommandPins, McpNeeds, Store, gateway_failure, meaning, own_files_problems, sandbox_config, transcriber,
-    workspace_of,
-};
+use crate::wiring::{Chosen, CommandPins, McpNeeds, gateway_failure, meaning, transcriber};
 
 pub(crate) use directories::{refuse_workspace, writable};
 

@@ -5,13 +5,12 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::{Paths, private_directory};
-use belay_settings::SettingsArgs;
-use belay_settings::{Settings, load, refused};
+use belay_settings::{Settings, SettingsArgs, load, refuse_own_files, refused, workspace_of};
 use belay_tools::mcp::{Mcp, ServerReport, Standing, SurveyMode, ToolReport, find};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::wiring::{CommandPins, McpNeeds, refuse_own_files, workspace_of};
+use crate::wiring::{CommandPins, McpNeeds};
 
 /// `belay mcp …`
 #[derive(Debug, Subcommand)]

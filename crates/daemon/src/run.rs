@@ -11,8 +11,7 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::output::note;
 use belay_program::paths::Paths;
 use belay_program::signals::{OnHangup, SignalWatch};
-use belay_settings::SettingsArgs;
-use belay_settings::{Loaded, Settings, load, refused};
+use belay_settings::{Loaded, Settings, SettingsArgs, load, refused, workspace_of};
 use belay_telemetry::{LineForm, LogFilter, LogLayer, LogQueue, TelemetryConfig, log_layer};
 use tracing::info;
 
@@ -24,7 +23,7 @@ use crate::{systemd, wiring};
 pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?.with_named(&args.files);
     let loaded = Arc::new(load(args, env, &paths).map_err(|problems| refused(&problems))?);
-    let workspace = wiring::workspace_of(&loaded.settings, env, &paths);
+    let workspace = workspace_of(&loaded.settings, env, &paths);
     let (logging, log, log_queue) = telemetry_for(&loaded, &paths, env);
     for line in loaded.hidden_notices() {
         logging.announce(&line);

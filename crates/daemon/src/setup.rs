@@ -21,8 +21,8 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::Output;
 use belay_program::signals::{OnHangup, SignalWatch};
-use belay_settings::expand;
 use belay_settings::secrets;
+use belay_settings::{expand, workspace_of};
 use clap::Args;
 use secrecy::SecretString;
 use serde_json::json;
@@ -33,7 +33,6 @@ use self::files::{Content, NewFile};
 use self::model::{Asked, Key};
 use self::person::Person;
 use self::target::Target;
-use crate::wiring::workspace_of;
 
 /// The systemd credential of the model's key, and the variable that stands for it in the settings.
 const KEY_CREDENTIAL: (&str, &str) = ("llm_api_key", "LLM_API_KEY");

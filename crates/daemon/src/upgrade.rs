@@ -5,13 +5,12 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::Output;
 use belay_program::paths::Paths;
-use belay_settings::CheckArgs;
-use belay_settings::{Settings, load};
+use belay_settings::{CheckArgs, Settings, load, store_place};
 use belay_store::{Held, OpenError, StoreUrl, inspect, inspect_server};
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::wiring::{Store, VERSION, postgres_limits, refuse_store};
+use crate::wiring::{VERSION, postgres_limits, refuse_store};
 
 /// `belay upgrade …`
 #[derive(Debug, Subcommand)]
@@ -30,7 +29,7 @@ pub(crate) fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Res
         Ok(loaded) => (loaded.settings, Vec::new()),
         Err(problems) => (Settings::default(), problems.iter().map(ToString::to_string).collect::<Vec<_>>()),
     };
-    let place = Store::place(&settings, &paths, env)?;
+    let place = store_place(&settings, &paths, env)?;
     let (shown, inspected) = match &place {
         StoreUrl::Sqlite(path) => (path.display().to_string(), inspect(path)),
         StoreUrl::Postgres(url) => (url.to_string(), inspect_server(url, postgres_limits(&settings))),

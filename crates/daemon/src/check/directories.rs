@@ -7,12 +7,12 @@ use belay_program::disk::Space;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
-use belay_settings::Settings;
+use belay_settings::{Settings, store_place, workspace_of};
 use belay_store::{Held, Inspection, OpenError, PostgresUrl, StoreUrl, check_integrity, inspect, inspect_server};
 use belay_tools::ToolsConfig;
 
 use super::{Finding, State};
-use crate::wiring::{Store, postgres_limits, refuse_store, workspace_of};
+use crate::wiring::{postgres_limits, refuse_store};
 
 /// Tests whether a directory, or its nearest existing ancestor, is writable, by writing a file.
 pub(crate) fn writable(directory: &Path) -> Result<&Path, String> {
@@ -53,7 +53,7 @@ fn whole(path: &Path, state: State, shown: String) -> Finding {
 /// Checks whether the store exists or can be made. It does not open the store, because that would migrate an old one.
 pub(super) fn store(settings: &Settings, paths: &Paths, env: &Environment, running: bool) -> Finding {
     let finding = |state, detail| Finding::new("store", state, detail);
-    let path = match Store::place(settings, paths, env) {
+    let path = match store_place(settings, paths, env) {
         Err(failure) => return Finding::failed("store", &failure),
         Ok(StoreUrl::Memory) => return finding(State::Note, "memory: everything is gone at the end".into()),
         Ok(StoreUrl::Postgres(url)) => return server(&url, settings, running),

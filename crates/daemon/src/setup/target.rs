@@ -5,14 +5,12 @@ use std::path::{Path, PathBuf};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
-use belay_settings::SettingsArgs;
-use belay_settings::{Loaded, Settings, load, refused};
+use belay_settings::{Loaded, Settings, SettingsArgs, load, own_files_problems, refused};
 use serde_json::Value as Json;
 
 use super::SetupArgs;
 use super::document::Change;
 use crate::check::{environment_of_unit, refuse_workspace, writable};
-use crate::wiring::own_files_problems;
 
 /// The settings file, and what is known before it is changed.
 pub(super) struct Target {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use belay_program::environment::Environment;
 use belay_program::exit::Failure;
 use belay_program::paths::Paths;
-use belay_settings::{Settings, expand};
+use belay_settings::{Settings, expand, store_place};
 use belay_store::StoreUrl;
 use belay_store::backup::{Created, Sources};
 use serde_json::{Value as Json, json};
@@ -24,7 +24,7 @@ pub(crate) fn sources(
     env: &Environment,
     paths: &Paths,
 ) -> Result<Result<Sources, &'static str>, Failure> {
-    let database = match Store::place(settings, paths, env)? {
+    let database = match store_place(settings, paths, env)? {
         StoreUrl::Sqlite(database) => database,
         StoreUrl::Memory => return Ok(Err("the store is in memory (store.url): there is nothing to back up")),
         StoreUrl::Postgres(_) => return Ok(Err(OF_THE_SERVER)),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
-use belay_settings::Settings;
+use belay_settings::{Settings, store_place};
 use belay_store::{PostgresLimits, SqlStore, StoreOptions, StoreUrl, inspect_server};
 use belay_tools::mcp::Pins;
 
 use super::mcp::own_pins;
-use super::store::{Store, opened, postgres_limits};
+use super::store::{opened, postgres_limits};
 
 /// The pins of this machine's file, or those of the cluster.
 pub(crate) struct CommandPins {
@@ -26,7 +26,7 @@ impl CommandPins {
     /// # Errors
     /// The database of the cluster cannot be used (69, 75), or its tables are those of another version (78).
     pub(crate) async fn open(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Option<Self>, Failure> {
-        let url = match Store::place(settings, paths, env)? {
+        let url = match store_place(settings, paths, env)? {
             StoreUrl::Postgres(url) if settings.cluster.enabled => url,
             _ => return Ok(Some(Self { pins: own_pins(paths), store: None })),
         };

@@ -1,6 +1,6 @@
 //! Builds MCP servers from settings, secrets, processes and the sandbox.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use belay_exec::{Processes, ProcessesConfig};
@@ -11,13 +11,9 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
 use belay_protocol::Secret;
 use belay_settings::secrets::mcp_tokens;
-use belay_settings::{Problem, Settings, expand, refused};
-use belay_store::StoreUrl;
+use belay_settings::{Problem, Settings, refused, sandbox_config, workspace_of};
 use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, ServerInputs};
-use belay_tools::sandbox::{LazySandbox, SandboxConfig};
-
-use super::Store;
-use super::own_files::secret_files;
+use belay_tools::sandbox::LazySandbox;
 
 /// The file with the approved descriptions of tools, in the data directory.
 const PINS: &str = "mcp-pins.json";
@@ -36,31 +32,6 @@ pub(crate) struct McpNeeds {
 /// The approved descriptions of a daemon that uses its database alone.
 pub(crate) fn own_pins(paths: &Paths) -> Pins {
     Pins::new(paths.data.join(PINS))
-}
-
-/// The workspace: the directory of the file tools, in which programs of servers start.
-pub(crate) fn workspace_of(settings: &Settings, env: &Environment, paths: &Paths) -> PathBuf {
-    let configured = settings.tools.workspace.as_deref().map(|path| expand(path, env));
-    configured.unwrap_or_else(|| paths.data.join("workspace"))
-}
-
-/// The settings of the sandbox. It also hides all paths of Belay's own that no command may see: data, sockets,
-/// settings, secrets.
-pub(crate) fn sandbox_config(settings: &Settings, env: &Environment, paths: &Paths) -> SandboxConfig {
-    let mut sandbox_config = settings.tools.sandbox.clone();
-    let parent = |path: &Path| path.parent().filter(|parent| *parent != Path::new("/")).map(Path::to_owned);
-    sandbox_config.hide.push(paths.data.clone());
-    sandbox_config.hide.extend(parent(&paths.control_socket));
-    sandbox_config.hide.extend(paths.settings.iter().filter_map(|file| parent(file)));
-    sandbox_config.hide.extend(env.directory("CREDENTIALS_DIRECTORY"));
-    if let Ok(StoreUrl::Sqlite(path)) = Store::place(settings, paths, env) {
-        sandbox_config.hide.extend(parent(&path));
-    }
-    // Only the files themselves: their directories may contain files of others.
-    sandbox_config.hide.extend(paths.named.iter().cloned());
-    sandbox_config.hide.extend(secret_files(settings, env).into_iter().map(|(_, file)| file));
-    sandbox_config.hide.retain(|place| place.is_absolute());
-    sandbox_config
 }
 
 impl McpNeeds {

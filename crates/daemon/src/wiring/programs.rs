@@ -15,7 +15,7 @@ use belay_protocol::{
     Transcriber, WorkerHost,
 };
 use belay_settings::secrets::skill_keys;
-use belay_settings::{Settings, expand, refused as refuse_settings};
+use belay_settings::{OUTPUTS, Settings, expand, refused as refuse_settings, workspace_of};
 use belay_tools::attachments::{Attachments, AttachmentsParts};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{Arrival, KnownServers, Mcp, McpSessions, Pins, PinsError, RunEnds};
@@ -26,11 +26,8 @@ use belay_tools::{KeptOutputs, Meaning, ToolsConfig, ToolsParts, sweep};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::mcp::{McpNeeds, own_pins, workspace_of};
+use super::mcp::{McpNeeds, own_pins};
 use super::{Shared, Store};
-
-/// The directory of kept outputs in the data directory.
-pub(super) const OUTPUTS: &str = "outputs";
 
 /// The file in the data directory that remembers a successful test of the sandbox.
 const SANDBOX_PROBE: &str = "sandbox-probe";

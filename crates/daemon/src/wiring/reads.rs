@@ -7,8 +7,7 @@ use belay_gateway::{JudgeOfRules, Judged, RunJudge, SettingValue, SettingsReport
 use belay_program::environment::Environment;
 use belay_program::paths::Paths;
 use belay_protocol::{Message, StopReason};
-use belay_settings::SettingsArgs;
-use belay_settings::{Loaded, as_json, load};
+use belay_settings::{Loaded, SettingsArgs, as_json, load};
 use belay_trajectory::import::from_messages;
 use belay_trajectory::{Judge, TrajectoryEvent};
 use serde_json::Value as Json;

@@ -15,10 +15,10 @@ use belay_protocol::{
     BootId, Clock, EndReader, MoveStore, NoteVectors, OutputStore, PinStore, SecretVault, SignInStore, SpendReader,
     UploadStore,
 };
-use belay_settings::{Settings, expand};
+use belay_settings::{Settings, expand, store_place};
 use belay_store::{
     Blobs, ClusterOptions, FileSizes, KeyError, OpenError, PostgresLimits, PostgresUrl, SealedVault, SqlOutputs,
-    SqlStore, StoreOptions, StoreStats, StoreUrl, VaultKey, parse_url,
+    SqlStore, StoreOptions, StoreStats, StoreUrl, VaultKey,
 };
 use secrecy::{ExposeSecret, SecretBox};
 use tokio::time::timeout;
@@ -81,16 +81,6 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// The location of the store in the settings.
-    pub(crate) fn place(settings: &Settings, paths: &Paths, env: &Environment) -> Result<StoreUrl, Failure> {
-        match settings.store.url.as_deref().map(parse_url) {
-            None => Ok(StoreUrl::Sqlite(paths.data.join("belay.db"))),
-            Some(Ok(StoreUrl::Sqlite(path))) => Ok(StoreUrl::Sqlite(expand(&path, env))),
-            Some(Ok(other)) => Ok(other),
-            Some(Err(problem)) => Err(Failure::new(Exit::Refused, format!("store.url: {problem}"))),
-        }
-    }
-
     /// The directory of the files of messages of this database.
     pub(crate) fn files(database: &Path) -> PathBuf {
         database.parent().map_or_else(|| PathBuf::from(FILES), |beside| beside.join(FILES))
@@ -108,7 +98,7 @@ impl Store {
         starting: &Starting,
         stop: &CancellationToken,
     ) -> Result<Self, NotStarted> {
-        match Self::place(settings, paths, env)? {
+        match store_place(settings, paths, env)? {
             StoreUrl::Memory => Ok(Self::memory()?),
             StoreUrl::Sqlite(path) => {
                 let files = Self::files(&path);

@@ -8,11 +8,11 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
 use belay_protocol::WorkerHost;
-use belay_settings::Settings;
+use belay_settings::{Settings, workspace_of};
 use belay_tools::worker::{ContainerHost, ContainerSettings};
 
+use super::gateway_failure;
 use super::programs::Programs;
-use super::{gateway_failure, workspace_of};
 
 /// The socket of the link, beside the control socket. Its name is not longer, so it fits where the control socket fits.
 const SOCKET: &str = "worker.sock";

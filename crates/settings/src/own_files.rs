@@ -14,14 +14,13 @@ use std::path::{Path, PathBuf};
 use belay_program::environment::Environment;
 use belay_program::exit::Failure;
 use belay_program::paths::Paths;
-use belay_settings::{Problem, Settings, expand, refused};
-use belay_store::{StoreUrl, parse_url};
+use belay_store::StoreUrl;
 use belay_tools::mcp::McpServerConfig;
 
 use self::command_line::{LOADING, Start, mentions};
 use self::routes::{Area, Route};
-use super::mcp::{sandbox_config, workspace_of};
-use super::store::Store;
+use crate::places::{OUTPUTS, sandbox_config, secret_files, store_place, workspace_of};
+use crate::settings::{Problem, Settings, expand, refused};
 
 /// A file or directory of Belay's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,14 +44,14 @@ const SHARED_MEMORY: &str = "/dev/shm";
 ///
 /// # Errors
 /// Each of them by its path, with what to do (78).
-pub(crate) fn refuse_own_files(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(), Failure> {
+pub fn refuse_own_files(settings: &Settings, env: &Environment, paths: &Paths) -> Result<(), Failure> {
     let problems = own_files_problems(settings, env, paths);
     if problems.is_empty() { Ok(()) } else { Err(refused(&problems)) }
 }
 
 /// The problems of [`refuse_own_files`]. Reads directories; of the workspace only if one of Belay's files has several hard
 /// links.
-pub(crate) fn own_files_problems(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Problem> {
+pub fn own_files_problems(settings: &Settings, env: &Environment, paths: &Paths) -> Vec<Problem> {
     let workspace = Area::of(&workspace_of(settings, env, paths));
     let is_for_files = workspace.path().starts_with(SHARED_MEMORY);
     let in_kernel = |kernel: &&&str| workspace.path().starts_with(**kernel) && !is_for_files;
@@ -112,10 +111,10 @@ fn own(settings: &Settings, env: &Environment, paths: &Paths, workspace: &Area) 
     let mut own = vec![
         private("the data directory", paths.data.clone()),
         private("the key of the vault", paths.data.join("secret.key")),
-        private("kept outputs", paths.data.join(super::programs::OUTPUTS)),
+        private("kept outputs", paths.data.join(OUTPUTS)),
         private("the control socket", paths.control_socket.clone()),
     ];
-    if let Ok(StoreUrl::Sqlite(path)) = Store::place(settings, paths, env) {
+    if let Ok(StoreUrl::Sqlite(path)) = store_place(settings, paths, env) {
         own.push(private("the database", path));
     }
     own.extend(paths.settings.iter().chain(&paths.named).map(|file| private("a settings file", file.clone())));
@@ -203,35 +202,6 @@ fn named(
     }
     let remedy = "move it out of the workspace and change the command";
     paths.into_iter().map(|path| Own { what: what.to_owned(), path, private: false, remedy }).collect()
-}
-
-/// The files with secrets, each with its settings key.
-pub(super) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(String, PathBuf)> {
-    let (gateway, llm, telegram) = (&settings.gateway, &settings.llm, &settings.channels.telegram);
-    let named = [
-        ("gateway.token_file", Some(Path::new(&gateway.token_file))),
-        ("gateway.operator_token_file", Some(Path::new(&gateway.operator_token_file))),
-        ("gateway.webhook_secret_file", Some(Path::new(&gateway.webhook_secret_file))),
-        ("llm.api_key_file", llm.api_key_file.as_deref()),
-        ("channels.telegram.token_file", telegram.token_file.as_deref()),
-        ("channels.telegram.secret_file", telegram.secret_file.as_deref()),
-    ];
-    let named = named.into_iter().filter_map(|(key, file)| Some((key.to_owned(), file?)));
-    let further = llm.api_key_files.iter().map(|file| ("llm.api_key_files".to_owned(), file.as_path()));
-    let fallbacks = llm.fallbacks.iter().enumerate();
-    let fallbacks = fallbacks.filter_map(|(at, fallback)| {
-        Some((format!("llm.fallbacks.{at}.api_key_file"), fallback.api_key_file.as_deref()?))
-    });
-    let servers = settings.tools.mcp.iter();
-    let servers = servers
-        .filter_map(|(name, server)| Some((format!("tools.mcp.{name}.token_file"), server.token_file.as_deref()?)));
-    let store = match settings.store.url.as_deref().map(parse_url) {
-        Some(Ok(StoreUrl::Postgres(url))) => url.passfile().map(Path::to_owned),
-        _ => None,
-    };
-    let store = store.iter().map(|file| ("passfile of store.url".to_owned(), file.as_path()));
-    let files = named.chain(further).chain(fallbacks).chain(servers).chain(store);
-    files.filter(|(_, file)| !file.as_os_str().is_empty()).map(|(key, file)| (key, expand(file, env))).collect()
 }
 
 #[cfg(test)]
