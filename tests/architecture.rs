@@ -69,6 +69,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tools",
         ],
     ),
+    // What the daemon and commands without a daemon build.
+    ("parts", &["exec", "gateway", "hooks", "models", "program", "protocol", "run", "settings", "store", "tools"]),
     (
         "daemon",
         &[
@@ -88,6 +90,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "gateway",
             "trajectory",
             "exec",
+            "parts",
             "program",
             "protocol",
             "settings",
@@ -127,7 +130,10 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("crossterm", &["channels"]),
     ("croner", &["schedule"]),
     ("strsim", &["text"]),
-    ("reqwest", &["models", "channels", "tools", "hooks", "gateway", "program", "telemetry", "cli", "daemon", "tests"]),
+    (
+        "reqwest",
+        &["models", "channels", "tools", "hooks", "gateway", "program", "telemetry", "cli", "parts", "daemon", "tests"],
+    ),
     ("axum", &["gateway", "channels", "models", "daemon", "tests"]),
     ("hyper", &["gateway", "daemon", "tests"]),
     ("anyhow", &["daemon", "stopbench", "tests", "budget", "site", "testkit"]),

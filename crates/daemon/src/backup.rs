@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use belay_cli::args::ClientArgs;
 use belay_cli::client::Client;
+use belay_parts::refuse_store;
 use belay_program::causes::words;
 use belay_program::clock::SystemClock;
 use belay_program::environment::Environment;
@@ -18,8 +19,8 @@ use belay_store::{OpenError, StoreUrl};
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
+use crate::wiring::VERSION;
 use crate::wiring::backups::{OF_THE_SERVER, described, directory, listed, sources, target, with_or_without_key};
-use crate::wiring::{VERSION, refuse_store};
 
 /// Longest time of a backup that the daemon makes.
 const CREATE_LIMIT: Duration = Duration::from_secs(3600);

@@ -10,6 +10,7 @@ use std::path::Path;
 use belay_delegates::{WorkerHostKind, WorkersConfig};
 use belay_gateway::ControlGroup;
 use belay_models::{CandidateConfig, ProbeReport, candidates};
+use belay_parts::{Chosen, CommandPins, McpNeeds, gateway_failure, meaning, transcriber};
 use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -26,7 +27,6 @@ use serde_json::{Value as Json, json};
 use tokio::net::{TcpListener, UnixStream};
 
 use crate::args::CheckUnitArgs;
-use crate::wiring::{Chosen, CommandPins, McpNeeds, gateway_failure, meaning, transcriber};
 
 pub(crate) use directories::{refuse_workspace, writable};
 

@@ -1,6 +1,7 @@
 //! `belay mcp …`: lists and approves the tools of MCP servers, and serves MCP.
 
 use belay_cli::mcp_serve::ServeArgs;
+use belay_parts::{CommandPins, McpNeeds};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
@@ -9,8 +10,6 @@ use belay_settings::{Settings, SettingsArgs, load, refuse_own_files, refused, wo
 use belay_tools::mcp::{Mcp, ServerReport, Standing, SurveyMode, ToolReport, find};
 use clap::{Args, Subcommand};
 use serde_json::json;
-
-use crate::wiring::{CommandPins, McpNeeds};
 
 /// `belay mcp …`
 #[derive(Debug, Subcommand)]

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use belay_parts::refuse_store;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
@@ -12,7 +13,7 @@ use belay_store::{OpenError, StoreUrl, parse_url};
 use clap::Args;
 use serde_json::json;
 
-use crate::wiring::{Store, refuse_store};
+use crate::wiring::Store;
 
 /// The number of digits of a digest in a table for people.
 const DIGITS: usize = 16;

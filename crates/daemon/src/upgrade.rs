@@ -1,6 +1,7 @@
 //! `belay upgrade check`: what this version would change in the data and settings. Run by the new program before it
 //! replaces the old one. It changes nothing.
 
+use belay_parts::{postgres_limits, refuse_store};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::Output;
@@ -10,7 +11,7 @@ use belay_store::{Held, OpenError, StoreUrl, inspect, inspect_server};
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::wiring::{VERSION, postgres_limits, refuse_store};
+use crate::wiring::VERSION;
 
 /// `belay upgrade …`
 #[derive(Debug, Subcommand)]

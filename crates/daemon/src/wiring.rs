@@ -6,23 +6,17 @@
 mod background;
 pub(crate) mod backups;
 mod channels;
-mod command_pins;
 mod completion;
 mod descriptors;
 #[cfg_attr(not(feature = "otlp"), path = "wiring/no_exporters.rs")]
 mod exporters;
-mod failures;
-mod hooks;
 mod machine;
-mod mcp;
 mod metrics;
-mod model;
 mod node;
 mod process;
 mod programs;
 mod reads;
 mod running;
-mod services;
 mod shared_workspace;
 mod starting;
 mod store;
@@ -35,6 +29,7 @@ use belay_agent::{Agent, AgentParts, LeaseKeeper, OwnTexts};
 use belay_channels::{AllowLists, StdinChannel};
 use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, SettingsSource};
 use belay_hooks::HookSet;
+use belay_parts::{Chosen, agent_failure, agent_texts, gateway_failure, hooks, meaning, transcriber};
 use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -52,23 +47,17 @@ use tracing::warn;
 use background::Background;
 use backups::BackupKeeper;
 use channels::{absent, callback_client, leased_channels, on_node, pairing, stdin, telegram};
-pub(crate) use command_pins::CommandPins;
 use exporters::Exporters;
-pub(crate) use failures::{agent_failure, gateway_failure};
-pub(crate) use hooks::{HOOKS_GRACE, hooks};
 use machine::Machine;
-pub(crate) use mcp::McpNeeds;
 use metrics::{Figures, Recorder, figures};
-pub(crate) use model::Chosen;
 use node::Node;
 use programs::ProgramsHandle;
 pub(crate) use programs::{Programs, ToolPorts};
 use running::Ended;
 pub(crate) use running::{Running, drain_limit};
-pub(crate) use services::{meaning, transcriber};
 use starting::until_ended;
 pub(crate) use starting::{NotStarted, Starting};
-pub(crate) use store::{Shared, Store, postgres_limits, refuse_store};
+pub(crate) use store::{Shared, Store};
 use workers::Workers;
 
 use crate::janitor::{Kept, RetentionJanitor};
@@ -224,7 +213,7 @@ async fn assemble(
     if let Some(node) = store.node() {
         node.check_workspace(&workspace_of(settings, env, paths)).await?;
     }
-    let hooks = hooks::hooks(settings, env, programs.kept())?;
+    let hooks = hooks(settings, env, programs.kept())?;
     let transcriber = transcriber(settings, secrets.transcription.as_ref())?;
     let attachments = programs.attachments(settings, store, clock.clone(), transcriber)?;
     let allow_lists = AllowLists::of(&settings.channels.telegram);
@@ -286,7 +275,7 @@ async fn assemble(
         attachments,
         blobs: ports.blobs.clone(),
         links: links.clone(),
-        texts: hooks::texts(&hooks),
+        texts: agent_texts(&hooks),
         extra: telegram.as_ref().and_then(|telegram| telegram.router()).into_iter().collect(),
         control_socket: Some(paths.control_socket.clone()),
         ready,

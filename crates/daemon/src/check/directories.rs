@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use belay_parts::{postgres_limits, refuse_store};
 use belay_program::causes::words;
 use belay_program::disk::Space;
 use belay_program::environment::Environment;
@@ -12,7 +13,6 @@ use belay_store::{Held, Inspection, OpenError, PostgresUrl, StoreUrl, check_inte
 use belay_tools::ToolsConfig;
 
 use super::{Finding, State};
-use crate::wiring::{postgres_limits, refuse_store};
 
 /// Tests whether a directory, or its nearest existing ancestor, is writable, by writing a file.
 pub(crate) fn writable(directory: &Path) -> Result<&Path, String> {

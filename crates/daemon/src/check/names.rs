@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use belay_delegates::check_executors;
+use belay_parts::agent_failure;
 use belay_program::environment::Environment;
 use belay_run::OWN_TOOLS;
 use belay_settings::Settings;
@@ -12,7 +13,6 @@ use belay_text::near::nearest;
 use belay_tools::BUILTIN;
 
 use super::{Finding, State};
-use crate::wiring::agent_failure;
 
 /// The hooks whose program cannot be started.
 pub(super) fn hooks(settings: &Settings, env: &Environment) -> Vec<Finding> {

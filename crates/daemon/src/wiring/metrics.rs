@@ -66,7 +66,7 @@ impl Recorder {
         }
         .map_err(|problem| Failure::new(Exit::Internal, problem))?;
         belay_run::metrics::describe();
-        super::services::describe();
+        belay_parts::describe_services();
         super::process::describe();
         describe_counter!(
             STORE_STATEMENTS,

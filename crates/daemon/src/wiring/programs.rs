@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use belay_agent::Reloader;
 use belay_exec::Processes;
+use belay_parts::{McpNeeds, own_pins};
 use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -26,7 +27,6 @@ use belay_tools::{KeptOutputs, Meaning, ToolsConfig, ToolsParts, sweep};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::mcp::{McpNeeds, own_pins};
 use super::{Shared, Store};
 
 /// The file in the data directory that remembers a successful test of the sandbox.

@@ -9,6 +9,7 @@ use belay_channels::StdinChannel;
 use belay_crash_point::crash_point;
 use belay_gateway::GatewayError;
 use belay_hooks::HookSet;
+use belay_parts::HOOKS_GRACE;
 use belay_program::exit::Exit;
 use belay_protocol::ModelInfo;
 use belay_settings::Settings;
@@ -19,7 +20,6 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use super::hooks::HOOKS_GRACE;
 use super::programs::ProgramsHandle;
 use super::store::Store;
 use crate::systemd;

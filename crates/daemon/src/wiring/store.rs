@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use belay_agent::StorePorts;
 use belay_gateway::{DatabaseLoss, LINK_KEY_BYTES, SignedLinks};
+use belay_parts::{blocking, opened, postgres_limits, refuse_store};
 use belay_program::causes::words;
 use belay_program::clock::SystemClock;
 use belay_program::environment::Environment;
@@ -17,8 +18,8 @@ use belay_protocol::{
 };
 use belay_settings::{Settings, expand, store_place};
 use belay_store::{
-    Blobs, ClusterOptions, FileSizes, KeyError, OpenError, PostgresLimits, PostgresUrl, SealedVault, SqlOutputs,
-    SqlStore, StoreOptions, StoreStats, StoreUrl, VaultKey,
+    Blobs, ClusterOptions, FileSizes, KeyError, OpenError, PostgresUrl, SealedVault, SqlOutputs, SqlStore,
+    StoreOptions, StoreStats, StoreUrl, VaultKey,
 };
 use secrecy::{ExposeSecret, SecretBox};
 use tokio::time::timeout;
@@ -328,34 +329,11 @@ fn refuse_key(error: &KeyError) -> Failure {
     Failure::new(exit, words(error))
 }
 
-/// The limits of the connections to PostgreSQL in the settings.
-pub(crate) fn postgres_limits(settings: &Settings) -> PostgresLimits {
-    PostgresLimits {
-        connections: settings.store.connections,
-        statement: Duration::from_secs(settings.store.statement_timeout_s),
-        lock: Duration::from_secs(settings.store.lock_timeout_s),
-    }
-}
-
 /// Closes a store in which nothing waits to be written. A connection that hangs ends with the process.
 async fn close_soon(kept: &SqlStore) {
     if timeout(CLOSE_LIMIT, kept.close()).await.is_err() {
         tracing::warn!("the connections to the database could not be closed in time");
     }
-}
-
-/// Opens a store for a command, which does not wait for a server that is away.
-pub(super) async fn opened<T: Send + 'static>(
-    open: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
-) -> Result<T, Failure> {
-    blocking(open).await?.map_err(|error| refuse_store(&error))
-}
-
-async fn blocking<T: Send + 'static>(
-    open: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
-) -> Result<Result<T, OpenError>, Failure> {
-    let opened = tokio::task::spawn_blocking(open).await;
-    opened.map_err(|broken| Failure::new(Exit::Internal, format!("the store could not be opened: {broken}")))
 }
 
 /// Connects to a server. After `stop` nobody waits for an attempt that hangs.
@@ -375,26 +353,4 @@ pub(super) fn attempted(error: &OpenError) -> Attempt {
     } else {
         failure.into()
     }
-}
-
-/// The failure of a store that cannot be opened.
-pub(crate) fn refuse_store(error: &OpenError) -> Failure {
-    let exit = match error {
-        OpenError::Locked { .. } | OpenError::NodeName { .. } | OpenError::OlderNodes { .. } => Exit::Busy,
-        OpenError::Newer { .. }
-        | OpenError::TooOld { .. }
-        | OpenError::Unreleased
-        | OpenError::InterruptedRestore { .. }
-        | OpenError::ForeignLog { .. }
-        | OpenError::Unfinished
-        | OpenError::PostgresUnreleased { .. }
-        | OpenError::PostgresForeign { .. }
-        | OpenError::PostgresIncomplete { .. }
-        | OpenError::PostgresUnlogged { .. }
-        | OpenError::PostgresEmptied { .. } => Exit::Refused,
-        OpenError::Io { .. } | OpenError::Damaged { .. } | OpenError::Database(_) | OpenError::Snapshot(_) => {
-            Exit::OutOfReach
-        }
-    };
-    Failure::new(exit, words(error))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use belay_delegates::{WorkerHostKind, WorkersParts};
 use belay_gateway::WorkerLinkServer;
+use belay_parts::gateway_failure;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
@@ -11,7 +12,6 @@ use belay_protocol::WorkerHost;
 use belay_settings::{Settings, workspace_of};
 use belay_tools::worker::{ContainerHost, ContainerSettings};
 
-use super::gateway_failure;
 use super::programs::Programs;
 
 /// The socket of the link, beside the control socket. Its name is not longer, so it fits where the control socket fits.

@@ -5,7 +5,8 @@ use belay_program::causes::words;
 use belay_program::exit::{Exit, Failure};
 use belay_run::AgentError;
 
-pub(crate) fn gateway_failure(error: &GatewayError) -> Failure {
+/// The failure of a gateway that cannot be opened.
+pub fn gateway_failure(error: &GatewayError) -> Failure {
     let failure = |exit| Failure::new(exit, error);
     match error {
         GatewayError::Config(_) | GatewayError::Insecure(_) | GatewayError::Group { .. } => failure(Exit::Refused),
@@ -16,7 +17,8 @@ pub(crate) fn gateway_failure(error: &GatewayError) -> Failure {
     }
 }
 
-pub(crate) fn agent_failure(error: &AgentError) -> Failure {
+/// The failure of an agent that cannot be built.
+pub fn agent_failure(error: &AgentError) -> Failure {
     let exit = match error {
         AgentError::Channel(_) => Exit::OutOfReach,
         AgentError::NoChannel

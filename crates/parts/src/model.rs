@@ -11,19 +11,19 @@ use belay_settings::Settings;
 use belay_settings::secrets::Secrets;
 
 /// The selected model.
-pub(crate) struct Chosen {
+pub struct Chosen {
     /// The provider for calling it.
-    pub(crate) provider: Arc<dyn ModelProvider>,
+    pub provider: Arc<dyn ModelProvider>,
     /// A notice about the selection, for the person.
-    pub(crate) notice: Option<String>,
+    pub notice: Option<String>,
     /// The settings with every `auto` resolved.
-    pub(crate) config: LlmConfig,
+    pub config: LlmConfig,
     /// The shared HTTP client of the provider.
-    pub(crate) http: reqwest::Client,
+    pub http: reqwest::Client,
     /// The keys that were found.
-    pub(crate) keys: EnvKeys,
+    pub keys: EnvKeys,
     /// The prices of the models, which can be replaced while the models are in use.
-    pub(crate) prices: PriceList,
+    pub prices: PriceList,
 }
 
 impl Chosen {
@@ -32,7 +32,7 @@ impl Chosen {
     ///
     /// # Errors
     /// The settings are unusable: no key, no model, no such provider (78).
-    pub(crate) async fn find(settings: &Settings, secrets: &Secrets) -> Result<Self, Failure> {
+    pub async fn find(settings: &Settings, secrets: &Secrets) -> Result<Self, Failure> {
         let keys = secrets.keys.clone();
         let http = if stays_here(&settings.llm, &keys) {
             plain_client().build().map_err(|error| Failure::new(Exit::Internal, words(&error)))?

@@ -22,15 +22,15 @@ const PINS: &str = "mcp-pins.json";
 const REMEMBERED: &str = "mcp-tools.json";
 
 /// What MCP servers need from the daemon.
-pub(crate) struct McpNeeds {
+pub struct McpNeeds {
     /// The processes of all runs.
-    pub(crate) processes: Arc<Processes>,
+    pub processes: Arc<Processes>,
     /// The sandbox, not tested yet.
-    pub(crate) sandbox: LazySandbox,
+    pub sandbox: LazySandbox,
 }
 
 /// The approved descriptions of a daemon that uses its database alone.
-pub(crate) fn own_pins(paths: &Paths) -> Pins {
+pub fn own_pins(paths: &Paths) -> Pins {
     Pins::new(paths.data.join(PINS))
 }
 
@@ -39,7 +39,7 @@ impl McpNeeds {
     ///
     /// # Errors
     /// This machine cannot manage processes.
-    pub(crate) fn find(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Self, Failure> {
+    pub fn find(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Self, Failure> {
         let internal = |error: &dyn std::error::Error| Failure::new(Exit::Internal, words(error));
         let launcher = std::env::current_exe().map_err(|error| internal(&error))?;
         let config = ProcessesConfig { launcher: Some(launcher.clone()), ..ProcessesConfig::default() };
@@ -50,7 +50,7 @@ impl McpNeeds {
     }
 
     /// Remembers successful tests of the sandbox in this file, and uses a remembered one.
-    pub(crate) fn remembering(self, file: PathBuf) -> Self {
+    pub fn remembering(self, file: PathBuf) -> Self {
         Self { sandbox: self.sandbox.remembered_in(file), ..self }
     }
 
@@ -58,13 +58,7 @@ impl McpNeeds {
     ///
     /// # Errors
     /// All named secrets of servers that are missing, and all unusable URLs.
-    pub(crate) fn servers(
-        &self,
-        settings: &Settings,
-        env: &Environment,
-        paths: &Paths,
-        pins: Pins,
-    ) -> Result<Mcp, Failure> {
+    pub fn servers(&self, settings: &Settings, env: &Environment, paths: &Paths, pins: Pins) -> Result<Mcp, Failure> {
         let mut tokens = mcp_tokens(settings, env).map_err(|problems| refused(&problems))?;
         let variable = |name: &str| env.raw(name).map(ToOwned::to_owned);
         let workspace = workspace_of(settings, env, paths);

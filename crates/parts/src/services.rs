@@ -27,7 +27,7 @@ const EMBEDDED_TEXTS: &str = "belay_embedded_texts_total";
 ///
 /// # Errors
 /// The address or the key is unusable, or TLS cannot be set up.
-pub(crate) fn meaning(
+pub fn meaning(
     settings: &Settings,
     key: Option<&SecretString>,
     vectors: Arc<dyn NoteVectors>,
@@ -46,17 +46,14 @@ pub(crate) fn meaning(
 ///
 /// # Errors
 /// The address or the key is unusable, or TLS cannot be set up.
-pub(crate) fn transcriber(
-    settings: &Settings,
-    key: Option<&SecretString>,
-) -> Result<Option<Arc<dyn Transcriber>>, Failure> {
+pub fn transcriber(settings: &Settings, key: Option<&SecretString>) -> Result<Option<Arc<dyn Transcriber>>, Failure> {
     let opened = OpenAiTranscriber::new(&settings.transcription, key);
     let opened = opened.map_err(|error| Failure::new(Exit::Refused, format!("transcription: {}", words(&error))))?;
     Ok(opened.map(|server| Arc::new(Counted(server)) as Arc<dyn Transcriber>))
 }
 
 /// Describes the metrics of both.
-pub(super) fn describe() {
+pub fn describe_services() {
     describe_counter!(TRANSCRIPTIONS, "Recordings that were sent to be transcribed, by outcome");
     describe_counter!(EMBEDDED_TEXTS, "Texts that were sent to be compared by meaning, by outcome");
     describe_counter!(TRANSCRIBED_SECONDS, "Seconds of transcribed recordings whose file says its length");

@@ -15,13 +15,13 @@ use belay_settings::secrets::hook_tokens;
 use belay_settings::{Settings, expand, refused};
 
 /// How long running hooks may take to end when the daemon ends. 3 s: programs have 2 s between SIGTERM and SIGKILL.
-pub(crate) const HOOKS_GRACE: Duration = Duration::from_secs(3);
+pub const HOOKS_GRACE: Duration = Duration::from_secs(3);
 
 /// Builds the configured hooks. Their processes are managed together with those of runs.
 ///
 /// # Errors
 /// A token is missing, or a setting is invalid (78).
-pub(crate) fn hooks(settings: &Settings, env: &Environment, processes: Arc<Processes>) -> Result<HookSet, Failure> {
+pub fn hooks(settings: &Settings, env: &Environment, processes: Arc<Processes>) -> Result<HookSet, Failure> {
     let HooksConfig(mut hooks) = settings.hooks.clone();
     for audit in hooks.iter_mut().filter_map(|hook| hook.audit.as_mut()) {
         audit.file = expand(&audit.file, env);
@@ -38,7 +38,7 @@ pub(crate) fn hooks(settings: &Settings, env: &Environment, processes: Arc<Proce
 }
 
 /// The texts of an agent with these hooks.
-pub(super) fn texts(hooks: &HookSet) -> AgentTexts {
+pub fn agent_texts(hooks: &HookSet) -> AgentTexts {
     let are_checked = hooks.bound().iter().any(|hook| hook.point == HookPoint::MessageSending);
     AgentTexts { question: Arc::new(question_text), are_checked }
 }

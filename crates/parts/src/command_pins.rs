@@ -9,11 +9,11 @@ use belay_settings::{Settings, store_place};
 use belay_store::{PostgresLimits, SqlStore, StoreOptions, StoreUrl, inspect_server};
 use belay_tools::mcp::Pins;
 
-use super::mcp::own_pins;
-use super::store::{opened, postgres_limits};
+use crate::mcp::own_pins;
+use crate::store::{opened, postgres_limits};
 
 /// The pins of this machine's file, or those of the cluster.
-pub(crate) struct CommandPins {
+pub struct CommandPins {
     pins: Pins,
     /// The connection to the database of the cluster.
     store: Option<SqlStore>,
@@ -25,7 +25,7 @@ impl CommandPins {
     ///
     /// # Errors
     /// The database of the cluster cannot be used (69, 75), or its tables are those of another version (78).
-    pub(crate) async fn open(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Option<Self>, Failure> {
+    pub async fn open(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Option<Self>, Failure> {
         let url = match store_place(settings, paths, env)? {
             StoreUrl::Postgres(url) if settings.cluster.enabled => url,
             _ => return Ok(Some(Self { pins: own_pins(paths), store: None })),
@@ -52,7 +52,7 @@ impl CommandPins {
     ///
     /// # Errors
     /// As [`open`](Self::open); also if there are no tables yet (69).
-    pub(crate) async fn required(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Self, Failure> {
+    pub async fn required(settings: &Settings, env: &Environment, paths: &Paths) -> Result<Self, Failure> {
         Self::open(settings, env, paths).await?.ok_or_else(|| {
             Failure::new(Exit::OutOfReach, "the database of the cluster has no tables yet")
                 .next("start a node: belay run")
@@ -60,12 +60,12 @@ impl CommandPins {
     }
 
     /// The pins.
-    pub(crate) fn pins(&self) -> Pins {
+    pub fn pins(&self) -> Pins {
         self.pins.clone()
     }
 
     /// Closes the connection to the database.
-    pub(crate) async fn close(self) {
+    pub async fn close(self) {
         if let Some(store) = self.store {
             store.close().await;
         }
