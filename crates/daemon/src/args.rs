@@ -43,14 +43,3 @@ pub(crate) struct AskArgs {
     /// The message; `-` reads it from standard input
     pub(crate) text: String,
 }
-
-/// Arguments of `belay check`.
-#[derive(Debug, Args)]
-pub(crate) struct CheckUnitArgs {
-    /// The arguments that `config show` has too.
-    #[command(flatten)]
-    pub(crate) check: CheckArgs,
-    /// Check as if this systemd unit started Belay, with its credentials and those of its drop-ins
-    #[arg(long, value_name = "FILE")]
-    pub(crate) unit: Option<PathBuf>,
-}

@@ -7,16 +7,15 @@ use belay_cli::args::{
 };
 use belay_cli::man::ManArgs;
 use belay_settings::SettingsArgs;
+use belay_setup::{CheckUnitArgs, SetupArgs, UpgradeCommand};
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::args::{AskArgs, CheckUnitArgs, ConfigCommand, WorkerArgs};
+use crate::args::{AskArgs, ConfigCommand, WorkerArgs};
 use crate::backup::BackupCommand;
 use crate::mcp::McpCommand;
 use crate::migrate::MigrateArgs;
-use crate::setup::SetupArgs;
 use crate::stops::StopsCommand;
-use crate::upgrade::UpgradeCommand;
 
 /// The command line reads pages of the API with as many rows as the API gives.
 const _: () = assert!(LIST_MAX == belay_gateway::LIST_MAX);

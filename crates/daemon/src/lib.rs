@@ -5,13 +5,12 @@
 //!
 //! **Does not know**: how any part works. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → `belay_settings` → [`wiring`] → [`run`] → [`reload`] → [`ask`], [`check`], [`setup`], [`backup`], [`upgrade`], [`migrate`] →
+//! Reading order: here → [`cli`] → `belay_settings` → [`wiring`] → [`run`] → [`reload`] → [`ask`], `belay_setup`, [`backup`], [`migrate`] →
 //! `belay_cli` → [`stops`] → [`mcp`]. [`worker`] runs in a process of its own.
 
 mod args;
 mod ask;
 mod backup;
-mod check;
 mod cli;
 mod janitor;
 mod launch;
@@ -20,10 +19,8 @@ mod migrate;
 mod reload;
 mod routine_times;
 mod run;
-mod setup;
 mod stops;
 mod systemd;
-mod upgrade;
 mod version;
 mod wiring;
 mod worker;
@@ -41,13 +38,13 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{self, Output};
 use belay_protocol::Decision;
+use belay_setup::UpgradeCommand;
 use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
 use cli::{Cli, Command, WHERE_TO_START};
 use mcp::McpCommand;
 use stops::StopsCommand;
-use upgrade::UpgradeCommand;
 
 use crate::args::ConfigCommand;
 
@@ -100,8 +97,8 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
     match command {
         Command::Run(args) => block_on(many_threads(), run::run(&args, env)),
         Command::Ask(args) => block_on(many_threads(), ask::ask(&args, env, out)),
-        Command::Setup(args) => block_on(one_thread(), setup::setup(&args, env, out)),
-        Command::Check(args) => block_on(one_thread(), check::check(&args, env, out)),
+        Command::Setup(args) => block_on(one_thread(), belay_setup::setup(&args, env, out)),
+        Command::Check(args) => block_on(one_thread(), belay_setup::check(&args, env, out)),
         Command::Config(ConfigCommand::Show(args)) => belay_settings::show(&args, env, out),
         Command::Chat(args) => block_on(one_thread(), client::chat(&args, words().collect(), env)),
         Command::Agent(args) => block_on(one_thread(), client::agent(&args, env, out)),
@@ -157,7 +154,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Mcp(McpCommand::Serve(args)) => block_on(one_thread(), mcp_serve::serve(&args, env)),
         Command::Backup(command) => block_on(one_thread(), backup::command(&command, env, out)),
         Command::Migrate(args) => migrate::command(&args, env, out),
-        Command::Upgrade(UpgradeCommand::Check(args)) => upgrade::check(&args, env, out),
+        Command::Upgrade(UpgradeCommand::Check(args)) => belay_setup::upgrade_check(&args, env, out),
         Command::Worker(args) => block_on(one_thread(), worker::worker(&args)),
         Command::Completions { shell } => {
             let mut script = Vec::new();

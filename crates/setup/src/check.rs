@@ -17,18 +17,28 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::Paths;
 use belay_settings::secrets::{Secrets, UNSEEN, check_all, unseen_words};
-use belay_settings::{Problem, Settings, load, own_files_problems, refused, sandbox_config, workspace_of};
+use belay_settings::{CheckArgs, Problem, Settings, load, own_files_problems, refused, sandbox_config, workspace_of};
 use belay_tools::PathResolution;
 use belay_tools::mcp::{ServerReport, Standing, SurveyMode, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
+use clap::Args;
 use secrecy::ExposeSecret;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 use tokio::net::{TcpListener, UnixStream};
 
-use crate::args::CheckUnitArgs;
-
 pub(crate) use directories::{refuse_workspace, writable};
+
+/// Arguments of `belay check`.
+#[derive(Debug, Args)]
+pub struct CheckUnitArgs {
+    /// The arguments that `config show` has too.
+    #[command(flatten)]
+    pub check: CheckArgs,
+    /// Check as if this systemd unit started Belay, with its credentials and those of its drop-ins
+    #[arg(long, value_name = "FILE")]
+    pub unit: Option<PathBuf>,
+}
 
 /// The state of one checked item, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -66,7 +76,7 @@ impl Finding {
 }
 
 /// Checks everything that a start needs.
-pub(crate) async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+pub async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let CheckUnitArgs { check: args, unit } = args;
     let (env, about_unit) = match unit {
         Some(unit) => with_unit(env, unit)?,

@@ -11,11 +11,12 @@ use belay_store::{Held, OpenError, StoreUrl, inspect, inspect_server};
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::wiring::VERSION;
+/// The program's version.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// `belay upgrade …`
 #[derive(Debug, Subcommand)]
-pub(crate) enum UpgradeCommand {
+pub enum UpgradeCommand {
     /// Compare the data and the settings with what this version expects; exit code 78 if it would not start
     Check(CheckArgs),
 }
@@ -24,7 +25,7 @@ pub(crate) enum UpgradeCommand {
 ///
 /// # Errors
 /// The store cannot be read. A newer store and unknown settings are a part of the report.
-pub(crate) fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+pub fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?.with_named(&args.settings.files);
     let (settings, problems) = match load(&args.settings, env, &paths) {
         Ok(loaded) => (loaded.settings, Vec::new()),

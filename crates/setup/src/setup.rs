@@ -42,7 +42,7 @@ const TOKEN: &str = "telegram_bot_token";
 
 /// `belay setup`
 #[derive(Debug, Default, Args)]
-pub(crate) struct SetupArgs {
+pub struct SetupArgs {
     /// Write this settings file [default: this user's belay.toml; with --unit /etc/belay/belay.toml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -128,7 +128,7 @@ fn unusable(what: String) -> Failure {
 }
 
 /// Asks, checks, and writes. Ctrl-C before the writing changes nothing.
-pub(crate) async fn setup(args: &SetupArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+pub async fn setup(args: &SetupArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
     let stop = CancellationToken::new();
     tokio::select! {
