@@ -89,6 +89,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "tools",
         ],
     ),
+    // Applies the stop rules to recorded runs.
+    ("stops", &["agent-loop", "cli", "program", "settings", "text", "trajectory"]),
     (
         "daemon",
         &[
@@ -113,9 +115,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "protocol",
             "settings",
             "setup",
+            "stops",
             "telemetry",
             "terminal",
-            "text",
         ],
     ),
     // The brakes stop real processes by the code of the daemon, and count for themselves what is left.
@@ -139,7 +141,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["store"]),
     ("tar", &["store"]),
     ("flate2", &["gateway", "store"]),
-    ("clap", &["cli", "settings", "setup", "daemon", "stopbench"]),
+    ("clap", &["cli", "settings", "setup", "stops", "daemon", "stopbench"]),
     ("config", &["settings"]),
     ("toml_edit", &["setup"]),
     ("signal-hook", &["program"]),

@@ -8,6 +8,7 @@ use belay_cli::args::{
 use belay_cli::man::ManArgs;
 use belay_settings::SettingsArgs;
 use belay_setup::{CheckUnitArgs, SetupArgs, UpgradeCommand};
+use belay_stops::StopsCommand;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -15,7 +16,6 @@ use crate::args::{AskArgs, ConfigCommand, WorkerArgs};
 use crate::backup::BackupCommand;
 use crate::mcp::McpCommand;
 use crate::migrate::MigrateArgs;
-use crate::stops::StopsCommand;
 
 /// The command line reads pages of the API with as many rows as the API gives.
 const _: () = assert!(LIST_MAX == belay_gateway::LIST_MAX);

@@ -6,7 +6,7 @@
 //! **Does not know**: how any part works. It decides nothing about a message.
 //!
 //! Reading order: here → [`cli`] → `belay_settings` → [`wiring`] → [`run`] → [`reload`] → [`ask`], `belay_setup`, [`backup`], [`migrate`] →
-//! `belay_cli` → [`stops`] → [`mcp`]. [`worker`] runs in a process of its own.
+//! `belay_cli` → `belay_stops` → [`mcp`]. [`worker`] runs in a process of its own.
 
 mod args;
 mod ask;
@@ -19,7 +19,6 @@ mod migrate;
 mod reload;
 mod routine_times;
 mod run;
-mod stops;
 mod systemd;
 mod version;
 mod wiring;
@@ -39,12 +38,12 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::output::{self, Output};
 use belay_protocol::Decision;
 use belay_setup::UpgradeCommand;
+use belay_stops::StopsCommand;
 use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
 use cli::{Cli, Command, WHERE_TO_START};
 use mcp::McpCommand;
-use stops::StopsCommand;
 
 use crate::args::ConfigCommand;
 
@@ -146,9 +145,9 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Freeze(args) => block_on(one_thread(), client::freeze(&args, env, out)),
         Command::Thaw(args) => block_on(one_thread(), client::thaw(&args, env, out)),
         Command::Shutdown(args) => block_on(one_thread(), client::shutdown(&args, env, out)),
-        Command::Stops(StopsCommand::Check(args)) => block_on(one_thread(), stops::check(&args, env, out)),
-        Command::Stops(StopsCommand::Import(args)) => stops::import(&args, out),
-        Command::Stops(StopsCommand::Eval(args)) => stops::eval(&args, out),
+        Command::Stops(StopsCommand::Check(args)) => block_on(one_thread(), belay_stops::check(&args, env, out)),
+        Command::Stops(StopsCommand::Import(args)) => belay_stops::import(&args, out),
+        Command::Stops(StopsCommand::Eval(args)) => belay_stops::eval(&args, out),
         Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), mcp::list(&args, env, out)),
         Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
         Command::Mcp(McpCommand::Serve(args)) => block_on(one_thread(), mcp_serve::serve(&args, env)),

@@ -8,11 +8,10 @@ use belay_program::environment::Environment;
 use belay_program::paths::Paths;
 use belay_protocol::{Message, StopReason};
 use belay_settings::{Loaded, SettingsArgs, as_json, load};
+use belay_stops::rules_of_text;
 use belay_trajectory::import::from_messages;
 use belay_trajectory::{Judge, TrajectoryEvent};
 use serde_json::Value as Json;
-
-use crate::stops::rules_of_text;
 
 /// Judges recorded runs by rules of a request.
 pub(super) fn judge() -> JudgeOfRules {

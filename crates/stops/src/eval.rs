@@ -10,7 +10,7 @@ use belay_trajectory::rule_set::{Part, belay};
 use super::{ALL_PARTS, EvalArgs, rules, set};
 
 /// Judges the set and prints the figures.
-pub(crate) fn eval(args: &EvalArgs, out: Output<'_>) -> Result<Exit, Failure> {
+pub fn eval(args: &EvalArgs, out: Output<'_>) -> Result<Exit, Failure> {
     let rules = rules::of_file(args.rules.as_deref())?;
     let is_named = |part: &Part| args.without.iter().any(|word| word == part.word() || word == ALL_PARTS);
     let left_out: Vec<Part> = Part::ALL.into_iter().filter(is_named).collect();

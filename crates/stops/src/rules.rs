@@ -38,7 +38,7 @@ pub(super) fn of_file(path: Option<&Path>) -> Result<StopRules, Failure> {
 ///
 /// # Errors
 /// All problems at once, one a line.
-pub(crate) fn of_text(text: &str) -> Result<StopRules, String> {
+pub fn of_text(text: &str) -> Result<StopRules, String> {
     let file = parsed(text)?;
     Ok(StopRules::compile(&file.stops, &file.run_limits()))
 }

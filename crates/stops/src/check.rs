@@ -18,7 +18,7 @@ use super::said::{self, Judged};
 use super::{CheckArgs, rules};
 
 /// Judges recordings, or a run of the daemon, and prints the verdicts. The verdict "stopped" is no failure.
-pub(crate) async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+pub async fn check(args: &CheckArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let rules = rules::of_check(args, env)?;
     if let Some(id) = &args.run {
         let client = Client::find(&ClientArgs { url: args.url.clone(), json: false }, env)?;

@@ -14,7 +14,7 @@ use super::ImportArgs;
 use super::files::{not_read, open};
 
 /// Imports a file: one conversation to standard output or a file, or all conversations into a directory.
-pub(crate) fn import(args: &ImportArgs, out: Output<'_>) -> Result<Exit, Failure> {
+pub fn import(args: &ImportArgs, out: Output<'_>) -> Result<Exit, Failure> {
     let format = args.format.as_deref().and_then(Format::from_word);
     let imported = import_source(open(&args.file)?, format).map_err(|error| not_read(&args.file, &error))?;
     note(&imported.found.summary());
