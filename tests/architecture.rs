@@ -91,14 +91,31 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // Applies the stop rules to recorded runs.
     ("stops", &["agent-loop", "cli", "program", "settings", "text", "trajectory"]),
+    // Backups, retention and the move to another database.
+    (
+        "maintenance",
+        &[
+            "agent",
+            "cli",
+            "crash-point",
+            "gateway",
+            "parts",
+            "program",
+            "protocol",
+            "schedule",
+            "settings",
+            "store",
+            "tools",
+        ],
+    ),
     (
         "daemon",
         &[
             "agent",
-            "agent-loop",
             "automation",
             "crash-point",
             "delegates",
+            "maintenance",
             "run",
             "schedule",
             "models",
@@ -141,7 +158,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["store"]),
     ("tar", &["store"]),
     ("flate2", &["gateway", "store"]),
-    ("clap", &["cli", "settings", "setup", "stops", "daemon", "stopbench"]),
+    ("clap", &["cli", "maintenance", "settings", "setup", "stops", "daemon", "stopbench"]),
     ("config", &["settings"]),
     ("toml_edit", &["setup"]),
     ("signal-hook", &["program"]),

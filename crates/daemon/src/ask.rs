@@ -14,6 +14,7 @@ use belay_agent::{Agent, AgentParts};
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_cli::client::verdict;
 use belay_parts::{Chosen, HOOKS_GRACE, agent_failure, hooks, transcriber};
+use belay_program::VERSION;
 use belay_program::clock::SystemClock;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -40,7 +41,7 @@ use tracing::error;
 use self::person::{Person, PersonAnswer};
 use self::screen::AskScreen;
 use crate::args::AskArgs;
-use crate::wiring::{Programs, Store, ToolPorts, VERSION};
+use crate::wiring::{Programs, Store, ToolPorts};
 
 /// Answers one message. The exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

@@ -6,6 +6,7 @@ use belay_cli::args::{
     StatusArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs,
 };
 use belay_cli::man::ManArgs;
+use belay_maintenance::{BackupCommand, MigrateArgs};
 use belay_settings::SettingsArgs;
 use belay_setup::{CheckUnitArgs, SetupArgs, UpgradeCommand};
 use belay_stops::StopsCommand;
@@ -13,9 +14,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::args::{AskArgs, ConfigCommand, WorkerArgs};
-use crate::backup::BackupCommand;
 use crate::mcp::McpCommand;
-use crate::migrate::MigrateArgs;
 
 /// The command line reads pages of the API with as many rows as the API gives.
 const _: () = assert!(LIST_MAX == belay_gateway::LIST_MAX);

@@ -5,17 +5,14 @@
 //!
 //! **Does not know**: how any part works. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → `belay_settings` → [`wiring`] → [`run`] → [`reload`] → [`ask`], `belay_setup`, [`backup`], [`migrate`] →
+//! Reading order: here → [`cli`] → `belay_settings` → [`wiring`] → [`run`] → [`reload`] → [`ask`], `belay_setup`, `belay_maintenance` →
 //! `belay_cli` → `belay_stops` → [`mcp`]. [`worker`] runs in a process of its own.
 
 mod args;
 mod ask;
-mod backup;
 mod cli;
-mod janitor;
 mod launch;
 mod mcp;
-mod migrate;
 mod reload;
 mod routine_times;
 mod run;
@@ -151,8 +148,8 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), mcp::list(&args, env, out)),
         Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
         Command::Mcp(McpCommand::Serve(args)) => block_on(one_thread(), mcp_serve::serve(&args, env)),
-        Command::Backup(command) => block_on(one_thread(), backup::command(&command, env, out)),
-        Command::Migrate(args) => migrate::command(&args, env, out),
+        Command::Backup(command) => block_on(one_thread(), belay_maintenance::backup(&command, env, out)),
+        Command::Migrate(args) => belay_maintenance::migrate(&args, env, out),
         Command::Upgrade(UpgradeCommand::Check(args)) => belay_setup::upgrade_check(&args, env, out),
         Command::Worker(args) => block_on(one_thread(), worker::worker(&args)),
         Command::Completions { shell } => {

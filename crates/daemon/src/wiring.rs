@@ -4,7 +4,6 @@
 //! [`Running`]. Only a `Running` can be waited for.
 
 mod background;
-pub(crate) mod backups;
 mod channels;
 mod completion;
 mod descriptors;
@@ -29,7 +28,9 @@ use belay_agent::{Agent, AgentParts, LeaseKeeper, OwnTexts};
 use belay_channels::{AllowLists, StdinChannel};
 use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, SettingsSource};
 use belay_hooks::HookSet;
+use belay_maintenance::{BackupKeeper, Kept, RetentionJanitor};
 use belay_parts::{Chosen, agent_failure, agent_texts, gateway_failure, hooks, meaning, transcriber};
+use belay_program::VERSION;
 use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -45,7 +46,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use background::Background;
-use backups::BackupKeeper;
 use channels::{absent, callback_client, leased_channels, on_node, pairing, stdin, telegram};
 use exporters::Exporters;
 use machine::Machine;
@@ -60,13 +60,9 @@ pub(crate) use starting::{NotStarted, Starting};
 pub(crate) use store::{Shared, Store};
 use workers::Workers;
 
-use crate::janitor::{Kept, RetentionJanitor};
 use crate::reload::{Reload, Reloadable, Source};
 use crate::routine_times::Times;
 use crate::systemd::WatchdogChannel;
-
-/// The program's version.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// All parts of the daemon: the store is open, addresses are bound, nothing runs yet.
 pub(crate) struct Parts {

@@ -20,4 +20,4 @@ pub use hooks::{HOOKS_GRACE, agent_texts, hooks};
 pub use mcp::{McpNeeds, own_pins};
 pub use model::Chosen;
 pub use services::{describe_services, meaning, transcriber};
-pub use store::{blocking, opened, postgres_limits, refuse_store};
+pub use store::{blocking, message_files, opened, postgres_limits, refuse_store};

@@ -1,11 +1,20 @@
 //! What every command that opens a store shares: limits, blocking calls, and failures.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use belay_program::causes::words;
 use belay_program::exit::{Exit, Failure};
 use belay_settings::Settings;
 use belay_store::{OpenError, PostgresLimits};
+
+/// The directory of the files of messages, beside the database.
+const FILES: &str = "attachments";
+
+/// The directory of the files of messages of this database.
+pub fn message_files(database: &Path) -> PathBuf {
+    database.parent().map_or_else(|| PathBuf::from(FILES), |beside| beside.join(FILES))
+}
 
 /// The limits of the connections to PostgreSQL in the settings.
 pub fn postgres_limits(settings: &Settings) -> PostgresLimits {

@@ -20,3 +20,6 @@ pub mod output;
 pub mod paths;
 pub mod signals;
 pub mod typed;
+
+/// The version of the program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

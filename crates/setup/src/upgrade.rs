@@ -2,6 +2,7 @@
 //! replaces the old one. It changes nothing.
 
 use belay_parts::{postgres_limits, refuse_store};
+use belay_program::VERSION;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::Output;
@@ -10,9 +11,6 @@ use belay_settings::{CheckArgs, Settings, load, store_place};
 use belay_store::{Held, OpenError, StoreUrl, inspect, inspect_server};
 use clap::Subcommand;
 use serde_json::json;
-
-/// The program's version.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// `belay upgrade …`
 #[derive(Debug, Subcommand)]

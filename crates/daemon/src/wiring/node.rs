@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use belay_agent::{ClusterServices, LeaseKeeper, LeasedDelivery};
 use belay_gateway::ClusterView;
+use belay_program::VERSION;
 use belay_program::clock::SystemClock;
 use belay_program::exit::{Exit, Failure};
 use belay_protocol::{
@@ -20,7 +21,6 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::VERSION;
 use super::shared_workspace;
 use super::starting::{Attempt, NotStarted};
 use super::store::{CLOSE_LIMIT, attempted};

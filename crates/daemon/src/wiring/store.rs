@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use belay_agent::StorePorts;
 use belay_gateway::{DatabaseLoss, LINK_KEY_BYTES, SignedLinks};
-use belay_parts::{blocking, opened, postgres_limits, refuse_store};
+use belay_parts::{blocking, message_files, opened, postgres_limits, refuse_store};
 use belay_program::causes::words;
 use belay_program::clock::SystemClock;
 use belay_program::environment::Environment;
@@ -37,9 +37,6 @@ const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The same, and the longest wait for the close of the connections, where nothing waits to be written.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(1);
-
-/// The directory of the files of messages, beside the database.
-const FILES: &str = "attachments";
 
 /// The stores that are tables in a cluster, and files of a daemon that is alone.
 pub(crate) struct Shared {
@@ -82,11 +79,6 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// The directory of the files of messages of this database.
-    pub(crate) fn files(database: &Path) -> PathBuf {
-        database.parent().map_or_else(|| PathBuf::from(FILES), |beside| beside.join(FILES))
-    }
-
     /// Opens the store. Waits for a PostgreSQL server that is away. After `stop` it ends within a second or two.
     ///
     /// # Errors
@@ -102,7 +94,7 @@ impl Store {
         match store_place(settings, paths, env)? {
             StoreUrl::Memory => Ok(Self::memory()?),
             StoreUrl::Sqlite(path) => {
-                let files = Self::files(&path);
+                let files = message_files(&path);
                 let options = Self::options();
                 let kept = opened(move || SqlStore::open(&path, options)).await?;
                 Ok(Self::with_key(kept, files, paths, env).await?)
@@ -116,7 +108,7 @@ impl Store {
                 let attempt = async || {
                     let (url, options) = (url.clone(), Self::options());
                     let kept = connected(move || SqlStore::connect(&url, limits, options), stop).await?;
-                    Ok(Self::with_key(kept, paths.data.join(FILES), paths, env).await?)
+                    Ok(Self::with_key(kept, message_files(&paths.data.join("belay.db")), paths, env).await?)
                 };
                 starting.until_database(stop, attempt).await
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use belay_cli::args::ClientArgs;
 use belay_cli::client::Client;
 use belay_parts::refuse_store;
+use belay_program::VERSION;
 use belay_program::causes::words;
 use belay_program::clock::SystemClock;
 use belay_program::environment::Environment;
@@ -19,15 +20,14 @@ use belay_store::{OpenError, StoreUrl};
 use clap::{Args, Subcommand};
 use serde_json::{Value as Json, json};
 
-use crate::wiring::VERSION;
-use crate::wiring::backups::{OF_THE_SERVER, described, directory, listed, sources, target, with_or_without_key};
+use crate::backups::{OF_THE_SERVER, described, directory, listed, sources, target, with_or_without_key};
 
 /// Longest time of a backup that the daemon makes.
 const CREATE_LIMIT: Duration = Duration::from_secs(3600);
 
 /// `belay backup …`
 #[derive(Debug, Subcommand)]
-pub(crate) enum BackupCommand {
+pub enum BackupCommand {
     /// Make a backup and verify it; the daemon may run
     Create(CreateArgs),
     /// Check a whole backup: its digests and the database in it
@@ -46,7 +46,7 @@ pub(crate) enum BackupCommand {
 
 /// `belay backup create`
 #[derive(Debug, Args)]
-pub(crate) struct CreateArgs {
+pub struct CreateArgs {
     /// The daemon.
     #[command(flatten)]
     client: ClientArgs,
@@ -63,7 +63,7 @@ pub(crate) struct CreateArgs {
 
 /// `belay backup list`
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+pub struct ListArgs {
     /// The daemon.
     #[command(flatten)]
     client: ClientArgs,
@@ -74,7 +74,7 @@ pub(crate) struct ListArgs {
 
 /// `belay backup restore`
 #[derive(Debug, Args)]
-pub(crate) struct RestoreArgs {
+pub struct RestoreArgs {
     /// The backup
     #[arg(required_unless_present_any = ["before_migration", "roll_back"], conflicts_with_all = ["before_migration", "roll_back"])]
     file: Option<PathBuf>,
@@ -99,7 +99,7 @@ pub(crate) struct RestoreArgs {
 }
 
 /// Carries out the command.
-pub(crate) async fn command(command: &BackupCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+pub async fn command(command: &BackupCommand, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     match command {
         BackupCommand::Create(args) => create(args, env, out).await,
         BackupCommand::Verify { file, json } => verify(file, *json, out),

@@ -4,6 +4,7 @@ mod keeper;
 
 use std::path::PathBuf;
 
+use belay_parts::message_files;
 use belay_program::environment::Environment;
 use belay_program::exit::Failure;
 use belay_program::paths::Paths;
@@ -12,10 +13,8 @@ use belay_store::StoreUrl;
 use belay_store::backup::{Created, Sources};
 use serde_json::{Value as Json, json};
 
-pub(super) use keeper::BackupKeeper;
+pub use keeper::BackupKeeper;
 pub(crate) use keeper::{listed, target, with_or_without_key};
-
-use super::Store;
 
 /// The files that a backup of these settings contains, with the key of the vault. The inner error says why there is no
 /// backup of this store.
@@ -30,7 +29,7 @@ pub(crate) fn sources(
         StoreUrl::Postgres(_) => return Ok(Err(OF_THE_SERVER)),
     };
     Ok(Ok(Sources {
-        files: Store::files(&database),
+        files: message_files(&database),
         key: Some(paths.data.join("secret.key")),
         settings: paths.settings.iter().chain(&paths.named).cloned().collect(),
         database,

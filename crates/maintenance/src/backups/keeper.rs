@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use belay_crash_point::crash_point;
 use belay_gateway::{BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups};
+use belay_program::VERSION;
 use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -22,7 +23,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::{OF_THE_SERVER, described, directory, sources};
-use crate::wiring::VERSION;
 
 /// Date of the last successful backup, in seconds since 1970.
 const LAST_SUCCESS: &str = "belay_backup_last_success_timestamp_seconds";
@@ -44,7 +44,7 @@ const HOUR_MS: i64 = 3600 * 1000;
 const LIST_MAX: usize = 1000;
 
 /// Makes and lists backups.
-pub(crate) struct BackupKeeper {
+pub struct BackupKeeper {
     /// `None`: the store is in memory.
     /// The inner error says why there is no backup of this store.
     sources: Result<Sources, &'static str>,
@@ -66,12 +66,7 @@ impl BackupKeeper {
     ///
     /// # Errors
     /// `store.url` or the schedule is invalid.
-    pub(crate) fn open(
-        settings: &Settings,
-        env: &Environment,
-        paths: &Paths,
-        clock: Arc<dyn Clock>,
-    ) -> Result<Self, Failure> {
+    pub fn open(settings: &Settings, env: &Environment, paths: &Paths, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
         let (sources, directory) = (sources(settings, env, paths)?, directory(settings, env, paths));
         let daily = settings.backup.daily();
         let daily = daily.map_err(|problem| Failure::new(Exit::Refused, format!("backup.at: {problem}")))?;
@@ -94,7 +89,7 @@ impl BackupKeeper {
 
     /// Makes the scheduled backups until it is stopped. Then a backup that is being made is given up, and this waits
     /// for its thread.
-    pub(crate) async fn work(&self, stop: CancellationToken) {
+    pub async fn work(&self, stop: CancellationToken) {
         // Here, because there is a recorder of metrics now.
         describe_gauge!(LAST_SUCCESS, "Date of the last successful backup, in seconds since 1970");
         describe_counter!(FAILURES, "Failed backups");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use belay_parts::refuse_store;
+use belay_parts::{message_files, refuse_store};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
@@ -13,14 +13,12 @@ use belay_store::{OpenError, StoreUrl, parse_url};
 use clap::Args;
 use serde_json::json;
 
-use crate::wiring::Store;
-
 /// The number of digits of a digest in a table for people.
 const DIGITS: usize = 16;
 
 /// `belay migrate`
 #[derive(Debug, Args)]
-pub(crate) struct MigrateArgs {
+pub struct MigrateArgs {
     /// The store that is read: sqlite:///path/to/belay.db or postgres://USER@HOST/DATABASE. Other users of the machine see
     /// arguments: name a file with the password by ?passfile=/path
     source: String,
@@ -36,7 +34,7 @@ pub(crate) struct MigrateArgs {
 /// # Errors
 /// A daemon uses one of the stores (75), the target has data or an address is wrong (2), a row cannot be migrated (65), or a
 /// database fails (69).
-pub(crate) fn command(args: &MigrateArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+pub fn command(args: &MigrateArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let paths = Paths::find(env)?;
     let (source, target) = (address("SOURCE", &args.source, env)?, address("TARGET", &args.target, env)?);
     let mut shown = None;
@@ -98,8 +96,8 @@ fn shown_address(url: &StoreUrl) -> String {
 /// The directory in which a daemon with this store keeps the files of messages.
 fn files_of(url: &StoreUrl, paths: &Paths) -> PathBuf {
     match url {
-        StoreUrl::Sqlite(database) => Store::files(database),
-        StoreUrl::Postgres(_) | StoreUrl::Memory => Store::files(&paths.data.join("belay.db")),
+        StoreUrl::Sqlite(database) => message_files(database),
+        StoreUrl::Postgres(_) | StoreUrl::Memory => message_files(&paths.data.join("belay.db")),
     }
 }
 

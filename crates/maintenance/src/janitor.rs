@@ -37,7 +37,7 @@ const BATCH_PAUSE: Duration = Duration::from_millis(20);
 const HOUR_MS: i64 = 3600 * 1000;
 
 /// The janitor.
-pub(crate) struct RetentionJanitor {
+pub struct RetentionJanitor {
     config: SessionsConfig,
     /// Days that routine runs are kept; 0: as long as conversations.
     keep_routine_runs_days: u32,
@@ -51,13 +51,13 @@ pub(crate) struct RetentionJanitor {
 }
 
 /// The files that are kept: outside of the database, or in tables of their own.
-pub(crate) struct Kept {
+pub struct Kept {
     /// Long outputs of tools.
-    pub(crate) outputs: KeptOutputs,
+    pub outputs: KeptOutputs,
     /// Files of messages.
-    pub(crate) blobs: Arc<dyn BlobStore>,
+    pub blobs: Arc<dyn BlobStore>,
     /// The rows that say which of them are in use.
-    pub(crate) uploads: Arc<dyn UploadStore>,
+    pub uploads: Arc<dyn UploadStore>,
 }
 
 impl Kept {
@@ -78,7 +78,7 @@ impl Kept {
 
 impl RetentionJanitor {
     /// Creates a janitor that has done nothing yet.
-    pub(crate) fn new(
+    pub fn new(
         config: SessionsConfig,
         keep_routine_runs_days: u32,
         keep_ephemeral_hours: u32,
@@ -91,7 +91,7 @@ impl RetentionJanitor {
 
     /// The same janitor on a node of a cluster: it changes the database only while the node has the lease for it.
     #[must_use]
-    pub(crate) fn under_lease(self, leases: Option<HeldLeases>) -> Self {
+    pub fn under_lease(self, leases: Option<HeldLeases>) -> Self {
         Self { leases, ..self }
     }
 
@@ -115,7 +115,7 @@ impl RetentionJanitor {
     }
 
     /// Works until it is stopped. If it is cancelled in the middle of a round, the next start continues.
-    pub(crate) async fn work(&self, stop: CancellationToken) {
+    pub async fn work(&self, stop: CancellationToken) {
         let rounds = async {
             let mut ticks = interval(PERIOD);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
