@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use belay_cli::mcp_serve::ServeArgs;
 use belay_protocol::{DeclaredOutput, LinkId};
 use belay_settings::{CheckArgs, SettingsArgs};
+use belay_setup::{ApproveArgs, McpListArgs};
 use clap::{Args, Subcommand};
 
 /// `belay worker`
@@ -42,4 +44,15 @@ pub(crate) struct AskArgs {
     pub(crate) images: Vec<PathBuf>,
     /// The message; `-` reads it from standard input
     pub(crate) text: String,
+}
+
+/// `belay mcp …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// List the tools of the configured MCP servers, with the state of each
+    List(McpListArgs),
+    /// Approve the current description of a tool of an MCP server, or of all its tools
+    Approve(ApproveArgs),
+    /// Serve MCP over standard input and output, by relaying to the running daemon
+    Serve(ServeArgs),
 }

@@ -13,8 +13,7 @@ use belay_stops::StopsCommand;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::args::{AskArgs, ConfigCommand, WorkerArgs};
-use crate::mcp::McpCommand;
+use crate::args::{AskArgs, ConfigCommand, McpCommand, WorkerArgs};
 
 /// The command line reads pages of the API with as many rows as the API gives.
 const _: () = assert!(LIST_MAX == belay_gateway::LIST_MAX);

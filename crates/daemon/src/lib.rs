@@ -1,22 +1,20 @@
-//! The program `belay`: settings, wiring, signals, exit codes, subcommands.
+//! The program `belay`: the command line, and the composition root.
 //!
 //! **For**: building the daemon, and running it for people and service managers. It is a library, so that a program that
 //! measures the daemon can run it with an allocator of its own (`tests/budget`).
 //!
 //! **Does not know**: how any part works. It decides nothing about a message.
 //!
-//! Reading order: here → [`cli`] → `belay_settings` → [`wiring`] → [`run`] → [`reload`] → [`ask`], `belay_setup`, `belay_maintenance` →
-//! `belay_cli` → `belay_stops` → [`mcp`]. [`worker`] runs in a process of its own.
+//! Reading order: here → [`cli`] → [`wiring`] → [`run`] → [`reload`] → [`ask`] → [`worker`], which runs in a process of its own. The
+//! settings and most commands are crates: `belay_settings`, `belay_setup`, `belay_cli`, `belay_stops`, `belay_maintenance`.
 
 mod args;
 mod ask;
 mod cli;
 mod launch;
-mod mcp;
 mod reload;
 mod routine_times;
 mod run;
-mod systemd;
 mod version;
 mod wiring;
 mod worker;
@@ -40,9 +38,8 @@ use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
 use cli::{Cli, Command, WHERE_TO_START};
-use mcp::McpCommand;
 
-use crate::args::ConfigCommand;
+use crate::args::{ConfigCommand, McpCommand};
 
 /// Most worker threads of the daemon. 8: it waits for models far more than it computes, and each thread keeps memory.
 const WORKERS_MAX: usize = 8;
@@ -145,8 +142,8 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Stops(StopsCommand::Check(args)) => block_on(one_thread(), belay_stops::check(&args, env, out)),
         Command::Stops(StopsCommand::Import(args)) => belay_stops::import(&args, out),
         Command::Stops(StopsCommand::Eval(args)) => belay_stops::eval(&args, out),
-        Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), mcp::list(&args, env, out)),
-        Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), mcp::approve(&args, env, out)),
+        Command::Mcp(McpCommand::List(args)) => block_on(one_thread(), belay_setup::mcp_list(&args, env, out)),
+        Command::Mcp(McpCommand::Approve(args)) => block_on(one_thread(), belay_setup::mcp_approve(&args, env, out)),
         Command::Mcp(McpCommand::Serve(args)) => block_on(one_thread(), mcp_serve::serve(&args, env)),
         Command::Backup(command) => block_on(one_thread(), belay_maintenance::backup(&command, env, out)),
         Command::Migrate(args) => belay_maintenance::migrate(&args, env, out),

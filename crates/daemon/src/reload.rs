@@ -6,6 +6,7 @@ use belay_channels::AllowLists;
 use belay_models::{EnvKeys, LlmConfig, PriceList};
 use belay_program::environment::Environment;
 use belay_program::paths::Paths;
+use belay_program::systemd;
 use belay_protocol::StoreError;
 use belay_settings::secrets::check_all;
 use belay_settings::stop_rules;
@@ -14,8 +15,6 @@ use belay_telemetry::LogFilter;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
-
-use crate::systemd;
 
 /// The sources of the settings, and the settings in force.
 pub(crate) struct Source {

@@ -11,13 +11,14 @@ use belay_program::exit::{Exit, Failure};
 use belay_program::output::note;
 use belay_program::paths::Paths;
 use belay_program::signals::{OnHangup, SignalWatch};
+use belay_program::systemd;
 use belay_settings::{Loaded, Settings, SettingsArgs, load, refused, workspace_of};
 use belay_telemetry::{LineForm, LogFilter, LogLayer, LogQueue, TelemetryConfig, log_layer};
 use tracing::info;
 
 use crate::reload::Source;
+use crate::wiring;
 use crate::wiring::{NotStarted, Starting};
-use crate::{systemd, wiring};
 
 /// Runs until a signal, an operator's `/quit`, or the end of every channel; then drains.
 pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, Failure> {

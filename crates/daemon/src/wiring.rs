@@ -35,6 +35,7 @@ use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
+use belay_program::systemd::WatchdogChannel;
 use belay_protocol::{Channel, Message, ModelInfo};
 use belay_settings::secrets::Secrets;
 use belay_settings::stop_rules;
@@ -62,7 +63,6 @@ use workers::Workers;
 
 use crate::reload::{Reload, Reloadable, Source};
 use crate::routine_times::Times;
-use crate::systemd::WatchdogChannel;
 
 /// All parts of the daemon: the store is open, addresses are bound, nothing runs yet.
 pub(crate) struct Parts {

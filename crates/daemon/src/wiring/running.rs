@@ -11,6 +11,7 @@ use belay_gateway::GatewayError;
 use belay_hooks::HookSet;
 use belay_parts::HOOKS_GRACE;
 use belay_program::exit::Exit;
+use belay_program::systemd;
 use belay_protocol::ModelInfo;
 use belay_settings::Settings;
 use signal_hook_tokio::Handle;
@@ -22,7 +23,6 @@ use tracing::{error, info};
 
 use super::programs::ProgramsHandle;
 use super::store::Store;
-use crate::systemd;
 
 /// The running daemon. All tasks are in `tasks`; `wait` joins them.
 pub(crate) struct Running {

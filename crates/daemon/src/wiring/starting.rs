@@ -6,6 +6,7 @@ use std::time::Duration;
 use belay_program::exit::Failure;
 use belay_program::output::note;
 use belay_program::signals::SignalWatch;
+use belay_program::systemd;
 use signal_hook_tokio::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -15,7 +16,6 @@ use tracing::{info, warn};
 
 use super::running::Ended;
 use super::store::Lost;
-use crate::systemd;
 
 /// Pause between two attempts to open the store: a second.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -1,6 +1,5 @@
-//! `belay mcp …`: lists and approves the tools of MCP servers, and serves MCP.
+//! `belay mcp list` and `belay mcp approve`: the tools of MCP servers.
 
-use belay_cli::mcp_serve::ServeArgs;
 use belay_parts::{CommandPins, McpNeeds};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -8,50 +7,39 @@ use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::{Paths, private_directory};
 use belay_settings::{Settings, SettingsArgs, load, refuse_own_files, refused, workspace_of};
 use belay_tools::mcp::{Mcp, ServerReport, Standing, SurveyMode, ToolReport, find};
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::json;
-
-/// `belay mcp …`
-#[derive(Debug, Subcommand)]
-pub(crate) enum McpCommand {
-    /// List the tools of the configured MCP servers, with the state of each
-    List(ListArgs),
-    /// Approve the current description of a tool of an MCP server, or of all its tools
-    Approve(ApproveArgs),
-    /// Serve MCP over standard input and output, by relaying to the running daemon
-    Serve(ServeArgs),
-}
 
 /// `belay mcp list`
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+pub struct ListArgs {
     /// The settings.
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub settings: SettingsArgs,
     /// Print JSON, with whole descriptions and arguments
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
     /// List only this server
-    pub(crate) server: Option<String>,
+    pub server: Option<String>,
 }
 
 /// `belay mcp approve`
 #[derive(Debug, Args)]
-pub(crate) struct ApproveArgs {
+pub struct ApproveArgs {
     /// The settings.
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub settings: SettingsArgs,
     /// Print JSON
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
     /// The server's name in the settings
-    pub(crate) server: String,
+    pub server: String,
     /// The name of the tool on the server; without it all of its tools
-    pub(crate) tool: Option<String>,
+    pub tool: Option<String>,
 }
 
 /// Asks the servers and shows their tools. Approves nothing.
-pub(crate) async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+pub async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let (mut settings, paths) = settings_of(&args.settings, args.server.as_deref(), env)?;
     if let Some(wanted) = &args.server {
         settings.tools.mcp.retain(|name, _| name == wanted);
@@ -72,7 +60,7 @@ pub(crate) async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) ->
 }
 
 /// Approves what a server describes now.
-pub(crate) async fn approve(args: &ApproveArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+pub async fn approve(args: &ApproveArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let (settings, paths) = settings_of(&args.settings, Some(&args.server), env)?;
     let approve = async |mcp: &Mcp| mcp.approve(&args.server, args.tool.as_deref()).await;
     let approved = with_servers(&settings, env, &paths, approve).await?;

@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 /// Notifies that messages are accepted, and where.
-pub(crate) fn ready(status: &str) {
+pub fn ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// Notifies that the settings are being reloaded; [`ready`] ends the reload.
-pub(crate) fn reloading() {
+pub fn reloading() {
     // systemd 253 and later require the time of the notification. Source: sd_notify(3), `MONOTONIC_USEC=`.
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
@@ -32,19 +32,19 @@ pub(crate) fn reloading() {
 }
 
 /// Notifies what the start waits for.
-pub(crate) fn waiting(status: &str) {
+pub fn waiting(status: &str) {
     notify(&[NotifyState::Status(status)]);
 }
 
 /// Requests that the service manager lets the start take at least this time from now on.
 ///
 /// Source: sd_notify(3), `EXTEND_TIMEOUT_USEC=`; systemd.service(5), `TimeoutStartSec=`.
-pub(crate) fn extend_timeout(time: Duration) {
+pub fn extend_timeout(time: Duration) {
     notify(&[NotifyState::ExtendTimeoutUsec(u32::try_from(time.as_micros()).unwrap_or(u32::MAX))]);
 }
 
 /// Notifies that the drain has begun.
-pub(crate) fn stopping() {
+pub fn stopping() {
     notify(&[NotifyState::Stopping, NotifyState::Status("draining")]);
 }
 
@@ -59,7 +59,7 @@ fn notify(states: &[NotifyState<'_>]) {
 ///
 /// It is a channel, and its request takes the way of every control message. If the dispatcher hangs, the request has no
 /// answer, and the watchdog is not fed.
-pub(crate) struct WatchdogChannel {
+pub struct WatchdogChannel {
     id: ChannelId,
     period: Duration,
     feed: fn(),
@@ -67,7 +67,7 @@ pub(crate) struct WatchdogChannel {
 
 impl WatchdogChannel {
     /// The watchdog that the service manager requests; `None`: it requests none.
-    pub(crate) fn from_service_manager() -> Option<Self> {
+    pub fn from_service_manager() -> Option<Self> {
         let period = sd_notify::watchdog_enabled()?;
         Some(Self::new(period, || notify(&[NotifyState::Watchdog])))
     }
