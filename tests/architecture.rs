@@ -70,7 +70,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     // What the daemon and commands without a daemon build.
-    ("parts", &["exec", "gateway", "hooks", "models", "program", "protocol", "run", "settings", "store", "tools"]),
+    (
+        "parts",
+        &["agent", "exec", "gateway", "hooks", "models", "program", "protocol", "run", "settings", "store", "tools"],
+    ),
     // The commands before a start.
     (
         "setup",
@@ -126,7 +129,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "gateway",
             "trajectory",
-            "exec",
             "parts",
             "program",
             "protocol",
@@ -145,11 +147,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("site", &[]),
 ];
 
-/// What tests of a package may import beyond that: the testkit anywhere, a real store where turns or jobs are tested, and
-/// the repair of histories where wire formats are tested with the histories that it leaves, and the rules of routines for the examples
-/// of the documents.
-const TEST_ARROWS: &[(&str, &[&str])] =
-    &[("agent", &["store"]), ("automation", &["store"]), ("models", &["agent-loop"]), ("cli", &["automation"])];
+/// What tests of a package may import beyond that: the testkit anywhere, a real store where turns or jobs are tested, the
+/// repair of histories where wire formats are tested with the histories that it leaves, the rules of routines for the
+/// examples of the documents, and the mark of the daemon's processes.
+const TEST_ARROWS: &[(&str, &[&str])] = &[
+    ("agent", &["store"]),
+    ("automation", &["store"]),
+    ("models", &["agent-loop"]),
+    ("cli", &["automation"]),
+    ("daemon", &["exec"]),
+];
 
 /// Libraries that only some packages may use: the library, and who may.
 const LIBRARIES: &[(&str, &[&str])] = &[

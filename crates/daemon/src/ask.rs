@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use belay_agent::{Agent, AgentParts};
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_cli::client::verdict;
-use belay_parts::{Chosen, HOOKS_GRACE, agent_failure, hooks, transcriber};
+use belay_parts::{Chosen, HOOKS_GRACE, Programs, Store, ToolPorts, agent_failure, hooks, transcriber};
 use belay_program::VERSION;
 use belay_program::clock::SystemClock;
 use belay_program::environment::Environment;
@@ -41,7 +41,6 @@ use tracing::error;
 use self::person::{Person, PersonAnswer};
 use self::screen::AskScreen;
 use crate::args::AskArgs;
-use crate::wiring::{Programs, Store, ToolPorts};
 
 /// Answers one message. The exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use belay_channels::Enabled;
 use belay_crash_point::crash_point;
+use belay_parts::NotStarted;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::note;
@@ -18,7 +19,7 @@ use tracing::info;
 
 use crate::reload::Source;
 use crate::wiring;
-use crate::wiring::{NotStarted, Starting};
+use crate::wiring::Starting;
 
 /// Runs until a signal, an operator's `/quit`, or the end of every channel; then drains.
 pub(crate) async fn run(args: &SettingsArgs, env: &Environment) -> Result<Exit, Failure> {

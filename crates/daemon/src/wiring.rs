@@ -11,14 +11,10 @@ mod descriptors;
 mod exporters;
 mod machine;
 mod metrics;
-mod node;
 mod process;
-mod programs;
 mod reads;
 mod running;
-mod shared_workspace;
 mod starting;
-mod store;
 mod workers;
 
 use std::future::pending;
@@ -29,7 +25,10 @@ use belay_channels::{AllowLists, StdinChannel};
 use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, SettingsSource};
 use belay_hooks::HookSet;
 use belay_maintenance::{BackupKeeper, Kept, RetentionJanitor};
-use belay_parts::{Chosen, agent_failure, agent_texts, gateway_failure, hooks, meaning, transcriber};
+use belay_parts::{
+    Chosen, Node, NotStarted, Programs, ProgramsHandle, Store, ToolPorts, agent_failure, agent_texts, gateway_failure,
+    hooks, meaning, transcriber, until_ended,
+};
 use belay_program::VERSION;
 use belay_program::causes::words;
 use belay_program::environment::Environment;
@@ -51,14 +50,9 @@ use channels::{absent, callback_client, leased_channels, on_node, pairing, stdin
 use exporters::Exporters;
 use machine::Machine;
 use metrics::{Figures, Recorder, figures};
-use node::Node;
-use programs::ProgramsHandle;
-pub(crate) use programs::{Programs, ToolPorts};
 use running::Ended;
 pub(crate) use running::{Running, drain_limit};
-use starting::until_ended;
-pub(crate) use starting::{NotStarted, Starting};
-pub(crate) use store::{Shared, Store};
+pub(crate) use starting::Starting;
 use workers::Workers;
 
 use crate::reload::{Reload, Reloadable, Source};
@@ -111,7 +105,7 @@ pub(crate) async fn build(
         let chosen = until_ended(&stop, pending(), Chosen::find(settings, &secrets)).await;
         chosen.inspect_err(|_| stop.cancel()) // the store may wait for its server
     };
-    let (store, chosen) = tokio::join!(Store::open(settings, paths, env, starting, &stop), chosen);
+    let (store, chosen) = tokio::join!(Store::open(settings, paths, env, &starting.wait, &stop), chosen);
     let (store, chosen) = match (store, chosen) {
         (Err(NotStarted::Stopped), Err(refused)) => return Err(refused),
         (store, chosen) => (store?, chosen),
@@ -367,7 +361,7 @@ impl Parts {
     /// Starts all parts. The daemon is ready when this returns.
     ///
     /// # Errors
-    /// A channel or the store fails, the daemon is [`Lost`](store::Lost), or a signal comes; everything is ended again.
+    /// A channel or the store fails, the daemon is [`Lost`](belay_parts::Lost), or a signal comes; everything is ended again.
     pub(crate) async fn start(self, starting: Starting, settings: Source) -> Result<Running, NotStarted> {
         let address = self.gateway.addr();
         let gateway_stop = CancellationToken::new();

@@ -10,7 +10,7 @@ use belay_store::{PostgresLimits, SqlStore, StoreOptions, StoreUrl, inspect_serv
 use belay_tools::mcp::Pins;
 
 use crate::mcp::own_pins;
-use crate::store::{opened, postgres_limits};
+use crate::opening::{opened, postgres_limits};
 
 /// The pins of this machine's file, or those of the cluster.
 pub struct CommandPins {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_gateway::Metrics;
+use belay_parts::COMMIT_DURATION;
 use belay_program::causes::words;
 use belay_program::disk::DISK_FREE;
 use belay_program::exit::{Exit, Failure};
@@ -13,9 +14,7 @@ use belay_run::metrics::{
 };
 use belay_store::{FileSizes, StoreStats};
 use belay_telemetry::{Instruments, both};
-use metrics::{
-    Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram, set_global_recorder,
-};
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, set_global_recorder};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -28,19 +27,12 @@ const STORE_STATEMENTS: &str = "belay_store_statements_total";
 const STORE_COMMITS: &str = "belay_store_commits_total";
 /// Transactions of the store that PostgreSQL has ended because of a deadlock.
 const STORE_DEADLOCKS: &str = "belay_store_deadlocks_total";
-/// Seconds that commits took until they were on the disk. A histogram.
-const COMMIT_DURATION: &str = "belay_store_commit_duration_seconds";
 /// Upper bounds of the buckets of [`COMMIT_DURATION`], in seconds: from a fast disk to one that hangs.
 const COMMIT_BUCKETS: [f64; 8] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 5.0];
 /// Bytes of the files of the store: the database, and its write-ahead log.
 const STORE_SIZE: &str = "belay_store_size_bytes";
 /// Always 1, with the version as a label.
 const BUILD_INFO: &str = "belay_build_info";
-
-/// Records a commit of the store.
-pub(super) fn committed(took: Duration) {
-    histogram!(COMMIT_DURATION).record(took);
-}
 
 /// The recorder of this process.
 #[derive(Clone)]

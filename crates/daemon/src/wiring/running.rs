@@ -9,7 +9,7 @@ use belay_channels::StdinChannel;
 use belay_crash_point::crash_point;
 use belay_gateway::GatewayError;
 use belay_hooks::HookSet;
-use belay_parts::HOOKS_GRACE;
+use belay_parts::{HOOKS_GRACE, ProgramsHandle, Store};
 use belay_program::exit::Exit;
 use belay_program::systemd;
 use belay_protocol::ModelInfo;
@@ -20,9 +20,6 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
-
-use super::programs::ProgramsHandle;
-use super::store::Store;
 
 /// The running daemon. All tasks are in `tasks`; `wait` joins them.
 pub(crate) struct Running {
@@ -161,7 +158,7 @@ impl Running {
         exit
     }
 
-    /// Ends all work and all processes at once, since this daemon is [`Lost`](super::store::Lost).
+    /// Ends all work and all processes at once, since this daemon is [`Lost`](belay_parts::Lost).
     pub(super) async fn lose(&mut self) {
         self.tasks.abort_all();
         self.programs.close().await;

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use belay_delegates::{WorkerHostKind, WorkersParts};
 use belay_gateway::WorkerLinkServer;
-use belay_parts::gateway_failure;
+use belay_parts::{Programs, gateway_failure};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
 use belay_protocol::WorkerHost;
 use belay_settings::{Settings, workspace_of};
 use belay_tools::worker::{ContainerHost, ContainerSettings};
-
-use super::programs::Programs;
 
 /// The socket of the link, beside the control socket. Its name is not longer, so it fits where the control socket fits.
 const SOCKET: &str = "worker.sock";

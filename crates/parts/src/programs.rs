@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use belay_agent::Reloader;
 use belay_exec::Processes;
-use belay_parts::{McpNeeds, own_pins};
 use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -27,15 +26,16 @@ use belay_tools::{KeptOutputs, Meaning, ToolsConfig, ToolsParts, sweep};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Shared, Store};
+use crate::mcp::{McpNeeds, own_pins};
+use crate::store::{Shared, Store};
 
 /// The file in the data directory that remembers a successful test of the sandbox.
 const SANDBOX_PROBE: &str = "sandbox-probe";
 
 /// The tools, and what they use to act.
-pub(crate) struct Programs {
+pub struct Programs {
     /// The tools that the model is offered.
-    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub tools: Vec<Arc<dyn Tool>>,
     /// The directory of the file tools.
     workspace: PathBuf,
     outputs: KeptOutputs,
@@ -51,16 +51,19 @@ pub(crate) struct Programs {
 }
 
 /// Further ports that tools need from the daemon.
-pub(crate) struct ToolPorts {
-    pub(crate) notes: Arc<dyn NoteStore>,
+pub struct ToolPorts {
+    /// Notes over conversations.
+    pub notes: Arc<dyn NoteStore>,
     /// The search for notes by meaning.
-    pub(crate) meaning: Option<Meaning>,
-    pub(crate) runs: Arc<dyn RunReader>,
-    pub(crate) clock: Arc<dyn Clock>,
+    pub meaning: Option<Meaning>,
+    /// Past runs.
+    pub runs: Arc<dyn RunReader>,
+    /// The clock for dates and times.
+    pub clock: Arc<dyn Clock>,
     /// The files that the nodes of a cluster share; `None`: the daemon uses files of its own.
-    pub(crate) shared: Option<Shared>,
+    pub shared: Option<Shared>,
     /// Whether MCP servers that start slowly are waited for, because no later run could use them.
-    pub(crate) patient: bool,
+    pub patient: bool,
 }
 
 impl Programs {
@@ -70,7 +73,7 @@ impl Programs {
     ///
     /// # Errors
     /// The failure that prevents a start. Programs that were started meanwhile are ended.
-    pub(crate) async fn open(
+    pub async fn open(
         settings: &Settings,
         env: &Environment,
         paths: &Paths,
@@ -147,29 +150,29 @@ impl Programs {
     }
 
     /// The port that ends the processes of runs, MCP servers included.
-    pub(crate) fn processes(&self) -> Arc<dyn RunProcesses> {
+    pub fn processes(&self) -> Arc<dyn RunProcesses> {
         Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
     }
 
     /// The manager of all processes of the daemon, for runs and hooks.
-    pub(crate) fn kept(&self) -> Arc<Processes> {
+    pub fn kept(&self) -> Arc<Processes> {
         self.processes.clone()
     }
 
     /// The sandbox of commands; `None`: there are no commands.
-    pub(crate) fn command_sandbox(&self, settings: &Settings) -> Option<LazySandbox> {
+    pub fn command_sandbox(&self, settings: &Settings) -> Option<LazySandbox> {
         let has_commands = settings.tools.commands.enabled || settings.tools.shell.enabled;
         has_commands.then(|| self.sandbox.clone())
     }
 
     /// The port for the context of runs.
-    pub(crate) fn context(&self) -> Arc<dyn ContextSource> {
+    pub fn context(&self) -> Arc<dyn ContextSource> {
         self.context.clone()
     }
 
     /// Returns the host that starts workers in the sandbox of commands. If no earlier start has tested the sandbox
     /// successfully, tests it first, because the caller asks next whether it works.
-    pub(crate) async fn worker_host(&self) -> Arc<dyn WorkerHost> {
+    pub async fn worker_host(&self) -> Arc<dyn WorkerHost> {
         let _ = self.sandbox.get().await; // the host reports what is missing
         Arc::new(SandboxHost::new(self.processes.clone(), self.sandbox.clone()))
     }
@@ -178,7 +181,7 @@ impl Programs {
     ///
     /// # Errors
     /// The program of Belay is not found.
-    pub(crate) fn attachments(
+    pub fn attachments(
         &self,
         settings: &Settings,
         store: &Store,
@@ -200,11 +203,7 @@ impl Programs {
     ///
     /// # Errors
     /// The workspace cannot be opened.
-    pub(crate) fn outgoing(
-        &self,
-        settings: &Settings,
-        store: &Store,
-    ) -> Result<Option<Arc<dyn OutgoingFiles>>, Failure> {
+    pub fn outgoing(&self, settings: &Settings, store: &Store) -> Result<Option<Arc<dyn OutgoingFiles>>, Failure> {
         if !settings.agent.send_file {
             return Ok(None);
         }
@@ -214,17 +213,17 @@ impl Programs {
     }
 
     /// The kept outputs, for the janitor.
-    pub(crate) fn kept_outputs(&self) -> KeptOutputs {
+    pub fn kept_outputs(&self) -> KeptOutputs {
         self.outputs.clone()
     }
 
     /// The port that keeps long outputs.
-    pub(crate) fn outputs(&self) -> Arc<dyn OutputKeeper> {
+    pub fn outputs(&self) -> Arc<dyn OutputKeeper> {
         Arc::new(self.outputs.clone())
     }
 
     /// The handles for ending all programs.
-    pub(crate) fn handle(&self) -> ProgramsHandle {
+    pub fn handle(&self) -> ProgramsHandle {
         ProgramsHandle {
             processes: self.processes.clone(),
             sessions: self.sessions.clone(),
@@ -250,7 +249,7 @@ fn surroundings(settings: &Settings, env: &Environment, workspace: &Path) -> Res
 }
 
 /// Ends all programs.
-pub(crate) struct ProgramsHandle {
+pub struct ProgramsHandle {
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
@@ -264,7 +263,7 @@ impl ProgramsHandle {
     /// Reaps orphans until it is stopped. From readiness on, does what no message waits for: finds the time zone, tests
     /// the sandbox, so that the log reports problems before the first command, asks known MCP servers again, and closes
     /// unused connections to MCP servers.
-    pub(crate) fn keep(
+    pub fn keep(
         &self,
         mut ready: watch::Receiver<bool>,
         stop: CancellationToken,
@@ -300,11 +299,7 @@ impl ProgramsHandle {
 
     /// Shows the MCP servers that are left out, and offers the tools of those that are late as they come. Returns when
     /// it is stopped.
-    pub(crate) fn offer_late(
-        &self,
-        agent: Reloader,
-        stop: CancellationToken,
-    ) -> impl Future<Output = ()> + Send + use<> {
+    pub fn offer_late(&self, agent: Reloader, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
         for name in self.mcp.starting() {
             agent.show_server(&name, None);
         }
@@ -328,7 +323,7 @@ impl ProgramsHandle {
     }
 
     /// Ends all running programs; none can start after that.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         self.processes.shutdown().await;
     }
 }

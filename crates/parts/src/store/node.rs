@@ -21,9 +21,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use super::CLOSE_LIMIT;
 use super::shared_workspace;
-use super::starting::{Attempt, NotStarted};
-use super::store::{CLOSE_LIMIT, attempted};
+use super::waiting::{Attempt, NotStarted, attempted};
 
 /// The time between two looks for nodes whose lease is over.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 const OFFSET_MIN_MS: i64 = 500;
 
 /// A registered node.
-pub(crate) struct Node {
+pub struct Node {
     boot: BootId,
     lease: NodeLease,
     store: SqlStore,
@@ -91,7 +91,7 @@ impl Node {
     ///
     /// # Errors
     /// They do not (78), or the database fails (69).
-    pub(super) async fn check_workspace(&self, workspace: &Path) -> Result<(), Failure> {
+    pub async fn check_workspace(&self, workspace: &Path) -> Result<(), Failure> {
         let failed = |error: StoreError| Failure::new(Exit::OutOfReach, error);
         let cluster = self.store.cluster_id().await.map_err(failed)?.unwrap_or_default();
         let nodes = self.store.nodes().await.map_err(failed)?;
@@ -100,17 +100,17 @@ impl Node {
     }
 
     /// The id of this start.
-    pub(super) fn boot(&self) -> BootId {
+    pub fn boot(&self) -> BootId {
         self.boot
     }
 
     /// The clock of this machine, corrected by its difference to the clock of the database.
-    pub(super) fn clock(&self) -> Arc<dyn Clock> {
+    pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(NodeClock { offset_ms: self.lease.clock_offset() })
     }
 
     /// What the agent needs beside its store.
-    pub(super) fn services(&self) -> ClusterServices {
+    pub fn services(&self) -> ClusterServices {
         ClusterServices {
             hints: Arc::new(self.store.clone()),
             mail: Arc::new(self.store.clone()),
@@ -121,12 +121,12 @@ impl Node {
     }
 
     /// The leases under which the agent delivers.
-    pub(super) fn delivery(&self, held: HeldLeases) -> LeasedDelivery {
+    pub fn delivery(&self, held: HeldLeases) -> LeasedDelivery {
         LeasedDelivery { held, committed: self.store.changes(Topic::Outbox) }
     }
 
     /// What the gateway shows of the cluster.
-    pub(super) fn view(&self) -> ClusterView {
+    pub fn view(&self) -> ClusterView {
         ClusterView {
             boot: self.boot,
             nodes: Arc::new(self.store.clone()),
@@ -136,13 +136,13 @@ impl Node {
     }
 
     /// Claims the channels, and the care of the database, of which one node has each at a time.
-    pub(super) fn leases(&self, channels: Vec<LeasedWork>) -> (LeaseKeeper, HeldLeases) {
+    pub fn leases(&self, channels: Vec<LeasedWork>) -> (LeaseKeeper, HeldLeases) {
         let works = channels.into_iter().chain([LeasedWork::Task(ClusterTask::Janitor)]).collect();
         LeaseKeeper::new(Arc::new(self.store.clone()), self.boot, works, self.lease.state(), &self.store)
     }
 
     /// Waits until the node may not begin anything any more.
-    pub(super) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut state = self.lease.state();
         async move {
             // An error means that the lease has no thread any more, which renews nothing either.
@@ -151,7 +151,7 @@ impl Node {
     }
 
     /// Ends nodes whose lease is over, until it is stopped.
-    pub(super) fn sweep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
+    pub fn sweep(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
         let (store, clock) = (self.store.clone(), self.clock());
         async move {
             let mut tick = interval(SWEEP_EVERY);
@@ -168,7 +168,7 @@ impl Node {
     }
 
     /// Tells the other nodes that this one accepts no new work, as soon as that is so.
-    pub(super) fn announce_drain(&self, mut ready: watch::Receiver<bool>) -> impl Future<Output = ()> + Send + use<> {
+    pub fn announce_drain(&self, mut ready: watch::Receiver<bool>) -> impl Future<Output = ()> + Send + use<> {
         let (store, boot) = (self.store.clone(), self.boot);
         async move {
             // An error means that the agent has ended.
@@ -183,7 +183,7 @@ impl Node {
 
     /// Releases all work of the node: other nodes claim it at once. No process of the node may live any more. What is not
     /// released within `limit` is free when the lease ends.
-    pub(super) async fn release(self, limit: Duration) {
+    pub async fn release(self, limit: Duration) {
         match timeout(limit, self.store.release(self.boot)).await {
             Ok(Ok(())) => info!("the work of this node is released"),
             Ok(Err(error)) => {
