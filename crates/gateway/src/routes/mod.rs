@@ -42,7 +42,7 @@ pub(crate) use health::not_ready_because;
 pub(crate) use messages::NewMessage;
 pub(crate) use sessions::list_sessions;
 pub(crate) use status::daemon_status;
-pub(crate) use stop::{Stop, stop_now, stop_run};
+pub(crate) use stop::{Stop, stop_and_wait, stop_run};
 
 use crate::error::ApiError;
 

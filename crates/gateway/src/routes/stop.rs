@@ -1,10 +1,11 @@
 //! Stops a run, a session, or everything.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use belay_protocol::{Ack, Control, OrderId, Principal, StopReport, StopTarget};
+use belay_protocol::{Ack, Control, OrderId, Principal, RunId, RunStatus, StopReport, StopTarget};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
 
@@ -109,10 +110,12 @@ async fn stop(app: &App, principal: Principal, target: Stop, wait: Duration) -> 
     let deadline = Instant::now() + wait;
     let order = (!wait.is_zero()).then(OrderId::new);
     let mut report = request(app, &principal, &target, order).await?;
+    let mut ending: BTreeSet<RunId> = report.still_running.iter().map(|still| still.run_id).collect();
     while !(report.still_running.is_empty() && report.pending_nodes.is_empty()) && Instant::now() < deadline {
         tokio::time::sleep_until(deadline.min(Instant::now() + POLL)).await;
         let Ok(again) = timeout_at(deadline, request(app, &principal, &target, order)).await else { break };
         let again = again?;
+        ending.extend(again.still_running.iter().map(|still| still.run_id));
         (report.still_running, report.pending_nodes) = (again.still_running, again.pending_nodes);
         for run in again.stopped {
             if !report.stopped.contains(&run) {
@@ -120,12 +123,27 @@ async fn stop(app: &App, principal: Principal, target: Stop, wait: Duration) -> 
             }
         }
     }
+    add_ended(app, &mut report, ending).await?;
     Ok(report)
 }
 
-/// Stops once, and reports what has ended and what is still ending.
-pub(crate) async fn stop_now(app: &App, principal: &Principal, target: &Stop) -> Result<StopReport, ApiError> {
-    request(app, principal, target, None).await
+/// Adds the runs whose end was recorded between two requests: the second one finds nothing of them.
+async fn add_ended(app: &App, report: &mut StopReport, mut ending: BTreeSet<RunId>) -> Result<(), ApiError> {
+    let known = report.stopped.iter().chain(report.still_running.iter().map(|still| &still.run_id));
+    known.for_each(|run| {
+        ending.remove(run);
+    });
+    for id in ending {
+        if app.runs.run(id).await?.is_some_and(|run| run.status == RunStatus::Stopped) {
+            report.stopped.push(id);
+        }
+    }
+    Ok(())
+}
+
+/// Stops, and waits as long as a stop may for the ends. It answers at once if all has ended.
+pub(crate) async fn stop_and_wait(app: &App, principal: Principal, target: Stop) -> Result<StopReport, ApiError> {
+    stop(app, principal, target, WAIT_MAX).await
 }
 
 /// Asks the agent for a stop. `order`: the id of a stop that is repeated.

@@ -149,6 +149,17 @@ async fn a_stop_names_what_it_stopped_and_a_second_one_nothing() {
     assert_eq!(harness.post("/api/v1/stop", json!({})).await.1["stopped"], json!([c]));
 }
 
+/// The end of a run on a slow disk is recorded after the first answer, and the repeated stop finds nothing of it.
+#[tokio::test]
+async fn a_stop_that_waits_names_a_run_whose_end_was_recorded_late() {
+    let harness = Harness::open().await;
+    let run = harness.hold("a").await;
+    harness.agent.late_ends.store(1, Ordering::Relaxed);
+    let path = "/api/v1/sessions/a/stop?wait_ms=10000";
+    assert_eq!(harness.post(path, json!({})).await, (200, json!({"stopped": [run], "still_running": []})));
+    assert_eq!(harness.post(path, json!({})).await, (200, json!({"stopped": [], "still_running": []})));
+}
+
 #[tokio::test]
 async fn a_stop_that_waits_repeats_one_order_and_two_stops_are_two() {
     let harness = Harness::open().await;

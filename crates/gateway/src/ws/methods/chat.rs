@@ -8,7 +8,7 @@ use super::{Begun, Caller, Kind, Outcome, RunEnd, session_key};
 use crate::agent_rpc::{CommandAnswer, finished};
 use crate::checks::no_such_run;
 use crate::error::ApiError;
-use crate::routes::{Stop, stop_now};
+use crate::routes::{Stop, stop_and_wait};
 use crate::submit::{AgentParams, check_options};
 use crate::ws::connection::json_of;
 
@@ -98,7 +98,7 @@ pub(super) async fn abort(caller: &Caller, params: AbortParams) -> Result<Value,
             Stop::Run(run)
         }
     };
-    let report = stop_now(&caller.app, &caller.principal, &target).await?;
+    let report = stop_and_wait(&caller.app, caller.principal.clone(), target).await?;
     Ok(stopped(&report))
 }
 

@@ -13,7 +13,7 @@ use super::chat::stopped;
 use crate::checks::check_limit;
 use crate::cursor;
 use crate::error::ApiError;
-use crate::routes::{Stop, list_sessions, stop_now};
+use crate::routes::{Stop, list_sessions, stop_and_wait};
 use crate::submit::check_options;
 
 #[derive(Deserialize)]
@@ -142,7 +142,7 @@ pub(super) async fn reset(caller: &Caller, params: KeyParams) -> Result<Value, A
 
 pub(super) async fn stop(caller: &Caller, params: KeyParams) -> Result<Value, ApiError> {
     let session = caller.session(&params.session_key).await?;
-    let report = stop_now(&caller.app, &caller.principal, &Stop::Session(session)).await?;
+    let report = stop_and_wait(&caller.app, caller.principal.clone(), Stop::Session(session)).await?;
     Ok(stopped(&report))
 }
 

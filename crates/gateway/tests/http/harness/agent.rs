@@ -35,6 +35,8 @@ pub(crate) struct FakeAgent {
     pub(crate) seen: Mutex<Vec<Inbound>>,
     /// How many stops end nothing yet.
     pub(crate) slow_stops: AtomicU32,
+    /// How many stops answer before the ends are recorded.
+    pub(crate) late_ends: AtomicU32,
 }
 
 impl FakeAgent {
@@ -48,6 +50,7 @@ impl FakeAgent {
             work,
             seen: Mutex::default(),
             slow_stops: AtomicU32::new(0),
+            late_ends: AtomicU32::new(0),
         }
     }
 
@@ -119,6 +122,12 @@ impl FakeAgent {
                 let stopped: Vec<_> = lives.iter().filter(|(id, key)| fits(id, key)).map(|(id, _)| *id).collect();
                 for id in &stopped {
                     self.finish(*id, reason, reason.user_line());
+                }
+                if self.late_ends.load(Ordering::Relaxed) > 0 {
+                    self.late_ends.fetch_sub(1, Ordering::Relaxed);
+                    let still = |run_id| StillRunning { run_id, pid: None, what: "recording its end".into() };
+                    let still_running = stopped.into_iter().map(still).collect();
+                    return Ack::Stopped(StopReport { still_running, ..StopReport::default() });
                 }
                 Ack::Stopped(StopReport { stopped, ..StopReport::default() })
             }
