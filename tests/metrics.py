@@ -24,7 +24,7 @@ DEPLOY = ROOT / "deploy"
 NAME = re.compile(r"\b(?:belay|process)_[a-z0-9_]+")
 # What Prometheus adds to the name of a histogram.
 PARTS = re.compile(r"_(bucket|count|sum)$")
-LIMIT_S = 60
+LIMIT_S = 300
 # Series that are computed when the page is read.
 GAUGES = [
     *(f'belay_runs{{state="{state}"}}' for state in ("running", "queued", "paused")),

@@ -72,7 +72,7 @@ class Api:
 
 
 def the_daemon_serves_the_committed_document(belay):
-    with urllib.request.urlopen(f"{belay.url}/openapi.json", timeout=10) as response:
+    with urllib.request.urlopen(f"{belay.url}/openapi.json", timeout=300) as response:
         served = json.load(response)
     assert served == json.loads(COMMITTED.read_text()), "the served document is not docs/reference/openapi.json"
 

@@ -19,7 +19,7 @@ use crate::counted::{Allocations, THREAD};
 use crate::trace::{Kept, keep};
 
 /// Longest wait for the daemon to become ready, and to end. A traced process is slow.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 /// The daemon is quiet when it has allocated nothing for this long.
 const QUIET: Duration = Duration::from_millis(250);
 /// The time between two looks whether it is.

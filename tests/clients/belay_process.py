@@ -12,8 +12,8 @@ import time
 import traceback
 
 READY = re.compile(r"ready on (http://[0-9.:]+)")
-READY_LIMIT_S = 20
-END_LIMIT_S = 20
+READY_LIMIT_S = 300
+END_LIMIT_S = 300
 
 
 class Failure(Exception):

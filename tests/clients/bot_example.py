@@ -23,7 +23,7 @@ from bot import Bot, Refused, sign  # noqa: E402
 
 BINARY = os.environ.get("BELAY_BIN", ROOT / "target" / "debug" / "belay")
 TOKEN, SECRET = "token-of-the-bot-test", "secret-of-the-bot-test"
-LIMIT_S = 120
+LIMIT_S = 300
 TESTS = []
 
 

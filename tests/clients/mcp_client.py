@@ -25,7 +25,7 @@ from belay_process import Belay  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("BELAY_BIN", ROOT / "target" / "debug" / "belay")
 TOKEN = "token-of-the-client-test"
-PATIENCE_S = 30
+PATIENCE_S = 300
 TOOLS = ["send_message", "run_status", "stop_run", "list_sessions", "read_conversation"]
 
 TESTS = []

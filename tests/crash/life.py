@@ -22,7 +22,7 @@ RICH, POOR = 100_000_000, 200_000
 KILLS_OF_AN_ORDER = 3
 # How long a start may bring no end of an order before that counts as a fault. Beside other builds a daemon may get a hundredth
 # of a processor.
-SETTLE_S = 60
+SETTLE_S = 300
 # The exit status of a start whose store is in use.
 IN_USE = 75
 ROUTINE = {

@@ -12,9 +12,9 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 /// Longest wait for the daemon to become ready.
-const READY_LIMIT: Duration = Duration::from_secs(20);
+const READY_LIMIT: Duration = Duration::from_secs(300);
 /// The daemon is killed when it has not ended within this time.
-const END_LIMIT: Duration = Duration::from_secs(15);
+const END_LIMIT: Duration = Duration::from_secs(300);
 /// The log text of a daemon that accepts messages; the address follows it.
 const READY_WORDS: &str = "ready on http://";
 

@@ -25,7 +25,7 @@ MANIFESTS = ROOT / "deploy" / "kubernetes"
 PROGRAMS = ["mmdebstrap", "umoci", "bwrap"]
 # Every wait ends; no check measures time by it. The first base takes a minute and a half from the mirror.
 BUILD_LIMIT_S = 900
-PATIENCE_S = 60
+PATIENCE_S = 300
 TOKEN = "token-of-the-client"
 
 

@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "clients"))
 from belay_process import Belay, Failure  # noqa: E402
 
-LIMIT_S = 60
+LIMIT_S = 300
 OF_MAKE = {"MAKEFLAGS", "MFLAGS", "MAKELEVEL", "PROFILE", "STATIC_TARGET"}
 SETTINGS = {"llm.provider": "rehearsal", "gateway.listen": "off", "approvals.rules": '[{tool="run_command",ask="never"}]'}
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const SECRET: &str = "s3cret-of-the-webhook";
 /// Longest wait for something to come about.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn home(api: &BotApi, model: &ModelServer, deliver_to: &str) -> Result<Home> {
     let home = Home::new()

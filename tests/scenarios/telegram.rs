@@ -118,7 +118,7 @@ async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(60), wait).await.expect("in time")
+    tokio::time::timeout(std::time::Duration::from_secs(300), wait).await.expect("in time")
 }
 
 #[tokio::test]

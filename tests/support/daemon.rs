@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 /// Longest wait for anything a test expects. Generous: it only decides how long a failing test takes.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The binary: `$BELAY_BIN`, or the one that cargo built beside this test.
 pub fn binary() -> PathBuf {

@@ -152,12 +152,12 @@ impl Terminal {
         }
     }
 
-    /// Waits for a line with this text.
+    /// Waits for this text, which may go on in the next line where the screen ends.
     ///
     /// # Errors
     /// It does not come.
     pub async fn shows(&self, text: &str) -> Result<Vec<String>> {
-        self.until(text, |screen| screen.iter().any(|line| line.contains(text))).await
+        self.until(text, |screen| screen.concat().contains(text)).await
     }
 
     /// Waits until the last line is an empty prompt.

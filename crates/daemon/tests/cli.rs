@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longest wait for what a test expects; it only decides how long a failing test takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A home directory with nothing in it, and commands that see nothing else.
 struct Home(TempDir);

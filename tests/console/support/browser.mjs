@@ -14,7 +14,7 @@ const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-ru
 /** A folder whose files are shown in place of those in the binary, to try a change without building it. */
 const ASSETS = process.env.BELAY_ASSETS;
 /** Longest wait for a condition in ms. The machine may be busy. */
-export const WAIT_MS = Number(process.env.BELAY_WAIT_MS ?? 10_000);
+export const WAIT_MS = Number(process.env.BELAY_WAIT_MS ?? 120_000);
 
 export const launch = () => chromium.launch({ executablePath: process.env.BELAY_CHROMIUM ?? '/usr/bin/chromium', args: FLAGS });
 

@@ -8,7 +8,7 @@ import { promisify } from 'node:util';
 
 const BINARY = path.resolve(process.env.BELAY_BIN ?? 'target/debug/belay');
 const READY = /ready on (http:\/\/[0-9.:]+)/;
-const READY_MS = 20_000;
+const READY_MS = 300_000;
 export const CLIENT = 'token-of-a-client';
 export const OPERATOR = 'token-of-an-operator';
 

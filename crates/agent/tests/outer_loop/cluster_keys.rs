@@ -114,7 +114,7 @@ async fn the_outcome_of_a_command_is_unknown_if_its_node_died_after_the_effect()
     store.plan().nth_of(StoreOp::EditThread, 1, Fault::DieAfter);
     let one = a.agent.one.writer();
     let undo = tokio::spawn(async move { say(&one, "/undo", Some("k")).await });
-    tokio::time::timeout(Duration::from_secs(60), store.plan().died()).await.expect("it dies at the edit");
+    tokio::time::timeout(Duration::from_secs(300), store.plan().died()).await.expect("it dies at the edit");
     undo.abort();
     a.agent.crash().await;
     // It may live still, as far as the other node knows.

@@ -152,7 +152,7 @@ async fn open(input: &'static [u8]) -> (StdinChannel, InboundStream, Paper) {
 
 /// Returns the next envelope.
 async fn next(stream: &mut InboundStream) -> Option<Envelope> {
-    timeout(Duration::from_secs(60), stream.next()).await.expect("the channel went on in time")
+    timeout(Duration::from_secs(300), stream.next()).await.expect("the channel went on in time")
 }
 
 /// Whether the channel sends nothing for 50 ms of real time: a thread may be about to send.

@@ -113,7 +113,7 @@ impl Double {
                 changed.changed().await.unwrap();
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), wait).await.expect("the call in time");
+        tokio::time::timeout(Duration::from_secs(300), wait).await.expect("the call in time");
         self.calls(method)
     }
 
@@ -125,7 +125,7 @@ impl Double {
                 changed.changed().await.unwrap();
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), wait).await.expect("the confirmation in time");
+        tokio::time::timeout(Duration::from_secs(300), wait).await.expect("the confirmation in time");
     }
 }
 

@@ -231,7 +231,7 @@ async fn the_end_of_intake_ends_downloads_and_leaves_their_updates() {
         }
         intake.cancel();
     };
-    let (ended, ()) = tokio::join!(timeout(Duration::from_secs(10), stream.next()), end);
+    let (ended, ()) = tokio::join!(timeout(Duration::from_secs(300), stream.next()), end);
     assert!(ended.expect("it ends").is_none());
     assert_eq!(double.unconfirmed(), [1]);
 }

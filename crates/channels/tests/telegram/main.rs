@@ -105,7 +105,7 @@ fn tap(update_id: u64, from: u64, data: &str) -> Value {
 }
 
 async fn next(stream: &mut InboundStream) -> Envelope {
-    timeout(Duration::from_secs(10), stream.next()).await.expect("a message in time").expect("the stream goes on")
+    timeout(Duration::from_secs(300), stream.next()).await.expect("a message in time").expect("the stream goes on")
 }
 
 /// Polls until all updates before this number are confirmed. No message may come meanwhile.

@@ -347,6 +347,6 @@ async fn a_store_that_gives_no_answer_for_one_group_holds_up_no_other() {
         () = moves.asked.notified() => {}
     }
     let other = to_the_bot(2, -777); // a group that is not listed: the moves are read again
-    let answered = tokio::time::timeout(std::time::Duration::from_secs(60), served.post_update(&other)).await;
+    let answered = tokio::time::timeout(std::time::Duration::from_secs(300), served.post_update(&other)).await;
     assert_eq!(answered.expect("an answer").unwrap(), 200);
 }

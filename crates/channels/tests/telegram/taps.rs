@@ -164,7 +164,7 @@ async fn taps_are_heard_by_polling_too_and_confirmed_after_they_are_answered() {
         }
     };
     tokio::select! {
-        done = tokio::time::timeout(Duration::from_secs(30), confirmed) => done.expect("confirmed in time"),
+        done = tokio::time::timeout(Duration::from_secs(300), confirmed) => done.expect("confirmed in time"),
         other = stream.next() => panic!("{:?}", other.map(|envelope| envelope.inbound.body)), // drives the channel
     }
     let mut told = double.calls("answerCallbackQuery");

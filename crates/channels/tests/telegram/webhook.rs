@@ -77,7 +77,7 @@ impl Served {
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut answer = vec![0; 64];
         let read =
-            timeout(Duration::from_secs(60), socket.read(&mut answer)).await.expect("an answer in time").unwrap();
+            timeout(Duration::from_secs(300), socket.read(&mut answer)).await.expect("an answer in time").unwrap();
         String::from_utf8_lossy(&answer[..read]).lines().next().unwrap_or_default().to_owned()
     }
 }

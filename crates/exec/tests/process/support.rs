@@ -9,7 +9,7 @@ use belay_protocol::{Generation, RunId};
 use tokio::io::AsyncReadExt;
 
 /// Longest wait for anything. Each ends as soon as what it waits for has happened.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Keeps processes without control groups: every tie but that one.
 pub(crate) fn processes() -> Processes {

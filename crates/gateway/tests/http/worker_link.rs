@@ -111,7 +111,7 @@ impl Served {
         body: &'static [u8],
     ) -> (u16, String) {
         let http = reqwest::Client::builder().no_proxy().unix_socket(self.socket.as_path());
-        let http = http.timeout(Duration::from_secs(30)).build().unwrap();
+        let http = http.timeout(Duration::from_secs(300)).build().unwrap();
         let mut request = http.request(method.parse().unwrap(), format!("http://x{path}")).body(body);
         if let Some(authorization) = authorization {
             request = request.header("authorization", authorization);

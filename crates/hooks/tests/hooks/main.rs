@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long anything is waited for that has to happen.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// The hooks of these settings. The variable `TOKEN` is set, and no other.
 fn set(settings: &str) -> HookSet {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::kit::*;
 
 /// The longest wait for a check. Generous: it only decides how long a failing test takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The files of a database that was not closed.
 const FILES: [&str; 3] = ["belay.db", "belay.db-wal", "belay.db-mark"];

@@ -155,7 +155,7 @@ async fn a_run_that_cannot_be_read_is_skipped_and_the_runs_around_it_are_exporte
     ends.end(3);
     let ids: Vec<_> = ends.runs.lock().unwrap().iter().map(|run| run.run_id).collect();
     *ends.broken_run.lock().unwrap() = Some(ids[1]);
-    timeout(Duration::from_secs(20), exporter.catch_up()).await.unwrap();
+    timeout(Duration::from_secs(300), exporter.catch_up()).await.unwrap();
     assert_eq!(exporter.cursor, Seq(3));
     let (first, second) = (requests.recv().await.unwrap(), requests.recv().await.unwrap());
     assert!(first.contains(&ids[0].to_string()), "what was read before the fault is sent");
@@ -206,7 +206,7 @@ async fn the_export_goes_on_after_a_panic() {
         tokio::task::yield_now().await;
     }
     ends.end(1);
-    let sent = timeout(Duration::from_secs(20), requests.recv()).await.unwrap().unwrap();
+    let sent = timeout(Duration::from_secs(300), requests.recv()).await.unwrap().unwrap();
     assert!(sent.contains(&ends.runs.lock().unwrap()[1].run_id.to_string()));
     stop.cancel();
     work.await.unwrap();

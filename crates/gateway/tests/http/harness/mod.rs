@@ -28,7 +28,7 @@ use self::store::{FakeArchive, FakeBlobs, FakeNotes};
 use crate::work::{FakeTimes, FakeWork};
 
 /// Longest wait for anything that a test expects; it only decides how long a failing test takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The date that the clock shows, unless it is moved: 2026-11-20T19:43:00Z.
 pub(crate) const NOW: i64 = 1_795_203_780_000;

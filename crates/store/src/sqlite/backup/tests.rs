@@ -606,7 +606,7 @@ async fn without_hard_links_files_are_copied_and_a_backup_gets_its_name_by_a_ren
 fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(run()));
-    result.recv_timeout(std::time::Duration::from_secs(20)).expect("it does not block")
+    result.recv_timeout(std::time::Duration::from_secs(300)).expect("it does not block")
 }
 
 #[tokio::test]

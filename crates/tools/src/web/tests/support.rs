@@ -22,7 +22,7 @@ use crate::web::config::WebConfig;
 use crate::web::resolve::Resolve;
 
 /// Longest wait for an expected event. It only determines how long a failing test takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A web server on a loopback address. It stops when it is dropped.
 pub(super) struct Server {

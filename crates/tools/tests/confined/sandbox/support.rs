@@ -13,7 +13,7 @@ use belay_tools::sandbox::{Grant, Sandbox, SandboxConfig};
 use tempfile::TempDir;
 
 /// Longest wait for what a test expects; it only decides how long a failing test takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Seconds until whatever a test runs is ended from outside.
 const RUN_LIMIT_S: &str = "60";

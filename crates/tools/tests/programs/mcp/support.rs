@@ -49,7 +49,7 @@ def serve(tools, call=lambda message: say(message, "ok"), on={}, version=None):
 "#;
 
 /// How long anything is waited for: the machine may be busy with other things.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 struct StoppedClock;
 
