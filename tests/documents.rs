@@ -87,6 +87,10 @@ fn assignment(line: &str) -> Option<(&str, &str, bool)> {
 
 fn settings_page() -> String {
     let mut page = SETTINGS_HEAD.to_owned();
+    page.push_str("\n## The settings that most people change\n\n| key | what it is |\n|---|---|\n");
+    for (key, meaning) in first_page() {
+        let _ = writeln!(page, "| `{key}` | {meaning} |");
+    }
     let mut section = None;
     for setting in settings() {
         if section.as_ref() != Some(&setting.section) {
@@ -102,6 +106,14 @@ fn settings_page() -> String {
         let _ = writeln!(page, "| `{}` | {default} | {meaning} |", setting.key);
     }
     page
+}
+
+/// The settings that stand at the beginning of the file, each with its meaning.
+fn first_page() -> Vec<(String, String)> {
+    let text = read("config/default.toml");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("#   ")?.split_once("  "));
+    let is_key = |key: &str| key.contains('.') && key.chars().all(|c| c.is_ascii_lowercase() || "._".contains(c));
+    rows.filter(|(key, _)| is_key(key)).map(|(key, meaning)| (key.to_owned(), meaning.trim().to_owned())).collect()
 }
 
 /// Every document: name and text.
@@ -164,6 +176,17 @@ fn the_settings_reference_says_what_the_defaults_say() {
         read(name) == settings_page(),
         "{name} is not what config/default.toml says; `make golden` writes it anew, then read the difference"
     );
+}
+
+/// Somebody who installs Belay reads one page of settings.
+#[test]
+fn the_first_page_of_settings_is_short_and_there_are_not_many_in_all() {
+    let known: Vec<String> = settings().into_iter().map(|setting| [setting.section, setting.key].join(".")).collect();
+    let first = first_page();
+    let wrong: Vec<String> = first.iter().filter(|(key, _)| !known.contains(key)).map(|(key, _)| key.clone()).collect();
+    assert_none(&wrong, "no settings, although config/default.toml begins with them");
+    assert!((20..=40).contains(&first.len()), "{} settings are on the first page", first.len());
+    assert!(known.len() <= 266, "{} settings: this number may only shrink", known.len());
 }
 
 #[test]

@@ -19,9 +19,11 @@ pub struct StdinConfig {
     pub history: bool,
     /// File of the terminal prompt's history. Absent in the settings: `history` in the data directory. The channel itself
     /// keeps none without a file.
+    #[serde(skip)]
     pub history_file: Option<PathBuf>,
     /// Whether the terminal prompt is coloured. Has no effect without a terminal. The daemon clears it when `NO_COLOR`
     /// is set.
+    #[serde(skip)]
     pub colour: bool,
     /// Whether the terminal understands no escape sequences (`TERM=dumb`). It gets plain lines instead of a prompt. Not a
     /// setting: the daemon reads it from the environment.

@@ -49,8 +49,10 @@ pub struct GatewayConfig {
     /// Most event streams and WebSockets at a time, 1 to 65 536; one more is answered 503.
     pub max_streams: usize,
     /// Most unauthenticated WebSockets at a time, 1 to 65 536; one more is answered 503.
+    #[serde(skip)]
     pub max_unauthenticated: usize,
     /// Most bytes that may wait for a WebSocket's reader, 64 KiB to 64 MiB; one more ends the connection.
+    #[serde(skip)]
     pub max_buffered_bytes: usize,
     /// Most TCP connections at a time, 1 to 65 536. One more replaces the connection that has been idle for longest. If
     /// none is idle, it waits in the kernel's queue.
@@ -110,8 +112,6 @@ impl GatewayConfig {
         range("max_body_bytes", self.max_body_bytes as u64, 1024, 64 * 1024 * 1024);
         range("max_wait_ms", self.max_wait_ms, 1, 3_600_000);
         range("max_streams", self.max_streams as u64, 1, 65_536);
-        range("max_unauthenticated", self.max_unauthenticated as u64, 1, 65_536);
-        range("max_buffered_bytes", self.max_buffered_bytes as u64, 64 * 1024, 64 * 1024 * 1024);
         range("max_connections", self.max_connections as u64, 1, 65_536);
         range("drain_s", self.drain_s, 0, 600);
         problems
@@ -211,8 +211,6 @@ mod tests {
             max_body_bytes: 1,
             max_wait_ms: 0,
             max_streams: 0,
-            max_unauthenticated: 0,
-            max_buffered_bytes: 0,
             max_connections: 0,
             drain_s: 601,
             ..GatewayConfig::default()
@@ -228,8 +226,6 @@ mod tests {
                 "gateway.max_body_bytes",
                 "gateway.max_wait_ms",
                 "gateway.max_streams",
-                "gateway.max_unauthenticated",
-                "gateway.max_buffered_bytes",
                 "gateway.max_connections",
                 "gateway.drain_s"
             ]

@@ -76,6 +76,7 @@ pub struct LlmConfig {
     /// Requests for one logical call, over all layers, 1 to 10.
     pub max_attempts: u32,
     /// Longest time to connect, including TLS, in seconds, 1 to 300.
+    #[serde(skip)]
     pub connect_timeout_s: u64,
     /// Longest silence of the server, before its answer and within it, in seconds, 1 to 3600. The total time is not
     /// limited. 90 s: local models process a long prompt for up to a minute before their first token.
@@ -189,7 +190,7 @@ impl FallbackConfig {
         }
         // Problems of shared settings are reported once, with the configured model.
         let shared = |problem: &String| {
-            ["llm.max_tokens", "llm.max_attempts", "llm.connect_timeout_s", "llm.idle_timeout_s"]
+            ["llm.max_tokens", "llm.max_attempts", "llm.idle_timeout_s"]
                 .iter()
                 .any(|key| problem.starts_with(key))
         };
@@ -217,7 +218,6 @@ impl LlmConfig {
         };
         check(self.max_tokens >= 1, "llm.max_tokens: must be at least 1");
         check((1..=10).contains(&self.max_attempts), "llm.max_attempts: must be 1 to 10");
-        check((1..=300).contains(&self.connect_timeout_s), "llm.connect_timeout_s: must be 1 to 300");
         check((1..=3600).contains(&self.idle_timeout_s), "llm.idle_timeout_s: must be 1 to 3600");
         check(self.context_tokens.is_none_or(|n| n >= 256), "llm.context_tokens: must be at least 256");
         check(self.temperature.is_none_or(|t| (0.0..=2.0).contains(&t)), "llm.temperature: must be 0 to 2");
@@ -293,7 +293,7 @@ mod tests {
     fn every_problem_is_told_at_once_and_starts_with_its_key() {
         let config: LlmConfig = serde_json::from_value(json!({
             "provider": "antropic", "base_url": "ftp://x", "model": " ", "api_key_env": "A", "api_key_file": "/b",
-            "max_tokens": 0, "max_attempts": 11, "connect_timeout_s": 0, "idle_timeout_s": 0, "context_tokens": 1,
+            "max_tokens": 0, "max_attempts": 11, "idle_timeout_s": 0, "context_tokens": 1,
             "temperature": 3.0, "extra_body": {"messages": [], "stream": false},
             "api_key_envs": ["A", ""], "api_key_files": ["a", "b", "c", "d", "e", "f", "g"],
             "fallbacks": [
@@ -309,7 +309,6 @@ mod tests {
             [
                 "llm.max_tokens",
                 "llm.max_attempts",
-                "llm.connect_timeout_s",
                 "llm.idle_timeout_s",
                 "llm.context_tokens",
                 "llm.temperature",

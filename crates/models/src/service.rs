@@ -149,8 +149,6 @@ pub struct ServiceSettings<'a> {
     pub api_key_env: Option<&'a str>,
     /// The file with the key.
     pub api_key_file: Option<&'a PathBuf>,
-    /// Longest time of a call in seconds, 1 to 600.
-    pub timeout_s: u64,
 }
 
 impl ServiceSettings<'_> {
@@ -168,9 +166,6 @@ impl ServiceSettings<'_> {
         }
         if self.api_key_env.is_some_and(|name| !name.is_empty()) && self.api_key_file.is_some() {
             problems.push(format!("{section}.api_key_file: give either this or {section}.api_key_env, not both"));
-        }
-        if !(1..=600).contains(&self.timeout_s) {
-            problems.push(format!("{section}.timeout_s: must be 1 to 600"));
         }
         problems
     }

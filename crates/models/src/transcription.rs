@@ -18,8 +18,6 @@ use crate::service::{Service, ServiceSettings, unusable};
 /// Longest answer. 1 MiB: a transcript of two hours has about 100 KiB.
 const ANSWER_MAX_BYTES: usize = 1 << 20;
 
-/// Upper end of [`TranscriptionConfig::max_bytes`]: 64 MiB, the largest file that is read.
-const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The section `[transcription]` of the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,10 +35,12 @@ pub struct TranscriptionConfig {
     /// The spoken language as a code of ISO 639-1, such as `de`. Absent: the server finds it.
     pub language: Option<String>,
     /// Longest time for one recording in seconds, a second attempt included, 1 to 600.
+    #[serde(skip)]
     pub timeout_s: u64,
     /// Longest recording in seconds, 1 to 14,400. A file that does not say its length is limited by its size alone.
     pub max_seconds: u64,
     /// Largest recording in bytes, 1 to [`MAX_BYTES`].
+    #[serde(skip)]
     pub max_bytes: u64,
 }
 
@@ -68,7 +68,6 @@ impl TranscriptionConfig {
             model: &self.model,
             api_key_env: self.api_key_env.as_deref(),
             api_key_file: self.api_key_file.as_ref(),
-            timeout_s: self.timeout_s,
         }
         .problems();
         let is_code = |code: &String| (2..=3).contains(&code.len()) && code.chars().all(|c| c.is_ascii_lowercase());
@@ -77,9 +76,6 @@ impl TranscriptionConfig {
         }
         if !(1..=14_400).contains(&self.max_seconds) {
             problems.push("transcription.max_seconds: must be 1 to 14400".to_owned());
-        }
-        if !(1..=MAX_BYTES).contains(&self.max_bytes) {
-            problems.push(format!("transcription.max_bytes: must be 1 to {MAX_BYTES}"));
         }
         problems
     }
@@ -166,7 +162,8 @@ mod tests {
 
     fn transcriber(base: &str) -> OpenAiTranscriber {
         client(); // installs the provider of TLS
-        let config = serde_json::from_value(json!({"base_url": base, "language": "de", "timeout_s": 5})).unwrap();
+        let config: TranscriptionConfig = serde_json::from_value(json!({"base_url": base, "language": "de"})).unwrap();
+        let config = TranscriptionConfig { timeout_s: 5, ..config };
         OpenAiTranscriber::new(&config, Some(&"sesame".into())).unwrap().unwrap()
     }
 
@@ -179,12 +176,12 @@ mod tests {
         assert!(TranscriptionConfig::default().validate().is_empty());
         let bad: TranscriptionConfig = serde_json::from_value(json!({
             "base_url": "ftp://x", "model": " ", "api_key_env": "A", "api_key_file": "/b", "language": "German",
-            "timeout_s": 0, "max_seconds": 0, "max_bytes": 0
+            "max_seconds": 0
         }))
         .unwrap();
         let keys: Vec<String> =
             bad.validate().iter().map(|line| line.split(':').next().unwrap_or_default().to_owned()).collect();
-        let names = ["base_url", "model", "api_key_file", "timeout_s", "language", "max_seconds", "max_bytes"];
+        let names = ["base_url", "model", "api_key_file", "language", "max_seconds"];
         assert_eq!(keys, names.map(|name| format!("transcription.{name}")));
     }
 

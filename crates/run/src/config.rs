@@ -106,11 +106,13 @@ pub struct SubagentsConfig {
     /// Maximum depth of a run tree. 1: a conversation may start subagents, which may start none.
     pub max_depth: u32,
     /// Maximum number of subagents of one tree that run at the same time.
+    #[serde(skip)]
     pub max_live: u32,
     /// Maximum number of subagents of all sessions that run at the same time, at each depth; one more waits. 1 to
     /// 10000.
     pub max_concurrent: usize,
     /// Maximum number of subagents that one tree may start in total.
+    #[serde(skip)]
     pub max_total: u32,
     /// Maximum number of steps of one subagent; a call may ask for fewer.
     pub max_turns: u32,
@@ -140,9 +142,7 @@ impl SubagentsConfig {
         let mut problems = Vec::new();
         for (key, value, most) in [
             ("max_depth", u64::from(self.max_depth), 8),
-            ("max_live", u64::from(self.max_live), 64),
             ("max_concurrent", u64::try_from(self.max_concurrent).unwrap_or(u64::MAX), 10_000),
-            ("max_total", u64::from(self.max_total), 10_000),
             ("max_turns", u64::from(self.max_turns), 10_000),
             ("max_time_s", self.max_time_s, 86_400),
         ] {
@@ -169,6 +169,7 @@ pub struct PlanConfig {
     /// Maximum attempts of one step, interrupted ones included, before it is blocked. 1 to 100.
     pub max_attempts: u32,
     /// Maximum executions of steps in total, repeated ones included, before the run ends with `plan_limit`. 1 to 10000.
+    #[serde(skip)]
     pub max_executions: u32,
     /// Maximum number of model calls of one execution. 1 to 10000.
     pub max_steps_per_execution: u32,
@@ -184,7 +185,6 @@ impl PlanConfig {
     fn validate(&self, problems: &mut Vec<String>) {
         for (key, value, most) in [
             ("max_attempts", self.max_attempts, 100),
-            ("max_executions", self.max_executions, 10_000),
             ("max_steps_per_execution", self.max_steps_per_execution, 10_000),
         ] {
             if !(1..=most).contains(&value) {
@@ -280,19 +280,18 @@ mod tests {
         let zero = SubagentsConfig {
             enabled: true,
             max_depth: 0,
-            max_live: 0,
             max_concurrent: 0,
-            max_total: 0,
             max_turns: 0,
             max_time_s: 0,
+            ..SubagentsConfig::default()
         };
         let bad = AgentConfig { subagents: zero, ..AgentConfig::default() }.validate();
-        assert_eq!(bad.len(), 6);
+        assert_eq!(bad.len(), 4);
         assert_eq!(bad[0], "agent.subagents.max_depth: must be between 1 and 8");
-        let most = SubagentsConfig { max_depth: 8, max_live: 64, max_time_s: 86_400, ..SubagentsConfig::default() };
+        let most = SubagentsConfig { max_depth: 8, max_time_s: 86_400, ..SubagentsConfig::default() };
         assert!(most.validate().is_empty());
-        let plan = PlanConfig { max_attempts: 0, max_executions: 0, max_steps_per_execution: 20_000 };
-        assert_eq!(AgentConfig { plan, ..AgentConfig::default() }.validate().len(), 3);
+        let plan = PlanConfig { max_attempts: 0, max_steps_per_execution: 20_000, ..PlanConfig::default() };
+        assert_eq!(AgentConfig { plan, ..AgentConfig::default() }.validate().len(), 2);
         let executor = |description: &str, max_steps| ExecutorConfig {
             description: description.into(),
             max_steps,

@@ -118,8 +118,6 @@ fn own(settings: &Settings, env: &Environment, paths: &Paths, workspace: &Area) 
         own.push(private("the database", path));
     }
     own.extend(paths.settings.iter().chain(&paths.named).map(|file| private("a settings file", file.clone())));
-    let history = settings.channels.stdin.history_file.as_deref();
-    own.extend(history.map(|file| private("channels.stdin.history_file", expand(file, env))));
     own.extend(env.directory("CREDENTIALS_DIRECTORY").map(|dir| private("the credentials of the service", dir)));
     own.extend(secret_files(settings, env).into_iter().map(|(key, file)| private(&format!("the file of {key}"), file)));
     own.extend(std::env::current_exe().ok().map(|program| public("the program of Belay".to_owned(), program)));

@@ -8,6 +8,7 @@ mod layers;
 mod mask;
 mod merge;
 mod problem;
+mod removed;
 mod rules;
 mod show;
 mod variable_name;
@@ -147,7 +148,6 @@ impl Settings {
             self.compaction.validate(),
             self.memory.validate(CHANNELS),
             self.embeddings_problems(),
-            self.streaming.validate(),
             self.hooks.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
@@ -215,7 +215,6 @@ impl Settings {
             model: &config.model,
             api_key_env: config.api_key_env.as_deref(),
             api_key_file: config.api_key_file.as_ref(),
-            timeout_s: config.timeout_s,
         }
         .problems();
         if !config.dimensions.is_none_or(|dimensions| (1..=DIMENSIONS_MAX).contains(&dimensions)) {

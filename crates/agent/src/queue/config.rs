@@ -30,6 +30,7 @@ pub struct QueueConfig {
     /// Maximum bytes of these messages. At least 1.
     pub max_bytes: u64,
     /// Silence of a running run after which a warning is logged, in seconds. 0: never.
+    #[serde(skip)]
     pub stuck_warn_s: u64,
     /// Silence of a running run after which it is ended, in seconds. 0: never.
     pub stuck_after_s: u64,
@@ -95,10 +96,8 @@ impl QueueConfig {
         for (key, _) in bounds.into_iter().filter(|(_, value)| *value == 0) {
             problems.push(format!("queue.{key}: must be at least 1"));
         }
-        for (key, value) in [("stuck_warn_s", self.stuck_warn_s), ("stuck_after_s", self.stuck_after_s)] {
-            if value > MAX_SILENCE_S {
-                problems.push(format!("queue.{key}: must be at most {MAX_SILENCE_S}"));
-            }
+        if self.stuck_after_s > MAX_SILENCE_S {
+            problems.push(format!("queue.stuck_after_s: must be at most {MAX_SILENCE_S}"));
         }
         problems
     }
@@ -134,7 +133,6 @@ mod tests {
         let bad = QueueConfig {
             cap: 0,
             debounce_ms: 60_001,
-            stuck_warn_s: 86_401,
             stuck_after_s: u64::MAX,
             max_messages_per_sender: 0,
             max_bytes_per_sender: 0,
@@ -151,7 +149,6 @@ mod tests {
             "queue.max_bytes_per_sender",
             "queue.max_messages",
             "queue.max_bytes",
-            "queue.stuck_warn_s",
             "queue.stuck_after_s",
         ];
         assert_eq!(keys, expected);

@@ -18,6 +18,7 @@ pub struct JobsConfig {
     /// Queued and running jobs of one person. 1 to 1000000.
     pub max_open_per_user: u32,
     /// Queued and running jobs of all people. 1 to 1000000.
+    #[serde(skip)]
     pub max_open: u32,
     /// Most steps of one attempt. A job may request fewer. 1 to 500.
     pub max_steps: u32,
@@ -75,7 +76,6 @@ impl JobsConfig {
             ("max_parallel", u64::from(self.max_parallel), 1000),
             ("max_parallel_per_user", u64::from(self.max_parallel_per_user), 1000),
             ("max_open_per_user", u64::from(self.max_open_per_user), 1_000_000),
-            ("max_open", u64::from(self.max_open), 1_000_000),
             ("max_steps", u64::from(self.max_steps), u64::from(MOST_STEPS)),
             ("job_timeout_s", self.job_timeout_s, MOST_TIME_S),
             ("stuck_threshold_s", self.stuck_threshold_s, 86_400),

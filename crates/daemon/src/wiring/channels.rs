@@ -21,7 +21,7 @@ use belay_protocol::{
     TextChecker,
 };
 use belay_run::DisabledChannels;
-use belay_settings::{Settings, expand};
+use belay_settings::Settings;
 use belay_tools::web::CallbackPoster;
 
 use super::completion::StoreLists;
@@ -63,12 +63,9 @@ pub(super) fn stdin(settings: &Settings, env: &Environment, paths: &Paths, ports
         std::iter::once(&llm.model).chain(llm.fallbacks.iter().map(|it| &it.model)).flatten().cloned().collect();
     let completions = Completion::over(StoreLists { ports, models }, words().collect());
     let config = StdinConfig {
-        colour: configured.colour && env.has_colour(),
+        colour: env.has_colour(),
         dumb: env.has_dumb_terminal(),
-        history_file: configured.history.then(|| match configured.history_file.as_deref() {
-            Some(path) => expand(path, env),
-            None => paths.history(),
-        }),
+        history_file: configured.history.then(|| paths.history()),
         ..configured.clone()
     };
     let config = if settings.cluster.enabled { config.in_cluster().ok()? } else { config };

@@ -36,6 +36,7 @@ pub struct EmbeddingsConfig {
     /// The smallest cosine between a note and a query about the same, in percent, 0 to 100.
     pub min_similarity_percent: u32,
     /// Longest time for one request in seconds, a second attempt included, 1 to 600.
+    #[serde(skip)]
     pub timeout_s: u64,
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 
 use belay_text::near::nearest;
 
+use super::removed::instead_of;
+
 /// A mistake. It never contains a value that could be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
@@ -53,16 +55,10 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Settings that were removed, and what holds instead.
-const REMOVED: &[(&str, &str)] = &[(
-    "stops.tool_loops.oscillations",
-    "it was removed: stops.tool_loops.repeated_answers counts writes that return a target to an earlier state too",
-)];
-
 /// A suggestion for an unknown key. `known` are all full keys.
 pub(crate) fn hint_for_unknown(key: &str, known: &[String]) -> Option<String> {
-    if let Some((_, instead)) = REMOVED.iter().find(|(removed, _)| *removed == key) {
-        return Some((*instead).to_owned());
+    if let Some(instead) = instead_of(key) {
+        return Some(instead);
     }
     let (section, name) = key.rsplit_once('.').unwrap_or(("", key));
     let secret = ["key", "token", "secret", "password"].iter().any(|word| name.ends_with(word));

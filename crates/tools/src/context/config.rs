@@ -83,6 +83,7 @@ pub struct SkillsConfig {
     /// Names of the allowed skills. Absent: all skills are allowed.
     pub allow: Option<Vec<String>>,
     /// Most characters of the list of skills in a prompt; [`MIN_CHARS`] to [`MAX_CHARS`].
+    #[serde(skip)]
     pub max_prompt_chars: usize,
     /// Settings of single skills, by name.
     pub entries: BTreeMap<String, SkillEntry>,
@@ -125,10 +126,6 @@ impl SkillsConfig {
         }
         if self.dirs.iter().any(|dir| dir.as_os_str().is_empty()) {
             problems.push("skills.dirs: a directory has no name".to_owned());
-        }
-        if !(MIN_CHARS..=MAX_CHARS).contains(&self.max_prompt_chars) {
-            let is = self.max_prompt_chars;
-            problems.push(format!("skills.max_prompt_chars: must be from {MIN_CHARS} to {MAX_CHARS}, is {is}"));
         }
         for (name, entry) in &self.entries {
             for (variable, value) in &entry.env {
@@ -216,10 +213,9 @@ mod tests {
             ("FINE", "a\0b"),
         ];
         let entries = BTreeMap::from([("w".to_owned(), entry(&dangerous)), ("ok".to_owned(), entry(&[("CITY", "x")]))]);
-        let skills =
-            SkillsConfig { dirs: vec![PathBuf::new()], max_prompt_chars: 0, entries, ..SkillsConfig::default() };
+        let skills = SkillsConfig { dirs: vec![PathBuf::new()], entries, ..SkillsConfig::default() };
         let problems = skills.validate();
-        assert_eq!(problems.len(), 2 + dangerous.len(), "{problems:#?}");
-        assert!(problems[2..].iter().all(|problem| problem.starts_with("skills.entries.w.env: ")));
+        assert_eq!(problems.len(), 1 + dangerous.len(), "{problems:#?}");
+        assert!(problems[1..].iter().all(|problem| problem.starts_with("skills.entries.w.env: ")));
     }
 }

@@ -12,9 +12,11 @@ use super::allow_private::AllowPrivate;
 pub struct WebConfig {
     /// Whether the tool `fetch_url` exists.
     pub enabled: bool,
-    /// Most bytes of a page that are read, after decompression; 1 to [`MAX_PAGE_BYTES`].
+    /// Most bytes of a page that are read, after decompression.
+    #[serde(skip)]
     pub max_bytes: u64,
-    /// Time limit of one call, including redirects, in seconds; 1 to [`MAX_SECONDS`].
+    /// Time limit of one call, including redirects, in seconds.
+    #[serde(skip)]
     pub timeout_s: u64,
     /// Allowed ports; at least one.
     pub ports: Vec<u16>,
@@ -26,12 +28,6 @@ pub struct WebConfig {
     /// Globs of forbidden hosts. They take precedence over `allow_hosts`.
     pub deny_hosts: Vec<String>,
 }
-
-/// Upper end of [`WebConfig::max_bytes`]. 16 MiB: a page and several intermediate forms are held in memory.
-pub const MAX_PAGE_BYTES: u64 = 16 * 1024 * 1024;
-
-/// Upper end of [`WebConfig::timeout_s`] and [`SearchConfig::timeout_s`]. Five minutes: a run waits for the result.
-pub const MAX_SECONDS: u64 = 300;
 
 /// Most results of one search. More would fill the context without helping the model.
 pub const MAX_RESULTS: u32 = 20;
@@ -54,8 +50,6 @@ impl WebConfig {
     /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        range(&mut problems, "web.max_bytes", self.max_bytes, MAX_PAGE_BYTES);
-        range(&mut problems, "web.timeout_s", self.timeout_s, MAX_SECONDS);
         if self.ports.is_empty() || self.ports.contains(&0) {
             problems.push("tools.web.ports: must name at least one port, and none may be 0".to_owned());
         }
@@ -80,8 +74,10 @@ pub struct SearchConfig {
     /// Base URL of the provider. Absent: the provider's default, for SearXNG `http://127.0.0.1:8888`.
     pub base_url: Option<String>,
     /// Number of results if the call does not set it; 1 to [`MAX_RESULTS`].
+    #[serde(skip)]
     pub results: u32,
-    /// Time limit of one search, in seconds; 1 to [`MAX_SECONDS`].
+    /// Time limit of one search, in seconds.
+    #[serde(skip)]
     pub timeout_s: u64,
 }
 
@@ -109,11 +105,7 @@ impl Default for SearchConfig {
 impl SearchConfig {
     /// Returns all problems, each beginning with its key. Empty if the settings are valid.
     pub fn validate(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        range(&mut problems, "search.results", self.results.into(), MAX_RESULTS.into());
-        range(&mut problems, "search.timeout_s", self.timeout_s, MAX_SECONDS);
-        problems.extend(self.base_url.as_deref().and_then(base_problem));
-        problems
+        self.base_url.as_deref().and_then(base_problem).into_iter().collect()
     }
 }
 
@@ -133,12 +125,6 @@ fn base_problem(base: &str) -> Option<String> {
     }
 }
 
-fn range(problems: &mut Vec<String>, key: &str, value: u64, most: u64) {
-    if !(1..=most).contains(&value) {
-        problems.push(format!("tools.{key}: must be from 1 to {most}, is {value}"));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,20 +139,16 @@ mod tests {
     #[test]
     fn all_problems_are_reported_with_their_keys() {
         let web = WebConfig {
-            enabled: true,
-            max_bytes: 0,
-            timeout_s: 301,
             ports: vec![],
             allow_private: vec!["10.0.0.0/8".into(), "everything".into()],
             allow_hosts: vec!["*.example.com".into()],
             deny_hosts: vec!["[".into()],
+            ..WebConfig::default()
         };
         let keys: Vec<_> = web.validate().iter().map(|p| p.split(':').next().unwrap_or_default().to_owned()).collect();
         assert_eq!(
             keys,
             [
-                "tools.web.max_bytes",
-                "tools.web.timeout_s",
                 "tools.web.ports",
                 "tools.web.allow_private",
                 "tools.web.deny_hosts"
