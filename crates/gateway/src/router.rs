@@ -311,7 +311,10 @@ async fn not_found(OriginalUri(uri): OriginalUri) -> Response {
 }
 
 async fn wrong_method(OriginalUri(uri): OriginalUri) -> Response {
-    error_for(uri.path(), ApiError::method_not_allowed())
+    match uri.path() {
+        path if path.starts_with("/v1/") => openai::wrong_method(path),
+        path => error_for(path, ApiError::method_not_allowed()),
+    }
 }
 
 fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::ids::{ApprovalId, CallId};
 
@@ -109,6 +109,19 @@ pub struct ClientAnswer {
     pub results: Vec<ClientResult>,
     /// The tools of the client from now on; `None`: it offers none any more.
     pub tools: Option<Arc<ClientTools>>,
+    /// What the client wants to read again beside the answer to this request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<Map<String, Value>>,
+}
+
+/// What a client wants to read again beside an answer of its run. Stored with the run; nothing else of Belay reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientNote {
+    /// The request whose results the answer begins after; `None`: it begins with the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<ApprovalId>,
+    /// The fields of the client's request, as they were sent.
+    pub fields: Map<String, Value>,
 }
 
 /// The id of a call for its client. It names the stored request and the place in its list, so that a result is found by

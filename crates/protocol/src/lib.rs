@@ -118,7 +118,7 @@ pub use channel::{
     Preview, Streaming,
 };
 pub use client_tools::{
-    CallChoice, CallRules, ClientAnswer, ClientCall, ClientResult, ClientTool, ClientToolProblem, ClientTools,
+    CallChoice, CallRules, ClientAnswer, ClientCall, ClientNote, ClientResult, ClientTool, ClientToolProblem, ClientTools,
     client_call_id, parse_client_call_id,
 };
 pub use cluster::{

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::client_tools::ClientTools;
+use crate::client_tools::{ClientNote, ClientTools};
 
 /// The maximum length of a text that a client may add to the system prompt of one run, in bytes.
 pub const EXTRA_PROMPT_MAX_BYTES: usize = 20_000;
@@ -301,6 +301,9 @@ pub struct RunOptions {
     /// The tools that the client carries out itself; of a message only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_tools: Option<Arc<ClientTools>>,
+    /// What the client wants to read again beside the answers of the run; of a message only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<ClientNote>,
 }
 
 impl RunOptions {
@@ -327,6 +330,7 @@ impl RunOptions {
             sampling: self.sampling.or_else(|| base.sampling.clone()),
             callback_url: self.callback_url.or_else(|| base.callback_url.clone()),
             client_tools: self.client_tools,
+            notes: self.notes,
         }
     }
 

@@ -9,7 +9,7 @@ use belay_protocol::store::{Claimed, KeyClaim, LastTurn, QueuedInput, Unfinished
 use belay_protocol::{
     Acceptance, ActedOn, ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker,
     Authority, BootId, CallCharge, ChannelId, Checkpoint, ChildQuestion, ChildQuestionStore, Claim, ClientCallStore,
-    ClientResult, CollectedStart, Conversation, ConversationReader, ConversationSummary, Decided, Deferral,
+    ClientNote, ClientResult, CollectedStart, Conversation, ConversationReader, ConversationSummary, Decided, Deferral,
     DispatcherStore, EditOutcome, EditedMessage, Event, EventLog, EventQuery, FinishedRun, Forgotten, Found, Freeze,
     FreezeStore, HeldJobs, HistoryEntry, IdPrefix, IdempotencyKey, InputReader, JobAttempts, JobCaps, JobChange,
     JobChanged, JobCreated, JobFilter, JobId, JobNumbers, JobProgress, JobReader, JobRecord, JobStore, JournalStore,
@@ -150,6 +150,7 @@ faulty! {
         Run => run(id: RunId) -> Option<RunRecord>;
         Runs => runs(filter: RunFilter) -> Vec<RunRecord>;
         RunMessages => run_messages(id: RunId) -> Vec<Arc<Message>>;
+        ClientNotes => client_notes(id: RunId) -> Vec<ClientNote>;
     }
     SessionReader {
         Sessions => sessions(filter: SessionFilter) -> Vec<SessionSummary>;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{ApprovalState, Decided, HookPoint, Message, Principal, Refusal, RunOptions, StopReason};
+use belay_protocol::{ApprovalState, ClientNote, Decided, HookPoint, Message, Principal, Refusal, RunOptions, StopReason};
 use belay_run::live::StopCause;
 use belay_run::request::RunRequest;
 use belay_run::retry::STORE;
@@ -20,8 +20,9 @@ impl Lane {
         let gone = || Refusal::Unknown("No run waits for these results.".into());
         let LaneReply::Client(answer) = reply else { return Err(gone()) };
         let paused = self.state.paused_mut().filter(|paused| paused.approval.kind.is_of_client()).ok_or_else(gone)?;
-        let options = RunOptions { client_tools: answer.tools, ..paused.waiting.request.options.clone() };
         let (id, at) = (paused.approval.id, self.services.clock.now());
+        let mut options = RunOptions { client_tools: answer.tools, ..paused.waiting.request.options.clone() };
+        options.notes.extend(answer.note.map(|fields| ClientNote { after: Some(id), fields }));
         let (calls, approvals) = (&self.services.store.client_calls, &self.services.store.approvals);
         let mut stored = calls.answer_client_calls(id, answer.results.clone(), options.clone(), &who.id, at).await;
         if stored.is_err()

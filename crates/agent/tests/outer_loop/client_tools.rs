@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, ApprovalKind, CallChoice, ClientAnswer, ClientResult, ClientTool, ClientTools, Control, HookPoint, RunOptions,
+    Ack, ApprovalKind, CallChoice, ClientAnswer, ClientNote, ClientResult, ClientTool, ClientTools, Control, HookPoint, RunOptions,
     RunStatus,
 };
 use belay_testkit::faulty::{Fault, StoreOp};
@@ -35,7 +35,7 @@ async fn results_whose_commit_has_lost_its_answer_resume_the_run() {
         if unread {
             (1..5).for_each(|nth| store.plan().nth_of(StoreOp::ApprovalRequest, nth, Fault::Fail));
         }
-        let answer = Box::new(ClientAnswer { results: vec![result], tools: Some(tools) });
+        let answer = Box::new(ClientAnswer { results: vec![result], tools: Some(tools), note: None });
         let ack = agent.one.control(Control::ClientResults { request: waits.approval, answer }).await;
         assert_eq!(matches!(ack, Ack::Refused(_)), unread, "{ack:?}");
         setup.clock.set(waits.expires_at.0);
@@ -64,10 +64,13 @@ async fn hooks_for_incoming_messages_see_what_the_user_writes_behind_results() {
         let waits = rest_of(&mut accepted).await.waiting_for.clone().expect("waits");
         let ApprovalKind::ClientCalls { calls, .. } = &waits.kind else { panic!("{waits:?}") };
         let result = ClientResult { call: calls[0].id.clone(), text: "rain".into(), said: said.into() };
-        let answer = Box::new(ClientAnswer { results: vec![result], tools: Some(weather()) });
+        let note = json!({"metadata": {"part": "2"}}).as_object().cloned();
+        let answer = Box::new(ClientAnswer { results: vec![result], tools: Some(weather()), note: note.clone() });
         agent.one.control(Control::ClientResults { request: waits.approval, answer }).await;
         let end = end_of(accepted).await;
         assert_eq!((end.status, end.reply.as_deref()), (RunStatus::Completed, Some("done")));
+        let expected_notes = [ClientNote { after: Some(waits.approval), fields: note.expect("an object") }];
+        assert_eq!(setup.store.runs.client_notes(end.run_id).await.expect("readable"), expected_notes);
         let told = book.told(HookPoint::MessageReceived);
         assert_eq!((told.len(), &told[1]["text"], &told[1]["channel"]), (2, &json!(said), &json!("one")), "{told:?}");
         let seen = saw(&agent.model, 2);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Event, EventKind, EventLog, EventQuery, FileLinks, HistoryEntry, KnownPrincipal, Message, NewEvent,
+    ClientNote, Event, EventKind, EventLog, EventQuery, FileLinks, HistoryEntry, KnownPrincipal, Message, NewEvent,
     PrincipalFilter, RunFilter, RunId, RunReader, RunRecord, Seq, SessionFilter, SessionKey, SessionReader,
     SessionSummary, StoreError,
 };
@@ -39,6 +39,10 @@ impl RunReader for LinkedRuns {
 
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
         self.0.run_messages(id).await
+    }
+
+    async fn client_notes(&self, id: RunId) -> Result<Vec<ClientNote>, StoreError> {
+        self.0.client_notes(id).await
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::client_tools::ClientNote;
 use crate::ids::{IdPrefix, RunId, SessionKey};
 use crate::message::Message;
 use crate::run::RunRecord;
@@ -28,6 +29,11 @@ pub trait RunReader: Send + Sync {
     /// All messages of a run, in order, including those of run scope and tool calls with results, without cleared ones.
     /// While the run has not ended, up to its newest checkpoint.
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError>;
+
+    /// What the clients of a run want to read again beside its answers; empty: nothing, or there is no such run.
+    async fn client_notes(&self, _id: RunId) -> Result<Vec<ClientNote>, StoreError> {
+        Ok(Vec::new())
+    }
 }
 
 /// The filter of a list of runs.

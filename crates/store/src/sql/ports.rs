@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use belay_protocol::cluster::Topic;
 use belay_protocol::{
     ApprovalFilter, ApprovalId, ApprovalRequest, ApprovalState, ApprovalStore, Archive, Asker, Authority, CallCharge,
-    ChildQuestion, ChildQuestionStore, ClientCallStore, ClientResult, Conversation, ConversationReader,
+    ChildQuestion, ChildQuestionStore, ClientCallStore, ClientNote, ClientResult, Conversation, ConversationReader,
     ConversationSummary, CostQuery, CostRow, Decided, Durability, EndCount, EndQuery, EndReader, Event, EventLog,
     EventQuery, Forgotten, Found, HistoryEntry, IdPrefix, KnownPrincipal, Lease, MemoryOwner, Message, NewEvent,
     NewNote, NewReservation, Note, NoteArchive, NoteFilter, NoteSelection, NoteStore, Outbound, Outbox, OutboxId,
@@ -36,6 +36,10 @@ impl RunReader for SqlStore {
 
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
         self.read(move |conn| reads::run_messages(conn, id)).await
+    }
+
+    async fn client_notes(&self, id: RunId) -> Result<Vec<ClientNote>, StoreError> {
+        self.read(move |conn| reads::client_notes(conn, id)).await
     }
 }
 

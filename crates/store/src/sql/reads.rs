@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
-    CallId, ChannelId, Conversation, ConversationSummary, Event, EventQuery, HistoryEntry, IdPrefix, Message, Presence,
-    ReplyRoute, RunFilter, RunId, RunRecord, SEND_FILE, SentFile, SessionFilter, SessionKey, SessionSummary,
+    CallId, ChannelId, ClientNote, Conversation, ConversationSummary, Event, EventQuery, HistoryEntry, IdPrefix, Message, Presence,
+    ReplyRoute, RunFilter, RunId, RunOptions, RunRecord, SEND_FILE, SentFile, SessionFilter, SessionKey, SessionSummary,
     StoreError, UnixMillis,
 };
 use uuid::Uuid;
@@ -404,6 +404,13 @@ pub(super) fn run_messages(conn: &Connection, run: RunId) -> Done<Vec<Arc<Messag
         params![run.as_uuid()],
         |row| Ok(Arc::new(rows::from_json(&row.get::<_, String>("body")?)?)),
     )
+}
+
+pub(super) fn client_notes(conn: &Connection, run: RunId) -> Done<Vec<ClientNote>> {
+    let options = row(conn, "SELECT options FROM runs WHERE id = ?1", params![run.as_uuid()], |row| {
+        rows::readable::<RunOptions>(row, run, "options")
+    })?;
+    Ok(options.flatten().map(|options| options.notes).unwrap_or_default())
 }
 
 pub(super) fn events(conn: &Connection, query: &EventQuery) -> Done<Vec<Event>> {

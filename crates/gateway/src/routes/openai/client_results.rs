@@ -5,13 +5,19 @@
 
 use belay_protocol::{
     Ack, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ClientAnswer, ClientCall, ClientResult,
-    CommandReply, Control, Principal, RunId, SessionKey, StopReason, StopTarget, client_call_id, parse_client_call_id,
+    CommandReply, Control, Principal, RunFilter, RunId, RunStatus, SessionKey, StopReason, StopTarget, client_call_id,
+    parse_client_call_id,
 };
+use serde_json::{Map, Value};
 
 use super::error::OpenAiError;
 use super::request::{ChatRequest, LastResults};
+use super::tool_calls::ToolCallBody;
 use crate::app::App;
 use crate::error::{ApiError, ErrorCode};
+
+/// Most calls that an error names.
+const NAMED: usize = 10;
 
 /// A run that goes on, or that has gone on before.
 pub(super) struct ResumedRun {
@@ -30,13 +36,24 @@ pub(super) async fn request_of(app: &App, who: &Principal, id: &str) -> Result<O
     Ok(found.filter(|request| request.kind.is_of_client() && request.may_be_answered_by(who, &request.session)))
 }
 
+/// A request that may bring results.
+#[derive(Clone, Copy)]
+pub(super) struct Brought<'a> {
+    pub(super) request: &'a ChatRequest,
+    /// The session that the client names.
+    pub(super) named: Option<&'a SessionKey>,
+    /// What the client wants to read again beside the answer.
+    pub(super) note: Option<&'a Map<String, Value>>,
+}
+
 /// Resumes the run to whose calls the messages behind the last answer are the results; `None`: there is no such run. The
 /// model reads what the user has written behind them after them.
 pub(super) async fn resume(
     app: &App,
     who: &Principal,
-    request: &ChatRequest,
+    brought: Brought<'_>,
 ) -> Result<Option<ResumedRun>, OpenAiError> {
+    let Brought { request, note, .. } = brought;
     let LastResults { results, said } = request.last_results()?;
     let mut asked = None;
     for (id, _) in &results {
@@ -48,6 +65,8 @@ pub(super) async fn resume(
     let Some(asked) = asked else {
         if results.is_empty() {
             give_up(app, who, request).await?;
+        } else if let Some(open) = open_calls(app, who, brought).await? {
+            refuse_unknown(request, &results, &open)?;
         }
         return Ok(None);
     };
@@ -69,6 +88,7 @@ pub(super) async fn resume(
         }
     }
     request.form()?; // nothing is taken from a request that cannot be answered
+    refuse_unknown(request, &results, &ids_of(asked.id, calls))?;
     let mut results = match matched(asked.id, calls, &results) {
         // The user goes on instead of the other results.
         Err(_) if !said.is_empty() => {
@@ -80,7 +100,7 @@ pub(super) async fn resume(
     if let Some(last) = results.last_mut() {
         last.said = said;
     }
-    let answer = ClientAnswer { results, tools: request.tools()? };
+    let answer = ClientAnswer { results, tools: request.tools()?, note: note.cloned() };
     let control = Control::ClientResults { request: asked.id, answer: Box::new(answer) };
     match app.control(who.clone(), control).await {
         Ok(Ack::Command(CommandReply { resumes: Some(_), .. })) => Ok(Some(ResumedRun { is_again: false, ..resumed })),
@@ -89,6 +109,58 @@ pub(super) async fn resume(
         Err(error) if error.code == ErrorCode::Decided => Ok(Some(resumed)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The calls that wait for results where the client is: those of the last answer that it shows, or of the session that it
+/// names.
+async fn open_calls(
+    app: &App,
+    who: &Principal,
+    Brought { request, named, .. }: Brought<'_>,
+) -> Result<Option<Vec<String>>, OpenAiError> {
+    let mut id = request.unanswered_call();
+    if let (None, Some(session)) = (&id, named) {
+        let waits = RunFilter {
+            session: Some(session.clone()),
+            statuses: vec![RunStatus::Paused],
+            limit: 1,
+            ..RunFilter::default()
+        };
+        let paused = app.runs.runs(waits).await.map_err(ApiError::from)?;
+        let calls = paused.first().and_then(ToolCallBody::of);
+        id = calls.and_then(|calls| Some(calls.first()?.parts().0.to_owned()));
+    }
+    let Some(id) = id else { return Ok(None) };
+    let asked = request_of(app, who, &id).await?.filter(|asked| waits(app, asked));
+    Ok(asked.and_then(|asked| match &asked.kind {
+        ApprovalKind::ClientCalls { calls, .. } => Some(ids_of(asked.id, calls)),
+        _ => None,
+    }))
+}
+
+fn ids_of(request: ApprovalId, calls: &[ClientCall]) -> Vec<String> {
+    (0..calls.len()).map(|at| client_call_id(request, at)).collect()
+}
+
+fn waits(app: &App, request: &ApprovalRequest) -> bool {
+    request.state_at(app.clock.now()) == ApprovalState::Waiting
+}
+
+/// Refuses results of calls that do not wait, and that the client does not show: they are of nothing. `open`: the calls that
+/// wait.
+fn refuse_unknown(request: &ChatRequest, given: &[(String, String)], open: &[String]) -> Result<(), OpenAiError> {
+    let shown = request.shown_calls();
+    let unknown = given.iter().map(|(id, _)| id).filter(|id| !open.contains(id) && !shown.contains(*id));
+    let unknown: Vec<String> = unknown.take(NAMED).map(|id| format!("{:?}", OpenAiError::beginning(id))).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "there is no call {}; these calls wait for their results: {}. Nothing was taken",
+        unknown.join(", "),
+        open.join(", ")
+    );
+    Err(OpenAiError::invalid("messages", "invalid_value", message))
 }
 
 /// The results of these calls. Of two results of a call the first one counts.
@@ -122,8 +194,7 @@ fn matched(
 /// Ends the run that waits for results if the client sends another message instead.
 async fn give_up(app: &App, who: &Principal, request: &ChatRequest) -> Result<(), OpenAiError> {
     let Some(id) = request.unanswered_call() else { return Ok(()) };
-    let waits = |request: &ApprovalRequest| request.state_at(app.clock.now()) == ApprovalState::Waiting;
-    if let Some(asked) = request_of(app, who, &id).await?.filter(waits) {
+    if let Some(asked) = request_of(app, who, &id).await?.filter(|asked| waits(app, asked)) {
         app.send_control(who.clone(), Control::Stop(StopTarget::RunOfGoneClient(asked.run_id)));
     }
     Ok(())

@@ -67,6 +67,11 @@ impl OpenAiError {
         (self.code, &self.message)
     }
 
+    /// The beginning of a text that a client has sent.
+    pub(super) fn beginning(text: &str) -> &str {
+        &text[..text.floor_char_boundary(120)]
+    }
+
     /// 404: no such model.
     pub(crate) fn model_not_found(model: &str) -> Self {
         let message = format!("the model {model:?} does not exist; GET /v1/models lists those that do");
@@ -76,7 +81,7 @@ impl OpenAiError {
 
     /// 404: no such response, or one of another client.
     pub(super) fn no_response(id: &str) -> Self {
-        let message = format!("there is no response {:?} of this client, or it is not stored any more", shown(id));
+        let message = format!("there is no response {:?} of this client, or it is not stored any more", Self::beginning(id));
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
     }
 
@@ -84,7 +89,7 @@ impl OpenAiError {
     pub(super) fn no_previous_response(id: &str) -> Self {
         let message = format!(
             "there is no response {:?} of this client, or it is not stored any more; send the conversation as input",
-            shown(id)
+            Self::beginning(id)
         );
         let (status, code) = (StatusCode::NOT_FOUND, "previous_response_not_found");
         let param = Some("previous_response_id".into());
@@ -137,11 +142,6 @@ impl OpenAiError {
         let body = OpenAiErrorBody { error: OpenAiErrorFields { message, kind, param, code, failed_generation } };
         serde_json::to_value(body).unwrap_or_default() // its fields are texts
     }
-}
-
-/// The beginning of an id that a client has sent.
-fn shown(id: &str) -> &str {
-    &id[..id.floor_char_boundary(120)]
 }
 
 /// The status and the type of the error for a failed run. Many clients repeat a request after 408, 409, 422, 429 and each

@@ -15,7 +15,9 @@ mod format;
 mod front_ends;
 mod news;
 mod outcome;
+mod part;
 mod paused;
+mod places;
 mod readers;
 mod request;
 mod resent;
@@ -23,6 +25,7 @@ pub(crate) mod responses;
 mod retries;
 mod sampling;
 mod sessions;
+mod steps;
 mod stream;
 mod tool_calls;
 mod turn;
@@ -54,7 +57,7 @@ use self::readers::Reading;
 pub(crate) use self::request::ChatRequest as ChatBody;
 use self::request::ChatRequest;
 use self::turn::{Asked, RunTurn, Turn};
-pub(crate) use self::unknown::no_such_route;
+pub(crate) use self::unknown::{no_such_route, wrong_method};
 use crate::app::{App, Shared};
 use crate::extract::{Caller, JsonBytes, NamePath};
 
@@ -139,7 +142,7 @@ async fn answer_to(
 ) -> Result<Response, OpenAiError> {
     let streams = request.streams();
     let reading = if streams { Reading::Streamed } else { Reading::Whole };
-    let asked = Asked { request: &request, headers: &headers, bytes, reading };
+    let asked = Asked { request: &request, headers: &headers, bytes, reading, note: None };
     match turn::take(&app, &principal, asked).await? {
         Turn::Run(RunTurn { head, reader, watch, .. }) if streams => {
             let writer = ChatWriter::new(head.in_dialect(dialect), request.wants_usage());

@@ -1,5 +1,6 @@
 //! Parses a chat request and finds its new messages.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use belay_protocol::attachment::NO_TEXT;
@@ -326,6 +327,11 @@ impl ChatRequest {
     pub(super) fn unanswered_call(&self) -> Option<String> {
         let last = self.messages.iter().rfind(|message| message.role == "assistant")?;
         Some(last.calls().first()?.id.to_string())
+    }
+
+    /// The ids of all calls that the messages show.
+    pub(super) fn shown_calls(&self) -> HashSet<String> {
+        self.messages.iter().flat_map(ChatMessage::calls).map(|call| call.id.to_string()).collect()
     }
 
     /// The last message of the user, unless it has an answer.

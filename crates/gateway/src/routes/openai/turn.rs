@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use belay_protocol::{Accepted, Ack, ApprovalId, CommandReply, Inbound, Partial, Principal, RunWatch};
+use belay_protocol::{Accepted, Ack, ApprovalId, ClientNote, CommandReply, Inbound, Partial, Principal, RunWatch};
+
+use serde_json::{Map, Value};
 
 use super::answer::Head;
-use super::client_results::{self, ResumedRun};
+use super::client_results::{self, Brought, ResumedRun};
 use super::conversation::taken;
 use super::error::OpenAiError;
 use super::readers::{self, Reader, Reading};
@@ -26,6 +28,8 @@ pub(super) struct Asked<'a> {
     /// The body as it was sent, which recognises a retry.
     pub(super) bytes: &'a [u8],
     pub(super) reading: Reading,
+    /// What the client wants to read again beside the answer.
+    pub(super) note: Option<&'a Map<String, Value>>,
 }
 
 /// What a request has come to.
@@ -63,14 +67,16 @@ pub(super) enum Begins {
 /// # Cancel safety
 /// A run that has begun ends as that of a gone client, unless its client reads the answer later.
 pub(super) async fn take(app: &Shared, principal: &Principal, asked: Asked<'_>) -> Result<Turn, OpenAiError> {
-    let Asked { request, headers, bytes, reading } = asked;
+    let Asked { request, headers, bytes, reading, note } = asked;
     let model = request.model.clone().unwrap_or_else(|| OUR_NAME.into());
     if !model_names(app).any(|name| name == model) {
         return Err(OpenAiError::model_not_found(&model));
     }
     request.refuse_unsupported()?;
-    let (streams, is_named) = (reading.streams(), Named::of(request, headers)?.is_some());
-    if let Some(resumed) = client_results::resume(app, principal, request).await? {
+    let named = Named::of(request, headers)?.map(|named| named.session);
+    let (streams, is_named) = (reading.streams(), named.is_some());
+    let brought = Brought { request, named: named.as_ref(), note };
+    if let Some(resumed) = client_results::resume(app, principal, brought).await? {
         let head = Head::new(model, resumed.session.clone(), is_named, app.clock.now()).in_form(request.form()?);
         return resumed_turn(app, principal, reading, head, resumed).await;
     }
@@ -87,7 +93,8 @@ pub(super) async fn take(app: &Shared, principal: &Principal, asked: Asked<'_>) 
     let (session, is_named) = (conversation.session.clone(), conversation.is_named);
     let form = conversation.form.clone();
     let provenance = take_all(app, principal, &conversation.files).await?;
-    let inbound = conversation.inbound(app, principal.clone(), reading);
+    let mut inbound = conversation.inbound(app, principal.clone(), reading);
+    inbound.options.notes.extend(note.map(|fields| ClientNote { after: None, fields: fields.clone() }));
     let inbound = Inbound { provenance, key: attempt.as_ref().map(|attempt| attempt.key(app)), ..inbound };
     let ack = ask(app, inbound, reading).await?;
     let now = app.clock.now();

@@ -1,14 +1,19 @@
-//! Routes of OpenAI's and Anthropic's APIs that this API does not have, and what to use instead. Their clients show the
-//! text of a 404 to the person who has configured them.
+//! Routes and methods of OpenAI's and Anthropic's APIs that this API does not have, and what to use instead. Their clients
+//! show the text of the error to the person who has configured them.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
 use super::error::OpenAiError;
+use crate::error::ApiError;
 
-/// Each path with the advice about it.
+/// Each path with the advice about it. A path stands before the beginnings of it.
 const ADVICE: &[(&str, &str)] = &[
     ("/v1/messages", "use POST /v1/chat/completions with a client of OpenAI's API"),
+    ("/v1/responses/compact", "Belay compacts its conversations itself; go on by previous_response_id or conversation"),
+    ("/v1/responses/input_tokens", "the usage of a response has its tokens"),
+    ("/v1/conversations", "a session is a conversation; name it in the field conversation of POST /v1/responses"),
+    ("/v1/batches", "Belay has no batches; send the requests one by one"),
     ("/v1/embeddings", "Belay serves no embeddings; configure another server for them"),
     ("/v1/audio", "Belay serves no speech; a message takes sound as a part of type input_audio"),
     ("/v1/images", "Belay makes no pictures; a message takes them as parts of type image_url"),
@@ -20,14 +25,35 @@ const ADVICE: &[(&str, &str)] = &[
 ];
 
 /// The routes that exist.
-const ROUTES: &str =
-    "POST /v1/chat/completions, POST /v1/responses, POST /v1/completions, GET /v1/models and GET /v1/models/{name}";
+const ROUTES: &str = "POST /v1/chat/completions, POST /v1/responses, GET and DELETE /v1/responses/{response}, \
+                      POST /v1/responses/{response}/cancel, GET /v1/responses/{response}/input_items, \
+                      POST /v1/completions, GET /v1/models and GET /v1/models/{name}";
 
 /// 404 for a path below `/v1/`: names the path, the routes that exist, and what to use instead.
 pub(crate) fn no_such_route(path: &str) -> Response {
-    let below = |known: &str| path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    let advice = ADVICE.iter().find(|(known, _)| below(known)).map(|(_, advice)| format!(": {advice}"));
-    let shown: String = path.chars().filter(|c| !c.is_control()).take(100).collect();
-    let message = format!("no such route: {shown}{}. This API has {ROUTES}", advice.unwrap_or_default());
+    let advice = advice(path).map(|advice| format!(": {advice}")).unwrap_or_default();
+    let message = format!("no such route: {}{advice}. This API has {ROUTES}", shown(path));
     OpenAiError::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message).into_response()
+}
+
+/// 405 for a path below `/v1/` that takes another method. The name of a route of those APIs that fits the pattern of another
+/// route is 404.
+pub(crate) fn wrong_method(path: &str) -> Response {
+    if advice(path).is_some() {
+        return no_such_route(path);
+    }
+    let error = ApiError::method_not_allowed();
+    let message = format!("{} ({}). This API has {ROUTES}", error.message, shown(path));
+    OpenAiError::from(ApiError { message: message.into(), ..error }).into_response()
+}
+
+/// What to use instead of a path.
+fn advice(path: &str) -> Option<&'static str> {
+    let below = |known: &str| path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let exists = path.starts_with("/v1/chat/completions");
+    ADVICE.iter().find(|(known, _)| below(known) && !exists).map(|(_, advice)| *advice)
+}
+
+fn shown(path: &str) -> String {
+    path.chars().filter(|c| !c.is_control()).take(100).collect()
 }

@@ -1,5 +1,7 @@
 //! A stand-in for the agent: it does what the text of a message says.
 
+mod client_calls;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,7 +25,7 @@ struct Life {
     said: Partial,
 }
 
-/// Does what the text of a message says: `hold`, `fail REASON`, `pieces A|B`, `ask COMMAND`, `ask slowly`, `login`, `busy`,
+/// Does what the text of a message says: `hold`, `fail REASON`, `pieces A|B`, `ask COMMAND`, `ask slowly`, `login`, `use TOOL`, `busy`,
 /// `conflict`, …; otherwise repeats it. A command about `nosuch` is refused.
 pub(crate) struct FakeAgent {
     store: Arc<FakeStore>,
@@ -64,6 +66,7 @@ impl FakeAgent {
                 Body::Control(Control::Decide { approval, decision }) => {
                     ack.send(self.decide(approval, decision, &inbound).await);
                 }
+                Body::Control(Control::ClientResults { request, answer }) => ack.send(self.take_results(request, *answer)),
                 Body::Control(Control::Job(request)) => ack.send(self.work.job(request, &inbound)),
                 Body::Control(Control::Routine(request)) => ack.send(self.work.routine(*request, &inbound)),
                 Body::Control(control) => ack.send(self.control(&control)),
@@ -290,6 +293,7 @@ impl FakeAgent {
             said: Partial::default(),
         };
         self.store.put(record.clone());
+        self.store.keep_notes(id, inbound.options.notes.clone());
         self.store.fact(&record, EventKind::RunAccepted);
         self.store.fact(&record, EventKind::RunStarted { attempt: 1 });
         let watch = watch_of(&life, inbound.want_deltas);
@@ -305,6 +309,9 @@ impl FakeAgent {
         if let Some(command) = text.strip_prefix("ask ") {
             self.delta(id, 1, "Let me look.");
             return self.pause(id, ApprovalKind::Approval, command, inbound);
+        }
+        if let Some(calls) = text.strip_prefix("use ") {
+            return self.call_client(id, calls, inbound);
         }
         if text == "login" {
             return self.pause(id, ApprovalKind::Credential { name: "github".into() }, "logs in", inbound);

@@ -22,6 +22,8 @@ pub(crate) struct FakeStore {
     pub(super) asked: Mutex<Vec<(SessionKey, String)>>,
     /// Texts before tool calls, by run.
     before: Mutex<Vec<(RunId, String)>>,
+    /// What clients want to read again, by run.
+    notes: Mutex<Vec<(RunId, ClientNote)>>,
     /// Sessions that were created for one request.
     pub(super) ephemeral: Mutex<HashSet<SessionKey>>,
     tip: watch::Sender<Seq>,
@@ -55,6 +57,10 @@ impl FakeStore {
     /// A text of a run before its reply.
     pub(crate) fn said_before(&self, run: RunId, text: &str) {
         self.before.lock().unwrap().push((run, text.to_owned()));
+    }
+
+    pub(super) fn keep_notes(&self, run: RunId, notes: impl IntoIterator<Item = ClientNote>) {
+        self.notes.lock().unwrap().extend(notes.into_iter().map(|note| (run, note)));
     }
 
     pub(crate) fn remove(&self, run: RunId) {
@@ -146,6 +152,10 @@ impl RunReader for FakeStore {
         let before = before.into_iter().filter(|(run, _)| *run == id).map(|(_, text)| text);
         let reply = self.run(id).await?.and_then(|run| run.reply);
         Ok(before.chain(reply).map(|text| Arc::new(Message::assistant(text))).collect())
+    }
+    async fn client_notes(&self, id: RunId) -> Result<Vec<ClientNote>, StoreError> {
+        let notes = self.notes.lock().unwrap();
+        Ok(notes.iter().filter(|(run, _)| *run == id).map(|(_, note)| note.clone()).collect())
     }
 }
 

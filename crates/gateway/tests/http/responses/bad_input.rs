@@ -70,3 +70,22 @@ async fn ids_of_nothing_are_not_found() {
     let (status, error) = harness.get(&format!("{PATH}/{id}?stream=true&starting_after=1")).await;
     assert_eq!((status, &error["error"]["param"]), (400, &json!("starting_after")), "{error}");
 }
+
+#[tokio::test]
+async fn routes_that_are_not_here_say_what_is() {
+    let harness = Harness::open().await;
+    for (method, path, status, part) in [
+        ("POST", "/v1/responses/compact", 404, "compacts its conversations itself"),
+        ("POST", "/v1/responses/input_tokens", 404, "tokens"),
+        ("GET", "/v1/responses", 405, "/v1/responses"),
+        ("DELETE", "/v1/chat/completions", 405, "/v1/chat/completions"),
+        ("POST", "/v1/conversations", 404, "field conversation"),
+        ("GET", "/v1/fine_tuning/jobs", 404, "/v1/fine_tuning/jobs"),
+    ] {
+        let request = harness.client.request(method.parse().unwrap(), harness.url(path)).json(&json!({}));
+        let (found, answer) = crate::harness::read(request).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!((found, &answer["error"]["type"]), (status, &json!("invalid_request_error")), "{path}: {answer}");
+        assert!(message.contains(part) && message.contains("This API has POST /v1/"), "{path}: {message}");
+    }
+}

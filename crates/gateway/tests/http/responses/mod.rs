@@ -2,6 +2,7 @@
 
 mod answers;
 mod bad_input;
+mod calls;
 mod checked;
 mod continued;
 mod create;

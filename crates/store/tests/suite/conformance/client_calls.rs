@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    ApprovalFilter, ApprovalKind, ApprovalRequest, ApprovalState, CallChoice, ClientCall, ClientResult, ClientTool,
+    ApprovalFilter, ApprovalKind, ApprovalRequest, ApprovalState, CallChoice, ClientCall, ClientNote, ClientResult, ClientTool,
     ClientTools, Decided, EventKind, RunOptions,
 };
 
@@ -38,7 +38,10 @@ fn offering(name: &str) -> RunOptions {
 
 async fn the_first_results_of_a_client_are_kept_with_the_options_of_its_run(store: Shared) {
     let (mut lease, request) = waiting(&*store).await;
-    let options = offering("another");
+    assert_eq!(store.client_notes(request.run_id).await.unwrap(), []);
+    let fields = serde_json::json!({"instructions": "be brief"}).as_object().cloned().unwrap();
+    let notes = vec![ClientNote { after: None, fields }];
+    let options = RunOptions { notes: notes.clone(), ..offering("another") };
     let stored = store.answer_client_calls(request.id, rain(), options.clone(), "ann", at(1_750)).await.unwrap();
     let Decided::Now(stored) = stored else { panic!("{stored:?}") };
     assert_eq!((stored.state, stored.decided_by.as_deref()), (ApprovalState::Approved, Some("ann")));
@@ -47,6 +50,9 @@ async fn the_first_results_of_a_client_are_kept_with_the_options_of_its_run(stor
     );
     let opened = reload(&*store, &mut lease).await;
     assert_eq!((opened.unfinished.len(), &opened.unfinished[0].options), (1, &options));
+
+    assert_eq!(store.client_notes(request.run_id).await.unwrap(), notes);
+    assert_eq!(store.client_notes(belay_protocol::RunId::new()).await.unwrap(), []);
 
     let other = vec![ClientResult { call: "call-1".into(), text: "snow".into(), said: String::new() }];
     let again = store.answer_client_calls(request.id, other, RunOptions::default(), "bob", at(1_760)).await.unwrap();

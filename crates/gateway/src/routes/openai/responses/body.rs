@@ -78,6 +78,11 @@ impl Shape {
         Self { head, id, texts, shown }
     }
 
+    /// Shows these fields of the request.
+    pub(super) fn show(&mut self, fields: Map<String, Value>) {
+        self.shown.extend(fields);
+    }
+
     /// The id of the text.
     pub(super) fn message(&self) -> &str {
         &self.texts[1]

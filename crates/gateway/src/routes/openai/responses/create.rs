@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{ApprovalId, Principal, RunId};
+use belay_protocol::{Principal, RunId};
 use serde_json::{Map, Value, json};
 
 use super::body::Shape;
@@ -12,7 +12,6 @@ use super::events::ResponseWriter;
 use super::follow::follow;
 use super::id::{Kind, ResponseId};
 use super::input::Messages;
-use super::part::Part;
 use super::request::ResponsesRequest;
 use super::status::status_of;
 use super::{items, previous, references};
@@ -21,8 +20,9 @@ use crate::error::ApiError;
 use crate::extract::{Caller, JsonBytes};
 use crate::routes::openai::OpenAiError;
 use crate::routes::openai::outcome::{End, Outcome};
+use crate::routes::openai::part::{Part, place_of};
 use crate::routes::openai::readers::Reading;
-use crate::routes::openai::turn::{self, Asked, Begins, RunTurn, Turn};
+use crate::routes::openai::turn::{self, Asked, RunTurn, Turn};
 use crate::routes::openai::{stream, writer};
 
 /// Answers a request for a response.
@@ -35,6 +35,7 @@ pub(crate) async fn create(
     let JsonBytes(mut request, bytes) = body?;
     let (kind, streams) = (request.kind()?, request.streams());
     let (mut messages, shown) = (Messages::default(), request.shown());
+    let note = kind.stored.then(|| request.note()).flatten();
     request.refuse_two_sessions(&headers)?;
     references::resolve(&app, &principal, &mut request.input).await?;
     let session = previous::add(&app, &principal, &request, &mut messages).await?;
@@ -49,7 +50,7 @@ pub(crate) async fn create(
         (false, true) => Reading::Streamed,
         (false, false) => Reading::Whole,
     };
-    let asked = Asked { request: &chat, headers: &headers, bytes: &bytes, reading };
+    let asked = Asked { request: &chat, headers: &headers, bytes: &bytes, reading, note: note.as_ref() };
     let turn = turn::take(&app, &principal, asked).await.map_err(|error| places.renamed(error))?;
     let answer = Answer { app, principal, kind, shown };
     answer.of(turn, streams).await
@@ -105,22 +106,6 @@ impl Answer {
         let part = Part::read(&app, &shape.head, outcome.run, id.after).await?;
         let headers = shape.head.headers(part.outcome.run.reason);
         Ok((headers, Json(part.body(&shape))).into_response())
-    }
-}
-
-/// The place in its run at which a response begins. The run has its answer already, so an unreadable store costs the place
-/// alone: the response then begins with the run.
-async fn place_of(app: &App, begins: Begins, run: RunId) -> Option<ApprovalId> {
-    match begins {
-        Begins::New => None,
-        Begins::Results(request) => Some(request),
-        Begins::Answer => match app.approvals.approvals_of(run).await {
-            Ok(asked) => asked.iter().rev().find(|asked| asked.decided_at.is_some()).map(|asked| asked.id),
-            Err(error) => {
-                tracing::warn!(%error, run_id = %run, "the place of a response in its run is unknown");
-                None
-            }
-        },
     }
 }
 

@@ -5,13 +5,13 @@ use belay_protocol::{Partial, Principal, RunRecord};
 
 use super::events::ResponseWriter;
 use super::id::ResponseId;
-use super::part::Part;
 use super::status::status_of;
-use super::steps::number_of;
 use crate::app::Shared;
 use crate::error::ApiError;
 use crate::routes::openai::OpenAiError;
+use crate::routes::openai::part::Part;
 use crate::routes::openai::readers::Reader;
+use crate::routes::openai::steps::number_of;
 use crate::routes::openai::stream;
 use crate::routes::openai::writer::{self, Writer};
 

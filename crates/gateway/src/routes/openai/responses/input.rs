@@ -4,8 +4,9 @@ use belay_protocol::parse_client_call_id;
 use serde_json::{Value, json};
 
 use super::parts::{content_of, part_of_result};
-use super::places::Places;
+use super::tools;
 use crate::routes::openai::OpenAiError;
+use crate::routes::openai::places::Places;
 
 /// The messages of a chat request, each with its place in the input.
 #[derive(Default)]
@@ -84,7 +85,7 @@ impl Messages {
 
     /// The places of the messages in the input.
     pub(super) fn places(&self) -> Places {
-        Places(self.places.clone())
+        Places::new("input", self.places.clone(), tools::param)
     }
 
     fn push(&mut self, message: Value, place: Option<usize>) {

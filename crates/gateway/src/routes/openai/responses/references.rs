@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 use super::id::MESSAGE;
 use super::items::{self, CALL};
-use super::part::{Part, shape_of};
+use super::forms::shape_of;
 use super::stored::find;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::routes::openai::OpenAiError;
 use crate::routes::openai::client_results::request_of;
+use crate::routes::openai::part::Part;
 use crate::routes::openai::tool_calls::ToolCallBody;
 
 /// Most references that are replaced; beyond it the older ones are ignored.

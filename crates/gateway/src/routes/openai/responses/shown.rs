@@ -20,7 +20,17 @@ const SHOWN: [(&str, Value); 12] = [
     ("user", Value::Null),
 ];
 
+/// Fields that the run keeps, so that a response that is read again has them.
+const KEPT: [&str; 2] = ["instructions", "metadata"];
+
 impl ResponsesRequest {
+    /// What the run keeps of the request; `None`: nothing.
+    pub(super) fn note(&self) -> Option<Map<String, Value>> {
+        let mut kept = self.shown();
+        kept.retain(|name, value| KEPT.contains(&name.as_str()) && !value.is_null() && *value != json!({}));
+        (!kept.is_empty()).then_some(kept)
+    }
+
     /// The fields that the answer shows again.
     pub(super) fn shown(&self) -> Map<String, Value> {
         let mut shown = shown_by_default();

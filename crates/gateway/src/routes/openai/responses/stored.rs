@@ -13,13 +13,14 @@ use super::body::ResponseBody;
 use super::events::ResponseWriter;
 use super::follow::follow;
 use super::id::{RESPONSE, ResponseId};
-use super::part::{Part, shape_of};
+use super::forms::shape_with_note;
 use super::status::status_of;
 use crate::app::{App, Shared};
 use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params, path_text};
 use crate::routes::openai::OpenAiError;
+use crate::routes::openai::part::Part;
 use crate::routes::stop::stop_run;
 
 /// How long a cancellation waits for the processes of the run.
@@ -77,7 +78,7 @@ pub(crate) async fn show(
     params: Result<Params<ShowParams>, ApiError>,
 ) -> Result<Response, OpenAiError> {
     let Params(ShowParams { stream, starting_after }) = params?;
-    let shape = shape_of(&app, &principal, id, &run);
+    let shape = shape_with_note(&app, &principal, id, &run).await?;
     if stream != Some(true) {
         let part = Part::read(&app, &shape.head, run.into(), id.after).await?;
         return Ok((shape.head.headers(part.outcome.run.reason), Json(part.body(&shape))).into_response());
@@ -97,14 +98,14 @@ pub(crate) async fn cancel(
     Caller(principal): Caller,
     OwnResponse { id, run, .. }: OwnResponse,
 ) -> Result<Json<ResponseBody>, OpenAiError> {
-    let head = shape_of(&app, &principal, id, &run).head;
+    let head = shape_with_note(&app, &principal, id, &run).await?.head;
     let part = Part::read(&app, &head, run.clone().into(), id.after).await?;
     if matches!(status_of(&part.outcome), "queued" | "in_progress") {
         let visible = app.visibility(&principal).visible_run(id.run).await?;
         stop_run(&app, principal.clone(), visible, CANCEL_WAIT).await?;
     }
     let run = app.runs.run(id.run).await.map_err(ApiError::from)?.unwrap_or(run);
-    let shape = shape_of(&app, &principal, id, &run);
+    let shape = shape_with_note(&app, &principal, id, &run).await?;
     let part = Part::read(&app, &shape.head, run.into(), id.after).await?;
     Ok(Json(part.body(&shape)))
 }

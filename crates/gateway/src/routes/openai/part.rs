@@ -1,25 +1,20 @@
-//! The part of a run that is one response: from the request's message, or from the results that it brought, up to the end
-//! of the run or the next calls of the client's tools. The store has all of it.
+//! The part of a run that is one answer: from the request's message, or from the results that it brought, up to the end of
+//! the run or the next calls of the client's tools. The store has all of it.
 
 use std::sync::Arc;
 
-use belay_protocol::{ApprovalId, ApprovalKind, Principal, RunRecord, RunWatch};
-use serde_json::Value;
+use belay_protocol::{ApprovalId, ApprovalKind, RunId, RunRecord, RunWatch};
 
-use super::body::{ResponseBody, Shape};
-use super::id::ResponseId;
-use super::items;
-use super::shown::shown_by_default;
+use super::answer::Head;
+use super::outcome::{End, Outcome};
 use super::steps::Steps;
+use super::tool_calls::ToolCallBody;
+use super::turn::Begins;
+use super::written::Written;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::routes::openai::answer::Head;
-use crate::routes::openai::format::AnswerForm;
-use crate::routes::openai::outcome::{End, Outcome};
-use crate::routes::openai::tool_calls::ToolCallBody;
-use crate::routes::openai::written::Written;
 
-/// A response, as the store has it now.
+/// An answer, as the store has it now.
 pub(super) struct Part {
     pub(super) outcome: Outcome,
     /// Its steps so far. Where hooks check what is sent, their texts are left out: hooks have seen the end alone.
@@ -27,7 +22,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Reads the part of a run that a response is.
+    /// Reads the part of a run behind the answer of a request; `None`: from its beginning.
     pub(super) async fn read(
         app: &App,
         head: &Head,
@@ -72,21 +67,7 @@ impl Part {
         text
     }
 
-    /// The items.
-    pub(super) fn output(&self, shape: &Shape) -> Vec<Value> {
-        match &self.outcome.end {
-            End::Calls(calls) => items::output(shape.message(), &self.text(&shape.head), calls),
-            End::Text { .. } => items::output(shape.message(), &self.text(&shape.head), &[]),
-            End::Error(_) => Vec::new(),
-        }
-    }
-
-    /// The response.
-    pub(super) fn body(&self, shape: &Shape) -> ResponseBody {
-        shape.ended(&self.outcome, self.output(shape))
-    }
-
-    /// The text of the response before the step that a watch shows. That step and later ones may have been stored since
+    /// The text of the answer before the step that a watch shows. That step and later ones may have been stored since
     /// the watch began. `earlier`: the steps of the run that were stored before; they count while the watch shows none.
     pub(super) fn said_before(&self, watch: Option<&RunWatch>, earlier: u32) -> String {
         let last = match watch.map(|watch| watch.so_far.step) {
@@ -99,10 +80,18 @@ impl Part {
     }
 }
 
-/// The head and the common fields of a response whose request is not known any more.
-pub(super) fn shape_of(app: &App, principal: &Principal, id: ResponseId, run: &RunRecord) -> Shape {
-    let head = Head::new(id.kind.model.name(app), run.session.clone(), false, run.accepted_at);
-    let form = if id.kind.json { AnswerForm::of_stored(run) } else { AnswerForm::Text };
-    let head = head.of_run(run.run_id, run.accepted_at).in_form(form);
-    Shape::new(app, principal, head, Some(id), shown_by_default())
+/// The place in its run at which an answer begins. The run has its answer already, so an unreadable store costs the place
+/// alone: the answer then begins with the run.
+pub(super) async fn place_of(app: &App, begins: Begins, run: RunId) -> Option<ApprovalId> {
+    match begins {
+        Begins::New => None,
+        Begins::Results(request) => Some(request),
+        Begins::Answer => match app.approvals.approvals_of(run).await {
+            Ok(asked) => asked.iter().rev().find(|asked| asked.decided_at.is_some()).map(|asked| asked.id),
+            Err(error) => {
+                tracing::warn!(%error, run_id = %run, "the place of an answer in its run is unknown");
+                None
+            }
+        },
+    }
 }

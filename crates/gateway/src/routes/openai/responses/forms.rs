@@ -1,0 +1,54 @@
+//! A part of a run in the forms of this API.
+
+use belay_protocol::{Principal, RunRecord};
+use serde_json::Value;
+
+use super::body::{ResponseBody, Shape};
+use super::id::ResponseId;
+use super::items;
+use super::shown::shown_by_default;
+use crate::app::App;
+use crate::error::ApiError;
+use crate::routes::openai::answer::Head;
+use crate::routes::openai::format::AnswerForm;
+use crate::routes::openai::outcome::End;
+use crate::routes::openai::part::Part;
+
+impl Part {
+    /// The items.
+    pub(super) fn output(&self, shape: &Shape) -> Vec<Value> {
+        match &self.outcome.end {
+            End::Calls(calls) => items::output(shape.message(), &self.text(&shape.head), calls),
+            End::Text { .. } => items::output(shape.message(), &self.text(&shape.head), &[]),
+            End::Error(_) => Vec::new(),
+        }
+    }
+
+    /// The response.
+    pub(super) fn body(&self, shape: &Shape) -> ResponseBody {
+        shape.ended(&self.outcome, self.output(shape))
+    }
+}
+
+/// The head and the common fields of a response whose request is not known any more.
+pub(super) fn shape_of(app: &App, principal: &Principal, id: ResponseId, run: &RunRecord) -> Shape {
+    let head = Head::new(id.kind.model.name(app), run.session.clone(), false, run.accepted_at);
+    let form = if id.kind.json { AnswerForm::of_stored(run) } else { AnswerForm::Text };
+    let head = head.of_run(run.run_id, run.accepted_at).in_form(form);
+    Shape::new(app, principal, head, Some(id), shown_by_default())
+}
+
+/// The same with what the run keeps of the request.
+pub(super) async fn shape_with_note(
+    app: &App,
+    principal: &Principal,
+    id: ResponseId,
+    run: &RunRecord,
+) -> Result<Shape, ApiError> {
+    let mut shape = shape_of(app, principal, id, run);
+    let notes = app.runs.client_notes(id.run).await?;
+    if let Some(note) = notes.into_iter().find(|note| note.after == id.after) {
+        shape.show(note.fields);
+    }
+    Ok(shape)
+}

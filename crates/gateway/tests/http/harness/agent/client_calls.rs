@@ -1,0 +1,49 @@
+//! Calls of the client's tools: a message `use NAME ARGUMENTS; NAME ARGUMENTS` makes them, and their results are the reply.
+
+use belay_protocol::*;
+
+use super::{FakeAgent, NOW};
+
+impl FakeAgent {
+    /// Pauses the run for these calls, after a text.
+    pub(super) fn call_client(&self, id: RunId, calls: &str, inbound: &Inbound) {
+        let call = |(at, call): (usize, &str)| {
+            let (name, arguments) = call.split_once(' ').unwrap_or((call, "{}"));
+            ClientCall { id: format!("own-{at}").as_str().into(), name: name.into(), arguments: arguments.into() }
+        };
+        let calls: Vec<ClientCall> = calls.split("; ").enumerate().map(call).collect();
+        self.delta(id, 1, "I look.");
+        if let Some(life) = self.lives.lock().unwrap().get_mut(&id) {
+            life.record.reply = Some("I look.".into());
+        }
+        self.pause(id, ApprovalKind::ClientCalls { calls, results: Vec::new() }, "calls", inbound);
+    }
+
+    /// The run of the calls ends with their results. Whatever else it was told is a fact of the store.
+    pub(super) fn take_results(&self, request: ApprovalId, answer: ClientAnswer) -> Ack {
+        let said = |result: &ClientResult| format!("{}{}", result.text, result.said);
+        let reply = answer.results.iter().map(said).collect::<Vec<_>>().join(" and ");
+        let mut approvals = self.store.approvals.lock().unwrap();
+        let Some(asked) = approvals.iter_mut().find(|asked| asked.id == request) else {
+            return Ack::Refused(Refusal::Unknown("No run waits for these results.".into()));
+        };
+        if asked.state != ApprovalState::Waiting {
+            return Ack::Refused(Refusal::Decided("They have come before.".into()));
+        }
+        if let ApprovalKind::ClientCalls { results, .. } = &mut asked.kind {
+            *results = answer.results;
+        }
+        (asked.state, asked.decided_at) = (ApprovalState::Approved, Some(UnixMillis(NOW)));
+        let run = asked.run_id;
+        drop(approvals);
+        self.store.keep_notes(run, answer.note.map(|fields| ClientNote { after: Some(request), fields }));
+        if let Some(life) = self.lives.lock().unwrap().get_mut(&run) {
+            life.record.reply = None;
+            life.finished.send_replace(None);
+        }
+        self.store.said_before(run, "I look.");
+        self.finish(run, StopReason::FinalText, &reply);
+        let reply = "The run continues with the results.".into();
+        Ack::Command(CommandReply { command: "/results".into(), reply, resumes: Some(run), refused: false })
+    }
+}
