@@ -302,4 +302,4 @@ dist-files: ## develop: Write a bill of materials (CycloneDX) and SHA256SUMS bes
 .PHONY: clean
 clean: ## use: Remove what was built; the local model and the tools stay (build/)
 	$(CARGO) clean
-	rm -rf build/clients build/client-table build/generators build/generated build/bench build/demo build/websocket build/typescript build/node build/console
+	rm -rf build/clients build/anthropic build/client-table build/generators build/generated build/bench build/demo build/websocket build/typescript build/node build/console

@@ -6,7 +6,7 @@
 Says what is missing, installs it (bubblewrap, PostgreSQL and others only as root, on Debian and Ubuntu), builds the workspace
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
 daemon costs (`make budget`), daemons are killed at named points (`make crash`), three daemons over one PostgreSQL are killed, cut from it and
-restarted (`make cluster`), the official OpenAI client, the clients of its Responses API, LangChain's client, the example clients of the WebSocket RPC and the official MCP
+restarted (`make cluster`), the official OpenAI client, the clients of its Responses API, the official Anthropic client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
 SDK talk to a real daemon, so do clients that generators have made of its description, schemathesis fuzzes its API by that description,
 promtool checks its metrics, a collector decodes its signals, the reverse proxies of deploy/ stand before it, and Chromium opens the console.
 Then the sizes of the full and of the smallest build are compared with a table, systemd rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian
@@ -32,6 +32,7 @@ from gate.output import ALL, ROOT, clock, environment_of, say
 from gate.quick import left_out, quick
 from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust, small
 from gate.scripts import (
+    anthropic_client,
     api_fuzz,
     bot_example,
     budget,
@@ -68,7 +69,7 @@ def first(suites, budget_program, environment):
             jobs.append((mcp_servers, suite, environment))
         if suite["target"] == WAITING:
             jobs.append((small, suite, environment))
-    clients_of_api = (clients, responses_client, langchain_client, websocket_clients, bot_example, mcp_client, generated_clients, api_fuzz)
+    clients_of_api = (clients, responses_client, anthropic_client, langchain_client, websocket_clients, bot_example, mcp_client, generated_clients, api_fuzz)
     watched = (metrics, telemetry, proxies, console)
     return jobs + [(job, environment) for job in (examples, *clients_of_api, *watched, crashes)]
 

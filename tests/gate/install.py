@@ -15,6 +15,7 @@ from waiting import Waiting
 
 # The clients of the OpenAI-compatible API, in one environment.
 OPENAI = "openai==3.57.0 openai-agents==0.24.0 pydantic-ai-slim[openai]==2.68.0"
+ANTHROPIC = "anthropic==2.14.0"
 LANGCHAIN = "langchain==1.5.2 langchain-openai==1.7.4"
 MCP = "mcp==2.3.0"
 WEBSOCKETS = "websockets==15.0.1"
@@ -203,7 +204,7 @@ def typescript_client(tally, name):
 
 def install():
     """Installs what the clients need, while the compiler works. A failure is said here; the suite that needs it counts it."""
-    clients = ((OPENAI, "clients"), (LANGCHAIN, "langchain"), (WEBSOCKETS, "websocket"), (MCP, "mcp"))
+    clients = ((OPENAI, "clients"), (ANTHROPIC, "anthropic"), (LANGCHAIN, "langchain"), (WEBSOCKETS, "websocket"), (MCP, "mcp"))
     for package, folder in (*clients, (SCHEMATHESIS, "schemathesis"), (KUBERNETES, "kubernetes"), (OTLP, "telemetry"), (GENERATOR, "generators")):
         try:
             python_with(package, folder)

@@ -9,6 +9,7 @@ from gate.output import ROOT
 # Packages of Python, each with its folder in build/.
 PYTHON = {
     install.OPENAI: "clients",
+    install.ANTHROPIC: "anthropic",
     install.LANGCHAIN: "langchain",
     install.WEBSOCKETS: "websocket",
     install.MCP: "mcp",

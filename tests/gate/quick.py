@@ -38,6 +38,7 @@ LEFT_OUT = {
     "mcp_servers": "servers by the official MCP SDK",
     "clients": "the official OpenAI client",
     "responses_client": "the clients of the Responses API",
+    "anthropic_client": "the official Anthropic client",
     "langchain_client": "LangChain's client",
     "websocket_clients": "the example clients of the WebSocket RPC",
     "bot_example": "the example of a bot",

@@ -9,6 +9,7 @@ import sys
 import time
 
 from gate.install import (
+    ANTHROPIC,
     CHROMIUM_PACKAGE,
     GENERATOR,
     LANGCHAIN,
@@ -89,6 +90,15 @@ def responses_client(tally, environment):
         return
     if python := installed(tally, name, OPENAI, "clients"):
         script(tally, name, [str(python), str(ROOT / "tests" / "clients" / "responses_client.py")], environment)
+
+
+def anthropic_client(tally, environment):
+    """The official Anthropic client for Python against a real daemon."""
+    name = "official Anthropic client"
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    if python := installed(tally, name, ANTHROPIC, "anthropic"):
+        script(tally, name, [str(python), str(ROOT / "tests" / "clients" / "anthropic_client.py")], environment)
 
 
 def langchain_client(tally, environment):

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderName};
 use belay_protocol::{AccessDecision, ChannelAccess, Principal, SessionKey};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
@@ -12,6 +12,14 @@ use crate::config::GatewaySecrets;
 use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::peer::Peer;
+
+/// The token, as clients of Anthropic's API send it. `Authorization` counts if both are there.
+pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Whether a request shows a token, valid or not.
+pub(crate) fn shows_token(headers: &HeaderMap) -> bool {
+    headers.contains_key(AUTHORIZATION) || headers.contains_key(API_KEY)
+}
 
 /// Decides which principal a request comes from.
 pub(crate) struct Auth {
@@ -85,7 +93,7 @@ impl Auth {
     /// # Errors
     /// As [`Auth::admit`], if no token is needed or the request has one.
     pub(crate) fn admit_socket(&self, peer: Peer, headers: &HeaderMap) -> Result<Option<Principal>, ApiError> {
-        if matches!(peer, Peer::Tcp(_)) && self.needs_token() && !headers.contains_key(AUTHORIZATION) {
+        if matches!(peer, Peer::Tcp(_)) && self.needs_token() && !shows_token(headers) {
             self.site(headers)?;
             return Ok(None);
         }
@@ -97,7 +105,7 @@ impl Auth {
     pub(crate) fn is_proof(&self, peer: Peer, headers: &HeaderMap) -> bool {
         match peer {
             Peer::Socket { .. } => true,
-            Peer::Tcp(_) => self.needs_token() && headers.contains_key(AUTHORIZATION),
+            Peer::Tcp(_) => self.needs_token() && shows_token(headers),
         }
     }
 
@@ -148,12 +156,18 @@ impl Auth {
     }
 
     fn by_token(&self, headers: &HeaderMap) -> Result<Principal, ApiError> {
-        let header = headers.get(AUTHORIZATION).ok_or_else(|| {
-            ApiError::unauthorized("a token is needed: send the header \"Authorization: Bearer <token>\"")
-        })?;
-        let presented = bearer(header.as_bytes())
-            .ok_or_else(|| ApiError::unauthorized("the Authorization header is not \"Bearer <token>\""))?;
-        self.holder(presented)
+        match (headers.get(AUTHORIZATION), headers.get(API_KEY)) {
+            (Some(header), _) => {
+                let presented = bearer(header.as_bytes());
+                let wrong = || ApiError::unauthorized("the Authorization header is not \"Bearer <token>\"");
+                self.holder(presented.ok_or_else(wrong)?)
+            }
+            (None, Some(key)) => self.holder(key.as_bytes().trim_ascii()),
+            (None, None) => {
+                let message = "a token is needed: send the header \"Authorization: Bearer <token>\"";
+                Err(ApiError::unauthorized(message))
+            }
+        }
     }
 
     /// Returns the principal of this token.
@@ -332,6 +346,11 @@ mod tests {
             (t, None, near, &[("authorization", "Bearer ")], Err(401)),
             (t, None, near, &[("authorization", "Basic dGVl")], Err(401)),
             (t, None, near, &[("authorization", "tee")], Err(401)),
+            (t, None, far, &[("x-api-key", "tee")], Ok("token")),
+            (t, None, near, &[("x-api-key", "te")], Err(401)),
+            (t, o, near, &[("x-api-key", "tee"), ("authorization", "Bearer oh")], Ok("operator-token")),
+            (t, None, near, &[("x-api-key", "tee"), ("authorization", "Basic dGVl")], Err(401)),
+            (t, None, near, &[("x-api-key", "tee"), ("origin", "http://evil.example")], Err(403)),
             (t, None, own, &[], Ok("control-socket")),
             (t, o, near, &[("authorization", "Bearer oh")], Ok("operator-token")),
             (t, o, near, &[("authorization", "Bearer tee")], Ok("token")),

@@ -20,11 +20,12 @@ use tower_http::trace::{DefaultOnFailure, TraceLayer};
 use tracing::Level;
 
 use crate::app::Shared;
+use crate::auth::API_KEY;
 use crate::error::{ApiError, ErrorCode};
 use crate::file_links;
 use crate::guard::guard;
 use crate::openapi;
-use crate::routes::openai::responses;
+use crate::routes::openai::{anthropic, responses};
 use crate::routes::{
     agent, approvals, archive, backups, console, context, costs, ends, error_for, events, files, freeze, health,
     heartbeat, hooks, jobs, judge, memory, messages, models, nodes, openai, people, principals, routine_runs, routines,
@@ -40,11 +41,12 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
     let extra = extra.into_iter().fold(Router::new().fallback(not_found), Router::merge);
     let extra = extra.layer(DefaultBodyLimit::max(app.config.max_body_bytes));
     let layers = ServiceBuilder::new()
-        .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION, COOKIE, hooks::SECRET_HEADER]))
+        .layer(SetSensitiveRequestHeadersLayer::new([AUTHORIZATION, API_KEY, COOKIE, hooks::SECRET_HEADER]))
         .layer(SetRequestIdLayer::x_request_id(MakeRequestUuid))
         .layer(TraceLayer::new_for_http().make_span_with(span).on_failure(DefaultOnFailure::new().level(Level::DEBUG)))
         .layer(PropagateRequestIdLayer::x_request_id())
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(anthropic::identified))
         .layer(from_fn(refuse_duplicate_headers));
     let mut routes = guarded(&app).merge(open(&app));
     if !app.config.cors_origins.is_empty() {
@@ -102,10 +104,11 @@ fn cors(origins: &[String]) -> CorsLayer {
 }
 
 /// The response headers of this API that are not readable by default.
-const EXPOSED: [HeaderName; 6] = [
+const EXPOSED: [HeaderName; 7] = [
     RETRY_AFTER,
     CONTENT_DISPOSITION,
     HeaderName::from_static("x-request-id"),
+    anthropic::REQUEST_ID,
     HeaderName::from_static("x-belay-run"),
     HeaderName::from_static("x-belay-reason"),
     openai::SESSION_HEADER,
@@ -221,13 +224,15 @@ pub(crate) fn principals_table() -> Table {
         .merge(openai_table())
 }
 
-/// The routes of OpenAI's API.
+/// The routes of OpenAI's and Anthropic's APIs.
 fn openai_table() -> Table {
     Table::new()
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{name}", get(openai::model))
         .route("/v1/chat/completions", post(openai::chat))
         .route("/v1/completions", post(openai::complete))
+        .route("/v1/messages", post(anthropic::create))
+        .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/v1/responses", post(responses::create))
         .route("/v1/responses/{response}", get(responses::show).delete(responses::delete))
         .route("/v1/responses/{response}/cancel", post(responses::cancel))
@@ -277,10 +282,11 @@ pub(crate) fn sign_in_table() -> Table {
 /// value and another server the last.
 ///
 /// Source of the last one: Telegram, setWebhook, `secret_token`.
-const DECISIVE: [HeaderName; 11] = [
+const DECISIVE: [HeaderName; 12] = [
     HOST,
     ORIGIN,
     AUTHORIZATION,
+    API_KEY,
     COOKIE,
     CONTENT_TYPE,
     hooks::SECRET_HEADER,

@@ -118,8 +118,8 @@ pub use channel::{
     Preview, Streaming,
 };
 pub use client_tools::{
-    CallChoice, CallRules, ClientAnswer, ClientCall, ClientNote, ClientResult, ClientTool, ClientToolProblem, ClientTools,
-    client_call_id, parse_client_call_id,
+    CallChoice, CallRules, ClientAnswer, ClientCall, ClientNote, ClientResult, ClientTool, ClientToolProblem,
+    ClientTools, client_call_id, parse_client_call_id,
 };
 pub use cluster::{
     ClusterTask, LeasedWork, NodeEnd, NodeMail, NodeRecord, NodeState, OpenMail, OrderTarget, StopOrder, Topic,
@@ -150,8 +150,8 @@ pub use lease::Lease;
 pub use line::plain_line;
 pub use memory::MemoryOwner;
 pub use message::{
-    Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, Picture, SILENT_TOKEN, ToolCall, ToolResult, ToolStatus,
-    WireCache, canonical_json,
+    Arguments, Message, MessageBody, MessageScope, NOT_SHOWN, PICTURE_TOKENS, Picture, SILENT_TOKEN, ToolCall,
+    ToolResult, ToolStatus, WireCache, canonical_json,
 };
 pub use model::{
     Candidate, Cooling, Delta, DeltaSink, FellBack, FinishReason, Heard, ModelError, ModelErrorKind, ModelInfo,

@@ -262,7 +262,7 @@ impl Message {
 }
 
 /// The estimated tokens of a picture. 1600: the price of one megapixel at providers.
-const PICTURE_TOKENS: u64 = 1600;
+pub const PICTURE_TOKENS: u64 = 1600;
 
 /// A picture. Its maker has decoded it and encoded it again.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{ApprovalState, ClientNote, Decided, HookPoint, Message, Principal, Refusal, RunOptions, StopReason};
+use belay_protocol::{
+    ApprovalState, ClientNote, Decided, HookPoint, Message, Principal, Refusal, RunOptions, StopReason,
+};
 use belay_run::live::StopCause;
 use belay_run::request::RunRequest;
 use belay_run::retry::STORE;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Ack, ApprovalKind, CallChoice, ClientAnswer, ClientNote, ClientResult, ClientTool, ClientTools, Control, HookPoint, RunOptions,
-    RunStatus,
+    Ack, ApprovalKind, CallChoice, ClientAnswer, ClientNote, ClientResult, ClientTool, ClientTools, Control, HookPoint,
+    RunOptions, RunStatus,
 };
 use belay_testkit::faulty::{Fault, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};

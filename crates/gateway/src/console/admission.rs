@@ -1,13 +1,14 @@
 //! What a request of a signed-in browser may do.
 
 use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::response::Response;
 use belay_protocol::Principal;
 use futures_util::StreamExt as _;
 
 use crate::app::{App, Shared};
+use crate::auth::shows_token;
 use crate::error::ApiError;
 use crate::peer::Peer;
 use crate::sign_ins::SignedIn;
@@ -26,7 +27,7 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// 503: the store fails.
 pub(crate) async fn signed_in(app: &App, peer: Peer, headers: &HeaderMap) -> Result<Option<SignedIn>, ApiError> {
     let applies = app.config.console && app.auth.needs_token();
-    if !applies || matches!(peer, Peer::Socket { .. }) || headers.contains_key(AUTHORIZATION) {
+    if !applies || matches!(peer, Peer::Socket { .. }) || shows_token(headers) {
         return Ok(None);
     }
     for candidate in app.cookies.candidates(headers) {

@@ -10,6 +10,7 @@ use super::schemas::Schemas;
 use crate::error::{ErrorCode, Wire};
 use crate::router::{console_table, open_table, principals_table, sign_in_table};
 use crate::routes::openai::OpenAiErrorBody;
+use crate::routes::openai::anthropic::AnthropicErrorBody;
 
 const INTRODUCTION: &str = "The HTTP API of Belay. A request needs a bearer token as soon as one is configured; \
 without tokens, this machine's loopback may ask. Operations with `x-belay-role: operator` need the operator's token. \
@@ -55,6 +56,10 @@ fn upgrade(operation: &mut Value) {
 fn security_schemes() -> Value {
     json!({
         "bearer": { "type": "http", "scheme": "bearer", "description": "The token, or the operator's token." },
+        "apiKey": {
+            "type": "apiKey", "in": "header", "name": "X-Api-Key",
+            "description": "The same, as clients of Anthropic's API send it.",
+        },
         "webhookSecret": {
             "type": "apiKey", "in": "header", "name": "X-Webhook-Secret",
             "description": "The secret of the routine's webhook.",
@@ -89,13 +94,14 @@ fn headers() -> Value {
         "www-authenticate": header(text.clone(), "`Bearer`."),
         "allow": header(text.clone(), "The methods that the route takes."),
         "content-disposition": header(text.clone(), "`attachment` with the name of the file."),
+        "request-id": header(text.clone(), "That of `x-request-id`."),
         "x-belay-run": header(json!({ "type": "string", "format": "uuid" }), "The run."),
         "x-belay-session": header(text.clone(), "The session."),
         "x-belay-reason": header(text, "Why the run has ended; absent in a stream."),
     })
 }
 
-/// The error responses by status, in Belay's form and in that of OpenAI's API.
+/// The error responses by status, in Belay's form and in those of OpenAI's and Anthropic's APIs.
 fn error_responses(schemas: &mut Schemas) -> Map<String, Value> {
     let (body, openai) = (schemas.output::<Wire<'_>>(), schemas.output::<OpenAiErrorBody<'_>>());
     let words =
@@ -109,8 +115,15 @@ fn error_responses(schemas: &mut Schemas) -> Map<String, Value> {
         responses.insert(format!("Error{status}"), error_response(status, &description, &body));
         responses.insert(format!("OpenAiError{status}"), error_response(status, "An error in OpenAI's form.", &openai));
     }
-    responses.insert("OpenAiError402".into(), error_response(402, "The money of the model is used up.", &openai));
-    responses.insert("OpenAiError502".into(), error_response(502, "The run failed at the model's provider.", &openai));
+    let anthropic = schemas.output::<AnthropicErrorBody>();
+    for status in words.iter().map(|(status, _)| *status).collect::<BTreeSet<_>>() {
+        let response = error_response(status, "An error in Anthropic's form.", &anthropic);
+        responses.insert(format!("AnthropicError{status}"), response);
+    }
+    for (form, body) in [("OpenAiError", &openai), ("AnthropicError", &anthropic)] {
+        responses.insert(format!("{form}402"), error_response(402, "The money of the model is used up.", body));
+        responses.insert(format!("{form}502"), error_response(502, "The run failed at the model's provider.", body));
+    }
     responses
 }
 

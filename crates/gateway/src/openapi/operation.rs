@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use super::schemas::{Parameter, Schemas};
+use crate::routes::openai::anthropic::AnthropicError;
 
 /// Who may call an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -163,9 +164,14 @@ impl Operation {
         matches!(self.caller, Caller::Client | Caller::Operator)
     }
 
-    /// Whether its errors have the form of OpenAI's API.
-    fn is_openai(&self) -> bool {
+    /// Whether it is of another API.
+    fn is_foreign(&self) -> bool {
         self.path.starts_with("/v1/")
+    }
+
+    /// Whether it is of Anthropic's API.
+    fn is_anthropic(&self) -> bool {
+        AnthropicError::is_for(self.path)
     }
 
     /// The error statuses: those that follow from how requests are read, and those of this operation.
@@ -186,7 +192,7 @@ impl Operation {
             Some(Body::Text) => statuses.push(413),
             None => {}
         }
-        if self.is_openai() {
+        if self.is_foreign() {
             statuses.retain(|status| *status != 422);
         }
         statuses.sort_unstable();
@@ -211,6 +217,9 @@ impl Operation {
         }
         match self.caller {
             Caller::Anyone => operation["security"] = json!([]),
+            Caller::Client if self.is_anthropic() => {
+                operation["security"] = json!([{ "bearer": [] }, { "apiKey": [] }])
+            }
             Caller::Client => {}
             Caller::Operator => operation["x-belay-role"] = "operator".into(),
             Caller::Secret => operation["security"] = json!([{ "webhookSecret": [] }]),
@@ -221,8 +230,8 @@ impl Operation {
 
     /// The first part of the path that says something: `runs`, `sessions`, `openai`.
     fn tag(&self) -> &'static str {
-        if self.is_openai() {
-            return "openai";
+        if self.is_foreign() {
+            return if self.is_anthropic() { "anthropic" } else { "openai" };
         }
         self.path.trim_start_matches("/api/v1").split('/').nth(1).unwrap_or_default()
     }
@@ -274,7 +283,11 @@ impl Operation {
             let value = json!({ "description": response.description, "headers": headers, "content": content });
             responses.insert(response.status.to_string(), value);
         }
-        let form = if self.is_openai() { "OpenAiError" } else { "Error" };
+        let form = match self.is_foreign() {
+            true if self.is_anthropic() => "AnthropicError",
+            true => "OpenAiError",
+            false => "Error",
+        };
         for status in self.all_errors() {
             let reference = json!({ "$ref": format!("#/components/responses/{form}{status}") });
             responses.entry(status.to_string()).or_insert(reference);

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::operation::{Caller, Operation, client, operator};
 use crate::agent_rpc::{AcceptedAnswer, AgentAnswer, WaitParams, WaitedRun};
 use crate::parts::{BackupFailure, BackupRequest, RoutineTest, SettingsReport};
-use crate::routes::openai::responses;
+use crate::routes::openai::{anthropic, responses};
 use crate::routes::{
     approvals, archive, console, context, costs, ends, events, files, freeze, health, hooks, jobs, judge, memory,
     messages, models, nodes, openai, people, principals, progress, resume, routine_runs, routines, runs, sessions,
@@ -104,7 +104,7 @@ struct Backup {
 /// The operations, in the order of the reference.
 pub(super) fn all() -> Vec<Operation> {
     let parts = [health(), messages(), runs(), jobs(), routines(), approvals(), stops(), people(), memory()];
-    let more = [sessions(), administration(), browsers(), openai(), responses(), webhooks()];
+    let more = [sessions(), administration(), browsers(), openai(), responses(), anthropic(), webhooks()];
     parts.into_iter().chain(more).flatten().collect()
 }
 
@@ -504,6 +504,24 @@ fn responses() -> Vec<Operation> {
         )
         .query::<responses::ItemParams>()
         .json::<responses::ItemList>(200, "A page of items."),
+    ]
+}
+
+fn anthropic() -> Vec<Operation> {
+    vec![
+        client(POST, "/v1/messages", "createMessage", "Answers a request of Anthropic's Messages API")
+            .header("x-belay-session")
+            .header("idempotency-key")
+            .body::<anthropic::MessagesRequest>()
+            .json::<anthropic::MessageBody>(200, "The message; with `stream`, as events.")
+            .events::<anthropic::MessageEvent>("")
+            .with_headers(&["request-id", "x-belay-run", "x-belay-session", "x-belay-reason"])
+            .errors(&[402, 404, 409, 429, 502]),
+        client(POST, "/v1/messages/count_tokens", "countTokens", "Estimates the tokens of such a request")
+            .body::<anthropic::MessagesRequest>()
+            .json::<anthropic::TokenCount>(200, "The estimate.")
+            .with_headers(&["request-id"])
+            .errors(&[404]),
     ]
 }
 

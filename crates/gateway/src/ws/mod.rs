@@ -22,12 +22,13 @@ mod scope;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, WebSocketUpgrade};
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, CONNECTION};
+use axum::http::header::CONNECTION;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, RequestExt};
 
 use crate::app::{App, Shared};
+use crate::auth::shows_token;
 use crate::error::{ApiError, ErrorCode};
 use crate::new_socket::{NewSocket, SocketArrival, SocketAuth};
 use crate::peer::Peer;
@@ -109,7 +110,7 @@ pub(crate) async fn upgrade(
 /// The principal, as far as the request identifies it, and a permit for the connection.
 async fn admit(app: &App, peer: Peer, headers: &HeaderMap) -> Result<SocketAuth, ApiError> {
     let principal = match app.auth.admit_socket(peer, headers) {
-        Err(error) if error.status == StatusCode::UNAUTHORIZED && headers.contains_key(AUTHORIZATION) => {
+        Err(error) if error.status == StatusCode::UNAUTHORIZED && shows_token(headers) => {
             return Err(app.wrong_tokens.refuse(Some(peer), error).await);
         }
         principal => principal?,

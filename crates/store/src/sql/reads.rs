@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
-    CallId, ChannelId, ClientNote, Conversation, ConversationSummary, Event, EventQuery, HistoryEntry, IdPrefix, Message, Presence,
-    ReplyRoute, RunFilter, RunId, RunOptions, RunRecord, SEND_FILE, SentFile, SessionFilter, SessionKey, SessionSummary,
-    StoreError, UnixMillis,
+    CallId, ChannelId, ClientNote, Conversation, ConversationSummary, Event, EventQuery, HistoryEntry, IdPrefix,
+    Message, Presence, ReplyRoute, RunFilter, RunId, RunOptions, RunRecord, SEND_FILE, SentFile, SessionFilter,
+    SessionKey, SessionSummary, StoreError, UnixMillis,
 };
 use uuid::Uuid;
 

@@ -67,6 +67,20 @@ impl OpenAiError {
         (self.code, &self.message)
     }
 
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The type in this API.
+    pub(super) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// The parameter that is wrong.
+    pub(super) fn param(&self) -> Option<&str> {
+        self.param.as_deref()
+    }
+
     /// The beginning of a text that a client has sent.
     pub(super) fn beginning(text: &str) -> &str {
         &text[..text.floor_char_boundary(120)]
@@ -81,7 +95,8 @@ impl OpenAiError {
 
     /// 404: no such response, or one of another client.
     pub(super) fn no_response(id: &str) -> Self {
-        let message = format!("there is no response {:?} of this client, or it is not stored any more", Self::beginning(id));
+        let message =
+            format!("there is no response {:?} of this client, or it is not stored any more", Self::beginning(id));
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
     }
 

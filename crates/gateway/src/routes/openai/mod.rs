@@ -1,9 +1,10 @@
-//! `GET /v1/models`, `POST /v1/chat/completions`, `POST /v1/completions` and, in [`responses`], `/v1/responses`, for clients
-//! that do not know Belay.
+//! `GET /v1/models`, `POST /v1/chat/completions`, `POST /v1/completions`, in [`responses`] `/v1/responses`, and in
+//! [`anthropic`] `/v1/messages`, for clients that do not know Belay.
 //!
 //! Source: the OpenAI API reference, "Chat Completions" and "Models". Unused fields are ignored.
 
 mod answer;
+pub(crate) mod anthropic;
 mod chat_writer;
 mod chunks;
 mod client_results;
@@ -36,7 +37,7 @@ mod written;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use belay_protocol::Principal;
 use serde::Serialize;
 
@@ -74,8 +75,11 @@ const TEXT_NAME: &str = "belay:text";
 pub(crate) const SESSION_HEADER: HeaderName = HeaderName::from_static("x-belay-session");
 
 /// Lists the model names that a request may use.
-pub(crate) async fn models(State(app): State<Shared>) -> Json<ModelList> {
-    Json(ModelList { object: "list", data: model_names(&app).map(ModelBody::of).collect() })
+pub(crate) async fn models(State(app): State<Shared>, headers: HeaderMap) -> Response {
+    if headers.contains_key(anthropic::VERSION_HEADER) {
+        return Json(anthropic::list(model_names(&app))).into_response();
+    }
+    Json(ModelList { object: "list", data: model_names(&app).map(ModelBody::of).collect() }).into_response()
 }
 
 /// The model names that a request may use.
@@ -111,11 +115,23 @@ fn model_names(app: &App) -> impl Iterator<Item = &str> {
 }
 
 /// Shows one of the model names that a request may use.
-pub(crate) async fn model(State(app): State<Shared>, NamePath(name): NamePath) -> Result<Json<ModelBody>, OpenAiError> {
-    if model_names(&app).any(|known| known == name) {
-        Ok(Json(ModelBody::of(&name)))
-    } else {
-        Err(OpenAiError::model_not_found(&name))
+pub(crate) async fn model(
+    State(app): State<Shared>,
+    headers: HeaderMap,
+    NamePath(name): NamePath,
+) -> Result<Response, OpenAiError> {
+    check_model(&app, &name)?;
+    Ok(match headers.contains_key(anthropic::VERSION_HEADER) {
+        true => Json(anthropic::one(&name)).into_response(),
+        false => Json(ModelBody::of(&name)).into_response(),
+    })
+}
+
+/// Refuses a model name that a request may not use.
+fn check_model(app: &App, name: &str) -> Result<(), OpenAiError> {
+    match model_names(app).any(|known| known == name) {
+        true => Ok(()),
+        false => Err(OpenAiError::model_not_found(name)),
     }
 }
 

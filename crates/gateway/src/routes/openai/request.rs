@@ -272,7 +272,7 @@ impl ChatRequest {
     }
 
     /// The files of the new messages: those after the last assistant message if only new ones are taken, and all otherwise.
-    fn files(&self, takes_new: bool) -> Result<Vec<NewFile>, OpenAiError> {
+    pub(super) fn files(&self, takes_new: bool) -> Result<Vec<NewFile>, OpenAiError> {
         let is_answer = |message: &ChatMessage| message.role == "assistant";
         let known = self.messages.iter().rposition(is_answer).filter(|_| takes_new).map_or(0, |at| at + 1);
         let mut files = Vec::new();

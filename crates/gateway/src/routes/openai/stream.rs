@@ -6,7 +6,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use belay_protocol::{Delta, Partial, RunRecord, RunWatch};
 use futures_util::stream;
@@ -21,7 +21,7 @@ use crate::sse::KEEP_ALIVE;
 
 /// Streams the answer of a run. `before`: what the run has said in earlier steps, if the client is to read that too.
 pub(super) fn of_run<W: Writer>(reader: Reader, writer: W, watch: Option<RunWatch>, before: String) -> Response {
-    let headers = writer.head().headers(None);
+    let (headers, keep_alive) = (writer.head().headers(None), writer.keep_alive().interval(KEEP_ALIVE));
     let (out, written) = (Out::new(), Written::default());
     let mut stream = RunStream { out, writer, written, phase: Phase::Running(None), reader };
     stream.writer.begin(&mut stream.out);
@@ -37,7 +37,7 @@ pub(super) fn of_run<W: Writer>(reader: Reader, writer: W, watch: Option<RunWatc
         let event = stream.next().await?;
         Some((Ok::<_, Infallible>(event), stream))
     });
-    (headers, Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))).into_response()
+    (headers, Sse::new(events).keep_alive(keep_alive)).into_response()
 }
 
 struct RunStream<W> {

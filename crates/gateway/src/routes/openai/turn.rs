@@ -16,7 +16,7 @@ use super::readers::{self, Reader, Reading};
 use super::request::ChatRequest;
 use super::retries::Attempt;
 use super::sessions::Named;
-use super::{OUR_NAME, TEXT_NAME, model_names};
+use super::{OUR_NAME, TEXT_NAME, check_model};
 use crate::app::{App, Shared};
 use crate::files::take_all;
 
@@ -69,9 +69,7 @@ pub(super) enum Begins {
 pub(super) async fn take(app: &Shared, principal: &Principal, asked: Asked<'_>) -> Result<Turn, OpenAiError> {
     let Asked { request, headers, bytes, reading, note } = asked;
     let model = request.model.clone().unwrap_or_else(|| OUR_NAME.into());
-    if !model_names(app).any(|name| name == model) {
-        return Err(OpenAiError::model_not_found(&model));
-    }
+    check_model(app, &model)?;
     request.refuse_unsupported()?;
     let named = Named::of(request, headers)?.map(|named| named.session);
     let (streams, is_named) = (reading.streams(), named.is_some());

@@ -4,14 +4,16 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
+use super::anthropic::AnthropicError;
 use super::error::OpenAiError;
 use crate::error::ApiError;
 
 /// Each path with the advice about it. A path stands before the beginnings of it.
 const ADVICE: &[(&str, &str)] = &[
-    ("/v1/messages", "use POST /v1/chat/completions with a client of OpenAI's API"),
+    ("/v1/messages/batches", "Belay has no batches; send the messages one by one"),
+    ("/v1/complete", "use POST /v1/messages"),
     ("/v1/responses/compact", "Belay compacts its conversations itself; go on by previous_response_id or conversation"),
-    ("/v1/responses/input_tokens", "the usage of a response has its tokens"),
+    ("/v1/responses/input_tokens", "POST /v1/messages/count_tokens estimates the tokens of a request"),
     ("/v1/conversations", "a session is a conversation; name it in the field conversation of POST /v1/responses"),
     ("/v1/batches", "Belay has no batches; send the requests one by one"),
     ("/v1/embeddings", "Belay serves no embeddings; configure another server for them"),
@@ -27,13 +29,13 @@ const ADVICE: &[(&str, &str)] = &[
 /// The routes that exist.
 const ROUTES: &str = "POST /v1/chat/completions, POST /v1/responses, GET and DELETE /v1/responses/{response}, \
                       POST /v1/responses/{response}/cancel, GET /v1/responses/{response}/input_items, \
-                      POST /v1/completions, GET /v1/models and GET /v1/models/{name}";
+                      POST /v1/completions, POST /v1/messages, POST /v1/messages/count_tokens, GET /v1/models and GET /v1/models/{name}";
 
 /// 404 for a path below `/v1/`: names the path, the routes that exist, and what to use instead.
 pub(crate) fn no_such_route(path: &str) -> Response {
     let advice = advice(path).map(|advice| format!(": {advice}")).unwrap_or_default();
     let message = format!("no such route: {}{advice}. This API has {ROUTES}", shown(path));
-    OpenAiError::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message).into_response()
+    in_form_of(path, OpenAiError::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message))
 }
 
 /// 405 for a path below `/v1/` that takes another method. The name of a route of those APIs that fits the pattern of another
@@ -44,7 +46,12 @@ pub(crate) fn wrong_method(path: &str) -> Response {
     }
     let error = ApiError::method_not_allowed();
     let message = format!("{} ({}). This API has {ROUTES}", error.message, shown(path));
-    OpenAiError::from(ApiError { message: message.into(), ..error }).into_response()
+    in_form_of(path, OpenAiError::from(ApiError { message: message.into(), ..error }))
+}
+
+/// The error in the form of the API that the path is of.
+fn in_form_of(path: &str, error: OpenAiError) -> Response {
+    if AnthropicError::is_for(path) { AnthropicError::from(error).into_response() } else { error.into_response() }
 }
 
 /// What to use instead of a path.

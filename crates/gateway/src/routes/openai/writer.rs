@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
-use axum::response::sse::{Event, Sse};
+use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 
@@ -30,6 +30,10 @@ pub(super) trait Writer: Send + 'static {
     fn command(&mut self, out: &mut Out);
     /// Ends the answer with an error, without a record of the run.
     fn fail(&mut self, error: &OpenAiError, out: &mut Out);
+    /// Keeps the connection while the model says nothing. By default a comment does.
+    fn keep_alive(&self) -> KeepAlive {
+        KeepAlive::new()
+    }
 }
 
 /// Sends a complete text in the form of a stream.

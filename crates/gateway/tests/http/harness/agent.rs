@@ -66,7 +66,9 @@ impl FakeAgent {
                 Body::Control(Control::Decide { approval, decision }) => {
                     ack.send(self.decide(approval, decision, &inbound).await);
                 }
-                Body::Control(Control::ClientResults { request, answer }) => ack.send(self.take_results(request, *answer)),
+                Body::Control(Control::ClientResults { request, answer }) => {
+                    ack.send(self.take_results(request, *answer))
+                }
                 Body::Control(Control::Job(request)) => ack.send(self.work.job(request, &inbound)),
                 Body::Control(Control::Routine(request)) => ack.send(self.work.routine(*request, &inbound)),
                 Body::Control(control) => ack.send(self.control(&control)),

@@ -26,7 +26,8 @@ async fn a_response_is_whole_and_is_read_again() {
     let sampling = sent.options.sampling.unwrap();
     assert_eq!((sampling.max_tokens, sampling.temperature_milli), (Some(99), Some(500)));
     let (status, again) = harness.show(&answer).await;
-    for same in ["id", "status", "output", "usage", "belay", "created_at", "model", "store", "metadata", "instructions"] {
+    for same in ["id", "status", "output", "usage", "belay", "created_at", "model", "store", "metadata", "instructions"]
+    {
         assert_eq!((status, &again[same]), (200, &answer[same]), "{same}");
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    ApprovalFilter, ApprovalKind, ApprovalRequest, ApprovalState, CallChoice, ClientCall, ClientNote, ClientResult, ClientTool,
-    ClientTools, Decided, EventKind, RunOptions,
+    ApprovalFilter, ApprovalKind, ApprovalRequest, ApprovalState, CallChoice, ClientCall, ClientNote, ClientResult,
+    ClientTool, ClientTools, Decided, EventKind, RunOptions,
 };
 
 use crate::kit::*;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use belay_protocol::{ApprovalKind, Principal};
 use serde_json::{Value, json};
 
+use super::forms::shape_of;
 use super::id::MESSAGE;
 use super::items::{self, CALL};
-use super::forms::shape_of;
 use super::stored::find;
 use crate::app::App;
 use crate::error::ApiError;

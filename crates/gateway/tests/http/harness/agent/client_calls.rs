@@ -41,7 +41,6 @@ impl FakeAgent {
             life.record.reply = None;
             life.finished.send_replace(None);
         }
-        self.store.said_before(run, "I look.");
         self.finish(run, StopReason::FinalText, &reply);
         let reply = "The run continues with the results.".into();
         Ack::Command(CommandReply { command: "/results".into(), reply, resumes: Some(run), refused: false })
