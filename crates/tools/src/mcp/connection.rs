@@ -7,36 +7,27 @@ use std::time::Duration;
 
 use belay_protocol::{Generation, RunId};
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, ErrorData, JsonObject, ProtocolVersion,
-    ServerResult,
+    CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, ProtocolVersion, ServerResult,
 };
-use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError};
-use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError, StreamableHttpError};
-use rmcp::{ClientCacheConfig, Peer, ServiceExt};
-use serde_json::Value;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
-use tracing::debug;
+use rmcp::service::{RoleClient, ServiceError};
+use rmcp::{ClientCacheConfig, Peer};
+use tokio::time::{Instant, timeout};
 
 use crate::mcp::answer::Answer;
 use crate::mcp::calls::Calls;
 use crate::mcp::listener::{Listener, Notices};
 use crate::mcp::listing::{self, Listed};
 use crate::mcp::offer::digests;
-use crate::mcp::program::{ServerProcesses, StartPrograms, Started};
-use crate::mcp::server::{Endpoint, Server};
+use crate::mcp::opening::{Open, Opener, close};
+use crate::mcp::program::StartPrograms;
+use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
+use crate::mcp::troubles::{MAX_ERROR, is_over, of_call, of_transport, silent};
 use crate::mcp::untrusted::line;
-use crate::mcp::wire::{Watch, Watched, drain};
+use crate::mcp::wire::Watch;
 
 /// Longest time for listing all tools of a server.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
-
-/// How long a server may take to exit after its standard input is closed.
-///
-/// Source: MCP 2025-11-25, "Lifecycle", "Shutdown", stdio.
-const EXIT_LIMIT: Duration = Duration::from_millis(500);
 
 /// The limits of the end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -57,18 +48,11 @@ impl Default for EndLimits {
     }
 }
 
-/// The error of a call that needs a person at a web page first.
-///
-/// Source: MCP 2025-11-25, "Elicitation", "URL Elicitation Required Error".
-const URL_ELICITATION: ErrorCode = ErrorCode(-32042);
-
-/// Longest error text of a server that is shown, in bytes.
-const MAX_ERROR: usize = 2 * 1024;
-
 /// A connection. If it is dropped, it is closed in the background.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
     calls: Calls,
+    revision: ProtocolVersion,
     /// Whether the server does not know the session any more. Calls in progress may still get their answers.
     gone: AtomicBool,
     notices: Arc<Notices>,
@@ -76,13 +60,6 @@ pub(super) struct Connection {
     open: Mutex<Option<Open>>,
     limits: EndLimits,
     known: Mutex<Option<Known>>,
-}
-
-/// The resources that [`close`] ends.
-struct Open {
-    service: RunningService<RoleClient, Listener>,
-    /// The server program, if there is one, and the task that reads its standard error.
-    program: Option<(Box<dyn ServerProcesses>, JoinSet<()>)>,
 }
 
 /// The tools of the last listing.
@@ -110,29 +87,16 @@ impl Connection {
         if !generation.is_current() {
             return Err(ServerError::Stopped);
         }
-        let (limit, until) = (server.start_limit(), Instant::now() + server.start_limit());
         let notices = Arc::new(Notices::default());
-        let listener = Listener::new(server.name(), notices.clone());
-        let open = match server.endpoint() {
-            Endpoint::Program(program) => {
-                let what = format!("mcp server {}", server.name());
-                let started = starter.start(program, run, generation, &what);
-                let started = timeout_at(until, started).await.map_err(|_| silent("its start", limit, &watch))?;
-                let opened = handshake(started.map_err(ServerError::Start)?, listener, server, &watch, until).await;
-                opened.map_err(|trouble| server.explain(trouble))?
-            }
-            Endpoint::Remote(remote) => {
-                let opened = Box::pin(listener.serve(remote.transport()));
-                let opened = timeout_at(until, opened).await.map_err(|_| silent("`initialize`", limit, &watch))?;
-                match opened {
-                    Ok(service) => Open { service, program: None },
-                    Err(error) => return Err(remote.explain(of_handshake(&error, &watch)).await),
-                }
-            }
-        };
+        let listener = || Listener::new(server.name(), notices.clone());
+        let opener = Opener { server, starter, run, generation, watch: &watch, listener: &listener };
+        let open = Box::pin(opener.open()).await?;
+        let peer = open.service.peer().clone();
+        let revision = peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
         let connection = Self {
-            peer: open.service.peer().clone(),
-            calls: Calls::new(open.service.peer().clone()),
+            calls: Calls::new(peer.clone()),
+            peer,
+            revision,
             gone: AtomicBool::new(false),
             notices,
             watch,
@@ -142,20 +106,12 @@ impl Connection {
         };
         // Disables the cache, so that every listing is current.
         connection.peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
-        if let Err(trouble) = connection.check_version() {
-            connection.end().await;
-            return Err(trouble);
-        }
         Ok(connection)
     }
 
-    fn check_version(&self) -> Result<(), ServerError> {
-        let version = self.peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
-        if ProtocolVersion::KNOWN_VERSIONS.contains(&version) && version.has_initialize() {
-            Ok(())
-        } else {
-            Err(ServerError::Version(line(&version.to_string(), 40)))
-        }
+    /// The revision that both sides speak.
+    pub(super) fn revision(&self) -> &ProtocolVersion {
+        &self.revision
     }
 
     /// Whether the server still accepts requests.
@@ -184,7 +140,7 @@ impl Connection {
         if !offers_tools {
             return Ok(Vec::new());
         }
-        match listing::all(&self.peer).await {
+        match listing::all(&self.peer, !self.revision.has_initialize()).await {
             Ok(tools) => Ok(tools),
             Err(error) => Err(self.trouble(error).await),
         }
@@ -275,172 +231,5 @@ impl Connection {
 
     fn known(&self) -> std::sync::MutexGuard<'_, Option<Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Performs the handshake with a started program, and ends the program if the handshake fails or lasts longer than
-/// `until`.
-async fn handshake(
-    started: Started,
-    listener: Listener,
-    server: &Server,
-    watch: &Arc<Watch>,
-    until: Instant,
-) -> Result<Open, ServerError> {
-    let Started { stdin, stdout, stderr, mut processes } = started;
-    let mut reader = JoinSet::new();
-    reader.spawn(drain(stderr, server.name().to_owned(), watch.clone()));
-    let stdout = Watched::new(stdout, watch.clone());
-    // The [`Watched`] reader limits the length of lines and reports the cause.
-    let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
-    match timeout_at(until, Box::pin(listener.serve(transport))).await {
-        Ok(Ok(service)) => Ok(Open { service, program: Some((processes, reader)) }),
-        Ok(Err(error)) => {
-            let how = processes.end(EXIT_LIMIT).await;
-            finish(reader).await;
-            Err(match (&error, watch.ended()) {
-                (_, Some(why)) => ServerError::NotMcp(why),
-                (ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }, None) => {
-                    ServerError::Ended(format!("{how}{}", watch.noise()))
-                }
-                _ => of_handshake(&error, watch),
-            })
-        }
-        Err(_) => {
-            processes.end(Duration::ZERO).await;
-            finish(reader).await;
-            Err(silent("`initialize`", server.start_limit(), watch))
-        }
-    }
-}
-
-/// Closes the connection, until `until` at the latest; returns how the program ended, if there was one.
-async fn close(open: Open, until: Instant) -> Option<String> {
-    let Open { mut service, program } = open;
-    // The SDK's task has ended already, or it ends when the pipes are closed below.
-    let left = until.saturating_duration_since(Instant::now());
-    if !matches!(service.close_with_timeout(left).await, Ok(Some(_))) {
-        debug!("an mcp connection did not close in time");
-    }
-    drop(service);
-    let (mut processes, reader) = program?;
-    let how = processes.end(EXIT_LIMIT).await;
-    finish(reader).await;
-    Some(how)
-}
-
-/// Waits until standard error is read to its end. The processes have ended, so the pipe is closed, unless another
-/// process holds it.
-async fn finish(mut reader: JoinSet<()>) {
-    if timeout(EXIT_LIMIT, reader.join_next()).await.is_err() {
-        reader.shutdown().await;
-    }
-}
-
-fn silent(what: &'static str, limit: Duration, watch: &Watch) -> ServerError {
-    ServerError::Silent { what, limit, noise: watch.noise() }
-}
-
-/// Converts an error of the handshake.
-fn of_handshake(error: &ClientInitializeError, watch: &Watch) -> ServerError {
-    match error {
-        ClientInitializeError::JsonRpcError(error) => match supported(error) {
-            Some(versions) => ServerError::Version(line(&versions, 100)),
-            None => one_session(&error.message).unwrap_or(ServerError::Error(line(&error.message, MAX_ERROR))),
-        },
-        ClientInitializeError::TransportError { error, .. } => match of_transport(&*error.error) {
-            ServerError::Unreachable(words) => one_session(&words).unwrap_or(ServerError::Unreachable(words)),
-            other => other,
-        },
-        ClientInitializeError::ConnectionClosed(_) => {
-            ServerError::Unreachable(format!("the connection is closed{}", watch.noise()))
-        }
-        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
-            let versions: Vec<_> = server_supported.iter().map(ToString::to_string).collect();
-            ServerError::Version(line(&versions.join(", "), 100))
-        }
-        _ => ServerError::NotMcp("its answer to `initialize` is none".into()),
-    }
-}
-
-/// The versions that a server names when it refuses ours.
-///
-/// Source: MCP 2025-11-25, "Lifecycle", "Error Handling": `data.supported`.
-fn supported(error: &ErrorData) -> Option<String> {
-    let versions = match error.data.as_ref()?.get("supported")? {
-        Value::Array(versions) => versions.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
-        version => version.as_str()?.to_owned(),
-    };
-    Some(versions).filter(|versions| !versions.is_empty())
-}
-
-/// The refusal of a server that uses one transport for all sessions, in the words of the SDKs for TypeScript and Swift; see
-/// `docs/reference/mcp-servers.md`.
-fn one_session(words: &str) -> Option<ServerError> {
-    let all = words.to_lowercase();
-    let at = ["already initialized", "already connected to a transport"].iter().find_map(|said| all.find(said))?;
-    let words = all.get(at..).unwrap_or_default();
-    Some(ServerError::OneSession(line(words.split(['.', '"', '<', '\n']).next().unwrap_or_default(), MAX_ERROR)))
-}
-
-/// Converts the error of a call. `refused`: what the server asked for in vain meanwhile.
-fn of_call(error: &ErrorData, refused: Option<String>) -> ServerError {
-    let message = line(&error.message, MAX_ERROR);
-    let asked = refused.or_else(|| (error.code == URL_ELICITATION).then(|| "a person at a web page".to_owned()));
-    asked.map_or(ServerError::Error(message.clone()), |asked| ServerError::Refused { asked, message })
-}
-
-/// Whether the connection is unusable after this error: the pipe has no reader.
-fn is_over(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    !error.is::<StreamableHttpError<reqwest::Error>>()
-}
-
-/// Converts an error of the transport. The innermost cause has the useful text.
-fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'static)) -> ServerError {
-    let remote = error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
-    if matches!(remote, Some(StreamableHttpError::SessionExpired)) {
-        return ServerError::SessionGone;
-    }
-    let mut cause: &(dyn std::error::Error + 'static) = error;
-    let mut words = cause.to_string();
-    loop {
-        if cause.is::<AuthRequiredError>() || cause.is::<InsufficientScopeError>() {
-            return ServerError::Unauthorized("it wants a token, or does not take this one".into());
-        }
-        let Some(next) = cause.source() else { break };
-        cause = next;
-        let more = cause.to_string();
-        if !words.contains(&more) {
-            words.push_str(": ");
-            words.push_str(&more);
-        }
-    }
-    let words = without_address(&words);
-    if ["HTTP 401", "HTTP 403"].iter().any(|status| words.contains(status)) {
-        ServerError::Unauthorized(line(&words, MAX_ERROR))
-    } else {
-        ServerError::Unreachable(line(&words, MAX_ERROR))
-    }
-}
-
-/// Removes the URL from an error text of the HTTP client. The URL may contain a key, and a model reads the text.
-fn without_address(words: &str) -> String {
-    let Some((before, rest)) = words.split_once(" for url (") else { return words.to_owned() };
-    format!("{before}{}", rest.split_once(')').map_or("", |(_, after)| after))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_text_omits_the_url() {
-        for (words, expected) in [
-            ("error sending request for url (http://h/?key=hush): refused", "error sending request: refused"),
-            ("error sending request for url (http://h/", "error sending request"),
-            ("HTTP 500", "HTTP 500"),
-        ] {
-            assert_eq!(without_address(words), expected);
-        }
     }
 }

@@ -60,6 +60,9 @@ pub struct Survey {
 pub struct ServerReport {
     /// Name of the server in the settings.
     pub server: String,
+    /// The revision of MCP that it speaks; `None`: it was not asked yet, or could not be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
     /// Why its tools could not be listed, as a text that follows the server's name.
     pub trouble: Option<String>,
     /// The last lines of its standard error in that case, at most ten. Only for the operator, because they may contain
@@ -275,6 +278,7 @@ fn compare(found: Vec<(Arc<Server>, Listing)>, pins: &PinSet) -> Survey {
     for (server, listing) in &found {
         let mut report = ServerReport {
             server: server.name().to_owned(),
+            revision: server.spoken().get().map(|revision| revision.to_string()),
             trouble: None,
             last_words: String::new(),
             tools: Vec::new(),

@@ -24,14 +24,15 @@ const MAX_WHY: usize = 200;
 /// A listed tool, or its problem.
 pub(super) type Listed = Result<Tool, LeftOut>;
 
-/// Lists all tools of a server, in its order. If the list has no end, or breaks off, the last entry says so.
+/// Lists all tools of a server, in its order. If the list has no end, or breaks off, the last entry says so. `is_new`: it
+/// speaks a revision in which an empty cursor is a cursor.
 ///
 /// # Errors
 /// The errors of the SDK; [`ServiceError::UnexpectedResponse`] if the first answer is no list of tools.
-pub(super) async fn all(peer: &Peer<RoleClient>) -> Result<Vec<Listed>, ServiceError> {
+pub(super) async fn all(peer: &Peer<RoleClient>, is_new: bool) -> Result<Vec<Listed>, ServiceError> {
     let (mut tools, mut seen, mut cursor) = (Vec::<Listed>::new(), HashSet::new(), None);
     for number in 1.. {
-        let page = match Page::ask(peer, cursor.take()).await {
+        let page = match Page::ask(peer, cursor.take(), is_new).await {
             Ok(page) => page,
             // The server does not understand its own cursor.
             Err(ServiceError::McpError(error)) if number > 1 => {
@@ -41,6 +42,7 @@ pub(super) async fn all(peer: &Peer<RoleClient>) -> Result<Vec<Listed>, ServiceE
         };
         // A server that ignores the cursor sends its first page again.
         let new: Vec<_> = page.tools.into_iter().filter(|tool| !tools.contains(tool)).collect();
+        let has_new = !new.is_empty();
         tools.extend(new);
         if tools.len() > MAX_TOOLS {
             tools.truncate(MAX_TOOLS);
@@ -48,6 +50,8 @@ pub(super) async fn all(peer: &Peer<RoleClient>) -> Result<Vec<Listed>, ServiceE
         }
         match page.next {
             None => return Ok(tools),
+            // A server that means the end by an empty cursor sends its first page again.
+            Some(next) if next.is_empty() && !has_new => return Ok(tools),
             Some(next) if !seen.insert(next.clone()) => {
                 return Ok(ended(tools, &format!("its cursor repeats on page {number}")));
             }
@@ -73,12 +77,12 @@ struct Page {
 }
 
 impl Page {
-    async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>) -> Result<Self, ServiceError> {
+    async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>, is_new: bool) -> Result<Self, ServiceError> {
         let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
         let request = ListToolsRequest { params, ..ListToolsRequest::default() };
         match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
             ServerResult::CustomResult(CustomResult(value)) => {
-                Self::read(&value).ok_or(ServiceError::UnexpectedResponse)
+                Self::read(&value, is_new).ok_or(ServiceError::UnexpectedResponse)
             }
             // An answer that did not come through [`crate::mcp::incoming`].
             ServerResult::ListToolsResult(page) => {
@@ -89,12 +93,12 @@ impl Page {
     }
 
     /// Parses a list tool by tool; `None`: it is not a list.
-    fn read(value: &Value) -> Option<Self> {
+    fn read(value: &Value, is_new: bool) -> Option<Self> {
         let tools = value.get(TOOLS).or_else(|| value.get("tools"))?.as_array()?;
         let tools = tools.iter().enumerate().map(|(at, tool)| listed(at, tool)).collect();
         let next = match value.get("nextCursor") {
             None | Some(Value::Null) => None,
-            Some(Value::String(cursor)) => Some(cursor.clone()).filter(|cursor| !cursor.is_empty()),
+            Some(Value::String(cursor)) => Some(cursor.clone()).filter(|cursor| is_new || !cursor.is_empty()),
             Some(other) => Some(other.to_string()),
         };
         Some(Self { tools, next })
@@ -153,7 +157,7 @@ mod tests {
                 "a word",
             ],
             "nextCursor": "2",
-        }))
+        }), false)
         .unwrap();
         let found: Vec<_> = page
             .tools
@@ -166,7 +170,7 @@ mod tests {
         assert!(why.starts_with("the server describes it in a malformed way: missing field"), "{why}");
         assert!(page.next.is_some());
         for other in [json!({}), json!({ "tools": {} }), json!([]), Value::Null] {
-            assert!(Page::read(&other).is_none(), "{other}");
+            assert!(Page::read(&other, false).is_none(), "{other}");
         }
     }
 

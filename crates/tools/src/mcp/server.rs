@@ -11,6 +11,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 use crate::mcp::config::McpServerConfig;
 use crate::mcp::http::Remote;
 use crate::mcp::program::Program;
+use crate::mcp::revision::Spoken;
 use crate::mcp::server_error::ServerError;
 
 /// Environment variables that every server program inherits from the daemon: the paths of programs and files, and the
@@ -24,6 +25,7 @@ pub struct Server {
     config: McpServerConfig,
     endpoint: Endpoint,
     wanted: GlobSet,
+    spoken: Spoken,
 }
 
 /// How a server is reached.
@@ -68,7 +70,7 @@ impl Server {
             wanted.add(Glob::new(glob).map_err(|error| format!("tools.mcp.{name}.tools: {error}"))?);
         }
         let wanted = wanted.build().map_err(|error| format!("tools.mcp.{name}.tools: {error}"))?;
-        Ok(Self { name: name.into(), config: config.clone(), endpoint, wanted })
+        Ok(Self { name: name.into(), config: config.clone(), endpoint, wanted, spoken: Spoken::default() })
     }
 
     /// Name of the server in the settings.
@@ -82,6 +84,11 @@ impl Server {
 
     pub(super) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
+    }
+
+    /// The revision that the server has spoken last, as far as this daemon has connected to it.
+    pub(super) fn spoken(&self) -> &Spoken {
+        &self.spoken
     }
 
     /// Whether the settings select this tool of the server.

@@ -44,7 +44,7 @@ pub(super) enum ServerError {
     #[error("does not speak MCP: {0}")]
     NotMcp(String),
     /// It speaks an unsupported version of MCP.
-    #[error("speaks MCP {0}, and this Belay speaks 2024-11-05 to 2025-11-25")]
+    #[error("speaks MCP {0}, and this Belay speaks 2024-11-05 to 2026-07-28")]
     Version(String),
     /// It speaks only the transport before streamable HTTP.
     #[error(
@@ -75,4 +75,23 @@ pub(super) enum ServerError {
     /// The run was stopped.
     #[error("was not asked: the run has been stopped")]
     Stopped,
+}
+
+impl ServerError {
+    /// Whether a server that does not know the first request may have caused it.
+    pub(super) fn is_odd(&self) -> bool {
+        match self {
+            Self::Silent { .. } | Self::Ended(_) | Self::NotMcp(_) | Self::Error(_) | Self::Unreachable(_) => true,
+            Self::Start(_)
+            | Self::TooManyStarts(_)
+            | Self::SessionGone
+            | Self::OneSession(_)
+            | Self::Version(_)
+            | Self::OldTransport
+            | Self::Unauthorized(_)
+            | Self::Unsupported(_)
+            | Self::Refused { .. }
+            | Self::Stopped => false,
+        }
+    }
 }

@@ -1,0 +1,244 @@
+//! Finds out which revision of MCP a server speaks, over a transport of the SDK.
+//!
+//! The revision 2026-07-28 begins with `server/discover`, the older ones with `initialize`. A server is asked in that
+//! order. Whatever else than a discovery it answers, it is asked once more, by `initialize`. The SDK has the same order,
+//! with a wait of 10 s for servers that do not answer a method that they do not know, and it gives up if the answer comes
+//! later.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{
+    ClientConfig, ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, CustomResult, DiscoverRequest,
+    DiscoverRequestParams, DiscoverResult, ErrorCode, ErrorData, InitializeRequest, InitializedNotification,
+    JsonRpcResponse, ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage, ServerPeerInfo,
+    ServerRequest, ServerResult,
+};
+use rmcp::service::{ClientInitializeError, RoleClient};
+use rmcp::transport::Transport;
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
+
+/// The revision without a handshake.
+pub(super) const NEW: ProtocolVersion = ProtocolVersion::V_2026_07_28;
+
+/// The ids of the first requests. The SDK counts its own from 0 on, and sends fewer.
+const DISCOVER: i64 = 1_000_000_001;
+const INITIALIZE: i64 = 1_000_000_002;
+
+/// How a connection begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    /// With `server/discover`.
+    Discover,
+    /// With `initialize`.
+    Initialize,
+}
+
+/// The revision that a server has spoken last. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spoken(Arc<Mutex<Option<ProtocolVersion>>>);
+
+impl Spoken {
+    /// The revision of the last connection; `None`: there was none, or it failed.
+    pub(super) fn get(&self) -> Option<ProtocolVersion> {
+        self.lock().clone()
+    }
+
+    pub(super) fn set(&self, revision: Option<ProtocolVersion>) {
+        *self.lock() = revision;
+    }
+
+    /// How the next connection begins.
+    pub(super) fn first(&self) -> First {
+        match &*self.lock() {
+            Some(revision) if revision.has_initialize() => First::Initialize,
+            _ => First::Discover,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ProtocolVersion>> {
+        // The value is only replaced as a whole, so a panic cannot leave it inconsistent.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether Belay speaks this revision.
+pub(super) fn is_known(revision: &ProtocolVersion) -> bool {
+    ProtocolVersion::KNOWN_VERSIONS.contains(revision)
+}
+
+/// Opens a connection. `patience`: how long a server may leave `server/discover` without an answer before it is asked by
+/// `initialize` too; `None`: for ever. Then the first of the two answers counts.
+///
+/// # Errors
+/// Those of the SDK.
+///
+/// # Cancel safety
+/// If the future is dropped, the transport is of no use any more.
+pub(super) async fn open<T>(
+    transport: &mut T,
+    first: First,
+    us: &ClientConfig,
+    patience: Option<Duration>,
+) -> Result<ServerPeerInfo, ClientInitializeError>
+where
+    T: Transport<RoleClient> + 'static,
+{
+    let mut opening = Opening { transport, us, asked: Asked::default() };
+    match first {
+        First::Discover => opening.discover().await?,
+        First::Initialize => opening.initialize(None).await?,
+    }
+    let until = patience.map(|patience| Instant::now() + patience);
+    loop {
+        let is_probing = !opening.asked.initialize;
+        let message = tokio::select! {
+            biased;
+            message = opening.transport.receive() => message,
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if is_probing && until.is_some() => {
+                opening.initialize(None).await?;
+                continue;
+            }
+        };
+        let message = message.ok_or_else(|| ClientInitializeError::ConnectionClosed("at the first request".into()))?;
+        if let Some(info) = opening.take(message).await? {
+            return Ok(info);
+        }
+    }
+}
+
+struct Opening<'a, T> {
+    transport: &'a mut T,
+    us: &'a ClientConfig,
+    asked: Asked,
+}
+
+/// The requests that were sent.
+#[derive(Default)]
+struct Asked {
+    discover: bool,
+    initialize: bool,
+}
+
+impl<T: Transport<RoleClient> + 'static> Opening<'_, T> {
+    /// Takes a message of the server. Returns its description as soon as the connection is open.
+    async fn take(&mut self, message: ServerJsonRpcMessage) -> Result<Option<ServerPeerInfo>, ClientInitializeError> {
+        match message {
+            ServerJsonRpcMessage::Response(JsonRpcResponse { id, result, .. }) if is(&id, INITIALIZE) => {
+                let ServerResult::InitializeResult(result) = result else {
+                    return Err(ClientInitializeError::ExpectedInitResult(Some(result)));
+                };
+                self.send(ClientJsonRpcMessage::notification(ClientNotification::InitializedNotification(
+                    InitializedNotification { method: Default::default(), extensions: Default::default() },
+                )))
+                .await?;
+                return Ok(Some(result.into()));
+            }
+            ServerJsonRpcMessage::Response(JsonRpcResponse { id, result, .. }) if is(&id, DISCOVER) => {
+                let discovered = discovered(result);
+                match discovered.as_ref().map(|found| common(&found.supported_versions)) {
+                    Some(Some(revision)) if !revision.has_initialize() => {
+                        return Ok(discovered.map(|found| ServerPeerInfo::from_discover_result(revision, found)));
+                    }
+                    Some(common) => self.initialize_once(common).await?,
+                    None => self.initialize_once(None).await?,
+                }
+            }
+            ServerJsonRpcMessage::Error(error) => self.refused(error.id, error.error).await?,
+            ServerJsonRpcMessage::Request(request) if matches!(request.request, ServerRequest::PingRequest(_)) => {
+                self.send(ClientJsonRpcMessage::response(ClientResult::empty(()), request.id)).await?;
+            }
+            other => tracing::debug!(?other, "message of an mcp server before the connection is open, ignored"),
+        }
+        Ok(None)
+    }
+
+    /// Takes an error. An error without an id is about the last request.
+    async fn refused(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ClientInitializeError> {
+        let is_of = |sent: i64, is_last: bool| id.as_ref().map_or(is_last, |id| is(id, sent));
+        let supported = supported(&error);
+        if self.asked.initialize && is_of(INITIALIZE, true) {
+            let is_new = supported.as_ref().is_some_and(|all| all.contains(&NEW));
+            if is_new && !self.asked.discover {
+                return self.discover().await;
+            }
+            return Err(ClientInitializeError::JsonRpcError(error));
+        }
+        if !is_of(DISCOVER, !self.asked.initialize) {
+            return Ok(());
+        }
+        match supported.as_deref().map(common) {
+            Some(None) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
+                Err(ClientInitializeError::JsonRpcError(error))
+            }
+            Some(revision) => self.initialize_once(revision.filter(ProtocolVersion::has_initialize)).await,
+            None => self.initialize_once(None).await,
+        }
+    }
+
+    async fn discover(&mut self) -> Result<(), ClientInitializeError> {
+        self.asked.discover = true;
+        let (us, capabilities) = (self.us.client_info.clone(), self.us.capabilities.clone());
+        let mut request = DiscoverRequest::new(DiscoverRequestParams {});
+        request.extensions.insert(RequestMetaObject::with_client_context(NEW, us, capabilities));
+        let request = ClientRequest::DiscoverRequest(request);
+        self.send(ClientJsonRpcMessage::request(request, RequestId::Number(DISCOVER))).await
+    }
+
+    async fn initialize_once(&mut self, revision: Option<ProtocolVersion>) -> Result<(), ClientInitializeError> {
+        if self.asked.initialize { Ok(()) } else { self.initialize(revision).await }
+    }
+
+    /// Asks by `initialize`, for this revision or else for the newest one that has it.
+    async fn initialize(&mut self, revision: Option<ProtocolVersion>) -> Result<(), ClientInitializeError> {
+        self.asked.initialize = true;
+        let revision = revision.unwrap_or(ProtocolVersion::LATEST_WITH_INITIALIZE);
+        let params = self.us.clone().with_protocol_version(revision);
+        let request = ClientRequest::InitializeRequest(InitializeRequest::new(params));
+        self.send(ClientJsonRpcMessage::request(request, RequestId::Number(INITIALIZE))).await
+    }
+
+    async fn send(&mut self, message: ClientJsonRpcMessage) -> Result<(), ClientInitializeError> {
+        let sent = self.transport.send(message).await;
+        sent.map_err(|error| ClientInitializeError::transport::<T>(error, "at the first request"))
+    }
+}
+
+fn is(id: &RequestId, sent: i64) -> bool {
+    match id {
+        RequestId::Number(id) => *id == sent,
+        RequestId::String(id) => **id == *sent.to_string(),
+    }
+}
+
+/// The newest revision that both sides speak.
+fn common(supported: &[ProtocolVersion]) -> Option<ProtocolVersion> {
+    supported.iter().filter(|revision| is_known(revision)).max_by(|a, b| a.as_str().cmp(b.as_str())).cloned()
+}
+
+/// A discovery, also without the parts that Belay does not need.
+fn discovered(result: ServerResult) -> Option<DiscoverResult> {
+    match result {
+        ServerResult::DiscoverResult(found) => Some(found),
+        ServerResult::CustomResult(CustomResult(value)) => {
+            let part = |key: &str| value.get(key).cloned().unwrap_or_default();
+            let versions = serde_json::from_value(part("supportedVersions")).ok()?;
+            let capabilities = serde_json::from_value(part("capabilities")).unwrap_or_default();
+            Some(DiscoverResult::new(versions, capabilities))
+        }
+        _ => None,
+    }
+}
+
+/// The revisions that a server names when it refuses ours.
+///
+/// Source: MCP 2025-11-25, "Lifecycle", "Error Handling"; MCP 2026-07-28: `data.supported`.
+pub(super) fn supported(error: &ErrorData) -> Option<Vec<ProtocolVersion>> {
+    let revision = |text: &str| serde_json::from_value(Value::from(text)).ok();
+    let all: Vec<_> = match error.data.as_ref()?.get("supported")? {
+        Value::Array(all) => all.iter().filter_map(Value::as_str).filter_map(revision).collect(),
+        one => one.as_str().and_then(revision).into_iter().collect(),
+    };
+    Some(all).filter(|all| !all.is_empty())
+}
