@@ -9,6 +9,7 @@ use belay_protocol::{
     ApprovalKind, ApprovalRequest, ApprovalState, ChannelId, Decided, Decision, FirstYes, Outbound, Principal,
     Question, Refusal, SecondYes, SessionKey, StoreError, UnixMillis,
 };
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use crate::agent_services::AgentServices;
@@ -83,6 +84,26 @@ pub(crate) async fn store_answer(
                 "This waits for the results of its client's tools, and nobody can answer it; to end it, stop the run.";
             return Err(Refusal::Invalid(why.into()));
         }
+        (LaneReply::Decision(Decision::Always), ApprovalKind::Form { .. }) => {
+            return Err(Refusal::Invalid("A server is answered each time: there is no \"always\" for its forms.".into()));
+        }
+        (LaneReply::Decision(Decision::Approve), ApprovalKind::Form { form, .. }) => {
+            let values = form.check(Map::new()).map_err(Refusal::Invalid)?;
+            return store_form(services, approval, values, by, at).await;
+        }
+        (LaneReply::Form(answer), ApprovalKind::Form { form, .. }) => {
+            let values = match answer {
+                Value::Object(values) => form.check(values),
+                other => form.read(other.as_str().unwrap_or_default()),
+            };
+            return store_form(services, approval, values.map_err(Refusal::Invalid)?, by, at).await;
+        }
+        (LaneReply::Form(_), _) => {
+            return Err(Refusal::Invalid("This question has no form: it needs yes or no, or a secret.".into()));
+        }
+        (LaneReply::Secret(_), ApprovalKind::Form { .. }) => {
+            return Err(Refusal::Invalid("The question is a form, and no secret is asked for.".into()));
+        }
         (LaneReply::Decision(Decision::Deny), _) => (ApprovalState::Denied, None, "Denied.".to_owned()),
         (LaneReply::Decision(_), ApprovalKind::Credential { name }) => {
             return Err(Refusal::Invalid(format!("Send only the secret {name} as your next message, or /deny.")));
@@ -114,6 +135,23 @@ pub(crate) async fn store_answer(
     crash_point!("approval.before-decision");
     match services.store.approvals.decide(approval.id, state, always, by, at).await.map_err(unstored)? {
         Decided::Now(_) => Ok(Stored::Decided(text)),
+        Decided::Before(approval) => Err(Refusal::Decided(format!("This question {}.", approval.state.told()))),
+        Decided::Unknown => Err(Refusal::Unknown("There is no such question.".into())),
+    }
+}
+
+/// Commits the answer to a form.
+async fn store_form(
+    services: &AgentServices,
+    approval: &ApprovalRequest,
+    values: Map<String, Value>,
+    by: &str,
+    at: UnixMillis,
+) -> Result<Stored, Refusal> {
+    crash_point!("approval.before-decision");
+    let stored = services.store.child_questions.answer_form(approval.id, values, by, at).await;
+    match stored.map_err(|error| Refusal::Store(error.to_string()))? {
+        Decided::Now(_) => Ok(Stored::Decided("Answered. The server gets these values.".to_owned())),
         Decided::Before(approval) => Err(Refusal::Decided(format!("This question {}.", approval.state.told()))),
         Decided::Unknown => Err(Refusal::Unknown("There is no such question.".into())),
     }

@@ -117,7 +117,12 @@ impl PersonAsker {
         if let Some(at) = same.iter().position(is_no) {
             return Ok(Some(same.swap_remove(at)));
         }
-        let is_open = |asked: &ApprovalRequest| matches!(asked.state, ApprovalState::Waiting | ApprovalState::Approved);
+        // The answer to a form belongs to one call, and that call may ask again after a restart.
+        let is_open = |asked: &ApprovalRequest| match asked.state {
+            ApprovalState::Waiting | ApprovalState::Approved => true,
+            ApprovalState::Used => asked.kind.form().is_some(),
+            ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Withdrawn => false,
+        };
         // A rule that wants two persons since then is not met by the approval of one.
         let is_enough = |asked: &ApprovalRequest| !wanted.second || asked.second.is_some();
         Ok(same.into_iter().find(|asked| is_open(asked) && is_enough(asked) && live.take_question(asked.id)))
@@ -151,8 +156,13 @@ impl PersonAsker {
             decided_by: None,
             decided_at: None,
         };
-        // Hooks have checked the question with its call.
-        let outbound = message(&approval, question_text(&approval, now)).map(Outbound::checked);
+        let outbound = message(&approval, question_text(&approval, now));
+        let outbound = match approval.kind {
+            // Hooks check the words of a server when they are sent.
+            ApprovalKind::Form { .. } => outbound,
+            // Hooks have checked the question with its call.
+            _ => outbound.map(Outbound::checked),
+        };
         ChildQuestion { approval, outbound }
     }
 
@@ -210,7 +220,7 @@ fn refusal(call: &ToolCall, wanted: &Wanted, waiting: &str, setting: &str) -> St
 fn message(approval: &ApprovalRequest, text: String) -> Option<Outbound> {
     let route = approval.present_place()?.route.clone()?;
     let question =
-        Question { approval: approval.id, offers_always: false, decidable: approval.kind == ApprovalKind::Approval };
+        Question { approval: approval.id, offers_always: false, decidable: approval.kind.is_decidable() };
     Some(Outbound { question: Some(question), ..Outbound::new(Some(approval.run_id), route, text) })
 }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use belay_protocol::cluster::StopOrder;
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
-    AckSender, ActedOn, ApprovalId, ApprovalKind, ApprovalRequest, Asker, BootId, ChannelId, ClientAnswer, Decision,
-    Freeze, GoalCommand, IdempotencyKey, Inbound, KnownInput, MailId, PlanCommand, Principal, Refusal, ReplyRoute,
+    AckSender, ActedOn, ApprovalId, ApprovalRequest, Asker, BootId, ChannelId, ClientAnswer, Decision,
+    Form, Freeze, GoalCommand, IdempotencyKey, Inbound, KnownInput, MailId, PlanCommand, Principal, Refusal, ReplyRoute,
     RunId, Secret, Sent, SessionKey, SessionLifetime, UnixMillis,
 };
 use futures_util::future::BoxFuture;
@@ -60,7 +60,7 @@ impl LaneMail {
         match self {
             Self::Answer(answer) => match &answer.reply {
                 LaneReply::Secret(secret) => Some(secret),
-                LaneReply::Decision(_) | LaneReply::Client(_) => None,
+                LaneReply::Decision(_) | LaneReply::Form(_) | LaneReply::Client(_) => None,
             },
             Self::Input(_) | Self::Command(_) => None,
         }
@@ -172,6 +172,8 @@ pub(crate) struct LaneAnswer {
 pub(crate) enum LaneReply {
     Decision(Decision),
     Secret(Secret),
+    /// The answer to a form: its values as an object, or the text of a person.
+    Form(Value),
     /// The results of calls that the client carries out.
     Client(Box<ClientAnswer>),
 }
@@ -180,7 +182,7 @@ impl LaneReply {
     /// The record that recognises a duplicate of an answer. It has no digest for a secret.
     pub(crate) fn acted_on(&self, sent: Sent) -> ActedOn {
         match self {
-            Self::Decision(_) | Self::Client(_) => sent.into(),
+            Self::Decision(_) | Self::Form(_) | Self::Client(_) => sent.into(),
             Self::Secret(_) => ActedOn { digest: None, ..sent.into() },
         }
     }
@@ -202,8 +204,10 @@ pub(crate) struct PendingQuestion {
     pub(crate) asker: Asker,
     /// Whether a run that another run has started asks. Its run is not paused, and no lane takes the answer.
     pub(crate) in_place: bool,
-    /// Whether the answer is yes or no; otherwise it is a secret.
+    /// Whether the answer is yes or no; otherwise it is a secret, or the values of a form.
     pub(crate) decidable: bool,
+    /// The form that a text fills in.
+    pub(crate) form: Option<Arc<Form>>,
     /// Whether the client of the run is asked for results. No text of a person answers that.
     pub(crate) of_client: bool,
     pub(crate) summary: String,
@@ -221,7 +225,8 @@ impl PendingQuestion {
             of_second: approval.first_yes().is_some(),
             in_place: approval.is_in_place(),
             asker: approval.asked_of().clone(),
-            decidable: approval.kind == ApprovalKind::Approval,
+            decidable: approval.kind.is_decidable(),
+            form: approval.kind.form().filter(|form| !form.fields.is_empty()).map(|form| Arc::new(form.clone())),
             of_client: approval.kind.is_of_client(),
             summary: approval.summary.clone(),
         }

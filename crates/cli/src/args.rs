@@ -230,12 +230,23 @@ pub enum ApprovalsCommand {
     List(ApprovalsListArgs),
     /// Show one approval request
     Show(ApprovalArgs),
-    /// Approve this call once
-    Approve(ApprovalArgs),
+    /// Approve this call once, or fill in a form of an MCP server
+    Approve(ApproveArgs),
     /// Approve this call, and similar calls in the same conversation from now on
     Always(ApprovalArgs),
     /// Deny this call
     Deny(ApprovalArgs),
+}
+
+/// `belay approvals approve`
+#[derive(Debug, Args)]
+pub struct ApproveArgs {
+    /// The question.
+    #[command(flatten)]
+    pub question: ApprovalArgs,
+    /// A field of the form and its value. Everybody on the machine can read arguments: no secrets
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    pub set: Vec<String>,
 }
 
 /// `belay approvals list`

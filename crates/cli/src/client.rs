@@ -36,7 +36,9 @@ use belay_program::output::Tone;
 use serde_json::Value as Json;
 
 pub use agent::agent;
-pub use approvals::{answer as approvals_answer, list as approvals_list, show as approvals_show};
+pub use approvals::{
+    answer as approvals_answer, approve as approvals_approve, list as approvals_list, show as approvals_show,
+};
 pub use chat::chat;
 pub use connection::Client;
 pub use console::console;

@@ -164,7 +164,7 @@ async fn approvals(args: &ApprovalsArgs, env: &Environment, out: Output<'_>) -> 
         None => client::approvals_list(&args.list, env, out).await,
         Some(ApprovalsCommand::List(list)) => client::approvals_list(list, env, out).await,
         Some(ApprovalsCommand::Show(one)) => client::approvals_show(one, env, out).await,
-        Some(ApprovalsCommand::Approve(one)) => client::approvals_answer(one, Decision::Approve, env, out).await,
+        Some(ApprovalsCommand::Approve(one)) => client::approvals_approve(one, env, out).await,
         Some(ApprovalsCommand::Always(one)) => client::approvals_answer(one, Decision::Always, env, out).await,
         Some(ApprovalsCommand::Deny(one)) => client::approvals_answer(one, Decision::Deny, env, out).await,
     }

@@ -5,9 +5,10 @@ use std::cmp::Ordering;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::client_tools::{ClientCall, ClientResult};
+use crate::form::Form;
 use crate::ids::{ApprovalId, CallId, ChannelId, IdPrefix, RunId, SessionKey};
 use crate::lease::Lease;
 use crate::outbound::Outbound;
@@ -130,6 +131,15 @@ pub enum ApprovalKind {
         /// Its name in the vault.
         name: String,
     },
+    /// A form of an MCP server, which a person fills in. No "always", and no model, answers it.
+    Form {
+        /// The form.
+        #[serde(flatten)]
+        form: Form,
+        /// The values that a person has given; empty before.
+        #[serde(skip)]
+        answers: Map<String, Value>,
+    },
     /// The results of calls that the client of the run carries out. No person is asked, and no list of approval requests
     /// contains it.
     ClientCalls {
@@ -142,6 +152,23 @@ pub enum ApprovalKind {
 }
 
 impl ApprovalKind {
+    /// Whether a yes or a no is a whole answer.
+    pub fn is_decidable(&self) -> bool {
+        match self {
+            Self::Approval => true,
+            Self::Form { form, .. } => form.fields.is_empty(),
+            Self::Credential { .. } | Self::ClientCalls { .. } => false,
+        }
+    }
+
+    /// The form that a person is to fill in.
+    pub fn form(&self) -> Option<&Form> {
+        match self {
+            Self::Form { form, .. } => Some(form),
+            Self::Approval | Self::Credential { .. } | Self::ClientCalls { .. } => None,
+        }
+    }
+
     /// Whether the client of the run is asked for results, not a person for an answer.
     pub fn is_of_client(&self) -> bool {
         matches!(self, Self::ClientCalls { .. })
@@ -427,6 +454,14 @@ pub struct ChildQuestion {
 pub trait ChildQuestionStore: Send + Sync {
     /// Stores a request of a running run, with its message. Committed.
     async fn ask_in_place(&self, lease: &Lease, question: ChildQuestion) -> Result<(), StoreError>;
+    /// Stores the checked answer to a form that waits, which is used with that. Only the first answer counts. Committed.
+    async fn answer_form(
+        &self,
+        id: ApprovalId,
+        answers: Map<String, Value>,
+        by: &str,
+        at: UnixMillis,
+    ) -> Result<Decided, StoreError>;
     /// Withdraws a request that is open: nobody waits for its answer any more, and its run goes on. Returns whether it
     /// was open. Committed.
     async fn withdraw(&self, id: ApprovalId, at: UnixMillis) -> Result<bool, StoreError>;

@@ -52,6 +52,13 @@ pub enum Control {
         /// The answer.
         decision: Decision,
     },
+    /// Fill in the form of an approval request. Answered with [`Ack::Command`](crate::Ack::Command).
+    FillIn {
+        /// The approval request.
+        approval: ApprovalId,
+        /// The values by field.
+        values: serde_json::Map<String, serde_json::Value>,
+    },
     /// Give the results of calls that a paused run waits for. Answered with [`Ack::Command`](crate::Ack::Command).
     ClientResults {
         /// The request of the run.

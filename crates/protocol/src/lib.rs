@@ -46,6 +46,7 @@ pub mod control;
 pub mod declared;
 pub mod embedder;
 pub mod event;
+pub mod form;
 pub mod freeze;
 pub mod goal;
 pub mod grant;
@@ -66,6 +67,7 @@ pub mod options;
 pub mod outbound;
 pub mod output;
 pub mod people;
+pub mod person;
 pub mod pins;
 pub mod plan_command;
 pub mod principal;
@@ -210,6 +212,8 @@ pub use store::{
 pub use store_error::StoreError;
 pub use thread::ThreadState;
 pub use time::{Clock, UnixMillis};
+pub use person::{AskPerson, FormAnswer, PersonPort};
+pub use form::{FieldFormat, FieldKind, Form, FormField, FormOption, FormUrl};
 pub use tool::{
     Approved, Ask, CallPreview, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool,
     ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSet, ToolSpec,

@@ -13,6 +13,7 @@ use crate::context::{Unusable, Variable};
 use crate::ids::{CallId, RunId, SessionKey};
 use crate::memory::MemoryOwner;
 use crate::message::{Picture, WireCache};
+use crate::person::PersonPort;
 use crate::process::Generation;
 use crate::secret::Secret;
 
@@ -204,6 +205,8 @@ pub struct ToolContext {
     pub memory: MemoryOwner,
     /// Whether the run has read untrusted content.
     pub untrusted: bool,
+    /// The person whom the call may ask.
+    pub person: PersonPort,
 }
 
 /// The facts that the approval of one call is bound to: [`CallPreview::bound`], as the person has seen it.
@@ -352,6 +355,12 @@ pub trait Tool: Send + Sync {
         _session: &SessionKey,
     ) -> Result<CallPreview, ToolFailure> {
         Ok(CallPreview::default())
+    }
+
+    /// The revision of its protocol that the server of the tool has spoken last; `None`: it has no server, or the server
+    /// was not asked yet.
+    fn revision(&self) -> Option<String> {
+        None
     }
 
     /// The arguments that a model meant by a text that is no JSON object; `None`: they are refused.

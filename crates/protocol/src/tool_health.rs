@@ -180,6 +180,9 @@ pub struct ToolHealth {
     pub name: String,
     /// The description that the model reads.
     pub description: String,
+    /// The revision of MCP that a server has spoken last; absent for tools, and before the server was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
     /// Its state.
     pub state: ToolState,
     /// The failures in a row since this start of the daemon, or those for which it was disabled.

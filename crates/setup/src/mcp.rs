@@ -52,6 +52,7 @@ pub async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) -> Result
         out.line("no MCP server is enabled; [tools.mcp.NAME] in the settings names one");
     } else {
         out.table(&reports.iter().flat_map(rows).collect::<Vec<_>>());
+        out.lines(reports.iter().filter_map(speaks));
         out.lines(reports.iter().filter_map(wrote));
         out.lines(reports.iter().flat_map(|report| report.tools.iter().filter_map(move |tool| compared(report, tool))));
     }
@@ -125,6 +126,11 @@ fn rows(report: &ServerReport) -> Vec<Vec<Cell>> {
         None if report.tools.is_empty() => vec![row(("ok", Tone::Dim), "–", "offers no tools")],
         None => report.tools.iter().map(|tool| row(word(&tool.standing), &tool.tool, detail(tool))).collect(),
     }
+}
+
+/// The revision of MCP that a server speaks.
+fn speaks(report: &ServerReport) -> Option<String> {
+    report.revision.as_ref().map(|revision| format!("{} speaks MCP {revision}", report.server))
 }
 
 /// The standard error of a server that is left out.

@@ -128,11 +128,15 @@ pub(crate) fn withdrawn(
 /// The kind of a request that waits for results of a client.
 pub(crate) const CLIENT_CALLS: &str = "client_calls";
 
+/// The kind of a form that a person fills in.
+pub(crate) const FORM: &str = "form";
+
 /// The name of the kind of an approval request.
 pub(crate) fn kind_word(kind: &ApprovalKind) -> &'static str {
     match kind {
         ApprovalKind::Approval => "approval",
         ApprovalKind::Credential { .. } => "credential",
         ApprovalKind::ClientCalls { .. } => CLIENT_CALLS,
+        ApprovalKind::Form { .. } => FORM,
     }
 }

@@ -135,6 +135,7 @@ faulty! {
     }
     ChildQuestionStore {
         AskInPlace => ask_in_place(lease: &Lease, question: ChildQuestion) -> ();
+        AnswerForm => answer_form(id: ApprovalId, answers: serde_json::Map<String, serde_json::Value>, by: &str, at: UnixMillis) -> Decided;
         Withdraw => withdraw(id: ApprovalId, at: UnixMillis) -> bool;
     }
     ClientCallStore {

@@ -188,6 +188,7 @@ pub(crate) fn context(session: &str) -> ToolContext {
         approved: None,
         memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
         untrusted: false,
+        person: belay_protocol::PersonPort::default(),
     }
 }
 

@@ -9,6 +9,7 @@ use belay_protocol::{
     Inbound, Principal, Refusal, ReplyRoute, RunId, Secret, Sent, SessionKey, SessionLifetime, StoreError,
 };
 
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::Dispatcher;
@@ -60,6 +61,9 @@ impl Dispatcher {
         let decision = Decision::from_words(text);
         let Some(waits) = asked.of_conversation else {
             return match (asked.of_work, decision) {
+                (Some(WorkQuestion::One(question)), decision) if takes_text(&question, decision) => {
+                    self.take_form(&question, asked.is_next, message)
+                }
                 (Some(work), Some(decision)) => self.take_plain_answer(work, asked.is_next, decision, message),
                 _ => {
                     if asked.waits_for_second {
@@ -148,6 +152,29 @@ impl Dispatcher {
                 Guarded::Continue(message)
             }
         }
+    }
+
+    /// Handles a text while an MCP server waits for a form to be filled in. It is the answer under the same conditions as a
+    /// plain yes. Otherwise the message goes to the model, and the person learns how to refuse.
+    fn take_form(&mut self, question: &PendingQuestion, is_next: bool, message: Arrival) -> Guarded {
+        let (approval, inbound) = (question.approval, &message.inbound);
+        let has_files = inbound.provenance.as_ref().is_some_and(|facts| facts.has_files());
+        if !is_next || inbound.is_relayed() || has_files {
+            let reminder = format!(
+                "A form of an MCP server waits for an answer too, and your message was not taken for it. /deny {approval} \
+                 gives the server nothing."
+            );
+            self.notifier.notify(inbound.reply_to.clone(), reminder);
+            return Guarded::Continue(message);
+        }
+        let reply = LaneReply::Form(Value::from(message.text.clone()));
+        let Arrival { inbound, ack, sent, .. } = message;
+        let ack = match &sent {
+            Some(sent) => self.keys.act_on(reply.acted_on(sent.clone()), ack),
+            None => ack,
+        };
+        self.decide(approval, reply, "/form".to_owned(), sent, inbound, ack);
+        ANSWERED
     }
 
     /// Handles `/approve`, `/always` and `/deny`.
@@ -321,6 +348,11 @@ impl Dispatcher {
 /// Whether a message may be an answer. A command is none. A relayed text is none either, but its sender learns why.
 fn may_be_answer(message: &Arrival) -> bool {
     matches!(message.submission, Submission::Input)
+}
+
+/// Whether a text fills in the form of this question. A plain no refuses, unless it is a value.
+fn takes_text(question: &PendingQuestion, decision: Option<Decision>) -> bool {
+    question.form.as_ref().is_some_and(|form| decision != Some(Decision::Deny) || form.takes_no())
 }
 
 /// Whether a message is a plain yes or no.

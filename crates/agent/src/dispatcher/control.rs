@@ -108,6 +108,10 @@ impl Dispatcher {
             Control::Decide { approval, decision } => {
                 self.decide(approval, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
             }
+            Control::FillIn { approval, values } => {
+                let reply = LaneReply::Form(values.into());
+                self.decide(approval, reply, "/approvals".into(), None, inbound.clone(), ack);
+            }
             Control::ClientResults { request, answer } => {
                 self.decide(request, LaneReply::Client(answer), "results".into(), None, inbound.clone(), ack);
             }

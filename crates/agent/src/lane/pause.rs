@@ -154,7 +154,7 @@ impl Lane {
         let Asking { call, wanted, .. } = asking;
         let time = match wanted.kind {
             ApprovalKind::Approval if wanted.place.is_some() => self.services.approvals.load().autonomous_expires(),
-            ApprovalKind::Approval => self.services.approvals.load().expires(),
+            ApprovalKind::Approval | ApprovalKind::Form { .. } => self.services.approvals.load().expires(),
             ApprovalKind::Credential { .. } => self.services.approvals.load().credential_expires(),
             ApprovalKind::ClientCalls { .. } => self.services.approvals.load().client_calls_expire(),
         };

@@ -110,6 +110,7 @@ pub(crate) enum WireReply {
     Decision(Decision),
     /// A secret, which the vault has under the name of the mail's secret.
     Secret,
+    Form(serde_json::Value),
     /// The results of calls that the client carries out.
     Client(Box<ClientAnswer>),
 }
@@ -296,6 +297,7 @@ impl WireAnswer {
             reply: match reply {
                 LaneReply::Decision(decision) => WireReply::Decision(*decision),
                 LaneReply::Secret(_) => WireReply::Secret,
+                LaneReply::Form(answer) => WireReply::Form(answer.clone()),
                 LaneReply::Client(answer) => WireReply::Client(answer.clone()),
             },
             who: who.clone(),
@@ -312,6 +314,7 @@ impl WireAnswer {
     fn into_answer(self, forwarded: MailId, secret: Option<Secret>, ack: AckSender) -> LaneAnswer {
         let reply = match (self.reply, secret) {
             (WireReply::Decision(decision), _) => LaneReply::Decision(decision),
+            (WireReply::Form(answer), _) => LaneReply::Form(answer),
             (WireReply::Client(answer), _) => LaneReply::Client(answer),
             (WireReply::Secret, Some(secret)) => LaneReply::Secret(secret),
             (WireReply::Secret, None) => LaneReply::Decision(Decision::Deny),

@@ -6,11 +6,11 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
 use belay_protocol::Decision;
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::{Client, duration_text, since, text, until};
-use crate::args::{ApprovalArgs, ApprovalsListArgs};
+use crate::args::{ApprovalArgs, ApprovalsListArgs, ApproveArgs};
 
 /// Lists approval requests, newest first.
 pub async fn list(args: &ApprovalsListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
@@ -59,11 +59,28 @@ pub async fn answer(
     env: &Environment,
     out: Output<'_>,
 ) -> Result<Exit, Failure> {
-    let body = json!({ "decision": decision });
+    send(args, &json!({ "decision": decision }), env, out).await
+}
+
+/// Approves one request, or fills in its form.
+pub async fn approve(args: &ApproveArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
+    let value = |pair: &String| match pair.split_once('=') {
+        Some((field, value)) => Ok((field.to_owned(), Json::from(value))),
+        None => Err(Failure::new(Exit::WrongUsage, format!("--set {pair}: must be FIELD=VALUE"))),
+    };
+    let values: Map<String, Json> = args.set.iter().map(value).collect::<Result<_, _>>()?;
+    let mut body = json!({ "decision": Decision::Approve });
+    if !values.is_empty() {
+        body["values"] = values.into();
+    }
+    send(&args.question, &body, env, out).await
+}
+
+async fn send(args: &ApprovalArgs, body: &Json, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(&args.client, env)?;
     let id = whole_id(&client, IdKind::Question, &args.id).await?;
     let path = ["api", "v1", "approvals", &id];
-    let answer = client.post(&path, Some(&body), Duration::ZERO).await?;
+    let answer = client.post(&path, Some(body), Duration::ZERO).await?;
     if args.client.json {
         out.json(&answer)
     } else {
@@ -77,6 +94,7 @@ pub(super) fn waits_for(question: &Json) -> String {
     let (tool, summary) = (text(question, "/tool"), text(question, "/summary"));
     match text(question, "/kind") {
         "credential" => format!("the secret {} for {tool}: {summary}", text(question, "/name")),
+        "form" => format!("the MCP server {} asks, for {tool}: {summary}", text(question, "/server")),
         "client_calls" => summary.to_owned(),
         _ if summary.starts_with(tool) => summary.to_owned(),
         _ => format!("{tool}: {summary}"),
@@ -91,6 +109,13 @@ pub(super) fn how_to_answer(question: &Json, id: &str) -> String {
             "the next message of the conversation is taken as the secret: `belay send --session KEY -` reads \
                          it from standard input"
                 .to_owned()
+        }
+        "form" if question.pointer("/fields/0").is_some() => {
+            let field = text(question, "/fields/0/name");
+            format!(
+                "`belay approvals approve {id} --set {field}=…` fills in the form, one --set for each field; `belay approvals deny \
+                 {id}` gives the server nothing"
+            )
         }
         "client_calls" => "its client answers it, with the results of its tools".to_owned(),
         _ => format!("`belay approvals approve {id}` says yes, `belay approvals deny {id}` no"),

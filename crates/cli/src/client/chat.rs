@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use self::follow::{Follow, Step};
 use self::lists::DaemonLists;
-use super::approvals::waits_for;
+use super::approvals::{how_to_answer, waits_for};
 use super::events::Events;
 use super::{Client, text};
 use crate::args::{ChatArgs, ClientArgs};
@@ -268,6 +268,7 @@ fn question_text(request: &Json) -> String {
         lines.push(format!("- {}: {}", text(pair, "/0"), text(pair, "/1")));
     }
     lines.push(match (text(request, "/kind"), request.pointer("/covers").and_then(Json::as_str)) {
+        ("form", _) => how_to_answer(request, text(request, "/id")),
         ("credential", _) => "Your next line is taken as the secret.".to_owned(),
         (_, Some(covers)) => format!("Answer yes, no, or always ({covers})."),
         (_, None) => "Answer yes or no.".to_owned(),

@@ -3,9 +3,10 @@
 import { html, useState } from '../vendor/preact.js';
 import { get, path, post } from '../lib/api.js';
 import { exact, seconds, visible } from '../lib/format.js';
-import { useLoad, useNow } from '../lib/hooks.js';
+import { useAction, useLoad, useNow } from '../lib/hooks.js';
 import { Choice, Connection, Json, ListTable, More, Tabs, useList, useLive } from '../lib/list.js';
 import { Markdown } from '../lib/markdown.js';
+import { Form } from '../lib/question.js';
 import { Act, Code, Empty, Facts, Failure, Go, Loaded, Page, State, Text, Time, chatLink, runLink } from '../lib/ui.js';
 
 const EVENTS = ['approval_requested', 'approval_first_yes', 'approval_resolved', 'run_ended'];
@@ -64,6 +65,10 @@ function Left({ until }) {
 
 function Answer({ question, role, answered }) {
   const answer = (decision) => () => post(path`approvals/${question.id}`, { decision });
+  const [fill, filling] = useAction(async (decision, values) => {
+    await post(path`approvals/${question.id}`, { decision, values });
+    answered();
+  });
   const { covers, second, asker } = question;
   if (role !== 'operator' && asker.authority === 'operator') {
     return html`<p class="hint">Only an operator may answer this question.</p>`;
@@ -72,6 +77,10 @@ function Answer({ question, role, answered }) {
     return html`<p class="hint">This asks for the secret <${Code} value=${question.name} />. The next message in its conversation
       is the secret: <${Go} to=${chatLink(question.asked_in)}>open the conversation</${Go}>.</p>
       <p class="row"><${Act} kind="danger" action=${answer('deny')} done=${answered}>Deny</${Act}></p>`;
+  }
+  if (question.kind === 'form' && question.fields.length) {
+    return html`<${Form} fields=${question.fields} busy=${filling.busy} give=${(values) => fill('approve', values)} deny=${() => fill('deny')} />
+      <${Failure} error=${filling.error} />`;
   }
   return html`
     ${second && html`<p class="hint">Two persons must approve. ${second.given} of ${second.needed} approvals are given${

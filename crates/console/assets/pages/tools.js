@@ -82,6 +82,7 @@ const Health = ({ rows, kind, operator, reload }) => html`<${Table} rows=${rows}
 const NAMES = { ok: 'ok', failing: 'failing', off: 'disabled', trial: 'on trial', starting: 'starting', left_out: 'left out' };
 const Condition = ({ row }) => html`<span><${State} value=${NAMES[row.state] ?? row.state}
     tone=${{ ok: 'good', failing: 'bad', off: 'bad', trial: 'wait', starting: 'wait', left_out: 'bad' }[row.state]} />
+  ${row.revision && html`<br /><small>MCP <${Text} value=${row.revision} /></small>`}
   ${row.actor && html`<br /><small>by <${Text} value=${row.actor} /></small>`}
   ${row.detail && html`<br /><small><${Text} value=${row.detail} /></small>`}
   ${row.until && html`<br /><small>until <${Time} at=${row.until} /></small>`}</span>`;

@@ -197,6 +197,7 @@ impl ContainerDelegate {
             approved,
             memory: belay_protocol::MemoryOwner::Group { session: SessionKey::new("worker") },
             untrusted: true,
+            person: belay_protocol::PersonPort::default(),
         };
         async move {
             let output = match tool {

@@ -8,7 +8,7 @@ use belay_protocol::{
     FirstYes, Principal, RunId, SessionKey, UnixMillis,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::runs::id_prefix;
 use crate::app::{App, Shared};
@@ -50,6 +50,9 @@ pub(crate) struct Answer {
     /// A string, so that an unknown word gives another error than invalid JSON.
     #[cfg_attr(test, schemars(extend("enum" = ["approve", "always", "deny"])))]
     decision: String,
+    /// The values of a form, by field; only with `approve`.
+    #[serde(default)]
+    values: Option<Map<String, Value>>,
 }
 
 fn decision(word: &str) -> Result<Decision, ApiError> {
@@ -234,7 +237,7 @@ pub(crate) async fn decide(
     ApprovalPath(id): ApprovalPath,
     JsonBody(answer): JsonBody<Answer>,
 ) -> Result<Response, ApiError> {
-    decide_approval(&app, principal, id, &answer.decision).await.map(|body| Json(body).into_response())
+    decide_approval(&app, principal, id, (&answer.decision, answer.values)).await.map(|body| Json(body).into_response())
 }
 
 /// Answers an approval request with a decision word of the API, and returns the request after that.
@@ -242,14 +245,19 @@ pub(crate) async fn decide_approval(
     app: &App,
     principal: Principal,
     id: ApprovalId,
-    word: &str,
+    (word, values): (&str, Option<Map<String, Value>>),
 ) -> Result<Value, ApiError> {
     let decision = decision(word)?;
+    let control = match (values, decision) {
+        (None, decision) => Control::Decide { approval: id, decision },
+        (Some(values), Decision::Approve) => Control::FillIn { approval: id, values },
+        (Some(_), _) => return Err(ApiError::invalid("values: only with the decision approve")),
+    };
     // An operator's answer does not wait for the store: the agent knows the request.
     if app.visibility(&principal).own_only().is_some() {
         find(app, &principal, id).await?;
     }
-    let reply = app.control(principal.clone(), Control::Decide { approval: id, decision }).await;
+    let reply = app.control(principal.clone(), control).await;
     let reply = match reply.map_err(|error| error.about("decision"))? {
         Ack::Command(reply) => reply.reply,
         other => return Err(ApiError::unexpected(&other)),

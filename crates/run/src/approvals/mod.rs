@@ -7,6 +7,7 @@
 //! [`digest`] binds an answer to the tool, its arguments, and their meaning at the time of the answer.
 
 mod config;
+mod form_text;
 mod policy;
 mod question;
 mod shown;

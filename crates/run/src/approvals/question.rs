@@ -9,6 +9,7 @@ use belay_protocol::{
 };
 use serde_json::{Map, Value};
 
+use super::form_text;
 use super::shown::{fence, shown_line, shown_of};
 
 /// An approval request of the effect gate, without its run and its date.
@@ -110,11 +111,15 @@ impl ApprovalAnswer {
                 self.outdated.extend(before.map(|(earlier, _)| earlier));
             }
             (ApprovalKind::Credential { .. }, ApprovalState::Approved) => self.supplied = Some(approval.id),
-            (kind, state @ (ApprovalState::Denied | ApprovalState::Expired)) => {
+            (
+                kind @ (ApprovalKind::Approval | ApprovalKind::Credential { .. } | ApprovalKind::ClientCalls { .. }),
+                state @ (ApprovalState::Denied | ApprovalState::Expired),
+            ) => {
                 self.denied = Some(denial(kind, state));
             }
+            // The call that has asked for a form reads its answer itself.
             (_, ApprovalState::Waiting | ApprovalState::Used | ApprovalState::Withdrawn)
-            | (ApprovalKind::ClientCalls { .. }, _) => {}
+            | (ApprovalKind::ClientCalls { .. } | ApprovalKind::Form { .. }, _) => {}
         }
     }
 }
@@ -170,6 +175,7 @@ pub(crate) fn question_body(
         ApprovalKind::Credential { name } => {
             format!("`{tool}` needs a secret: **{name}**.\n\n{}", shown_line(summary))
         }
+        ApprovalKind::Form { form, .. } => form_text::body(tool, form),
         ApprovalKind::Approval | ApprovalKind::ClientCalls { .. } => {
             let mut text = format!("May I do this? **{tool}**\n\n{}", fence(summary));
             for (name, value) in shown_of(bound) {
@@ -216,6 +222,10 @@ fn how_to_answer(approval: &ApprovalRequest, now: UnixMillis) -> String {
             "Your next message is taken as the secret: it is not shown to the model and not stored in the \
              conversation. /deny continues without it. The request expires after {waits}."
         );
+    }
+    if let ApprovalKind::Form { form, .. } = &approval.kind {
+        let how = form_text::how(form, id);
+        return format!("{how} Without an answer the server gets none after {waits}.");
     }
     let second = if approval.needs_first_yes() { " After you, a second person must approve it." } else { "" };
     if approval.present_place().is_some() {

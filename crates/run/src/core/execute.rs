@@ -118,7 +118,10 @@ impl RunCore {
         cancel: &'a CancellationToken,
         generation: &'a Generation,
     ) -> CallContext<'a> {
+        let asks = tools.iter().any(|tool| tool.spec().server.is_some());
+        let people = asks.then(|| self.batch_people());
         CallContext {
+            people,
             request: &self.request,
             live: &self.live,
             tools,

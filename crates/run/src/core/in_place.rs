@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::RunCore;
 use crate::approvals::Wanted;
 use crate::child_asker::{ChildAnswer, ChildCall};
-use crate::effect_gate::Asking;
+use crate::effect_gate::{Asking, BatchPeople};
 
 /// The answer of a person who is asked whether a run may go on.
 pub type WaitsForYes = BoxFuture<'static, Result<ChildAnswer, StoreError>>;
@@ -113,6 +113,21 @@ impl RunCore {
             };
             stored.until_stored(ask).await
         }))
+    }
+
+    /// How calls of this run ask a person.
+    pub(super) fn batch_people(&self) -> BatchPeople {
+        BatchPeople {
+            asker: self.services.child_asker.clone(),
+            lease: self.journal.lease().clone(),
+            stored: self.journal.wait().clone(),
+            request: self.request.clone(),
+            live: self.live.clone(),
+            place: self.asked_in(),
+            waits: self.waits.clone(),
+            may_ask: if self.closing.is_some() { Err(STOPPED) } else { self.may_ask },
+            holds_slot: self.tree.depth() > 0,
+        }
     }
 
     /// The conversation in which the run asks: that of the autonomous work, or that of the turn.

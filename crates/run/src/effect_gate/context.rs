@@ -8,6 +8,7 @@ use belay_protocol::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::people::BatchPeople;
 use super::Bind;
 use crate::approvals::{Answers, ApprovalAnswer, Standing};
 use crate::deadlines::WaitClock;
@@ -54,6 +55,8 @@ pub struct CallContext<'a> {
     pub memory: MemoryOwner,
     /// The waits of the run for people. They move the deadline of a call that starts another run.
     pub(crate) waits: &'a WaitClock,
+    /// How a call asks a person; `None`: no call of this batch can.
+    pub people: Option<BatchPeople>,
 }
 
 impl CallContext<'_> {
@@ -82,6 +85,7 @@ impl CallContext<'_> {
             approved,
             memory: self.memory.clone(),
             untrusted: self.tally().untrusted(),
+            person: self.people.as_ref().filter(|_| spec.server.is_some()).map(|people| people.of(call)).unwrap_or_default(),
         }
     }
 

@@ -329,6 +329,7 @@ impl Book {
                 ToolHealth {
                     name,
                     description,
+                    revision: None,
                     state,
                     failures,
                     runs,

@@ -39,21 +39,26 @@ struct Known {
     described: BTreeMap<String, String>,
     /// The MCP servers whose tools are not offered: starting, or left out for this reason.
     absent: BTreeMap<String, Option<String>>,
+    /// A tool of each MCP server, which knows what the server speaks.
+    servers: BTreeMap<String, Arc<dyn Tool>>,
 }
 
 impl Known {
-    fn add(&mut self, spec: &ToolSpec) {
+    fn add(&mut self, tool: &Arc<dyn Tool>) {
+        let spec = tool.spec();
         self.described.entry(spec.name.clone()).or_insert_with(|| spec.description.clone());
         if let Some(server) = &spec.server {
             let name = format!("{SERVER_PREFIX}{server}");
-            self.described.entry(name).or_insert_with(|| description_of(server));
+            self.described.entry(name.clone()).or_insert_with(|| description_of(server));
+            self.servers.insert(name, tool.clone());
         }
     }
 
     /// The health of a subject by the book, or that of a server whose tools are not offered.
     fn health(&self, name: &str, by_book: ToolHealth) -> ToolHealth {
         let description = self.described.get(name).cloned().unwrap_or_default();
-        let health = ToolHealth { description, ..by_book };
+        let revision = self.servers.get(name).and_then(|tool| tool.revision());
+        let health = ToolHealth { description, revision, ..by_book };
         match self.absent.get(name).filter(|_| health.state == ToolState::Ok) {
             None => health,
             Some(None) => ToolHealth { state: ToolState::Starting, ..health },
@@ -85,7 +90,7 @@ impl Health {
     pub async fn load(config: &ToolHealthConfig, tools: &ToolSet, ports: HealthPorts) -> Result<Self, StoreError> {
         let HealthPorts { store, events, clock } = ports;
         let mut known = Known::default();
-        tools.iter().for_each(|tool| known.add(tool.spec()));
+        tools.iter().for_each(|tool| known.add(tool));
         let switches = known_of(&known, store.switches().await?);
         let now = Now { date: clock.now(), instant: Instant::now() };
         let book = Book::new(Rules::compile(config), switches, now);
@@ -107,7 +112,7 @@ impl Health {
         {
             let mut known = self.known();
             known.absent.remove(&format!("{SERVER_PREFIX}{server}"));
-            tools.iter().for_each(|tool| known.add(tool.spec()));
+            tools.iter().for_each(|tool| known.add(tool));
         }
         self.adopt(stored);
         Ok(())

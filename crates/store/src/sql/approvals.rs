@@ -10,6 +10,8 @@ use belay_protocol::{
     SessionKey, StoreError, ThreadState, UnixMillis, WaitingFor,
 };
 
+use serde_json::{Map, Value as Json};
+
 use super::connection::{Connection, Row};
 use super::lane_guard::lane;
 use super::ledger::append_events;
@@ -17,7 +19,7 @@ use super::reads::cursor;
 use super::tx::{self, Done, Failure, Tx};
 use super::{outbox, rows, runs, threads};
 use crate::approvals::{
-    CLIENT_CALLS, ENDED_CALL, ENDED_RUN, approvals_limit, asked, check_answer, check_child_question, check_question,
+    CLIENT_CALLS, FORM, ENDED_CALL, ENDED_RUN, approvals_limit, asked, check_answer, check_child_question, check_question,
     decided, kind_word, not_approved, withdrawn,
 };
 use crate::value::{Value, named_params, params};
@@ -55,11 +57,12 @@ pub(super) fn pause_run(tx: &mut Tx<'_>, lease: &Lease, paused: &PausedRun) -> D
 
 fn insert(tx: &mut Tx<'_>, approval: &ApprovalRequest) -> Done<()> {
     let secret_name = match &approval.kind {
-        ApprovalKind::Approval | ApprovalKind::ClientCalls { .. } => None,
+        ApprovalKind::Approval | ApprovalKind::ClientCalls { .. } | ApprovalKind::Form { .. } => None,
         ApprovalKind::Credential { name } => Some(name),
     };
     let arguments = match &approval.kind {
         ApprovalKind::ClientCalls { calls, .. } => rows::to_json(calls)?,
+        ApprovalKind::Form { form, .. } => rows::to_json(form)?,
         ApprovalKind::Approval | ApprovalKind::Credential { .. } => rows::to_json(&approval.arguments)?,
     };
     tx.post(
@@ -211,6 +214,31 @@ pub(super) fn answer_client_calls(
         "UPDATE runs SET options = ?2 WHERE id = ?1",
         params![approval.run_id.as_uuid(), super::lanes::options_json(options)?],
     )?;
+    Ok(Decided::Now(Box::new(approval)))
+}
+
+/// Stores the answer to a form, which is used with that: no call uses it later.
+pub(super) fn answer_form(
+    tx: &mut Tx<'_>,
+    id: ApprovalId,
+    answers: &Map<String, Json>,
+    (by, at): (&str, UnixMillis),
+) -> Done<Decided> {
+    let answered = tx.row(
+        concat!(
+            "UPDATE approvals SET state = 'used', results = ?2, decided_by = ?3, decided_at = ?4
+             WHERE id = ?1 AND state = 'waiting' AND kind = 'form' RETURNING ",
+            columns!()
+        ),
+        params![id.as_uuid(), rows::to_json(answers)?, by, at.0],
+        approval_row,
+    )?;
+    let Some(approval) = answered else {
+        let before = tx.row(BY_ID, params![id.as_uuid()], approval_row)?;
+        return Ok(before.map_or(Decided::Unknown, |approval| Decided::Before(Box::new(approval))));
+    };
+    let event = decided(&ApprovalRequest { state: ApprovalState::Approved, ..approval.clone() }, by, at);
+    append_events(tx, &[event])?;
     Ok(Decided::Now(Box::new(approval)))
 }
 
@@ -379,6 +407,10 @@ fn kind(row: &Row<'_>, run: RunId) -> Done<ApprovalKind> {
             calls: rows::readable(row, run, "arguments")?.unwrap_or_default(),
             results,
         });
+    }
+    if row.get::<_, String>("kind")? == FORM {
+        let form = rows::readable(row, run, "arguments")?.ok_or_else(|| Failure::damaged("form of a question"))?;
+        return Ok(ApprovalKind::Form { form, answers: rows::readable(row, run, "results")?.unwrap_or_default() });
     }
     Ok(match row.get("secret_name")? {
         None => ApprovalKind::Approval,

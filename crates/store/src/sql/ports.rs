@@ -123,6 +123,19 @@ impl ChildQuestionStore for SqlStore {
             .inspect(|_| self.hint(Topic::Questions))
     }
 
+    async fn answer_form(
+        &self,
+        id: ApprovalId,
+        answers: serde_json::Map<String, serde_json::Value>,
+        by: &str,
+        at: UnixMillis,
+    ) -> Result<Decided, StoreError> {
+        let by = by.to_owned();
+        self.write(Committed, move |tx| approvals::answer_form(tx, id, &answers, (&by, at)))
+            .await
+            .inspect(|_| self.hint(Topic::Questions))
+    }
+
     async fn withdraw(&self, id: ApprovalId, at: UnixMillis) -> Result<bool, StoreError> {
         self.write(Committed, move |tx| approvals::withdraw_one(tx, id, at))
             .await

@@ -11,23 +11,36 @@ use rmcp::model::{
 };
 use rmcp::service::{RoleClient, ServiceError};
 use rmcp::{ClientCacheConfig, Peer};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::mcp::answer::Answer;
 use crate::mcp::calls::Calls;
-use crate::mcp::listener::{Listener, Notices};
+use crate::mcp::elicitor::Elicitor;
+use crate::mcp::input::Input;
+use crate::mcp::listener::Notices;
 use crate::mcp::listing::{self, Listed};
 use crate::mcp::offer::digests;
 use crate::mcp::opening::{Open, Opener, close};
 use crate::mcp::program::StartPrograms;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
+use crate::mcp::subscribed::subscribe;
 use crate::mcp::troubles::{MAX_ERROR, is_over, of_call, of_transport, silent};
 use crate::mcp::untrusted::line;
 use crate::mcp::wire::Watch;
 
 /// Longest time for listing all tools of a server.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often a call is sent because its server wants to know more. 10, as in the SDKs.
+const MAX_ROUNDS: usize = 10;
+
+/// What a call has come to.
+enum Round {
+    Answer(Answer),
+    Input(Input),
+}
 
 /// The limits of the end of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +73,8 @@ pub(super) struct Connection {
     open: Mutex<Option<Open>>,
     limits: EndLimits,
     known: Mutex<Option<Known>>,
+    /// The subscription to changes of the tools.
+    listening: Mutex<JoinSet<()>>,
 }
 
 /// The tools of the last listing.
@@ -68,6 +83,14 @@ struct Known {
     as_of: u64,
     /// The digest of each tool, by name.
     digests: HashMap<String, String>,
+    /// Until when the server lets the listing count; `None`: until it reports a change.
+    fresh_until: Option<Instant>,
+}
+
+impl Known {
+    fn is_fresh(&self, as_of: u64) -> bool {
+        self.as_of == as_of && self.fresh_until.is_none_or(|until| Instant::now() < until)
+    }
 }
 
 impl Connection {
@@ -88,8 +111,7 @@ impl Connection {
             return Err(ServerError::Stopped);
         }
         let notices = Arc::new(Notices::default());
-        let listener = || Listener::new(server.name(), notices.clone());
-        let opener = Opener { server, starter, run, generation, watch: &watch, listener: &listener };
+        let opener = Opener { server, starter, run, generation, watch: &watch, notices: &notices };
         let open = Box::pin(opener.open()).await?;
         let peer = open.service.peer().clone();
         let revision = peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
@@ -103,15 +125,16 @@ impl Connection {
             open: Mutex::new(Some(open)),
             limits,
             known: Mutex::new(None),
+            listening: Mutex::default(),
         };
         // Disables the cache, so that every listing is current.
         connection.peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         Ok(connection)
     }
 
-    /// The revision that both sides speak.
-    pub(super) fn revision(&self) -> &ProtocolVersion {
-        &self.revision
+    /// Has changes of the tools reported, for a connection that lasts.
+    pub(super) fn subscribe(&self) {
+        *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = subscribe(&self.peer, &self.notices);
     }
 
     /// Whether the server still accepts requests.
@@ -131,33 +154,39 @@ impl Connection {
 
     /// Lists all tools of the server, in its order. A malformed tool is listed with its problem.
     pub(super) async fn tools(&self) -> Result<Vec<Listed>, ServerError> {
+        self.list().await.map(|(tools, _)| tools)
+    }
+
+    async fn list(&self) -> Result<(Vec<Listed>, Option<Duration>), ServerError> {
         let listed = timeout(LIST_LIMIT, self.pages()).await;
         listed.unwrap_or_else(|_| Err(silent("`tools/list`", LIST_LIMIT, &self.watch)))
     }
 
-    async fn pages(&self) -> Result<Vec<Listed>, ServerError> {
+    /// The tools, and how long the server lets the list count.
+    async fn pages(&self) -> Result<(Vec<Listed>, Option<Duration>), ServerError> {
         let offers_tools = self.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_some());
         if !offers_tools {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), None));
         }
         match listing::all(&self.peer, !self.revision.has_initialize()).await {
-            Ok(tools) => Ok(tools),
+            Ok(listed) => Ok(listed),
             Err(error) => Err(self.trouble(error).await),
         }
     }
 
     /// The digest of the tool's current description; `None`: the server has no such tool. Lists the tools once, and
-    /// again after the server reports a change.
+    /// again after the server reports a change, or when the time is over for which it lets the list count.
     pub(super) async fn digest_of(&self, tool: &str) -> Result<Option<String>, ServerError> {
         let as_of = self.notices.tools_changed();
-        if let Some(known) = self.known().as_ref().filter(|known| known.as_of == as_of) {
+        if let Some(known) = self.known().as_ref().filter(|known| known.is_fresh(as_of)) {
             return Ok(known.digests.get(tool).cloned());
         }
-        let listed = self.tools().await?;
+        let (listed, ttl) = self.list().await?;
+        let fresh_until = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
         let digests: HashMap<_, _> =
             listed.iter().flatten().map(|tool| (tool.name.to_string(), digests(tool).whole)).collect();
         let digest = digests.get(tool).cloned();
-        *self.known() = Some(Known { as_of, digests });
+        *self.known() = Some(Known { as_of, digests, fresh_until });
         Ok(digest)
     }
 
@@ -165,18 +194,40 @@ impl Connection {
     ///
     /// # Cancel safety
     /// If the future is dropped, the server is notified (`notifications/cancelled`). Effects that have happened remain.
-    pub(super) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<Answer, ServerError> {
-        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        elicitor: &Arc<Elicitor>,
+    ) -> Result<Answer, ServerError> {
+        self.notices.call(elicitor);
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let refused = self.notices.refused();
+        for _ in 0..MAX_ROUNDS {
+            match self.round(params.clone(), refused).await? {
+                Round::Answer(answer) => return Ok(answer),
+                Round::Input(input) => params = input.answered(params, elicitor).await?,
+            }
+        }
+        Err(ServerError::AsksOn(MAX_ROUNDS))
+    }
+
+    /// Sends a call once.
+    async fn round(&self, params: CallToolRequestParams, refused: u64) -> Result<Round, ServerError> {
         match self.calls.ask(ClientRequest::CallToolRequest(CallToolRequest::new(params))).await {
-            Ok(ServerResult::InputRequiredResult(_)) => Err(ServerError::Unsupported("an answer of a person")),
             Ok(ServerResult::CreateTaskResult(_)) => {
                 Err(ServerError::Unsupported("time to work on it in the background"))
             }
-            Ok(result) => match Answer::read(result) {
-                Some(answer) => Ok(answer.after(self.notices.refused_since(refused))),
-                None => Err(self.trouble(ServiceError::UnexpectedResponse).await),
-            },
+            Ok(result) => {
+                let result = match Input::read(result) {
+                    Ok(input) => return Ok(Round::Input(input)),
+                    Err(other) => other,
+                };
+                match Answer::read(*result) {
+                    Some(answer) => Ok(Round::Answer(answer.after(self.notices.refused_since(refused)))),
+                    None => Err(self.trouble(ServiceError::UnexpectedResponse).await),
+                }
+            }
             Err(ServiceError::McpError(error)) => Err(of_call(&error, self.notices.refused_since(refused))),
             Err(error) => Err(self.trouble(error).await),
         }
@@ -194,6 +245,7 @@ impl Connection {
     /// If the future is dropped, the server is ended in the background.
     pub(super) async fn end(&self) -> Option<String> {
         let open = self.lock_open().take()?;
+        *self.listening.lock().unwrap_or_else(PoisonError::into_inner) = JoinSet::new();
         let until = Instant::now() + self.limits.close;
         self.cancel_calls(self.limits.tell).await;
         close(open, until).await

@@ -1,23 +1,26 @@
 //! The client side of a connection: requests and notifications of a server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rmcp::ErrorData;
 use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientResult, ErrorCode, Implementation, ProtocolVersion, ServerNotification,
-    ServerRequest,
+    ClientCapabilities, ClientConfig, ClientResult, CustomResult, ElicitationCapability, ErrorCode,
+    FormElicitationCapability, Implementation, ProtocolVersion, ServerNotification, ServerRequest,
+    UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient, Service};
+use serde_json::Value;
 use tracing::debug;
 
+use crate::mcp::elicitor::Elicitor;
 use crate::mcp::untrusted::line;
 
 /// Longest shown method of a request, in bytes.
 const MAX_METHOD: usize = 100;
 
-/// Answers a server's requests. Belay declares no client capabilities, so every request except a ping is refused: there
-/// is no sampling, no list of roots, no elicitation.
+/// Answers a server's requests. A question for a person goes to the person of the call in progress. Every other request
+/// except a ping is refused: there is no sampling and no list of roots.
 pub(super) struct Listener {
     server: String,
     notices: Arc<Notices>,
@@ -28,6 +31,8 @@ pub(super) struct Listener {
 pub(super) struct Notices {
     tools_changed: AtomicU64,
     refused: Mutex<Refused>,
+    /// The calls in progress, in their order.
+    calls: Mutex<Vec<Weak<Elicitor>>>,
 }
 
 /// The requests of a server that were refused.
@@ -44,6 +49,11 @@ impl Notices {
         self.tools_changed.load(Ordering::SeqCst)
     }
 
+    /// The tools have changed, or may have.
+    pub(super) fn tools_have_changed(&self) {
+        self.tools_changed.fetch_add(1, Ordering::SeqCst);
+    }
+
     /// Number of requests of the server that were refused.
     pub(super) fn refused(&self) -> u64 {
         self.lock_refused().count
@@ -53,6 +63,35 @@ impl Notices {
     pub(super) fn refused_since(&self, count: u64) -> Option<String> {
         let refused = self.lock_refused();
         (refused.count > count).then(|| refused.last.clone())
+    }
+
+    /// A call begins; it has ended when the value is dropped.
+    pub(super) fn call(&self, elicitor: &Arc<Elicitor>) {
+        let mut calls = self.lock_calls();
+        calls.retain(|call| call.strong_count() > 0);
+        calls.push(Arc::downgrade(elicitor));
+    }
+
+    /// The call in progress that a question of the server belongs to. A server over pipes does not say which, so several
+    /// calls count only if all are of one tool.
+    fn asking(&self) -> Result<Arc<Elicitor>, &'static str> {
+        let calls: Vec<_> = self.lock_calls().iter().filter_map(Weak::upgrade).collect();
+        let first = calls.first().ok_or("no call of a tool is in progress")?;
+        match calls.iter().all(|call| call.tool == first.tool) {
+            true => Ok(first.clone()),
+            false => Err("several tools are at work, and it does not say for which of them it asks"),
+        }
+    }
+
+    fn lock_calls(&self) -> MutexGuard<'_, Vec<Weak<Elicitor>>> {
+        // Each change is one insertion or removal, so a panic cannot leave it inconsistent.
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refuse(&self, asked: String) {
+        let mut refused = self.lock_refused();
+        refused.count += 1;
+        refused.last = asked;
     }
 
     fn lock_refused(&self) -> MutexGuard<'_, Refused> {
@@ -71,18 +110,25 @@ impl Service<RoleClient> for Listener {
     async fn handle_request(
         &self,
         request: ServerRequest,
-        _context: RequestContext<RoleClient>,
+        context: RequestContext<RoleClient>,
     ) -> Result<ClientResult, ErrorData> {
         if matches!(request, ServerRequest::PingRequest(_)) {
             return Ok(ClientResult::empty(()));
         }
+        if let Some(params) = elicitation(&request) {
+            let answered = match self.notices.asking() {
+                Ok(call) => call.answer(&params, &context.ct).await,
+                Err(why) => {
+                    self.notices.refuse(asked(&request));
+                    Err(why.to_owned())
+                }
+            };
+            let refused = |why| ErrorData::invalid_params(format!("nobody can be asked: {why}"), None);
+            return answered.map(|result| ClientResult::CustomResult(CustomResult(result))).map_err(refused);
+        }
         let asked = asked(&request);
         debug!(server = self.server, asked, "mcp server asks for what is not offered, refused");
-        {
-            let mut refused = self.notices.lock_refused();
-            refused.count += 1;
-            refused.last = asked;
-        }
+        self.notices.refuse(asked);
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "this client offers servers nothing to ask for", None))
     }
 
@@ -92,7 +138,7 @@ impl Service<RoleClient> for Listener {
         _context: NotificationContext<RoleClient>,
     ) -> Result<(), ErrorData> {
         if matches!(notification, ServerNotification::ToolListChangedNotification(_)) {
-            self.notices.tools_changed.fetch_add(1, Ordering::SeqCst);
+            self.notices.tools_have_changed();
             debug!(server = self.server, "mcp server says that its tools have changed");
         }
         Ok(())
@@ -100,8 +146,25 @@ impl Service<RoleClient> for Listener {
 
     fn get_info(&self) -> ClientConfig {
         let us = Implementation::new("belay", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(ClientCapabilities::default(), us)
+        // Also while nobody can be asked: a server may list other tools to a client that cannot ask.
+        let elicitation = ElicitationCapability::new()
+            .with_form(FormElicitationCapability::default())
+            .with_url(UrlElicitationCapability::default());
+        let mut can = ClientCapabilities::default();
+        can.elicitation = Some(elicitation);
+        ClientConfig::new(can, us)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+}
+
+/// The parameters of a question for a person, also in a form that the SDK does not read.
+fn elicitation(request: &ServerRequest) -> Option<Value> {
+    match request {
+        ServerRequest::ElicitRequest(request) => serde_json::to_value(&request.params).ok(),
+        ServerRequest::CustomRequest(custom) if custom.method == "elicitation/create" => {
+            Some(custom.params.clone().unwrap_or_default())
+        }
+        _ => None,
     }
 }
 

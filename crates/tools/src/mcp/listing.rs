@@ -2,6 +2,7 @@
 //! is ended.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use rmcp::Peer;
 use rmcp::model::{ClientRequest, CustomResult, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
@@ -25,41 +26,45 @@ const MAX_WHY: usize = 200;
 pub(super) type Listed = Result<Tool, LeftOut>;
 
 /// Lists all tools of a server, in its order. If the list has no end, or breaks off, the last entry says so. `is_new`: it
-/// speaks a revision in which an empty cursor is a cursor.
+/// speaks a revision in which an empty cursor is a cursor. Also returns how long the server lets the list count; `None`: it
+/// does not say, or not at all.
 ///
 /// # Errors
 /// The errors of the SDK; [`ServiceError::UnexpectedResponse`] if the first answer is no list of tools.
-pub(super) async fn all(peer: &Peer<RoleClient>, is_new: bool) -> Result<Vec<Listed>, ServiceError> {
-    let (mut tools, mut seen, mut cursor) = (Vec::<Listed>::new(), HashSet::new(), None);
+pub(super) async fn all(peer: &Peer<RoleClient>, is_new: bool) -> Result<(Vec<Listed>, Option<Duration>), ServiceError> {
+    let (mut tools, mut seen, mut cursor, mut ttl) = (Vec::<Listed>::new(), HashSet::new(), None, None::<Duration>);
     for number in 1.. {
         let page = match Page::ask(peer, cursor.take(), is_new).await {
             Ok(page) => page,
             // The server does not understand its own cursor.
             Err(ServiceError::McpError(error)) if number > 1 => {
-                return Ok(ended(tools, &format!("page {number} is an error: {}", line(&error.message, MAX_WHY))));
+                return Ok((ended(tools, &format!("page {number} is an error: {}", line(&error.message, MAX_WHY))), ttl));
             }
             Err(error) => return Err(error),
         };
+        ttl = page.ttl.map_or(ttl, |of_page| Some(ttl.map_or(of_page, |ttl| ttl.min(of_page))));
         // A server that ignores the cursor sends its first page again.
         let new: Vec<_> = page.tools.into_iter().filter(|tool| !tools.contains(tool)).collect();
         let has_new = !new.is_empty();
         tools.extend(new);
         if tools.len() > MAX_TOOLS {
             tools.truncate(MAX_TOOLS);
-            return Ok(ended(tools, &format!("it has more than {MAX_TOOLS} tools")));
+            return Ok((ended(tools, &format!("it has more than {MAX_TOOLS} tools")), ttl));
         }
         match page.next {
-            None => return Ok(tools),
+            None => return Ok((tools, ttl)),
             // A server that means the end by an empty cursor sends its first page again.
-            Some(next) if next.is_empty() && !has_new => return Ok(tools),
+            Some(next) if next.is_empty() && !has_new => return Ok((tools, ttl)),
             Some(next) if !seen.insert(next.clone()) => {
-                return Ok(ended(tools, &format!("its cursor repeats on page {number}")));
+                return Ok((ended(tools, &format!("its cursor repeats on page {number}")), ttl));
             }
-            Some(_) if number == MAX_PAGES => return Ok(ended(tools, &format!("it has more than {MAX_PAGES} pages"))),
+            Some(_) if number == MAX_PAGES => {
+                return Ok((ended(tools, &format!("it has more than {MAX_PAGES} pages")), ttl));
+            }
             next => cursor = next,
         }
     }
-    Ok(tools)
+    Ok((tools, ttl))
 }
 
 fn ended(mut tools: Vec<Listed>, why: &str) -> Vec<Listed> {
@@ -74,6 +79,7 @@ struct Page {
     tools: Vec<Listed>,
     /// Cursor of the next page.
     next: Option<String>,
+    ttl: Option<Duration>,
 }
 
 impl Page {
@@ -86,7 +92,7 @@ impl Page {
             }
             // An answer that did not come through [`crate::mcp::incoming`].
             ServerResult::ListToolsResult(page) => {
-                Ok(Self { tools: page.tools.into_iter().map(Ok).collect(), next: page.next_cursor })
+                Ok(Self { tools: page.tools.into_iter().map(Ok).collect(), next: page.next_cursor, ttl: None })
             }
             _ => Err(ServiceError::UnexpectedResponse),
         }
@@ -101,7 +107,9 @@ impl Page {
             Some(Value::String(cursor)) => Some(cursor.clone()).filter(|cursor| is_new || !cursor.is_empty()),
             Some(other) => Some(other.to_string()),
         };
-        Some(Self { tools, next })
+        // Without a duration each listing would be stale at once. A connection reads the list at its first call anyway.
+        let ttl = value["ttlMs"].as_u64().filter(|ttl| *ttl > 0).map(Duration::from_millis);
+        Some(Self { tools, next, ttl })
     }
 }
 

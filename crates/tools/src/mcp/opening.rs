@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::debug;
 
 use crate::mcp::http::Remote;
-use crate::mcp::listener::Listener;
+use crate::mcp::listener::{Listener, Notices};
 use crate::mcp::program::{Program, ServerProcesses, StartPrograms, Started};
 use crate::mcp::revision::{self, First};
 use crate::mcp::server::{Endpoint, Server};
@@ -44,7 +44,7 @@ pub(super) struct Opener<'a> {
     pub(super) run: RunId,
     pub(super) generation: &'a Generation,
     pub(super) watch: &'a Arc<Watch>,
-    pub(super) listener: &'a dyn Fn() -> Listener,
+    pub(super) notices: &'a Arc<Notices>,
 }
 
 impl Opener<'_> {
@@ -134,7 +134,7 @@ impl Opener<'_> {
     where
         T: Transport<RoleClient> + 'static,
     {
-        let listener = (self.listener)();
+        let listener = Listener::new(self.server.name(), self.notices.clone());
         let info = revision::open(&mut transport, first, &listener.get_info(), patience).await?;
         check(&info)?;
         Ok(serve_directly(listener, transport, Some(info)))

@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use rmcp::model::{
     ClientConfig, ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, CustomResult, DiscoverRequest,
     DiscoverRequestParams, DiscoverResult, ErrorCode, ErrorData, InitializeRequest, InitializedNotification,
@@ -17,7 +18,7 @@ use rmcp::model::{
 use rmcp::service::{ClientInitializeError, RoleClient};
 use rmcp::transport::Transport;
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, timeout_at};
 
 /// The revision without a handshake.
 pub(super) const NEW: ProtocolVersion = ProtocolVersion::V_2026_07_28;
@@ -76,7 +77,20 @@ pub(super) fn is_known(revision: &ProtocolVersion) -> bool {
 ///
 /// # Cancel safety
 /// If the future is dropped, the transport is of no use any more.
-pub(super) async fn open<T>(
+pub(super) fn open<'a, T>(
+    transport: &'a mut T,
+    first: First,
+    us: &'a ClientConfig,
+    patience: Option<Duration>,
+) -> BoxFuture<'a, Result<ServerPeerInfo, ClientInitializeError>>
+where
+    T: Transport<RoleClient> + 'static,
+{
+    // Boxed here, where the compiler knows of every transport that its futures may be sent.
+    Box::pin(opened(transport, first, us, patience))
+}
+
+async fn opened<T>(
     transport: &mut T,
     first: First,
     us: &ClientConfig,
@@ -92,14 +106,13 @@ where
     }
     let until = patience.map(|patience| Instant::now() + patience);
     loop {
-        let is_probing = !opening.asked.initialize;
-        let message = tokio::select! {
-            biased;
-            message = opening.transport.receive() => message,
-            () = sleep_until(until.unwrap_or_else(Instant::now)), if is_probing && until.is_some() => {
-                opening.initialize(None).await?;
-                continue;
-            }
+        let received = match until.filter(|_| !opening.asked.initialize) {
+            Some(until) => timeout_at(until, opening.transport.receive()).await.ok(),
+            None => Some(opening.transport.receive().await),
+        };
+        let Some(message) = received else {
+            opening.initialize(None).await?;
+            continue;
         };
         let message = message.ok_or_else(|| ClientInitializeError::ConnectionClosed("at the first request".into()))?;
         if let Some(info) = opening.take(message).await? {

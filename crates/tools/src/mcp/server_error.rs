@@ -72,6 +72,17 @@ pub(super) enum ServerError {
         /// Its error.
         message: String,
     },
+    /// It wanted to ask a person in a call, nobody was asked, and the call failed.
+    #[error("wanted to ask a person something, and nobody was asked: {why}. The call then failed: {message}")]
+    Unasked {
+        /// Why nobody was asked.
+        why: String,
+        /// Its error.
+        message: String,
+    },
+    /// It wants to know more, each time that it is answered.
+    #[error("has asked for more {0} times in this call, which is the limit")]
+    AsksOn(usize),
     /// The run was stopped.
     #[error("was not asked: the run has been stopped")]
     Stopped,
@@ -91,6 +102,8 @@ impl ServerError {
             | Self::Unauthorized(_)
             | Self::Unsupported(_)
             | Self::Refused { .. }
+            | Self::AsksOn(_)
+            | Self::Unasked { .. }
             | Self::Stopped => false,
         }
     }

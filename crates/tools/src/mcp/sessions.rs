@@ -186,7 +186,10 @@ impl McpSessions {
             if slot.shared.starts.fetch_add(1, Ordering::SeqCst) >= MAX_STARTS {
                 return Err(ServerError::TooManyStarts(MAX_STARTS));
             }
-            Connection::open(server, self.starter(), run, generation, Arc::default(), self.end_limits).await
+            let (starter, watch) = (self.starter(), Arc::default());
+            let connection = Connection::open(server, starter, run, generation, watch, self.end_limits).await?;
+            connection.subscribe();
+            Ok(connection)
         };
         Box::pin(slot.cell.get_or_try_init(open)).await?;
         if !generation.is_current() {

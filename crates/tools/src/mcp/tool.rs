@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::{CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolSpec};
+use belay_protocol::{CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec};
 use serde_json::{Map, Value};
-use tokio::time::timeout;
 use tracing::warn;
 
 use crate::mcp::answer::reply;
 use crate::mcp::connection::LIST_LIMIT;
+use crate::mcp::elicitor::Elicitor;
 use crate::mcp::offer::Offer;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
@@ -79,13 +79,30 @@ impl McpTool {
                  with `belay mcp approve {server} {tool}`. Continue without it."
             ))));
         }
-        let called = lease.connection().call(&self.offer.tool, arguments.clone());
-        match timeout(self.server.timeout(), called).await {
-            Ok(answer) => {
-                let answer = answer?;
+        let (person, cancel) = (context.person.clone(), context.cancel.clone());
+        let elicitor = Arc::new(Elicitor::new(self.server.name(), &self.offer.tool, person, cancel));
+        let called = lease.connection().call(&self.offer.tool, arguments.clone(), &elicitor);
+        let called = tokio::select! {
+            biased;
+            answer = Box::pin(called) => Some(answer),
+            () = elicitor.passed(self.server.timeout()) => None,
+        };
+        let unasked = elicitor.unasked();
+        match called {
+            Some(answer) => {
+                let answer = answer.map_err(|trouble| match (trouble, &unasked) {
+                    (ServerError::Error(message), Some(why)) => ServerError::Unasked { why: why.clone(), message },
+                    (trouble, _) => trouble,
+                })?;
                 let refused = answer.refused.clone();
                 let output = reply(answer, &self.pictures, &context.cancel).await;
+                let output = output.map(|reply| self.told(reply, unasked.as_deref()));
                 Ok(output.map_err(|failure| match (failure, refused) {
+                    (ToolFailure::Failed(text), _) if unasked.is_some() => ToolFailure::Failed(format!(
+                        "The MCP server {} wanted to ask a person something, and nobody was asked: {}. The tool then failed: {text}",
+                        self.server.name(),
+                        unasked.unwrap_or_default()
+                    )),
                     (ToolFailure::Failed(text), Some(asked)) => ToolFailure::Failed(format!(
                         "The MCP server {} asked for {asked}, which Belay refuses to servers. The tool then failed: {text}",
                         self.server.name()
@@ -93,7 +110,7 @@ impl McpTool {
                     (failure, _) => failure,
                 }))
             }
-            Err(_) => Ok(Err(ToolFailure::failed(format!(
+            None => Ok(Err(ToolFailure::failed(format!(
                 "{} of the MCP server {} gave no answer within {} s and was stopped. Its effect is unknown: check it \
                  before you try again, or request less at once.",
                 self.offer.tool,
@@ -104,10 +121,24 @@ impl McpTool {
     }
 }
 
+impl McpTool {
+    /// The reply with a line about a question of the server that nobody was asked.
+    fn told(&self, reply: ToolReply, unasked: Option<&str>) -> ToolReply {
+        let Some(why) = unasked else { return reply };
+        let server = self.server.name();
+        let text = format!("[The MCP server {server} wanted to ask a person something, and nobody was asked: {why}.]\n{}", reply.text);
+        ToolReply { text, ..reply }
+    }
+}
+
 #[async_trait]
 impl Tool for McpTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn revision(&self) -> Option<String> {
+        self.server.spoken().get().map(|revision| revision.to_string())
     }
 
     async fn preview(&self, _: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {

@@ -152,6 +152,7 @@ impl Play {
             approved: None,
             memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
             untrusted: false,
+            person: belay_protocol::PersonPort::default(),
         };
         let tool = self.tools.get(&call.name).expect("a refused call is never run");
         let Arguments::Object(arguments) = &call.arguments else { panic!("malformed arguments are never run") };

@@ -98,7 +98,8 @@ fn answer(question: &ApprovalRequest, text: &str) -> Option<String> {
         (ApprovalKind::Approval, Some(Decision::Approve)) => Some(format!("{APPROVE}{id}")),
         (ApprovalKind::Approval, Some(Decision::Always)) => Some(format!("/always {id}")),
         // The results of a client's tools are no words.
-        (ApprovalKind::Approval, None) | (ApprovalKind::ClientCalls { .. }, _) => None,
+        // No form is shown in such a conversation.
+        (ApprovalKind::Approval, None) | (ApprovalKind::ClientCalls { .. } | ApprovalKind::Form { .. }, _) => None,
     }
 }
 

@@ -52,6 +52,6 @@ pub(super) fn number_of(messages: &[Arc<Message>]) -> u32 {
 fn calls_of(request: &ApprovalRequest) -> Vec<&CallId> {
     match &request.kind {
         ApprovalKind::ClientCalls { calls, .. } => calls.iter().map(|call| &call.id).collect(),
-        ApprovalKind::Approval | ApprovalKind::Credential { .. } => vec![&request.call_id],
+        ApprovalKind::Approval | ApprovalKind::Credential { .. } | ApprovalKind::Form { .. } => vec![&request.call_id],
     }
 }

@@ -30,6 +30,9 @@ pub(super) struct ListParams {
 pub(super) struct DecideParams {
     id: String,
     decision: String,
+    /// The values of a form, by field; only with `approve`.
+    #[serde(default)]
+    values: Option<serde_json::Map<String, Value>>,
 }
 
 pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, ApiError> {
@@ -47,5 +50,5 @@ pub(super) async fn list(caller: &Caller, params: ListParams) -> Result<Value, A
 /// Answers an approval request. The agent decides whether the answer counts.
 pub(super) async fn decide(caller: &Caller, params: DecideParams) -> Result<Value, ApiError> {
     let id = params.id.parse().map_err(|_not_a_uuid| ApiError::invalid("id: not the id of a question"))?;
-    decide_approval(&caller.app, caller.principal.clone(), id, &params.decision).await
+    decide_approval(&caller.app, caller.principal.clone(), id, (&params.decision, params.values)).await
 }

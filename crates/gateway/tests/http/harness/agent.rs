@@ -90,6 +90,7 @@ impl FakeAgent {
                 refused: false,
             }),
             Control::Decide { .. }
+            | Control::FillIn { .. }
             | Control::ClientResults { .. }
             | Control::Job(_)
             | Control::Routine(_)

@@ -308,11 +308,11 @@ CREATE TABLE approvals (
     session     TEXT COLLATE "C" NOT NULL,
     call_id     TEXT COLLATE "C" NOT NULL,
     tool        TEXT COLLATE "C" NOT NULL,
-    kind        TEXT COLLATE "C" NOT NULL CHECK (kind = 'approval' OR kind = 'credential' OR kind = 'client_calls'),
+    kind        TEXT COLLATE "C" NOT NULL CHECK (kind = 'approval' OR kind = 'credential' OR kind = 'client_calls' OR kind = 'form'),
     secret_name TEXT COLLATE "C", -- the requested secret, for a credential
-    results     TEXT COLLATE "C", -- of a client that carries the calls out: JSON
+    results     TEXT COLLATE "C", -- of a client that carries the calls out, or the answers to a form: JSON
     summary     TEXT COLLATE "C" NOT NULL,
-    arguments   TEXT COLLATE "C" NOT NULL, -- JSON; sensitive values are masked; for a client its calls
+    arguments   TEXT COLLATE "C" NOT NULL, -- JSON; sensitive values are masked; for a client its calls, for a form its fields
     detail      TEXT COLLATE "C" NOT NULL,
     bound       TEXT COLLATE "C" NOT NULL, -- JSON: the (name, value) pairs that the digest covers
     digest      TEXT COLLATE "C" NOT NULL,

@@ -246,11 +246,11 @@ CREATE TABLE approvals (
     session     TEXT NOT NULL,
     call_id     TEXT NOT NULL,
     tool        TEXT NOT NULL,
-    kind        TEXT NOT NULL CHECK (kind = 'approval' OR kind = 'credential' OR kind = 'client_calls'),
+    kind        TEXT NOT NULL CHECK (kind = 'approval' OR kind = 'credential' OR kind = 'client_calls' OR kind = 'form'),
     secret_name TEXT, -- the requested secret, for a credential
-    results     TEXT, -- of a client that carries the calls out: JSON
+    results     TEXT, -- of a client that carries the calls out, or the answers to a form: JSON
     summary     TEXT NOT NULL,
-    arguments   TEXT NOT NULL, -- JSON; sensitive values are masked; for a client its calls
+    arguments   TEXT NOT NULL, -- JSON; sensitive values are masked; for a client its calls, for a form its fields
     detail      TEXT NOT NULL,
     bound       TEXT NOT NULL, -- JSON: the (name, value) pairs that the digest covers
     digest      TEXT NOT NULL,

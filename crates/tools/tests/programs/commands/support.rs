@@ -88,6 +88,7 @@ impl Fixture {
             approved: None,
             memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
             untrusted: false,
+            person: belay_protocol::PersonPort::default(),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod calls;
 mod cancels;
+mod elicits;
 mod hostile;
 mod http;
 mod lives;
@@ -10,6 +11,7 @@ mod oddities;
 mod offers;
 mod official;
 mod one_transport;
+mod revisions;
 mod session_host;
 mod sessions;
 mod starts;

@@ -221,12 +221,12 @@ serve([tool('t')], call)"
         (
             "elicitation/create",
             failed,
-            "asked for an answer of a person (elicitation/create), which Belay refuses to servers",
+            "wanted to ask a person something, and nobody was asked: this run cannot ask anybody",
         ),
         (
             "elicitation/create",
             error,
-            "asked for an answer of a person (elicitation/create), which Belay refuses to servers",
+            "wanted to ask a person something, and nobody was asked: this run cannot ask anybody",
         ),
         ("sampling/createMessage", error, "asked for a model (sampling/createMessage), which Belay refuses to servers"),
         ("roots/list", failed, "asked for directories (roots/list), which Belay refuses to servers"),

@@ -1,12 +1,16 @@
 //! Servers as small Python scripts, and what tests ask of them.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use belay_exec::{CgroupUse, Processes, ProcessesConfig};
-use belay_protocol::{Clock, Generation, RunId, Tool, ToolContext, ToolFailure, ToolOutput, UnixMillis};
+use belay_protocol::{
+    AskPerson, Clock, Form, FormAnswer, Generation, PersonPort, RunId, Tool, ToolContext, ToolFailure, ToolOutput,
+    UnixMillis,
+};
 use belay_tools::mcp::{
     Mcp, McpServerConfig, McpSessions, Pins, ProcessTrees, Server, ServerInputs, Survey, SurveyMode,
 };
@@ -46,6 +50,8 @@ def serve(tools, call=lambda message: say(message, "ok"), on={}, version=None):
             call(message)
         elif method == "notifications/cancelled":
             note("cancelled")
+        elif method and "id" in message:
+            send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
 "#;
 
 /// How long anything is waited for: the machine may be busy with other things.
@@ -142,11 +148,18 @@ pub(crate) struct Run {
     pub(crate) id: RunId,
     pub(crate) cancel: CancellationToken,
     pub(crate) generation: Generation,
+    pub(crate) person: PersonPort,
 }
 
 impl Run {
     pub(crate) fn new() -> Self {
-        Self { id: RunId::new(), cancel: CancellationToken::new(), generation: Generation::default() }
+        let (cancel, generation, person) = (CancellationToken::new(), Generation::default(), PersonPort::default());
+        Self { id: RunId::new(), cancel, generation, person }
+    }
+
+    /// One whose person gives these answers.
+    pub(crate) fn with_person(person: &Arc<Person>) -> Self {
+        Self { person: PersonPort::to(person.clone()), ..Self::new() }
     }
 
     pub(crate) async fn call(&self, tool: &Arc<dyn Tool>, arguments: Value) -> ToolOutput {
@@ -162,6 +175,7 @@ impl Run {
             approved: None,
             memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
             untrusted: false,
+            person: self.person.clone(),
         };
         tool.call(arguments.as_object().unwrap(), &context).await
     }
@@ -176,6 +190,39 @@ impl Run {
         match self.call(tool, arguments).await {
             Err(ToolFailure::Failed(text)) => text,
             other => panic!("expected a failure, got {other:?}"),
+        }
+    }
+}
+
+/// A person who has decided on the answers.
+pub(crate) struct Person {
+    answers: Mutex<VecDeque<FormAnswer>>,
+    asked: Mutex<Vec<Form>>,
+}
+
+impl Person {
+    pub(crate) fn new(answers: impl IntoIterator<Item = FormAnswer>) -> Arc<Self> {
+        Arc::new(Self { answers: Mutex::new(answers.into_iter().collect()), asked: Mutex::default() })
+    }
+
+    /// What was asked, in order.
+    pub(crate) fn asked(&self) -> Vec<Form> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+#[async_trait::async_trait]
+impl AskPerson for Person {
+    async fn fill_in(&self, form: Form, _: u32, stop: &CancellationToken) -> FormAnswer {
+        self.asked.lock().unwrap().push(form);
+        let answer = self.answers.lock().unwrap().pop_front();
+        match answer {
+            Some(answer) => answer,
+            // One who does not answer.
+            None => {
+                stop.cancelled().await;
+                FormAnswer::Stopped
+            }
         }
     }
 }

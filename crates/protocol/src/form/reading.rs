@@ -1,0 +1,195 @@
+//! Reads the answers to forms. Pure.
+
+use serde_json::{Map, Number, Value};
+
+use super::{FieldKind, Form, FormField, FormOption, FieldFormat};
+use crate::approval::Decision;
+
+/// Most bytes of an answer. 16 KiB: it is one message of a person.
+const MAX_ANSWER: usize = 16 * 1024;
+
+pub(super) fn read(form: &Form, text: &str) -> Result<Map<String, Value>, String> {
+    if text.len() > MAX_ANSWER {
+        return Err(format!("The answer is too long: at most {MAX_ANSWER} bytes."));
+    }
+    if let Ok(Value::Object(values)) = serde_json::from_str(text) {
+        return check(form, values);
+    }
+    let is_yes = Decision::from_words(text) == Some(Decision::Approve);
+    if is_yes && !form.takes_no() && form.fields.iter().all(|field| !field.required || field.default.is_some()) {
+        return check(form, Map::new());
+    }
+    let (mut values, mut last) = (Map::<String, Value>::new(), None::<String>);
+    for line in text.lines() {
+        match named(form, line) {
+            Some((field, value)) => {
+                if values.insert(field.name.clone(), value.trim().into()).is_some() {
+                    return Err(format!("The field {} is there twice.", field.name));
+                }
+                last = Some(field.name.clone());
+            }
+            None if line.trim().is_empty() => {}
+            // The value of a text goes on.
+            None => match last.as_ref().and_then(|name| values.get_mut(name)) {
+                Some(Value::String(before)) => {
+                    before.push('\n');
+                    before.push_str(line);
+                }
+                _ => break,
+            },
+        }
+    }
+    match (&form.fields[..], values.is_empty()) {
+        ([field], true) => check(form, Map::from_iter([(field.name.clone(), text.into())])),
+        (_, true) => Err(format!("That is no answer to the form. {}", how(form))),
+        (_, false) => check(form, values),
+    }
+}
+
+/// How an answer is written.
+fn how(form: &Form) -> String {
+    match form.fields.first() {
+        None => "Answer yes or no.".to_owned(),
+        Some(field) => format!("Write one line for each field, such as {}: …", field.name),
+    }
+}
+
+/// The field that a line names, and its value.
+fn named<'a>(form: &'a Form, line: &'a str) -> Option<(&'a FormField, &'a str)> {
+    let (name, value) = line.split_once([':', '='])?;
+    let name = name.trim().trim_start_matches(['-', '*', ' ']).to_lowercase();
+    let is_named = |field: &&FormField| name == field.name.to_lowercase() || name == field.title.to_lowercase();
+    form.fields.iter().find(is_named).map(|field| (field, value))
+}
+
+pub(super) fn check(form: &Form, mut values: Map<String, Value>) -> Result<Map<String, Value>, String> {
+    if let Some(unknown) = values.keys().find(|name| !form.fields.iter().any(|field| field.name == **name)) {
+        return Err(format!("The form has no field {}. {}", super::short(unknown), how(form)));
+    }
+    let mut checked = Map::new();
+    for field in &form.fields {
+        let given = values.remove(&field.name).filter(|value| !value.is_null() && *value != Value::from(""));
+        match given.or_else(|| field.default.clone()) {
+            Some(value) => {
+                let value = value_of(field, value).map_err(|why| format!("{}: {why}.", field.name))?;
+                checked.insert(field.name.clone(), value);
+            }
+            None if field.required => return Err(format!("The field {} needs a value.", field.name)),
+            None => {}
+        }
+    }
+    if Value::Object(checked.clone()).to_string().len() > 2 * MAX_ANSWER {
+        return Err(format!("The answer is too long: at most {MAX_ANSWER} bytes."));
+    }
+    Ok(checked)
+}
+
+fn value_of(field: &FormField, value: Value) -> Result<Value, String> {
+    match (&field.kind, value) {
+        (FieldKind::Text { min, max, format }, Value::String(text)) => text_of(text, (*min, *max), *format),
+        (FieldKind::Number { whole, min, max }, value) => number(&value, *whole, min.as_ref(), max.as_ref()),
+        (FieldKind::YesNo, Value::Bool(value)) => Ok(value.into()),
+        (FieldKind::YesNo, Value::String(text)) => match text.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
+            "yes" | "y" | "true" | "on" => Ok(true.into()),
+            "no" | "n" | "false" | "off" => Ok(false.into()),
+            _ => Err("it must be yes or no".into()),
+        },
+        (FieldKind::Choice { options }, Value::String(text)) => option(options, &text),
+        (FieldKind::Choices { options, min, max }, value) => choices(options, value, (*min, *max)),
+        _ => Err("its value is of a wrong kind".into()),
+    }
+}
+
+fn text_of(text: String, (min, max): (u32, u32), format: Option<FieldFormat>) -> Result<Value, String> {
+    let length = text.chars().count();
+    if length < min as usize || length > max as usize {
+        return Err(format!("it has {length} characters, and must have {min} to {max}"));
+    }
+    match format {
+        Some(FieldFormat::Email) if !is_email(&text) => Err("it must be an e-mail address".into()),
+        Some(FieldFormat::Uri) if !is_uri(&text) => Err("it must be an address with a scheme, such as https://…".into()),
+        Some(FieldFormat::Date) if !is_date(&text) => Err("it must be a day such as 2026-07-28".into()),
+        Some(FieldFormat::DateTime) if !is_time(&text) => Err("it must be a time such as 2026-07-28T12:00:00Z".into()),
+        _ => Ok(text.into()),
+    }
+}
+
+fn number(value: &Value, whole: bool, min: Option<&Number>, max: Option<&Number>) -> Result<Value, String> {
+    let number: Number = match value {
+        Value::Number(number) => number.clone(),
+        Value::String(text) => text.trim().parse().map_err(|_| "it must be a number".to_owned())?,
+        _ => return Err("it must be a number".into()),
+    };
+    let of = |number: &Number| number.as_f64().unwrap_or(f64::NAN);
+    if whole && of(&number).fract() != 0.0 {
+        return Err("it must be a whole number".into());
+    }
+    if min.is_some_and(|min| of(&number) < of(min)) || max.is_some_and(|max| of(&number) > of(max)) {
+        let shown = |limit: Option<&Number>| limit.map_or("any".to_owned(), Number::to_string);
+        return Err(format!("it must be from {} to {}", shown(min), shown(max)));
+    }
+    // Programs with whole numbers do not read 3.0.
+    let exact = number.as_f64().filter(|value| whole && number.is_f64() && value.abs() < 9e15);
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and far from the limits")]
+    Ok(exact.map_or(Value::Number(number.clone()), |value| (value as i64).into()))
+}
+
+fn option(options: &[FormOption], text: &str) -> Result<Value, String> {
+    let wanted = text.trim().to_lowercase();
+    let exact = options.iter().find(|option| option.value == text.trim());
+    let alike = || options.iter().find(|o| o.value.to_lowercase() == wanted || o.title.to_lowercase() == wanted);
+    let all = || options.iter().map(|option| option.value.as_str()).collect::<Vec<_>>().join(", ");
+    exact.or_else(alike).map(|option| option.value.clone().into()).ok_or_else(|| format!("it must be one of {}", all()))
+}
+
+fn choices(options: &[FormOption], value: Value, (min, max): (u32, u32)) -> Result<Value, String> {
+    let texts: Vec<String> = match value {
+        Value::Array(items) => items.into_iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect(),
+        Value::String(text) => text.split([',', ';', '\n']).map(str::to_owned).collect(),
+        _ => return Err("it must be a list".into()),
+    };
+    let mut chosen = Vec::new();
+    for text in texts.iter().filter(|text| !text.trim().is_empty()) {
+        let value = option(options, text)?;
+        if !chosen.contains(&value) {
+            chosen.push(value);
+        }
+    }
+    if chosen.len() < min as usize || chosen.len() > max as usize {
+        return Err(format!("it must be {min} to {max} of the options"));
+    }
+    Ok(chosen.into())
+}
+
+fn is_email(text: &str) -> bool {
+    let parts = text.split_once('@');
+    parts.is_some_and(|(name, host)| !name.is_empty() && host.contains('.') && !host.contains('@'))
+        && !text.contains(char::is_whitespace)
+}
+
+fn is_uri(text: &str) -> bool {
+    let scheme = text.split_once(':').map(|(scheme, rest)| (scheme.as_bytes(), !rest.is_empty()));
+    scheme.is_some_and(|(scheme, rest)| {
+        rest && scheme.first().is_some_and(u8::is_ascii_alphabetic)
+            && scheme.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
+    }) && !text.contains(char::is_whitespace)
+}
+
+/// Whether a text has this shape: `0` stands for a digit.
+fn has_shape(text: &str, shape: &str) -> bool {
+    text.len() == shape.len()
+        && text.bytes().zip(shape.bytes()).all(|(byte, of)| if of == b'0' { byte.is_ascii_digit() } else { byte == of })
+}
+
+fn is_date(text: &str) -> bool {
+    let part = |at: std::ops::Range<usize>| text.get(at).and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
+    has_shape(text, "0000-00-00") && (1..=12).contains(&part(5..7)) && (1..=31).contains(&part(8..10))
+}
+
+fn is_time(text: &str) -> bool {
+    let (Some(day), Some(time)) = (text.get(..10), text.get(10..)) else { return false };
+    let Some(clock) = time.get(..9) else { return false };
+    let zone = time[9..].trim_start_matches('.').trim_start_matches(|c: char| c.is_ascii_digit());
+    let clock = clock.to_ascii_uppercase();
+    is_date(day) && has_shape(&clock, "T00:00:00") && (zone.eq_ignore_ascii_case("z") || has_shape(&zone.replace('-', "+"), "+00:00"))
+}

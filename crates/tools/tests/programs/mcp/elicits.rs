@@ -1,0 +1,190 @@
+//! Servers that ask a person during a call: by `input_required` in the new revision, by `elicitation/create` in the older
+//! ones.
+
+use std::sync::Arc;
+
+use belay_protocol::{FormAnswer, ToolFailure};
+use serde_json::{Map, Value, json};
+
+use super::support::{Bench, Person, Run, until};
+
+/// A server of the older revisions that asks with these parameters, and says what it was answered.
+const OLD: &str = r#"
+def ask(message, params):
+    send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": params})
+    while True:
+        answered = json.loads(sys.stdin.readline())
+        if answered.get("id") == "q":
+            return answered
+        note(answered.get("method", "?"))
+"#;
+
+/// A server of the new revision that asks for `rounds` rounds.
+const NEW: &str = r#"
+def discover(message):
+    answer(message, {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                     "ttlMs": 0, "cacheScope": "private"})
+def require(message, state, **requests):
+    answer(message, {"resultType": "input_required", "requestState": state, "inputRequests": {
+        name: {"method": "elicitation/create", "params": params} for name, params in requests.items()}})
+"#;
+
+const FORM: &str = r#"{"message": "How big?", "requestedSchema": {"type": "object", "properties": {
+    "size": {"type": "string", "enum": ["s", "m"]}}, "required": ["size"]}}"#;
+
+fn given(values: Value) -> FormAnswer {
+    FormAnswer::Given(values.as_object().cloned().unwrap_or_default())
+}
+
+async fn asks(bench: &Bench, script: &str) -> Arc<dyn belay_protocol::Tool> {
+    bench.one(script, json!({})).await.remove(0)
+}
+
+#[tokio::test]
+async fn each_answer_of_a_person_reaches_a_server_of_an_older_revision() {
+    let bench = Bench::new();
+    let script = format!(
+        "{OLD}\nserve([tool('t')], call=lambda message: say(message, json.dumps(ask(message, {FORM}).get('result'), sort_keys=True)))"
+    );
+    let tool = asks(&bench, &script).await;
+    let answers = [given(json!({ "size": "m" })), FormAnswer::Declined, FormAnswer::Expired];
+    let person = Person::new(answers);
+    let run = Run::with_person(&person);
+    for expected in [r#"{"action": "accept", "content": {"size": "m"}}"#, r#"{"action": "decline"}"#, r#"{"action": "cancel"}"#] {
+        assert_eq!(run.text(&tool, json!({})).await, expected);
+    }
+    let asked = person.asked();
+    assert_eq!((asked.len(), asked[0].server.as_str(), asked[0].message.as_str()), (3, "s", "How big?"));
+    assert_eq!(asked[0].fields[0].name, "size");
+    bench.sessions.close().await;
+}
+
+#[tokio::test]
+async fn a_call_of_the_new_revision_is_sent_again_with_the_answers_and_its_state() {
+    let bench = Bench::new();
+    let script = format!(
+        r#"{NEW}
+def call(message):
+    params = message["params"]
+    note(json.dumps([params.get("requestState"), params.get("inputResponses"), params["arguments"]], sort_keys=True))
+    if params.get("requestState") is None:
+        return require(message, "one", size={FORM})
+    if params["requestState"] == "one":
+        return require(message, "two", where={{"mode": "url", "message": "Log in.", "url": "https://login.example.org/x"}})
+    say(message, "done", resultType="complete")
+serve([tool("t", properties={{"a": {{"type": "integer"}}}})], call=call, on={{"server/discover": discover}})
+"#
+    );
+    let tool = asks(&bench, &script).await;
+    let person = Person::new([given(json!({ "size": "s" })), FormAnswer::Given(Map::new())]);
+    assert_eq!(Run::with_person(&person).text(&tool, json!({ "a": 1 })).await, "done");
+    assert_eq!(
+        bench.notes(),
+        [
+            r#"[null, null, {"a": 1}]"#,
+            r#"["one", {"size": {"action": "accept", "content": {"size": "s"}}}, {"a": 1}]"#,
+            r#"["two", {"where": {"action": "accept"}}, {"a": 1}]"#,
+        ]
+    );
+    assert_eq!(person.asked()[1].url.as_ref().unwrap().host, "login.example.org");
+    bench.sessions.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_asks_without_an_end_is_ended() {
+    let bench = Bench::new();
+    let script = format!(
+        r#"{NEW}
+def call(message):
+    note("call")
+    require(message, "again", size={FORM})
+serve([tool("t")], call=call, on={{"server/discover": discover}})
+"#
+    );
+    let tool = asks(&bench, &script).await;
+    let person = Person::new(std::iter::repeat_n(given(json!({ "size": "s" })), 100));
+    let failure = Run::with_person(&person).failure(&tool, json!({})).await;
+    assert!(failure.contains("has asked for more 10 times in this call"), "{failure}");
+    assert_eq!((bench.notes().len(), person.asked().len()), (10, 10));
+    bench.sessions.close().await;
+    // Within one request of an older revision.
+    let bench = Bench::new();
+    let script = format!(
+        "{OLD}\ndef call(message):\n    for n in range(50):\n        last = ask(message, {FORM})\n    say(message, json.dumps(last.get('error', {{}}).get('message')))\nserve([tool('t')], call=call)"
+    );
+    let tool = asks(&bench, &script).await;
+    let text = Run::with_person(&person).text(&tool, json!({})).await;
+    assert!(text.contains("10 questions in this call, which is the limit"), "{text}");
+    assert_eq!(person.asked().len(), 20);
+    bench.sessions.close().await;
+}
+
+#[tokio::test]
+async fn a_run_that_can_ask_nobody_and_a_form_that_nobody_can_read_are_said() {
+    for (script, person, expected) in [
+        (FORM, None, "this run cannot ask anybody"),
+        (r#"{"message": "m", "requestedSchema": {"type": "object", "properties": {"a": {"type": "object"}}}}"#, Some(()), "the field a has the type object"),
+        (r#"{"mode": "url", "message": "m", "url": "http://evil.example/"}"#, Some(()), "neither https nor on this machine"),
+    ] {
+        let bench = Bench::new();
+        let old = format!("{OLD}\nserve([tool('t')], call=lambda message: say(message, ask(message, {script})['error']['message']))");
+        let new = format!(
+            r#"{NEW}
+def call(message):
+    answers = message["params"].get("inputResponses")
+    if answers: say(message, json.dumps(answers), resultType="complete")
+    else: require(message, "x", q={script})
+serve([tool("t")], call=call, on={{"server/discover": discover}})
+"#
+        );
+        let asks_nobody = Person::new([]);
+        let run = || if person.is_some() { Run::with_person(&asks_nobody) } else { Run::new() };
+        let text = run().text(&asks(&bench, &old).await, json!({})).await;
+        assert!(text.contains(expected), "{text}");
+        bench.sessions.close().await;
+        let bench = Bench::new();
+        let text = run().text(&asks(&bench, &new).await, json!({})).await;
+        assert!(text.contains(expected) && text.contains(r#"{"action": "cancel"}"#), "{text}");
+        assert!(asks_nobody.asked().is_empty());
+        bench.sessions.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_question_and_the_call() {
+    let bench = Bench::new();
+    let script = format!("{OLD}\nserve([tool('t')], call=lambda message: say(message, str(ask(message, {FORM}))))");
+    let tool = asks(&bench, &script).await;
+    let person = Person::new([]);
+    let run = Run::with_person(&person);
+    let stop = async {
+        until("it asks", || !person.asked().is_empty()).await;
+        run.cancel.cancel();
+    };
+    let (output, ()) = tokio::join!(run.call(&tool, json!({})), stop);
+    assert_eq!(output, Err(ToolFailure::Cancelled));
+    bench.sessions.close().await;
+}
+
+#[tokio::test]
+async fn the_time_of_a_call_stands_still_while_its_person_thinks() {
+    let bench = Bench::new();
+    let script = format!("{OLD}\nserve([tool('t')], call=lambda message: say(message, ask(message, {FORM})['result']['action']))");
+    let tool = bench.one(&script, json!({ "timeout_s": 1 })).await.remove(0);
+    let person = Thinks::default();
+    let run = Run { person: belay_protocol::PersonPort::to(Arc::new(person)), ..Run::new() };
+    assert_eq!(run.text(&tool, json!({})).await, "decline");
+    bench.sessions.close().await;
+}
+
+/// A person who needs twice the time of the call.
+#[derive(Default)]
+struct Thinks;
+
+#[async_trait::async_trait]
+impl belay_protocol::AskPerson for Thinks {
+    async fn fill_in(&self, _: belay_protocol::Form, _: u32, _: &tokio_util::sync::CancellationToken) -> FormAnswer {
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        FormAnswer::Declined
+    }
+}
