@@ -69,7 +69,7 @@ class Clients(unittest.TestCase):
         cells["tools"], cells["stop"] = Cell(False, cannot=True, why="it has none"), Cell(False, why="the run goes on")
         printed = show.text([(ROWS[0], cells)], coloured=False)
         self.assertIn("  works  works   –      works       fails  works", printed)
-        self.assertTrue(printed.endswith("openai (Python), tools: it has none\nopenai (Python), stop: the run goes on"), printed)
+        self.assertTrue(printed.endswith("openai (Python), tools: it has none\nopenai (Python), chat completions, stop: the run goes on"), printed)
         self.assertNotIn("\033", printed)
         self.assertIn("\033[31mfails", show.text([(ROWS[0], cells)], coloured=True))
 

@@ -15,12 +15,13 @@ def cells(row, found):
 
 
 def notes(results):
-    """What stands below the table: why a cell is not `works`. Rows of one client say it once."""
+    """What stands below the table: why a cell is not `works`. Rows of one client say once what it does not have."""
     lines = {}
     for row, found in results:
         for name, column in found.items():
             if not column.works:
-                lines[f"{row.client}, {name}: {column.why}"] = None
+                client = row.client if column.cannot else f"{row.client}, {FACES[row.face]}"
+                lines[f"{client}, {name}: {column.why}"] = None
     return list(lines)
 
 

@@ -16,6 +16,8 @@ await report({
     const agent = createAgent({ model, tools: [tool(({ city }) => `rain in ${city}`, about)] });
     const { messages } = await agent.invoke({ messages: [{ role: 'user', content: CALL }] });
     holds(messages.at(-1).text, 'rain in Oslo');
+    // Messages of one id are one message for it.
+    holds(messages.map((message) => message.type).join(', '), 'human, ai, tool, ai');
   },
   async structured() {
     const form = model.withStructuredOutput(z.object({ answer: z.string() }), { name: 'answer' });

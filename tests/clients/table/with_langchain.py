@@ -26,8 +26,10 @@ def stream():
 
 @column
 def tools():
-    done = create_agent(MODEL, tools=[get_weather]).invoke({"messages": [("user", CALL)]})
-    holds(done["messages"][-1].text, FORECAST)
+    said = create_agent(MODEL, tools=[get_weather]).invoke({"messages": [("user", CALL)]})["messages"]
+    holds(said[-1].text, FORECAST)
+    # Messages of one id are one message for it.
+    holds(", ".join(message.type for message in said), "human, ai, tool, ai")
 
 
 @column
