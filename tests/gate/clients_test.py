@@ -6,16 +6,18 @@ import io
 import json
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 from gate.output import ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "clients"))
 from table import guide, show  # noqa: E402
 from table.rows import COLUMNS, HERE, ROWS  # noqa: E402
-from table.judge import Cell, judged  # noqa: E402
+from table.judge import Cell, judged, result  # noqa: E402
 from table.places import Place  # noqa: E402
 
 PAGE = guide.PAGE.read_text(encoding="utf-8")
@@ -63,6 +65,12 @@ class Clients(unittest.TestCase):
         self.assertIn("no such package", cells["hello"].why)
         self.assertEqual(cells["stop"].why, "broken.py says nothing about it: no more")
         self.assertIn("no more", printed.getvalue())
+
+    def test_a_client_that_cannot_be_installed_fails_in_each_column(self):
+        with mock.patch("table.judge.place_of", side_effect=subprocess.CalledProcessError(1, "pip")):
+            cells = result(ROWS[0], "no-such-program")
+        self.assertEqual({(cell.works, cell.cannot) for cell in cells.values()}, {(False, False)})
+        self.assertIn("it cannot be installed: Command 'pip'", cells["hello"].why)
 
     def test_a_cell_that_does_not_work_has_its_reason_below_the_table(self):
         cells = {column: Cell(True) for column in COLUMNS}

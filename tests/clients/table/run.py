@@ -21,6 +21,8 @@ from table.rows import ROWS  # noqa: E402
 
 def main(asked):
     rows = [row for row in ROWS if not asked.clients or any(part in row.mark for part in asked.clients)]
+    if not rows:
+        sys.exit(f"no client has {' or '.join(asked.clients)} in its mark; there are: {', '.join(dict.fromkeys(row.mark for row in ROWS))}")
     with contextlib.redirect_stdout(sys.stderr):  # standard output has the table alone
         results = [(row, result(row, asked.belay)) for row in rows]
     if asked.json:
@@ -29,7 +31,7 @@ def main(asked):
         print(show.markdown(results))
     else:
         print(show.text(results, coloured=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
-    return int(not rows or any(not cell.works and not cell.cannot for _, found in results for cell in found.values()))
+    return int(any(not cell.works and not cell.cannot for _, found in results for cell in found.values()))
 
 
 if __name__ == "__main__":
