@@ -10,12 +10,15 @@
 # that one of them computes is missing for the other.
 # Output seen (Python 3.11, Node 20.20.2), in UTC, without what the RFC allows:
 #   recurring-ical-events: as in the RFC
-#   dateutil: daily at 02:30: 27-03-13 07:30, 27-03-14 06:30, 27-03-15 06:30
-#   ical.js: yearly on 29 February: 28-02-29 09:00, 29-03-01 09:00 | daily at 02:30: 27-03-13 07:30, 27-03-14 06:30, 27-03-15 06:30
+#   dateutil, daily at 02:30: 27-03-13 07:30, 27-03-14 06:30, 27-03-15 06:30
+#   ical.js, yearly on 29 February: 28-02-29 09:00, 29-03-01 09:00
+#   ical.js, daily at 02:30: 27-03-13 07:30, 27-03-14 06:30, 27-03-15 06:30
 #   rrule: as in the RFC
 #   rrule-temporal: as in the RFC
-#   ts-ics: monthly on the 30th: 27-01-30 09:00, 27-02-28 09:00, 27-03-28 09:00 | yearly on 29 February: 28-02-29 09:00, 29-02-28 09:00
-#     | last working day: 26-12-30 00:00, 27-01-28 00:00, 27-02-25 00:00 | daily at 02:30: 27-03-13 07:30, 27-03-14 07:30, 27-03-15 07:30
+#   ts-ics, monthly on the 30th: 27-01-30 09:00, 27-02-28 09:00, 27-03-28 09:00
+#   ts-ics, yearly on 29 February: 28-02-29 09:00, 29-02-28 09:00
+#   ts-ics, last working day: 26-12-30 00:00, 27-01-28 00:00, 27-02-25 00:00
+#   ts-ics, daily at 02:30: 27-03-13 07:30, 27-03-14 07:30, 27-03-15 07:30
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -83,8 +86,8 @@ for name, dates in (("recurring-ical-events", with_recurring_ical_events), ("dat
     for event in events:
         text = ", ".join(f"{date.astimezone(datetime.timezone.utc):%y-%m-%d %H:%M}" for date in dates(event))
         if text not in event["rfc"]:
-            seen.append(f"{event['name']}: {text}")
-    print(f"{name}: {' | '.join(seen) or 'as in the RFC'}")
+            seen.append(f"{name}, {event['name']}: {text}")
+    print("\n".join(seen) or f"{name}: as in the RFC")
 PY
 cat >dates.js <<'JS'
 import { readFileSync } from 'node:fs';
@@ -115,17 +118,21 @@ const events = JSON.parse(readFileSync('calendars.json', 'utf8'));
 for (const [name, dates] of Object.entries(libraries)) {
   const seen = events.flatMap((event) => {
     const text = dates(event).map((date) => date.toISOString().slice(2, 16).replace('T', ' ')).join(', ');
-    return event.rfc.includes(text) ? [] : [`${event.name}: ${text}`];
+    return event.rfc.includes(text) ? [] : [`${name}, ${event.name}: ${text}`];
   });
-  console.log(`${name}: ${seen.join(' | ') || 'as in the RFC'}`);
+  console.log(seen.join('\n') || `${name}: as in the RFC`);
 }
 JS
 { v/bin/python dates.py; node dates.js; } | tee seen
 diff seen - <<'TEXT'
 recurring-ical-events: as in the RFC
-dateutil: daily at 02:30: 27-03-13 07:30, 27-03-14 06:30, 27-03-15 06:30
-ical.js: yearly on 29 February: 28-02-29 09:00, 29-03-01 09:00 | daily at 02:30: 27-03-13 07:30, 27-03-14 06:30, 27-03-15 06:30
+dateutil, daily at 02:30: 27-03-13 07:30, 27-03-14 06:30, 27-03-15 06:30
+ical.js, yearly on 29 February: 28-02-29 09:00, 29-03-01 09:00
+ical.js, daily at 02:30: 27-03-13 07:30, 27-03-14 06:30, 27-03-15 06:30
 rrule: as in the RFC
 rrule-temporal: as in the RFC
-ts-ics: monthly on the 30th: 27-01-30 09:00, 27-02-28 09:00, 27-03-28 09:00 | yearly on 29 February: 28-02-29 09:00, 29-02-28 09:00 | last working day: 26-12-30 00:00, 27-01-28 00:00, 27-02-25 00:00 | daily at 02:30: 27-03-13 07:30, 27-03-14 07:30, 27-03-15 07:30
+ts-ics, monthly on the 30th: 27-01-30 09:00, 27-02-28 09:00, 27-03-28 09:00
+ts-ics, yearly on 29 February: 28-02-29 09:00, 29-02-28 09:00
+ts-ics, last working day: 26-12-30 00:00, 27-01-28 00:00, 27-02-25 00:00
+ts-ics, daily at 02:30: 27-03-13 07:30, 27-03-14 07:30, 27-03-15 07:30
 TEXT
