@@ -281,8 +281,8 @@ mod tests {
     #[test]
     fn a_strike_that_ends_the_run_says_so() {
         let fails = |n: u32| {
-            let error = TrajectoryEvent::result("bash", false, "no such file");
-            [TrajectoryEvent::Turn, TrajectoryEvent::tool("bash", &format!("{{\"command\":\"./try {n}\"}}")), error]
+            let tool = format!("tool{n}");
+            [TrajectoryEvent::Turn, TrajectoryEvent::tool(&tool, "{}"), TrajectoryEvent::result(&tool, false, "boom")]
         };
         let said = followed(&(0..6).flat_map(fails).collect::<Vec<_>>());
         assert!(said.verdict.starts_with("would have stopped at step 5 of 6: every call of 5 steps"), "{said:?}");
