@@ -18,6 +18,7 @@ mod context;
 mod conversation_settings;
 mod endings;
 mod evidence;
+mod forms;
 mod freezes;
 mod gate;
 mod goals;

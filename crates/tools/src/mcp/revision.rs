@@ -64,6 +64,13 @@ impl Spoken {
     }
 }
 
+/// Whether this error says that a tool asks a person by a request of the server, which the newest revision does not have.
+///
+/// Source: mcp 2.3.0 for Python, run on 2026-11-30: `ctx.elicit` in a tool, -32600.
+pub(super) fn needs_older(words: &str) -> bool {
+    words.contains("elicitation/create") && words.contains("back-channel")
+}
+
 /// Whether Belay speaks this revision.
 pub(super) fn is_known(revision: &ProtocolVersion) -> bool {
     ProtocolVersion::KNOWN_VERSIONS.contains(revision)

@@ -80,6 +80,12 @@ pub(super) enum ServerError {
         /// Its error.
         message: String,
     },
+    /// Its tool asks a person in the way of the older revisions, which it does not offer in the newest one.
+    #[error(
+        "answered with an error: {0}. It can ask a person only in an older revision of MCP, which Belay speaks with it from now \
+         on. The tool has not finished; repeat the call if its work so far does no harm twice"
+    )]
+    AsksInOlder(String),
     /// It wants to know more, each time that it is answered.
     #[error("has asked for more {0} times in this call, which is the limit")]
     AsksOn(usize),
@@ -103,6 +109,7 @@ impl ServerError {
             | Self::Unsupported(_)
             | Self::Refused { .. }
             | Self::AsksOn(_)
+            | Self::AsksInOlder(_)
             | Self::Unasked { .. }
             | Self::Stopped => false,
         }

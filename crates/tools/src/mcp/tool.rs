@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec};
+use rmcp::model::ProtocolVersion;
 use serde_json::{Map, Value};
 use tracing::warn;
 
@@ -11,6 +12,7 @@ use crate::mcp::answer::reply;
 use crate::mcp::connection::LIST_LIMIT;
 use crate::mcp::elicitor::Elicitor;
 use crate::mcp::offer::Offer;
+use crate::mcp::revision::needs_older;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::McpSessions;
@@ -90,6 +92,13 @@ impl McpTool {
         let unasked = elicitor.unasked();
         match called {
             Some(answer) => {
+                if let Err(ServerError::Error(message)) = &answer
+                    && needs_older(message)
+                {
+                    self.server.spoken().set(Some(ProtocolVersion::LATEST_WITH_INITIALIZE));
+                    lease.connection().end().await;
+                    return Err(ServerError::AsksInOlder(message.clone()));
+                }
                 let answer = answer.map_err(|trouble| match (trouble, &unasked) {
                     (ServerError::Error(message), Some(why)) => ServerError::Unasked { why: why.clone(), message },
                     (trouble, _) => trouble,

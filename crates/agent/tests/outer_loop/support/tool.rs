@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ask, CallPreview, CredentialNeed, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec,
+    Ask, CallPreview, CredentialNeed, Effect, FieldKind, Form, FormField, FormOption, SessionKey, Tool, ToolContext,
+    ToolFailure, ToolOutput, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
 /// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
 /// `deaf` waits without looking at it, `slow` takes a second, `moody` fails while its world is `broken`, `chatty` works for five
-/// hours and says so each minute.
+/// hours and says so each minute, `form` asks a person to fill in a form.
 pub(crate) struct TestTool {
     spec: ToolSpec,
     pub(crate) calls: Arc<AtomicUsize>,
@@ -108,6 +109,20 @@ impl TestTool {
     }
 }
 
+/// A form with one choice.
+fn form() -> Form {
+    let option = |value: &str, title: &str| FormOption { value: value.into(), title: title.into() };
+    let field = FormField {
+        name: "size".into(),
+        title: String::new(),
+        description: String::new(),
+        required: true,
+        default: None,
+        kind: FieldKind::Choice { options: vec![option("s", "Small"), option("m", "")] },
+    };
+    Form { server: "files".into(), message: "How big?".into(), fields: vec![field], url: None, asks_for_secret: false }
+}
+
 #[async_trait]
 impl Tool for TestTool {
     fn spec(&self) -> &ToolSpec {
@@ -131,6 +146,10 @@ impl Tool for TestTool {
             if secret.expose() == "wrong" {
                 return Err(ToolFailure::CredentialRefused("the secret was not accepted".into()));
             }
+        }
+        if self.behaves_as == "form" {
+            let answer = context.person.fill_in(form(), 1, &context.cancel).await;
+            return Ok(format!("{answer:?}").into());
         }
         match self.behaves_as.as_str() {
             "echo" => Ok(arguments.get("text").and_then(Value::as_str).unwrap_or("nothing").into()),

@@ -188,3 +188,26 @@ impl belay_protocol::AskPerson for Thinks {
         FormAnswer::Declined
     }
 }
+
+#[tokio::test]
+async fn a_server_that_asks_only_in_an_older_revision_is_asked_in_that_one_from_then_on() {
+    let bench = Bench::new();
+    let script = format!(
+        r#"{NEW}{OLD}
+def call(message):
+    if "_meta" in message["params"]:
+        return send({{"jsonrpc": "2.0", "id": message["id"], "error": {{"code": -32600, "message":
+            "Cannot send 'elicitation/create': this transport context has no back-channel for server-initiated requests."}}}})
+    say(message, ask(message, {FORM})["result"]["action"])
+serve([tool("t")], call=call, on={{"server/discover": discover}})
+"#
+    );
+    let tool = asks(&bench, &script).await;
+    let person = Person::new([FormAnswer::Declined]);
+    let run = Run::with_person(&person);
+    let failure = run.failure(&tool, json!({})).await;
+    assert!(failure.contains("only in an older revision of MCP"), "{failure}");
+    assert_eq!(run.text(&tool, json!({})).await, "decline");
+    assert_eq!((tool.revision().as_deref(), person.asked().len()), (Some("2025-11-25"), 1));
+    bench.sessions.close().await;
+}

@@ -1,0 +1,79 @@
+//! Calls that ask a person to fill in a form of their MCP server, and wait in their place.
+
+use std::time::Duration;
+
+use belay_protocol::{Ack, ApprovalState, Control, RunStatus, StopTarget};
+use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use serde_json::{Value, json};
+
+use crate::in_place::{pass, requests, states};
+use crate::support::{Setup, TestTool, end_of, saw};
+
+fn setup() -> Setup {
+    let script = [Scripted::call("form", json!({})), Scripted::text("done")];
+    Setup::new(ScriptedModel::new(script)).tool(TestTool::named("form").of_server("files"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_fills_in_a_form_and_the_model_reads_only_what_the_server_says() {
+    for (answer, reply, state, result) in [
+        ("m", "Answered. The server gets these values.", ApprovalState::Used, r#"Given({"size": String("m")})"#),
+        ("size: Small", "Answered. The server gets these values.", ApprovalState::Used, r#"Given({"size": String("s")})"#),
+        ("no", "Denied.", ApprovalState::Denied, "Declined"),
+    ] {
+        let setup = setup();
+        let mut agent = setup.start().await;
+        let accepted = agent.one.accepted("alice", "go").await;
+        let question = agent.one.next().await;
+        for part in ["The MCP server files asks:", "How big?", "`size`", "one of `s`", "Your next message is taken as"] {
+            assert!(question.contains(part), "{part}: {question}");
+        }
+        let Ack::Refused(refused) = agent.one.text("alice", "size: xl").await else { panic!("no such size") };
+        assert!(refused.to_string().contains("it must be one of s, m"), "{refused}");
+        let Ack::Refused(refused) = agent.one.text("alice", "/always").await else { panic!("it is not offered") };
+        assert!(refused.to_string().contains("no \"always\""), "{refused}");
+        let run = setup.store.runs.run(accepted.run_id).await.expect("readable").expect("known");
+        assert_eq!(run.status, RunStatus::Running, "it waits in its place");
+        assert_eq!(agent.one.command("alice", answer).await, reply);
+        assert_eq!(end_of(accepted).await.status, RunStatus::Completed);
+        assert_eq!(states(&setup).await, [state]);
+        assert_eq!(saw(&agent.model, 2).pop().as_deref(), Some(result));
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_fills_in_a_form_and_silence_is_told_to_the_server() {
+    for silent in [false, true] {
+        let setup = setup();
+        let mut agent = setup.start().await;
+        let accepted = agent.one.accepted("alice", "go").await;
+        agent.one.next().await;
+        let asked = requests(&setup).await.pop().expect("a request");
+        let expected = if silent {
+            pass(&setup, Duration::from_secs(1900)).await;
+            "Expired"
+        } else {
+            let values = |size: Value| json!({ "size": size }).as_object().cloned().expect("an object");
+            let fill_in = |size| Control::FillIn { approval: asked.id, values: values(size) };
+            assert!(matches!(agent.one.control(fill_in(json!(7))).await, Ack::Refused(_)));
+            assert!(matches!(agent.one.control(fill_in(json!("s"))).await, Ack::Command(_)));
+            r#"Given({"size": String("s")})"#
+        };
+        assert_eq!(end_of(accepted).await.status, RunStatus::Completed);
+        assert_eq!(saw(&agent.model, 2).pop().as_deref(), Some(expected));
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_withdraws_a_form() {
+    let setup = setup();
+    let mut agent = setup.start().await;
+    let accepted = agent.one.accepted("alice", "go").await;
+    agent.one.next().await;
+    agent.one.control(Control::Stop(StopTarget::Run(accepted.run_id))).await;
+    assert_eq!(end_of(accepted).await.status, RunStatus::Stopped);
+    assert_eq!(states(&setup).await, [ApprovalState::Withdrawn]);
+    agent.shut_down().await;
+}
