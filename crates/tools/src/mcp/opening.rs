@@ -56,7 +56,7 @@ impl Opener<'_> {
         let (spoken, limit) = (self.server.spoken(), self.server.start_limit());
         let (first, until) = (spoken.first(), Instant::now() + limit);
         let opened = match self.attempt(first, until).await {
-            Err(trouble) if first == First::Discover && trouble.is_odd() && self.generation.is_current() => {
+            Err(trouble) if first == First::Discover && self.may_be_odd(&trouble) && Instant::now() < until => {
                 debug!(server = self.server.name(), %trouble, "mcp server does not take the first request; asked again");
                 self.attempt(First::Initialize, until).await
             }
@@ -65,6 +65,16 @@ impl Opener<'_> {
         let revision = opened.as_ref().ok().and_then(|open| open.service.peer().peer_info());
         spoken.set(revision.map(|info| info.protocol_version.clone()));
         opened
+    }
+
+    /// Whether a second attempt, which begins in the older way, may succeed. A program that is still there has got both
+    /// requests in the first one.
+    fn may_be_odd(&self, trouble: &ServerError) -> bool {
+        let is_odd = match self.server.endpoint() {
+            Endpoint::Program(_) => matches!(trouble, ServerError::Ended(_)),
+            Endpoint::Remote(_) => trouble.is_odd(),
+        };
+        is_odd && self.generation.is_current()
     }
 
     async fn attempt(&self, first: First, until: Instant) -> Result<Open, ServerError> {

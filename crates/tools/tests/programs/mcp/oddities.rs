@@ -194,13 +194,13 @@ async fn an_odd_error_is_an_error_and_its_words_are_told() {
 #[tokio::test]
 async fn a_server_that_refuses_our_revision_is_told_with_those_that_it_speaks() {
     let bench = Bench::new();
-    let error = "{'code': -32602, 'message': 'Unsupported protocol version', 'data': {'supported': ['2026-07-28', '2027-01-01'], 'requested': '2025-11-25'}}";
+    let error = "{'code': -32602, 'message': 'Unsupported protocol version', 'data': {'supported': ['2027-01-01', '2028-01-01'], 'requested': '2025-11-25'}}";
     let script = format!(
         "serve([], on={{'initialize': lambda m: send({{'jsonrpc': '2.0', 'id': m['id'], 'error': {error}}})}})"
     );
     let mcp = bench.mcp(&[bench.script("s", &script, json!({}))]);
     let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
-    let expected = "speaks MCP 2026-07-28, 2027-01-01, and this Belay speaks 2024-11-05 to 2025-11-25";
+    let expected = "speaks MCP 2027-01-01, 2028-01-01, and this Belay speaks 2024-11-05 to 2026-07-28";
     assert_eq!(survey.reports[0].trouble.as_deref(), Some(expected));
 }
 

@@ -135,7 +135,7 @@ async fn over_http(request: Request) -> Response {
             "cacheScope": "private",
         }),
         "tools/list" => json!({
-            "resultType": "complete", "tools": [{ "name": "t é", "inputSchema": { "type": "object" } }], "ttlMs": 0,
+            "resultType": "complete", "tools": [{ "name": "read_file", "inputSchema": { "type": "object" } }], "ttlMs": 0,
             "cacheScope": "private",
         }),
         "tools/call" => {
@@ -157,7 +157,7 @@ async fn the_new_revision_over_http_has_its_headers_and_no_session() {
     let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
     assert_eq!(survey.reports[0].revision.as_deref(), Some("2026-07-28"), "{survey:?}");
     let tools = mcp.tools(&survey);
-    assert_eq!(Run::new().text(&tools[0], json!({})).await, "=?base64?dCDDqQ==?=");
+    assert_eq!(Run::new().text(&tools[0], json!({})).await, "read_file");
     bench.sessions.close().await;
 }
 
