@@ -85,7 +85,9 @@ pub(crate) async fn store_answer(
             return Err(Refusal::Invalid(why.into()));
         }
         (LaneReply::Decision(Decision::Always), ApprovalKind::Form { .. }) => {
-            return Err(Refusal::Invalid("A server is answered each time: there is no \"always\" for its forms.".into()));
+            return Err(Refusal::Invalid(
+                "A server is answered each time: there is no \"always\" for its forms.".into(),
+            ));
         }
         (LaneReply::Decision(Decision::Approve), ApprovalKind::Form { form, .. }) => {
             let values = form.check(Map::new()).map_err(Refusal::Invalid)?;

@@ -219,8 +219,7 @@ fn refusal(call: &ToolCall, wanted: &Wanted, waiting: &str, setting: &str) -> St
 /// The message that shows a request in its conversation.
 fn message(approval: &ApprovalRequest, text: String) -> Option<Outbound> {
     let route = approval.present_place()?.route.clone()?;
-    let question =
-        Question { approval: approval.id, offers_always: false, decidable: approval.kind.is_decidable() };
+    let question = Question { approval: approval.id, offers_always: false, decidable: approval.kind.is_decidable() };
     Some(Outbound { question: Some(question), ..Outbound::new(Some(approval.run_id), route, text) })
 }
 

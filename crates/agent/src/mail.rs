@@ -6,9 +6,9 @@ use std::sync::atomic::AtomicBool;
 use belay_protocol::cluster::StopOrder;
 use belay_protocol::store::UnfinishedRun;
 use belay_protocol::{
-    AckSender, ActedOn, ApprovalId, ApprovalRequest, Asker, BootId, ChannelId, ClientAnswer, Decision,
-    Form, Freeze, GoalCommand, IdempotencyKey, Inbound, KnownInput, MailId, PlanCommand, Principal, Refusal, ReplyRoute,
-    RunId, Secret, Sent, SessionKey, SessionLifetime, UnixMillis,
+    AckSender, ActedOn, ApprovalId, ApprovalRequest, Asker, BootId, ChannelId, ClientAnswer, Decision, Form, Freeze,
+    GoalCommand, IdempotencyKey, Inbound, KnownInput, MailId, PlanCommand, Principal, Refusal, ReplyRoute, RunId,
+    Secret, Sent, SessionKey, SessionLifetime, UnixMillis,
 };
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};

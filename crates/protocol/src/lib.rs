@@ -135,6 +135,7 @@ pub use control::{Control, StopTarget};
 pub use declared::DeclaredOutput;
 pub use embedder::{Embedder, EmbeddingError};
 pub use event::{Event, EventKind, NewEvent, Seq};
+pub use form::{FieldFormat, FieldKind, Form, FormField, FormOption, FormUrl};
 pub use freeze::{Freeze, FreezeReceipt, FreezeRequest, FreezeScope, FreezeStore};
 pub use goal::{GOAL_WORD, GoalBudget, GoalCheck, GoalCommand, GoalMessage, GoalRequest};
 pub use grant::{CONFIRM_OPTION, GrantOptions, WorkGrant};
@@ -167,6 +168,7 @@ pub use people::{
     AdmittedBy, ChannelPeople, PairedPerson, PairingCode, PairingCodes, PendingPairing, PendingReport, PeopleReport,
     PeopleRequest, PeopleStore, PersonReport, Stranger,
 };
+pub use person::{AskPerson, FormAnswer, PersonPort};
 pub use pins::PinStore;
 pub use plan_command::{PlanCommand, PlanMessage, PlanRequest};
 pub use principal::{
@@ -212,8 +214,6 @@ pub use store::{
 pub use store_error::StoreError;
 pub use thread::ThreadState;
 pub use time::{Clock, UnixMillis};
-pub use person::{AskPerson, FormAnswer, PersonPort};
-pub use form::{FieldFormat, FieldKind, Form, FormField, FormOption, FormUrl};
 pub use tool::{
     Approved, Ask, CallPreview, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool,
     ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSet, ToolSpec,

@@ -183,7 +183,13 @@ mod tests {
         let standing = Standing::Changed { what: vec!["description", "hints"], before: "Kind.".into() };
         let (tool, description) = ("t".to_owned(), "Evil.".to_owned());
         let tool = ToolReport { tool, name: None, description, schema: Value::Null, standing };
-        let report = ServerReport { server: "s".into(), revision: None, trouble: None, last_words: String::new(), tools: vec![tool] };
+        let report = ServerReport {
+            server: "s".into(),
+            revision: None,
+            trouble: None,
+            last_words: String::new(),
+            tools: vec![tool],
+        };
         let text = compared(&report, &report.tools[0]).expect("it has changed");
         assert!(
             text.contains("t of s has changed since it was approved: description, hints\n  was: Kind.\n  is:  Evil.\n")

@@ -18,14 +18,20 @@ fn setup() -> Setup {
 async fn a_person_fills_in_a_form_and_the_model_reads_only_what_the_server_says() {
     for (answer, reply, state, result) in [
         ("m", "Answered. The server gets these values.", ApprovalState::Used, r#"Given({"size": String("m")})"#),
-        ("size: Small", "Answered. The server gets these values.", ApprovalState::Used, r#"Given({"size": String("s")})"#),
+        (
+            "size: Small",
+            "Answered. The server gets these values.",
+            ApprovalState::Used,
+            r#"Given({"size": String("s")})"#,
+        ),
         ("no", "Denied.", ApprovalState::Denied, "Declined"),
     ] {
         let setup = setup();
         let mut agent = setup.start().await;
         let accepted = agent.one.accepted("alice", "go").await;
         let question = agent.one.next().await;
-        for part in ["The MCP server files asks:", "How big?", "`size`", "one of `s`", "Your next message is taken as"] {
+        for part in ["The MCP server files asks:", "How big?", "`size`", "one of `s`", "Your next message is taken as"]
+        {
             assert!(question.contains(part), "{part}: {question}");
         }
         let Ack::Refused(refused) = agent.one.text("alice", "size: xl").await else { panic!("no such size") };

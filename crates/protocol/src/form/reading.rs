@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::{FieldKind, Form, FormField, FormOption, FieldFormat};
+use super::{FieldFormat, FieldKind, Form, FormField, FormOption};
 use crate::approval::Decision;
 
 /// Most bytes of an answer. 16 KiB: it is one message of a person.
@@ -89,11 +89,13 @@ fn value_of(field: &FormField, value: Value) -> Result<Value, String> {
         (FieldKind::Text { min, max, format }, Value::String(text)) => text_of(text, (*min, *max), *format),
         (FieldKind::Number { whole, min, max }, value) => number(&value, *whole, min.as_ref(), max.as_ref()),
         (FieldKind::YesNo, Value::Bool(value)) => Ok(value.into()),
-        (FieldKind::YesNo, Value::String(text)) => match text.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
-            "yes" | "y" | "true" | "on" => Ok(true.into()),
-            "no" | "n" | "false" | "off" => Ok(false.into()),
-            _ => Err("it must be yes or no".into()),
-        },
+        (FieldKind::YesNo, Value::String(text)) => {
+            match text.trim().trim_end_matches(['.', '!']).to_lowercase().as_str() {
+                "yes" | "y" | "true" | "on" => Ok(true.into()),
+                "no" | "n" | "false" | "off" => Ok(false.into()),
+                _ => Err("it must be yes or no".into()),
+            }
+        }
         (FieldKind::Choice { options }, Value::String(text)) => option(options, &text),
         (FieldKind::Choices { options, min, max }, value) => choices(options, value, (*min, *max)),
         _ => Err("its value is of a wrong kind".into()),
@@ -107,7 +109,9 @@ fn text_of(text: String, (min, max): (u32, u32), format: Option<FieldFormat>) ->
     }
     match format {
         Some(FieldFormat::Email) if !is_email(&text) => Err("it must be an e-mail address".into()),
-        Some(FieldFormat::Uri) if !is_uri(&text) => Err("it must be an address with a scheme, such as https://…".into()),
+        Some(FieldFormat::Uri) if !is_uri(&text) => {
+            Err("it must be an address with a scheme, such as https://…".into())
+        }
         Some(FieldFormat::Date) if !is_date(&text) => Err("it must be a day such as 2026-07-28".into()),
         Some(FieldFormat::DateTime) if !is_time(&text) => Err("it must be a time such as 2026-07-28T12:00:00Z".into()),
         _ => Ok(text.into()),
@@ -191,5 +195,7 @@ fn is_time(text: &str) -> bool {
     let Some(clock) = time.get(..9) else { return false };
     let zone = time[9..].trim_start_matches('.').trim_start_matches(|c: char| c.is_ascii_digit());
     let clock = clock.to_ascii_uppercase();
-    is_date(day) && has_shape(&clock, "T00:00:00") && (zone.eq_ignore_ascii_case("z") || has_shape(&zone.replace('-', "+"), "+00:00"))
+    is_date(day)
+        && has_shape(&clock, "T00:00:00")
+        && (zone.eq_ignore_ascii_case("z") || has_shape(&zone.replace('-', "+"), "+00:00"))
 }

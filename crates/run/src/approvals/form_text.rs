@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use belay_protocol::{FieldKind, Form, FormField, FormOption, FieldFormat};
+use belay_protocol::{FieldFormat, FieldKind, Form, FormField, FormOption};
 
 use super::shown::{fence, shown_line};
 
@@ -37,7 +37,9 @@ pub(super) fn body(tool: &str, form: &Form) -> String {
 /// How a form is answered, before the time that it waits.
 pub(super) fn how(form: &Form, id: impl std::fmt::Display) -> String {
     match (&form.fields[..], &form.url) {
-        (_, Some(_)) => format!("Answer **yes** (/approve {id}) once you have done there what it asks, or **no** (/deny {id})."),
+        (_, Some(_)) => {
+            format!("Answer **yes** (/approve {id}) once you have done there what it asks, or **no** (/deny {id}).")
+        }
         ([], None) => format!("Answer **yes** (/approve {id}) or **no** (/deny {id})."),
         ([field], None) => format!(
             "Your next message is taken as **{}**. /deny {id} gives the server nothing.",

@@ -161,8 +161,7 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
             // A call that starts another run may last longer while that run waits for a person, and so may a call whose
             // server asks one.
             let may_wait = starts_run(&call.name) || tool.spec().server.is_some();
-            let limit =
-                may_wait.then(|| Deadline::at(Instant::now() + tool.spec().timeout, caller.waits));
+            let limit = may_wait.then(|| Deadline::at(Instant::now() + tool.spec().timeout, caller.waits));
             let working = caller.live.calls.begin(&call.name);
             let calling = call_tool(tool.clone(), arguments, context, limit);
             let id = running

@@ -8,8 +8,8 @@ use belay_protocol::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::people::BatchPeople;
 use super::Bind;
+use super::people::BatchPeople;
 use crate::approvals::{Answers, ApprovalAnswer, Standing};
 use crate::deadlines::WaitClock;
 use crate::grants::WorkGrants;
@@ -85,7 +85,12 @@ impl CallContext<'_> {
             approved,
             memory: self.memory.clone(),
             untrusted: self.tally().untrusted(),
-            person: self.people.as_ref().filter(|_| spec.server.is_some()).map(|people| people.of(call)).unwrap_or_default(),
+            person: self
+                .people
+                .as_ref()
+                .filter(|_| spec.server.is_some())
+                .map(|people| people.of(call))
+                .unwrap_or_default(),
         }
     }
 

@@ -19,8 +19,8 @@ use super::reads::cursor;
 use super::tx::{self, Done, Failure, Tx};
 use super::{outbox, rows, runs, threads};
 use crate::approvals::{
-    CLIENT_CALLS, FORM, ENDED_CALL, ENDED_RUN, approvals_limit, asked, check_answer, check_child_question, check_question,
-    decided, kind_word, not_approved, withdrawn,
+    CLIENT_CALLS, ENDED_CALL, ENDED_RUN, FORM, approvals_limit, asked, check_answer, check_child_question,
+    check_question, decided, kind_word, not_approved, withdrawn,
 };
 use crate::value::{Value, named_params, params};
 
