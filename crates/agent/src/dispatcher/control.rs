@@ -105,18 +105,22 @@ impl Dispatcher {
             Control::Tools(request) => self.tools_request(request, inbound.clone(), ack),
             Control::Freeze(request) => self.freeze_request(request, inbound, ack),
             Control::People(request) => self.people_request(request, inbound, ack),
-            Control::Decide { approval, decision } => {
-                self.decide(approval, LaneReply::Decision(decision), "/approvals".into(), None, inbound.clone(), ack);
-            }
-            Control::FillIn { approval, values } => {
-                let reply = LaneReply::Form(values.into());
-                self.decide(approval, reply, "/approvals".into(), None, inbound.clone(), ack);
-            }
-            Control::ClientResults { request, answer } => {
-                self.decide(request, LaneReply::Client(answer), "results".into(), None, inbound.clone(), ack);
+            answer @ (Control::Decide { .. } | Control::FillIn { .. } | Control::ClientResults { .. }) => {
+                self.answer_of_program(answer, inbound.clone(), ack);
             }
         }
         Flow::Continue
+    }
+
+    /// Handles the answer of a program to a question. Another request is none.
+    fn answer_of_program(&mut self, answer: Control, inbound: Inbound, ack: AckSender) {
+        let (approval, reply, word) = match answer {
+            Control::Decide { approval, decision } => (approval, LaneReply::Decision(decision), "/approvals"),
+            Control::FillIn { approval, values } => (approval, LaneReply::Form(values.into()), "/approvals"),
+            Control::ClientResults { request, answer } => (request, LaneReply::Client(answer), "results"),
+            _ => return,
+        };
+        self.decide(approval, reply, word.into(), None, inbound, ack);
     }
 
     /// Whether the target is a session or a run of a job or of a routine run.
