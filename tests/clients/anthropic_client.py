@@ -83,7 +83,7 @@ def results_for(message, text="rain, 4 degrees"):
 
 @test
 def a_message_is_answered_by_a_tool_of_the_daemon(case):
-    answer = case.ask(SUM, system="Be brief.", temperature=0.2, stop_sequences=["END"], metadata={"user_id": "person-7"})
+    answer = case.ask(SUM, system="Be brief.", stop_sequences=["END"], metadata={"user_id": "person-7"}, extra_body={"temperature": 0.2})
     holds(text_of(answer), "391")
     equal((answer.type, answer.role, answer.model, answer.stop_reason), ("message", "assistant", "belay", "end_turn"))
     assert answer.usage.input_tokens > 0 and answer.usage.output_tokens > 0, answer.usage

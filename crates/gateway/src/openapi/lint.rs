@@ -115,7 +115,11 @@ fn every_error_has_the_schema_of_errors_and_every_answer_one_schema() {
                 let answer = target.map_or(answer, |target| document.pointer(target).unwrap_or(answer));
                 let schema = &answer["content"]["application/json"]["schema"];
                 let is_error = status.starts_with(['4', '5']) && !["/readyz", "/startupz"].contains(&path.as_str());
-                let form = if path.starts_with("/v1/") { "OpenAiErrorBody" } else { "ErrorBody" };
+                let form = match path.as_str() {
+                    path if path.starts_with("/v1/messages") => "AnthropicErrorBody",
+                    path if path.starts_with("/v1/") => "OpenAiErrorBody",
+                    _ => "ErrorBody",
+                };
                 let expected = format!("#/components/schemas/{form}");
                 assert!(!is_error || schema["$ref"] == expected, "{place} {status}: {schema}");
                 assert!(schema.get("anyOf").is_none() && schema.get("allOf").is_none(), "{place} {status}: {schema}");

@@ -24,7 +24,6 @@ pub(crate) struct MessageBody {
     #[cfg_attr(test, schemars(with = "Vec<Map<String, Value>>"))]
     content: Vec<Value>,
     /// `end_turn`, `tool_use`, `max_tokens` or `refusal`; null at the beginning of a stream.
-    #[cfg_attr(test, schemars(extend("enum" = ["end_turn", "tool_use", "max_tokens", "refusal", null])))]
     stop_reason: Option<&'static str>,
     /// Always null: an answer does not tell which of the texts has ended it.
     stop_sequence: (),
