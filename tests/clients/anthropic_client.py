@@ -9,9 +9,11 @@ test and, as its last line, "N passed, N failed, N skipped".
 
 import asyncio
 import base64
+import json
 import os
 import pathlib
 import sys
+import urllib.request
 
 import anthropic
 import pydantic
@@ -48,6 +50,11 @@ class Case:
 
     def with_key(self, key, **more):
         return anthropic.Anthropic(**{"base_url": self.url, "api_key": key, "max_retries": 0, "timeout": 30, **more})
+
+    def runs_of(self, session):
+        request = urllib.request.Request(f"{self.url}/api/v1/runs?session={session}", headers={"Authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)["runs"]
 
     def ask(self, messages, **more):
         return self.messages.create(model="belay", max_tokens=1024, messages=messages, **more)
@@ -228,6 +235,15 @@ def a_request_with_the_same_key_joins_the_run_that_is_there(case):
     key = {"extra_headers": {"Idempotency-Key": "once"}}
     first, again = case.ask(SUM, **key), case.ask(SUM, **key)
     equal((again.id, text_of(again)), (first.id, text_of(first)))
+
+
+@test
+def a_retry_after_a_time_out_joins_the_run_that_is_there(case):
+    client = case.with_key(TOKEN, max_retries=2, timeout=2)
+    talk, named = [{"role": "user", "content": "stall 3"}], {"X-Belay-Session": "anthropic-retry"}
+    answer = client.messages.create(model="belay", max_tokens=1024, messages=talk, extra_headers=named)
+    holds(text_of(answer), "nothing stopped me")
+    equal(len(case.runs_of("anthropic-retry")), 1)
 
 
 @test
