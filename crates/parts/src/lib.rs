@@ -1,7 +1,7 @@
 //! Parts of the daemon that commands without a daemon build too: `ask`, `check`, `setup`, `mcp`, `backup` and others.
 //!
 //! **For**: [`Chosen`] (the model), [`Store`] (with the [`Node`] of a cluster, and the wait for a database that is away), [`Programs`] (what
-//! tools use to act), [`McpNeeds`] and [`CommandPins`] (MCP servers), [`hooks`], [`meaning`] and [`transcriber`] (servers of models beside
+//! tools use to act), [`McpNeeds`] and [`CommandPins`] (MCP servers), [`hooks()`], [`meaning`] and [`transcriber`] (servers of models beside
 //! the chat), and the failures of each with their exit codes.
 //!
 //! **Does not know**: how the parts work together, or the order of a start: that is the work of the daemon's `wiring`. Nothing here runs by
