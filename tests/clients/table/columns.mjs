@@ -3,9 +3,10 @@
 export const base = `${process.env.BELAY_URL}/v1`;
 export const token = process.env.BELAY_TOKEN;
 export const face = process.argv[2] ?? 'chat';
-// The rehearsal answers these by a tool of Belay, a tool of the client, words for half a minute, and an error of its provider.
+// The rehearsal answers these by a tool of Belay, two calls of a tool of the client, words for half a minute, and an error of its provider.
 export const SUM = 'calculate 17*23';
-export const CALL = 'call get_weather {"city": "Oslo"}';
+export const CALL = 'call get_weather {"city": "Oslo"}\ncall get_weather {"city": "Rome"}';
+export const FORECAST = 'rain in Oslo\nrain in Rome';
 export const STALL = 'rehearse stall 30';
 export const FAIL = 'rehearse error auth';
 const LIMIT_MS = 60_000;

@@ -14,9 +14,10 @@ import urllib.request
 URL, TOKEN = os.environ["BELAY_URL"], os.environ["BELAY_TOKEN"]
 BASE = f"{URL}/v1"
 FACE = sys.argv[1] if len(sys.argv) > 1 else "chat"
-# The rehearsal answers these by a tool of Belay, a tool of the client, words for half a minute, and an error of its provider.
-SUM, CALL, STALL, FAIL = "calculate 17*23", 'call get_weather {"city": "Oslo"}', "rehearse stall 30", "rehearse error auth"
-RESULT, FORECAST = "391", "rain in Oslo"
+# The rehearsal answers these by a tool of Belay, two calls of a tool of the client, words for half a minute, and an error of its provider.
+SUM, STALL, FAIL = "calculate 17*23", "rehearse stall 30", "rehearse error auth"
+CALL = 'call get_weather {"city": "Oslo"}\ncall get_weather {"city": "Rome"}'
+RESULT, FORECAST = "391", "rain in Oslo\nrain in Rome"
 # Words of Belay about the error.
 WORDS = "rejects the API key"
 LIMIT_S = 60

@@ -22,6 +22,10 @@ QUIET = {
 }
 
 
+# The largest client is 700 MB.
+INSTALL_LIMIT_S = 1800
+
+
 class Place:
     """Where a row runs: its interpreter, the folder of its scripts, and its PATH."""
 
@@ -37,6 +41,7 @@ class Place:
 
 def place_of(row):
     """Installs what is missing. Raises when that cannot be done."""
+    DOWNLOADS.limit_s = INSTALL_LIMIT_S
     if not row.script.endswith(".mjs"):
         python = python_with(row.requirements, row.folder)
         return Place(python, HERE, python.parent)

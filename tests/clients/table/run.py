@@ -3,8 +3,8 @@
 
     make clients    # or: tests/clients/table/run.py --belay target/debug/belay [--json | --markdown] [CLIENT…]
 
-Installs what is missing into build/client-table (2 GB). CLIENT is a part of a mark in rows.py. Ends with 1 if a cell that should work
-does not. Standard library only.
+Installs what is missing into build/client-table (2 GB). CLIENT is a mark of rows.py. Ends with 1 if a cell that should work does not.
+Standard library only.
 """
 
 import argparse
@@ -20,9 +20,10 @@ from table.rows import ROWS  # noqa: E402
 
 
 def main(asked):
-    rows = [row for row in ROWS if not asked.clients or any(part in row.mark for part in asked.clients)]
-    if not rows:
-        sys.exit(f"no client has {' or '.join(asked.clients)} in its mark; there are: {', '.join(dict.fromkeys(row.mark for row in ROWS))}")
+    marks = list(dict.fromkeys(row.mark for row in ROWS))
+    if unknown := set(asked.clients) - set(marks):
+        sys.exit(f"no client is called {' or '.join(sorted(unknown))}; there are: {', '.join(marks)}")
+    rows = [row for row in ROWS if not asked.clients or row.mark in asked.clients]
     with contextlib.redirect_stdout(sys.stderr):  # standard output has the table alone
         results = [(row, result(row, asked.belay)) for row in rows]
     if asked.json:

@@ -21,7 +21,7 @@ def notes(results):
         for name, column in found.items():
             if not column.works:
                 client = row.client if column.cannot else f"{row.client}, {FACES[row.face]}"
-                lines[f"{client}, {name}: {column.why}"] = None
+                lines[f"{client}, {name}: {' '.join(column.why.split())}"] = None
     return list(lines)
 
 

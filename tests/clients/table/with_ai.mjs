@@ -4,7 +4,7 @@ import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, isStepCount, Output, streamText, tool } from 'ai';
 import { z } from 'zod';
-import { base, CALL, face, FAIL, gathered, holds, pieces, report, STALL, stopped, SUM, token, toldOnce } from './columns.mjs';
+import { base, CALL, face, FAIL, FORECAST, gathered, holds, pieces, report, STALL, stopped, SUM, token, toldOnce } from './columns.mjs';
 
 const openai = createOpenAI({ baseURL: base, apiKey: token });
 const model = {
@@ -20,7 +20,7 @@ await report({
   },
   async tools() {
     const answer = await generateText({ model, prompt: CALL, tools: { get_weather: weather }, stopWhen: isStepCount(3) });
-    holds(answer.text, 'rain in Oslo');
+    holds(answer.text, FORECAST);
   },
   async structured() {
     const output = Output.object({ schema: z.object({ answer: z.string() }) });

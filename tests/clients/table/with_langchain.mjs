@@ -3,7 +3,7 @@
 import { ChatOpenAI } from '@langchain/openai';
 import { createAgent, tool } from 'langchain';
 import { z } from 'zod';
-import { base, CALL, face, FAIL, gathered, holds, pieces, report, STALL, stopped, SUM, token, toldOnce } from './columns.mjs';
+import { base, CALL, face, FAIL, FORECAST, gathered, holds, pieces, report, STALL, stopped, SUM, token, toldOnce } from './columns.mjs';
 
 const model = new ChatOpenAI({ model: 'belay', apiKey: token, configuration: { baseURL: base }, useResponsesApi: face === 'responses' });
 const about = { name: 'get_weather', description: 'The weather in a city.', schema: z.object({ city: z.string() }) };
@@ -15,9 +15,9 @@ await report({
   async tools() {
     const agent = createAgent({ model, tools: [tool(({ city }) => `rain in ${city}`, about)] });
     const { messages } = await agent.invoke({ messages: [{ role: 'user', content: CALL }] });
-    holds(messages.at(-1).text, 'rain in Oslo');
+    holds(messages.at(-1).text, FORECAST);
     // Messages of one id are one message for it.
-    holds(messages.map((message) => message.type).join(', '), 'human, ai, tool, ai');
+    holds(messages.map((message) => message.type).join(', '), 'human, ai, tool, tool, ai');
   },
   async structured() {
     const form = model.withStructuredOutput(z.object({ answer: z.string() }), { name: 'answer' });

@@ -29,7 +29,7 @@ def tools():
     said = create_agent(MODEL, tools=[get_weather]).invoke({"messages": [("user", CALL)]})["messages"]
     holds(said[-1].text, FORECAST)
     # Messages of one id are one message for it.
-    holds(", ".join(message.type for message in said), "human, ai, tool, ai")
+    holds(", ".join(message.type for message in said), "human, ai, tool, tool, ai")
 
 
 @column

@@ -3,7 +3,7 @@
 import OpenAI from 'openai';
 import { zodResponseFormat, zodTextFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
-import { base, CALL, face, FAIL, gathered, holds, pieces, report, STALL, stopped, SUM, token, toldOnce } from './columns.mjs';
+import { base, CALL, face, FAIL, FORECAST, gathered, holds, pieces, report, STALL, stopped, SUM, token, toldOnce } from './columns.mjs';
 
 const client = new OpenAI({ baseURL: base, apiKey: token });
 const Answer = z.object({ answer: z.string() });
@@ -18,7 +18,7 @@ const chat = {
   async tools() {
     const weather = { name: 'get_weather', parameters, parse: JSON.parse, function: ({ city }) => `rain in ${city}` };
     const runner = client.chat.completions.runTools({ model: 'belay', messages: user(CALL), tools: [{ type: 'function', function: weather }] });
-    holds(await runner.finalContent(), 'rain in Oslo');
+    holds(await runner.finalContent(), FORECAST);
   },
   async structured() {
     const form = zodResponseFormat(Answer, 'answer');
@@ -41,9 +41,9 @@ const responses = {
   async tools() {
     const asked = { model: 'belay', tools: [{ type: 'function', name: 'get_weather', parameters, strict: true }] };
     const { output } = await client.responses.create({ ...asked, input: user(CALL) });
-    const call = output.find((item) => item.type === 'function_call');
-    const result = { type: 'function_call_output', call_id: call.call_id, output: `rain in ${JSON.parse(call.arguments).city}` };
-    holds((await client.responses.create({ ...asked, input: [...user(CALL), ...output, result] })).output_text, 'rain in Oslo');
+    const calls = output.filter((item) => item.type === 'function_call');
+    const result = (call) => ({ type: 'function_call_output', call_id: call.call_id, output: `rain in ${JSON.parse(call.arguments).city}` });
+    holds((await client.responses.create({ ...asked, input: [...user(CALL), ...output, ...calls.map(result)] })).output_text, FORECAST);
   },
   async structured() {
     const text = { format: zodTextFormat(Answer, 'answer') };

@@ -30,22 +30,25 @@ def stream():
     pieces(words(SUM))
 
 
+def forecast(arguments):
+    return f"rain in {json.loads(arguments)['city']}"
+
+
 @column
 def tools():
     talk = user(CALL)
     if FACE == "chat":
         asked = {"model": "belay", "tools": [{"type": "function", "function": FUNCTION}]}
         message = CLIENT.chat.completions.create(messages=talk, **asked).choices[0].message
-        call = message.tool_calls[0]
-        city = json.loads(call.function.arguments)["city"]
-        talk += [message, {"role": "tool", "tool_call_id": call.id, "content": f"rain in {city}"}]
+        results = [{"role": "tool", "tool_call_id": call.id, "content": forecast(call.function.arguments)} for call in message.tool_calls]
+        talk += [message, *results]
         holds(CLIENT.chat.completions.create(messages=talk, **asked).choices[0].message.content, FORECAST)
     else:
         asked = {"model": "belay", "tools": [{"type": "function", **FUNCTION}]}
         items = CLIENT.responses.create(input=talk, **asked).output
-        call = next(item for item in items if item.type == "function_call")
-        city = json.loads(call.arguments)["city"]
-        talk += [*items, {"type": "function_call_output", "call_id": call.call_id, "output": f"rain in {city}"}]
+        calls = [item for item in items if item.type == "function_call"]
+        results = [{"type": "function_call_output", "call_id": call.call_id, "output": forecast(call.arguments)} for call in calls]
+        talk += [*items, *results]
         holds(CLIENT.responses.create(input=talk, **asked).output_text, FORECAST)
 
 
