@@ -15,9 +15,9 @@ await report({
   async tools() {
     const agent = createAgent({ model, tools: [tool(({ city }) => `rain in ${city}`, about)] });
     const { messages } = await agent.invoke({ messages: [{ role: 'user', content: CALL }] });
-    holds(messages.at(-1).text, FORECAST);
     // Messages of one id are one message for it.
     holds(messages.map((message) => message.type).join(', '), 'human, ai, tool, tool, ai');
+    holds(messages.at(-1).text, FORECAST);
   },
   async structured() {
     const form = model.withStructuredOutput(z.object({ answer: z.string() }), { name: 'answer' });
