@@ -28,15 +28,18 @@ echo '{"private":true,"type":"module"}' >package.json
 npm install --no-audit --no-fund --ignore-scripts ical.js@2.2.1 rrule@2.8.1 rrule-temporal@2.2.8 @js-temporal/polyfill@0.5.1 \
     ts-ics@2.4.6 luxon@3.7.2 >log 2>&1
 python3 -m venv v
-v/bin/pip install --quiet --disable-pip-version-check recurring-ical-events==3.8.2 icalendar==7.3.2 python-dateutil==2.9.0.post0 tzdata==2026.6
+v/bin/pip install --quiet --disable-pip-version-check recurring-ical-events==3.8.2 icalendar==7.3.2 python-dateutil==2.9.0.post0 \
+    tzdata==2026.6
 cat >events.json <<'JSON'
 [{"name": "monthly on the 30th", "event": "DTSTART:20270130T090000Z\nRRULE:FREQ=MONTHLY;COUNT=3",
   "rfc": ["27-01-30 09:00, 27-03-30 09:00, 27-04-30 09:00"]},
- {"name": "yearly on 29 February", "event": "DTSTART:20280229T090000Z\nRRULE:FREQ=YEARLY;COUNT=2", "rfc": ["28-02-29 09:00, 32-02-29 09:00"]},
+ {"name": "yearly on 29 February", "event": "DTSTART:20280229T090000Z\nRRULE:FREQ=YEARLY;COUNT=2",
+  "rfc": ["28-02-29 09:00, 32-02-29 09:00"]},
  {"name": "last working day", "event": "DTSTART:20261130T090000Z\nRRULE:FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1;COUNT=3",
   "rfc": ["26-11-30 09:00, 26-12-31 09:00, 27-01-29 09:00"]},
  {"name": "daily at 02:30", "event": "DTSTART;TZID=America/New_York:20270313T023000\nRRULE:FREQ=DAILY;COUNT=3",
-  "rfc": ["27-03-13 07:30, 27-03-14 07:30, 27-03-15 06:30", "27-03-13 07:30, 27-03-15 06:30, 27-03-16 06:30"]}]
+  "rfc": ["27-03-13 07:30, 27-03-14 07:30, 27-03-15 06:30",
+          "27-03-13 07:30, 27-03-15 06:30, 27-03-16 06:30"]}]
 JSON
 cat >head.txt <<'ICS'
 BEGIN:VCALENDAR

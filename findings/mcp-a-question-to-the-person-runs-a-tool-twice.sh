@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Guess: a tool on the MCP SDK that asks the person in the middle of its work (elicitation) waits there for the answer and goes on. The
 # revision 2026-07-28 changes the messages; a tool is run once for each call, with the clients of both revisions.
-# Seen with mcp 2.3.0 for Python and @modelcontextprotocol/server and client 2.4.0 for TypeScript: there are two ways to ask. `ctx.elicit` and
-# `elicitInput` wait, and with a client of 2026-07-28 they fail, behind the work that the tool has done before its question. The new way
+# Seen with mcp 2.3.0 for Python, @modelcontextprotocol/server and client 2.4.0 for TypeScript: there are two ways to ask. `ctx.elicit`
+# and `elicitInput` wait, and with a client of 2026-07-28 they fail, behind the work that the tool has done before its question. The new way
 # (`inputRequired`, `Resolve` with `Elicit`) works with all clients, and begins again from the top with the answer: the work before the
 # question is done twice, in TypeScript with clients of both revisions, in Python with those of 2026-07-28 only. So the work before a
 # question must be one that can be repeated. The client for Python speaks 2026-07-28 by default, and the one for TypeScript 2025-11-25,
@@ -169,8 +169,11 @@ console.log('default', byDefault);
 JS
 v/bin/python -W ignore client.py >python-client
 timeout 120 node client.js >typescript-client
+revision() {
+    sed -n 's/^default //p' "$1"
+}
 {
-    echo "by default: Python client $(sed -n 's/^default //p' python-client), TypeScript client $(sed -n 's/^default //p' typescript-client)"
+    echo "by default: Python client $(revision python-client), TypeScript client $(revision typescript-client)"
     grep -hv '^default' python-client typescript-client
 } | tee seen
 diff seen - <<'TEXT'

@@ -45,8 +45,8 @@ answer.set_content("Yes.")
 with open("python.eml", "wb") as file:
     file.write(answer.as_bytes())
 with open("question.eml", "wb") as file:
-    lines = ["From: ann@example.org", "Subject: a question", "Date: Sun, 29 Nov 2026 09:00:00 +0000", f"Message-ID: {identity}", "", "Why?", ""]
-    file.write("\r\n".join(lines).encode())
+    head = ["From: ann@example.org", "Subject: a question", "Date: Sun, 29 Nov 2026 09:00:00 +0000", f"Message-ID: {identity}"]
+    file.write("\r\n".join([*head, "", "Why?", ""]).encode())
 
 
 def kind(text, wanted=identity):
