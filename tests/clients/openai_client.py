@@ -189,7 +189,7 @@ def a_yes_below_the_question_of_a_resent_history_approves(case):
     holds(question.choices[0].message.content, "Answer **yes** or **no**")
     talk = [*asked, question.choices[0].message.model_dump(exclude_none=True), {"role": "user", "content": "yes"}]
     answer = case.client.chat.completions.create(model=model(case), messages=talk)
-    equal(answer.id, question.id)
+    holds(answer.id, f"{question.id}-")
     holds(answer.choices[0].message.content, "here")
 
 
@@ -241,6 +241,20 @@ def tools_of_the_client_are_called_and_their_results_answer(case):
         answer = case.client.chat.completions.create(**{**asked, "messages": talk + results})
         equal(answer.choices[0].finish_reason, "stop")
         holds(answer.choices[0].message.content, "rain, 4 degrees")
+
+
+@test
+def each_call_has_a_chunk_and_each_completion_an_id_of_its_own(case):
+    talk = [{"role": "user", "content": 'call weather {"city": "Oslo"}\ncall weather {"city": "Rome"}'}]
+    asked = {"model": model(case), "tools": [TOOL]}
+    chunks = list(case.client.chat.completions.create(messages=talk, stream=True, **asked))
+    calls = [chunk.choices[0].delta.tool_calls for chunk in chunks if chunk.choices[0].delta.tool_calls]
+    equal([[call.index for call in of_chunk] for of_chunk in calls], [[0], [1]])
+    sent = [{"id": call.id, "type": "function", "function": {"name": "weather", "arguments": call.function.arguments}} for [call] in calls]
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "rain"} for call in sent]
+    answer = case.client.chat.completions.create(messages=[*talk, {"role": "assistant", "tool_calls": sent}, *results], **asked)
+    equal(answer.choices[0].finish_reason, "stop")
+    holds(answer.id, f"{chunks[0].id}-")
 
 
 @test

@@ -231,7 +231,9 @@ async fn a_chat_completion_ends_with_the_question_and_the_next_message_answers_i
         );
         let (status, answer) = harness.post(CHAT, chat(Some("ada"), said, false)).await;
         assert_eq!((status, content(&answer), answer.get("belay")), (200, expected, None));
-        assert_eq!(answer["id"], json!(format!("chatcmpl-{}", asked["belay"]["run_id"].as_str().unwrap())));
+        let id = format!("chatcmpl-{}", asked["belay"]["run_id"].as_str().unwrap());
+        assert_eq!(asked["id"], json!(id));
+        assert!(answer["id"].as_str().unwrap().starts_with(&format!("{id}-")), "an id of its own: {answer}");
     }
 }
 

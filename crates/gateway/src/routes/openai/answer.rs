@@ -54,6 +54,17 @@ impl Head {
         Self { id, created: at.0.div_euclid(1000), run: Some(run), ..self }
     }
 
+    /// The head of a later answer of the same run, which has an id of its own: clients take two messages of one id as one.
+    pub(crate) fn of_continued_run(self, run: RunId, at: UnixMillis, part: impl std::fmt::Display) -> Self {
+        let head = self.of_run(run, at);
+        Self { id: format!("{}-{part}", head.id), ..head }
+    }
+
+    /// The id of the run, or of an answer without one.
+    pub(crate) fn own_id(&self) -> String {
+        self.run.map_or_else(|| self.id.trim_start_matches("chatcmpl-").to_owned(), |run| run.to_string())
+    }
+
     /// Sets the form of the answer.
     pub(crate) fn in_form(self, form: AnswerForm) -> Self {
         Self { form, ..self }

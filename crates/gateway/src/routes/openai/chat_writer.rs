@@ -52,7 +52,7 @@ impl Writer for ChatWriter {
         let usage = &outcome.run.usage;
         match &outcome.end {
             End::Calls(calls) => {
-                out.push_back(self.head.calls_chunk(ToolCallBody::indexed(calls.clone())));
+                out.extend(ToolCallBody::indexed(calls.clone()).into_iter().map(|call| self.head.call_chunk(call)));
                 self.close(usage, TOOL_CALLS, None, out);
             }
             End::Text { finish, belay, .. } => self.close(usage, finish, belay.as_ref(), out),

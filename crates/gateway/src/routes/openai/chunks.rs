@@ -82,9 +82,9 @@ impl Head {
         self.chunk(Piece { content: Some(text), ..Piece::default() }, None, None)
     }
 
-    /// All calls of the client's tools, whole.
-    pub(super) fn calls_chunk(&self, calls: Vec<ToolCallBody>) -> Event {
-        self.chunk(Piece { tool_calls: Some(calls), ..Piece::default() }, None, None)
+    /// A call of a client's tool, whole. Some clients read the first call of a chunk alone.
+    pub(super) fn call_chunk(&self, call: ToolCallBody) -> Event {
+        self.chunk(Piece { tool_calls: Some(vec![call]), ..Piece::default() }, None, None)
     }
 
     pub(super) fn reasoning_chunk(&self, text: &str) -> Event {

@@ -106,7 +106,7 @@ pub(super) async fn take(app: &Shared, principal: &Principal, asked: Asked<'_>) 
             let watch = app.watch(principal.clone(), run, streams).await?;
             // The client has read what the run has said before its question.
             let watch = watch.map(|watch| RunWatch { so_far: Partial::default(), ..watch });
-            (head.of_run(run, now), run, watch, Begins::Answer)
+            (head.of_continued_run(run, now, now.0), run, watch, Begins::Answer)
         }
         Ack::Command(CommandReply { reply, .. }) => return Ok(Turn::Command { head, reply }),
         other => return Err(crate::error::ApiError::unexpected(&other).into()),
@@ -143,6 +143,6 @@ async fn resumed_turn(
         watch.so_far = Partial::default();
     }
     let reader = Reader::new(app.clone(), principal.clone(), run, reading.streams()).of_reading(reading);
-    let head = head.of_run(run, app.clock.now());
+    let head = head.of_continued_run(run, app.clock.now(), request);
     Ok(Turn::Run(RunTurn { head, reader, watch, begins: Begins::Results(request) }))
 }

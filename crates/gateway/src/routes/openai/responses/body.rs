@@ -69,7 +69,7 @@ impl Shape {
         id: Option<ResponseId>,
         shown: Map<String, Value>,
     ) -> Self {
-        let own = head.id.trim_start_matches("chatcmpl-").replace('-', "");
+        let own = head.own_id().replace('-', "");
         let text = |prefix: &str| match &id {
             Some(id) => id.text(app, principal, prefix),
             None => format!("{prefix}{own}"),
