@@ -59,7 +59,7 @@ async fn a_stream_has_the_events_of_the_api_in_their_order() {
     let events = stream(&harness, "think first/Hello", thinking).await;
     let expected =
         [&TEXT[..2], &["content_block_start thinking", "content_block_delta thinking_delta", "content_block_stop"]];
-    assert_eq!(brief(&events), [&expected.concat(), &TEXT[2..]].concat());
+    assert_eq!(brief(&events), [&expected.concat()[..], &TEXT[2..]].concat());
     assert_eq!((&events[3]["delta"]["thinking"], &events[5]["index"]), (&json!("first"), &json!(1)));
     let omitted = json!({"thinking": {"type": "adaptive", "display": "omitted"}});
     assert_eq!(brief(&stream(&harness, "think first/Hello", omitted).await), TEXT);

@@ -2,7 +2,7 @@
 
 use belay_protocol::run::RunUsage;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::routes::openai::answer::Head;
 use crate::routes::openai::outcome::End;
@@ -21,7 +21,7 @@ pub(crate) struct MessageBody {
     role: &'static str,
     model: String,
     /// Blocks of the types `text` and `tool_use`; in a stream also `thinking`.
-    #[cfg_attr(test, schemars(with = "Vec<Map<String, Value>>"))]
+    #[cfg_attr(test, schemars(with = "Vec<serde_json::Map<String, Value>>"))]
     content: Vec<Value>,
     /// `end_turn`, `tool_use`, `max_tokens` or `refusal`; null at the beginning of a stream.
     stop_reason: Option<&'static str>,
@@ -30,7 +30,7 @@ pub(crate) struct MessageBody {
     usage: MessageUsage,
     /// As in the answer to a chat request.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<Map<String, Value>>"))]
+    #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     belay: Option<Value>,
 }
 
