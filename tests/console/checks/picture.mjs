@@ -90,6 +90,22 @@ group('picture', world, end, () => {
     await page.close();
   });
 
+  check('the calls beside the work have names of their own', async ({ visitor, daemon, run }) => {
+    const [page, call] = [await visitor.open('#/sign-in'), { call_id: `goal-${run.split('-').at(-1)}-0`, name: 'run_command', run_id: run }];
+    const asked = { step: 1, attempts: 1, input: 9, output: 1, took_ms: 1000 };
+    const facts = [[0, 'run_accepted'], [0, 'run_started', { attempt: 1 }], [1000, 'model_called', asked], [1000, 'tool_started', call],
+      [2000, 'tool_finished', { ...call, status: 'success', took_ms: 1000 }], [3000, 'model_called', { ...asked, purpose: 'goal' }],
+      [3000, 'run_ended', { status: 'completed', reason: 'final_text' }]];
+    await page.route(`**/api/v1/runs/${run}/events`, (route) => route.fulfill({ contentType: 'text/event-stream', body: stream(facts) }));
+    await page.goto(`${daemon.url}/#/runs/${run}`);
+    await page.reload();
+    await page.getByText(/^The same as a table/).click();
+    const names = page.locator('.picture table td[data-name=What]');
+    await names.nth(2).waitFor();
+    assert.deepEqual((await names.allInnerTexts()).map((name) => name.trim()), ['Step 1', 'Check: run_command', 'Judge of the goal']);
+    await page.close();
+  });
+
   check('the task of a subagent is text', async ({ visitor, run }) => {
     const page = await visitor.open(`#/runs/${run}`);
     await page.locator('.tree').getByText(TASK).waitFor();
