@@ -5,12 +5,13 @@ mod names;
 mod unit;
 mod workspace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use belay_delegates::{WorkerHostKind, WorkersConfig};
 use belay_gateway::ControlGroup;
 use belay_models::{CandidateConfig, ProbeReport, candidates};
-use belay_parts::{Chosen, CommandPins, McpNeeds, gateway_failure, meaning, transcriber};
+use belay_parts::{Chosen, CommandPins, McpNeeds, gateway_failure, meaning, refuse_store, transcriber};
 use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -18,6 +19,7 @@ use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::Paths;
 use belay_settings::secrets::{Secrets, UNSEEN, check_all, unseen_words};
 use belay_settings::{CheckArgs, Problem, Settings, load, own_files_problems, refused, sandbox_config, workspace_of};
+use belay_store::SqlStore;
 use belay_tools::PathResolution;
 use belay_tools::mcp::{ServerReport, Standing, SurveyMode, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
@@ -321,8 +323,8 @@ fn transcription(settings: &Settings, secrets: &Secrets) -> Option<Finding> {
 /// Checks the settings of the search by meaning; `None` if it is off. Sends nothing.
 fn embeddings(settings: &Settings, secrets: &Secrets) -> Option<Finding> {
     let base = settings.memory.embeddings.base_url.as_ref()?;
-    let store = Store::memory().map(|store| store.note_vectors());
-    Some(match store.and_then(|vectors| meaning(settings, secrets.embeddings.as_ref(), vectors)) {
+    let store = SqlStore::in_memory().map_err(|error| refuse_store(&error));
+    Some(match store.and_then(|store| meaning(settings, secrets.embeddings.as_ref(), Arc::new(store))) {
         Ok(_) => Finding::new("embeddings", State::Ok, format!("notes are sent to {base}; it was not asked")),
         Err(failure) => Finding::failed("embeddings", &failure),
     })
