@@ -6,9 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use belay_protocol::{Generation, RunId};
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, ProtocolVersion, ServerResult,
-};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, ProtocolVersion, ServerResult};
 use rmcp::service::{RoleClient, ServiceError};
 use rmcp::{ClientCacheConfig, Peer};
 use tokio::task::JoinSet;

@@ -2,7 +2,7 @@
 //!
 //! Source: MCP 2026-07-28 and 2025-11-25, "Elicitation".
 
-use belay_protocol::{FieldKind, Form, FormField, FormOption, FormUrl, FieldFormat};
+use belay_protocol::{FieldFormat, FieldKind, Form, FormField, FormOption, FormUrl};
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -26,8 +26,18 @@ const MAX_ADDRESS: usize = 2000;
 
 /// Words of a form that asks for a secret.
 const SECRETS: [&str; 12] = [
-    "password", "passwort", "passphrase", "secret", "api key", "api_key", "apikey", "token", "credential", "private key",
-    "card number", "cvv",
+    "password",
+    "passwort",
+    "passphrase",
+    "secret",
+    "api key",
+    "api_key",
+    "apikey",
+    "token",
+    "credential",
+    "private key",
+    "card number",
+    "cvv",
 ];
 
 /// Reads the parameters of `elicitation/create`.
@@ -57,7 +67,8 @@ fn asks_for_secret(message: &str, fields: &[FormField]) -> bool {
         SECRETS.iter().any(|word| text.contains(word))
     };
     let has_text = fields.iter().any(|field| matches!(field.kind, FieldKind::Text { .. }));
-    has_text && (is(message) || fields.iter().any(|field| is(&field.name) || is(&field.title) || is(&field.description)))
+    has_text
+        && (is(message) || fields.iter().any(|field| is(&field.name) || is(&field.title) || is(&field.description)))
 }
 
 /// An address that a person may open in a browser.
@@ -124,7 +135,8 @@ fn kind(schema: &Value) -> Result<FieldKind, String> {
     if let Some(options) = options(schema)? {
         return Ok(FieldKind::Choice { options });
     }
-    let count = |key: &str, otherwise: u32| schema[key].as_u64().map_or(otherwise, |n| u32::try_from(n).unwrap_or(u32::MAX));
+    let count =
+        |key: &str, otherwise: u32| schema[key].as_u64().map_or(otherwise, |n| u32::try_from(n).unwrap_or(u32::MAX));
     let kind = match schema["type"].as_str() {
         Some("string") => FieldKind::Text {
             min: count("minLength", 0).min(MAX_TEXT),
@@ -159,7 +171,8 @@ fn options(schema: &Value) -> Result<Option<Vec<FormOption>>, String> {
     let options: Option<Vec<_>> = match (schema["enum"].as_array(), titled) {
         (Some(values), _) => {
             let title = |at: usize| schema["enumNames"][at].as_str().unwrap_or_default().to_owned();
-            let option = |(at, value): (usize, &Value)| Some(FormOption { value: value.as_str()?.to_owned(), title: title(at) });
+            let option =
+                |(at, value): (usize, &Value)| Some(FormOption { value: value.as_str()?.to_owned(), title: title(at) });
             values.iter().enumerate().map(option).collect()
         }
         (None, Some(all)) => {

@@ -152,8 +152,7 @@ impl Service<RoleClient> for Listener {
             .with_url(UrlElicitationCapability::default());
         let mut can = ClientCapabilities::default();
         can.elicitation = Some(elicitation);
-        ClientConfig::new(can, us)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        ClientConfig::new(can, us).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 }
 

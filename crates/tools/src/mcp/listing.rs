@@ -31,14 +31,20 @@ pub(super) type Listed = Result<Tool, LeftOut>;
 ///
 /// # Errors
 /// The errors of the SDK; [`ServiceError::UnexpectedResponse`] if the first answer is no list of tools.
-pub(super) async fn all(peer: &Peer<RoleClient>, is_new: bool) -> Result<(Vec<Listed>, Option<Duration>), ServiceError> {
+pub(super) async fn all(
+    peer: &Peer<RoleClient>,
+    is_new: bool,
+) -> Result<(Vec<Listed>, Option<Duration>), ServiceError> {
     let (mut tools, mut seen, mut cursor, mut ttl) = (Vec::<Listed>::new(), HashSet::new(), None, None::<Duration>);
     for number in 1.. {
         let page = match Page::ask(peer, cursor.take(), is_new).await {
             Ok(page) => page,
             // The server does not understand its own cursor.
             Err(ServiceError::McpError(error)) if number > 1 => {
-                return Ok((ended(tools, &format!("page {number} is an error: {}", line(&error.message, MAX_WHY))), ttl));
+                return Ok((
+                    ended(tools, &format!("page {number} is an error: {}", line(&error.message, MAX_WHY))),
+                    ttl,
+                ));
             }
             Err(error) => return Err(error),
         };
@@ -157,15 +163,18 @@ mod tests {
 
     #[test]
     fn a_malformed_tool_is_left_out_by_name_and_the_others_are_read() {
-        let page = Page::read(&json!({
-            "tools": [
-                { "name": "good", "inputSchema": { "type": "object" } },
-                { "name": "no\u{200b} schema" },
-                { "inputSchema": { "type": "object" } },
-                "a word",
-            ],
-            "nextCursor": "2",
-        }), false)
+        let page = Page::read(
+            &json!({
+                "tools": [
+                    { "name": "good", "inputSchema": { "type": "object" } },
+                    { "name": "no\u{200b} schema" },
+                    { "inputSchema": { "type": "object" } },
+                    "a word",
+                ],
+                "nextCursor": "2",
+            }),
+            false,
+        )
         .unwrap();
         let found: Vec<_> = page
             .tools

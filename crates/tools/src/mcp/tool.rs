@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::{CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec};
+use belay_protocol::{
+    CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec,
+};
 use rmcp::model::ProtocolVersion;
 use serde_json::{Map, Value};
 use tracing::warn;
@@ -135,7 +137,10 @@ impl McpTool {
     fn told(&self, reply: ToolReply, unasked: Option<&str>) -> ToolReply {
         let Some(why) = unasked else { return reply };
         let server = self.server.name();
-        let text = format!("[The MCP server {server} wanted to ask a person something, and nobody was asked: {why}.]\n{}", reply.text);
+        let text = format!(
+            "[The MCP server {server} wanted to ask a person something, and nobody was asked: {why}.]\n{}",
+            reply.text
+        );
         ToolReply { text, ..reply }
     }
 }

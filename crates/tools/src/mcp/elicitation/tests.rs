@@ -59,7 +59,8 @@ fn one_field_takes_the_whole_message() {
     let sure = of(json!({ "sure": { "type": "boolean" } }), json!(["sure"])).unwrap();
     assert!(sure.takes_no());
     assert_eq!(Value::Object(sure.read("No.").unwrap()), json!({ "sure": false }));
-    let nothing = form("s", &json!({ "message": "Go?", "requestedSchema": { "type": "object", "properties": {} } })).unwrap();
+    let nothing =
+        form("s", &json!({ "message": "Go?", "requestedSchema": { "type": "object", "properties": {} } })).unwrap();
     assert_eq!(Value::Object(nothing.read("yes").unwrap()), json!({}));
     assert!(nothing.read("perhaps").is_err());
 }
@@ -89,7 +90,8 @@ fn what_cannot_be_asked_for_is_said() {
 
 #[test]
 fn an_address_is_shown_with_its_host() {
-    let of = |url: &str| form("s", &json!({ "mode": "url", "message": "m", "url": url })).map(|form| form.url.unwrap().host);
+    let of =
+        |url: &str| form("s", &json!({ "mode": "url", "message": "m", "url": url })).map(|form| form.url.unwrap().host);
     assert_eq!(of("https://login.example.org/a?b=c").unwrap(), "login.example.org");
     assert_eq!(of("https://bücher.example:8443/").unwrap(), "xn--bcher-kva.example:8443");
     assert_eq!(of("http://127.0.0.1:99/").unwrap(), "127.0.0.1:99");

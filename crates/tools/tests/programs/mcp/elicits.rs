@@ -50,7 +50,9 @@ async fn each_answer_of_a_person_reaches_a_server_of_an_older_revision() {
     let answers = [given(json!({ "size": "m" })), FormAnswer::Declined, FormAnswer::Expired];
     let person = Person::new(answers);
     let run = Run::with_person(&person);
-    for expected in [r#"{"action": "accept", "content": {"size": "m"}}"#, r#"{"action": "decline"}"#, r#"{"action": "cancel"}"#] {
+    for expected in
+        [r#"{"action": "accept", "content": {"size": "m"}}"#, r#"{"action": "decline"}"#, r#"{"action": "cancel"}"#]
+    {
         assert_eq!(run.text(&tool, json!({})).await, expected);
     }
     let asked = person.asked();
@@ -123,11 +125,21 @@ serve([tool("t")], call=call, on={{"server/discover": discover}})
 async fn a_run_that_can_ask_nobody_and_a_form_that_nobody_can_read_are_said() {
     for (script, person, expected) in [
         (FORM, None, "this run cannot ask anybody"),
-        (r#"{"message": "m", "requestedSchema": {"type": "object", "properties": {"a": {"type": "object"}}}}"#, Some(()), "the field a has the type object"),
-        (r#"{"mode": "url", "message": "m", "url": "http://evil.example/"}"#, Some(()), "neither https nor on this machine"),
+        (
+            r#"{"message": "m", "requestedSchema": {"type": "object", "properties": {"a": {"type": "object"}}}}"#,
+            Some(()),
+            "the field a has the type object",
+        ),
+        (
+            r#"{"mode": "url", "message": "m", "url": "http://evil.example/"}"#,
+            Some(()),
+            "neither https nor on this machine",
+        ),
     ] {
         let bench = Bench::new();
-        let old = format!("{OLD}\nserve([tool('t')], call=lambda message: say(message, ask(message, {script})['error']['message']))");
+        let old = format!(
+            "{OLD}\nserve([tool('t')], call=lambda message: say(message, ask(message, {script})['error']['message']))"
+        );
         let new = format!(
             r#"{NEW}
 def call(message):
@@ -169,7 +181,9 @@ async fn a_stop_ends_the_question_and_the_call() {
 #[tokio::test]
 async fn the_time_of_a_call_stands_still_while_its_person_thinks() {
     let bench = Bench::new();
-    let script = format!("{OLD}\nserve([tool('t')], call=lambda message: say(message, ask(message, {FORM})['result']['action']))");
+    let script = format!(
+        "{OLD}\nserve([tool('t')], call=lambda message: say(message, ask(message, {FORM})['result']['action']))"
+    );
     let tool = bench.one(&script, json!({ "timeout_s": 1 })).await.remove(0);
     let person = Thinks::default();
     let run = Run { person: belay_protocol::PersonPort::to(Arc::new(person)), ..Run::new() };

@@ -1,6 +1,5 @@
 //! Servers of each revision, and servers that answer the first request in an odd way.
 
-
 use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -83,10 +82,16 @@ async fn a_server_that_does_not_answer_or_ends_at_the_first_request_is_asked_in_
     for (name, odd) in [
         ("silence", "pass"),
         ("an end", "sys.exit(3)"),
-        ("an error, then an end", r#"send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": "no"}}); sys.exit(0)"#),
+        (
+            "an error, then an end",
+            r#"send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32602, "message": "no"}}); sys.exit(0)"#,
+        ),
         ("an empty result", "answer(message, {})"),
         ("only older revisions", r#"answer(message, {"supportedVersions": ["2025-06-18"], "capabilities": {}})"#),
-        ("a refusal", r#"send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32022, "message": "no", "data": {"supported": ["2025-06-18", "1999-01-01"]}}})"#),
+        (
+            "a refusal",
+            r#"send({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32022, "message": "no", "data": {"supported": ["2025-06-18", "1999-01-01"]}}})"#,
+        ),
         ("a bare error", r#"send({"jsonrpc": "2.0", "error": {"code": -32600, "message": "no"}, "id": None})"#),
     ] {
         let bench = Bench::new();
