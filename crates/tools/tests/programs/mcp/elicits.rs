@@ -209,7 +209,7 @@ async fn a_server_that_asks_only_in_an_older_revision_is_asked_in_that_one_from_
     let script = format!(
         r#"{NEW}{OLD}
 def call(message):
-    if "_meta" in message["params"]:
+    if "io.modelcontextprotocol/protocolVersion" in message["params"].get("_meta", {{}}):
         return send({{"jsonrpc": "2.0", "id": message["id"], "error": {{"code": -32600, "message":
             "Cannot send 'elicitation/create': this transport context has no back-channel for server-initiated requests."}}}})
     say(message, ask(message, {FORM})["result"]["action"])
