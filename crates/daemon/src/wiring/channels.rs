@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belay_agent::submission::{menu, words};
+use belay_agent::submission::{self, menu};
 use belay_agent::{Pairing, StorePorts};
 use belay_channels::{
     AllowLists, LeasedChannel, Operators, StdinChannel, StdinConfig, Telegram, TelegramParts, TelegramSecrets,
@@ -61,7 +61,7 @@ pub(super) fn stdin(settings: &Settings, env: &Environment, paths: &Paths, ports
     let llm = &settings.llm;
     let models =
         std::iter::once(&llm.model).chain(llm.fallbacks.iter().map(|it| &it.model)).flatten().cloned().collect();
-    let completions = Completion::over(StoreLists { ports, models }, words().collect());
+    let completions = Completion::over(StoreLists { ports, models }, submission::words().collect());
     let config = StdinConfig {
         colour: env.has_colour(),
         dumb: env.has_dumb_terminal(),
