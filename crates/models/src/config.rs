@@ -326,7 +326,7 @@ mod tests {
                 "llm.fallbacks.1.model",
             ]
         );
-        assert!(problems[12].contains("did you mean `anthropic`?"), "{problems:?}");
+        assert!(problems[11].contains("did you mean `anthropic`?"), "{problems:?}");
     }
 
     #[test]

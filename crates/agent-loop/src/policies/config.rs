@@ -32,28 +32,21 @@ pub struct StopsConfig {
     pub tool_loops: ToolLoopConfig,
     /// Steps in a row in which every call failed, after which the model gets a notice. Two steps with errors that differ
     /// from those before count as one. 0, here and below: never.
-    #[serde(skip)]
     pub errors_notice: u64,
     /// Steps in a row in which every call failed, after which the run ends.
     pub errors_stop: u64,
     /// Answers in a row with neither text nor calls, after which the run ends.
-    #[serde(skip)]
     pub empty_replies: u64,
     /// Number of earlier equal answers with which the newest one is a strike. If they are only nearly equal, one more
     /// is needed.
-    #[serde(skip)]
     pub repeated_replies: u64,
     /// Calls in a row of tools that do not exist, after which the run ends.
-    #[serde(skip)]
     pub unknown_tools: u64,
     /// Calls in a row with refused arguments, after which the run ends.
-    #[serde(skip)]
     pub invalid_arguments: u64,
     /// Denials of the same call after which the run ends.
-    #[serde(skip)]
     pub approval_reasks: u64,
     /// Compactions in a row that saved less than a tenth, after which the run ends.
-    #[serde(skip)]
     pub compactions_without_gain: u64,
     /// The judge model.
     pub judge: JudgeConfig,
@@ -224,7 +217,7 @@ mod tests {
              then = 'notice'\nsince = 'notice'\nsay = 'Come to an end.'",
         )
         .expect("rules");
-        assert_eq!((file.stops.errors_stop, file.stops.judge.enabled), (7, false));
+        assert_eq!((file.stops.errors_stop, file.stops.errors_notice, file.stops.judge.enabled), (7, 3, false));
         let rule = Rule {
             name: "often".into(),
             when: Condition::Any(vec![

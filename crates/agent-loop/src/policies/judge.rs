@@ -27,16 +27,12 @@ pub struct JudgeConfig {
     /// The step of the first question. At least 1. (Gemini CLI: 30.)
     pub first_step: u64,
     /// Fewest steps between two questions: the interval after an answer with confidence 1. At least 1. (Gemini CLI: 5.)
-    #[serde(skip)]
     pub min_interval: u64,
     /// Most steps between two questions: the interval after an answer with confidence 0. (Gemini CLI: 15.)
-    #[serde(skip)]
     pub max_interval: u64,
     /// The confidence from which a run counts as stuck. Above 0, at most 1. (Gemini CLI: 0.9.)
-    #[serde(skip)]
     pub confidence: f64,
     /// The number of newest messages in the question. 1 to 200. (Gemini CLI: 20.)
-    #[serde(skip)]
     pub history: usize,
     /// The model that is asked. Absent: the model of the run.
     pub model: Option<String>,
@@ -65,6 +61,10 @@ impl JudgeConfig {
         let is_blank = |model: &Option<String>| model.as_ref().is_some_and(|name| name.trim().is_empty());
         let table = [
             ("first_step", self.first_step == 0, "must be at least 1"),
+            ("min_interval", self.min_interval == 0, "must be at least 1"),
+            ("max_interval", self.max_interval < self.min_interval, "must be at least min_interval"),
+            ("confidence", !(self.confidence > 0.0 && self.confidence <= 1.0), "must be above 0, at most 1"),
+            ("history", !(1..=200).contains(&self.history), "must be between 1 and 200"),
             ("model", is_blank(&self.model), "must not be empty; leave it out for the model of the run"),
             ("second_model", is_blank(&self.second_model), "must not be empty; leave it out for none"),
         ];
@@ -203,10 +203,19 @@ mod tests {
         let bad = JudgeConfig {
             enabled: true,
             first_step: 0,
+            min_interval: 0,
+            max_interval: 0,
+            confidence: 0.0,
+            history: 0,
             model: Some(" ".into()),
             second_model: Some(String::new()),
-            ..JudgeConfig::default()
         };
-        assert_eq!(bad.validate("stops.judge").len(), 3, "{:#?}", bad.validate("stops.judge"));
+        assert_eq!(bad.validate("stops.judge").len(), 6, "{:#?}", bad.validate("stops.judge"));
+        let crossed = JudgeConfig { min_interval: 9, max_interval: 8, confidence: f64::NAN, ..JudgeConfig::default() };
+        let expected = [
+            "stops.judge.max_interval: must be at least min_interval",
+            "stops.judge.confidence: must be above 0, at most 1",
+        ];
+        assert_eq!(crossed.validate("stops.judge"), expected);
     }
 }

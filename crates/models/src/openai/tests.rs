@@ -421,7 +421,7 @@ async fn a_server_that_is_away_or_silent_is_a_network_error() {
     // Takes one real second: the clock of the client cannot be paused while it waits for a socket.
     let server = Server::start(vec![Script::hang()]).await;
     let silent = provider(json!({
-        "provider": "openai", "base_url": server.url(), "model": "m", "idle_timeout_s": 1, "connect_timeout_s": 1,
+        "provider": "openai", "base_url": server.url(), "model": "m", "idle_timeout_s": 1,
     }));
     let error = ask_once(&*silent, &mut NoSink).await.unwrap_err();
     assert!(error.kind == Network && error.detail.contains("no answer"), "{error}");

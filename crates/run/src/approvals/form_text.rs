@@ -124,11 +124,11 @@ mod tests {
         };
         let text = body("t", &form);
         assert!(text.contains(r"Enter\u{202e} it\u{7}"), "{text}");
-        assert!(text.contains("**`pin`**: a text of 4 to 4 characters") && text.contains("MCP forbids"), "{text}");
-        assert!(!text.contains("](https://evil.example)"), "{text}");
+        assert!(text.contains("**pin**: a text of 4 to 4 characters") && text.contains("MCP forbids"), "{text}");
+        assert!(text.contains("`[click](https://evil.example)`"), "it is code, and no link: {text}");
         assert!(how(&form, "ID").contains("/deny ID"));
         form.url = Some(FormUrl { address: "https://a.example/x".into(), host: "a.example".into() });
         let text = body("t", &form);
-        assert!(text.contains("**`a.example`**") && text.contains("https://a.example/x"), "{text}");
+        assert!(text.contains("**a.example**") && text.contains("https://a.example/x"), "{text}");
     }
 }

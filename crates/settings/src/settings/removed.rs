@@ -5,10 +5,6 @@ pub(super) fn instead_of(key: &str) -> Option<String> {
     if let Some((_, instead)) = OTHERS.iter().find(|(removed, _)| *removed == key) {
         return Some((*instead).to_owned());
     }
-    if let Some((_, value)) = RULES.iter().find(|(removed, _)| *removed == key) {
-        let name = key.rsplit('.').next().unwrap_or(key);
-        return Some(format!("it is always {value} now; a rule of the name {name:?} in [[stops.rules]] replaces it"));
-    }
     let (_, value) = FIXED.iter().find(|(removed, _)| *removed == key)?;
     Some(format!("it is always {value} now: leave it out"))
 }
@@ -23,33 +19,12 @@ const OTHERS: &[(&str, &str)] = &[
     ("channels.stdin.history_file", "it was removed: the history is the file \"history\" in the data directory"),
 ];
 
-/// Thresholds of built-in rules, which rules of the operator can replace.
-const RULES: &[(&str, &str)] = &[
-    ("stops.errors_notice", "3"),
-    ("stops.empty_replies", "3"),
-    ("stops.repeated_replies", "2"),
-    ("stops.unknown_tools", "5"),
-    ("stops.invalid_arguments", "5"),
-    ("stops.approval_reasks", "3"),
-    ("stops.compactions_without_gain", "3"),
-];
-
 /// Constants.
 const FIXED: &[(&str, &str)] = &[
     ("agent.plan.max_executions", "20"),
     ("agent.subagents.max_live", "4"),
     ("agent.subagents.max_total", "16"),
     ("llm.connect_timeout_s", "10"),
-    ("stops.tool_loops.same_result", "5"),
-    ("stops.tool_loops.same_short_result", "8"),
-    ("stops.tool_loops.alternating", "8"),
-    ("stops.tool_loops.polls", "24"),
-    ("stops.tool_loops.stagnation", "20"),
-    ("stops.tool_loops.repeated_answers", "4"),
-    ("stops.judge.min_interval", "5"),
-    ("stops.judge.max_interval", "15"),
-    ("stops.judge.confidence", "0.9"),
-    ("stops.judge.history", "20"),
     ("queue.stuck_warn_s", "120"),
     ("compaction.reserve_tokens", "20000"),
     ("compaction.timeout_s", "180"),
@@ -85,11 +60,10 @@ mod tests {
 
     #[test]
     fn a_removed_setting_says_what_holds_instead_and_no_setting_is_in_the_list() {
-        assert_eq!(instead_of("stops.polls"), None);
+        assert_eq!(instead_of("tools.polls"), None);
         assert_eq!(instead_of("tools.max_read_lines").as_deref(), Some("it is always 2000 now: leave it out"));
-        assert!(instead_of("stops.unknown_tools").is_some_and(|hint| hint.contains("\"unknown_tools\" in [[stops.rules]]")));
         let known = crate::settings::Settings::known_keys();
-        for (key, _) in OTHERS.iter().chain(RULES).chain(FIXED) {
+        for (key, _) in OTHERS.iter().chain(FIXED) {
             assert!(!known.iter().any(|known| known == key), "{key} is a setting");
         }
     }

@@ -16,26 +16,20 @@ pub struct ToolLoopConfig {
     /// number of stored calls.
     pub max_period: u32,
     /// Different calls with the same long result, or the same error, that are a loop. At least 2.
-    #[serde(skip)]
     pub same_result: u32,
     /// Similar calls with the same short result ("no results") that are a loop. At least 2. Greater than `same_result`,
     /// because equal short answers are weak evidence.
-    #[serde(skip)]
     pub same_short_result: u32,
     /// Results of one call that are a loop if all of them were seen before, but not all are the same. At least 2.
-    #[serde(skip)]
     pub alternating: u32,
     /// Polls with the same answer that are a loop. At least 2. Half as many if the answer says that the polled work has
     /// ended.
-    #[serde(skip)]
     pub polls: u32,
     /// Calls in a row without news that are a loop. At least 2. Polls do not count. Harmless calls count separately:
     /// four times as many are a loop.
-    #[serde(skip)]
     pub stagnation: u32,
     /// Answers since the last news that repeat earlier ones of that stretch and are a loop. At least 2. An answer that
     /// differs only in its numbers counts half. A write that returns its target to an earlier state counts too.
-    #[serde(skip)]
     pub repeated_answers: u32,
     /// Names of polling tools, in addition to those that are recognised by their names.
     pub polling_tools: Vec<String>,
@@ -77,6 +71,12 @@ impl ToolLoopConfig {
         for (key, value, least) in [
             ("repeats", self.repeats, 2),
             ("max_period", self.max_period, 1),
+            ("same_result", self.same_result, 2),
+            ("same_short_result", self.same_short_result, 2),
+            ("alternating", self.alternating, 2),
+            ("polls", self.polls, 2),
+            ("stagnation", self.stagnation, 2),
+            ("repeated_answers", self.repeated_answers, 2),
         ] {
             if value < least {
                 wrong.push(format!("{prefix}{key}: must be at least {least}, not {value}"));
