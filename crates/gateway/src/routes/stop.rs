@@ -123,22 +123,23 @@ async fn stop(app: &App, principal: Principal, target: Stop, wait: Duration) -> 
             }
         }
     }
-    add_ended(app, &mut report, ending).await?;
+    add_ended(app, &mut report, ending, deadline + POLL).await;
     Ok(report)
 }
 
-/// Adds the runs whose end was recorded between two requests: the second one finds nothing of them.
-async fn add_ended(app: &App, report: &mut StopReport, mut ending: BTreeSet<RunId>) -> Result<(), ApiError> {
+/// Adds the runs whose end was recorded between two requests: the second one finds nothing of them. A store that does not answer
+/// costs their names alone, since the stop was carried out.
+async fn add_ended(app: &App, report: &mut StopReport, mut ending: BTreeSet<RunId>, deadline: Instant) {
     let known = report.stopped.iter().chain(report.still_running.iter().map(|still| &still.run_id));
     known.for_each(|run| {
         ending.remove(run);
     });
     for id in ending {
-        if app.runs.run(id).await?.is_some_and(|run| run.status == RunStatus::Stopped) {
+        let record = timeout_at(deadline, app.runs.run(id)).await;
+        if matches!(&record, Ok(Ok(Some(run))) if run.status == RunStatus::Stopped) {
             report.stopped.push(id);
         }
     }
-    Ok(())
 }
 
 /// Stops, and waits as long as a stop may for the ends. It answers at once if all has ended.

@@ -6,6 +6,7 @@
 mod anthropic;
 mod approvals;
 mod archive;
+mod client_calls;
 mod console;
 mod cors;
 mod drain;

@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 use super::error::OpenAiError;
 use super::format::AnswerForm;
 use super::outcome::{End, Outcome};
+use super::part::{Part, place_of};
 use super::tool_calls::{TOOL_CALLS, ToolCallBody};
+use super::turn::Begins;
 use crate::app::App;
-
-/// Most lines of a conversation among which the texts of a run are looked for.
-const RECENT: u32 = 200;
 
 /// The fields that begin every form of an answer.
 #[derive(Clone, Debug)]
@@ -260,39 +259,34 @@ pub(super) async fn when_ended_or_paused(
     head: Head,
     run: RunId,
     watch: Option<RunWatch>,
+    begins: Begins,
 ) -> Result<Response, OpenAiError> {
     let outcome = Outcome::when_there(app, &head, run, watch).await?;
+    let whole = whole_text(app, &head, &outcome, begins).await;
     let Outcome { run, end } = &outcome;
     let headers = head.headers(run.reason);
     let answer = match end {
         End::Calls(calls) => {
-            let answer = head.completion(outcome.text(), &run.usage, TOOL_CALLS);
+            let answer = head.completion(&whole, &run.usage, TOOL_CALLS);
             Json(answer.with_calls(calls.clone())).into_response()
         }
-        End::Text { text, finish, belay } => {
-            let before = said_before(app, &head, run).await;
-            head.whole(&format!("{before}{text}"), &run.usage, finish, belay.clone())
-        }
+        End::Text { finish, belay, .. } => head.whole(&whole, &run.usage, finish, belay.clone()),
         End::Error(error) => error.clone().into_response(),
     };
     Ok((headers, answer).into_response())
 }
 
-/// The texts before tool calls, as a stream has them before the reply, each with a blank line after it. A store that cannot
-/// be read costs them. Where hooks check what is sent, there are none: hooks have seen the reply alone.
-async fn said_before(app: &App, head: &Head, run: &RunRecord) -> String {
-    if app.texts.are_checked
-        || run.usage.tool_calls == 0
-        || !head.form().is_text()
-        || run.status != RunStatus::Completed
-    {
-        return String::new();
+/// The text of an answer: the texts before tool calls, as a stream has them, then the reply. They begin behind the results or the answer
+/// that the request has brought. A store that cannot be read costs them. Where hooks check what is sent, there are none: hooks have
+/// seen the reply alone.
+async fn whole_text(app: &App, head: &Head, outcome: &Outcome, begins: Begins) -> String {
+    let run = &outcome.run;
+    let is_whole = run.status == RunStatus::Completed || matches!(outcome.end, End::Calls(_));
+    if app.texts.are_checked || run.usage.tool_calls == 0 || !head.form().is_text() || !is_whole {
+        return outcome.text().to_owned();
     }
-    let stored = app.sessions.recent_history(&run.session, RECENT).await.unwrap_or_default();
-    let own = stored.into_iter().filter(|line| line.run_id == Some(run.run_id) && line.role == "assistant");
-    let mut texts: Vec<String> = own.map(|line| line.text).filter(|text| !text.trim().is_empty()).collect();
-    texts.pop(); // the reply
-    texts.iter().map(|text| format!("{}\n\n", text.trim())).collect()
+    let after = place_of(app, begins, run.run_id).await;
+    Part::read_of_ended(app, head, run.clone(), after).await.text(head)
 }
 
 /// The field `belay` of the answer of a run that has sent files.

@@ -164,9 +164,9 @@ async fn answer_to(
             let writer = ChatWriter::new(head.in_dialect(dialect), request.wants_usage());
             Ok(stream::of_run(reader, writer, watch, String::new()))
         }
-        Turn::Run(RunTurn { head, mut reader, watch, .. }) => {
+        Turn::Run(RunTurn { head, mut reader, watch, begins }) => {
             let (app, run) = (reader.app.clone(), reader.run);
-            let answer = answer::when_ended_or_paused(&app, head.in_dialect(dialect), run, watch).await;
+            let answer = answer::when_ended_or_paused(&app, head.in_dialect(dialect), run, watch, begins).await;
             reader.served();
             answer
         }

@@ -51,6 +51,18 @@ impl Part {
         Ok(Self { outcome, steps })
     }
 
+    /// The same of a run that has ended or waits. An unreadable store costs the steps alone: a client repeats an error of the
+    /// server, and the work would be done twice.
+    pub(super) async fn read_of_ended(app: &App, head: &Head, run: Arc<RunRecord>, after: Option<ApprovalId>) -> Self {
+        match Self::read(app, head, run.clone(), after).await {
+            Ok(part) => part,
+            Err(error) => {
+                tracing::warn!(error = %error.message, run_id = %run.run_id, "the texts before the tool calls of an answer are unknown");
+                Self { outcome: Outcome::of(app, head, run).await, steps: Steps::default() }
+            }
+        }
+    }
+
     /// The whole text.
     pub(super) fn text(&self, head: &Head) -> String {
         let end = match &self.outcome.end {

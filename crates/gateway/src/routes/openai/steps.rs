@@ -5,6 +5,7 @@ use std::sync::Arc;
 use belay_protocol::{ApprovalKind, ApprovalRequest, CallId, Message, MessageBody};
 
 /// The steps of a part of a run.
+#[derive(Default)]
 pub(super) struct Steps {
     /// How many steps of the run come before them.
     pub(super) before: u32,

@@ -54,7 +54,7 @@ pub(crate) async fn create(
     if let End::Error(error) = end {
         return Ok((headers, AnthropicError::from(error)).into_response());
     }
-    let part = Part::read(&app, &shape.head, record, place_of(&app, begins, run).await).await?;
+    let part = Part::read_of_ended(&app, &shape.head, record, place_of(&app, begins, run).await).await;
     let message = shape.whole(&part.text(&shape.head), &part.outcome.end, &part.outcome.run.usage);
     Ok((headers, Json(message)).into_response())
 }

@@ -52,8 +52,9 @@ impl Messages {
     fn add(&mut self, one: Value, at: usize) -> Result<(), OpenAiError> {
         let path = format!("messages[{at}]");
         let Value::Object(mut fields) = one else { return Err(wrong(path, "must be an object with role and content")) };
-        let Some(Value::String(role)) = fields.remove("role") else {
-            return Err(wrong(format!("{path}.role"), "must be user, assistant or system"));
+        let role = match fields.remove("role") {
+            Some(Value::String(role)) if matches!(&*role, "user" | "assistant" | "system") => role,
+            _ => return Err(wrong(format!("{path}.role"), "must be user, assistant or system")),
         };
         let content = fields.remove("content").unwrap_or_default();
         let Value::Array(blocks) = content else {

@@ -103,7 +103,7 @@ impl Answer {
         if let End::Error(error) = outcome.end {
             return Ok((shape.head.headers(outcome.run.reason), error).into_response());
         }
-        let part = Part::read(&app, &shape.head, outcome.run, id.after).await?;
+        let part = Part::read_of_ended(&app, &shape.head, outcome.run, id.after).await;
         let headers = shape.head.headers(part.outcome.run.reason);
         Ok((headers, Json(part.body(&shape))).into_response())
     }

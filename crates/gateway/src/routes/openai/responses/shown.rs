@@ -27,7 +27,12 @@ impl ResponsesRequest {
     /// What the run keeps of the request; `None`: nothing.
     pub(super) fn note(&self) -> Option<Map<String, Value>> {
         let mut kept = self.shown();
-        kept.retain(|name, value| KEPT.contains(&name.as_str()) && !value.is_null() && *value != json!({}));
+        // Only the forms of OpenAI's API: a deep value could not be read again below the options of the run.
+        let is_flat = |value: &Value| match value {
+            Value::Object(texts) => !texts.is_empty() && texts.values().all(Value::is_string),
+            value => value.is_string(),
+        };
+        kept.retain(|name, value| KEPT.contains(&name.as_str()) && is_flat(value));
         (!kept.is_empty()).then_some(kept)
     }
 

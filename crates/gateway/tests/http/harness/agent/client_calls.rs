@@ -15,6 +15,7 @@ impl FakeAgent {
         self.delta(id, 1, "I look.");
         if let Some(life) = self.lives.lock().unwrap().get_mut(&id) {
             life.record.reply = Some("I look.".into());
+            life.record.usage.tool_calls = u32::try_from(calls.len()).unwrap();
         }
         self.pause(id, ApprovalKind::ClientCalls { calls, results: Vec::new() }, "calls", inbound);
     }
