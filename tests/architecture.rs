@@ -235,6 +235,7 @@ const IN_THE_PERSONS_NAME: &[(&str, usize, &str)] = &[
     ("crates/run/src/judge.rs", 1, "a model call of its own: the judge"),
     ("crates/run/src/titles.rs", 1, "a model call of its own: the title of a conversation"),
     ("crates/agent/src/lane/accept.rs", 1, "history that a client brings along"),
+    ("crates/gateway/src/routes/openai/anthropic/count.rs", 1, "a client's history, whose tokens are estimated"),
     ("crates/agent/src/lane/edit.rs", 1, "what the person has edited"),
     ("crates/delegates/src/goals/judge.rs", 1, "a model call of its own: whether a goal is reached"),
     ("crates/delegates/src/plan/flow.rs", 1, "a model call of its own: the end of a plan"),

@@ -150,7 +150,6 @@ async fn store_form(
     by: &str,
     at: UnixMillis,
 ) -> Result<Stored, Refusal> {
-    crash_point!("approval.before-decision");
     let stored = services.store.child_questions.answer_form(approval.id, values, by, at).await;
     match stored.map_err(|error| Refusal::Store(error.to_string()))? {
         Decided::Now(_) => Ok(Stored::Decided("Answered. The server gets these values.".to_owned())),

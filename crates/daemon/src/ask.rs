@@ -29,7 +29,8 @@ use belay_protocol::{
 use belay_protocol::{BootId, Refusal};
 use belay_run::{AgentConfig, DisabledChannels};
 use belay_settings::secrets::Secrets;
-use belay_settings::{load, refuse_own_files, refused, stop_rules, workspace_of};
+use belay_settings::{Loaded, load, refuse_own_files, refused, stop_rules, workspace_of};
+use belay_telemetry::TelemetryConfig;
 use futures_util::StreamExt;
 use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -42,17 +43,18 @@ use self::person::{Person, PersonAnswer};
 use self::screen::AskScreen;
 use crate::args::AskArgs;
 
+/// Logging as the settings have it; warnings alone unless they name a level.
+fn telemetry_of(loaded: &Loaded) -> TelemetryConfig {
+    let telemetry = &loaded.settings.telemetry;
+    if loaded.is_set("telemetry.log") { telemetry.clone() } else { telemetry.quiet() }
+}
+
 /// Answers one message. The exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let (text, is_input_used) = belay_program::input::with_piped(&args.text)?;
     let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
-    let telemetry = &loaded.settings.telemetry;
-    belay_telemetry::start(
-        &if loaded.is_set("telemetry.log") { telemetry.clone() } else { telemetry.quiet() },
-        env,
-        None,
-    );
+    belay_telemetry::start(&telemetry_of(&loaded), env, None);
     let signals = SignalWatch::install(OnHangup::End).map_err(|error| Failure::new(Exit::Internal, error))?;
 
     let settings = &loaded.settings;

@@ -43,6 +43,7 @@ pub mod client_tools;
 pub mod cluster;
 pub mod context;
 pub mod control;
+pub mod decision;
 pub mod declared;
 pub mod embedder;
 pub mod event;

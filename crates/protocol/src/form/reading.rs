@@ -3,7 +3,7 @@
 use serde_json::{Map, Number, Value};
 
 use super::{FieldFormat, FieldKind, Form, FormField, FormOption};
-use crate::approval::Decision;
+use crate::decision::Decision;
 
 /// Most bytes of an answer. 16 KiB: it is one message of a person.
 const MAX_ANSWER: usize = 16 * 1024;

@@ -79,7 +79,7 @@ impl Notices {
         let first = calls.first().ok_or("no call of a tool is in progress")?;
         match calls.iter().all(|call| call.tool == first.tool) {
             true => Ok(first.clone()),
-            false => Err("several tools are at work, and it does not say for which of them it asks"),
+            false => Err("several tools are running, and it does not say for which of them it asks"),
         }
     }
 
