@@ -238,7 +238,7 @@ async fn a_path_that_does_not_exist_names_what_does() {
     let harness = Harness::open().await;
     for (path, named) in [
         ("/v1/responses/resp_1/more", "POST /v1/responses"),
-        ("/v1/messages", "/v1/chat/completions"),
+        ("/v1/message", "/v1/messages"),
         ("/v1/embeddings", "no embeddings"),
         ("/v1/chat", "/v1/chat/completions"),
         ("/v1/nothing", "GET /v1/models"),

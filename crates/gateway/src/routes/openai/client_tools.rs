@@ -56,11 +56,12 @@ impl ToolFields {
             return Err(OpenAiError::invalid("functions", "unsupported_parameter", message));
         }
         let tools = list(self.tools.as_ref(), "tools")?.unwrap_or_default();
-        let mut offered = Vec::with_capacity(tools.len());
+        let (mut offered, mut places) = (Vec::with_capacity(tools.len()), Vec::with_capacity(tools.len()));
         for (at, tool) in tools.iter().enumerate() {
             // Tools that a server carries out, such as a search, are of other types, and not there.
             if tool["type"].as_str().is_none_or(|kind| kind == "function") {
                 offered.push(tool_of(tool, at)?);
+                places.push(at);
             }
         }
         let Some(choice) = self.choice()?.filter(|_| !offered.is_empty()) else { return Ok(None) };
@@ -70,7 +71,7 @@ impl ToolFields {
             Ok(()) => Ok(Some(Arc::new(offered))),
             Err(problem) => {
                 let param = match (problem.at, problem.field) {
-                    (Some(at), field) => format!("tools[{at}].function.{field}"),
+                    (Some(at), field) => format!("tools[{}].function.{field}", places.get(at).unwrap_or(&at)),
                     (None, "choice") => "tool_choice".to_owned(),
                     (None, _) => "tools".to_owned(),
                 };
