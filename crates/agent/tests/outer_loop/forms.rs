@@ -30,7 +30,7 @@ async fn a_person_fills_in_a_form_and_the_model_reads_only_what_the_server_says(
         let mut agent = setup.start().await;
         let accepted = agent.one.accepted("alice", "go").await;
         let question = agent.one.next().await;
-        for part in ["The MCP server files asks:", "How big?", "`size`", "one of `s`", "Your next message is taken as"]
+        for part in ["The MCP server files asks:", "How big?", "**size**", "one of s", "Your next message is taken as"]
         {
             assert!(question.contains(part), "{part}: {question}");
         }
