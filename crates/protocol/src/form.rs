@@ -1,5 +1,6 @@
 //! Forms: what another program asks a person for, and what an answer must be.
 
+mod formats;
 mod reading;
 
 use serde::{Deserialize, Serialize};
@@ -152,6 +153,13 @@ impl Form {
 
     /// Whether a plain "no" is a value of the form and not a refusal.
     pub fn takes_no(&self) -> bool {
-        matches!(&self.fields[..], [FormField { kind: FieldKind::YesNo, .. }])
+        let is_no = |text: &str| text.eq_ignore_ascii_case("no");
+        match &self.fields[..] {
+            [FormField { kind: FieldKind::YesNo, .. }] => true,
+            [FormField { kind: FieldKind::Choice { options }, .. }] => {
+                options.iter().any(|option| is_no(&option.value) || is_no(&option.title))
+            }
+            _ => false,
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::formats::{is_date, is_email, is_time, is_uri};
 use super::{FieldFormat, FieldKind, Form, FormField, FormOption};
 use crate::decision::Decision;
 
@@ -16,6 +17,12 @@ pub(super) fn read(form: &Form, text: &str) -> Result<Map<String, Value>, String
         return check(form, values);
     }
     let is_yes = Decision::from_words(text) == Some(Decision::Approve);
+    // A yes that is a value of the only field is that value. It does not stand for the default, which may be a no.
+    if let (true, [field]) = (is_yes, &form.fields[..])
+        && let Ok(values) = check(form, Map::from_iter([(field.name.clone(), text.into())]))
+    {
+        return Ok(values);
+    }
     if is_yes && !form.takes_no() && form.fields.iter().all(|field| !field.required || field.default.is_some()) {
         return check(form, Map::new());
     }
@@ -54,12 +61,19 @@ fn how(form: &Form) -> String {
     }
 }
 
-/// The field that a line names, and its value.
+/// The field that a line names, and its value. The name of a field comes before the title of another one.
 fn named<'a>(form: &'a Form, line: &'a str) -> Option<(&'a FormField, &'a str)> {
     let (name, value) = line.split_once([':', '='])?;
-    let name = name.trim().trim_start_matches(['-', '*', ' ']).to_lowercase();
-    let is_named = |field: &&FormField| name == field.name.to_lowercase() || name == field.title.to_lowercase();
-    form.fields.iter().find(is_named).map(|field| (field, value))
+    let name = name.trim().trim_start_matches(['-', '*', ' ']);
+    if name.is_empty() {
+        return None;
+    }
+    let lower = name.to_lowercase();
+    let find = |is: &dyn Fn(&FormField) -> bool| form.fields.iter().find(|field| is(field));
+    let field = find(&|field| field.name == name)
+        .or_else(|| find(&|field| field.name.to_lowercase() == lower))
+        .or_else(|| find(&|field| field.title.to_lowercase() == lower));
+    field.map(|field| (field, value))
 }
 
 pub(super) fn check(form: &Form, mut values: Map<String, Value>) -> Result<Map<String, Value>, String> {
@@ -139,16 +153,25 @@ fn number(value: &Value, whole: bool, min: Option<&Number>, max: Option<&Number>
 }
 
 fn option(options: &[FormOption], text: &str) -> Result<Value, String> {
-    let wanted = text.trim().to_lowercase();
-    let exact = options.iter().find(|option| option.value == text.trim());
-    let alike = || options.iter().find(|o| o.value.to_lowercase() == wanted || o.title.to_lowercase() == wanted);
+    let find = |text: &str| {
+        let wanted = text.to_lowercase();
+        let exact = options.iter().find(|option| option.value == text);
+        let alike = || options.iter().find(|o| o.value.to_lowercase() == wanted || o.title.to_lowercase() == wanted);
+        // An option without a title has an empty one, which is no name.
+        if text.is_empty() { None } else { exact.or_else(alike) }
+    };
+    let text = text.trim();
+    let found = find(text).or_else(|| find(text.trim_end_matches(['.', '!'])));
     let all = || options.iter().map(|option| option.value.as_str()).collect::<Vec<_>>().join(", ");
-    exact.or_else(alike).map(|option| option.value.clone().into()).ok_or_else(|| format!("it must be one of {}", all()))
+    found.map(|option| option.value.clone().into()).ok_or_else(|| format!("it must be one of {}", all()))
 }
 
 fn choices(options: &[FormOption], value: Value, (min, max): (u32, u32)) -> Result<Value, String> {
     let texts: Vec<String> = match value {
-        Value::Array(items) => items.into_iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect(),
+        Value::Array(items) => {
+            let texts: Option<_> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+            texts.ok_or("it must be a list of texts")?
+        }
         Value::String(text) => text.split([',', ';', '\n']).map(str::to_owned).collect(),
         _ => return Err("it must be a list".into()),
     };
@@ -165,37 +188,5 @@ fn choices(options: &[FormOption], value: Value, (min, max): (u32, u32)) -> Resu
     Ok(chosen.into())
 }
 
-fn is_email(text: &str) -> bool {
-    let parts = text.split_once('@');
-    parts.is_some_and(|(name, host)| !name.is_empty() && host.contains('.') && !host.contains('@'))
-        && !text.contains(char::is_whitespace)
-}
-
-fn is_uri(text: &str) -> bool {
-    let scheme = text.split_once(':').map(|(scheme, rest)| (scheme.as_bytes(), !rest.is_empty()));
-    scheme.is_some_and(|(scheme, rest)| {
-        rest && scheme.first().is_some_and(u8::is_ascii_alphabetic)
-            && scheme.iter().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
-    }) && !text.contains(char::is_whitespace)
-}
-
-/// Whether a text has this shape: `0` stands for a digit.
-fn has_shape(text: &str, shape: &str) -> bool {
-    text.len() == shape.len()
-        && text.bytes().zip(shape.bytes()).all(|(byte, of)| if of == b'0' { byte.is_ascii_digit() } else { byte == of })
-}
-
-fn is_date(text: &str) -> bool {
-    let part = |at: std::ops::Range<usize>| text.get(at).and_then(|part| part.parse::<u32>().ok()).unwrap_or(0);
-    has_shape(text, "0000-00-00") && (1..=12).contains(&part(5..7)) && (1..=31).contains(&part(8..10))
-}
-
-fn is_time(text: &str) -> bool {
-    let (Some(day), Some(time)) = (text.get(..10), text.get(10..)) else { return false };
-    let Some(clock) = time.get(..9) else { return false };
-    let zone = time[9..].trim_start_matches('.').trim_start_matches(|c: char| c.is_ascii_digit());
-    let clock = clock.to_ascii_uppercase();
-    is_date(day)
-        && has_shape(&clock, "T00:00:00")
-        && (zone.eq_ignore_ascii_case("z") || has_shape(&zone.replace('-', "+"), "+00:00"))
-}
+#[cfg(test)]
+mod tests;
