@@ -46,9 +46,9 @@ pub(super) fn how(form: &Form, id: impl std::fmt::Display) -> String {
             shown_line(&field.name)
         ),
         ([first, ..], None) => format!(
-            "Answer with one message that has a line for each field, such as `{}: …`. **no** or /deny {id} gives the server \
+            "Answer with one message that has a line for each field, such as {}. **no** or /deny {id} gives the server \
              nothing.",
-            shown_line(&first.name).trim_matches('`')
+            shown_line(&format!("{}: …", first.name))
         ),
     }
 }
@@ -127,6 +127,10 @@ mod tests {
         assert!(text.contains("**pin**: a text of 4 to 4 characters") && text.contains("MCP forbids"), "{text}");
         assert!(text.contains("`[click](https://evil.example)`"), "it is code, and no link: {text}");
         assert!(how(&form, "ID").contains("/deny ID"));
+        form.fields[0].name = "a` [click](https://evil.example) `b".into();
+        form.fields.push(form.fields[0].clone());
+        let text = how(&form, "ID");
+        assert!(text.contains("such as ``a` [click](https://evil.example) `b: …``. **no**"), "one code span: {text}");
         form.url = Some(FormUrl { address: "https://a.example/x".into(), host: "a.example".into() });
         let text = body("t", &form);
         assert!(text.contains("**a.example**") && text.contains("https://a.example/x"), "{text}");
