@@ -116,8 +116,9 @@ fn field(name: &str, schema: &Value, required: bool) -> Result<FormField, String
     if name.is_empty() || [name, &title, &description].iter().any(|text| text.len() > MAX_WORDS) {
         return Err(format!("the field {shown} is described in more than {MAX_WORDS} bytes, or has no name"));
     }
-    let kind = kind(schema).map_err(|why| format!("the field {shown} {why}"))?;
-    let default = schema.get("default").filter(|value| !value.is_null()).cloned();
+    let kind = kind(schema).and_then(possible).map_err(|why| format!("the field {shown} {why}"))?;
+    // An answer cannot give an empty text, so an empty default is none.
+    let default = schema.get("default").filter(|value| !value.is_null() && **value != Value::from("")).cloned();
     let field = FormField { name: name.to_owned(), title, description, required, default: None, kind };
     // A default that is no value of its field is none.
     let alone = Form {
@@ -139,7 +140,7 @@ fn kind(schema: &Value) -> Result<FieldKind, String> {
         |key: &str, otherwise: u32| schema[key].as_u64().map_or(otherwise, |n| u32::try_from(n).unwrap_or(u32::MAX));
     let kind = match schema["type"].as_str() {
         Some("string") => FieldKind::Text {
-            min: count("minLength", 0).min(MAX_TEXT),
+            min: count("minLength", 0),
             max: count("maxLength", MAX_TEXT).min(MAX_TEXT),
             format: match schema["format"].as_str() {
                 Some("email") => Some(FieldFormat::Email),
@@ -157,12 +158,25 @@ fn kind(schema: &Value) -> Result<FieldKind, String> {
         Some("array") => {
             let options = options(&schema["items"])?.ok_or("is a list of something else than options")?;
             let all = u32::try_from(options.len()).unwrap_or(u32::MAX);
-            FieldKind::Choices { options, min: count("minItems", 0).min(all), max: count("maxItems", all).min(all) }
+            FieldKind::Choices { options, min: count("minItems", 0), max: count("maxItems", all).min(all) }
         }
         Some(other) => return Err(format!("has the type {}, which no form has", line(other, 40))),
         None => return Err("has no type".into()),
     };
     Ok(kind)
+}
+
+/// The values of a field, if there are any.
+fn possible(kind: FieldKind) -> Result<FieldKind, String> {
+    let is_empty = match &kind {
+        FieldKind::Text { min, max, .. } | FieldKind::Choices { min, max, .. } => min > max,
+        FieldKind::Number { whole, min: Some(min), max: Some(max) } => {
+            let (min, max) = (min.as_f64().unwrap_or(f64::MIN), max.as_f64().unwrap_or(f64::MAX));
+            if *whole { min.ceil() > max.floor() } else { min > max }
+        }
+        FieldKind::Number { .. } | FieldKind::YesNo | FieldKind::Choice { .. } => false,
+    };
+    if is_empty { Err("has no possible value".into()) } else { Ok(kind) }
 }
 
 /// The options of a choice, in each of the ways in which revisions write them. `None`: it is no choice.

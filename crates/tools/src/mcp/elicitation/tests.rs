@@ -66,6 +66,13 @@ fn one_field_takes_the_whole_message() {
 }
 
 #[test]
+fn an_empty_default_is_none() {
+    for schema in [json!({ "type": "string", "default": "" }), json!({ "enum": ["a", "b"], "default": "" })] {
+        assert_eq!(of(json!({ "f": schema }), json!([])).unwrap().fields[0].default, None);
+    }
+}
+
+#[test]
 fn what_cannot_be_asked_for_is_said() {
     for (properties, why) in [
         (json!({ "a": { "type": "object" } }), "the field a has the type object, which no form has"),
@@ -73,6 +80,11 @@ fn what_cannot_be_asked_for_is_said() {
         (json!({ "a": { "type": "array", "items": { "type": "string" } } }), "the field a is a list of something else"),
         (json!({ "a": { "enum": [1] } }), "the field a has options that are no texts"),
         (json!({ "a": { "enum": [] } }), "the field a has no options"),
+        (json!({ "a": { "type": "string", "minLength": 3, "maxLength": 2 } }), "the field a has no possible value"),
+        (json!({ "a": { "type": "string", "minLength": 9000 } }), "the field a has no possible value"),
+        (json!({ "a": { "type": "number", "minimum": 2, "maximum": 1 } }), "the field a has no possible value"),
+        (json!({ "a": { "type": "integer", "minimum": 1.2, "maximum": 1.8 } }), "the field a has no possible value"),
+        (json!({ "a": { "type": "array", "items": { "enum": ["x"] }, "minItems": 2 } }), "the field a has no possible"),
         (json!({ "a": { "type": "string", "description": "x".repeat(301) } }), "the field a is described in more"),
         (json!({ "a": { "type": "string", "x": "x".repeat(20_000) } }), "its form is larger than 16 KiB"),
     ] {
