@@ -7,7 +7,7 @@ use std::time::Duration;
 use belay_protocol::{FormAnswer, PersonPort};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::debug;
 
 use crate::mcp::elicitation;
@@ -20,6 +20,7 @@ pub(super) struct Elicitor {
     server: String,
     pub(super) tool: String,
     person: PersonPort,
+    /// Cancelled when the call is over.
     cancel: CancellationToken,
     asked: AtomicU32,
     waits: Mutex<Waits>,
@@ -41,11 +42,23 @@ struct OpenWait<'a>(&'a Elicitor);
 impl Elicitor {
     pub(super) fn new(server: &str, tool: &str, person: PersonPort, cancel: CancellationToken) -> Self {
         let (asked, waits, unasked) = (AtomicU32::new(0), Mutex::default(), Mutex::default());
+        // The call may be over before its run is cancelled.
+        let cancel = cancel.child_token();
         Self { server: server.to_owned(), tool: tool.to_owned(), person, cancel, asked, waits, unasked }
     }
 
+    /// The call is over when the value is dropped: its open questions are withdrawn, and it asks no more.
+    pub(super) fn until_dropped(&self) -> DropGuard {
+        self.cancel.clone().drop_guard()
+    }
+
+    /// Whether the call is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
     /// Asks for what the parameters of `elicitation/create` describe. Returns the result for the server. `stop` ends the
-    /// question.
+    /// question, and so does the end of the call.
     ///
     /// # Errors
     /// Why it was not asked, as the end of a sentence.
@@ -126,5 +139,46 @@ impl Drop for OpenWait<'_> {
             let waited = waits.since.take().map_or(Duration::ZERO, |since| since.elapsed());
             waits.over += waited;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use belay_protocol::{AskPerson, Form};
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// A person who never answers.
+    struct Silent(Arc<Notify>);
+
+    #[async_trait]
+    impl AskPerson for Silent {
+        async fn fill_in(&self, _: Form, _: u32, _: &CancellationToken) -> FormAnswer {
+            self.0.notify_one();
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_call_withdraws_its_question() {
+        let asked = Arc::new(Notify::new());
+        let run = CancellationToken::new();
+        let elicitor = Elicitor::new("s", "t", PersonPort::to(Arc::new(Silent(asked.clone()))), run.clone());
+        let (call, stop) = (elicitor.until_dropped(), CancellationToken::new());
+        let params = json!({ "message": "Go?", "requestedSchema": { "type": "object", "properties": {} } });
+        let end = async {
+            asked.notified().await;
+            assert!(!elicitor.is_over());
+            drop(call);
+        };
+        let (answer, ()) = tokio::join!(elicitor.answer(&params, &stop), end);
+        assert_eq!(answer.unwrap(), json!({ "action": "cancel" }));
+        assert!(elicitor.is_over() && !run.is_cancelled(), "the run goes on");
     }
 }

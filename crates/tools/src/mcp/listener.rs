@@ -73,9 +73,10 @@ impl Notices {
     }
 
     /// The call in progress that a question of the server belongs to. A server over pipes does not say which, so several
-    /// calls count only if all are of one tool.
+    /// calls count only if all are of one tool. A call that is over asks nothing.
     fn asking(&self) -> Result<Arc<Elicitor>, &'static str> {
-        let calls: Vec<_> = self.lock_calls().iter().filter_map(Weak::upgrade).collect();
+        let mut calls: Vec<_> = self.lock_calls().iter().filter_map(Weak::upgrade).collect();
+        calls.retain(|call| !call.is_over());
         let first = calls.first().ok_or("no call of a tool is in progress")?;
         match calls.iter().all(|call| call.tool == first.tool) {
             true => Ok(first.clone()),
@@ -183,4 +184,25 @@ fn asked(request: &ServerRequest) -> String {
         other => return line(other, MAX_METHOD),
     };
     format!("{thing} ({method})")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_belongs_to_no_call_that_is_over() {
+        let notices = Notices::default();
+        let call = |tool: &str| {
+            let elicitor = Arc::new(Elicitor::new("s", tool, Default::default(), Default::default()));
+            notices.call(&elicitor);
+            elicitor
+        };
+        let (first, second) = (call("a"), call("b"));
+        assert!(notices.asking().is_err(), "it may be of either");
+        drop(first.until_dropped());
+        assert_eq!(notices.asking().ok().map(|call| call.tool.clone()).as_deref(), Some("b"));
+        drop(second.until_dropped());
+        assert_eq!(notices.asking().err(), Some("no call of a tool is in progress"));
+    }
 }

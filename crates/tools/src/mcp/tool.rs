@@ -84,12 +84,15 @@ impl McpTool {
             ))));
         }
         let (person, cancel) = (context.person.clone(), context.cancel.clone());
+        let questions = elicitor.until_dropped();
         let elicitor = Arc::new(Elicitor::new(self.server.name(), &self.offer.tool, person, cancel));
         let called = lease.connection().call(&self.offer.tool, arguments.clone(), &elicitor);
         let called = tokio::select! {
             biased;
             answer = Box::pin(called) => Some(answer),
             () = elicitor.passed(self.server.timeout()) => None,
+        // The server has answered, or nobody waits for it: what it still asks has no use.
+        drop(questions);
         };
         let unasked = elicitor.unasked();
         match called {
