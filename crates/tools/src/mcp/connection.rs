@@ -64,7 +64,8 @@ pub(super) struct Connection {
     peer: Peer<RoleClient>,
     calls: Calls,
     revision: ProtocolVersion,
-    /// Whether the server does not know the session any more. Calls in progress may still get their answers.
+    /// Whether no new call uses this connection: the server does not know its session any more, or speaks another
+    /// revision in the next one. Calls in progress may still get their answers.
     gone: AtomicBool,
     notices: Arc<Notices>,
     watch: Arc<Watch>,
@@ -140,9 +141,20 @@ impl Connection {
         !self.is_gone() && !self.peer.is_transport_closed() && self.lock_open().is_some()
     }
 
-    /// Whether the server does not know the session of this connection any more.
+    /// Whether no new call uses this connection, which may still be open.
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::SeqCst)
+    }
+
+    /// Makes the next call open another connection. This one is closed when its last call ends: other calls may be in
+    /// progress.
+    pub(super) fn leave(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the connection speaks a revision that begins with `initialize`.
+    pub(super) fn has_initialize(&self) -> bool {
+        self.revision.has_initialize()
     }
 
     /// Whether the server is an address instead of a program of this machine.
@@ -257,8 +269,7 @@ impl Connection {
             ServiceError::TransportSend(error) => {
                 let trouble = of_transport(&*error.error);
                 if trouble == ServerError::SessionGone {
-                    // It is closed when its last call ends: other calls may be in progress.
-                    self.gone.store(true, Ordering::SeqCst);
+                    self.leave();
                     return trouble;
                 }
                 // The connection is unusable, so the next call opens a new one.

@@ -36,30 +36,45 @@ pub(super) enum First {
     Initialize,
 }
 
-/// The revision that a server has spoken last. Clones share it.
+/// What is known of the revisions of a server. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spoken(Arc<Mutex<Option<ProtocolVersion>>>);
+pub(super) struct Spoken(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The revision of the last connection.
+    last: Option<ProtocolVersion>,
+    /// Whether a tool of the server works only in an older revision. A connection that fails does not change that.
+    needs_older: bool,
+}
 
 impl Spoken {
     /// The revision of the last connection; `None`: there was none, or it failed.
     pub(super) fn get(&self) -> Option<ProtocolVersion> {
-        self.lock().clone()
+        self.lock().last.clone()
     }
 
     pub(super) fn set(&self, revision: Option<ProtocolVersion>) {
-        *self.lock() = revision;
+        self.lock().last = revision;
+    }
+
+    /// Makes every further connection begin with `initialize`.
+    pub(super) fn need_older(&self) {
+        self.lock().needs_older = true;
     }
 
     /// How the next connection begins.
     pub(super) fn first(&self) -> First {
-        match &*self.lock() {
+        let known = self.lock();
+        match &known.last {
+            _ if known.needs_older => First::Initialize,
             Some(revision) if revision.has_initialize() => First::Initialize,
             _ => First::Discover,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<ProtocolVersion>> {
-        // The value is only replaced as a whole, so a panic cannot leave it inconsistent.
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // Each field is only replaced as a whole, so a panic cannot leave it inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -113,7 +128,7 @@ where
     }
     let until = patience.map(|patience| Instant::now() + patience);
     loop {
-        let received = match until.filter(|_| !opening.asked.initialize) {
+        let received = match until.filter(|_| opening.asked.initialize == Request::Unsent) {
             Some(until) => timeout_at(until, opening.transport.receive()).await.ok(),
             None => Some(opening.transport.receive().await),
         };
@@ -134,11 +149,20 @@ struct Opening<'a, T> {
     asked: Asked,
 }
 
-/// The requests that were sent.
+/// The first requests.
 #[derive(Default)]
 struct Asked {
-    discover: bool,
-    initialize: bool,
+    discover: Request,
+    initialize: Request,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Request {
+    #[default]
+    Unsent,
+    /// It has no answer yet.
+    Open,
+    Answered,
 }
 
 impl<T: Transport<RoleClient> + 'static> Opening<'_, T> {
@@ -156,6 +180,7 @@ impl<T: Transport<RoleClient> + 'static> Opening<'_, T> {
                 return Ok(Some(result.into()));
             }
             ServerJsonRpcMessage::Response(JsonRpcResponse { id, result, .. }) if is(&id, DISCOVER) => {
+                self.asked.discover = Request::Answered;
                 let discovered = discovered(result);
                 match discovered.as_ref().map(|found| common(&found.supported_versions)) {
                     Some(Some(revision)) if !revision.has_initialize() => {
@@ -174,19 +199,26 @@ impl<T: Transport<RoleClient> + 'static> Opening<'_, T> {
         Ok(None)
     }
 
-    /// Takes an error. An error without an id is about the last request.
+    /// Takes an error. An error without an id is about the discovery while that has no answer.
     async fn refused(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ClientInitializeError> {
-        let is_of = |sent: i64, is_last: bool| id.as_ref().map_or(is_last, |id| is(id, sent));
+        let is_discovery_open = self.asked.discover == Request::Open;
+        let is_of = |sent: i64, otherwise: bool| id.as_ref().map_or(otherwise, |id| is(id, sent));
         let supported = supported(&error);
-        if self.asked.initialize && is_of(INITIALIZE, true) {
+        if self.asked.initialize != Request::Unsent && is_of(INITIALIZE, !is_discovery_open) {
+            self.asked.initialize = Request::Answered;
             let is_new = supported.as_ref().is_some_and(|all| all.contains(&NEW));
-            if is_new && !self.asked.discover {
+            if is_new && self.asked.discover == Request::Unsent {
                 return self.discover().await;
             }
             return Err(ClientInitializeError::JsonRpcError(error));
         }
-        if !is_of(DISCOVER, !self.asked.initialize) {
+        if !is_of(DISCOVER, is_discovery_open) {
             return Ok(());
+        }
+        self.asked.discover = Request::Answered;
+        if self.asked.initialize == Request::Answered {
+            // Both are refused.
+            return Err(ClientInitializeError::JsonRpcError(error));
         }
         match supported.as_deref().map(common) {
             Some(None) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
@@ -198,7 +230,7 @@ impl<T: Transport<RoleClient> + 'static> Opening<'_, T> {
     }
 
     async fn discover(&mut self) -> Result<(), ClientInitializeError> {
-        self.asked.discover = true;
+        self.asked.discover = Request::Open;
         let (us, capabilities) = (self.us.client_info.clone(), self.us.capabilities.clone());
         let mut request = DiscoverRequest::new(DiscoverRequestParams {});
         request.extensions.insert(RequestMetaObject::with_client_context(NEW, us, capabilities));
@@ -207,12 +239,12 @@ impl<T: Transport<RoleClient> + 'static> Opening<'_, T> {
     }
 
     async fn initialize_once(&mut self, revision: Option<ProtocolVersion>) -> Result<(), ClientInitializeError> {
-        if self.asked.initialize { Ok(()) } else { self.initialize(revision).await }
+        if self.asked.initialize == Request::Unsent { self.initialize(revision).await } else { Ok(()) }
     }
 
     /// Asks by `initialize`, for this revision or else for the newest one that has it.
     async fn initialize(&mut self, revision: Option<ProtocolVersion>) -> Result<(), ClientInitializeError> {
-        self.asked.initialize = true;
+        self.asked.initialize = Request::Open;
         let revision = revision.unwrap_or(ProtocolVersion::LATEST_WITH_INITIALIZE);
         let params = self.us.clone().with_protocol_version(revision);
         let request = ClientRequest::InitializeRequest(InitializeRequest::new(params));
@@ -261,4 +293,50 @@ pub(super) fn supported(error: &ErrorData) -> Option<Vec<ProtocolVersion>> {
         one => one.as_str().and_then(revision).into_iter().collect(),
     };
     Some(all).filter(|all| !all.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use rmcp::model::{ClientCapabilities, Implementation};
+    use rmcp::transport::async_rw::AsyncRwTransport;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex, split};
+
+    use super::*;
+
+    #[test]
+    fn a_failed_opening_does_not_forget_that_a_server_needs_the_older_revision() {
+        let spoken = Spoken::default();
+        spoken.set(Some(NEW));
+        assert_eq!(spoken.first(), First::Discover);
+        spoken.need_older();
+        spoken.set(None);
+        assert_eq!((spoken.first(), spoken.get()), (First::Initialize, None));
+    }
+
+    #[tokio::test]
+    async fn an_error_without_an_id_is_about_the_discovery_while_that_is_open() {
+        let (ours, theirs) = duplex(1 << 16);
+        let (read, write) = split(ours);
+        let mut transport = AsyncRwTransport::new_client(read, write);
+        let us = ClientConfig::new(ClientCapabilities::default(), Implementation::new("x", "1"));
+        let server = async {
+            let (read, mut write) = split(theirs);
+            let mut lines = BufReader::new(read).lines();
+            for method in ["server/discover", "initialize", "notifications/initialized"] {
+                let line = lines.next_line().await.unwrap().unwrap();
+                assert!(line.contains(method), "{line}");
+                if method == "initialize" {
+                    let answers = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}
+{"jsonrpc":"2.0","id":1000000002,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}
+"#;
+                    write.write_all(answers.as_bytes()).await.unwrap();
+                }
+            }
+        };
+        let opening = open(&mut transport, First::Discover, &us, Some(Duration::ZERO));
+        let (opened, ()) = tokio::join!(opening, server);
+        assert_eq!(opened.unwrap().protocol_version, ProtocolVersion::LATEST_WITH_INITIALIZE);
+    }
 }

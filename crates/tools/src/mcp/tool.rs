@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use belay_protocol::{
     CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec,
 };
-use rmcp::model::ProtocolVersion;
 use serde_json::{Map, Value};
 use tracing::warn;
 
@@ -84,24 +83,25 @@ impl McpTool {
             ))));
         }
         let (person, cancel) = (context.person.clone(), context.cancel.clone());
-        let questions = elicitor.until_dropped();
         let elicitor = Arc::new(Elicitor::new(self.server.name(), &self.offer.tool, person, cancel));
+        let questions = elicitor.until_dropped();
         let called = lease.connection().call(&self.offer.tool, arguments.clone(), &elicitor);
         let called = tokio::select! {
             biased;
             answer = Box::pin(called) => Some(answer),
             () = elicitor.passed(self.server.timeout()) => None,
+        };
         // The server has answered, or nobody waits for it: what it still asks has no use.
         drop(questions);
-        };
         let unasked = elicitor.unasked();
         match called {
             Some(answer) => {
                 if let Err(ServerError::Error(message)) = &answer
+                    && !lease.connection().has_initialize()
                     && needs_older(message)
                 {
-                    self.server.spoken().set(Some(ProtocolVersion::LATEST_WITH_INITIALIZE));
-                    lease.connection().end().await;
+                    self.server.spoken().need_older();
+                    lease.connection().leave();
                     return Err(ServerError::AsksInOlder(message.clone()));
                 }
                 let answer = answer.map_err(|trouble| match (trouble, &unasked) {
