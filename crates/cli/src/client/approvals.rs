@@ -111,10 +111,10 @@ pub(super) fn how_to_answer(question: &Json, id: &str) -> String {
                 .to_owned()
         }
         "form" if question.pointer("/fields/0").is_some() => {
-            let field = text(question, "/fields/0/name");
+            // Without a name of the server: people copy this line into a shell.
             format!(
-                "`belay approvals approve {id} --set {field}=…` fills in the form, one --set for each field; `belay approvals deny \
-                 {id}` gives the server nothing"
+                "`belay approvals approve {id} --set FIELD=VALUE` fills in the form, one --set for each field; `belay \
+                 approvals deny {id}` gives the server nothing"
             )
         }
         "client_calls" => "its client answers it, with the results of its tools".to_owned(),
@@ -161,6 +161,7 @@ fn details(question: &Json) -> Vec<Vec<Cell>> {
         row("detail", text(question, "/detail").into()),
         row("arguments", question.pointer("/arguments").map(Json::to_string).unwrap_or_default().into()),
     ];
+    rows.extend(form(question));
     for pair in question.pointer("/bound").and_then(Json::as_array).into_iter().flatten() {
         rows.push(row(text(pair, "/0"), Cell::exact(text(pair, "/1"))));
     }
@@ -179,6 +180,41 @@ fn details(question: &Json) -> Vec<Vec<Cell>> {
     }
     if let Some(by) = question.pointer("/decided_by").and_then(Json::as_str) {
         rows.push(row("decided", format!("by {by}, {}", text(question, "/decided_at")).into()));
+    }
+    rows
+}
+
+/// What the form of an MCP server asks for. Its words are shown as they are.
+fn form(question: &Json) -> Vec<Vec<Cell>> {
+    let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
+    let mut rows = Vec::new();
+    if text(question, "/kind") != "form" {
+        return rows;
+    }
+    rows.push(row("its words", Cell::exact(text(question, "/message"))));
+    for field in question.pointer("/fields").and_then(Json::as_array).into_iter().flatten() {
+        let words = ["/title", "/description"].map(|part| text(field, part));
+        let is_required = field.pointer("/required").and_then(Json::as_bool) == Some(true);
+        let need = if is_required { "required" } else { "optional" };
+        let mut shown = vec![text(field, "/name").to_owned(), format!("{}, {need}", text(field, "/type"))];
+        shown.extend(words.into_iter().filter(|words| !words.is_empty()).map(str::to_owned));
+        let options: Vec<_> = field.pointer("/options").and_then(Json::as_array).into_iter().flatten().collect();
+        if !options.is_empty() {
+            let values: Vec<_> = options.into_iter().map(|option| text(option, "/value")).collect();
+            shown.push(format!("one of {}", values.join(", ")));
+        }
+        shown.extend(
+            field.pointer("/default").filter(|value| !value.is_null()).map(|value| format!("otherwise {value}")),
+        );
+        rows.push(row("field", Cell::exact(&shown.join("; "))));
+    }
+    if question.pointer("/url").is_some_and(|url| !url.is_null()) {
+        rows.push(row("host", Cell::exact(text(question, "/url/host"))));
+        rows.push(row("address", Cell::exact(text(question, "/url/address"))));
+    }
+    if question.pointer("/asks_for_secret").and_then(Json::as_bool) == Some(true) {
+        let warning = "it seems to ask for a password or a key, which MCP forbids: do not enter any";
+        rows.push(row("warning", Cell::new(warning, Tone::Bad)));
     }
     rows
 }
@@ -206,6 +242,31 @@ mod tests {
         assert_eq!(waits_for(&secret), "the secret github for http_request: logs in");
         assert!(how_to_answer(&question("waiting"), "q1").contains("belay approvals approve q1"));
         assert!(how_to_answer(&secret, "q1").contains("belay send"), "a secret is no yes");
+    }
+
+    #[test]
+    fn a_form_is_shown_with_its_fields_and_no_word_of_its_server_in_a_command() {
+        let mut asked = question("waiting");
+        asked["kind"] = "form".into();
+        asked["message"] = "Which\nsize?".into();
+        asked["asks_for_secret"] = true.into();
+        asked["fields"] = json!([{
+            "name": "a;rm -rf ~\u{202e}", "title": "Size", "required": true, "default": "s", "type": "choice",
+            "options": [{"value": "s"}, {"value": "m"}],
+        }]);
+        let how = how_to_answer(&asked, "q1");
+        assert!(how.contains("approve q1 --set FIELD=VALUE`") && !how.contains("rm -rf"), "{how}");
+        let shown: Vec<_> = details(&asked).into_iter().flatten().collect();
+        for cell in [
+            Cell::exact("Which\nsize?"),
+            Cell::exact("a;rm -rf ~\u{202e}; choice, required; Size; one of s, m; otherwise \"s\""),
+            Cell::new("warning", Tone::Dim),
+        ] {
+            assert!(shown.contains(&cell), "{cell:?} in {shown:?}");
+        }
+        asked["url"] = json!({"address": "https://a.example/x", "host": "a.example"});
+        let shown: Vec<_> = details(&asked).into_iter().flatten().collect();
+        assert!(shown.contains(&Cell::exact("a.example")) && shown.contains(&Cell::exact("https://a.example/x")));
     }
 
     #[test]
