@@ -13,7 +13,9 @@ print(json.dumps({'change': {'text': '[' + data['kind'] + '] ' + data['text']}})
 
 fn with_hook(home: Home, script: &str) -> Home {
     let command = json!(["python3", "-c", script]);
-    home.settings(&format!("[[hooks]]\nname = \"tag\"\non = \"message_sending\"\ncommand = {command}\ntimeout_ms = 600000\n"))
+    home.settings(&format!(
+        "[[hooks]]\nname = \"tag\"\non = \"message_sending\"\ncommand = {command}\ntimeout_ms = 600000\n"
+    ))
 }
 
 #[tokio::test]

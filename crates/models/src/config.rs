@@ -190,9 +190,7 @@ impl FallbackConfig {
         }
         // Problems of shared settings are reported once, with the configured model.
         let shared = |problem: &String| {
-            ["llm.max_tokens", "llm.max_attempts", "llm.idle_timeout_s"]
-                .iter()
-                .any(|key| problem.starts_with(key))
+            ["llm.max_tokens", "llm.max_attempts", "llm.idle_timeout_s"].iter().any(|key| problem.starts_with(key))
         };
         let alone = self.alone(base).validate().into_iter().filter(|problem| !shared(problem));
         let mut problems: Vec<_> = alone.map(|problem| problem.replace("llm.", &format!("{key}."))).collect();

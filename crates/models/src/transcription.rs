@@ -18,7 +18,6 @@ use crate::service::{Service, ServiceSettings, unusable};
 /// Longest answer. 1 MiB: a transcript of two hours has about 100 KiB.
 const ANSWER_MAX_BYTES: usize = 1 << 20;
 
-
 /// The section `[transcription]` of the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -46,9 +46,7 @@ mod tests {
         assert_eq!(OutputsConfig::default().validate(), Vec::<String>::new());
         assert_eq!(
             OutputsConfig { max_total_bytes: 0, ..OutputsConfig::default() }.validate(),
-            [
-                "tools.outputs.max_total_bytes: must be from 16777216 to 1099511627776, is 0",
-            ]
+            ["tools.outputs.max_total_bytes: must be from 16777216 to 1099511627776, is 0",]
         );
     }
 }

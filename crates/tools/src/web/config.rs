@@ -146,14 +146,7 @@ mod tests {
             ..WebConfig::default()
         };
         let keys: Vec<_> = web.validate().iter().map(|p| p.split(':').next().unwrap_or_default().to_owned()).collect();
-        assert_eq!(
-            keys,
-            [
-                "tools.web.ports",
-                "tools.web.allow_private",
-                "tools.web.deny_hosts"
-            ]
-        );
+        assert_eq!(keys, ["tools.web.ports", "tools.web.allow_private", "tools.web.deny_hosts"]);
         for (base_url, problem) in [
             ("searx.example", "cannot be read"),
             ("ftp://searx.example", "http:// or https://"),
