@@ -82,7 +82,7 @@ pub(super) fn check(form: &Form, mut values: Map<String, Value>) -> Result<Map<S
     }
     let mut checked = Map::new();
     for field in &form.fields {
-        let given = values.remove(&field.name).filter(|value| !value.is_null() && *value != Value::from(""));
+        let given = values.remove(&field.name).filter(|value| !value.is_null() && value.as_str() != Some(""));
         match given.or_else(|| field.default.clone()) {
             Some(value) => {
                 let value = value_of(field, value).map_err(|why| format!("{}: {why}.", field.name))?;
