@@ -64,6 +64,12 @@ impl Dispatcher {
                 (Some(WorkQuestion::One(question)), decision) if takes_text(&question, decision) => {
                     self.take_form(&question, asked.is_next, message)
                 }
+                (Some(WorkQuestion::Several(all)), None) if !inbound.is_relayed() && forms(&all).count() > 1 => {
+                    let reply = several_forms(&all);
+                    let Arrival { inbound, ack, sent, .. } = message;
+                    self.refuse_decision(reply, "/form".to_owned(), sent, inbound, ack);
+                    ANSWERED
+                }
                 (Some(work), Some(decision)) => self.take_plain_answer(work, asked.is_next, decision, message),
                 _ => {
                     if asked.waits_for_second {
@@ -145,7 +151,7 @@ impl Dispatcher {
                 self.notifier.notify(inbound.reply_to.clone(), reminder);
                 Guarded::Continue(message)
             }
-            WorkQuestion::Several => {
+            WorkQuestion::Several(_) => {
                 let reminder = "Several questions wait for an answer. Your message answered none of them: use /approve ID or \
                                 /deny ID with the id of the question.";
                 self.notifier.notify(inbound.reply_to.clone(), reminder.to_owned());
@@ -355,6 +361,31 @@ fn takes_text(question: &PendingQuestion, decision: Option<Decision>) -> bool {
     question.form.as_ref().is_some_and(|form| decision != Some(Decision::Deny) || form.takes_no())
 }
 
+/// The questions among these that a text fills in.
+fn forms(questions: &[PendingQuestion]) -> impl Iterator<Item = &PendingQuestion> {
+    questions.iter().filter(|question| question.form.is_some())
+}
+
+/// The reply to a text that could fill in several forms: each of them, and how it is answered.
+fn several_forms(questions: &[PendingQuestion]) -> String {
+    let mut open: Vec<_> = forms(questions).collect();
+    open.sort_unstable_by_key(|question| question.approval);
+    let line = |question: &PendingQuestion| {
+        let (approval, summary) = (question.approval, question.summary.lines().next().unwrap_or_default());
+        format!(
+            "- {}: `belay approvals approve {approval} --set FIELD=VALUE` fills it in, /deny {approval} gives its server \
+             nothing.",
+            shown_line(summary)
+        )
+    };
+    let lines: Vec<_> = open.into_iter().map(line).collect();
+    format!(
+        "Several forms of MCP servers wait, so your message was taken for none of them, and the model does not get it. A \
+         message fills in a form when no other question waits.\n{}",
+        lines.join("\n")
+    )
+}
+
 /// Whether a message is a plain yes or no.
 fn is_plain(message: &Arrival) -> bool {
     may_be_answer(message) && Decision::from_words(&message.text).is_some()
@@ -419,6 +450,9 @@ impl Replying {
                 let _ = notes.send(LaneNote::NotActedOn { key }).await;
             }
             (_, Some(acted_on)) => keep_refused(services, acted_on).await,
+        }
+        if let (Refusal::Invalid(_), Some(route)) = (&refusal, &reply_to) {
+            services.work_questions.refuses(approval, route);
         }
         let text = refusal.to_string();
         ack.send(Ack::Refused(refusal));

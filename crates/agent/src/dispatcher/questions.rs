@@ -27,7 +27,8 @@ pub(super) struct Asked {
 /// The questions of autonomous work for one person in one conversation.
 pub(super) enum WorkQuestion {
     One(PendingQuestion),
-    Several,
+    /// At least two.
+    Several(Vec<PendingQuestion>),
 }
 
 impl Asked {
@@ -51,7 +52,11 @@ impl Asked {
             if for_sender {
                 asked.of_work = Some(match asked.of_work {
                     None => WorkQuestion::One(waits.clone()),
-                    Some(_) => WorkQuestion::Several,
+                    Some(WorkQuestion::One(first)) => WorkQuestion::Several(vec![first, waits.clone()]),
+                    Some(WorkQuestion::Several(mut all)) => {
+                        all.push(waits.clone());
+                        WorkQuestion::Several(all)
+                    }
                 });
             }
         }
@@ -63,7 +68,7 @@ impl Asked {
         match (self.of_conversation, self.of_work) {
             (question, None) => Ok(question),
             (None, Some(WorkQuestion::One(question))) => Ok(Some(question)),
-            (Some(_), Some(_)) | (None, Some(WorkQuestion::Several)) => Err(Ambiguous),
+            (Some(_), Some(_)) | (None, Some(WorkQuestion::Several(_))) => Err(Ambiguous),
         }
     }
 }

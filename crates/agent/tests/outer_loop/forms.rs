@@ -36,8 +36,10 @@ async fn a_person_fills_in_a_form_and_the_model_reads_only_what_the_server_says(
         }
         let Ack::Refused(refused) = agent.one.text("alice", "size: xl").await else { panic!("no such size") };
         assert!(refused.to_string().contains("it must be one of s, m"), "{refused}");
+        agent.one.next().await;
         let Ack::Refused(refused) = agent.one.text("alice", "/always").await else { panic!("it is not offered") };
         assert!(refused.to_string().contains("no \"always\""), "{refused}");
+        agent.one.next().await;
         let run = setup.store.runs.run(accepted.run_id).await.expect("readable").expect("known");
         assert_eq!(run.status, RunStatus::Running, "it waits in its place");
         assert_eq!(agent.one.command("alice", answer).await, reply);
@@ -81,5 +83,34 @@ async fn a_stop_withdraws_a_form() {
     agent.one.control(Control::Stop(StopTarget::Run(accepted.run_id))).await;
     assert_eq!(end_of(accepted).await.status, RunStatus::Stopped);
     assert_eq!(states(&setup).await, [ApprovalState::Withdrawn]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_text_that_could_fill_in_two_forms_is_refused_and_both_are_named() {
+    let two = Scripted::calls([1, 2].map(|n| ("spawn_subagent", json!({ "task": format!("part {n}") }))));
+    let forms = [1, 2].map(|_| Scripted::call("form", json!({})));
+    let texts = ["over", "over", "done"].map(Scripted::text);
+    let model = ScriptedModel::new([two].into_iter().chain(forms).chain(texts));
+    let setup = Setup::new(model).tool(TestTool::named("form").of_server("files"));
+    let mut agent = setup.start().await;
+    let accepted = agent.one.accepted("alice", "go").await;
+    agent.one.next().await;
+    agent.one.next().await;
+    let asked = requests(&setup).await;
+    assert_eq!(asked.len(), 2);
+    let Ack::Command(said) = agent.one.text("alice", "size: m").await else { panic!("no run begins") };
+    assert!(said.refused && said.reply.starts_with("Several forms of MCP servers wait"), "{said:?}");
+    assert_eq!(agent.one.next().await, said.reply);
+    for request in &asked {
+        let id = request.id;
+        for how in [format!("`belay approvals approve {id} --set FIELD=VALUE`"), format!("/deny {id}")] {
+            assert!(said.reply.contains(&how), "{how}: {said:?}");
+        }
+    }
+    for request in &asked {
+        assert_eq!(agent.one.command("alice", &format!("/deny {}", request.id)).await, "Denied.");
+    }
+    assert_eq!(end_of(accepted).await.status, RunStatus::Completed);
     agent.shut_down().await;
 }
