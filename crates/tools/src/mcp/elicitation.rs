@@ -118,7 +118,7 @@ fn field(name: &str, schema: &Value, required: bool) -> Result<FormField, String
     }
     let kind = kind(schema).and_then(possible).map_err(|why| format!("the field {shown} {why}"))?;
     // An answer cannot give an empty text, so an empty default is none.
-    let default = schema.get("default").filter(|value| !value.is_null() && **value != Value::from("")).cloned();
+    let default = schema.get("default").filter(|value| !value.is_null() && value.as_str() != Some("")).cloned();
     let field = FormField { name: name.to_owned(), title, description, required, default: None, kind };
     // A default that is no value of its field is none.
     let alone = Form {

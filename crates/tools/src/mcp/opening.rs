@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{Generation, RunId};
-use rmcp::model::ServerPeerInfo;
 use rmcp::service::{ClientInitializeError, RoleClient, RunningService, Service, serve_directly};
 use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -146,20 +145,14 @@ impl Opener<'_> {
     {
         let listener = Listener::new(self.server.name(), self.notices.clone());
         let info = revision::open(&mut transport, first, &listener.get_info(), patience).await?;
-        check(&info)?;
+        if !revision::is_known(&info.protocol_version) {
+            return Err(ClientInitializeError::NoCompatibleProtocolVersion {
+                client_supported: Vec::new(),
+                server_supported: vec![info.protocol_version.clone()],
+            });
+        }
         Ok(serve_directly(listener, transport, Some(info)))
     }
-}
-
-/// Whether Belay speaks the revision of this server.
-fn check(info: &ServerPeerInfo) -> Result<(), ClientInitializeError> {
-    if revision::is_known(&info.protocol_version) {
-        return Ok(());
-    }
-    Err(ClientInitializeError::NoCompatibleProtocolVersion {
-        client_supported: Vec::new(),
-        server_supported: vec![info.protocol_version.clone()],
-    })
 }
 
 /// Closes the connection, until `until` at the latest; returns how the program ended, if there was one.
