@@ -185,7 +185,7 @@ async fn the_time_of_a_call_stands_still_while_its_person_thinks() {
         "{OLD}\nserve([tool('t')], call=lambda message: say(message, ask(message, {FORM})['result']['action']))"
     );
     let tool = bench.one(&script, json!({ "timeout_s": 1 })).await.remove(0);
-    let person = Thinks::default();
+    let person = Thinks;
     let run = Run { person: belay_protocol::PersonPort::to(Arc::new(person)), ..Run::new() };
     assert_eq!(run.text(&tool, json!({})).await, "decline");
     bench.sessions.close().await;
