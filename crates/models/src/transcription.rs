@@ -38,7 +38,7 @@ pub struct TranscriptionConfig {
     pub timeout_s: u64,
     /// Longest recording in seconds, 1 to 14,400. A file that does not say its length is limited by its size alone.
     pub max_seconds: u64,
-    /// Largest recording in bytes, 1 to [`MAX_BYTES`].
+    /// Largest recording in bytes.
     #[serde(skip)]
     pub max_bytes: u64,
 }
