@@ -28,7 +28,7 @@ async fn what_cannot_be_used_is_refused_by_name_and_starts_nothing() {
         (json!({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}), 400, "input[0].content"),
         (json!({"input": "x", "model": "gpt-9"}), 404, "model"),
         (json!({"input": "x", "tools": {}}), 400, "tools"),
-        (json!({"input": "x", "tools": [tool("a"), {"type": "web_search"}, tool("a")]}), 400, "tools[1].name"),
+        (json!({"input": "x", "tools": [tool("a"), {"type": "web_search"}, tool("a")]}), 400, "tools[2].name"),
         (json!({"input": "x", "tools": [tool("a b")]}), 400, "tools[0].name"),
         (json!({"input": "x", "tools": many}), 400, "tools"),
         (json!({"input": "x", "tools": [huge, tool(&"n".repeat(200))]}), 400, "tools[1].name"),
