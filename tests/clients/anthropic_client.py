@@ -239,8 +239,8 @@ def a_request_with_the_same_key_joins_the_run_that_is_there(case):
 
 @test
 def a_retry_after_a_time_out_joins_the_run_that_is_there(case):
-    client = case.with_key(TOKEN, max_retries=2, timeout=2)
-    talk, named = [{"role": "user", "content": "stall 3"}], {"X-Belay-Session": "anthropic-retry"}
+    client = case.with_key(TOKEN, max_retries=30, timeout=2)
+    talk, named = [{"role": "user", "content": "rehearse stall 3"}], {"X-Belay-Session": "anthropic-retry"}
     answer = client.messages.create(model="belay", max_tokens=1024, messages=talk, extra_headers=named)
     holds(text_of(answer), "nothing stopped me")
     equal(len(case.runs_of("anthropic-retry")), 1)
