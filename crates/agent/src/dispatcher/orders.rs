@@ -36,11 +36,7 @@ impl Dispatcher {
         repeated: Option<OrderId>,
     ) -> impl Future<Output = (StopReport, Vec<RunId>)> + Send + use<> {
         self.services.titles.iter().for_each(|titles| titles.stop(&target));
-        let mut runs = self.meant(&target, &request);
-        // A repeated stop means the runs of its first request, and no message that came after it.
-        if let Some(at) = repeated.and_then(|order| order.created_at()) {
-            runs.retain(|run| run.id.created_at().is_none_or(|run| run <= at));
-        }
+        let runs = self.meant(&target, &request);
         let mut at_work = begun(&runs);
         let (cluster, has_all) = (self.services.cluster.clone(), self.has_all(&target, &runs));
         self.stop(&runs, |run| request.cause(run));
