@@ -38,6 +38,7 @@ mod orders;
 mod parking;
 mod people;
 mod questions;
+mod repeated_stops;
 mod routines;
 mod shared_ack;
 mod tools;
@@ -61,6 +62,7 @@ use self::admission::Admission;
 use self::keys::Keys;
 use self::look_ups::{LookUps, LookedUp};
 use self::parking::Resumption;
+use self::repeated_stops::RepeatedStops;
 use crate::agent_services::AgentServices;
 use crate::lane::{LaneStart, run_lane};
 use crate::mail::{LaneMail, LaneNote, LanePort, PendingQuestion};
@@ -158,6 +160,7 @@ pub(crate) struct Dispatcher {
     resumption: Resumption,
     /// Stopped runs whose processes have not ended yet, so that a second stop finds them.
     ending: HashMap<RunId, Arc<LiveRun>>,
+    repeated_stops: RepeatedStops,
     /// Unanswered approval requests.
     questions: HashMap<ApprovalId, PendingQuestion>,
     /// Mail of other nodes that was handled without its lane, such as the answer to a question, until the store knows that.
@@ -193,6 +196,7 @@ impl Dispatcher {
             awaiting_permit: false,
             resumption: Resumption::default(),
             ending: HashMap::new(),
+            repeated_stops: RepeatedStops::default(),
             questions: HashMap::new(),
             handled: HashSet::new(),
             told_frozen: HashSet::new(),

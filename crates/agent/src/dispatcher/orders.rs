@@ -36,9 +36,14 @@ impl Dispatcher {
         repeated: Option<OrderId>,
     ) -> impl Future<Output = (StopReport, Vec<RunId>)> + Send + use<> {
         self.services.titles.iter().for_each(|titles| titles.stop(&target));
-        let runs = self.meant(&target, &request);
+        let mut runs = self.meant(&target, &request);
+        let has_all = self.has_all(&target, &runs);
+        let is_again = repeated.is_some_and(|order| self.repeated_stops.is_again(order));
+        if is_again {
+            runs.retain(|run| run.control.cancel.is_cancelled());
+        }
         let mut at_work = begun(&runs);
-        let (cluster, has_all) = (self.services.cluster.clone(), self.has_all(&target, &runs));
+        let cluster = self.services.cluster.clone();
         self.stop(&runs, |run| request.cause(run));
         let services = self.services.clone();
         async move {
@@ -46,6 +51,7 @@ impl Dispatcher {
                 let cluster = cluster?;
                 // A run that has begun here is no mail. Otherwise the stop is answered in time, also without the database.
                 let in_mail = match (has_all, &target) {
+                    _ if is_again => Vec::new(), // what has come since is not meant
                     (true, StopTarget::Run(_) | StopTarget::RunOfGoneClient(_)) => Vec::new(),
                     _ => timeout(ORDER_ANSWER, stop_mail(&services, &cluster, &target, &request))
                         .await

@@ -107,6 +107,27 @@ async fn a_stop_that_is_repeated_until_the_end_is_one_order_and_reports_the_end(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stop_that_is_repeated_leaves_the_messages_that_came_after_it() {
+    let cluster = Cluster::new();
+    let a = cluster.node("a", [Scripted::hang(), Scripted::hang()]).await;
+    let first = accepted(&a.agent.one, "first").await.run_id;
+    a.agent.asked(1).await;
+    let session = cluster.run(first, RunStatus::Running).await.session;
+    cluster.end_slowly(Duration::from_secs(4));
+    let (target, order) = (StopTarget::Session(session), OrderId::new());
+    let report = stop_as(&a, target.clone(), Some(order)).await;
+    assert_eq!(report.still_running.len(), 1, "{report:?}");
+    let second = accepted(&a.agent.one, "second").await.run_id;
+    while !stop_as(&a, target.clone(), Some(order)).await.still_running.is_empty() {}
+    a.agent.asked(2).await;
+    assert_eq!(stop_as(&a, target.clone(), Some(order)).await.stopped, [], "the new message is not meant");
+    cluster.end_slowly(Duration::ZERO);
+    assert_eq!(cluster.run(second, RunStatus::Running).await.reason, None);
+    assert_eq!(stop_as(&a, target, Some(OrderId::new())).await.stopped, [second], "another stop means it");
+    end([a]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stop_command_at_one_node_ends_the_turn_and_the_queue_of_another() {
     let cluster = Cluster::new();
     let a = cluster.node("a", [Scripted::hang(), Scripted::hang()]).await;

@@ -184,7 +184,7 @@ fn details(question: &Json) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// What the form of an MCP server asks for. Its words are shown as they are.
+/// The fields that the form of an MCP server asks for. Its words are shown as they are.
 fn form(question: &Json) -> Vec<Vec<Cell>> {
     let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
     let mut rows = Vec::new();

@@ -192,7 +192,6 @@ async fn the_time_of_a_call_stands_still_while_its_person_thinks() {
 }
 
 /// A person who needs twice the time of the call.
-#[derive(Default)]
 struct Thinks;
 
 #[async_trait::async_trait]

@@ -10,7 +10,7 @@ use crate::routes::openai::OpenAiError;
 /// The fields of a block without its type.
 pub(super) type Fields = Map<String, Value>;
 
-/// What the blocks of a message say.
+/// The contents of the blocks of a message.
 #[derive(Default)]
 pub(super) struct Said {
     /// Texts and files.

@@ -35,7 +35,7 @@ pub(crate) struct AnthropicErrorBody {
     #[cfg_attr(test, schemars(extend("enum" = ["error"])))]
     form: &'static str,
     error: AnthropicErrorFields,
-    /// That of the header `request-id`; absent in a stream.
+    /// The id of the header `request-id`; absent in a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<String>,
 }

@@ -32,7 +32,7 @@ pub(super) fn format(format: Option<Value>) -> Result<Value, OpenAiError> {
     }
 }
 
-/// What a request says about thinking.
+/// The thinking that a request asks for.
 pub(super) struct Thinking {
     /// The reasoning effort; null: as the operator has set it.
     pub(super) effort: Value,
