@@ -21,7 +21,7 @@ pub(crate) struct FakeStore {
     /// The texts of the people, by session.
     pub(super) asked: Mutex<Vec<(SessionKey, String)>>,
     /// Texts before tool calls, by run.
-    before: Mutex<Vec<(RunId, String)>>,
+    before: Mutex<Vec<(RunId, Message)>>,
     /// What clients want to read again, by run.
     notes: Mutex<Vec<(RunId, ClientNote)>>,
     /// Sessions that were created for one request.
@@ -56,7 +56,12 @@ impl FakeStore {
 
     /// A text of a run before its reply.
     pub(crate) fn said_before(&self, run: RunId, text: &str) {
-        self.before.lock().unwrap().push((run, text.to_owned()));
+        self.wrote(run, Message::assistant(text));
+    }
+
+    /// A message of a run before its reply.
+    pub(super) fn wrote(&self, run: RunId, message: Message) {
+        self.before.lock().unwrap().push((run, message));
     }
 
     pub(super) fn keep_notes(&self, run: RunId, notes: impl IntoIterator<Item = ClientNote>) {
@@ -149,9 +154,9 @@ impl RunReader for FakeStore {
     }
     async fn run_messages(&self, id: RunId) -> Result<Vec<Arc<Message>>, StoreError> {
         let before = self.before.lock().unwrap().clone();
-        let before = before.into_iter().filter(|(run, _)| *run == id).map(|(_, text)| text);
-        let reply = self.run(id).await?.and_then(|run| run.reply);
-        Ok(before.chain(reply).map(|text| Arc::new(Message::assistant(text))).collect())
+        let before = before.into_iter().filter(|(run, _)| *run == id).map(|(_, message)| message);
+        let reply = self.run(id).await?.and_then(|run| run.reply).map(Message::assistant);
+        Ok(before.chain(reply).map(Arc::new).collect())
     }
     async fn client_notes(&self, id: RunId) -> Result<Vec<ClientNote>, StoreError> {
         let notes = self.notes.lock().unwrap();
@@ -217,15 +222,17 @@ impl SessionReader for FakeStore {
             files: Vec::new(),
         });
         let mut history: Vec<HistoryEntry> = asked.collect();
-        let line = |(run, text): (RunId, String)| HistoryEntry {
+        let line = |(run, message): (RunId, Message)| HistoryEntry {
             id: 0,
             role: "assistant".into(),
-            text,
+            text: message.text().to_owned(),
             run_id: Some(run),
             at: UnixMillis(NOW),
             files: Vec::new(),
         };
-        history.extend(self.before.lock().unwrap().clone().into_iter().map(line));
+        let said = self.before.lock().unwrap().clone().into_iter();
+        let said = said.filter(|(_, message)| matches!(message.body, MessageBody::Assistant { .. }));
+        history.extend(said.map(line));
         history.extend(self.history(session, 0, u32::MAX).await?);
         Ok(history.split_off(history.len().saturating_sub(limit as usize)))
     }

@@ -13,6 +13,12 @@ impl FakeAgent {
         };
         let calls: Vec<ClientCall> = calls.split("; ").enumerate().map(call).collect();
         self.delta(id, 1, "I look.");
+        let asked = |call: &ClientCall| ToolCall {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: Arguments::parse(&call.arguments),
+        };
+        self.store.wrote(id, Message::assistant_calls("I look.", calls.iter().map(asked).collect()));
         if let Some(life) = self.lives.lock().unwrap().get_mut(&id) {
             life.record.reply = Some("I look.".into());
             life.record.usage.tool_calls = u32::try_from(calls.len()).unwrap();
@@ -36,6 +42,13 @@ impl FakeAgent {
         }
         (asked.state, asked.decided_at) = (ApprovalState::Approved, Some(UnixMillis(NOW)));
         let run = asked.run_id;
+        if let ApprovalKind::ClientCalls { calls, results } = &asked.kind {
+            for (call, result) in calls.iter().zip(results) {
+                let (call_id, name) = (call.id.clone(), call.name.clone());
+                let result = ToolResult { call_id, name, status: ToolStatus::Success, text: result.text.clone() };
+                self.store.wrote(run, Message::tool(result));
+            }
+        }
         drop(approvals);
         self.store.keep_notes(run, answer.note.map(|fields| ClientNote { after: Some(request), fields }));
         if let Some(life) = self.lives.lock().unwrap().get_mut(&run) {
