@@ -34,7 +34,7 @@ pub const LIST_MAX: u32 = 500;
 /// The arguments of every command to a running daemon.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ClientArgs {
-    /// Where the daemon is: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
+    /// The address of the daemon: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
     #[arg(long, env = "BELAY_URL", value_name = "URL")]
     pub url: Option<String>,
     /// Print JSON
@@ -67,7 +67,7 @@ pub struct StatusArgs {
 /// `belay chat`
 #[derive(Debug, Args)]
 pub struct ChatArgs {
-    /// Where the daemon is: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
+    /// The address of the daemon: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
     #[arg(long, env = "BELAY_URL", value_name = "URL")]
     pub url: Option<String>,
     /// The conversation [default: cli; client with a token that is not the operator's]

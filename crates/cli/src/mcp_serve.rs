@@ -47,7 +47,7 @@ const ASIDE_LIMIT: Duration = Duration::from_secs(10);
 /// `belay mcp serve`
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Where the daemon is: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
+    /// The address of the daemon: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
     #[arg(long, env = "BELAY_URL", value_name = "URL")]
     url: Option<String>,
 }

@@ -53,7 +53,7 @@ pub struct CheckArgs {
     /// Judge a run of the running daemon
     #[arg(long, value_name = "ID", conflicts_with = "sessions")]
     pub run: Option<String>,
-    /// Where the daemon is, for --run
+    /// The address of the daemon, for --run
     #[arg(long, env = "BELAY_URL", value_name = "URL")]
     pub url: Option<String>,
     /// Read the files in this format, without detecting it

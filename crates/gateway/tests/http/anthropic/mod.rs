@@ -6,29 +6,12 @@ mod create;
 mod errors;
 mod streamed;
 
-use belay_protocol::{Body, Inbound};
 use serde_json::{Value, json};
 
 use crate::harness::Harness;
+use crate::responses::{last, seen, shown};
 
 pub(crate) const PATH: &str = "/v1/messages";
-
-/// The messages that reached the agent.
-fn seen(harness: &Harness) -> Vec<Inbound> {
-    let seen = harness.agent.seen.lock().unwrap();
-    seen.iter().filter(|message| matches!(message.body, Body::Text(_))).cloned().collect()
-}
-
-fn last(harness: &Harness) -> Inbound {
-    seen(harness).pop().unwrap()
-}
-
-/// A message and the history before it.
-fn shown(message: &Inbound) -> String {
-    let Body::Text(text) = &message.body else { return String::new() };
-    let lines: Vec<_> = message.history.iter().map(|line| format!("{:?}:{}", line.role, line.text)).collect();
-    format!("{text} <- {}", lines.join("|"))
-}
 
 fn user(content: impl Into<Value>) -> Value {
     json!({"role": "user", "content": content.into()})

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{PATH, asking, user};
 use crate::harness::Harness;
-use crate::streams::events;
+use crate::responses::data;
 
 async fn stream(harness: &Harness, text: &str, more: Value) -> Vec<Value> {
     let mut body = asking([user(text)]);
@@ -13,13 +13,7 @@ async fn stream(harness: &Harness, text: &str, more: Value) -> Vec<Value> {
         body[name] = value.clone();
     }
     let response = harness.client.post(harness.url(PATH)).json(&body).send().await.unwrap();
-    assert_eq!(response.status().as_u16(), 200);
-    let parse = |(_, name, data): (String, String, String)| {
-        let data: Value = serde_json::from_str(&data).unwrap();
-        assert_eq!(data["type"], *name);
-        data
-    };
-    events(response, usize::MAX).await.into_iter().map(parse).collect()
+    data(response).await
 }
 
 /// The types of events, each with the type of its block or piece.

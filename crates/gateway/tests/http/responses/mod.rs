@@ -19,17 +19,17 @@ use crate::streams::events;
 pub(crate) const PATH: &str = "/v1/responses";
 
 /// The messages that reached the agent.
-fn seen(harness: &Harness) -> Vec<Inbound> {
+pub(crate) fn seen(harness: &Harness) -> Vec<Inbound> {
     let seen = harness.agent.seen.lock().unwrap();
     seen.iter().filter(|message| matches!(message.body, Body::Text(_))).cloned().collect()
 }
 
-fn last(harness: &Harness) -> Inbound {
+pub(crate) fn last(harness: &Harness) -> Inbound {
     seen(harness).pop().unwrap()
 }
 
 /// A message and the history before it.
-fn shown(message: &Inbound) -> String {
+pub(crate) fn shown(message: &Inbound) -> String {
     let Body::Text(text) = &message.body else { return String::new() };
     let lines: Vec<_> = message.history.iter().map(|line| format!("{:?}:{}", line.role, line.text)).collect();
     format!("{text} <- {}", lines.join("|"))
@@ -67,7 +67,7 @@ fn text(response: &Value) -> String {
 }
 
 /// The data of the events of a stream.
-async fn data(response: reqwest::Response) -> Vec<Value> {
+pub(crate) async fn data(response: reqwest::Response) -> Vec<Value> {
     assert_eq!(response.status().as_u16(), 200);
     let parse = |(_, name, data): (String, String, String)| {
         let data: Value = serde_json::from_str(&data).unwrap();
