@@ -98,9 +98,12 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
         Arc::new(outputs::ReadOutput::new(outputs, runs)),
     ];
     tools.extend(commands);
+    let resolver = Arc::new(web::SystemResolver);
     if config.web.enabled {
-        let resolver = Arc::new(web::SystemResolver);
-        tools.push(Arc::new(web::FetchUrl::new(&config.web, resolver, pictures).map_err(ToolsError::Web)?));
+        tools.push(Arc::new(web::FetchUrl::new(&config.web, resolver.clone(), pictures).map_err(ToolsError::Web)?));
+    }
+    if let Some(send) = web::SendRequest::new(&config.web, resolver).map_err(ToolsError::Web)? {
+        tools.push(Arc::new(send));
     }
     if let Some(search) = web::WebSearch::new(&config.search).map_err(ToolsError::Web)? {
         tools.push(Arc::new(search));
@@ -127,6 +130,7 @@ pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
         "fetch_url" => config.web.enabled,
         "run_command" => config.commands.enabled,
         "run_shell" => config.shell.enabled,
+        "send_request" => !config.web.send_methods.is_empty(),
         "web_search" => web::WebSearch::new(&config.search).is_ok_and(|search| search.is_some()),
         _ => true,
     };
@@ -134,7 +138,7 @@ pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
 }
 
 /// The names of all built-in tools in alphabetical order, including the tools that the settings disable.
-pub const BUILTIN: [&str; 15] = [
+pub const BUILTIN: [&str; 16] = [
     "calculate",
     "clock",
     "edit_file",
@@ -148,6 +152,7 @@ pub const BUILTIN: [&str; 15] = [
     "run_command",
     "run_shell",
     "search_files",
+    "send_request",
     "web_search",
     "write_file",
 ];
@@ -180,7 +185,9 @@ mod tests {
     fn all(dir: &std::path::Path) -> ToolSet {
         let search = config::SearchConfig { provider: config::SearchProvider::Searxng, ..Default::default() };
         let workspace = Some(dir.join("a/workspace"));
-        let config = ToolsConfig { workspace, search, shell: ShellConfig { enabled: true }, ..ToolsConfig::default() };
+        let web = config::WebConfig { send_methods: vec!["POST".to_owned()], ..Default::default() };
+        let shell = ShellConfig { enabled: true };
+        let config = ToolsConfig { workspace, search, shell, web, ..ToolsConfig::default() };
         crate::testing::install_tls();
         ToolSet::new(builtin(&config, parts(dir)).unwrap())
     }
@@ -193,6 +200,7 @@ mod tests {
         let mut everything =
             ToolsConfig { search: search(), shell: ShellConfig { enabled: true }, ..ToolsConfig::default() };
         everything.web.enabled = true;
+        everything.web.send_methods = vec!["PUT".to_owned()];
         let mut nothing = ToolsConfig::default();
         (nothing.web.enabled, nothing.commands.enabled) = (false, false);
         for config in [everything, ToolsConfig::default(), nothing] {
@@ -230,7 +238,7 @@ mod tests {
             })
             .collect();
         let row = |name: &str, arguments: &str, required: Value, effect| {
-            let idempotent = !["edit_file", "run_command", "run_shell"].contains(&name);
+            let idempotent = !["edit_file", "run_command", "run_shell", "send_request"].contains(&name);
             (name.to_owned(), arguments.to_owned(), required, effect, idempotent)
         };
         assert_eq!(
@@ -249,6 +257,7 @@ mod tests {
                 row("run_command", "argv directory stdin timeout_s", json!(["argv"]), Effect::External),
                 row("run_shell", "directory script timeout_s", json!(["script"]), Effect::External),
                 row("search_files", "context glob max path pattern", json!(["pattern"]), Effect::Read),
+                row("send_request", "body headers method url", json!(["method", "url"]), Effect::External),
                 row("web_search", "count query", json!(["query"]), Effect::External),
                 row("write_file", "content create_dirs path", json!(["path", "content"]), Effect::Write),
             ]

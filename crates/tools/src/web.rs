@@ -1,8 +1,8 @@
-//! The web tools: `fetch_url` and `web_search`.
+//! The web tools: `fetch_url`, `send_request` and `web_search`.
 //!
 //! Reading order: [`config`] → `net`, `address` (public and private IP addresses) → `allow_private`, `url` (the URLs
 //! that may be fetched) → `resolve`, `page_client` (sending a request safely) → `body`, `readable` (reading the
-//! response) → `fetch` → `search`; `callback` posts by the
+//! response) → `fetch` → `request`, `send` → `search`; `callback` posts by the
 //! same rules.
 
 mod address;
@@ -14,8 +14,10 @@ mod fetch;
 mod net;
 mod page_client;
 pub(crate) mod readable;
+mod request;
 mod resolve;
 mod search;
+mod send;
 #[cfg(test)]
 mod tests;
 mod url;
@@ -24,3 +26,4 @@ pub use callback::CallbackPoster;
 pub(crate) use fetch::FetchUrl;
 pub(crate) use resolve::SystemResolver;
 pub(crate) use search::WebSearch;
+pub(crate) use send::SendRequest;

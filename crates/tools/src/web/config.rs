@@ -6,7 +6,7 @@ use url::Url;
 
 use super::allow_private::AllowPrivate;
 
-/// Settings of `fetch_url`.
+/// Settings of `fetch_url` and `send_request`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebConfig {
@@ -27,7 +27,12 @@ pub struct WebConfig {
     pub allow_hosts: Vec<String>,
     /// Globs of forbidden hosts. They take precedence over `allow_hosts`.
     pub deny_hosts: Vec<String>,
+    /// The methods that `send_request` may use, of [`METHODS`]. Empty: the tool does not exist.
+    pub send_methods: Vec<String>,
 }
+
+/// The methods of requests that may change something.
+pub const METHODS: [&str; 4] = ["POST", "PUT", "PATCH", "DELETE"];
 
 /// Most results of one search. More would fill the context without helping the model.
 pub const MAX_RESULTS: u32 = 20;
@@ -42,6 +47,7 @@ impl Default for WebConfig {
             allow_private: Vec::new(),
             allow_hosts: Vec::new(),
             deny_hosts: Vec::new(),
+            send_methods: Vec::new(),
         }
     }
 }
@@ -60,6 +66,11 @@ impl WebConfig {
             for problem in globs.iter().filter_map(|glob| Glob::new(glob).err()) {
                 problems.push(format!("tools.web.{key}: {problem}"));
             }
+        }
+        let known = |method: &&String| METHODS.contains(&method.as_str());
+        let twice = |at: usize| self.send_methods[..at].contains(&self.send_methods[at]);
+        if !self.send_methods.iter().all(|method| known(&method)) || (0..self.send_methods.len()).any(twice) {
+            problems.push(format!("tools.web.send_methods: may name each of {} once", METHODS.join(", ")));
         }
         problems
     }
@@ -143,10 +154,16 @@ mod tests {
             allow_private: vec!["10.0.0.0/8".into(), "everything".into()],
             allow_hosts: vec!["*.example.com".into()],
             deny_hosts: vec!["[".into()],
+            send_methods: vec!["POST".into(), "post".into()],
             ..WebConfig::default()
         };
         let keys: Vec<_> = web.validate().iter().map(|p| p.split(':').next().unwrap_or_default().to_owned()).collect();
-        assert_eq!(keys, ["tools.web.ports", "tools.web.allow_private", "tools.web.deny_hosts"]);
+        assert_eq!(
+            keys,
+            ["tools.web.ports", "tools.web.allow_private", "tools.web.deny_hosts", "tools.web.send_methods"]
+        );
+        let twice = WebConfig { send_methods: vec!["PUT".into(), "PUT".into()], ..WebConfig::default() };
+        assert_eq!(twice.validate(), ["tools.web.send_methods: may name each of POST, PUT, PATCH, DELETE once"]);
         for (base_url, problem) in [
             ("searx.example", "cannot be read"),
             ("ftp://searx.example", "http:// or https://"),

@@ -165,14 +165,14 @@ impl Tool for FetchUrl {
     }
 }
 
-struct Shown {
-    text: String,
+pub(super) struct Shown {
+    pub(super) text: String,
     /// Lines of the header.
-    notes: String,
+    pub(super) notes: String,
 }
 
 /// Converts a body to text. CPU-bound.
-fn show(kind: Kind, media: &MediaType, body: &Body, url: &Url) -> Shown {
+pub(super) fn show(kind: Kind, media: &MediaType, body: &Body, url: &Url) -> Shown {
     let named = if media.essence.is_empty() { "not said" } else { &media.essence };
     let mut notes = format!("Type: {named}\n");
     let decoded = media.decode(&body.bytes);

@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod fetch;
+mod send;
 mod ssrf;
 mod support;
