@@ -22,6 +22,8 @@ struct Command {
     spec: ToolSpec,
     exits: Mutex<VecDeque<u8>>,
     script: Arc<Mutex<String>>,
+    /// The digests to which the calls were bound; `None`: a call was bound to nothing.
+    bound: Arc<Mutex<Vec<Option<String>>>>,
 }
 
 impl Command {
@@ -33,7 +35,8 @@ impl Command {
             untrusted: true,
             ..ToolSpec::new("run_command", "runs a program", schema)
         };
-        Self { spec, exits: Mutex::new(exits.iter().copied().collect()), script: Arc::default() }
+        let exits = Mutex::new(exits.iter().copied().collect());
+        Self { spec, exits, script: Arc::default(), bound: Arc::default() }
     }
 
     fn asking(mut self) -> Self {
@@ -53,7 +56,9 @@ impl Tool for Command {
         Ok(CallPreview { bound: vec![("file check.sh".to_owned(), script)], ..CallPreview::default() })
     }
 
-    async fn call(&self, _: &Map<String, Value>, _: &ToolContext) -> ToolOutput {
+    async fn call(&self, _: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
+        let bound = context.approved.as_ref().and_then(|approved| approved.0.first());
+        self.bound.lock().expect("not poisoned").push(bound.map(|(_, digest)| digest.clone()));
         let exit = self.exits.lock().expect("not poisoned").pop_front().expect("no further check was expected");
         match exit {
             HANGS => std::future::pending().await,
@@ -105,7 +110,10 @@ async fn a_check_that_holds_at_the_start_costs_no_model_call() {
 #[tokio::test(start_paused = true)]
 async fn a_run_works_on_until_the_check_holds_for_the_first_time_and_makes_no_call_after_it() {
     // It would fail again after it has held once: the first hold counts.
-    let setup = setup([Scripted::text("I fixed it."), Scripted::text("Now I did.")], Command::new(&[1, 2, 0, 1]));
+    let command = Command::new(&[1, 2, 0, 1]);
+    *command.script.lock().expect("not poisoned") = "a digest".to_owned();
+    let bound = command.bound.clone();
+    let setup = setup([Scripted::text("I fixed it."), Scripted::text("Now I did.")], command);
     let mut agent = setup.start().await;
     let record = ended(&agent, "/goal fix it until `sh check.sh`").await;
     assert_eq!((record.status, record.reason), (RunStatus::Completed, Some(StopReason::Goal)));
@@ -119,6 +127,12 @@ async fn a_run_works_on_until_the_check_holds_for_the_first_time_and_makes_no_ca
     let second = saw(&agent.model, 2);
     assert!(second.iter().any(|text| text.contains("exit code 2")), "{second:?}");
     assert!(second.last().is_some_and(|text| text.contains("This is attempt 2 of 5.")), "{second:?}");
+    let digest = Some("a digest".to_owned());
+    assert_eq!(
+        *bound.lock().expect("not poisoned"),
+        [None, digest.clone(), digest],
+        "the bytes of the first check, unasked"
+    );
     // The next message is an ordinary one, and checks nothing.
     agent.shut_down().await;
 }
@@ -341,18 +355,24 @@ async fn a_budget_of_money_and_a_loop_end_the_goal_with_what_is_missing() {
 
 /// All attempts together have the active time of one run, whatever the budget of the goal says.
 #[tokio::test(start_paused = true)]
-async fn a_goal_with_more_time_than_a_run_ends_at_the_limit_of_the_run() {
-    let answers = ["I begin.", "I go on.", "I am nearly done.", "It is done.", "Now it is."];
-    let model = ScriptedModel::new(answers.map(|text| Scripted::text(text).after(std::time::Duration::from_secs(6))));
-    let mut setup = setup([], Command::new(&[1; 8]));
-    setup.model = Arc::new(model);
-    setup.rules = crate::support::rules("closing_turn = false\n[limits]\nactive_s = 20");
-    let agent = setup.start().await;
-    let record = ended(&agent, "/goal --minutes 60 --attempts 50 fix it until `sh check.sh`").await;
-    assert_eq!((record.status, record.reason), (RunStatus::Stopped, Some(StopReason::ActiveTime)), "{record:?}");
-    assert_eq!(fact(&record, "attempts"), json!(4), "three whole ones, and one that the limit has ended: {record:?}");
-    assert_eq!(fact(&record, "missing"), json!("exit code 1\n1 test failed"));
-    agent.shut_down().await;
+async fn a_goal_ends_at_its_own_limit_of_time_or_at_that_of_a_run_whichever_is_shorter() {
+    for (time, limit) in [("--minutes 60", 20), ("--seconds 20", 900)] {
+        let answers = ["I begin.", "I go on.", "I am nearly done.", "It is done.", "Now it is."];
+        let model = answers.map(|text| Scripted::text(text).after(std::time::Duration::from_secs(6)));
+        let mut setup = setup(model, Command::new(&[1; 8]));
+        setup.rules = crate::support::rules(&format!("closing_turn = false\n[limits]\nactive_s = {limit}"));
+        let agent = setup.start().await;
+        let record = ended(&agent, &format!("/goal {time} --attempts 50 fix it until `sh check.sh`")).await;
+        let end = (record.status, record.reason);
+        assert_eq!(end, (RunStatus::Stopped, Some(StopReason::ActiveTime)), "{time}: {record:?}");
+        assert_eq!(
+            fact(&record, "attempts"),
+            json!(4),
+            "three whole ones, and one that the limit has ended: {record:?}"
+        );
+        assert_eq!(fact(&record, "missing"), json!("exit code 1\n1 test failed"));
+        agent.shut_down().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

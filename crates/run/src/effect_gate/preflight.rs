@@ -174,7 +174,7 @@ impl EffectGate {
                 // Equal digests: the effect that was computed now is the one that the person saw.
                 return Ok((answer.yeses(), Some(Approved(weight.bound))));
             }
-            (Need::Nobody, _) => return Ok((answer.yeses(), None)),
+            (Need::Nobody, _) => return Ok((answer.yeses(), caller.standing.map(|_| Approved(weight.bound)))),
             // A person is asked twice at most: a call that changes after each approval cannot be approved.
             (Need::Yes { .. }, Some(_)) if !answer.outdated.is_empty() || caller.may_ask.is_err() => {
                 return Err(Rejected(ToolStatus::Denied, CHANGED.into()).into());
