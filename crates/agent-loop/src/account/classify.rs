@@ -40,7 +40,7 @@ fn of_loop(finding: &Finding, Group { calls, edits }: &Group<'_, '_>) -> LoopKin
         POLLING_WITHOUT_PROGRESS => LoopKind::Polling,
         // Each return needs a write, and the first state one more.
         _ if has(finding, "returned") && *edits as u64 > finding.count => LoopKind::OscillatingWrites,
-        _ if has(finding, "stagnation") => LoopKind::NoNews,
+        _ if has(finding, "idle") => LoopKind::NoNews,
         _ if is_debugging(calls) => LoopKind::Debugger,
         _ if *edits > 1 && runs > 1 => LoopKind::EditRun,
         CONSECUTIVE_IDENTICAL_TOOL_CALLS if finding.fingerprints.len() > 1 => LoopKind::Cycle,

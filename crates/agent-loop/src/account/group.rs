@@ -65,7 +65,7 @@ fn of_loop(finding: &Finding, seen: &[SeenCall<'_>], count: usize) -> Vec<usize>
         finding.fingerprints.contains(&fingerprint)
     };
     let calls = || seen.iter().enumerate();
-    if has(finding, "stagnation") {
+    if has(finding, "idle") {
         return calls().filter(|(_, call)| told(call)).take(count).map(|(place, _)| place).collect();
     }
     let (varied, stale) = (rule(finding) == SAME_RESULT_FOR_VARIED_ARGUMENTS, has(finding, "repeated_answers"));

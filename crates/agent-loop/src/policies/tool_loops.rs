@@ -93,6 +93,9 @@ pub const POLLING_WITHOUT_PROGRESS: &str = "POLLING_WITHOUT_PROGRESS";
 /// Results that are stored as seen. 256: a file that was read longer ago may be read again.
 const RESULTS: usize = 256;
 
+/// Times [`ToolLoopConfig::repeats`], the calls in a row without news that are a loop. 4: twenty calls with the defaults.
+const IDLE_FACTOR: u32 = 4;
+
 /// Calls and targets that are stored as seen.
 const CALLS: usize = 128;
 
@@ -158,7 +161,7 @@ pub struct ToolLoops {
 enum Progress {
     /// No news.
     None,
-    /// No news, but from a target that was not asked before. Counts neither as progress nor as stagnation.
+    /// No news, but from a target that was not asked before. Counts neither as progress nor as an idle call.
     NewTarget,
     /// The next item of a batch: work, although its result equals earlier ones.
     Next,
@@ -351,7 +354,7 @@ impl ToolLoops {
         if let Some(repeated) = repeated.filter(|_| entry.kind != Kind::Harmless && config.has(Part::Repeats)) {
             return Some(self.repeated(&repeated, entry.key));
         }
-        self.varied(config, at, &result, failed).or_else(|| self.stagnation(config, at))
+        self.varied(config, at, &result, failed).or_else(|| self.idle(config, at))
     }
 
     /// Determines the progress of a call. Records its result, the call and its target as seen.
@@ -441,16 +444,16 @@ impl ToolLoops {
         Some(finding.with("period", 1))
     }
 
-    fn stagnation(&self, config: &ToolLoopConfig, at: usize) -> Option<Finding> {
+    /// Many calls in a row without news, whatever they are: the weakest of repetitions, so it takes the most of them.
+    fn idle(&self, config: &ToolLoopConfig, at: usize) -> Option<Finding> {
         // Thoughts and clocks are not work, but they do not prove that work stands still either. Four of them count as
         // one call, and two if they are repetitions with nothing between them.
-        let count = self.idle.max(self.harmless / 4);
-        if count < config.stagnation || !config.has(Part::Stagnation) {
+        let (count, most) = (self.idle.max(self.harmless / 4), config.repeats.saturating_mul(IDLE_FACTOR));
+        if count < most || !config.has(Part::Repeats) {
             return None;
         }
         let entry = [self.history[at]];
-        let finding = self.finding(REPEATED_CALLS_WITHOUT_PROGRESS, count, config.stagnation, &entry);
-        Some(finding.with("stagnation", true))
+        Some(self.finding(REPEATED_CALLS_WITHOUT_PROGRESS, count, most, &entry).with("idle", true))
     }
 
     fn repeated(&self, repeated: &Repeated, key: u64) -> Finding {

@@ -15,6 +15,10 @@ const OTHERS: &[(&str, &str)] = &[
         "stops.tool_loops.oscillations",
         "it was removed: stops.tool_loops.repeated_answers counts writes that return a target to an earlier state too",
     ),
+    (
+        "stops.tool_loops.stagnation",
+        "it was removed: four times stops.tool_loops.repeats calls in a row without news are a loop",
+    ),
     ("channels.stdin.colour", "it was removed: set the variable NO_COLOR for a terminal without colours"),
     ("channels.stdin.history_file", "it was removed: the history is the file \"history\" in the data directory"),
 ];

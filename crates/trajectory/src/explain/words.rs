@@ -80,7 +80,7 @@ pub(super) fn settings(finding: &Finding) -> Vec<&'static str> {
             &["stops.tool_loops.same_result", "stops.tool_loops.same_short_result"]
         }
         (REPEATED_CALLS_WITHOUT_PROGRESS, _) if has("repeated_answers") => &["stops.tool_loops.repeated_answers"],
-        (REPEATED_CALLS_WITHOUT_PROGRESS, _) if has("stagnation") => &["stops.tool_loops.stagnation"],
+        (REPEATED_CALLS_WITHOUT_PROGRESS, _) if has("idle") => &["stops.tool_loops.repeats"],
         (REPEATED_CALLS_WITHOUT_PROGRESS, _) => &["stops.tool_loops.repeats", "stops.tool_loops.alternating"],
         (POLLING_WITHOUT_PROGRESS, _) => &["stops.tool_loops.polls", "stops.tool_loops.polling_tools"],
         (_, StopReason::RepeatedReplies) => &["stops.repeated_replies"],

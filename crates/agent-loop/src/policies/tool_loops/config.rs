@@ -10,7 +10,8 @@ use super::history::HISTORY;
 #[serde(deny_unknown_fields, default)]
 pub struct ToolLoopConfig {
     /// Repetitions of a cycle that are a loop. Also the repetitions of one call with one result, with any calls between
-    /// them. At least 2. Source of the default 5: Gemini CLI, `TOOL_CALL_LOOP_THRESHOLD`.
+    /// them. Four times as many calls in a row without news are a loop, whatever they are; polls do not count, and of
+    /// harmless calls four count as one. At least 2. Source of the default 5: Gemini CLI, `TOOL_CALL_LOOP_THRESHOLD`.
     pub repeats: u32,
     /// The longest cycle that is searched for, in calls. At least 1. `repeats` times `max_period` is at most 40, the
     /// number of stored calls.
@@ -25,9 +26,6 @@ pub struct ToolLoopConfig {
     /// Polls with the same answer that are a loop. At least 2. Half as many if the answer says that the polled work has
     /// ended.
     pub polls: u32,
-    /// Calls in a row without news that are a loop. At least 2. Polls do not count. Harmless calls count separately:
-    /// four times as many are a loop.
-    pub stagnation: u32,
     /// Answers since the last news that repeat earlier ones of that stretch and are a loop. At least 2. An answer that
     /// differs only in its numbers counts half. A write that returns its target to an earlier state counts too.
     pub repeated_answers: u32,
@@ -50,7 +48,6 @@ impl Default for ToolLoopConfig {
             same_short_result: 8,
             alternating: 8,
             polls: 24,
-            stagnation: 20,
             repeated_answers: 4,
             polling_tools: Vec::new(),
             harmless_tools: Vec::new(),
@@ -75,7 +72,6 @@ impl ToolLoopConfig {
             ("same_short_result", self.same_short_result, 2),
             ("alternating", self.alternating, 2),
             ("polls", self.polls, 2),
-            ("stagnation", self.stagnation, 2),
             ("repeated_answers", self.repeated_answers, 2),
         ] {
             if value < least {

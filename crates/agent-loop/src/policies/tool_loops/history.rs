@@ -8,7 +8,7 @@ use super::pack::{Bytes, Packed, Text};
 use super::words::Kind;
 use super::writes::Effect;
 
-/// Most calls that are stored. 40: eight cycles of five calls, or the twenty calls of a stagnation with as many
+/// Most calls that are stored. 40: eight cycles of five calls, or twenty idle calls with as many
 /// thoughts between them.
 pub(super) const HISTORY: usize = 40;
 

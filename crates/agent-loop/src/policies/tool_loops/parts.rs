@@ -25,12 +25,10 @@ pub enum Part {
     Pace,
     /// Cycles of one to five calls.
     Cycles,
-    /// Repetitions of one call.
+    /// Repetitions of one call, and many calls in a row without news.
     Repeats,
     /// Different calls with the same result.
     Varied,
-    /// Many calls in a row without news.
-    Stagnation,
     /// Answers that repeat themselves and tell nothing new.
     Gain,
     /// Steps in a row that failed. A rule of its own.
@@ -43,7 +41,7 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 17] = [
         Self::Words,
         Self::Keys,
         Self::Command,
@@ -57,7 +55,6 @@ impl Part {
         Self::Cycles,
         Self::Repeats,
         Self::Varied,
-        Self::Stagnation,
         Self::Gain,
         Self::Errors,
         Self::Chanting,
@@ -102,13 +99,14 @@ impl Part {
             Self::Wording => ("without wording", "words of queries, to tell rewordings"),
             Self::Pace => ("without pace", "the run's clock, to tell polling"),
             Self::Cycles => ("without cycles", "cycles of one to five calls"),
-            Self::Repeats => ("without repeats", "repetitions of one call"),
+            Self::Repeats => {
+                ("without repeats", "repetitions of one call, and many calls in a row without anything new")
+            }
             Self::Varied => ("without varied", "different calls with the same result"),
             Self::Gain => ("without gain", "what each result adds to what the run knows"),
             Self::Errors => ("without errors", "steps in a row that failed"),
             Self::Chanting => ("without chanting", "repetition in text"),
             Self::Replies => ("without replies", "answers that repeat earlier ones"),
-            Self::Stagnation => ("without stagnation", "many calls in a row without anything new"),
         }
     }
 }
