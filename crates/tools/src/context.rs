@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Bootstrap, ContextSource, Skills, Tool, UnixMillis, Unusable};
+use belay_protocol::{Bootstrap, ContextSource, Skills, Skipped, Tool, UnixMillis, Unusable};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use tokio::time::{Instant, sleep};
@@ -139,6 +139,12 @@ impl WorkspaceContext {
     }
 }
 
+/// The result of a look that failed before any file was seen: no run begins with it.
+fn unread_at_all() -> Bootstrap {
+    let (what, why) = ("the files of the workspace".to_owned(), "they could not be read".to_owned());
+    Bootstrap { skipped: vec![Skipped { what, why, unread: true }], ..Bootstrap::default() }
+}
+
 #[async_trait]
 impl ContextSource for WorkspaceContext {
     async fn bootstrap(&self) -> Arc<Bootstrap> {
@@ -148,7 +154,8 @@ impl ContextSource for WorkspaceContext {
         let context = self.clone();
         tokio::task::spawn_blocking(move || context.read()).await.unwrap_or_else(|error| {
             tracing::error!(%error, "the files of the workspace could not be read");
-            self.last_look().files.clone()
+            let last = self.last_look().files.clone();
+            if last.files.is_empty() { Arc::new(unread_at_all()) } else { last }
         })
     }
 

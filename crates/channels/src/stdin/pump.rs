@@ -185,7 +185,10 @@ impl Pump {
     async fn take(&mut self, line: Option<Line>) -> Option<Envelope> {
         self.state.warned = false;
         match line {
-            None => self.state.head = Some(Head::End),
+            None => {
+                self.drop_waiting().await;
+                self.state.head = Some(Head::End);
+            }
             Some(Line::Text(text)) if text.trim().is_empty() => {}
             Some(Line::Text(text)) if self.state.head.is_none() => self.state.head = Some(Head::Line(text)),
             Some(Line::Text(text)) => return self.take_typed(text).await,
@@ -216,6 +219,9 @@ impl Pump {
     async fn drop_waiting(&mut self) {
         let head = self.state.head.take_if(|head| matches!(head, Head::Line(_)));
         let dropped = usize::from(head.is_some()) + std::mem::take(&mut self.state.waiting).len();
+        if dropped == 0 {
+            return;
+        }
         let what = if dropped == 1 { "line that waited was" } else { "lines that waited were" };
         notify(&self.printer, &format!("{dropped} {what} not sent.")).await;
     }
@@ -292,7 +298,7 @@ impl Pump {
     /// a hint and the second in a row quits.
     async fn interrupt(&mut self) -> Option<Envelope> {
         if self.state.interrupted.take().is_some_and(|at| at.elapsed() < TWICE) {
-            return Some(self.send("/quit".into()));
+            return Some(self.quit().await);
         }
         if !self.is_quiet() {
             self.state.warned = false;
@@ -300,7 +306,7 @@ impl Pump {
             return Some(self.send("/interrupt".into()));
         }
         if std::mem::replace(&mut self.state.warned, true) {
-            return Some(self.send("/quit".into()));
+            return Some(self.quit().await);
         }
         let hint = if self.state.paused.is_empty() {
             "Nothing is running. Press Ctrl-C again, or type /quit, to end."
@@ -309,6 +315,12 @@ impl Pump {
         };
         notify(&self.printer, hint).await;
         None
+    }
+
+    /// Ends the daemon after a second Ctrl-C.
+    async fn quit(&mut self) -> Envelope {
+        self.drop_waiting().await;
+        self.send("/quit".into())
     }
 }
 

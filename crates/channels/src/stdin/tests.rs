@@ -456,3 +456,30 @@ async fn typed_lines_that_a_quit_overtakes_are_not_dropped_without_a_word() {
     assert_eq!(text(&pump.next().await.unwrap()), "/quit");
     assert_eq!(paper.text(), "2 lines that waited were not sent.\n");
 }
+
+#[tokio::test]
+async fn typed_lines_before_the_end_of_input_or_a_second_ctrl_c_are_not_dropped_without_a_word() {
+    for by_interrupt in [false, true] {
+        let paper = Paper::default();
+        let printer = Printer::start(Plain(paper.clone())).unwrap();
+        let (lines, taken) = mpsc::channel(TYPED_LINES);
+        let (interrupts, interrupted) = mpsc::channel(2);
+        let deliveries = Arc::new(Deliveries::new());
+        let mut pump = Pump::new(taken, interrupted, printer, deliveries, Ending::AtOnce, CancellationToken::new());
+        for line in ["one", "two", "three", "/status"] {
+            lines.try_send(Line::Text(line.into())).unwrap();
+        }
+        let _one = pump.next().await.unwrap();
+        assert_eq!(text(&pump.next().await.unwrap()), "/status"); // the lines before it have been read, and wait
+        if by_interrupt {
+            interrupts.try_send(()).unwrap();
+            assert_eq!(text(&pump.next().await.unwrap()), "/interrupt");
+            interrupts.try_send(()).unwrap();
+            assert_eq!(text(&pump.next().await.unwrap()), "/quit");
+        } else {
+            drop(lines);
+            assert!(pump.next().await.is_none());
+        }
+        assert_eq!(paper.text(), "2 lines that waited were not sent.\n", "by an interrupt: {by_interrupt}");
+    }
+}

@@ -26,8 +26,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::{span_id, trace_id};
 
-/// The fields with texts of providers, of the model or of programs.
-const TEXTS: [&str; 4] = ["analysis", "detail", "faults", "stderr"];
+/// The fields with texts of providers, of the model, of programs or of MCP servers.
+const TEXTS: [&str; 6] = ["analysis", "detail", "faults", "said", "stderr", "trouble"];
 
 /// Log lines that were not sent to the collector.
 pub(super) const DROPPED: &str = "belay_otlp_dropped_log_lines_total";

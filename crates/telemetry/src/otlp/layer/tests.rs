@@ -106,11 +106,11 @@ fn a_full_queue_drops_lines_and_counts_them_and_a_long_text_is_cut() {
 }
 
 #[test]
-fn texts_of_providers_are_left_out_unless_content_is_exported() {
-    for (content, expected) in [(false, vec!["kind"]), (true, vec!["analysis", "detail", "kind"])] {
+fn texts_of_providers_and_mcp_servers_are_left_out_unless_content_is_exported() {
+    for (content, expected) in [(false, vec!["kind"]), (true, vec!["analysis", "detail", "kind", "said", "trouble"])] {
         let (records, _) = records(content, || {
             let words = "invalid prompt: \"my flight is at nine\"";
-            event!(target: "belay_models::fallback", Level::WARN, kind = "bad_request", detail = %words, analysis = words, "failed");
+            event!(target: "belay_models::fallback", Level::WARN, kind = "bad_request", detail = %words, analysis = words, said = words, trouble = %words, "failed");
         });
         let mut keys: Vec<_> = records[0].attributes_iter().map(|(key, _)| key.as_str().to_owned()).collect();
         keys.sort();
