@@ -75,15 +75,25 @@ async fn no_program_writes_into_a_session_of_people_by_any_way_in() -> Result<()
             ("/api/v1/agent", rpc("hello")),
             ("/v1/chat/completions", chat("conversation", json!(session))),
             ("/v1/chat/completions", chat("metadata", json!({"session": session}))),
+            ("/v1/responses", json!({"model": "belay", "input": "hello", "conversation": session})),
+            ("/v1/responses", json!({"model": "belay", "input": "hello", "metadata": {"session": session}})),
             ("/api/v1/jobs", job),
         ] {
             let (status, text) = post(&daemon, path, CLIENT, body).await?;
             assert!(status == 403 && text.contains(REFUSED), "{path} {session}: {status} {text}");
         }
-        let named = client().post(format!("{}/v1/chat/completions", daemon.url)).bearer_auth(CLIENT);
-        let named = named.header("x-belay-session", session).json(&chat("user", json!("ann"))).send().await?;
-        let (status, text) = (named.status().as_u16(), named.text().await?);
-        assert!(status == 403 && text.contains(REFUSED), "the header, {session}: {status} {text}");
+        let messages = json!({"model": "belay", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]});
+        for (path, body) in [
+            ("/v1/chat/completions", chat("user", json!("ann"))),
+            ("/v1/completions", json!({"model": "belay", "prompt": "hello"})),
+            ("/v1/responses", json!({"model": "belay", "input": "hello"})),
+            ("/v1/messages", messages),
+        ] {
+            let named = client().post(format!("{}{path}", daemon.url)).bearer_auth(CLIENT);
+            let named = named.header("x-belay-session", session).json(&body).send().await?;
+            let (status, text) = (named.status().as_u16(), named.text().await?);
+            assert!(status == 403 && text.contains(REFUSED), "the header, {path} {session}: {status} {text}");
+        }
         for text in ["hello", "/new"] {
             let (status, answer) = signed(&daemon, session, text).await?;
             assert!(status == 403 && answer.contains(REFUSED), "{session}: {status} {answer}");

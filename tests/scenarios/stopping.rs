@@ -1,16 +1,11 @@
 //! Stop means stopped, measured from outside.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use belay_tests::daemon::Home;
 use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::json;
-
-/// What takes longer was not stopped: it ended by itself, after 30 s at the earliest. How much faster than this a stop is can
-/// only be told on a quiet machine; the benchmark and `belay-brakes` do.
-const NOT_STOPPED: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn the_stop_route_ends_a_streaming_run_and_closes_the_connection_to_the_model() -> Result<()> {
@@ -19,11 +14,9 @@ async fn the_stop_route_ends_a_streaming_run_and_closes_the_connection_to_the_mo
     let daemon = home.start().await?;
     let run = daemon.send("alice", "talk for ever").await?;
     model.seen(1).await;
-    let begun = Instant::now();
     let (status, report) = daemon.request("POST", &format!("/api/v1/runs/{run}/stop?wait_ms=10000"), None).await?;
     assert_eq!((status, &report["stopped"]), (200, &json!([run])), "{report}");
     let stopped = daemon.run(&run).await?;
-    assert!(begun.elapsed() < NOT_STOPPED, "took {:?}", begun.elapsed());
     assert_eq!((stopped["status"].as_str(), stopped["reason"].as_str()), (Some("stopped"), Some("user_stop")));
     model.dropped(1).await;
     daemon.shut_down().await?;
@@ -36,12 +29,10 @@ async fn an_operators_stop_over_another_channel_ends_a_run_that_stalls() -> Resu
     let mut daemon = home.start_with(Stdio::piped()).await?;
     let run = daemon.send("alice", "rehearse stall").await?;
     daemon.until(&run, "running").await?;
-    let begun = Instant::now();
     daemon.type_line(&format!("/stop {run}")).await?;
     daemon.printed("Interrupted").await?;
     let stopped = daemon.run(&run).await?;
-    assert!(begun.elapsed() < NOT_STOPPED, "took {:?}", begun.elapsed());
-    assert_eq!(stopped["status"], "stopped", "{stopped}");
+    assert_eq!((&stopped["status"], &stopped["reason"]), (&json!("stopped"), &json!("user_stop")), "{stopped}");
     daemon.shut_down().await?;
     Ok(())
 }

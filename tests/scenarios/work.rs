@@ -1,7 +1,7 @@
 //! Jobs and routines from the command line: made, watched, taken back, and tested.
 
 use anyhow::Result;
-use belay_tests::daemon::{Home, client};
+use belay_tests::daemon::{Home, PATIENCE, client};
 use belay_tests::model_server::{Answer, ModelServer};
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ async fn a_webhook_sets_a_routine_off_once_and_what_it_did_is_listed() -> Result
     let begun = std::time::Instant::now();
     let ended = loop {
         let (_, routine_run) = daemon.request("GET", &format!("/api/v1/routine-runs/{routine_run}"), None).await?;
-        if routine_run["status"] != "running" || begun.elapsed() > std::time::Duration::from_secs(30) {
+        if routine_run["status"] != "running" || begun.elapsed() > PATIENCE {
             break routine_run;
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;

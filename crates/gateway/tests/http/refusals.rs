@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::harness::Harness;
+use crate::harness::{Harness, PATIENCE};
 
 type Headers = &'static [(&'static str, &'static str)];
 
@@ -448,7 +448,7 @@ async fn raw(harness: &Harness, bytes: &[u8], enough: usize) -> String {
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
     while enough == 0 || answer.len() < enough {
-        match tokio::time::timeout(Duration::from_secs(10), stream.read(&mut piece)).await.unwrap() {
+        match tokio::time::timeout(PATIENCE, stream.read(&mut piece)).await.unwrap() {
             Ok(n @ 1..) => answer.extend_from_slice(&piece[..n]),
             _closed => break,
         }

@@ -7,6 +7,9 @@ use serde_json::json;
 
 use super::support::{BOTH, Fixture, fixture};
 
+/// Longest wait for an expected event. It only determines how long a failing test takes.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Takes ten seconds, so that also a busy machine has begun the command by then.
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_ended_and_what_it_printed_is_told() {
@@ -37,7 +40,7 @@ async fn what_a_command_leaves_running_is_ended_with_it() {
 
 /// Waits until the command has made its file: then it runs.
 async fn has_begun(fixture: &Fixture) {
-    let limit = Instant::now() + Duration::from_secs(30);
+    let limit = Instant::now() + PATIENCE;
     while !fixture.inside("begun").exists() {
         assert!(Instant::now() < limit, "the command did not begin");
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -69,7 +72,7 @@ async fn a_call_that_is_dropped_is_ended_in_the_background() {
         answer = fixture.call("run_command", argv, &context) => panic!("{answer:?}"),
         () = has_begun(&fixture) => {}
     }
-    let limit = Instant::now() + Duration::from_secs(30);
+    let limit = Instant::now() + PATIENCE;
     while fixture.alive(context.run_id) > 0 {
         assert!(Instant::now() < limit, "it goes on");
         tokio::time::sleep(Duration::from_millis(10)).await;
