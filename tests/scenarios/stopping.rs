@@ -32,7 +32,7 @@ async fn an_operators_stop_over_another_channel_ends_a_run_that_stalls() -> Resu
     daemon.type_line(&format!("/stop {run}")).await?;
     daemon.printed("Interrupted").await?;
     let stopped = daemon.run(&run).await?;
-    assert_eq!((&stopped["status"], &stopped["reason"]), (&json!("stopped"), &json!("user_stop")), "{stopped}");
+    assert_eq!((&stopped["status"], &stopped["reason"]), (&json!("stopped"), &json!("operator_stop")), "{stopped}");
     daemon.shut_down().await?;
     Ok(())
 }

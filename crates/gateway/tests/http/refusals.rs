@@ -1,6 +1,5 @@
 //! Bad input: each request has its status and its code, and nothing panics.
 
-use std::time::Duration;
 
 use proptest::prelude::*;
 use reqwest::Method;
