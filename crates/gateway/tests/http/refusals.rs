@@ -1,6 +1,5 @@
 //! Bad input: each request has its status and its code, and nothing panics.
 
-
 use proptest::prelude::*;
 use reqwest::Method;
 use serde_json::{Value, json};
