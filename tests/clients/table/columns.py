@@ -1,7 +1,7 @@
 """What the scripts of the table share: the daemon that they talk to, and a line of JSON for each column. Standard library only.
 
-A script has one function for each column, marked with `column`, and ends with `report()`. Its argument is the face of the API: `chat` or
-`responses`. The runner (run.py) has started the daemon, has run the lines of the guide, and sets BELAY_URL and BELAY_TOKEN.
+A script has one function for each column, marked with `column`, and ends with `report()`. Its argument is the face of the API: `chat`,
+`responses` or `messages`. The runner (run.py) has started the daemon, has run the lines of the guide, and sets BELAY_URL and BELAY_TOKEN.
 """
 
 import json

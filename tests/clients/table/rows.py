@@ -8,7 +8,7 @@ import json
 import pathlib
 import re
 
-from gate.install import LANGCHAIN, OPENAI
+from gate.install import ANTHROPIC, LANGCHAIN, OPENAI
 
 HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = ("hello", "stream", "tools", "structured", "stop", "error")
@@ -69,10 +69,10 @@ NO_TOOLS_IN_A_FORM = {"tools": "its one function is the form of the answer", "st
 TEXT_ALONE = {"tools": "it sends none", "structured": "it asks for none"}
 READS_ON = {"stop": "its stop button hides the rest of an answer, and the stream is read to its end"}
 
-# `anthropic` with /v1/messages gets its row when its script is here.
 ROWS = (
     *python("openai", BOTH_FACES, ("openai",), "with_openai.py", OPENAI, "clients", "openai (Python)"),
     *node("openai-npm", BOTH_FACES, ("openai",), "with_openai.mjs"),
+    *python("anthropic", ("messages",), ("anthropic",), "with_anthropic.py", ANTHROPIC, "anthropic", "anthropic (Python)"),
     *python("openai-agents", BOTH_FACES, ("openai-agents",), "with_agents.py", OPENAI, "clients"),
     *node("ai", BOTH_FACES, ("ai", "@ai-sdk/openai"), "with_ai.mjs"),
     *node("ai-compatible", ("chat",), ("ai", "@ai-sdk/openai-compatible"), "with_ai.mjs", argument="compatible"),
