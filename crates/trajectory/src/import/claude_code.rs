@@ -98,9 +98,8 @@ impl ClaudeCode {
 
     fn compacted(&mut self, record: &Value, tape: &mut Tape) {
         let metadata = ["compactMetadata", "compact_metadata"].iter().find_map(|key| record.get(*key));
-        let tokens = |names: [&str; 2]| {
-            metadata.map(|of| names.iter().map(|name| number(of, name)).max().unwrap_or(0)).unwrap_or(0)
-        };
+        let tokens =
+            |names: [&str; 2]| metadata.and_then(|of| names.iter().map(|name| number(of, name)).max()).unwrap_or(0);
         let (before, after) = (tokens(["preTokens", "pre_tokens"]), tokens(["postTokens", "post_tokens"]));
         let key = self.key(record);
         tape.run(&key, || key.clone()).compacted(before, if before == 0 { 0 } else { after });
