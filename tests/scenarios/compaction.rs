@@ -57,6 +57,15 @@ async fn a_conversation_outgrows_its_model_and_goes_on_with_an_account_also_afte
     );
     assert!(compacted["after"].as_u64() < compacted["before"].as_u64(), "{compacted}");
 
+    // The recording of the run says so, before the model call that follows.
+    let path = format!("/api/v1/runs/{}/trajectory", compacted["run_id"].as_str().unwrap_or_default());
+    let (_, recording) = daemon.request("GET", &path, None).await?;
+    let recording = recording.as_str().unwrap_or_default();
+    let tokens = format!("\"compacted\":{{\"before\":{},\"after\":{}}}", compacted["before"], compacted["after"]);
+    let lines: Vec<&str> = recording.lines().collect();
+    let at = lines.iter().position(|line| line.contains(&tokens)).context(recording.to_owned())?;
+    assert_eq!(lines.get(at + 1), Some(&"{\"turn\":true}"), "{recording}");
+
     let requests = model.requests();
     let notes: Vec<&Value> = requests.iter().filter(|request| texts(request)[0].starts_with(ASKS_FOR_NOTES)).collect();
     let tools = |request: &Value| request["tools"].as_array().map(Vec::len);

@@ -35,7 +35,7 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
 use belay_program::systemd::WatchdogChannel;
-use belay_protocol::{Channel, Message, ModelInfo};
+use belay_protocol::{Channel, Event, Message, ModelInfo};
 use belay_settings::secrets::Secrets;
 use belay_settings::stop_rules;
 use belay_settings::{Loaded, Settings, SettingsArgs, refuse_own_files, refused, workspace_of};
@@ -346,9 +346,9 @@ async fn assemble(
     })
 }
 
-/// Formats messages as a recorded trajectory, in the format of `belay stops check`.
-fn recording(messages: &[Arc<Message>]) -> String {
-    let events = from_messages(messages.iter().map(|message| &**message));
+/// Formats the messages of a run as a recorded trajectory, in the format of `belay stops check`.
+fn recording(messages: &[Arc<Message>], compactions: &[Event]) -> String {
+    let events = from_messages(messages.iter().map(|message| &**message), compactions);
     events.iter().map(|event| event.to_line() + "\n").collect()
 }
 

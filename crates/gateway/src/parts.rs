@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    ApprovalStore, Archive, AttachmentIntake, BlobStore, BootId, Clock, ClusterStore, EndReader, EventLog, Hints,
-    Janitor, JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader, SecretVault,
+    ApprovalStore, Archive, AttachmentIntake, BlobStore, BootId, Clock, ClusterStore, EndReader, Event, EventLog,
+    Hints, Janitor, JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader, SecretVault,
     SessionReader, SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis, WorkLeases,
 };
 use serde::Serialize;
@@ -107,15 +107,16 @@ pub struct ClusterView {
 /// Renders the current metrics.
 pub type Metrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Formats messages as a recorded trajectory: one JSON object per line. The gateway does not know the format.
-pub type Trajectory = Arc<dyn Fn(&[Arc<Message>]) -> String + Send + Sync>;
+/// Formats the messages of a run as a recorded trajectory: one JSON object per line. The gateway does not know the format.
+/// The facts are the run's compactions, each behind the end of the newest call before it.
+pub type Trajectory = Arc<dyn Fn(&[Arc<Message>], &[Event]) -> String + Send + Sync>;
 
 /// Compiles stop rules from TOML, with the keys of `[stops]` and perhaps a table `[limits]`. The error lists all problems.
 /// The gateway knows neither the rules nor the recordings.
 pub type JudgeOfRules = Arc<dyn Fn(&str) -> Result<RunJudge, String> + Send + Sync>;
 
-/// Judges the messages of a recorded run by stop rules. It computes and never waits.
-pub type RunJudge = Arc<dyn Fn(&[Arc<Message>]) -> Judged + Send + Sync>;
+/// Judges the messages of a recorded run by stop rules. It computes and never waits. The facts are those of [`Trajectory`].
+pub type RunJudge = Arc<dyn Fn(&[Arc<Message>], &[Event]) -> Judged + Send + Sync>;
 
 /// What stop rules would have done in a recorded run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -1,16 +1,18 @@
 //! One event of a recorded trajectory, and its serialised line.
 //!
-//! There are twelve forms. Each line is one JSON object with one event:
+//! There are thirteen forms. Each line is one JSON object with one event:
 //!
 //! ```text
 //! {"tool":{"name":"read_file","args":{"path":"a.txt"}}}     {"tool_result":{"name":"read_file","ok":false,"text":"…"}}
 //! {"text":"one streamed piece"}   {"assistant":"whole"}     {"user":"…"}   {"other":"a thought, a citation"}
 //! {"turn":true}  {"usage":{"input":812,"output":64}}  {"clock_ms":1500}  {"reset":true}  {"recover":true}  {"disable":true}
+//! {"other":"compacted","compacted":{"before":90000,"after":4000}}
 //! ```
 //!
 //! The parser is lenient where that is harmless: `ok` is true unless the line says otherwise, `args` may be any JSON (a
 //! string is taken as the text that the model wrote), unknown fields are ignored. It is strict where a mistake would
-//! change the meaning: a line without an event, or with two, is refused.
+//! change the meaning: a line without an event, or with two, is refused. The one exception is `compacted`, the youngest
+//! form: it is written beside an `other`, which a program that does not know it reads.
 
 use belay_agent_loop::policies::{CallOutcome, Observation};
 use belay_protocol::Arguments;
@@ -67,6 +69,13 @@ pub enum TrajectoryEvent {
     Clock(u64),
     /// An event without effect: a thought, a citation.
     Other(String),
+    /// The context was shortened: the model no longer has the earlier results.
+    Compacted {
+        /// Tokens of the context before; 0: unknown.
+        before: u64,
+        /// Tokens after; 0: unknown.
+        after: u64,
+    },
     /// A new request of the person.
     Reset,
     /// The caller has handled the verdict and grants a recovery turn.
@@ -99,6 +108,7 @@ impl TrajectoryEvent {
             Self::Usage { input, output } => Observation::Usage { input: *input, output: *output },
             Self::Clock(ms) => Observation::Clock(*ms),
             Self::Other(_) => Observation::Other,
+            Self::Compacted { before, after } => Observation::Compacted { before: *before, after: *after },
             Self::Reset => Observation::Reset,
             Self::Recover => Observation::Recover,
             Self::Disable => Observation::Disable,

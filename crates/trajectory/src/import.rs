@@ -23,6 +23,7 @@ mod openai;
 mod opencode;
 mod otel;
 mod own;
+mod parts;
 mod recorder;
 mod responses;
 mod source;
@@ -34,7 +35,6 @@ use std::io::BufRead;
 use serde_json::Value;
 
 use crate::event::TrajectoryEvent;
-use content::{field, text_of};
 use error::InvalidItem;
 use source::{Line, Records};
 use tape::Tape;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belay_gateway::{JudgeOfRules, Judged, RunJudge, SettingValue, SettingsReport, SettingsSource};
 use belay_program::environment::Environment;
 use belay_program::paths::Paths;
-use belay_protocol::{Message, StopReason};
+use belay_protocol::{Event, Message, StopReason};
 use belay_settings::{Loaded, SettingsArgs, as_json, load};
 use belay_stops::rules_of_text;
 use belay_trajectory::import::from_messages;
@@ -17,14 +17,15 @@ use serde_json::Value as Json;
 pub(super) fn judge() -> JudgeOfRules {
     Arc::new(|text| {
         let rules = rules_of_text(text)?;
-        let judge: RunJudge = Arc::new(move |messages| judged(Judge::new(rules.clone()), messages));
+        let judge: RunJudge =
+            Arc::new(move |messages, compactions| judged(Judge::new(rules.clone()), messages, compactions));
         Ok(judge)
     })
 }
 
-fn judged(mut judge: Judge, messages: &[Arc<Message>]) -> Judged {
+fn judged(mut judge: Judge, messages: &[Arc<Message>], compactions: &[Event]) -> Judged {
     let (mut steps, mut step) = (0, None);
-    for event in from_messages(messages.iter().map(|message| &**message)) {
+    for event in from_messages(messages.iter().map(|message| &**message), compactions) {
         steps += u64::from(matches!(event, TrajectoryEvent::Turn));
         if judge.observe(&event).is_some() {
             step.get_or_insert(steps.max(1));

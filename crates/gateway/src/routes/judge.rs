@@ -14,6 +14,7 @@ use crate::checks::no_such_run;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, Operator};
 use crate::parts::Judged;
+use crate::routes::compactions;
 
 /// Most runs of one request. 200: some seconds of one processor.
 const RUNS_MAX: usize = 200;
@@ -79,9 +80,11 @@ pub(crate) async fn judge(
             break;
         }
         let messages = app.runs.run_messages(run.run_id).await?;
+        let compactions = compactions::of_run(&*app.events, run.run_id).await?;
         let judge = judge.clone();
         // Off the threads of the server: it computes. If the client goes away, it ends with this run.
-        let would = spawn_blocking(move || judge(&messages)).await.map_err(|_panicked| ApiError::internal())?;
+        let would =
+            spawn_blocking(move || judge(&messages, &compactions)).await.map_err(|_panicked| ApiError::internal())?;
         let RunRecord { run_id, session, status, reason, .. } = run;
         runs.push(JudgedRun { run_id, session, status, reason, would });
     }

@@ -4,6 +4,7 @@ pub(crate) mod agent;
 pub(crate) mod approvals;
 pub(crate) mod archive;
 pub(crate) mod backups;
+pub(crate) mod compactions;
 pub(crate) mod console;
 pub(crate) mod context;
 pub(crate) mod costs;

@@ -15,6 +15,7 @@ use crate::checks::{check_cursor, check_limit, no_such_run};
 use crate::dates;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params};
+use crate::routes::compactions;
 use crate::visibility::{VisibleRun, VisibleSession};
 use crate::words::Words;
 
@@ -118,6 +119,7 @@ pub(crate) async fn trajectory(State(app): State<Shared>, run: VisibleRun) -> Re
         return Err(no_such_run(id));
     }
     let messages = app.runs.run_messages(id).await?;
+    let compactions = compactions::of_run(&*app.events, id).await?;
     let kind = [(CONTENT_TYPE, "application/jsonl; charset=utf-8")];
-    Ok((kind, (app.trajectory)(&messages)).into_response())
+    Ok((kind, (app.trajectory)(&messages, &compactions)).into_response())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use belay_protocol::{Body, Control, PrincipalRole, RunId, StopReason};
+use belay_protocol::{Body, Control, EventKind, EventLog, PrincipalRole, RunId, RunReader, StopReason, ToolStatus};
 use serde_json::json;
 
 use crate::harness::{Harness, NOW, read};
@@ -242,6 +242,23 @@ async fn a_run_is_given_as_a_recording() {
     let response = harness.client.get(harness.url(&format!("/api/v1/runs/{run}/trajectory"))).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "application/jsonl; charset=utf-8");
     assert_eq!(response.text().await.unwrap(), "hello\n");
+    // Each compaction comes with the end of the newest call before it. Both are looked for in all facts of the run.
+    let record = harness.store.run(run.parse().unwrap()).await.unwrap().unwrap();
+    let finished = |id: &str| EventKind::ToolFinished {
+        call_id: id.into(),
+        name: "f".into(),
+        status: ToolStatus::Success,
+        took_ms: 1,
+        result: String::new(),
+    };
+    let compacted =
+        || EventKind::Compacted { messages: 3, before: 9, after: 1, source: "model".into(), will_retry: false };
+    let first = harness.store.newest().await.unwrap().0 + 1;
+    (0..300).for_each(|n| harness.store.fact(&record, finished(&n.to_string())));
+    (0..2).for_each(|_| harness.store.fact(&record, compacted()));
+    let response = harness.client.get(harness.url(&format!("/api/v1/runs/{run}/trajectory"))).send().await.unwrap();
+    let expected = format!("hello\nfact {}\nfact {}\nfact {}\n", first + 299, first + 300, first + 301);
+    assert_eq!(response.text().await.unwrap(), expected);
     let nobody = format!("/api/v1/runs/{}/trajectory", RunId::new());
     assert_eq!(harness.get(&nobody).await.0, 404);
 }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::outcome::outcome_of_word;
 use super::{CallArguments, TrajectoryEvent, outcome_of};
 
-/// The names of the twelve forms.
+/// The names of the thirteen forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Tool,
@@ -27,6 +27,7 @@ enum Key {
     Reset,
     Recover,
     Disable,
+    Compacted,
 }
 
 const KEYS: &[(&str, Key)] = &[
@@ -42,6 +43,7 @@ const KEYS: &[(&str, Key)] = &[
     ("reset", Key::Reset),
     ("recover", Key::Recover),
     ("disable", Key::Disable),
+    ("compacted", Key::Compacted),
 ];
 
 impl Key {
@@ -162,7 +164,13 @@ impl<'de> Visitor<'de> for LineVisitor {
         let mut line = Line::default();
         while let Some(Word(key)) = map.next_key()? {
             match (Key::of(&key), line.event) {
-                (Some(key), None) => line.event = Some((key, map.next_value()?)),
+                // The two stand on one line: older readers know only `other`.
+                (Some(Key::Other), Some((Key::Compacted, _))) => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                (Some(key), None) | (Some(key @ Key::Compacted), Some((Key::Other, _))) => {
+                    line.event = Some((key, map.next_value()?));
+                }
                 (Some(key), Some((first, _))) => {
                     line.second.get_or_insert((first, key));
                     map.next_value::<IgnoredAny>()?;
@@ -211,6 +219,14 @@ struct Tokens {
     output: Option<f64>,
 }
 
+#[derive(Deserialize)]
+struct Lengths {
+    #[serde(default)]
+    before: Option<f64>,
+    #[serde(default)]
+    after: Option<f64>,
+}
+
 fn event_of(key: Key, raw: &RawValue) -> Result<TrajectoryEvent, String> {
     let flag = |event| match raw.get() {
         "false" | "null" => Err("says that it did not happen; leave the line out".to_owned()),
@@ -235,6 +251,12 @@ fn event_of(key: Key, raw: &RawValue) -> Result<TrajectoryEvent, String> {
             let Tokens { input, output } = serde_json::from_str(raw.get()).map_err(|error| plain(&error))?;
             let count = |tokens: Option<f64>| whole(tokens.unwrap_or(0.0)).ok_or("token counts are 0 or more");
             Ok(TrajectoryEvent::Usage { input: count(input)?, output: count(output)? })
+        }
+        Key::Compacted if !raw.get().starts_with('{') => flag(TrajectoryEvent::Compacted { before: 0, after: 0 }),
+        Key::Compacted => {
+            let Lengths { before, after } = serde_json::from_str(raw.get()).map_err(|error| plain(&error))?;
+            let count = |tokens: Option<f64>| whole(tokens.unwrap_or(0.0)).ok_or("token counts are 0 or more");
+            Ok(TrajectoryEvent::Compacted { before: count(before)?, after: count(after)? })
         }
         Key::Tool => call(raw),
         Key::ToolResult => answer(raw),

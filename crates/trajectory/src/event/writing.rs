@@ -11,7 +11,7 @@ use super::{CallArguments, TrajectoryEvent, outcome_of};
 
 impl Serialize for TrajectoryEvent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(1))?;
+        let mut map = serializer.serialize_map(None)?;
         match self {
             Self::Tool { id, name, args } => map.serialize_entry("tool", &Call { name, args, id: id.as_deref() }),
             Self::ToolResult { id, name, outcome, text } => {
@@ -29,6 +29,10 @@ impl Serialize for TrajectoryEvent {
             Self::Other(text) => map.serialize_entry("other", text),
             Self::Reset => map.serialize_entry("reset", &true),
             Self::Recover => map.serialize_entry("recover", &true),
+            Self::Compacted { before, after } => {
+                map.serialize_entry("other", "compacted")?; // for readers that do not know the next key
+                map.serialize_entry("compacted", &Lengths { before: *before, after: *after })
+            }
             Self::Disable => map.serialize_entry("disable", &true),
         }?;
         map.end()
@@ -59,6 +63,12 @@ struct Answer<'a> {
 struct Tokens {
     input: u64,
     output: u64,
+}
+
+#[derive(Serialize)]
+struct Lengths {
+    before: u64,
+    after: u64,
 }
 
 /// Serialises an object as it was written, and anything else as the string that the model wrote.

@@ -3,7 +3,8 @@
 //! Seen in files of version 0.171.0 on 2026-11-29: `~/.codex/sessions/YYYY/MM/DD/rollout-….jsonl`, records with `type`
 //! and `payload`. Those of the type `response_item` are the conversation, as items of the Responses API. An `event_msg`
 //! says the same for the screen. The output of a command has a head with an id and times that differ in each call, and
-//! its exit code stands only there.
+//! its exit code stands only there. A record `compacted` holds the summary that replaces the context, and the event
+//! `thread_rolled_back` says that the person has taken back their newest messages.
 
 use serde_json::Value;
 
@@ -61,6 +62,8 @@ impl Reads for Codex {
                     self.usage(&payload["info"]["last_token_usage"], tape);
                 }
             }
+            ("compacted", _) => tape.run("", String::new).compacted(0, 0),
+            ("event_msg", "thread_rolled_back") => tape.run("", String::new).rewound(),
             ("event_msg", kind) if !kind.is_empty() => tape.skip(&format!("event_msg {kind}")),
             (kind, _) => tape.skip(kind),
         }

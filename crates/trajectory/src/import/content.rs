@@ -10,25 +10,30 @@ const DATA: &[&str] = &["data", "image_url", "url", "uri", "file_id", "file_data
 pub(super) fn text_of(content: Option<&Value>) -> String {
     match content {
         Some(Value::String(text)) => text.clone(),
-        Some(Value::Array(parts)) => parts.iter().filter_map(part).collect::<Vec<_>>().join("\n"),
-        Some(Value::Object(_)) => content.and_then(part).unwrap_or_default(),
+        Some(Value::Array(parts)) => parts.iter().filter_map(part_text).collect::<Vec<_>>().join("\n"),
+        Some(Value::Object(_)) => content.and_then(part_text).unwrap_or_default(),
         _ => String::new(),
     }
 }
 
-/// The same, but a value without text is its JSON.
+/// The same for the result of a call: a value without text, and a part without text or name, is its JSON. Results that
+/// differ thus stay different.
 pub(super) fn text_or_json(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
-        Some(value) => match text_of(Some(value)) {
-            text if text.is_empty() && !matches!(value, Value::String(_)) => value.to_string(),
-            text => text,
-        },
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) if parts.is_empty() => String::new(),
+        Some(Value::Array(parts)) if parts.iter().any(|part| part_text(part).is_some()) => {
+            let texts = parts.iter().map(|part| part_text(part).unwrap_or_else(|| part.to_string()));
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        Some(value) => part_text(value).filter(|text| !text.is_empty()).unwrap_or_else(|| value.to_string()),
     }
 }
 
-fn part(part: &Value) -> Option<String> {
-    let text = part.as_str().or_else(|| part.get("text")?.as_str());
+/// The text of a part, or its name if it is a picture or the like. `None`: it is neither.
+pub(super) fn part_text(part: &Value) -> Option<String> {
+    let text = part.as_str().or_else(|| ["text", "refusal"].iter().find_map(|key| part.get(*key)?.as_str()));
     text.map(str::to_owned).or_else(|| named(part))
 }
 

@@ -12,7 +12,8 @@ use belay_agent_loop::policies::CallOutcome;
 use serde_json::Value;
 
 use super::Reads;
-use super::content::{field, list, named, number, text_of, text_or_json};
+use super::content::{field, list, number, part_text, text_of, text_or_json};
+use super::parts::{kind_of, text_alone};
 use super::recorder::Recorder;
 use super::tape::Tape;
 use crate::event::{CallArguments, looks_failed};
@@ -85,6 +86,11 @@ impl Reads for Gemini {
             }
             _ if is_content(record) => self.content(record, tape),
             _ if record.get("type").is_some() => self.take(record, tape),
+            _ if record.get("$rewindTo").is_some() => {
+                self.release(tape);
+                tape.run("", String::new).rewound();
+                tape.skip("$rewindTo");
+            }
             _ => {
                 let kind = record.as_object().and_then(|object| object.keys().find(|key| key.starts_with('$')));
                 tape.skip(kind.map_or("session head", String::as_str));
@@ -106,7 +112,8 @@ fn answer(recorder: &mut Recorder, message: &Value) {
         recorder.thought([field(thought, "subject"), field(thought, "description")].join("\n").trim().to_owned());
     }
     let calls = list(message, "toolCalls");
-    recorder.assistant(text_of(message.get("content")), !calls.is_empty());
+    let text = text_alone(recorder, message.get("content"));
+    recorder.assistant(text, !calls.is_empty());
     for call in calls {
         let id = call.get("id").and_then(Value::as_str).map(str::to_owned);
         let args = call.get("args").map_or_else(String::new, Value::to_string);
@@ -145,12 +152,19 @@ fn parts(recorder: &mut Recorder, content: &Value, role: &str) {
         } else if is_thought(part) {
             recorder.thought(text.unwrap_or_default().to_owned());
         } else {
-            texts.extend(text.map(str::to_owned).or_else(|| named(part)));
+            match part_text(part) {
+                Some(text) => texts.push(text),
+                None => recorder.skip(kind_of(part)),
+            }
         }
     }
+    // Thoughts alone are a piece of an answer.
+    let is_answer = parts.is_empty() || !texts.is_empty() || recorder.has_skipped();
     let text = texts.join("\n");
     if role == "model" {
-        recorder.assistant(text, !calls.is_empty());
+        if is_answer {
+            recorder.assistant(text, !calls.is_empty());
+        }
     } else if text.trim_start().starts_with("<session_context>") {
         recorder.thought(text);
     } else if !text.is_empty() {

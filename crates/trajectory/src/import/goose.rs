@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Reads;
 use super::content::{field, list, named, text_or_json};
+use super::parts::kind_of;
 use super::tape::Tape;
 use crate::event::CallArguments;
 
@@ -53,26 +54,32 @@ impl Goose {
         }
         let blocks = list(message, "content");
         let with_calls = blocks.iter().any(|block| field(block, "type").ends_with("oolRequest"));
-        let (mut texts, mut skipped) = (Vec::new(), Vec::new());
+        let mut texts = Vec::new();
         for block in blocks {
             match field(block, "type") {
                 "text" => texts.push(field(block, "text").to_owned()),
+                "conversationCompacted" => recorder.compacted(0, 0),
                 "thinking" => recorder.thought(field(block, "thinking").to_owned()),
                 "toolResponse" => {
                     let (ok, text) = result_of(&block["toolResult"]);
                     recorder.result(block.get("id").and_then(Value::as_str), None, ok, text);
                 }
                 "toolRequest" | "frontendToolRequest" => {}
-                kind => match named(block) {
+                _ => match named(block) {
                     Some(name) => texts.push(name),
-                    None => skipped.push(kind),
+                    None => recorder.skip(kind_of(block)),
                 },
             }
         }
+        if message.get("content").is_some_and(|content| !content.is_array()) {
+            recorder.skip("content that is no list");
+        }
+        // Thoughts alone are a piece of an answer.
+        let is_answer = is_model && (blocks.is_empty() || !texts.is_empty() || recorder.has_skipped());
         let text = texts.join("\n");
-        if is_model {
+        if is_answer {
             recorder.assistant(text, with_calls);
-        } else if !text.is_empty() {
+        } else if !is_model && !text.is_empty() {
             recorder.user(text);
         }
         for block in blocks.iter().filter(|block| field(block, "type").ends_with("oolRequest")) {
@@ -82,7 +89,6 @@ impl Goose {
             let id = block.get("id").and_then(Value::as_str).map(str::to_owned);
             recorder.call(id, name, CallArguments::parse(&args));
         }
-        skipped.into_iter().for_each(|kind| tape.skip(kind));
     }
 }
 

@@ -6,10 +6,10 @@
 use serde_json::Value;
 
 use super::content::{field, list};
+use super::recorder::Recorder;
 use super::responses::Items;
 use super::tape::Tape;
 use super::{Format, InvalidItem, Reads, anthropic, openai};
-use crate::event::TrajectoryEvent;
 
 /// The message in this value: the value itself, or the message that it wraps, as in session logs:
 /// `{"type":"assistant","message":{…}}`.
@@ -55,19 +55,14 @@ impl Lists {
 
     fn item(&mut self, item: &Value, (run, index): (usize, usize), tape: &mut Tape) {
         let read = match (self.format, message(item)) {
-            (Format::Responses, _) => self.items.item(tape.at(run), item).map(|()| Vec::new()),
-            (Format::Anthropic, Some(message)) => {
-                anthropic::message(tape.at(run), message, &mut self.answer_id).map(|()| Vec::new())
-            }
+            (Format::Responses, _) => self.items.item(tape.at(run), item),
+            (Format::Anthropic, Some(message)) => anthropic::message(tape.at(run), message, &mut self.answer_id),
             (_, Some(message)) => openai::message(tape.at(run), message),
             (_, None) => Err(field(item, "type").to_owned()),
         };
-        match read {
-            Ok(skipped) => skipped.iter().for_each(|kind| tape.skip(kind)),
-            Err(what) => {
-                let conversation = (tape.runs() > 1).then_some(run);
-                tape.invalid(InvalidItem { index, item_kind: "message", what }, conversation);
-            }
+        if let Err(what) = read {
+            let conversation = (tape.runs() > 1).then_some(run);
+            tape.invalid(InvalidItem { index, item_kind: "message", what }, conversation);
         }
     }
 
@@ -114,7 +109,7 @@ impl Reads for Lists {
 /// Reads files that hold one conversation each.
 pub(super) struct Files {
     pub(super) is_typical: fn(&Value) -> bool,
-    pub(super) read: fn(&Value) -> Result<Vec<TrajectoryEvent>, InvalidItem>,
+    pub(super) read: fn(&Value) -> Result<Recorder, InvalidItem>,
 }
 
 impl Reads for Files {
@@ -122,10 +117,10 @@ impl Reads for Files {
         match record {
             Value::Array(items) => items.iter().for_each(|item| self.record(item, tape)),
             file if (self.is_typical)(file) => match (self.read)(file) {
-                Ok(events) => {
+                Ok(recorded) => {
                     tape.next();
                     let run = tape.begin();
-                    tape.at(run).add(events);
+                    tape.at(run).add(recorded);
                 }
                 Err(invalid) => tape.invalid(invalid, (tape.runs() > 0).then_some(tape.runs())),
             },

@@ -13,9 +13,11 @@
 use belay_agent_loop::policies::CallOutcome;
 use serde_json::{Value, json};
 
+use super::InvalidItem;
+use super::content::{field, text_or_json};
+use super::parts::text_alone;
 use super::recorder::Recorder;
-use super::{InvalidItem, field, text_of};
-use crate::event::{CallArguments, TrajectoryEvent};
+use crate::event::CallArguments;
 
 /// The only tool.
 const TOOL: &str = "bash";
@@ -34,7 +36,7 @@ pub(super) fn is_typical(file: &Value) -> bool {
 }
 
 /// Imports one file.
-pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
+pub(super) fn read(file: &Value) -> Result<Recorder, InvalidItem> {
     let mut recorder = Recorder::default();
     let (mut asked, mut waiting) = (false, 0_usize);
     let messages = file.get("messages").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -46,9 +48,10 @@ pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
             "assistant" => waiting = reply(&mut recorder, message, extra("actions")),
             "user" if !asked => {
                 asked = true;
-                recorder.user(text_of(message.get("content")));
+                let text = text_alone(&mut recorder, message.get("content"));
+                recorder.user(text);
             }
-            "user" if !is_observation => match text_of(message.get("content")) {
+            "user" if !is_observation => match text_alone(&mut recorder, message.get("content")) {
                 text if text.is_empty() => {} // the notice of an exceeded limit
                 text => recorder.user_in_request(text),
             },
@@ -67,7 +70,7 @@ pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
     if !status.is_empty() {
         recorder.thought(format!("exit status: {status}"));
     }
-    Ok(recorder.done())
+    Ok(recorder)
 }
 
 /// The role. An item of the Responses API has a type instead.
@@ -89,8 +92,8 @@ fn reply(recorder: &mut Recorder, message: &Value, actions: Option<&Value>) -> u
     }
     recorder.thought(field(message, "reasoning_content").to_owned());
     let text = match message.get("output").and_then(Value::as_array) {
-        Some(items) => items.iter().map(|item| text_of(item.get("content"))).collect::<Vec<_>>().join(""),
-        None => text_of(message.get("content")),
+        Some(items) => items.iter().map(|item| item_text(recorder, item)).collect::<Vec<_>>().join(""),
+        None => text_alone(recorder, message.get("content")),
     };
     let (text, commands) = match (actions.and_then(Value::as_array), only_block(&text)) {
         (Some(actions), block) => {
@@ -106,6 +109,15 @@ fn reply(recorder: &mut Recorder, message: &Value, actions: Option<&Value>) -> u
         recorder.call(id, TOOL.to_owned(), CallArguments::parse(&json!({ "command": command }).to_string()));
     }
     count
+}
+
+/// The text of an item of the Responses API. The commands are in `extra.actions`.
+fn item_text(recorder: &mut Recorder, item: &Value) -> String {
+    match field(item, "type") {
+        "" | "message" | "reasoning" | "function_call" => {}
+        kind => recorder.skip(kind),
+    }
+    text_alone(recorder, item.get("content"))
 }
 
 /// The text without its only command, and the command. `None`: there is no command, or several.
@@ -128,7 +140,7 @@ fn only_block(text: &str) -> Option<(String, String)> {
 }
 
 fn observation<'a>(recorder: &mut Recorder, message: &'a Value, extra: impl Fn(&str) -> Option<&'a Value>) {
-    let seen = text_of(message.get("content").or_else(|| message.get("output")));
+    let seen = text_or_json(message.get("content").or_else(|| message.get("output")));
     let tagged = || seen.split_once("<returncode>")?.1.split_once("</returncode>")?.0.trim().parse().ok();
     let timed_out = seen.starts_with("The last command") && seen.contains("timed out");
     let code: Option<i64> = extra("returncode").and_then(Value::as_i64).or_else(tagged).or(timed_out.then_some(-1));

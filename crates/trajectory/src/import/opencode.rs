@@ -96,6 +96,7 @@ fn part<'a>(tape: &mut Tape, run: &str, part: &'a Value, role: &str, results: &m
             recorder.call(id, field(part, "tool").to_owned(), CallArguments::parse(&args));
             results.push((part, state));
         }
+        "compaction" => recorder.compacted(0, 0),
         "file" if role == "user" => recorder.user_in_request(named(part).unwrap_or_default()),
         kind => tape.skip(kind),
     }

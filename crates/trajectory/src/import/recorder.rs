@@ -19,6 +19,12 @@ pub(super) struct Recorder {
     begun: bool,
     /// Whether the model has answered without a call. Then the next message of the person is a new request.
     answered: bool,
+    /// Whether a part of the model call was skipped. Then an answer without text is not an empty one.
+    has_skipped: bool,
+    /// Whether a compaction was recorded and nothing but thoughts behind it. Some programs write several records of one.
+    is_compacted: bool,
+    /// The kinds of skipped parts that nobody has taken yet.
+    skipped: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -36,8 +42,14 @@ impl Recorder {
         if !self.begun || self.answered {
             self.events.push(TrajectoryEvent::Reset);
         }
-        (self.begun, self.answered) = (true, false);
+        (self.begun, self.answered, self.is_compacted) = (true, false, false);
         self.events.push(TrajectoryEvent::User(text));
+    }
+
+    /// The person has gone back to an earlier message: what they say next is a new request, and the work since then does
+    /// not count for it.
+    pub(super) fn rewound(&mut self) {
+        self.answered = true;
     }
 
     /// Records a message in the role `user` within the request.
@@ -49,7 +61,7 @@ impl Recorder {
     /// Records the beginning of a model call.
     pub(super) fn turn(&mut self) {
         self.settle();
-        self.answered = false;
+        (self.answered, self.has_skipped, self.is_compacted) = (false, false, false);
         self.events.push(TrajectoryEvent::Turn);
     }
 
@@ -67,10 +79,32 @@ impl Recorder {
         }
     }
 
-    /// Records a text of the model. An empty text is recorded only if the reply contains nothing else.
+    /// Records that the context was shortened. The tokens are 0 if they are unknown.
+    pub(super) fn compacted(&mut self, before: u64, after: u64) {
+        if !std::mem::replace(&mut self.is_compacted, true) {
+            self.events.push(TrajectoryEvent::Compacted { before, after });
+        }
+    }
+
+    /// Counts a part of a message, by its kind, that has no event.
+    pub(super) fn skip(&mut self, kind: &str) {
+        self.has_skipped = true;
+        self.skipped.push(kind.to_owned());
+    }
+
+    /// Whether a part of the model call was skipped.
+    pub(super) fn has_skipped(&self) -> bool {
+        self.has_skipped
+    }
+
+    /// Records a text of the model. An empty text is recorded only if the reply contains nothing else, not even a part
+    /// that was skipped.
     pub(super) fn assistant(&mut self, text: String, with_calls: bool) {
-        if !text.is_empty() || !with_calls {
+        let is_event = !text.is_empty() || !(with_calls || self.has_skipped);
+        if is_event || !with_calls {
             self.answered = !with_calls;
+        }
+        if is_event {
             self.events.push(TrajectoryEvent::Assistant(text));
         }
     }
@@ -144,9 +178,15 @@ impl Recorder {
         }
     }
 
-    /// Adds events that were recorded elsewhere.
-    pub(super) fn add(&mut self, events: Vec<TrajectoryEvent>) {
-        self.events.extend(events);
+    /// Adds what was recorded elsewhere.
+    pub(super) fn add(&mut self, mut other: Self) {
+        self.skipped.append(&mut other.skipped);
+        self.events.extend(other.done());
+    }
+
+    /// Takes the kinds of the parts that were skipped since the last time.
+    pub(super) fn take_skipped(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.skipped)
     }
 
     /// Takes the events that were recorded since the last time.

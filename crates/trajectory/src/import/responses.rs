@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::command_output::output_of;
 use super::content::{field, list, text_of, text_or_json};
+use super::parts::text_alone;
 use super::recorder::Recorder;
 use crate::event::CallArguments;
 
@@ -42,12 +43,13 @@ impl Items {
         match (kind, field(item, "role")) {
             ("message" | "", "user") => {
                 self.in_answer = false;
-                let text = text_of(item.get("content"));
+                let text = text_alone(recorder, item.get("content"));
                 if is_of_program(&text) { recorder.thought(text) } else { recorder.user(text) }
             }
             ("message" | "", "assistant") => {
                 self.answer(recorder);
-                recorder.assistant(text_of(item.get("content")), false);
+                let text = text_alone(recorder, item.get("content"));
+                recorder.assistant(text, false);
             }
             ("message" | "", "system" | "developer") => return Err("developer message".into()),
             ("reasoning", _) => {
@@ -55,6 +57,7 @@ impl Items {
                 let texts = [text_of(item.get("summary")), text_of(item.get("content"))];
                 recorder.thought(texts.iter().find(|text| !text.is_empty()).cloned().unwrap_or_default());
             }
+            ("compaction" | "compaction_summary" | "context_compaction", _) => recorder.compacted(0, 0),
             _ if kind.ends_with("_output") => {
                 self.in_answer = false;
                 output(recorder, item);

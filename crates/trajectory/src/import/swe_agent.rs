@@ -6,9 +6,10 @@
 
 use serde_json::{Value, json};
 
+use super::content::{field, text_of, text_or_json};
 use super::recorder::Recorder;
-use super::{InvalidItem, field, text_of};
-use crate::event::{CallArguments, TrajectoryEvent};
+use super::{InvalidItem, parts};
+use crate::event::CallArguments;
 
 /// Whether a file has this format.
 pub(super) fn is_typical(file: &Value) -> bool {
@@ -16,7 +17,7 @@ pub(super) fn is_typical(file: &Value) -> bool {
 }
 
 /// Imports one file.
-pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
+pub(super) fn read(file: &Value) -> Result<Recorder, InvalidItem> {
     let list = |name: &str| file.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut recorder = Recorder::default();
     let history = list("history");
@@ -38,12 +39,12 @@ pub(super) fn read(file: &Value) -> Result<Vec<TrajectoryEvent>, InvalidItem> {
             }
         }
     }
-    Ok(recorder.done())
+    Ok(recorder)
 }
 
 fn take_step(recorder: &mut Recorder, step: &Value) {
     recorder.turn();
-    let action = field(step, "action").trim();
+    let action = action(recorder, step);
     let thought = match field(step, "thought") {
         "" if action.is_empty() => field(step, "response"),
         thought => thought,
@@ -51,8 +52,16 @@ fn take_step(recorder: &mut Recorder, step: &Value) {
     recorder.assistant(thought.to_owned(), !action.is_empty());
     if !action.is_empty() {
         act(recorder, action);
-        recorder.result(None, None, None, text_of(step.get("observation")));
+        recorder.result(None, None, None, text_or_json(step.get("observation")));
     }
+}
+
+/// The command of a step or of a message. One that is no text is counted as skipped.
+fn action<'a>(recorder: &mut Recorder, of: &'a Value) -> &'a str {
+    if of.get("action").is_some_and(|action| !action.is_string() && !action.is_null()) {
+        recorder.skip("action that is no text");
+    }
+    field(of, "action").trim()
 }
 
 fn act(recorder: &mut Recorder, action: &str) {
@@ -75,12 +84,15 @@ fn is_demo(message: &Value) -> bool {
 fn from_history(recorder: &mut Recorder, history: &[Value]) {
     let mut acted = false;
     for message in history.iter().filter(|message| !is_demo(message)) {
-        let content = || text_of(message.get("content"));
+        let content = message.get("content");
         match field(message, "role") {
             "assistant" => {
                 recorder.turn();
-                let action = field(message, "action").trim();
-                let thought = if action.is_empty() { content() } else { field(message, "thought").to_owned() };
+                let action = action(recorder, message);
+                let thought = match action {
+                    "" => parts::text_alone(recorder, content),
+                    _ => field(message, "thought").to_owned(),
+                };
                 acted = !action.is_empty();
                 recorder.assistant(thought, acted);
                 if acted {
@@ -88,10 +100,13 @@ fn from_history(recorder: &mut Recorder, history: &[Value]) {
                 }
             }
             "user" | "tool" if acted => {
-                recorder.result(None, None, None, content());
+                recorder.result(None, None, None, text_or_json(content));
                 acted = false;
             }
-            "user" => recorder.user(content()),
+            "user" => {
+                let text = parts::text_alone(recorder, content);
+                recorder.user(text);
+            }
             _ => {}
         }
     }

@@ -119,6 +119,7 @@ impl Tape {
     /// Hands over the events that were recorded.
     pub(super) fn drain(&mut self, take: &mut Take<'_>) {
         for number in std::mem::take(&mut self.touched) {
+            self.count_skipped(number);
             for event in self.runs[number].recorder.take() {
                 self.events += 1;
                 take(number, event);
@@ -128,11 +129,18 @@ impl Tape {
 
     /// Hands over the last events.
     pub(super) fn end(&mut self, take: &mut Take<'_>) {
+        (0..self.runs.len()).for_each(|number| self.count_skipped(number));
         for (number, run) in self.runs.iter_mut().enumerate() {
             for event in std::mem::take(&mut run.recorder).done() {
                 self.events += 1;
                 take(number, event);
             }
+        }
+    }
+
+    fn count_skipped(&mut self, number: usize) {
+        for kind in self.runs[number].recorder.take_skipped() {
+            self.skip(&kind);
         }
     }
 

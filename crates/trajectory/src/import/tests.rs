@@ -1,4 +1,4 @@
-use belay_protocol::{Arguments, Message, ToolCall, ToolResult, ToolStatus};
+use belay_protocol::{Arguments, CallId, Event, EventKind, Message, Seq, ToolCall, ToolResult, ToolStatus, UnixMillis};
 use serde_json::json;
 
 use super::*;
@@ -415,7 +415,56 @@ fn runs_of_our_own_keep_what_is_known_of_each_call() {
         r#"{"turn":true}"#,
         r#"{"assistant":"done"}"#,
     ];
-    assert_eq!(lines(&from_messages(&messages)), expected);
+    assert_eq!(lines(&from_messages(&messages, &[])), expected);
+}
+
+#[test]
+fn a_compaction_of_our_own_run_stands_before_the_model_call_that_follows_it() {
+    let call = |id: CallId| ToolCall { id, name: "f".into(), arguments: Arguments::parse("{}") };
+    let result = |call_id: CallId| {
+        Message::tool(ToolResult { call_id, name: "f".into(), status: ToolStatus::Success, text: "a".into() })
+    };
+    let [first, second, third]: [CallId; 3] = ["1".into(), "2".into(), "3".into()];
+    let messages = [
+        Message::user("go"),
+        Message::assistant_calls("", vec![call(first.clone()), call(second.clone())]),
+        result(first.clone()),
+        result(second.clone()),
+        Message::assistant_calls("", vec![call(third.clone())]),
+        result(third),
+        Message::assistant("done"),
+    ];
+    let fact = |kind| Event { seq: Seq(1), at: UnixMillis(0), session: None, run_id: None, kind };
+    let finished = |call_id: &CallId| {
+        let (name, result) = ("f".to_owned(), String::new());
+        fact(EventKind::ToolFinished {
+            call_id: call_id.clone(),
+            name,
+            status: ToolStatus::Success,
+            took_ms: 1,
+            result,
+        })
+    };
+    let compacted = |before, after| {
+        fact(EventKind::Compacted { messages: 3, before, after, source: "model".into(), will_retry: false })
+    };
+    // The second call has ended before the first one.
+    let facts = [compacted(9, 3), finished(&second), finished(&first), compacted(900, 100)];
+    let shortened: Vec<_> = lines(&from_messages(&messages, &facts))
+        .into_iter()
+        .filter(|line| line.contains("compacted") || line.contains("turn") || line.contains("tool_result"))
+        .collect();
+    let expected = [
+        r#"{"other":"compacted","compacted":{"before":9,"after":3}}"#,
+        r#"{"turn":true}"#,
+        r#"{"tool_result":{"name":"f","ok":true,"text":"a"}}"#,
+        r#"{"tool_result":{"name":"f","ok":true,"text":"a"}}"#,
+        r#"{"other":"compacted","compacted":{"before":900,"after":100}}"#,
+        r#"{"turn":true}"#,
+        r#"{"tool_result":{"name":"f","ok":true,"text":"a"}}"#,
+        r#"{"turn":true}"#,
+    ];
+    assert_eq!(shortened, expected);
 }
 
 #[test]

@@ -148,7 +148,11 @@ pub(crate) async fn start(channel: &HttpChannel, intake: CancellationToken) -> I
 pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch::Receiver<bool>) -> GatewayParts {
     GatewayParts {
         metrics: Arc::new(|| "belay_test 1\n".to_owned()),
-        trajectory: Arc::new(|messages| messages.iter().map(|message| format!("{}\n", message.text())).collect()),
+        trajectory: Arc::new(|messages, compactions| {
+            let messages = messages.iter().map(|message| message.text().to_owned());
+            let facts = compactions.iter().map(|fact| format!("fact {}", fact.seq.0));
+            messages.chain(facts).map(|line| line + "\n").collect()
+        }),
         // An end that waits for its whole limit is longer than any test waits.
         config: GatewayConfig {
             listen: "127.0.0.1:0".into(),
@@ -174,7 +178,7 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
             if rules.contains("nonsense") {
                 return Err("nonsense: unknown key".to_owned());
             }
-            Ok(Arc::new(move |messages: &[Arc<Message>]| {
+            Ok(Arc::new(move |messages: &[Arc<Message>], _: &[Event]| {
                 let at = messages.iter().position(|message| message.text().contains(&rules));
                 Judged { stopped: at.is_some(), at_event: at.map(|at| at as u64), ..Judged::default() }
             }))

@@ -7,7 +7,7 @@ fn ok(line: &str) -> TrajectoryEvent {
 }
 
 #[test]
-fn the_twelve_forms_are_read_and_written_as_they_stand() {
+fn the_thirteen_forms_are_read_and_written_as_they_stand() {
     for line in [
         r#"{"tool":{"name":"read_file","args":{"path":"a.txt","deep":{"z":[1,2.50],"a":null}}}}"#,
         r#"{"tool":{"name":"bash","args":"ls -la"}}"#,
@@ -25,6 +25,7 @@ fn the_twelve_forms_are_read_and_written_as_they_stand() {
         r#"{"reset":true}"#,
         r#"{"recover":true}"#,
         r#"{"disable":true}"#,
+        r#"{"other":"compacted","compacted":{"before":90000,"after":4000}}"#,
     ] {
         assert_eq!(ok(line).to_line(), line);
     }
@@ -49,6 +50,11 @@ fn reading_is_lenient_where_a_person_would_be() {
         (r#"{"usage":{"prompt_tokens":3,"completion_tokens":4}}"#, r#"{"usage":{"input":3,"output":4}}"#),
         (r#"{"clock_ms":1500.75}"#, r#"{"clock_ms":1500}"#),
         (r#"{"other":{"cite":1}}"#, r#"{"other":"{\"cite\":1}"}"#),
+        (r#"{"compacted":true}"#, r#"{"other":"compacted","compacted":{"before":0,"after":0}}"#),
+        (
+            r#"{"compacted":{"before":9},"other":"shorter"}"#,
+            r#"{"other":"compacted","compacted":{"before":9,"after":0}}"#,
+        ),
         (r#"{"turn":true,"note":"the third"}"#, r#"{"turn":true}"#),
         (r#"{"text":"half \ud83d of \\ud83d \ud83d\ude00"}"#, r#"{"text":"half � of \\ud83d 😀"}"#),
     ] {
@@ -87,6 +93,9 @@ fn a_line_that_would_be_misread_is_refused_with_its_reason() {
         (r#"{"turn":true} {}"#, Some(15), Fault::NotJson("trailing characters".into())),
         (r#"{"turn":false}"#, Some(9), bad("turn", did)),
         (r#"{"reset":null}"#, Some(10), bad("reset", did)),
+        (r#"{"compacted":false}"#, Some(14), bad("compacted", did)),
+        (r#"{"compacted":{"after":-1}}"#, Some(14), bad("compacted", "token counts are 0 or more")),
+        (r#"{"turn":true,"compacted":true}"#, None, Fault::TwoEvents("turn", "compacted")),
         (r#"{"text":7}"#, Some(9), bad("text", "must be a string")),
         (r#"{"clock_ms":-1}"#, Some(13), bad("clock_ms", "must be a number of milliseconds, 0 or more")),
         (r#"{"usage":{"input":-2}}"#, Some(10), bad("usage", "token counts are 0 or more")),

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::span::{Event, Span};
 use crate::event::CallArguments;
 use crate::import::content::{field, list, named, text_or_json};
+use crate::import::parts::kind_of;
 use crate::import::recorder::Recorder;
 
 type Object = Map<String, Value>;
@@ -109,10 +110,21 @@ pub(super) fn role(message: &Value) -> &str {
     field(message, "role")
 }
 
+/// The content of a message: a text, or parts, which may be recorded as text. An answer may be JSON too, and is none.
+fn content_of(message: &Value) -> Value {
+    let written = message.get("content").cloned().unwrap_or_default();
+    match parsed(&written) {
+        Value::Array(parts) if parts.iter().any(Value::is_object) => Value::Array(parts),
+        _ => written,
+    }
+}
+
 /// Records a message.
 pub(super) fn record(recorder: &mut Recorder, message: &Value) {
-    let content = message.get("content").map(parsed).unwrap_or_default();
-    let parts = [list(message, "parts"), content.as_array().map(Vec::as_slice).unwrap_or_default()].concat();
+    let content = content_of(message);
+    let single = (content.is_object() && role(message) != "tool").then(|| content.clone());
+    let listed_parts = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    let parts = [list(message, "parts"), listed_parts, single.as_slice()].concat();
     let mut texts: Vec<String> = content.as_str().map(str::to_owned).into_iter().collect();
     let mut calls: Vec<Value> = message.get("tool_calls").map(|calls| listed(Some(calls))).unwrap_or_default();
     for part in &parts {
@@ -125,16 +137,27 @@ pub(super) fn record(recorder: &mut Recorder, message: &Value) {
                 result(recorder, id, given, part.get("is_error").and_then(Value::as_bool));
             }
             "reasoning" | "thinking" => recorder.thought(text().unwrap_or_default().to_owned()),
-            "text" | "" => texts.extend(text().or_else(|| part.as_str()).map(str::to_owned)),
-            _ => texts.extend(named(part)),
+            "text" | "" if text().or(part.as_str()).is_some() => {
+                texts.extend(text().or(part.as_str()).map(str::to_owned));
+            }
+            _ => match named(part) {
+                Some(name) => texts.push(name),
+                None => recorder.skip(kind_of(part)),
+            },
         }
     }
     let text = texts.join("\n");
     match role(message) {
-        "assistant" | "model" => recorder.assistant(text, !calls.is_empty()),
+        "assistant" | "model" => {
+            // An instrumentation that may not record texts says only that there was an answer.
+            if !["content", "parts", "tool_calls"].iter().any(|key| message.get(*key).is_some()) {
+                recorder.skip("answer without its content");
+            }
+            recorder.assistant(text, !calls.is_empty());
+        }
         "tool" if parts.is_empty() => {
             let id = ["id", "tool_call_id"].iter().find_map(|key| message.get(*key)?.as_str());
-            result(recorder, id, Some(&json!(text)), None);
+            result(recorder, id, Some(&content), None);
         }
         "user" if !text.is_empty() => recorder.user(text),
         _ => {}
