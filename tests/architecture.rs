@@ -47,6 +47,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("telemetry", &["program", "protocol", "run", "text"]),
     // Clients of the public API; `chat` shows the prompt of `channels`.
     ("cli", &["channels", "program", "protocol", "terminal", "text"]),
+    // The daemon as the agent of an editor: a client of the public API, as the commands are.
+    ("acp", &["cli", "program", "protocol"]),
     // All sections, each the plain struct of the crate that it configures.
     (
         "settings",
@@ -114,6 +116,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "daemon",
         &[
+            "acp",
             "agent",
             "automation",
             "crash-point",
@@ -171,6 +174,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("signal-hook", &["program"]),
     ("signal-hook-tokio", &["program", "daemon"]),
     ("genai", &["models"]),
+    ("agent-client-protocol", &["acp"]),
     ("reedline", &["channels"]),
     ("crossterm", &["channels"]),
     ("croner", &["schedule"]),

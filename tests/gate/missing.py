@@ -24,6 +24,7 @@ FOLDERS = {
     "console": "packages of Node for the console's tests",
     "typescript": "packages of Node for the TypeScript client",
     "generated": "packages of Node for generated clients",
+    "editor": "packages of Node for the editor of the Agent Client Protocol",
     "service": "a small Debian or Ubuntu that is booted (root)",
     "image": "the base of the OCI image (root)",
 }

@@ -43,6 +43,7 @@ LEFT_OUT = {
     "websocket_clients": "the example clients of the WebSocket RPC",
     "bot_example": "the example of a bot",
     "mcp_client": "the official MCP client",
+    "acp_client": "editors by the Agent Client Protocol",
     "generated_clients": "clients made by generators",
     "api_fuzz": "schemathesis",
     "metrics": "promtool",

@@ -144,6 +144,20 @@ def mcp_client(tally, environment):
         script(tally, name, [str(python), str(ROOT / "tests" / "clients" / "mcp_client.py")], environment)
 
 
+def acp_client(tally, environment):
+    """The official SDK of the Agent Client Protocol as the editor of a real daemon, and the wire itself."""
+    name = "editors by the Agent Client Protocol"
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    command = [sys.executable, str(ROOT / "tests" / "clients" / "acp_client.py")]
+    if folder := node_modules(tally, f"{name} (official SDK)", "clients/editor"):
+        command.append(str(folder))
+        environment = {**environment, "PATH": os.pathsep.join(map(str, [*node_places(), os.environ.get("PATH", "")]))}
+    else:
+        tally.keys.pop(name, None)  # a part was left out, so the next time runs it again
+    script(tally, name, command, environment)
+
+
 def api_fuzz(tally, environment):
     """The whole HTTP API of a real daemon against its description."""
     name = "the API by its description"

@@ -36,6 +36,19 @@ async fn a_setting_of_a_part_that_is_left_out_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_command_of_a_part_that_is_left_out_says_so() -> Result<()> {
+    let home = Home::new();
+    let done = home.run(&["acp", "--url", "unix:/nowhere"], "").await?;
+    if has(&home, "acp").await? {
+        assert!(done.status.success(), "{done:?}"); // its input has ended
+    } else {
+        assert_eq!(done.status.code(), Some(78), "{done:?}");
+        assert!(done.stderr.contains("(feature acp)"), "{done:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_file_of_a_part_that_is_left_out_is_named_with_the_reason() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::text("I see.")).await;
     let home = Home::new().openai(&model.base_url).set("llm.vision", true);

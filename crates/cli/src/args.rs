@@ -75,6 +75,14 @@ pub struct ChatArgs {
     pub session: Option<String>,
 }
 
+/// `belay acp`
+#[derive(Clone, Debug, Args)]
+pub struct AcpArgs {
+    /// The address of the daemon: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
+    #[arg(long, env = "BELAY_URL", value_name = "URL")]
+    pub url: Option<String>,
+}
+
 /// `belay send`
 #[derive(Debug, Args)]
 pub struct SendArgs {

@@ -21,6 +21,7 @@ mod pages;
 mod people;
 mod routines;
 mod runs;
+mod said;
 mod send;
 mod sessions;
 mod shutdown;
@@ -37,13 +38,15 @@ use serde_json::Value as Json;
 
 pub use agent::agent;
 pub use approvals::{
-    answer as approvals_answer, approve as approvals_approve, list as approvals_list, show as approvals_show,
+    answer as approvals_answer, approve as approvals_approve, how_to_answer, list as approvals_list,
+    show as approvals_show, waits_for,
 };
 pub use chat::chat;
 pub use connection::Client;
 pub use console::console;
 pub use context::show as context_show;
 pub use costs::costs;
+pub use events::Events;
 pub use freeze::{freeze, thaw};
 pub use heartbeat::{now as heartbeat_now, show as heartbeat_show};
 pub use ids::{IdKind, whole_id};
@@ -52,8 +55,10 @@ pub use logs::logs;
 pub use memory::{list as memory_list, one as memory_one};
 pub use nodes::nodes;
 pub use people::people;
+pub use reqwest::Method;
 pub use routines::{RoutineTester, list as routines_list, one as routines_one};
 pub use runs::{list as runs_list, show as runs_show};
+pub use said::Said;
 pub use send::{send, verdict};
 pub use sessions::{list as sessions_list, one as sessions_one};
 pub use shutdown::shutdown;
@@ -63,12 +68,12 @@ pub use tools::{list as tools_list, one as tools_one};
 pub use top::top;
 
 /// The string at a JSON pointer; empty if there is none.
-fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
+pub fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
 }
 
 /// The number at a JSON pointer; 0 if there is none.
-fn number(value: &Json, pointer: &str) -> u64 {
+pub fn number(value: &Json, pointer: &str) -> u64 {
     value.pointer(pointer).and_then(Json::as_u64).unwrap_or_default()
 }
 

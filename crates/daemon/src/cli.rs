@@ -1,9 +1,9 @@
 //! The command line.
 
 use belay_cli::args::{
-    AgentArgs, ApprovalsArgs, ChatArgs, ClientArgs, ConsoleArgs, ContextCommand, CostsArgs, FreezeArgs, HeartbeatArgs,
-    JobsArgs, LIST_MAX, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs, SessionsArgs, ShutdownArgs,
-    StatusArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs,
+    AcpArgs, AgentArgs, ApprovalsArgs, ChatArgs, ClientArgs, ConsoleArgs, ContextCommand, CostsArgs, FreezeArgs,
+    HeartbeatArgs, JobsArgs, LIST_MAX, LogsArgs, MemoryArgs, PeopleArgs, RoutinesArgs, RunsArgs, SendArgs,
+    SessionsArgs, ShutdownArgs, StatusArgs, StopArgs, ThawArgs, ToolsArgs, TopArgs,
 };
 use belay_cli::man::ManArgs;
 use belay_maintenance::{BackupCommand, MigrateArgs};
@@ -57,6 +57,8 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Send one message to the running daemon and wait for its answer
     Agent(AgentArgs),
+    /// Be the agent of an editor, by the Agent Client Protocol over standard input and output
+    Acp(AcpArgs),
     /// Show what the running daemon is doing
     Status(StatusArgs),
     /// List the daemons that share the database of the running daemon
@@ -169,6 +171,8 @@ mod tests {
             ("belay chat", true),
             ("belay chat --session me --url unix:/run/belay/control.sock", true),
             ("belay chat hello", false),
+            ("belay acp --url http://h:1", true),
+            ("belay acp x", false),
             ("belay status --json", true),
             ("belay runs --session me --status failed --limit 5", true),
             ("belay runs --limit 0", false),

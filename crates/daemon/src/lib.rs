@@ -8,6 +8,8 @@
 //! Reading order: here → [`cli`] → [`wiring`] → [`run`] → [`reload`] → [`ask`] → [`worker`], which runs in a process of its own. The
 //! settings and most commands are crates: `belay_settings`, `belay_setup`, `belay_cli`, `belay_stops`, `belay_maintenance`.
 
+#[cfg_attr(not(feature = "acp"), path = "no_acp.rs")]
+mod acp;
 mod args;
 mod ask;
 mod cli;
@@ -25,7 +27,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use belay_agent::submission::words;
+use belay_agent::submission::{menu, words};
 use belay_cli::args::{ApprovalsArgs, ApprovalsCommand, ContextCommand, HeartbeatCommand, RunsCommand};
 use belay_cli::{client, man, mcp_serve};
 use belay_program::environment::Environment;
@@ -94,6 +96,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Check(args) => block_on(one_thread(), belay_setup::check(&args, env, out)),
         Command::Config(ConfigCommand::Show(args)) => belay_settings::show(&args, env, out),
         Command::Chat(args) => block_on(one_thread(), client::chat(&args, words().collect(), env)),
+        Command::Acp(args) => block_on(one_thread(), acp::serve(&args, menu(), env)),
         Command::Agent(args) => block_on(one_thread(), client::agent(&args, env, out)),
         Command::Send(args) => block_on(one_thread(), client::send(&args, env, out)),
         Command::Status(args) => block_on(one_thread(), client::status(&args, env, out)),

@@ -11,7 +11,8 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 3] = [
+pub(crate) const PARTS: [Part; 4] = [
+    Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
     Part {
         feature: "otlp",
         is_in: cfg!(feature = "otlp"),

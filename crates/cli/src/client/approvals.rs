@@ -90,7 +90,7 @@ async fn send(args: &ApprovalArgs, body: &Json, env: &Environment, out: Output<'
 }
 
 /// The subject of an approval request, in one line. Takes the request itself or a run's `waiting_for`.
-pub(super) fn waits_for(question: &Json) -> String {
+pub fn waits_for(question: &Json) -> String {
     let (tool, summary) = (text(question, "/tool"), text(question, "/summary"));
     match text(question, "/kind") {
         "credential" => format!("the secret {} for {tool}: {summary}", text(question, "/name")),
@@ -102,7 +102,7 @@ pub(super) fn waits_for(question: &Json) -> String {
 }
 
 /// How an open approval request is answered on the command line.
-pub(super) fn how_to_answer(question: &Json, id: &str) -> String {
+pub fn how_to_answer(question: &Json, id: &str) -> String {
     match text(question, "/kind") {
         // Not as an argument: everybody on the machine can read the arguments of a command.
         "credential" => {

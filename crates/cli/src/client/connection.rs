@@ -9,6 +9,7 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::net::{is_plain_loopback, plain_client};
 use belay_program::paths::Paths;
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value as Json;
@@ -130,7 +131,7 @@ impl Client {
     }
 
     /// The daemon's address, for messages.
-    pub(crate) fn place(&self) -> &str {
+    pub fn place(&self) -> &str {
         &self.place
     }
 
@@ -186,6 +187,42 @@ impl Client {
         self.ask(Method::DELETE, self.url(path, query)?, None, ANSWER_LIMIT).await
     }
 
+    /// Sends a request, and returns the status and the JSON of the answer, also of a refusal. The daemon may hold it for up to
+    /// `wait`.
+    ///
+    /// # Errors
+    /// No daemon answers, or what answers is not Belay.
+    pub async fn exchange(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: Option<&Json>,
+        wait: Duration,
+    ) -> Result<(u16, Json), Failure> {
+        let (status, answer) = self.answer(method, self.url(path, query)?, body, ANSWER_LIMIT + wait).await?;
+        Ok((status.as_u16(), answer))
+    }
+
+    /// Stores a file that a message can name, and returns the status and the JSON of the answer, also of a refusal.
+    ///
+    /// # Errors
+    /// As [`Client::exchange`].
+    pub async fn upload(&self, name: &str, bytes: Vec<u8>) -> Result<(u16, Json), Failure> {
+        let request = self.http.post(self.url(&["api", "v1", "files"], &[("name", name)])?).timeout(ANSWER_LIMIT);
+        let request = request.header(CONTENT_TYPE, "application/octet-stream").body(bytes);
+        let (status, answer) = self.received(request).await.and_then(|(status, bytes)| self.read(status, &bytes))?;
+        Ok((status.as_u16(), answer))
+    }
+
+    /// Opens the stream of a run's events: after the fact with this number, or from its first one.
+    ///
+    /// # Errors
+    /// No daemon answers, or it refuses the request.
+    pub async fn run_events(&self, run: &str, since: Option<u64>) -> Result<Events, Failure> {
+        self.events_since(&["api", "v1", "runs", run, "stream"], since).await
+    }
+
     /// Opens a stream of events.
     pub(crate) async fn events(&self, path: &[&str]) -> Result<Events, Failure> {
         self.open_events(self.url(path, &[])?).await
@@ -193,16 +230,18 @@ impl Client {
 
     /// Opens the stream of all stored events: after the one with this number, or from now on.
     pub(crate) async fn all_events(&self, since: Option<u64>) -> Result<Events, Failure> {
-        let since = since.map(|since| since.to_string());
-        let query: Vec<(&str, &str)> = since.iter().map(|since| ("since", since.as_str())).collect();
-        self.open_events(self.url(&["api", "v1", "events"], &query)?).await
+        self.events_since(&["api", "v1", "events"], since).await
     }
 
     /// Opens the stream of a session's events: after the fact with this number, or from now on.
     pub(crate) async fn session_events(&self, session: &str, since: Option<u64>) -> Result<Events, Failure> {
+        self.events_since(&["api", "v1", "sessions", session, "stream"], since).await
+    }
+
+    async fn events_since(&self, path: &[&str], since: Option<u64>) -> Result<Events, Failure> {
         let since = since.map(|since| since.to_string());
         let query: Vec<(&str, &str)> = since.iter().map(|since| ("since", since.as_str())).collect();
-        self.open_events(self.url(&["api", "v1", "sessions", session, "stream"], &query)?).await
+        self.open_events(self.url(path, &query)?).await
     }
 
     async fn open_events(&self, url: Url) -> Result<Events, Failure> {
@@ -236,12 +275,29 @@ impl Client {
     }
 
     async fn ask(&self, method: Method, url: Url, body: Option<&Json>, limit: Duration) -> Result<Json, Failure> {
+        match self.answer(method, url, body, limit).await? {
+            (status, answer) if status.is_success() => Ok(answer),
+            (status, answer) => Err(refused(status, &answer)),
+        }
+    }
+
+    /// The answer to a request, or the refusal.
+    async fn answer(
+        &self,
+        method: Method,
+        url: Url,
+        body: Option<&Json>,
+        limit: Duration,
+    ) -> Result<(StatusCode, Json), Failure> {
         let (status, bytes) = self.fetch(method, url, body, limit).await?;
-        let answer: Option<Json> = serde_json::from_slice(&bytes).ok();
-        match (status.is_success(), answer) {
-            (true, Some(answer)) => Ok(answer),
-            (false, Some(answer)) if answer.pointer("/error/message").is_some() => Err(refused(status, &answer)),
-            (_, _) => Err(self.not_belay(&format!("status {}", status.as_u16()))),
+        self.read(status, &bytes)
+    }
+
+    /// Reads an answer as JSON. A refusal without an error of Belay is of another server.
+    fn read(&self, status: StatusCode, bytes: &[u8]) -> Result<(StatusCode, Json), Failure> {
+        match serde_json::from_slice::<Json>(bytes) {
+            Ok(answer) if status.is_success() || answer.pointer("/error/message").is_some() => Ok((status, answer)),
+            _ => Err(self.not_belay(&format!("status {}", status.as_u16()))),
         }
     }
 
@@ -253,11 +309,16 @@ impl Client {
         limit: Duration,
     ) -> Result<(StatusCode, Vec<u8>), Failure> {
         let mut request = self.http.request(method, url).timeout(limit);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token.expose_secret());
-        }
         if let Some(body) = body {
             request = request.json(body);
+        }
+        self.received(request).await
+    }
+
+    /// Sends a request with the token.
+    async fn received(&self, mut request: reqwest::RequestBuilder) -> Result<(StatusCode, Vec<u8>), Failure> {
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token.expose_secret());
         }
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = response.status();

@@ -12,7 +12,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 const EVENT_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// A stream of events whose data is JSON.
-pub(crate) struct Events {
+pub struct Events {
     response: reqwest::Response,
     text: Vec<u8>,
 }
@@ -24,7 +24,10 @@ impl Events {
     }
 
     /// Returns the data of the next event; `None` at the end, also when the stream breaks.
-    pub(crate) async fn next(&mut self) -> Option<Json> {
+    ///
+    /// # Cancel safety
+    /// No event is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<Json> {
         loop {
             while let Some(at) = self.text.windows(2).position(|two| two == b"\n\n") {
                 let block: Vec<u8> = self.text.drain(..at + 2).collect();

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use belay_protocol::{ApprovalId, CallId, LiveCall, LiveNews, LiveState, RunId, size_text};
 use serde_json::Value as Json;
 
-use crate::client::{number, text};
+use crate::client::{Said, number, text};
 
 /// Something to show, or to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +47,7 @@ struct Run {
     is_live: bool,
     /// Whether its answer was shown.
     answered: bool,
-    /// The texts so far: a number for the present one, which grows with each text that does not continue the one before it.
-    texts: u32,
-    /// The step of the present text, and the text.
-    said: (u64, String),
+    said: Said,
     state: LiveState,
 }
 
@@ -135,7 +132,7 @@ impl Run {
     }
 
     fn pauses(&mut self, id: RunId) -> Option<Step> {
-        self.said = (0, String::new());
+        self.said.forget();
         std::mem::take(&mut self.is_live).then_some(Step::Live(id, LiveNews::Ended { answered: false }))
     }
 
@@ -144,23 +141,11 @@ impl Run {
         self.begins(id).into_iter().chain([state]).collect()
     }
 
-    /// Each event has the whole text of its step, so a text that was sent before is recognised.
     fn says(&mut self, id: RunId, event: &Json) -> Vec<Step> {
-        let (step, whole) = (number(event, "/data/step"), text(event, "/data/text"));
-        let known = (self.said.0 == step).then_some(self.said.1.as_str());
-        let piece = match known.and_then(|known| whole.strip_prefix(known)) {
-            Some(piece) => piece.to_owned(),
-            None if known.is_some_and(|known| known.starts_with(whole)) => return Vec::new(),
-            None => {
-                self.texts += 1;
-                whole.to_owned()
-            }
-        };
-        self.said = (step, whole.to_owned());
-        if piece.is_empty() {
+        let Some((step, text)) = self.said.says(number(event, "/data/step"), text(event, "/data/text")) else {
             return Vec::new();
-        }
-        let text = Step::Live(id, LiveNews::Text { step: self.texts, text: piece });
+        };
+        let text = Step::Live(id, LiveNews::Text { step, text });
         self.begins(id).into_iter().chain([text]).collect()
     }
 

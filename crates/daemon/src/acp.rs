@@ -1,0 +1,3 @@
+//! `belay acp`, which is a part.
+
+pub(crate) use belay_acp::serve;
