@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use super::anthropic::AnthropicError;
 use super::error::OpenAiError;
 use crate::error::ApiError;
+use crate::foreign::shown;
 
 /// Each path with the advice about it. A path stands before the beginnings of it.
 const ADVICE: &[(&str, &str)] = &[
@@ -59,8 +60,4 @@ fn advice(path: &str) -> Option<&'static str> {
     let below = |known: &str| path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let exists = path.starts_with("/v1/chat/completions");
     ADVICE.iter().find(|(known, _)| below(known) && !exists).map(|(_, advice)| *advice)
-}
-
-fn shown(path: &str) -> String {
-    path.chars().filter(|c| !c.is_control()).take(100).collect()
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use belay_gateway::{
     AgentTexts, BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, Gateway, GatewayConfig,
-    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, LINK_KEY_BYTES, SettingsReport, SignedLinks,
+    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, LINK_KEY_BYTES, SettingsReport,
+    SignedLinks,
 };
 use belay_protocol::*;
 use secrecy::SecretBox;
@@ -130,6 +131,11 @@ impl Harness {
         assert_eq!((status, run["status"].as_str()), (200, Some("paused")), "{run}");
         let approval = run["waiting_for"]["approval"].as_str().unwrap().parse().unwrap();
         (run, approval)
+    }
+
+    /// The run that began last.
+    pub(crate) async fn newest_run(&self) -> RunId {
+        self.get("/api/v1/runs").await.1["runs"][0]["run_id"].as_str().unwrap().parse().unwrap()
     }
 
     /// Begins a run that does not end by itself.
