@@ -11,6 +11,8 @@ mod client_results;
 mod client_tools;
 mod completions;
 mod conversation;
+mod embedding_forms;
+mod embeddings;
 mod error;
 mod follow;
 mod format;
@@ -53,6 +55,9 @@ pub(crate) use self::chunks::Chunk;
 #[cfg(test)]
 pub(crate) use self::completions::TextRequest as TextBody;
 pub(crate) use self::completions::complete;
+#[cfg(test)]
+pub(crate) use self::embedding_forms::{Embeddings, EmbeddingsRequest};
+pub(crate) use self::embeddings::embeddings;
 pub(crate) use self::error::OpenAiError;
 #[cfg(test)]
 pub(crate) use self::error::OpenAiErrorBody;
@@ -113,7 +118,7 @@ impl ModelBody {
 }
 
 fn model_names(app: &App) -> impl Iterator<Item = &str> {
-    let configured = Some(app.model.model.as_str()).filter(|name| !name.is_empty() && !OUR_NAMES.contains(name));
+    let configured = Some(app.models.chat.model.as_str()).filter(|name| !name.is_empty() && !OUR_NAMES.contains(name));
     OUR_NAMES.into_iter().chain(configured)
 }
 

@@ -89,7 +89,7 @@ pub(super) async fn take(app: &Shared, principal: &Principal, asked: Asked<'_>) 
         attempt.remember(app, &conversation);
     }
     conversation.name_older_files(app.attachments.max_count());
-    conversation.check_sampling(&app.model)?;
+    conversation.check_sampling(&app.models.chat)?;
     let (session, is_named) = (conversation.session.clone(), conversation.is_named);
     let form = conversation.form.clone();
     let provenance = take_all(app, principal, &conversation.files).await?;

@@ -17,7 +17,6 @@ const ADVICE: &[(&str, &str)] = &[
     ("/v1/responses/input_tokens", "POST /v1/messages/count_tokens estimates the tokens of a request"),
     ("/v1/conversations", "a session is a conversation; name it in the field conversation of POST /v1/responses"),
     ("/v1/batches", "Belay has no batches; send the requests one by one"),
-    ("/v1/embeddings", "Belay serves no embeddings; configure another server for them"),
     ("/v1/audio", "Belay serves no speech; a message takes sound as a part of type input_audio"),
     ("/v1/images", "Belay makes no pictures; a message takes them as parts of type image_url"),
     ("/v1/moderations", "Belay serves no moderation"),
@@ -30,7 +29,7 @@ const ADVICE: &[(&str, &str)] = &[
 /// The routes that exist.
 const ROUTES: &str = "POST /v1/chat/completions, POST /v1/responses, GET and DELETE /v1/responses/{response}, \
                       POST /v1/responses/{response}/cancel, GET /v1/responses/{response}/input_items, \
-                      POST /v1/completions, POST /v1/messages, POST /v1/messages/count_tokens, GET /v1/models and GET /v1/models/{name}";
+                      POST /v1/completions, POST /v1/embeddings, POST /v1/messages, POST /v1/messages/count_tokens, GET /v1/models and GET /v1/models/{name}";
 
 /// 404 for a path below `/v1/`: names the path, the routes that exist, and what to use instead.
 pub(crate) fn no_such_route(path: &str) -> Response {

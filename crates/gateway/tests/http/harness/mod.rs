@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use belay_gateway::{
     AgentTexts, BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, Gateway, GatewayConfig,
-    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, LINK_KEY_BYTES, SettingsReport,
+    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, LINK_KEY_BYTES, Models, SettingsReport,
     SignedLinks,
 };
 use belay_protocol::*;
@@ -201,7 +201,7 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
             are_checked: false,
         },
         clock: clock.clone(),
-        model: model(),
+        models: Models { chat: model(), embedder: None },
         version: "0.0.0".into(),
         extra: vec![],
         control_socket: None,
