@@ -1,9 +1,11 @@
 //! Answers that go on behind the results of the client's tools.
 
-use belay_protocol::{Body, ClientAnswer, Control, StopReason};
+use belay_protocol::{Ack, Body, ClientAnswer, Control, StopReason, StopTarget};
+use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
 
 use super::{FACES, run_of};
-use crate::harness::Harness;
+use crate::harness::{Harness, PATIENCE, parts, start};
 
 /// What the run has got last.
 fn given(harness: &Harness) -> ClientAnswer {
@@ -74,5 +76,35 @@ async fn results_that_are_not_taken_leave_the_run_waiting() {
         assert_eq!(harness.post(face.path(), wrong).await.0, 400, "{face:?}");
         let next = face.with_results(asked, &first, "rain", ("", ""));
         assert_eq!(face.read(&face.ask(&harness, next).await).text, "rain", "{face:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_closed_while_its_results_are_taken_ends_its_run() {
+    for face in FACES {
+        let harness = Harness::open().await;
+        let asked = face.asking("use weather {}");
+        let first = face.ask(&harness, asked.clone()).await;
+        let run = harness.newest_run().await;
+        // Another gateway over the same store, whose agent is this test.
+        let (_ready, seen) = tokio::sync::watch::channel(true);
+        let bound = belay_gateway::Gateway::bind(parts(&harness.store, &harness.clock, seen)).await;
+        let (gateway, channel) = bound.unwrap();
+        let url = format!("http://{}{}", gateway.addr().unwrap(), face.path());
+        let stop = CancellationToken::new();
+        let mut stream = start(&channel, CancellationToken::new()).await;
+        let served = tokio::spawn(gateway.serve(stop.clone()));
+        let mut next = async || tokio::time::timeout(PATIENCE, stream.next()).await.unwrap().unwrap();
+
+        let body = face.streamed(face.with_results(asked, &first, "rain", ("", "")));
+        let asking = tokio::spawn(harness.client.post(url).json(&body).send());
+        next().await.ack.send(Ack::Watch(None));
+        let given = next().await; // its answer never comes
+        assert!(matches!(given.inbound.body, Body::Control(Control::ClientResults { .. })), "{face:?}");
+        asking.abort();
+        let told = next().await.inbound.body;
+        assert_eq!(told, Body::Control(Control::Stop(StopTarget::RunOfGoneClient(run))), "{face:?}");
+        stop.cancel();
+        tokio::time::timeout(PATIENCE, served).await.unwrap().unwrap().unwrap();
     }
 }
