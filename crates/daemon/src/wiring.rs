@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use belay_agent::{Agent, AgentParts, LeaseKeeper, OwnTexts};
 use belay_channels::{AllowLists, StdinChannel};
-use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, SettingsSource};
+use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, Models, SettingsSource};
 use belay_hooks::HookSet;
 use belay_maintenance::{BackupKeeper, Kept, RetentionJanitor};
 use belay_parts::{
@@ -192,10 +192,10 @@ async fn assemble(
     chosen: Chosen,
     (settings_source, log_queue): (SettingsSource, Option<LogQueue>),
 ) -> Result<Assembled, Failure> {
-    let ports = store.ports();
-    let clock = store.clock();
+    let (ports, clock) = (store.ports(), store.clock());
     let (ready_tx, ready) = watch::channel(false);
     let meaning = meaning(settings, secrets.embeddings.as_ref(), store.note_vectors())?;
+    let embedder = meaning.as_ref().map(|meaning| meaning.embedder.clone());
     let (notes, runs) = (ports.notes.clone(), ports.runs.clone());
     let tool_ports =
         ToolPorts { notes, meaning, runs, clock: clock.clone(), shared: store.shared(settings), patient: false };
@@ -242,7 +242,7 @@ async fn assemble(
         health: ports.health.clone(),
         events: ports.events.clone(),
         clock: clock.clone(),
-        model: chosen.provider.info().clone(),
+        models: Models { chat: chosen.provider.info().clone(), embedder },
         version: VERSION.into(),
         metrics: recorder.renderer(figures.clone()),
         trajectory: Arc::new(recording),

@@ -21,7 +21,7 @@ pub(crate) async fn finished(app: &App, accepted: &Accepted) -> Result<Option<Te
         return Ok(None);
     }
     let record = app.runs.run(accepted.run_id).await?;
-    Ok(record.and_then(|record| Terminal::of(&record, &app.model)))
+    Ok(record.and_then(|record| Terminal::of(&record, &app.models.chat)))
 }
 
 /// The answer that a message is on disk.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use belay_protocol::{
     Accepted, Ack, AckSender, ApprovalId, ApprovalState, ApprovalStore, Archive, AttachmentIntake, BlobStore, Body,
     ChannelId, Clock, CommandReply, Control, EndReader, Envelope, EventLog, IdempotencyKey, Inbound, Janitor,
-    JobReader, ModelInfo, NoteArchive, OrderId, Principal, RoutineReader, RunId, RunReader, RunRecord, RunStatus,
-    RunWatch, SecretVault, Seq, SessionKey, SessionReader, SpendReader, StopTarget, StoreHealth,
+    JobReader, NoteArchive, OrderId, Principal, RoutineReader, RunId, RunReader, RunRecord, RunStatus, RunWatch,
+    SecretVault, Seq, SessionKey, SessionReader, SpendReader, StopTarget, StoreHealth,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -28,7 +28,7 @@ use crate::file_links::SignedLinks;
 use crate::first_attempts::FirstAttempts;
 use crate::new_socket::NewSocket;
 use crate::parts::{
-    Backups, ClusterView, DatabaseLoss, JudgeOfRules, Metrics, RoutineTimes, SettingsSource, Trajectory,
+    Backups, ClusterView, DatabaseLoss, JudgeOfRules, Metrics, Models, RoutineTimes, SettingsSource, Trajectory,
 };
 use crate::readers::Readers;
 use crate::sign_ins::SignIns;
@@ -90,7 +90,7 @@ pub(crate) struct App {
     pub(crate) blobs: Arc<dyn BlobStore>,
     pub(crate) links: Arc<SignedLinks>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) model: ModelInfo,
+    pub(crate) models: Models,
     pub(crate) version: String,
     pub(crate) metrics: Metrics,
     pub(crate) trajectory: Trajectory,

@@ -16,6 +16,7 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::app::Shared;
 use crate::error::{ApiError, ErrorCode};
+use crate::foreign::shown;
 
 /// Longest time for a body to arrive. 30 s: 1 MiB at 35 kB/s; a slower sender is broken or an attacker.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
@@ -300,7 +301,7 @@ fn explain<T: DeserializeOwned>(text: &str) -> ApiError {
         Err(error) => {
             let path = error.path().iter().next().map(|_| error.path().to_string()).unwrap_or_default();
             let more = within_tagged::<T>(text, error.path());
-            ApiError::invalid(with_field(&format!("{path}{more}"), &error.inner().to_string()))
+            ApiError::invalid(with_field(&shown(&format!("{path}{more}")), &shown(&error.inner().to_string())))
         }
         Ok(_) => ApiError::invalid("the body is not of the expected shape"),
     }

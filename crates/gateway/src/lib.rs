@@ -35,6 +35,7 @@ mod failed_auth;
 mod file_links;
 mod files;
 mod first_attempts;
+mod foreign;
 mod gauges;
 mod goal;
 mod guard;
@@ -70,8 +71,8 @@ pub use file_links::{LINK_KEY_BYTES, SignedLinks};
 pub use gauges::GaugeRefresh;
 pub use parts::{
     BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, ClusterView, DatabaseLoss, GatewayParts,
-    JudgeOfRules, Judged, Metrics, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue, SettingsReport,
-    SettingsSource, Trajectory,
+    JudgeOfRules, Judged, Metrics, Models, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue,
+    SettingsReport, SettingsSource, Trajectory,
 };
 pub use router::serves;
 pub use server::Gateway;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    ApprovalStore, Archive, AttachmentIntake, BlobStore, BootId, Clock, ClusterStore, EndReader, Event, EventLog,
-    Hints, Janitor, JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader, SecretVault,
-    SessionReader, SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis, WorkLeases,
+    ApprovalStore, Archive, AttachmentIntake, BlobStore, BootId, Clock, ClusterStore, Embedder, EndReader, Event,
+    EventLog, Hints, Janitor, JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader,
+    SecretVault, SessionReader, SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis, WorkLeases,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -69,8 +69,8 @@ pub struct GatewayParts {
     pub cluster: Option<ClusterView>,
     /// The clock for dates.
     pub clock: Arc<dyn Clock>,
-    /// The configured model, for `/v1/models`.
-    pub model: ModelInfo,
+    /// The models that clients may ask.
+    pub models: Models,
     /// The program's version, shown by `/livez`.
     pub version: String,
     /// Renders the metrics in the text format of Prometheus.
@@ -89,6 +89,14 @@ pub struct GatewayParts {
     pub control_socket: Option<PathBuf>,
     /// Whether the agent accepts messages.
     pub ready: watch::Receiver<bool>,
+}
+
+/// The models that clients may ask.
+pub struct Models {
+    /// The configured model.
+    pub chat: ModelInfo,
+    /// Makes vectors of texts; `None`: no server for embeddings is configured.
+    pub embedder: Option<Arc<dyn Embedder>>,
 }
 
 /// What the gateway of a node reads of its cluster.

@@ -231,6 +231,7 @@ fn openai_table() -> Table {
         .route("/v1/models/{name}", get(openai::model))
         .route("/v1/chat/completions", post(openai::chat))
         .route("/v1/completions", post(openai::complete))
+        .route("/v1/embeddings", post(openai::embeddings))
         .route("/v1/messages", post(anthropic::create))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/v1/responses", post(responses::create))

@@ -127,7 +127,7 @@ impl Gateway {
             blobs: parts.blobs,
             links: parts.links,
             clock: parts.clock,
-            model: parts.model,
+            models: parts.models,
             version: parts.version,
             metrics: parts.metrics,
             trajectory: parts.trajectory,

@@ -97,9 +97,28 @@ pub struct ClientResult {
     pub call: CallId,
     /// The result, for the model.
     pub text: String,
-    /// The user's words behind the results; the last result has it.
+    /// The user's words beside the results; the last result has it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub said: String,
+    /// The tokens of the run before the results; the last result has them. `None`: they are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<UsedTokens>,
+}
+
+/// Tokens that a run has used up to a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsedTokens {
+    /// Input tokens.
+    pub input: u64,
+    /// Output tokens.
+    pub output: u64,
+}
+
+impl ClientResult {
+    /// The result of this call, alone.
+    pub fn of(call: CallId, text: impl Into<String>) -> Self {
+        Self { call, text: text.into(), said: String::new(), used: None }
+    }
 }
 
 /// The answer of a client to the calls of a paused run.
@@ -109,15 +128,17 @@ pub struct ClientAnswer {
     pub results: Vec<ClientResult>,
     /// The tools of the client from now on; `None`: it offers none any more.
     pub tools: Option<Arc<ClientTools>>,
-    /// What the client wants to read again beside the answer to this request.
+    /// What the client wants to read again beside the answer to this request; empty: nothing. `None`: it cannot be read
+    /// again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<Map<String, Value>>,
 }
 
-/// What a client wants to read again beside an answer of its run. Stored with the run; nothing else of Belay reads it.
+/// What a client wants to read again beside the answers of its run, up to the next note. Stored with the run; nothing else
+/// of Belay reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientNote {
-    /// The request whose results the answer begins after; `None`: it begins with the run.
+    /// The request whose results the first of these answers begins after; `None`: it begins with the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<ApprovalId>,
     /// The fields of the client's request, as they were sent.

@@ -122,7 +122,7 @@ pub use channel::{
 };
 pub use client_tools::{
     CallChoice, CallRules, ClientAnswer, ClientCall, ClientNote, ClientResult, ClientTool, ClientToolProblem,
-    ClientTools, client_call_id, parse_client_call_id,
+    ClientTools, UsedTokens, client_call_id, parse_client_call_id,
 };
 pub use cluster::{
     ClusterTask, LeasedWork, NodeEnd, NodeMail, NodeRecord, NodeState, OpenMail, OrderTarget, StopOrder, Topic,

@@ -24,7 +24,10 @@ impl Lane {
         let paused = self.state.paused_mut().filter(|paused| paused.approval.kind.is_of_client()).ok_or_else(gone)?;
         let (id, at) = (paused.approval.id, self.services.clock.now());
         let mut options = RunOptions { client_tools: answer.tools, ..paused.waiting.request.options.clone() };
-        options.notes.extend(answer.note.map(|fields| ClientNote { after: Some(id), fields }));
+        // A note holds for the later answers too, so that the options do not grow with every round of results.
+        let last = options.notes.last().map(|note| note.fields.clone()).unwrap_or_default();
+        let changed = answer.note.filter(|fields| *fields != last);
+        options.notes.extend(changed.map(|fields| ClientNote { after: Some(id), fields }));
         let (calls, approvals) = (&self.services.store.client_calls, &self.services.store.approvals);
         let mut stored = calls.answer_client_calls(id, answer.results.clone(), options.clone(), &who.id, at).await;
         if stored.is_err()

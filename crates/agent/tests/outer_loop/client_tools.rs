@@ -30,7 +30,7 @@ async fn results_whose_commit_has_lost_its_answer_resume_the_run() {
         let mut accepted = agent.one.asking("alice", "hi", options).await;
         let waits = rest_of(&mut accepted).await.waiting_for.clone().expect("waits");
         let ApprovalKind::ClientCalls { calls, .. } = &waits.kind else { panic!("{waits:?}") };
-        let result = ClientResult { call: calls[0].id.clone(), text: "rain".into(), said: String::new() };
+        let result = ClientResult::of(calls[0].id.clone(), "rain");
         store.plan().nth_of(StoreOp::AnswerClientCalls, 1, Fault::LoseAnswer);
         if unread {
             (1..5).for_each(|nth| store.plan().nth_of(StoreOp::ApprovalRequest, nth, Fault::Fail));
@@ -63,7 +63,7 @@ async fn hooks_for_incoming_messages_see_what_the_user_writes_behind_results() {
         let mut accepted = agent.one.asking("alice", "hi", options).await;
         let waits = rest_of(&mut accepted).await.waiting_for.clone().expect("waits");
         let ApprovalKind::ClientCalls { calls, .. } = &waits.kind else { panic!("{waits:?}") };
-        let result = ClientResult { call: calls[0].id.clone(), text: "rain".into(), said: said.into() };
+        let result = ClientResult { said: said.into(), ..ClientResult::of(calls[0].id.clone(), "rain") };
         let note = json!({"metadata": {"part": "2"}}).as_object().cloned();
         let answer = Box::new(ClientAnswer { results: vec![result], tools: Some(weather()), note: note.clone() });
         agent.one.control(Control::ClientResults { request: waits.approval, answer }).await;
@@ -84,4 +84,29 @@ async fn hooks_for_incoming_messages_see_what_the_user_writes_behind_results() {
         }
         agent.shut_down().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_note_that_a_client_repeats_with_each_round_of_results_is_kept_once() {
+    let call = || Scripted::call("weather", json!({}));
+    let setup = Setup::new(ScriptedModel::new([call(), call(), call(), Scripted::text("done")]));
+    let agent = setup.start().await;
+    let note = |part: &str| json!({"metadata": {"part": part}}).as_object().cloned().expect("an object");
+    let notes = vec![ClientNote { after: None, fields: note("1") }];
+    let options = RunOptions { client_tools: Some(weather()), notes: notes.clone(), ..RunOptions::default() };
+    let mut accepted = agent.one.asking("alice", "hi", options).await;
+    let mut expected = notes;
+    for (fields, is_new) in [(note("1"), false), (note("2"), true), (note("2"), false)] {
+        let waits = rest_of(&mut accepted).await.waiting_for.clone().expect("waits");
+        let ApprovalKind::ClientCalls { calls, .. } = &waits.kind else { panic!("{waits:?}") };
+        let result = ClientResult::of(calls[0].id.clone(), "rain");
+        if is_new {
+            expected.push(ClientNote { after: Some(waits.approval), fields: fields.clone() });
+        }
+        let answer = Box::new(ClientAnswer { results: vec![result], tools: Some(weather()), note: Some(fields) });
+        agent.one.control(Control::ClientResults { request: waits.approval, answer }).await;
+    }
+    let end = end_of(accepted).await;
+    assert_eq!(setup.store.runs.client_notes(end.run_id).await.expect("readable"), expected);
+    agent.shut_down().await;
 }

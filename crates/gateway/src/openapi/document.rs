@@ -12,7 +12,7 @@ use crate::router::{console_table, open_table, principals_table, sign_in_table};
 use crate::routes::openai::OpenAiErrorBody;
 use crate::routes::openai::anthropic::AnthropicErrorBody;
 
-const INTRODUCTION: &str = "The HTTP API of Belay. A request needs a bearer token as soon as one is configured; \
+const INTRODUCTION: &str = "The HTTP API of Belay. A request needs a token as soon as one is configured, as a bearer token or as `X-Api-Key`; \
 without tokens, this machine's loopback may ask. Operations with `x-belay-role: operator` need the operator's token. \
 A list answers a page of at most `limit` rows; if more rows follow, its `next` is the `after` of the next page. docs/reference/http-api.md explains what the operations do.";
 
@@ -34,7 +34,7 @@ pub(super) fn document() -> Value {
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "servers": [{ "url": "http://127.0.0.1:8787" }],
-        "security": [{ "bearer": [] }, {}],
+        "security": [{ "bearer": [] }, { "apiKey": [] }, {}],
         "paths": paths,
         "components": {
             "securitySchemes": security_schemes(),
@@ -58,7 +58,7 @@ fn security_schemes() -> Value {
         "bearer": { "type": "http", "scheme": "bearer", "description": "The token, or the operator's token." },
         "apiKey": {
             "type": "apiKey", "in": "header", "name": "X-Api-Key",
-            "description": "The same, as clients of Anthropic's API send it.",
+            "description": "The same, as clients of Anthropic's API send it. `Authorization` counts if both are there.",
         },
         "webhookSecret": {
             "type": "apiKey", "in": "header", "name": "X-Webhook-Secret",

@@ -217,9 +217,6 @@ impl Operation {
         }
         match self.caller {
             Caller::Anyone => operation["security"] = json!([]),
-            Caller::Client if self.is_anthropic() => {
-                operation["security"] = json!([{ "bearer": [] }, { "apiKey": [] }])
-            }
             Caller::Client => {}
             Caller::Operator => operation["x-belay-role"] = "operator".into(),
             Caller::Secret => operation["security"] = json!([{ "webhookSecret": [] }]),

@@ -472,6 +472,15 @@ fn openai() -> Vec<Operation> {
             .json::<openai::TextCompletion<'_>>(200, "The answer; with `stream`, in pieces.")
             .with_headers(&["x-belay-run", "x-belay-session", "x-belay-reason"])
             .errors(&[402, 404, 409, 429, 502]),
+        client(
+            POST,
+            "/v1/embeddings",
+            "createEmbeddings",
+            "Makes vectors of texts, where a server for them is configured",
+        )
+        .body::<openai::EmbeddingsRequest>()
+        .json::<openai::Embeddings>(200, "The vectors, in the order of the texts.")
+        .errors(&[404, 502]),
     ]
 }
 

@@ -428,7 +428,7 @@ async fn last_answer(
 ) -> Option<Result<Outcome, RpcError>> {
     match app.wait_for_end(run, finished, None).await {
         Ok(Some(record)) => {
-            let end = Terminal::of(&record, &app.model)?;
+            let end = Terminal::of(&record, &app.models.chat)?;
             Some(Ok(Outcome::RunEnd(RunEnd { run, session: record.session.clone(), payload: json_of(&end) })))
         }
         Ok(None) => Some(Err(ApiError::internal().into())), // it was accepted, but the store does not have it

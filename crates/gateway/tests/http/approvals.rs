@@ -223,7 +223,7 @@ async fn a_chat_completion_ends_with_the_question_and_the_next_message_answers_i
     let harness = Harness::open().await;
     for (said, expected) in [("yes", "approved ls"), ("no", "denied ls")] {
         let (status, asked) = harness.post(CHAT, chat(Some("ada"), "ask ls", false)).await;
-        assert_eq!((status, content(&asked)), (200, "May I ls?"));
+        assert_eq!((status, content(&asked)), (200, "Let me look.\n\nMay I ls?"));
         assert_eq!(asked["choices"][0]["finish_reason"], "stop");
         assert_eq!(
             (&asked["belay"]["status"], &asked["belay"]["approval"]["summary"]),

@@ -10,6 +10,8 @@ mod client_calls;
 mod console;
 mod cors;
 mod drain;
+mod embeddings;
+mod faces;
 mod front_ends;
 mod harness;
 mod hooks;

@@ -100,7 +100,7 @@ async fn an_answer_that_lacks_its_form_is_an_error_with_the_text_of_the_model() 
 async fn a_field_that_the_models_interface_does_not_take_is_refused_by_name_before_there_is_a_run() {
     use belay_protocol::options::{SamplingSupport, SeedSupport};
     let harness = Harness::with(|parts| {
-        parts.model.sampling = SamplingSupport { seed: SeedSupport::No, while_thinking: false };
+        parts.models.chat.sampling = SamplingSupport { seed: SeedSupport::No, while_thinking: false };
     })
     .await;
     for (more, param) in [

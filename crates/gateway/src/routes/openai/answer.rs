@@ -3,18 +3,16 @@
 use axum::Json;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use belay_protocol::run::RunUsage;
-use belay_protocol::{RunId, RunRecord, RunStatus, RunWatch, SessionKey, StopReason, UnixMillis};
+use belay_protocol::{RunId, RunRecord, RunStatus, SessionKey, StopReason, UnixMillis, UsedTokens};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::error::OpenAiError;
 use super::format::AnswerForm;
 use super::outcome::{End, Outcome};
-use super::part::{Part, place_of};
+use super::part::Part;
 use super::tool_calls::{TOOL_CALLS, ToolCallBody};
-use super::turn::Begins;
-use crate::app::App;
+use super::turn::RunTurn;
 
 /// The fields that begin every form of an answer.
 #[derive(Clone, Debug)]
@@ -26,6 +24,8 @@ pub(crate) struct Head {
     is_named: bool,
     run: Option<RunId>,
     form: AnswerForm,
+    /// The tokens of the run before this answer.
+    pub(super) used: UsedTokens,
     pub(super) dialect: Dialect,
 }
 
@@ -44,7 +44,8 @@ impl Head {
     pub(crate) fn new(model: String, session: SessionKey, is_named: bool, at: UnixMillis) -> Self {
         let id = format!("chatcmpl-{}", RunId::new());
         let created = at.0.div_euclid(1000);
-        Self { id, created, model, session, is_named, run: None, form: AnswerForm::Text, dialect: Dialect::Chat }
+        let (run, form, used, dialect) = (None, AnswerForm::Text, UsedTokens::default(), Dialect::Chat);
+        Self { id, created, model, session, is_named, run, form, used, dialect }
     }
 
     /// The head of the answer of a run that was accepted or resumed at that date.
@@ -62,6 +63,11 @@ impl Head {
     /// The id of the run, or of an answer without one.
     pub(crate) fn own_id(&self) -> String {
         self.run.map_or_else(|| self.id.trim_start_matches("chatcmpl-").to_owned(), |run| run.to_string())
+    }
+
+    /// Sets the tokens that the run has used before this answer.
+    pub(crate) fn after_use_of(self, used: UsedTokens) -> Self {
+        Self { used, ..self }
     }
 
     /// Sets the form of the answer.
@@ -109,13 +115,13 @@ impl Head {
     }
 
     /// The answer without streaming.
-    pub(crate) fn whole(&self, text: &str, usage: &RunUsage, finish: &'static str, belay: Option<Value>) -> Response {
+    pub(crate) fn whole(&self, text: &str, used: UsedTokens, finish: &'static str, belay: Option<Value>) -> Response {
         match self.dialect {
-            Dialect::Chat => Json(Completion { belay, ..self.completion(text, usage, finish) }).into_response(),
+            Dialect::Chat => Json(Completion { belay, ..self.completion(text, used, finish) }).into_response(),
             Dialect::Text => {
                 let choice = TextChoice { index: 0, text, logprobs: (), finish_reason: finish };
                 let Self { id, created, model, .. } = self;
-                let (object, usage) = (TEXT_COMPLETION, UsageBody::of(usage));
+                let (object, usage) = (TEXT_COMPLETION, UsageBody::of(used));
                 Json(TextCompletion { id, object, created: *created, model, choices: [choice], usage, belay })
                     .into_response()
             }
@@ -123,7 +129,7 @@ impl Head {
     }
 
     /// The body of a `chat.completion`.
-    fn completion(&self, text: &str, usage: &RunUsage, finish: &'static str) -> Completion<'_> {
+    fn completion(&self, text: &str, used: UsedTokens, finish: &'static str) -> Completion<'_> {
         let message =
             AnswerMessage { role: "assistant", content: Some(text.to_owned()), refusal: (), tool_calls: None };
         Completion {
@@ -132,7 +138,7 @@ impl Head {
             created: self.created,
             model: &self.model,
             choices: [AnswerChoice { index: 0, finish_reason: finish, logprobs: (), message }],
-            usage: UsageBody::of(usage),
+            usage: UsageBody::of(used),
             belay: None,
         }
     }
@@ -222,7 +228,7 @@ pub(crate) struct AnswerMessage {
     tool_calls: Option<Vec<ToolCallBody>>,
 }
 
-/// The usage in the format of this API.
+/// The usage of an answer in the format of this API.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "CompletionUsage"))]
@@ -233,11 +239,11 @@ pub(crate) struct UsageBody {
 }
 
 impl UsageBody {
-    pub(super) fn of(usage: &RunUsage) -> Self {
+    pub(super) fn of(used: UsedTokens) -> Self {
         Self {
-            prompt_tokens: usage.input,
-            completion_tokens: usage.output,
-            total_tokens: usage.input.saturating_add(usage.output),
+            prompt_tokens: used.input,
+            completion_tokens: used.output,
+            total_tokens: used.input.saturating_add(used.output),
         }
     }
 }
@@ -254,39 +260,17 @@ pub(crate) fn finish_reason(run: &RunRecord) -> Option<&'static str> {
 }
 
 /// Waits until the run has ended or waits for approval, and answers with its reply or its approval request.
-pub(super) async fn when_ended_or_paused(
-    app: &App,
-    head: Head,
-    run: RunId,
-    watch: Option<RunWatch>,
-    begins: Begins,
-) -> Result<Response, OpenAiError> {
-    let outcome = Outcome::when_there(app, &head, run, watch).await?;
-    let whole = whole_text(app, &head, &outcome, begins).await;
-    let Outcome { run, end } = &outcome;
-    let headers = head.headers(run.reason);
+pub(super) async fn when_ended_or_paused(head: Head, run: RunTurn) -> Result<Response, OpenAiError> {
+    let part = Part::when_there(&head, run).await?;
+    let Outcome { run, end, used } = &part.outcome;
     let answer = match end {
         End::Calls(calls) => {
-            let answer = head.completion(&whole, &run.usage, TOOL_CALLS);
-            Json(answer.with_calls(calls.clone())).into_response()
+            Json(head.completion(&part.text(&head), *used, TOOL_CALLS).with_calls(calls.clone())).into_response()
         }
-        End::Text { finish, belay, .. } => head.whole(&whole, &run.usage, finish, belay.clone()),
+        End::Text { finish, belay, .. } => head.whole(&part.text(&head), *used, finish, belay.clone()),
         End::Error(error) => error.clone().into_response(),
     };
-    Ok((headers, answer).into_response())
-}
-
-/// The text of an answer: the texts before tool calls, as a stream has them, then the reply. They begin behind the results or the answer
-/// that the request has brought. A store that cannot be read costs them. Where hooks check what is sent, there are none: hooks have
-/// seen the reply alone.
-async fn whole_text(app: &App, head: &Head, outcome: &Outcome, begins: Begins) -> String {
-    let run = &outcome.run;
-    let is_whole = run.status == RunStatus::Completed || matches!(outcome.end, End::Calls(_));
-    if app.texts.are_checked || run.usage.tool_calls == 0 || !head.form().is_text() || !is_whole {
-        return outcome.text().to_owned();
-    }
-    let after = place_of(app, begins, run.run_id).await;
-    Part::read_of_ended(app, head, run.clone(), after).await.text(head)
+    Ok((head.headers(run.reason), answer).into_response())
 }
 
 /// The field `belay` of the answer of a run that has sent files.

@@ -1,7 +1,7 @@
 //! The events of a streamed chat completion.
 
 use axum::response::sse::Event;
-use belay_protocol::run::RunUsage;
+use belay_protocol::UsedTokens;
 use serde_json::Value;
 
 use super::answer::{Dialect, Head};
@@ -23,8 +23,8 @@ impl ChatWriter {
         Self { head, usage }
     }
 
-    fn close(&self, usage: &RunUsage, finish: &'static str, belay: Option<&Value>, out: &mut Out) {
-        out.extend(self.head.closing(self.usage.then_some(usage), finish, belay));
+    fn close(&self, used: UsedTokens, finish: &'static str, belay: Option<&Value>, out: &mut Out) {
+        out.extend(self.head.closing(self.usage.then_some(used), finish, belay));
     }
 }
 
@@ -49,19 +49,19 @@ impl Writer for ChatWriter {
     }
 
     fn end(&mut self, outcome: &Outcome, out: &mut Out) {
-        let usage = &outcome.run.usage;
+        let used = outcome.used;
         match &outcome.end {
             End::Calls(calls) => {
                 out.extend(ToolCallBody::indexed(calls.clone()).into_iter().map(|call| self.head.call_chunk(call)));
-                self.close(usage, TOOL_CALLS, None, out);
+                self.close(used, TOOL_CALLS, None, out);
             }
-            End::Text { finish, belay, .. } => self.close(usage, finish, belay.as_ref(), out),
+            End::Text { finish, belay, .. } => self.close(used, finish, belay.as_ref(), out),
             End::Error(error) => self.fail(error, out),
         }
     }
 
     fn command(&mut self, out: &mut Out) {
-        self.close(&RunUsage::default(), "stop", None, out);
+        self.close(UsedTokens::default(), "stop", None, out);
     }
 
     fn fail(&mut self, error: &OpenAiError, out: &mut Out) {

@@ -1,7 +1,7 @@
 //! The chunks of a streamed chat completion.
 
 use axum::response::sse::Event;
-use belay_protocol::run::RunUsage;
+use belay_protocol::UsedTokens;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -92,13 +92,13 @@ impl Head {
     }
 
     /// The finish reason, the usage if requested, and the end marker.
-    pub(super) fn closing(&self, usage: Option<&RunUsage>, finish: &'static str, belay: Option<&Value>) -> Vec<Event> {
+    pub(super) fn closing(&self, used: Option<UsedTokens>, finish: &'static str, belay: Option<&Value>) -> Vec<Event> {
         let mut events = vec![self.chunk(Piece::default(), Some(finish), belay)];
-        if let Some(usage) = usage {
+        if let Some(used) = used {
             let object = if self.dialect == Dialect::Chat { "chat.completion.chunk" } else { TEXT_COMPLETION };
             let chunk = json!({
                 "id": self.id, "object": object, "created": self.created, "model": self.model,
-                "choices": [], "usage": UsageBody::of(usage),
+                "choices": [], "usage": UsageBody::of(used),
             });
             events.push(Event::default().data(chunk.to_string()));
         }

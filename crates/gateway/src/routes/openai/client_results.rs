@@ -4,29 +4,31 @@
 //! come after a restart. Results that belong to no run of the client are part of the history that it sends.
 
 use belay_protocol::{
-    Ack, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ClientAnswer, ClientCall, ClientResult,
-    CommandReply, Control, Principal, RunFilter, RunId, RunStatus, SessionKey, StopReason, StopTarget, client_call_id,
-    parse_client_call_id,
+    Ack, ApprovalId, ApprovalKind, ApprovalRequest, ApprovalState, ClientAnswer, CommandReply, Control, Partial,
+    Principal, RunFilter, RunStatus, RunWatch, SessionKey, StopReason, StopTarget, UsedTokens, parse_client_call_id,
 };
 use serde_json::{Map, Value};
 
 use super::error::OpenAiError;
+use super::given_results::{ids_of, matched, refuse_unknown};
+use super::readers::{Reader, Reading};
 use super::request::{ChatRequest, LastResults};
 use super::tool_calls::ToolCallBody;
-use crate::app::App;
+use super::used::{used_before, used_by};
+use crate::app::{App, Shared};
 use crate::error::{ApiError, ErrorCode};
-
-/// Most calls that an error names.
-const NAMED: usize = 10;
 
 /// A run that goes on, or that has gone on before.
 pub(super) struct ResumedRun {
-    pub(super) run: RunId,
+    pub(super) reader: Reader,
+    /// A watch that began before the run went on, so that it misses no word. `None`: the run has gone on before, or it was
+    /// not live.
+    pub(super) watch: Option<RunWatch>,
     pub(super) session: SessionKey,
     /// The request that the results answer.
     pub(super) request: ApprovalId,
-    /// Whether it has got these results before.
-    pub(super) is_again: bool,
+    /// The tokens of the run before them.
+    pub(super) used: UsedTokens,
 }
 
 /// The request of a call of ours, if this client may answer it.
@@ -44,16 +46,20 @@ pub(super) struct Brought<'a> {
     pub(super) named: Option<&'a SessionKey>,
     /// What the client wants to read again beside the answer.
     pub(super) note: Option<&'a Map<String, Value>>,
+    pub(super) reading: Reading,
 }
 
 /// Resumes the run to whose calls the messages behind the last answer are the results; `None`: there is no such run. The
-/// model reads what the user has written behind them after them.
+/// model reads what the user has written beside them after them.
+///
+/// # Cancel safety
+/// The run of a client that goes away meanwhile ends as that of any client that has gone, if it has got the results.
 pub(super) async fn resume(
-    app: &App,
+    app: &Shared,
     who: &Principal,
     brought: Brought<'_>,
 ) -> Result<Option<ResumedRun>, OpenAiError> {
-    let Brought { request, note, .. } = brought;
+    let Brought { request, note, reading, .. } = brought;
     let LastResults { results, said } = request.last_results()?;
     let mut asked = None;
     for (id, _) in &results {
@@ -70,26 +76,25 @@ pub(super) async fn resume(
         }
         return Ok(None);
     };
-    let resumed = ResumedRun { run: asked.run_id, session: asked.session.clone(), request: asked.id, is_again: true };
     let ApprovalKind::ClientCalls { calls, results: before } = &asked.kind else { return Ok(None) };
     match asked.state_at(app.clock.now()) {
         ApprovalState::Waiting => {}
         // The same results again, as after a broken connection: the client gets the answer of the run that has them. With
-        // other words behind them, they are a history.
+        // other words beside them, they are a history.
         ApprovalState::Approved | ApprovalState::Used => {
             let is_same = said.is_empty() || before.iter().any(|result| result.said == said);
-            return Ok(is_same.then_some(resumed));
+            return Ok(is_same.then(|| joined(app, who, &asked, reading)));
         }
         // Nobody waits for the results any more. A run that was stopped stays stopped.
         ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Withdrawn => {
             let run = app.runs.run(asked.run_id).await.map_err(ApiError::from)?;
             let ended = run.and_then(|run| run.reason).is_some_and(|reason| reason != StopReason::ClientGone);
-            return Ok((ended && said.is_empty()).then_some(resumed));
+            return Ok((ended && said.is_empty()).then(|| joined(app, who, &asked, reading)));
         }
     }
     request.form()?; // nothing is taken from a request that cannot be answered
     refuse_unknown(request, &results, &ids_of(asked.id, calls))?;
-    let mut results = match matched(asked.id, calls, &results) {
+    let results = match matched(asked.id, calls, &results) {
         // The user goes on instead of the other results.
         Err(_) if !said.is_empty() => {
             give_up(app, who, request).await?;
@@ -97,17 +102,55 @@ pub(super) async fn resume(
         }
         results => results?,
     };
-    if let Some(last) = results.last_mut() {
-        last.said = said;
-    }
     let answer = ClientAnswer { results, tools: request.tools()?, note: note.cloned() };
+    give(app, who, asked, said, answer, reading).await.map(Some)
+}
+
+/// Gives a run the results that it waits for.
+async fn give(
+    app: &Shared,
+    who: &Principal,
+    asked: ApprovalRequest,
+    said: String,
+    mut answer: ClientAnswer,
+    reading: Reading,
+) -> Result<ResumedRun, OpenAiError> {
+    // Both before the run goes on: later, its first words may have been said, and their tokens counted.
+    let paused = app.runs.run(asked.run_id).await.map_err(ApiError::from)?;
+    let used = paused.map(|run| used_by(&run.usage)).unwrap_or_default();
+    let watch = app.watch(who.clone(), asked.run_id, reading.streams()).await?;
+    if let Some(last) = answer.results.last_mut() {
+        (last.said, last.used) = (said, Some(used));
+    }
+    // From now on, the run ends with its client.
+    let mut resumed = joined(app, who, &asked, reading);
     let control = Control::ClientResults { request: asked.id, answer: Box::new(answer) };
     match app.control(who.clone(), control).await {
-        Ok(Ack::Command(CommandReply { resumes: Some(_), .. })) => Ok(Some(ResumedRun { is_again: false, ..resumed })),
-        Ok(other) => Err(ApiError::unexpected(&other).into()),
+        // The client has read what the run has said before its calls.
+        Ok(Ack::Command(CommandReply { resumes: Some(_), .. })) => {
+            let watch = watch.map(|watch| RunWatch { so_far: Partial::default(), ..watch });
+            Ok(ResumedRun { watch, used, ..resumed })
+        }
         // Another request has brought the results at the same moment.
-        Err(error) if error.code == ErrorCode::Decided => Ok(Some(resumed)),
-        Err(error) => Err(error.into()),
+        Err(error) if error.code == ErrorCode::Decided => Ok(ResumedRun { used, ..resumed }),
+        other => {
+            resumed.reader.served(); // the run waits as before
+            Err(match other {
+                Ok(other) => ApiError::unexpected(&other).into(),
+                Err(error) => error.into(),
+            })
+        }
+    }
+}
+
+/// A run that has got its results, or ended without them.
+fn joined(app: &Shared, who: &Principal, asked: &ApprovalRequest, reading: Reading) -> ResumedRun {
+    ResumedRun {
+        reader: Reader::new(app.clone(), who.clone(), asked.run_id, reading.streams()).of_reading(reading),
+        watch: None,
+        session: asked.session.clone(),
+        request: asked.id,
+        used: used_before(&asked.kind).unwrap_or_default(),
     }
 }
 
@@ -138,57 +181,8 @@ async fn open_calls(
     }))
 }
 
-fn ids_of(request: ApprovalId, calls: &[ClientCall]) -> Vec<String> {
-    (0..calls.len()).map(|at| client_call_id(request, at)).collect()
-}
-
 fn waits(app: &App, request: &ApprovalRequest) -> bool {
     request.state_at(app.clock.now()) == ApprovalState::Waiting
-}
-
-/// Refuses results of calls that do not wait, and that the client does not show: they are of nothing. `open`: the calls that
-/// wait.
-fn refuse_unknown(request: &ChatRequest, given: &[(String, String)], open: &[String]) -> Result<(), OpenAiError> {
-    let shown = request.shown_calls();
-    let unknown = given.iter().map(|(id, _)| id).filter(|id| !open.contains(id) && !shown.contains(*id));
-    let unknown: Vec<String> = unknown.take(NAMED).map(|id| format!("{:?}", OpenAiError::beginning(id))).collect();
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
-        "there is no call {}; these calls wait for their results: {}. Nothing was taken",
-        unknown.join(", "),
-        open.join(", ")
-    );
-    Err(OpenAiError::invalid("messages", "invalid_value", message))
-}
-
-/// The results of these calls. Of two results of a call the first one counts.
-fn matched(
-    request: ApprovalId,
-    calls: &[ClientCall],
-    given: &[(String, String)],
-) -> Result<Vec<ClientResult>, OpenAiError> {
-    let mut results = Vec::with_capacity(calls.len());
-    let mut missing = Vec::new();
-    for (at, call) in calls.iter().enumerate() {
-        let id = client_call_id(request, at);
-        match given.iter().find(|(given, _)| *given == id) {
-            Some((_, text)) => {
-                results.push(ClientResult { call: call.id.clone(), text: text.clone(), said: String::new() });
-            }
-            None => missing.push(id),
-        }
-    }
-    if missing.is_empty() {
-        return Ok(results);
-    }
-    let message = format!(
-        "each call needs its result (a message of role tool, or a function_call_output); these calls have none: {}. Nothing \
-         was taken; send all results together",
-        missing.join(", ")
-    );
-    Err(OpenAiError::invalid("messages", "invalid_value", message))
 }
 
 /// Ends the run that waits for results if the client sends another message instead.

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::error::OpenAiError;
 use super::request::{ChatMessage, Content};
+use crate::foreign::shown;
 
 /// The name of a tool whose call the client does not show.
 const UNKNOWN_TOOL: &str = "tool";
@@ -75,7 +76,7 @@ impl ToolFields {
                     (None, "choice") => "tool_choice".to_owned(),
                     (None, _) => "tools".to_owned(),
                 };
-                Err(OpenAiError::invalid(param, "invalid_value", problem.why))
+                Err(OpenAiError::invalid(param, "invalid_value", shown(&problem.why)))
             }
         }
     }
@@ -179,11 +180,11 @@ impl ChatMessage {
             None => String::new(),
             Some(Content::Text(text)) => text.clone(),
             Some(Content::Parts(parts)) => {
-                let shown = |part: &super::request::Part| match &part.text {
+                let text_of = |part: &super::request::Part| match &part.text {
                     Some(text) => text.clone(),
-                    None => format!("[a part of type {} is not shown]", part.kind),
+                    None => format!("[a part of type {} is not shown]", shown(&part.kind)),
                 };
-                parts.iter().map(shown).collect::<Vec<_>>().join("\n")
+                parts.iter().map(text_of).collect::<Vec<_>>().join("\n")
             }
             Some(Content::Other(_)) => {
                 let message = "the content must be a text or a list of parts";

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::ApiError;
+use crate::foreign::shown;
 
 /// Tells OpenAI clients whether to retry automatically. A failed run has already made its own retries.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -50,10 +51,15 @@ impl OpenAiError {
         }
     }
 
-    /// 400: this parameter is invalid.
-    pub(crate) fn invalid(param: impl Into<String>, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        let param = Some(param.into());
+    /// 400: this parameter is invalid. What the message has of the client is [`shown`].
+    pub(crate) fn invalid(param: impl AsRef<str>, code: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        let param = Some(shown(param.as_ref()));
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", code, message) }
+    }
+
+    /// The same about this parameter.
+    pub(super) fn about(self, param: &str) -> Self {
+        Self { param: Some(param.to_owned()), ..self }
     }
 
     /// The same with another name of the parameter.
@@ -81,30 +87,23 @@ impl OpenAiError {
         self.param.as_deref()
     }
 
-    /// The beginning of a text that a client has sent.
-    pub(super) fn beginning(text: &str) -> &str {
-        &text[..text.floor_char_boundary(120)]
-    }
-
     /// 404: no such model.
     pub(crate) fn model_not_found(model: &str) -> Self {
-        let message = format!("the model {model:?} does not exist; GET /v1/models lists those that do");
-        let status = StatusCode::NOT_FOUND;
-        Self { param: Some("model".into()), ..Self::new(status, "invalid_request_error", "model_not_found", message) }
+        let message = format!("the model \"{}\" does not exist; GET /v1/models lists those that do", shown(model));
+        Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "model_not_found", message).about("model")
     }
 
     /// 404: no such response, or one of another client.
     pub(super) fn no_response(id: &str) -> Self {
-        let message =
-            format!("there is no response {:?} of this client, or it is not stored any more", Self::beginning(id));
+        let message = format!("there is no response \"{}\" of this client, or it is not stored any more", shown(id));
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message)
     }
 
     /// 404: no such response to continue.
     pub(super) fn no_previous_response(id: &str) -> Self {
         let message = format!(
-            "there is no response {:?} of this client, or it is not stored any more; send the conversation as input",
-            Self::beginning(id)
+            "there is no response \"{}\" of this client, or it is not stored any more; send the conversation as input",
+            shown(id)
         );
         let (status, code) = (StatusCode::NOT_FOUND, "previous_response_not_found");
         let param = Some("previous_response_id".into());
@@ -221,7 +220,7 @@ impl From<ApiError> for OpenAiError {
             status if status.is_server_error() => (status, "server_error", error.code.word()),
             status => (status, "invalid_request_error", error.code.word()),
         };
-        let param = error.param().map(str::to_owned);
+        let param = error.param().map(shown);
         Self { param, retry_after: error.retry_after, ..Self::new(status, kind, code, error.message) }
     }
 }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::error::OpenAiError;
+use crate::foreign::shown;
 
 /// The parameter's name, for errors.
 const PARAM: &str = "response_format";
@@ -55,11 +56,12 @@ impl AnswerForm {
                         schema: schema.unwrap_or_else(|| json!({})),
                         description,
                     })),
-                    Err(error) => invalid("response_format.json_schema", error.to_string()),
+                    Err(error) => invalid("response_format.json_schema", shown(&error.to_string())),
                 }
             }
             Some(other) => {
-                invalid("response_format.type", format!("must be text, json_object or json_schema, not {other:?}"))
+                let message = format!("must be text, json_object or json_schema, not \"{}\"", shown(other));
+                invalid("response_format.type", message)
             }
             None => invalid(PARAM, "must be an object with a type: text, json_object or json_schema".into()),
         }

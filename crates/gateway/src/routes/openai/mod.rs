@@ -11,9 +11,13 @@ mod client_results;
 mod client_tools;
 mod completions;
 mod conversation;
+mod embedding_forms;
+mod embeddings;
 mod error;
+mod follow;
 mod format;
 mod front_ends;
+mod given_results;
 mod news;
 mod outcome;
 mod part;
@@ -31,6 +35,7 @@ mod stream;
 mod tool_calls;
 mod turn;
 mod unknown;
+mod used;
 mod writer;
 mod written;
 
@@ -50,6 +55,9 @@ pub(crate) use self::chunks::Chunk;
 #[cfg(test)]
 pub(crate) use self::completions::TextRequest as TextBody;
 pub(crate) use self::completions::complete;
+#[cfg(test)]
+pub(crate) use self::embedding_forms::{Embeddings, EmbeddingsRequest};
+pub(crate) use self::embeddings::embeddings;
 pub(crate) use self::error::OpenAiError;
 #[cfg(test)]
 pub(crate) use self::error::OpenAiErrorBody;
@@ -57,7 +65,7 @@ use self::readers::Reading;
 #[cfg(test)]
 pub(crate) use self::request::ChatRequest as ChatBody;
 use self::request::ChatRequest;
-use self::turn::{Asked, RunTurn, Turn};
+use self::turn::{Asked, Turn};
 pub(crate) use self::unknown::{no_such_route, wrong_method};
 use crate::app::{App, Shared};
 use crate::extract::{Caller, JsonBytes, NamePath};
@@ -110,7 +118,7 @@ impl ModelBody {
 }
 
 fn model_names(app: &App) -> impl Iterator<Item = &str> {
-    let configured = Some(app.model.model.as_str()).filter(|name| !name.is_empty() && !OUR_NAMES.contains(name));
+    let configured = Some(app.models.chat.model.as_str()).filter(|name| !name.is_empty() && !OUR_NAMES.contains(name));
     OUR_NAMES.into_iter().chain(configured)
 }
 
@@ -160,19 +168,14 @@ async fn answer_to(
     let reading = if streams { Reading::Streamed } else { Reading::Whole };
     let asked = Asked { request: &request, headers: &headers, bytes, reading, note: None };
     match turn::take(&app, &principal, asked).await? {
-        Turn::Run(RunTurn { head, reader, watch, .. }) if streams => {
+        Turn::Run(head, run) if streams => {
             let writer = ChatWriter::new(head.in_dialect(dialect), request.wants_usage());
-            Ok(stream::of_run(reader, writer, watch, String::new()))
+            follow::of_turn(run, writer).await
         }
-        Turn::Run(RunTurn { head, mut reader, watch, begins }) => {
-            let (app, run) = (reader.app.clone(), reader.run);
-            let answer = answer::when_ended_or_paused(&app, head.in_dialect(dialect), run, watch, begins).await;
-            reader.served();
-            answer
-        }
+        Turn::Run(head, run) => answer::when_ended_or_paused(head.in_dialect(dialect), run).await,
         Turn::Command { head, reply } if streams => {
             Ok(writer::of_text(ChatWriter::new(head.in_dialect(dialect), request.wants_usage()), &reply))
         }
-        Turn::Command { head, reply } => Ok(head.in_dialect(dialect).whole(&reply, &Default::default(), "stop", None)),
+        Turn::Command { head, reply } => Ok(head.in_dialect(dialect).whole(&reply, Default::default(), "stop", None)),
     }
 }

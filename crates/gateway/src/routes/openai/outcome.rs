@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{RunId, RunRecord, RunStatus, RunWatch};
+use belay_protocol::{ApprovalId, ApprovalRequest, ApprovalState, RunId, RunRecord, RunStatus, RunWatch, UsedTokens};
 use serde_json::Value;
 
 use super::answer::{Head, finish_reason, sent_files};
 use super::error::OpenAiError;
 use super::paused::ApprovalAnswer;
 use super::tool_calls::ToolCallBody;
+use super::used::{used_by, used_since};
 use crate::app::App;
 use crate::error::ApiError;
 
@@ -16,6 +17,8 @@ use crate::error::ApiError;
 pub(super) struct Outcome {
     pub(super) run: Arc<RunRecord>,
     pub(super) end: End,
+    /// The tokens of this answer.
+    pub(super) used: UsedTokens,
 }
 
 /// The end of an answer.
@@ -58,7 +61,15 @@ impl Outcome {
                 None => End::of_ended(head, &run),
             },
         };
-        Self { run, end }
+        Self { used: used_since(head.used, used_by(&run.usage)), run, end }
+    }
+
+    /// Whether the answer has ended: the run has, or it waits for somebody.
+    pub(super) fn is_over(&self) -> bool {
+        match &self.end {
+            End::Calls(_) | End::Text { .. } => true,
+            End::Error(_) => self.run.status.is_end(),
+        }
     }
 
     /// The text that the answer ends with.
@@ -78,5 +89,19 @@ impl End {
             None if run.status == RunStatus::Failed => Self::Error(OpenAiError::failed(run)),
             None => Self::Error(OpenAiError::still_running(&run.run_id.to_string())),
         }
+    }
+}
+
+/// The run of a request that has its answer, as running: its record says for a moment that it waits for that.
+pub(super) fn going_on(run: Arc<RunRecord>, requests: &[ApprovalRequest]) -> Arc<RunRecord> {
+    let is_answered = |asked: ApprovalId| {
+        requests.iter().any(|request| request.id == asked && request.state != ApprovalState::Waiting)
+    };
+    match &run.waiting_for {
+        Some(waits) if is_answered(waits.approval) => {
+            let (status, waiting_for, reply) = (RunStatus::Running, None, None);
+            Arc::new(RunRecord { status, waiting_for, reply, ..RunRecord::clone(&run) })
+        }
+        _ => run,
     }
 }

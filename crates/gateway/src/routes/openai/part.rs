@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use belay_protocol::{ApprovalId, ApprovalKind, RunId, RunRecord, RunWatch};
+use belay_protocol::{ApprovalId, ApprovalKind, ApprovalRequest, RunId, RunRecord, RunStatus, RunWatch};
 
 use super::answer::Head;
-use super::outcome::{End, Outcome};
+use super::outcome::{End, Outcome, going_on};
 use super::steps::Steps;
 use super::tool_calls::ToolCallBody;
-use super::turn::Begins;
+use super::turn::{Begins, RunTurn};
+use super::used::{used_before, used_by, used_since};
 use super::written::Written;
 use crate::app::App;
 use crate::error::ApiError;
@@ -22,7 +23,30 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Reads the part of a run behind the answer of a request; `None`: from its beginning.
+    /// Waits until the run has ended or waits for somebody, and reads the answer. Its client has it with that.
+    ///
+    /// # Errors
+    /// The store cannot be read, or has no such run.
+    pub(super) async fn when_there(head: &Head, run: RunTurn) -> Result<Self, ApiError> {
+        let RunTurn { mut reader, watch, begins, .. } = run;
+        let app = reader.app.clone();
+        let read = async {
+            let outcome = Outcome::when_there(&app, head, reader.run, watch).await?;
+            let run = &outcome.run;
+            // An answer without tools is its reply alone.
+            let is_short = run.usage.tool_calls == 0 && run.status == RunStatus::Completed;
+            if is_short || matches!(outcome.end, End::Error(_)) || app.texts.are_checked || !head.form().is_text() {
+                return Ok(Self { outcome, steps: Steps::default() });
+            }
+            let after = place_of(&app, begins, run.run_id).await;
+            Ok(Self::read_of_ended(&app, head, outcome.run, after).await)
+        };
+        let part = read.await;
+        reader.served();
+        part
+    }
+
+    /// Reads the part of a run, as it is now, behind the answer of a request; `None`: from its beginning.
     pub(super) async fn read(
         app: &App,
         head: &Head,
@@ -30,35 +54,51 @@ impl Part {
         after: Option<ApprovalId>,
     ) -> Result<Self, ApiError> {
         let requests = app.approvals.approvals_of(run.run_id).await?;
+        Self::among(app, head, going_on(run, &requests), after, &requests).await
+    }
+
+    /// The part among the requests of its run.
+    async fn among(
+        app: &App,
+        head: &Head,
+        run: Arc<RunRecord>,
+        after: Option<ApprovalId>,
+        requests: &[ApprovalRequest],
+    ) -> Result<Self, ApiError> {
         let begin = after.and_then(|after| requests.iter().position(|request| request.id == after));
-        let asked = &requests[begin.map_or(0, |at| at + 1)..];
-        let next = asked.iter().find(|request| request.kind.is_of_client());
-        let end = match next.map(|request| (request.id, &request.kind)) {
-            Some((id, ApprovalKind::ClientCalls { calls, .. })) => {
-                Some(End::Calls(ToolCallBody::of_request(id, calls)))
-            }
-            _ => None,
-        };
+        let (earlier, later) = requests.split_at(begin.map_or(0, |at| at + 1));
+        let next = later.iter().find(|request| request.kind.is_of_client());
         let messages = app.runs.run_messages(run.run_id).await?;
-        let mut steps = Steps::between(&messages, begin.map(|at| &requests[at]), next);
+        let mut steps = Steps::between(&messages, earlier, next);
         if app.texts.are_checked {
             steps.texts.clear();
         }
-        let outcome = match end {
-            Some(end) => Outcome { run, end },
-            None => Outcome::of(app, head, run).await,
-        };
+        let mut outcome = Outcome::of(app, head, run).await;
+        if let Some((id, ApprovalKind::ClientCalls { calls, .. })) = next.map(|request| (request.id, &request.kind)) {
+            outcome.end = End::Calls(ToolCallBody::of_request(id, calls));
+        }
+        let before = earlier.iter().rev().find_map(|request| used_before(&request.kind)).unwrap_or(head.used);
+        let until = next.and_then(|next| used_before(&next.kind)).unwrap_or_else(|| used_by(&outcome.run.usage));
+        outcome.used = used_since(before, until);
         Ok(Self { outcome, steps })
     }
 
     /// The same of a run that has ended or waits. An unreadable store costs the steps alone: a client repeats an error of the
     /// server, and the work would be done twice.
     pub(super) async fn read_of_ended(app: &App, head: &Head, run: Arc<RunRecord>, after: Option<ApprovalId>) -> Self {
-        match Self::read(app, head, run.clone(), after).await {
+        let read = async {
+            let requests = app.approvals.approvals_of(run.run_id).await?;
+            Self::among(app, head, run.clone(), after, &requests).await
+        };
+        match read.await {
             Ok(part) => part,
             Err(error) => {
                 tracing::warn!(error = %error.message, run_id = %run.run_id, "the texts before the tool calls of an answer are unknown");
-                Self { outcome: Outcome::of(app, head, run).await, steps: Steps::default() }
+                let (outcome, mut steps) = (Outcome::of(app, head, run).await, Steps::default());
+                if matches!(outcome.end, End::Calls(_)) && !outcome.text().is_empty() {
+                    steps.texts.push((1, outcome.text().to_owned())); // hooks have left none
+                }
+                Self { outcome, steps }
             }
         }
     }
@@ -79,16 +119,16 @@ impl Part {
         text
     }
 
-    /// The text of the answer before the step that a watch shows. That step and later ones may have been stored since
-    /// the watch began. `earlier`: the steps of the run that were stored before; they count while the watch shows none.
-    pub(super) fn said_before(&self, watch: Option<&RunWatch>, earlier: u32) -> String {
+    /// The texts of the answer before the step that a watch shows, each with its step. That step and later ones may have
+    /// been stored since the watch began. `earlier`: the steps of the run that were stored before; they count while the
+    /// watch shows none.
+    pub(super) fn said_before(&self, watch: Option<&RunWatch>, earlier: u32) -> Vec<(u32, String)> {
         let last = match watch.map(|watch| watch.so_far.step) {
             None => u32::MAX,
             Some(0) => earlier,
             Some(now) => now - 1,
         };
-        let said = self.steps.texts.iter().filter(|(step, _)| *step <= last);
-        said.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join("\n\n")
+        self.steps.texts.iter().filter(|(step, _)| *step <= last).cloned().collect()
     }
 }
 

@@ -39,10 +39,11 @@ impl Reading {
 /// A client that waits. Ends its run when it is dropped before [`Reader::served`] and no other client waits.
 pub(super) struct Reader {
     pub(super) app: Shared,
-    principal: Principal,
+    pub(super) principal: Principal,
     pub(super) run: RunId,
     streams: bool,
-    is_served: bool,
+    /// Whether the run does not end with this client.
+    pub(super) is_served: bool,
     /// Held while the client waits.
     client: Option<Waiting>,
 }

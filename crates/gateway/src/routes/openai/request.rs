@@ -20,6 +20,7 @@ use super::sessions::Named;
 
 use crate::checks::check_text;
 use crate::files::NewFile;
+use crate::foreign::shown;
 
 /// Most older files whose names the model gets.
 const OLDER_NAMED: usize = 20;
@@ -211,7 +212,8 @@ impl ChatRequest {
         };
         let mut lines: Vec<HistoryLine> =
             self.messages.iter().enumerate().map(line).collect::<Result<_, OpenAiError>>()?;
-        if self.messages.last().is_some_and(ChatMessage::is_result) {
+        results_first(&mut lines);
+        if lines.last().is_some_and(|line| line.role == HistoryRole::Result) {
             lines.push(HistoryLine { role: HistoryRole::User, text: CONTINUE_WITH_RESULTS.to_owned() });
         }
         Ok(lines)
@@ -305,12 +307,15 @@ impl ChatRequest {
         for (at, message) in self.messages.iter().enumerate().skip(from) {
             match message.result(at)? {
                 Some(text) => results.extend(message.tool_call_id.clone().map(|id| (id, text))),
-                None if message.role == "user" && !results.is_empty() => {
+                None if message.role == "user" => {
                     said.push(message.line(at)?.text);
                     files += message.files();
                 }
                 None => {}
             }
+        }
+        if results.is_empty() {
+            return Ok(LastResults::default());
         }
         if files > 0 {
             said.push(format!("[{files} file(s) that came with the results of the tools are not shown]"));
@@ -345,10 +350,11 @@ fn unusable(why: String) -> OpenAiError {
 }
 
 /// Results behind the last answer of a request.
+#[derive(Default)]
 pub(super) struct LastResults {
     /// The results, with the ids of their calls.
     pub(super) results: Vec<(String, String)>,
-    /// The user's words behind them; empty: nothing.
+    /// The user's words beside them, in order; empty: nothing.
     pub(super) said: String,
 }
 
@@ -385,7 +391,9 @@ impl ChatMessage {
             "user" => HistoryRole::User,
             "assistant" => HistoryRole::Assistant,
             other => {
-                let message = format!("the role {other:?} is not supported; system, developer, user and assistant are");
+                let other = shown(other);
+                let message =
+                    format!("the role \"{other}\" is not supported; system, developer, user, assistant and tool are");
                 return Err(OpenAiError::invalid(format!("messages[{at}].role"), "invalid_value", message));
             }
         };
@@ -400,8 +408,9 @@ impl ChatMessage {
                     // They are taken apart from the text.
                     ("image_url" | "file" | "input_audio", _) if role == HistoryRole::User => Ok(""),
                     (kind, _) => {
+                        let kind = shown(kind);
                         let message = format!(
-                            "parts of type {kind:?} are not supported; text parts are, and in messages of the user image_url, file and input_audio"
+                            "parts of type \"{kind}\" are not supported; text parts are, and in messages of the user image_url, file and input_audio"
                         );
                         Err(OpenAiError::invalid(param(), "unsupported_content", message))
                     }
@@ -429,6 +438,17 @@ fn joined(texts: &[&str]) -> String {
         whole.push_str(text);
     }
     whole
+}
+
+/// Lets the results of calls follow these, as providers demand. What else stands among them comes behind, in its order.
+fn results_first(lines: &mut [HistoryLine]) {
+    let is_answer = |line: &HistoryLine| matches!(line.role, HistoryRole::Assistant | HistoryRole::Calls);
+    let begins: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].role == HistoryRole::Calls).collect();
+    for begin in begins {
+        let behind = &mut lines[begin + 1..];
+        let end = behind.iter().position(is_answer).unwrap_or(behind.len());
+        behind[..end].sort_by_key(|line| line.role != HistoryRole::Result); // stable
+    }
 }
 
 /// Lets the lines end with what the user wants now: instructions after the user's message come before it, and a history
@@ -591,6 +611,18 @@ mod tests {
         assert!(fresh.session.as_str().starts_with("openai:"));
         assert_eq!(show(&fresh), "thr\nee <- System:be brief|User:one|Assistant:1|System:in French|User:two");
         assert_ne!(read(json!({"messages": talk()}), None).unwrap().session, fresh.session);
+    }
+
+    #[test]
+    fn what_the_user_writes_before_results_comes_behind_them() {
+        let call = json!({"id": "1", "type": "function", "function": {"name": "a", "arguments": "{}"}});
+        let said = |text: &str| json!({"role": "user", "content": text});
+        let result = json!({"role": "tool", "tool_call_id": "1", "content": "rain"});
+        let calls = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        let read = read(json!({"messages": [said("hi"), calls, said("in Oslo"), result]}), None).unwrap();
+        let roles: Vec<_> = read.history.iter().map(|line| line.role).collect();
+        assert_eq!(roles, [HistoryRole::User, HistoryRole::Calls, HistoryRole::Result]);
+        assert_eq!(read.text, "in Oslo");
     }
 
     #[test]

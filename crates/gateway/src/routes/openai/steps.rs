@@ -14,22 +14,23 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The steps behind the answer of one request, up to the calls of the next.
+    /// The steps behind the calls of the last of these requests, up to the calls of the next. `requests`: those of the run, in
+    /// order. The result of a call is stored with the next step, so the calls are the mark.
     pub(super) fn between(
         messages: &[Arc<Message>],
-        after: Option<&ApprovalRequest>,
+        requests: &[ApprovalRequest],
         until: Option<&ApprovalRequest>,
     ) -> Self {
-        let (after, until) = (after.map(calls_of).unwrap_or_default(), until.map(calls_of).unwrap_or_default());
-        let is_answer = |message: &&Arc<Message>| match &message.body {
-            MessageBody::Tool(result) => after.contains(&&result.call_id),
-            _ => false,
-        };
-        let begin = messages.iter().rposition(|message| is_answer(&message)).map_or(0, |at| at + 1);
+        let begin = behind_last(messages, requests);
+        let until = until.map(calls_of).unwrap_or_default();
         let before = number_of(&messages[..begin]);
         let (mut step, mut texts) = (before, Vec::new());
+        // The calls of one answer may be of several requests. Nothing is said between them.
+        if !requests.is_empty() && begin > 0 && has_any(&messages[begin - 1], &until) {
+            return Self { before, texts };
+        }
         for message in &messages[begin..] {
-            let MessageBody::Assistant { text, tool_calls } = &message.body else { continue };
+            let MessageBody::Assistant { text, .. } = &message.body else { continue };
             step += 1;
             if !message.scope.is_thread() {
                 continue;
@@ -37,7 +38,7 @@ impl Steps {
             if !text.trim().is_empty() {
                 texts.push((step, text.clone()));
             }
-            if tool_calls.iter().any(|call| until.contains(&&call.id)) {
+            if has_any(message, &until) {
                 break;
             }
         }
@@ -48,6 +49,26 @@ impl Steps {
 /// How many steps these messages of a run are: each ends with an answer of the model.
 pub(super) fn number_of(messages: &[Arc<Message>]) -> u32 {
     messages.iter().map(|message| u32::from(matches!(message.body, MessageBody::Assistant { .. }))).sum()
+}
+
+/// The place behind the message with the calls of the last request. A model may give an id again, so each request is looked
+/// for behind the one before.
+fn behind_last(messages: &[Arc<Message>], requests: &[ApprovalRequest]) -> usize {
+    let (mut begin, mut before) = (0_usize, Vec::new());
+    for request in requests {
+        let calls = calls_of(request);
+        let is_again = calls.iter().any(|call| before.contains(call));
+        let from = if is_again { begin } else { begin.saturating_sub(1) }; // the same message may have several
+        if let Some(at) = messages[from..].iter().position(|message| has_any(message, &calls)) {
+            begin = from + at + 1;
+        }
+        before = calls;
+    }
+    begin
+}
+
+fn has_any(message: &Message, calls: &[&CallId]) -> bool {
+    message.tool_calls().iter().any(|call| calls.contains(&&call.id))
 }
 
 fn calls_of(request: &ApprovalRequest) -> Vec<&CallId> {

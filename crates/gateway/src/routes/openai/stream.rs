@@ -8,24 +8,30 @@ use std::sync::Arc;
 
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
-use belay_protocol::{Delta, Partial, RunRecord, RunWatch};
+use belay_protocol::{ApprovalId, Delta, Partial, RunRecord, RunWatch};
 use futures_util::stream;
 
 use super::error::OpenAiError;
+use super::follow::Beginning;
 use super::news::{News, next_news};
 use super::outcome::{End, Outcome};
+use super::part::Part;
 use super::readers::Reader;
 use super::writer::{Out, Writer};
 use super::written::Written;
+use crate::app::App;
 use crate::sse::KEEP_ALIVE;
 
-/// Streams the answer of a run. `before`: what the run has said in earlier steps, if the client is to read that too.
-pub(super) fn of_run<W: Writer>(reader: Reader, writer: W, watch: Option<RunWatch>, before: String) -> Response {
+/// Streams the answer of a run.
+pub(super) fn of_run<W: Writer>(reader: Reader, writer: W, beginning: Beginning) -> Response {
+    let Beginning { watch, before, after } = beginning;
     let (headers, keep_alive) = (writer.head().headers(None), writer.keep_alive().interval(KEEP_ALIVE));
     let (out, written) = (Out::new(), Written::default());
-    let mut stream = RunStream { out, writer, written, phase: Phase::Running(None), reader };
+    let mut stream = RunStream { out, writer, written, phase: Phase::Running(None), after, reader };
     stream.writer.begin(&mut stream.out);
-    stream.say(0, before);
+    for (step, text) in before {
+        stream.say(step, text);
+    }
     // A retry joins a run that has said something already.
     if let Some(watch) = &watch {
         let Partial { step, text, reasoning } = watch.so_far.clone();
@@ -45,6 +51,7 @@ struct RunStream<W> {
     writer: W,
     written: Written,
     phase: Phase,
+    after: Option<ApprovalId>,
     reader: Reader,
 }
 
@@ -95,14 +102,31 @@ impl<W: Writer> RunStream<W> {
         }
     }
 
+    /// Queues the texts before tool calls that nobody has watched. The reply comes with the end.
+    async fn catch_up(&mut self, app: &App, record: Arc<RunRecord>) {
+        if record.usage.tool_calls == 0 || !record.status.is_ended_or_paused() {
+            return;
+        }
+        let part = Part::read_of_ended(app, self.writer.head(), record, self.after).await;
+        for (step, text) in part.steps.texts {
+            if let Some(text) = self.written.missing(step, text) {
+                self.say(step, text);
+            }
+        }
+    }
+
     /// Queues the end of the answer: the text that was not streamed, then the closing events; or an error.
     async fn end(&mut self, record: Option<Arc<RunRecord>>) {
         self.phase = Phase::Over;
         let app = self.reader.app.clone();
+        let is_watched = record.is_some();
         let record = match record {
             Some(record) => Some(record),
             None => app.wait_for_run(self.reader.run, None, app.config.max_wait()).await.ok().flatten(),
         };
+        if let Some(record) = record.as_ref().filter(|_| !is_watched) {
+            self.catch_up(&app, record.clone()).await;
+        }
         self.reader.served();
         let Some(record) = record else {
             let error = OpenAiError::still_running(&self.reader.run.to_string());
@@ -110,7 +134,9 @@ impl<W: Writer> RunStream<W> {
         };
         let outcome = Outcome::of(&app, self.writer.head(), record).await;
         if !matches!(outcome.end, End::Error(_)) {
-            let rest = self.written.rest(outcome.text());
+            // The text beside calls is no JSON value.
+            let is_said = self.writer.head().form().is_text() || !matches!(outcome.end, End::Calls(_));
+            let rest = if is_said { self.written.rest(outcome.text()) } else { String::new() };
             if !rest.is_empty() {
                 self.writer.text(&rest, &mut self.out);
             }

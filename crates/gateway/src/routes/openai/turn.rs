@@ -16,6 +16,7 @@ use super::readers::{self, Reader, Reading};
 use super::request::ChatRequest;
 use super::retries::Attempt;
 use super::sessions::Named;
+use super::used::used_before_newest;
 use super::{OUR_NAME, TEXT_NAME, check_model};
 use crate::app::{App, Shared};
 use crate::files::take_all;
@@ -35,17 +36,18 @@ pub(super) struct Asked<'a> {
 /// What a request has come to.
 pub(super) enum Turn {
     /// The answer of a run.
-    Run(RunTurn),
+    Run(Head, RunTurn),
     /// The reply to a command, without a run.
     Command { head: Head, reply: String },
 }
 
 /// A run, and the client that waits for it.
 pub(super) struct RunTurn {
-    pub(super) head: Head,
     pub(super) reader: Reader,
     pub(super) watch: Option<RunWatch>,
     pub(super) begins: Begins,
+    /// Whether the run may have said some of the answer before the watch began.
+    pub(super) is_joined: bool,
 }
 
 /// The place in the run at which the answer begins.
@@ -73,10 +75,10 @@ pub(super) async fn take(app: &Shared, principal: &Principal, asked: Asked<'_>) 
     request.refuse_unsupported()?;
     let named = Named::of(request, headers)?.map(|named| named.session);
     let (streams, is_named) = (reading.streams(), named.is_some());
-    let brought = Brought { request, named: named.as_ref(), note };
+    let brought = Brought { request, named: named.as_ref(), note, reading };
     if let Some(resumed) = client_results::resume(app, principal, brought).await? {
         let head = Head::new(model, resumed.session.clone(), is_named, app.clock.now()).in_form(request.form()?);
-        return resumed_turn(app, principal, reading, head, resumed).await;
+        return resumed_turn(app, head, resumed, streams).await;
     }
     let attempt = Attempt::of(app, principal, headers, bytes, streams)?;
     let mut conversation = match attempt.as_ref().and_then(|attempt| attempt.again(request)) {
@@ -87,32 +89,47 @@ pub(super) async fn take(app: &Shared, principal: &Principal, asked: Asked<'_>) 
         attempt.remember(app, &conversation);
     }
     conversation.name_older_files(app.attachments.max_count());
-    conversation.check_sampling(&app.model)?;
+    conversation.check_sampling(&app.models.chat)?;
     let (session, is_named) = (conversation.session.clone(), conversation.is_named);
     let form = conversation.form.clone();
     let provenance = take_all(app, principal, &conversation.files).await?;
     let mut inbound = conversation.inbound(app, principal.clone(), reading);
+    let note = note.filter(|fields| !fields.is_empty());
     inbound.options.notes.extend(note.map(|fields| ClientNote { after: None, fields: fields.clone() }));
     let inbound = Inbound { provenance, key: attempt.as_ref().map(|attempt| attempt.key(app)), ..inbound };
     let ack = ask(app, inbound, reading).await?;
     let now = app.clock.now();
     let head = Head::new(model, session, is_named, now).in_form(form);
-    let (head, run, watch, begins) = match ack {
-        Ack::Accepted(Accepted { run_id, session, accepted_at, watch, .. }) => {
-            (head.of_run(run_id, accepted_at).in_session(session), run_id, watch, Begins::New)
+    let (head, run, watch, begins, is_joined) = match ack {
+        Ack::Accepted(Accepted { run_id, session, accepted_at, watch, duplicate, .. }) => {
+            (head.of_run(run_id, accepted_at).in_session(session), run_id, watch, Begins::New, duplicate)
         }
         // The message answered an approval request: the client waits for the run that continues.
         Ack::Command(CommandReply { resumes: Some(run), .. }) => {
-            let watch = app.watch(principal.clone(), run, streams).await?;
-            // The client has read what the run has said before its question.
-            let watch = watch.map(|watch| RunWatch { so_far: Partial::default(), ..watch });
-            (head.of_continued_run(run, now, now.0), run, watch, Begins::Answer)
+            (head.of_continued_run(run, now, now.0), run, None, Begins::Answer, true)
         }
         Ack::Command(CommandReply { reply, .. }) => return Ok(Turn::Command { head, reply }),
         other => return Err(crate::error::ApiError::unexpected(&other).into()),
     };
-    let reader = Reader::new(app.clone(), principal.clone(), run, streams).of_attempt(attempt);
-    Ok(Turn::Run(RunTurn { head, reader: reader.of_reading(reading), watch, begins }))
+    let reader = Reader::new(app.clone(), principal.clone(), run, streams).of_attempt(attempt).of_reading(reading);
+    let head = match begins {
+        Begins::Answer => head.after_use_of(used_before_newest(app, run).await),
+        Begins::New | Begins::Results(_) => head,
+    };
+    Ok(Turn::Run(head, RunTurn { reader, watch, begins, is_joined }.watched(streams).await))
+}
+
+impl RunTurn {
+    /// The same with a watch from now on, if it has none. Without one, the store has the answer.
+    async fn watched(mut self, streams: bool) -> Self {
+        if self.is_joined && self.watch.is_none() {
+            let Reader { app, principal, run, .. } = &self.reader;
+            let watch = app.watch(principal.clone(), *run, streams).await.unwrap_or_default();
+            // The client has read what the run has said before its question or its calls.
+            self.watch = watch.map(|watch| RunWatch { so_far: Partial::default(), ..watch });
+        }
+        self
+    }
 }
 
 /// Sends a message to the agent. Its run ends with its client, if that reads the answer now.
@@ -129,20 +146,9 @@ async fn ask(app: &App, inbound: Inbound, reading: Reading) -> Result<Ack, OpenA
 }
 
 /// The turn of a request whose results a run has got, now or before.
-async fn resumed_turn(
-    app: &Shared,
-    principal: &Principal,
-    reading: Reading,
-    head: Head,
-    resumed: ResumedRun,
-) -> Result<Turn, OpenAiError> {
-    let ResumedRun { run, request, is_again, .. } = resumed;
-    let mut watch = app.watch(principal.clone(), run, reading.streams()).await?;
-    // The client has read what the run has said before its calls. It has not read the answer that it asks for again.
-    if let Some(watch) = watch.as_mut().filter(|_| !is_again) {
-        watch.so_far = Partial::default();
-    }
-    let reader = Reader::new(app.clone(), principal.clone(), run, reading.streams()).of_reading(reading);
-    let head = head.of_continued_run(run, app.clock.now(), request);
-    Ok(Turn::Run(RunTurn { head, reader, watch, begins: Begins::Results(request) }))
+async fn resumed_turn(app: &Shared, head: Head, resumed: ResumedRun, streams: bool) -> Result<Turn, OpenAiError> {
+    let ResumedRun { reader, watch, request, used, .. } = resumed;
+    let head = head.of_continued_run(reader.run, app.clock.now(), request).after_use_of(used);
+    let (begins, is_joined) = (Begins::Results(request), watch.is_none());
+    Ok(Turn::Run(head, RunTurn { reader, watch, begins, is_joined }.watched(streams).await))
 }

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use super::anthropic::AnthropicError;
 use super::error::OpenAiError;
 use crate::error::ApiError;
+use crate::foreign::shown;
 
 /// Each path with the advice about it. A path stands before the beginnings of it.
 const ADVICE: &[(&str, &str)] = &[
@@ -16,7 +17,6 @@ const ADVICE: &[(&str, &str)] = &[
     ("/v1/responses/input_tokens", "POST /v1/messages/count_tokens estimates the tokens of a request"),
     ("/v1/conversations", "a session is a conversation; name it in the field conversation of POST /v1/responses"),
     ("/v1/batches", "Belay has no batches; send the requests one by one"),
-    ("/v1/embeddings", "Belay serves no embeddings; configure another server for them"),
     ("/v1/audio", "Belay serves no speech; a message takes sound as a part of type input_audio"),
     ("/v1/images", "Belay makes no pictures; a message takes them as parts of type image_url"),
     ("/v1/moderations", "Belay serves no moderation"),
@@ -29,7 +29,7 @@ const ADVICE: &[(&str, &str)] = &[
 /// The routes that exist.
 const ROUTES: &str = "POST /v1/chat/completions, POST /v1/responses, GET and DELETE /v1/responses/{response}, \
                       POST /v1/responses/{response}/cancel, GET /v1/responses/{response}/input_items, \
-                      POST /v1/completions, POST /v1/messages, POST /v1/messages/count_tokens, GET /v1/models and GET /v1/models/{name}";
+                      POST /v1/completions, POST /v1/embeddings, POST /v1/messages, POST /v1/messages/count_tokens, GET /v1/models and GET /v1/models/{name}";
 
 /// 404 for a path below `/v1/`: names the path, the routes that exist, and what to use instead.
 pub(crate) fn no_such_route(path: &str) -> Response {
@@ -59,8 +59,4 @@ fn advice(path: &str) -> Option<&'static str> {
     let below = |known: &str| path.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     let exists = path.starts_with("/v1/chat/completions");
     ADVICE.iter().find(|(known, _)| below(known) && !exists).map(|(_, advice)| *advice)
-}
-
-fn shown(path: &str) -> String {
-    path.chars().filter(|c| !c.is_control()).take(100).collect()
 }

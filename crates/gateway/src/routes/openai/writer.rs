@@ -30,6 +30,10 @@ pub(super) trait Writer: Send + 'static {
     fn command(&mut self, out: &mut Out);
     /// Ends the answer with an error, without a record of the run.
     fn fail(&mut self, error: &OpenAiError, out: &mut Out);
+    /// The answer instead of a stream, if the run had failed before.
+    fn refusal(&self, error: &OpenAiError) -> Response {
+        error.clone().into_response()
+    }
     /// Keeps the connection while the model says nothing. By default a comment does.
     fn keep_alive(&self) -> KeepAlive {
         KeepAlive::new()

@@ -1,5 +1,7 @@
 //! The text that a stream has sent, against the reply with which its run ends.
 
+use std::cmp::Ordering;
+
 /// The text that was sent to the client.
 #[derive(Debug, Default)]
 pub(super) struct Written {
@@ -21,6 +23,18 @@ impl Written {
         self.step = step;
         self.step_text.clone_from(&piece);
         format!("\n\n{piece}")
+    }
+
+    /// What was not sent of the whole text of a step; `None`: all of it was, or later steps were.
+    pub(super) fn missing(&self, step: u32, whole: String) -> Option<String> {
+        match step.cmp(&self.step) {
+            Ordering::Less => None,
+            Ordering::Equal => {
+                let rest = whole.strip_prefix(self.step_text.as_str())?;
+                (!rest.is_empty()).then(|| rest.to_owned())
+            }
+            Ordering::Greater => Some(whole),
+        }
     }
 
     /// The missing part of the reply. The reply may be a cleaned form of the streamed text; then nothing is added.

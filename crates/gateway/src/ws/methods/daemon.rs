@@ -21,7 +21,7 @@ pub(super) async fn status(caller: &Caller, Nothing {}: Nothing) -> Result<Value
 
 /// The configured model; other models can be chosen by name.
 pub(super) fn models(caller: &Caller, Nothing {}: Nothing) -> Value {
-    let model = &caller.app.model;
+    let model = &caller.app.models.chat;
     json!({ "models": [{
         "id": model.model, "provider": model.provider, "contextTokens": model.context_tokens, "vision": model.vision,
         "rehearsal": model.rehearsal, "default": true,

@@ -26,7 +26,7 @@ struct Life {
 }
 
 /// Does what the text of a message says: `hold`, `fail REASON`, `pieces A|B`, `ask COMMAND`, `ask slowly`, `login`, `use TOOL`, `busy`,
-/// `conflict`, …; otherwise repeats it. A command about `nosuch` is refused.
+/// `conflict`, `begin WORDS` (as a result, and then holds), …; otherwise repeats it. A command about `nosuch` is refused.
 pub(crate) struct FakeAgent {
     store: Arc<FakeStore>,
     lives: Mutex<HashMap<RunId, Life>>,
@@ -67,7 +67,7 @@ impl FakeAgent {
                     ack.send(self.decide(approval, decision, &inbound).await);
                 }
                 Body::Control(Control::ClientResults { request, answer }) => {
-                    ack.send(self.take_results(request, *answer))
+                    ack.send(self.take_results(request, *answer, &inbound))
                 }
                 Body::Control(Control::Job(request)) => ack.send(self.work.job(request, &inbound)),
                 Body::Control(Control::Routine(request)) => ack.send(self.work.routine(*request, &inbound)),
@@ -311,6 +311,8 @@ impl FakeAgent {
         }
         if let Some(command) = text.strip_prefix("ask ") {
             self.delta(id, 1, "Let me look.");
+            let call = ToolCall { id: "call-1".into(), name: "run_command".into(), arguments: Arguments::parse("{}") };
+            self.store.wrote(id, Message::assistant_calls("Let me look.", vec![call]));
             return self.pause(id, ApprovalKind::Approval, command, inbound);
         }
         if let Some(calls) = text.strip_prefix("use ") {
@@ -379,6 +381,20 @@ impl FakeAgent {
     pub(crate) fn vanish(&self, id: RunId) {
         self.store.remove(id);
         self.lives.lock().unwrap().remove(&id);
+    }
+
+    /// The run goes on where nobody can watch it.
+    pub(crate) fn leave(&self, id: RunId) {
+        self.lives.lock().unwrap().remove(&id);
+    }
+
+    /// It ends there, after a call of a tool.
+    pub(crate) fn end_elsewhere(&self, record: RunRecord, reply: &str) {
+        let (status, reason) = (RunStatus::Completed, Some(StopReason::FinalText));
+        let usage = RunUsage { tool_calls: 1, ..record.usage };
+        self.store.put(RunRecord { status, reason, reply: Some(reply.into()), usage, ..record.clone() });
+        let evidence = Default::default();
+        self.store.fact(&record, EventKind::RunEnded { status, reason: StopReason::FinalText, evidence });
     }
 
     pub(crate) fn finish(&self, id: RunId, reason: StopReason, reply: &str) {

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use belay_gateway::{
     AgentTexts, BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, Gateway, GatewayConfig,
-    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, LINK_KEY_BYTES, SettingsReport, SignedLinks,
+    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, LINK_KEY_BYTES, Models, SettingsReport,
+    SignedLinks,
 };
 use belay_protocol::*;
 use secrecy::SecretBox;
@@ -132,6 +133,11 @@ impl Harness {
         (run, approval)
     }
 
+    /// The run that began last.
+    pub(crate) async fn newest_run(&self) -> RunId {
+        self.get("/api/v1/runs").await.1["runs"][0]["run_id"].as_str().unwrap().parse().unwrap()
+    }
+
     /// Begins a run that does not end by itself.
     pub(crate) async fn hold(&self, session: &str) -> RunId {
         let (status, body) =
@@ -199,7 +205,7 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
             are_checked: false,
         },
         clock: clock.clone(),
-        model: model(),
+        models: Models { chat: model(), embedder: None },
         version: "0.0.0".into(),
         extra: vec![],
         control_socket: None,

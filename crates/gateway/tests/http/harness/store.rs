@@ -68,6 +68,10 @@ impl FakeStore {
         self.notes.lock().unwrap().extend(notes.into_iter().map(|note| (run, note)));
     }
 
+    pub(super) fn last_note(&self, run: RunId) -> Option<ClientNote> {
+        self.notes.lock().unwrap().iter().rfind(|(of, _)| *of == run).map(|(_, note)| note.clone())
+    }
+
     pub(crate) fn remove(&self, run: RunId) {
         self.runs.lock().unwrap().retain(|record| record.run_id != run);
     }

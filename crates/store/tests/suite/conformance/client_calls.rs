@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_protocol::{
     ApprovalFilter, ApprovalKind, ApprovalRequest, ApprovalState, CallChoice, ClientCall, ClientNote, ClientResult,
-    ClientTool, ClientTools, Decided, EventKind, RunOptions,
+    ClientTool, ClientTools, Decided, EventKind, RunOptions, UsedTokens,
 };
 
 use crate::kit::*;
@@ -26,7 +26,8 @@ async fn waiting(store: &dyn Store) -> (belay_protocol::Lease, ApprovalRequest) 
 }
 
 fn rain() -> Vec<ClientResult> {
-    vec![ClientResult { call: "call-1".into(), text: "rain".into(), said: "and?".into() }]
+    let used = Some(UsedTokens { input: 40, output: 2 });
+    vec![ClientResult { said: "and?".into(), used, ..ClientResult::of("call-1".into(), "rain") }]
 }
 
 fn offering(name: &str) -> RunOptions {
@@ -54,7 +55,7 @@ async fn the_first_results_of_a_client_are_kept_with_the_options_of_its_run(stor
     assert_eq!(store.client_notes(request.run_id).await.unwrap(), notes);
     assert_eq!(store.client_notes(belay_protocol::RunId::new()).await.unwrap(), []);
 
-    let other = vec![ClientResult { call: "call-1".into(), text: "snow".into(), said: String::new() }];
+    let other = vec![ClientResult::of("call-1".into(), "snow")];
     let again = store.answer_client_calls(request.id, other, RunOptions::default(), "bob", at(1_760)).await.unwrap();
     assert_eq!(again, Decided::Before(stored), "only the first answer counts");
     let unknown = belay_protocol::ApprovalId::new();

@@ -1,6 +1,6 @@
 //! The message that is the answer.
 
-use belay_protocol::run::RunUsage;
+use belay_protocol::UsedTokens;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ pub(crate) struct MessageBody {
     belay: Option<Value>,
 }
 
-/// The usage of the run so far.
+/// The usage of an answer.
 #[derive(Clone, Copy, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct MessageUsage {
@@ -46,10 +46,10 @@ pub(super) struct MessageUsage {
 }
 
 impl MessageUsage {
-    pub(super) fn of(usage: &RunUsage) -> Self {
+    pub(super) fn of(used: UsedTokens) -> Self {
         Self {
-            input_tokens: usage.input,
-            output_tokens: usage.output,
+            input_tokens: used.input,
+            output_tokens: used.output,
             cache_creation_input_tokens: 0,
             cache_read_input_tokens: 0,
         }
@@ -73,13 +73,13 @@ impl Shape {
             content: Vec::new(),
             stop_reason: None,
             stop_sequence: (),
-            usage: MessageUsage::of(&RunUsage::default()),
+            usage: MessageUsage::of(UsedTokens::default()),
             belay: None,
         }
     }
 
     /// The whole message.
-    pub(super) fn whole(&self, text: &str, end: &End, usage: &RunUsage) -> MessageBody {
+    pub(super) fn whole(&self, text: &str, end: &End, used: UsedTokens) -> MessageBody {
         let (calls, belay) = match end {
             End::Calls(calls) => (calls.as_slice(), None),
             End::Text { belay, .. } => (&[][..], belay.clone()),
@@ -89,7 +89,7 @@ impl Shape {
         MessageBody {
             content: said.into_iter().chain(calls.iter().map(|call| tool_use(call, input_of(call)))).collect(),
             stop_reason: Some(stop_reason(end)),
-            usage: MessageUsage::of(usage),
+            usage: MessageUsage::of(used),
             belay,
             ..self.begun()
         }

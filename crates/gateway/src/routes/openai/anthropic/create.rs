@@ -14,11 +14,11 @@ use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBytes};
 use crate::routes::openai::answer::Head;
-use crate::routes::openai::outcome::{End, Outcome};
-use crate::routes::openai::part::{Part, place_of};
+use crate::routes::openai::outcome::End;
+use crate::routes::openai::part::Part;
 use crate::routes::openai::readers::Reading;
-use crate::routes::openai::turn::{self, Asked, Begins, RunTurn, Turn};
-use crate::routes::openai::{stream, writer};
+use crate::routes::openai::turn::{self, Asked, Begins, Turn};
+use crate::routes::openai::{follow, writer};
 
 /// Answers a request for a message.
 pub(crate) async fn create(
@@ -32,8 +32,8 @@ pub(crate) async fn create(
     let reading = if chat.streams() { Reading::Streamed } else { Reading::Whole };
     let asked = Asked { request: &chat, headers: &headers, bytes: &bytes, reading, note: None };
     let turn = turn::take(&app, &principal, asked).await.map_err(|error| places.renamed(error))?;
-    let RunTurn { head, mut reader, watch, begins } = match turn {
-        Turn::Run(run) => run,
+    let (head, run) = match turn {
+        Turn::Run(head, run) => (head, run),
         Turn::Command { head, reply } => {
             let shape = shape_of(head, None);
             if chat.streams() {
@@ -42,21 +42,16 @@ pub(crate) async fn create(
             return Ok((shape.head.headers(None), Json(shape.of_command(&reply))).into_response());
         }
     };
-    let run = reader.run;
-    let shape = shape_of(head, Some((run, begins)));
+    let shape = shape_of(head, Some((run.reader.run, run.begins)));
     if chat.streams() {
-        return Ok(stream::of_run(reader, MessageWriter::new(shape, shows_thinking), watch, String::new()));
+        return Ok(follow::of_turn(run, MessageWriter::new(shape, shows_thinking)).await?);
     }
-    let outcome = Outcome::when_there(&app, &shape.head, run, watch).await;
-    reader.served();
-    let Outcome { run: record, end } = outcome?;
-    let headers = shape.head.headers(record.reason);
-    if let End::Error(error) = end {
-        return Ok((headers, AnthropicError::from(error)).into_response());
-    }
-    let part = Part::read_of_ended(&app, &shape.head, record, place_of(&app, begins, run).await).await;
-    let message = shape.whole(&part.text(&shape.head), &part.outcome.end, &part.outcome.run.usage);
-    Ok((headers, Json(message)).into_response())
+    let part = Part::when_there(&shape.head, run).await?;
+    let headers = shape.head.headers(part.outcome.run.reason);
+    Ok(match &part.outcome.end {
+        End::Error(error) => (headers, AnthropicError::from(error.clone())).into_response(),
+        end => (headers, Json(shape.whole(&part.text(&shape.head), end, part.outcome.used))).into_response(),
+    })
 }
 
 /// The id names what the message begins with. Clients take two messages with one id for the same.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::fields::{Thinking, format, object, param};
 use super::input::Messages;
 use super::tools;
+use crate::foreign::shown;
 use crate::routes::openai::OpenAiError;
 use crate::routes::openai::places::Places;
 use crate::routes::openai::request::ChatRequest;
@@ -97,6 +98,7 @@ impl MessagesRequest {
         chat["messages"] = Value::Array(messages.list);
         let places = Places::new("messages", messages.places, param);
         let chat = serde_json::from_value(chat).map_err(|error| {
+            let error = shown(&error.to_string());
             OpenAiError::invalid("messages", "invalid_type", format!("the request has the wrong shape: {error}"))
         })?;
         Ok(Meant { chat, places, shows_thinking: thinking.is_shown })
@@ -104,6 +106,6 @@ impl MessagesRequest {
 }
 
 /// 400: this parameter has the wrong form.
-pub(super) fn wrong(param: impl Into<String>, message: &'static str) -> OpenAiError {
+pub(super) fn wrong(param: impl AsRef<str>, message: &'static str) -> OpenAiError {
     OpenAiError::invalid(param, "invalid_type", message)
 }

@@ -3,7 +3,8 @@
 //! Source: Anthropic's API reference, "Streaming Messages".
 
 use axum::response::sse::{Event, KeepAlive};
-use belay_protocol::run::RunUsage;
+use axum::response::{IntoResponse, Response};
+use belay_protocol::UsedTokens;
 use serde_json::{Value, json};
 
 use super::body::{END_TURN, MessageUsage, Shape, stop_reason, tool_use};
@@ -65,13 +66,13 @@ impl MessageWriter {
         self.end_block(out);
     }
 
-    fn finish(&mut self, stop: &str, usage: &RunUsage, belay: Option<&Value>, out: &mut Out) {
+    fn finish(&mut self, stop: &str, used: UsedTokens, belay: Option<&Value>, out: &mut Out) {
         if self.begun == 0 {
             self.begin_block(&Block::Text.empty(), out); // an empty answer is an answer
             self.open = Some(Block::Text);
         }
         self.close(out);
-        let mut end = json!({"delta": {"stop_reason": stop, "stop_sequence": null}, "usage": MessageUsage::of(usage)});
+        let mut end = json!({"delta": {"stop_reason": stop, "stop_sequence": null}, "usage": MessageUsage::of(used)});
         if let Some(belay) = belay {
             end["belay"] = belay.clone();
         }
@@ -101,25 +102,29 @@ impl Writer for MessageWriter {
     }
 
     fn end(&mut self, outcome: &Outcome, out: &mut Out) {
-        let (usage, stop) = (&outcome.run.usage, stop_reason(&outcome.end));
+        let (used, stop) = (outcome.used, stop_reason(&outcome.end));
         match &outcome.end {
             End::Calls(calls) => {
                 self.close(out);
                 calls.iter().for_each(|call| self.call(call, out));
-                self.finish(stop, usage, None, out);
+                self.finish(stop, used, None, out);
             }
-            End::Text { belay, .. } => self.finish(stop, usage, belay.as_ref(), out),
+            End::Text { belay, .. } => self.finish(stop, used, belay.as_ref(), out),
             End::Error(error) => self.fail(error, out),
         }
     }
 
     fn command(&mut self, out: &mut Out) {
-        self.finish(END_TURN, &RunUsage::default(), None, out);
+        self.finish(END_TURN, UsedTokens::default(), None, out);
     }
 
     fn fail(&mut self, error: &OpenAiError, out: &mut Out) {
         self.close(out);
         out.push_back(Event::default().event("error").data(AnthropicError::from(error.clone()).data()));
+    }
+
+    fn refusal(&self, error: &OpenAiError) -> Response {
+        AnthropicError::from(error.clone()).into_response()
     }
 
     fn keep_alive(&self) -> KeepAlive {

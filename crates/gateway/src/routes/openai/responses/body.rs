@@ -1,7 +1,6 @@
 //! The response as an object, whole and within events.
 
-use belay_protocol::Principal;
-use belay_protocol::run::RunUsage;
+use belay_protocol::{Principal, UsedTokens};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -38,7 +37,7 @@ pub(crate) struct ResponseBody {
     #[cfg_attr(test, schemars(with = "Vec<Map<String, Value>>"))]
     output: Vec<Value>,
     store: bool,
-    /// The usage of the run so far; null before its end.
+    /// The usage of the response; null before its end.
     #[cfg_attr(test, schemars(with = "Option<Map<String, Value>>"))]
     usage: Option<Value>,
     /// `{"run_id","session","status","reason","cost_micro_usd"}` of the run, with `files` that it has sent, or the `approval`
@@ -119,7 +118,7 @@ impl Shape {
 
     /// The reply to a command.
     pub(super) fn of_command(&self, output: Vec<Value>) -> ResponseBody {
-        ResponseBody { output, usage: Some(usage(&RunUsage::default())), ..self.begun("completed") }
+        ResponseBody { output, usage: Some(usage(UsedTokens::default())), ..self.begun("completed") }
     }
 
     /// The response as the outcome has it.
@@ -143,7 +142,7 @@ impl Shape {
             error,
             incomplete_details: cut_off,
             output,
-            usage: is_over.then(|| usage(&run.usage)),
+            usage: is_over.then(|| usage(outcome.used)),
             belay: Some(belay_of(outcome)),
             ..self.begun(status)
         }

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use super::body::Shape;
 use super::events::ResponseWriter;
-use super::follow::follow;
 use super::id::{Kind, ResponseId};
 use super::input::Messages;
 use super::request::ResponsesRequest;
@@ -22,8 +21,8 @@ use crate::routes::openai::OpenAiError;
 use crate::routes::openai::outcome::{End, Outcome};
 use crate::routes::openai::part::{Part, place_of};
 use crate::routes::openai::readers::Reading;
-use crate::routes::openai::turn::{self, Asked, RunTurn, Turn};
-use crate::routes::openai::{stream, writer};
+use crate::routes::openai::turn::{self, Asked, Turn};
+use crate::routes::openai::{follow, writer};
 
 /// Answers a request for a response.
 pub(crate) async fn create(
@@ -35,7 +34,7 @@ pub(crate) async fn create(
     let JsonBytes(mut request, bytes) = body?;
     let (kind, streams) = (request.kind()?, request.streams());
     let (mut messages, shown) = (Messages::default(), request.shown());
-    let note = kind.stored.then(|| request.note()).flatten();
+    let note = kind.stored.then(|| request.note());
     request.refuse_two_sessions(&headers)?;
     references::resolve(&app, &principal, &mut request.input).await?;
     let session = previous::add(&app, &principal, &request, &mut messages).await?;
@@ -67,8 +66,8 @@ struct Answer {
 impl Answer {
     async fn of(self, turn: Turn, streams: bool) -> Result<Response, OpenAiError> {
         let Self { app, principal, kind, shown } = self;
-        let RunTurn { head, mut reader, watch, begins } = match turn {
-            Turn::Run(run) => run,
+        let (head, run) = match turn {
+            Turn::Run(head, run) => (head, run),
             Turn::Command { head, reply } => {
                 let shape = Shape::new(&app, &principal, head, None, shown);
                 if streams {
@@ -78,34 +77,22 @@ impl Answer {
                 return Ok((shape.head.headers(None), Json(shape.of_command(output))).into_response());
             }
         };
-        let run = reader.run;
-        let id = ResponseId { run, after: place_of(&app, begins, run).await, kind };
+        let id = ResponseId { run: run.reader.run, after: place_of(&app, run.begins, run.reader.run).await, kind };
         let shape = Shape::new(&app, &principal, head, Some(id), shown);
         if streams {
-            let status = if kind.background { "queued" } else { "in_progress" };
-            let events = ResponseWriter::new(shape, status);
-            let is_joined = watch.as_ref().is_none_or(|watch| watch.deltas.is_none() || watch.so_far.step > 0);
             // A retry begins as the first attempt did, so that the numbers are the same.
-            if kind.background
-                && is_joined
-                && let Some(record) = app.runs.run(run).await.map_err(ApiError::from)?
-            {
-                return follow(app, principal, id, record, events).await;
-            }
-            return Ok(stream::of_run(reader, events, watch, String::new()));
+            let status = if kind.background { "queued" } else { "in_progress" };
+            return follow::of_turn(run, ResponseWriter::new(shape, status)).await;
         }
         if kind.background {
-            return at_once(&app, &shape, run).await;
+            return at_once(&app, &shape, id.run).await;
         }
-        let outcome = Outcome::when_there(&app, &shape.head, run, watch).await;
-        reader.served();
-        let outcome = outcome?;
-        if let End::Error(error) = outcome.end {
-            return Ok((shape.head.headers(outcome.run.reason), error).into_response());
-        }
-        let part = Part::read_of_ended(&app, &shape.head, outcome.run, id.after).await;
+        let part = Part::when_there(&shape.head, run).await?;
         let headers = shape.head.headers(part.outcome.run.reason);
-        Ok((headers, Json(part.body(&shape))).into_response())
+        Ok(match part.outcome.end {
+            End::Error(error) => (headers, error).into_response(),
+            _ => (headers, Json(part.body(&shape))).into_response(),
+        })
     }
 }
 

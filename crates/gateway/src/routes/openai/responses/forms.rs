@@ -1,6 +1,6 @@
 //! A part of a run in the forms of this API.
 
-use belay_protocol::{Principal, RunRecord};
+use belay_protocol::{ApprovalId, ClientNote, Principal, RunRecord};
 use serde_json::Value;
 
 use super::body::{ResponseBody, Shape};
@@ -47,8 +47,25 @@ pub(super) async fn shape_with_note(
 ) -> Result<Shape, ApiError> {
     let mut shape = shape_of(app, principal, id, run);
     let notes = app.runs.client_notes(id.run).await?;
-    if let Some(note) = notes.into_iter().find(|note| note.after == id.after) {
+    if let Some(note) = note_of(app, id, notes).await? {
         shape.show(note.fields);
     }
     Ok(shape)
+}
+
+/// The note of a response among those of its run: its own, or else the one before, which its request has repeated. A request
+/// that answers a question brings none.
+async fn note_of(app: &App, id: ResponseId, notes: Vec<ClientNote>) -> Result<Option<ClientNote>, ApiError> {
+    if notes.is_empty() || notes.iter().any(|note| note.after == id.after) {
+        return Ok(notes.into_iter().find(|note| note.after == id.after));
+    }
+    let requests = app.approvals.approvals_of(id.run).await?;
+    let place = |after: Option<ApprovalId>| match after {
+        None => Some(0),
+        Some(after) => requests.iter().position(|request| request.id == after).map(|at| at + 1),
+    };
+    let Some(here) = place(id.after).filter(|at| *at > 0 && requests[at - 1].kind.is_of_client()) else {
+        return Ok(None);
+    };
+    Ok(notes.into_iter().rfind(|note| place(note.after).is_some_and(|at| at < here)))
 }

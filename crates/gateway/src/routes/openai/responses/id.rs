@@ -67,7 +67,7 @@ impl Model {
         match self {
             Self::Ours => OUR_NAME.to_owned(),
             Self::Text => TEXT_NAME.to_owned(),
-            Self::Configured => app.model.model.clone(),
+            Self::Configured => app.models.chat.model.clone(),
         }
     }
 }

@@ -7,7 +7,6 @@
 mod body;
 mod create;
 mod events;
-mod follow;
 mod forms;
 mod id;
 mod input;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::id::{Kind, Model};
 use super::input::Messages;
 use super::tools;
+use crate::foreign::shown;
 use crate::routes::openai::request::ChatRequest;
 use crate::routes::openai::{OpenAiError, SESSION_HEADER};
 
@@ -118,6 +119,7 @@ impl ResponsesRequest {
             chat[same] = field(same);
         }
         serde_json::from_value(chat).map_err(|error| {
+            let error = shown(&error.to_string());
             OpenAiError::invalid("input", "invalid_type", format!("the request has the wrong shape: {error}"))
         })
     }

@@ -24,8 +24,8 @@ const SHOWN: [(&str, Value); 12] = [
 const KEPT: [&str; 2] = ["instructions", "metadata"];
 
 impl ResponsesRequest {
-    /// What the run keeps of the request; `None`: nothing.
-    pub(super) fn note(&self) -> Option<Map<String, Value>> {
+    /// What the run keeps of the request.
+    pub(super) fn note(&self) -> Map<String, Value> {
         let mut kept = self.shown();
         // Only the forms of OpenAI's API: a deep value could not be read again below the options of the run.
         let is_flat = |value: &Value| match value {
@@ -33,7 +33,7 @@ impl ResponsesRequest {
             value => value.is_string(),
         };
         kept.retain(|name, value| KEPT.contains(&name.as_str()) && is_flat(value));
-        (!kept.is_empty()).then_some(kept)
+        kept
     }
 
     /// The fields that the answer shows again.

@@ -1,7 +1,6 @@
 //! The status of a response, and what else its run says.
 
-use belay_protocol::run::RunUsage;
-use belay_protocol::{RunRecord, RunStatus, StopLayer};
+use belay_protocol::{RunRecord, RunStatus, StopLayer, UsedTokens};
 use serde_json::{Value, json};
 
 use crate::routes::openai::outcome::{End, Outcome};
@@ -38,12 +37,12 @@ pub(super) fn belay_of(outcome: &Outcome) -> Value {
 }
 
 /// The usage in the format of this API.
-pub(super) fn usage(usage: &RunUsage) -> Value {
+pub(super) fn usage(used: UsedTokens) -> Value {
     json!({
-        "input_tokens": usage.input,
+        "input_tokens": used.input,
         "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": usage.output,
+        "output_tokens": used.output,
         "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": usage.input.saturating_add(usage.output),
+        "total_tokens": used.input.saturating_add(used.output),
     })
 }

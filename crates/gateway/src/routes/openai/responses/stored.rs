@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use super::body::ResponseBody;
 use super::events::ResponseWriter;
-use super::follow::follow;
 use super::forms::shape_with_note;
 use super::id::{RESPONSE, ResponseId};
 use super::status::status_of;
@@ -20,7 +19,10 @@ use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{Caller, Params, path_text};
 use crate::routes::openai::OpenAiError;
+use crate::routes::openai::follow::Joined;
 use crate::routes::openai::part::Part;
+use crate::routes::openai::readers::Reader;
+use crate::routes::openai::writer::Writer as _;
 use crate::routes::stop::stop_run;
 
 /// How long a cancellation waits for the processes of the run.
@@ -89,7 +91,10 @@ pub(crate) async fn show(
     }
     let status = if id.kind.background { "queued" } else { "in_progress" };
     let events = ResponseWriter::new(shape, status).after(starting_after);
-    follow(app, principal, id, run, events).await
+    let mut reader = Reader::new(app.clone(), principal.clone(), id.run, true);
+    reader.served(); // a reader that goes away ends nothing
+    let joined = Joined::read(&app, &principal, events.head(), id.run, id.after).await?;
+    Ok(joined.answer(reader, events))
 }
 
 /// Stops the run of a response that has not ended, and shows it. The run of one that has ended may be at a later response.

@@ -1,0 +1,124 @@
+//! `POST /v1/embeddings`: vectors of texts, by the server that the settings name for the search of notes by meaning.
+//!
+//! Source: the OpenAI API reference, "Create embeddings". Unused fields are ignored.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use belay_protocol::Embedder;
+use serde_json::Value;
+
+use super::OUR_NAME;
+use super::embedding_forms::{Embedding, Embeddings, EmbeddingsRequest, EmbeddingsUsage, Vector};
+use super::error::OpenAiError;
+use crate::app::Shared;
+use crate::error::ApiError;
+use crate::extract::JsonBody;
+use crate::foreign::shown;
+
+/// Most texts of a request. Source: the API reference.
+const TEXTS_MAX: usize = 2048;
+
+/// Texts of one request to the server: its answer is bounded.
+const BATCH: usize = 64;
+
+/// Most numbers of an answer. 4 Mi: 2048 vectors of 2048 dimensions take 16 MiB, and about 45 as JSON.
+const NUMBERS_MAX: usize = 4 << 20;
+
+/// Makes vectors of texts.
+pub(crate) async fn embeddings(
+    State(app): State<Shared>,
+    body: Result<JsonBody<EmbeddingsRequest>, ApiError>,
+) -> Result<Json<Embeddings>, OpenAiError> {
+    let Some(embedder) = app.models.embedder.clone() else {
+        let message = "/v1/embeddings: Belay serves no embeddings here, since memory.embeddings.base_url names no \
+                       server for them";
+        return Err(OpenAiError::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message));
+    };
+    let JsonBody(EmbeddingsRequest { model, input, encoding_format, dimensions }) = body?;
+    let model = named(model, embedder.model())?;
+    let texts = texts(input)?;
+    let in_base64 = in_base64(encoding_format.as_ref())?;
+    let tokens = texts.iter().map(|text| text.len().div_ceil(4) as u64).sum();
+    let vectors = vectors(&*embedder, texts, dimensions.filter(|wanted| !wanted.is_null())).await?;
+    let data = vectors.into_iter().enumerate().map(|(index, vector)| Embedding {
+        object: "embedding",
+        index,
+        embedding: if in_base64 { Vector::Base64(base64_of(&vector)) } else { Vector::Numbers(vector) },
+    });
+    let usage = EmbeddingsUsage { prompt_tokens: tokens, total_tokens: tokens };
+    Ok(Json(Embeddings { object: "list", data: data.collect(), model, usage }))
+}
+
+/// The name of the model for the answer. `known`: that of the server, perhaps with `/DIMENSIONS`.
+fn named(model: Option<String>, known: &str) -> Result<String, OpenAiError> {
+    let plain = known.rsplit_once('/').filter(|(_, end)| end.parse::<u32>().is_ok()).map_or(known, |(name, _)| name);
+    match model {
+        None => Ok(plain.to_owned()),
+        Some(name) if [OUR_NAME, known, plain].contains(&&*name) => Ok(name),
+        Some(name) => {
+            let message = format!("the model \"{}\" makes no embeddings here; \"{plain}\" does", shown(&name));
+            Err(OpenAiError::new(StatusCode::NOT_FOUND, "invalid_request_error", "model_not_found", message)
+                .about("model"))
+        }
+    }
+}
+
+fn texts(input: Option<Value>) -> Result<Vec<String>, OpenAiError> {
+    let invalid = |message: String| OpenAiError::invalid("input", "invalid_value", message);
+    let list = match input {
+        Some(Value::String(text)) => vec![Value::String(text)],
+        Some(Value::Array(list)) if (1..=TEXTS_MAX).contains(&list.len()) => list,
+        _ => return Err(invalid(format!("must be a text, or a list of 1 to {TEXTS_MAX} texts"))),
+    };
+    let text = |value: Value| match value {
+        Value::String(text) if !text.is_empty() => Ok(text),
+        Value::String(_) => Err(invalid("a text must not be empty".to_owned())),
+        _ => Err(invalid(
+            "tokens are not supported; send texts (check_embedding_ctx_length=False in LangChain)".to_owned(),
+        )),
+    };
+    list.into_iter().map(text).collect()
+}
+
+fn in_base64(format: Option<&Value>) -> Result<bool, OpenAiError> {
+    match format.map(|format| format.as_str()) {
+        None | Some(Some("float")) => Ok(false),
+        Some(Some("base64")) => Ok(true),
+        Some(None) if format.is_some_and(Value::is_null) => Ok(false),
+        _ => Err(OpenAiError::invalid("encoding_format", "invalid_value", "must be float or base64")),
+    }
+}
+
+/// One vector for each text.
+async fn vectors(
+    embedder: &dyn Embedder,
+    texts: Vec<String>,
+    dimensions: Option<Value>,
+) -> Result<Vec<Vec<f32>>, OpenAiError> {
+    let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
+    for batch in texts.chunks(BATCH) {
+        let made = embedder.embed(batch.to_vec()).await.map_err(|error| {
+            let message = format!("the server for embeddings: {}", shown(&error.0));
+            OpenAiError::new(StatusCode::BAD_GATEWAY, "server_error", "provider_error", message)
+        })?;
+        let length = made.first().map_or(0, Vec::len);
+        if dimensions.as_ref().is_some_and(|wanted| wanted.as_u64() != Some(length as u64)) {
+            let message = format!("the vectors of the configured model have {length} dimensions");
+            return Err(OpenAiError::invalid("dimensions", "invalid_value", message));
+        }
+        if length * texts.len() > NUMBERS_MAX {
+            let message = format!("at most {} texts of {length} dimensions are accepted", NUMBERS_MAX / length);
+            return Err(OpenAiError::invalid("input", "invalid_value", message));
+        }
+        vectors.extend(made);
+    }
+    Ok(vectors)
+}
+
+fn base64_of(vector: &[f32]) -> String {
+    let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+    STANDARD.encode(bytes)
+}
