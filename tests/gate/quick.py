@@ -43,6 +43,7 @@ LEFT_OUT = {
     "websocket_clients": "the example clients of the WebSocket RPC",
     "bot_example": "the example of a bot",
     "mcp_client": "the official MCP client",
+    "mcp_oauth": "the login at MCP servers",
     "generated_clients": "clients made by generators",
     "api_fuzz": "schemathesis",
     "metrics": "promtool",

@@ -9,7 +9,7 @@ use axum::Router;
 use belay_protocol::{
     ApprovalStore, Archive, AttachmentIntake, BlobStore, BootId, Clock, ClusterStore, EndReader, EventLog, Hints,
     Janitor, JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader, SecretVault,
-    SessionReader, SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis, WorkLeases,
+    ServerLogins, SessionReader, SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis, WorkLeases,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,8 +39,8 @@ pub struct GatewayParts {
     pub archive: Arc<dyn Archive>,
     /// Reads and changes notes.
     pub notes: Arc<dyn NoteArchive>,
-    /// Deletes secrets.
-    pub vault: Arc<dyn SecretVault>,
+    /// The secrets that people have given, and the logins at MCP servers.
+    pub kept: KeptSecrets,
     /// Takes files of messages.
     pub attachments: Arc<dyn AttachmentIntake>,
     /// Stores files of messages and sent files.
@@ -89,6 +89,22 @@ pub struct GatewayParts {
     pub control_socket: Option<PathBuf>,
     /// Whether the agent accepts messages.
     pub ready: watch::Receiver<bool>,
+}
+
+/// The secrets that people have given, and the logins at MCP servers.
+#[derive(Clone)]
+pub struct KeptSecrets {
+    /// Deletes secrets.
+    pub(crate) vault: Arc<dyn SecretVault>,
+    /// Logs in at MCP servers; `None`: no server can have a login.
+    pub(crate) logins: Option<Arc<dyn ServerLogins>>,
+}
+
+impl KeptSecrets {
+    /// The secrets of `vault`, and the logins; `None`: no server can have one.
+    pub fn new(vault: Arc<dyn SecretVault>, logins: Option<Arc<dyn ServerLogins>>) -> Self {
+        Self { vault, logins }
+    }
 }
 
 /// What the gateway of a node reads of its cluster.

@@ -14,6 +14,7 @@ mod front_ends;
 mod harness;
 mod hooks;
 mod jobs;
+mod logins;
 mod mcp;
 mod memory;
 mod messages;
