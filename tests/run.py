@@ -7,7 +7,7 @@ Says what is missing, installs it (bubblewrap, PostgreSQL and others only as roo
 with its tests, and runs the test binaries, as many side by side as the machine has processors. Beside them the budget counts what the
 daemon costs (`make budget`), daemons are killed at named points (`make crash`), three daemons over one PostgreSQL are killed, cut from it and
 restarted (`make cluster`), the official OpenAI client, the clients of its Responses API, the official Anthropic client, LangChain's client, the example clients of the WebSocket RPC and the official MCP
-SDK talk to a real daemon, so do clients that generators have made of its description, schemathesis fuzzes its API by that description,
+SDK talk to a real daemon, which itself logs in at a real OAuth server, so do clients that generators have made of its description, schemathesis fuzzes its API by that description,
 promtool checks its metrics, a collector decodes its signals, the reverse proxies of deploy/ stand before it, and Chromium opens the console.
 Then the sizes of the full and of the smallest build are compared with a table, systemd rates the unit, a machine with the installed service in it is booted, another one installs, upgrades and purges the Debian
 package, and the OCI image is built and run. What these need is installed while the compiler works. A suite that has passed here, and that nothing could have changed since, is "(cached)" and not run again
@@ -42,6 +42,7 @@ from gate.scripts import (
     generated_clients,
     langchain_client,
     mcp_client,
+    mcp_oauth,
     metrics,
     proxies,
     responses_client,
@@ -71,7 +72,7 @@ def first(suites, budget_program, environment):
         if suite["target"] == WAITING:
             jobs.append((small, suite, environment))
     clients_of_models = (clients, responses_client, anthropic_client, langchain_client)
-    clients_of_api = (*clients_of_models, websocket_clients, bot_example, mcp_client, acp_client, generated_clients, api_fuzz)
+    clients_of_api = (*clients_of_models, websocket_clients, bot_example, mcp_client, acp_client, mcp_oauth, generated_clients, api_fuzz)
     watched = (metrics, telemetry, proxies, console)
     return jobs + [(job, environment) for job in (examples, *clients_of_api, *watched, crashes)]
 

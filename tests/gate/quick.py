@@ -44,6 +44,7 @@ LEFT_OUT = {
     "bot_example": "the example of a bot",
     "mcp_client": "the official MCP client",
     "acp_client": "editors by the Agent Client Protocol",
+    "mcp_oauth": "the login at MCP servers",
     "generated_clients": "clients made by generators",
     "api_fuzz": "schemathesis",
     "metrics": "promtool",

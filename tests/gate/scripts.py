@@ -158,6 +158,16 @@ def acp_client(tally, environment):
     script(tally, name, command, environment)
 
 
+def mcp_oauth(tally, environment):
+    """A real daemon logs in at an MCP server behind oidc-provider of npm."""
+    name = "login at MCP servers"
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    if folder := node_modules(tally, name, "clients/oauth"):
+        environment = {**environment, "PATH": os.pathsep.join(map(str, [*node_places(), os.environ.get("PATH", "")]))}
+        script(tally, name, [sys.executable, str(ROOT / "tests" / "clients" / "mcp_oauth.py"), str(folder)], environment)
+
+
 def api_fuzz(tally, environment):
     """The whole HTTP API of a real daemon against its description."""
     name = "the API by its description"

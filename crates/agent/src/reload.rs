@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_agent_loop::StopRules;
-use belay_protocol::{RoutineSpec, StoreError, Tool};
+use belay_protocol::{EventKind, NewEvent, RoutineSpec, StoreError, Tool};
 use tokio::time::sleep;
 
 use crate::agent_services::AgentServices;
@@ -85,6 +85,21 @@ impl Reloader {
         }
         services.plans.add_tools(tools);
         services.run.offer_tools(tools);
+    }
+
+    /// Shows that a person has to log in at an MCP server, and stores an event about it. Its tools stay as they are.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the event may be missing.
+    pub async fn need_login(&self, server: &str, why: String) {
+        let services = &self.services;
+        services.run.health.need_login(server, &why);
+        let kind = EventKind::ServerNeedsLogin { server: server.to_owned(), detail: why };
+        let event = NewEvent { at: services.clock.now(), session: None, run_id: None, kind };
+        if let Err(error) = services.store.events.append(vec![event]).await {
+            // The log and the status have it.
+            tracing::warn!(server, %error, "that a person has to log in at an mcp server is not among the events");
+        }
     }
 
     /// Shows an MCP server as starting; with a reason, which follows its name, as left out.

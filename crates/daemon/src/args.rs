@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use belay_cli::args::{LoginArgs, LogoutArgs};
 use belay_cli::mcp_serve::ServeArgs;
 use belay_protocol::{DeclaredOutput, LinkId};
 use belay_settings::{CheckArgs, SettingsArgs};
@@ -53,6 +54,10 @@ pub(crate) enum McpCommand {
     List(McpListArgs),
     /// Approve the current description of a tool of an MCP server, or of all its tools
     Approve(ApproveArgs),
+    /// Log in at an MCP server that asks for it, through a browser and the running daemon
+    Login(LoginArgs),
+    /// Revoke and delete the tokens of an MCP server
+    Logout(LogoutArgs),
     /// Serve MCP over standard input and output, by relaying to the running daemon
     Serve(ServeArgs),
 }

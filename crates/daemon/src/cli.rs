@@ -108,7 +108,7 @@ pub(crate) enum Command {
     /// Apply the stop rules to recorded runs
     #[command(subcommand)]
     Stops(StopsCommand),
-    /// List and approve the tools of MCP servers
+    /// List and approve the tools of MCP servers, and log in at them
     #[command(subcommand)]
     Mcp(McpCommand),
     /// Make, verify, list and restore backups
@@ -314,6 +314,9 @@ mod tests {
             ("belay mcp list --json files", true),
             ("belay mcp approve", false),
             ("belay mcp approve files read --set tools.max_read_lines=1", true),
+            ("belay mcp login", false),
+            ("belay mcp login tickets --no-browser --json", true),
+            ("belay mcp logout tickets --url http://h:1", true),
             ("belay mcp", false),
             ("belay mcp serve --url http://h:1", true),
             ("belay mcp serve x", false),

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use belay_agent::{Agent, AgentParts, LeaseKeeper, OwnTexts};
 use belay_channels::{AllowLists, StdinChannel};
-use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, Models, SettingsSource};
+use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, KeptSecrets, Models, SettingsSource};
 use belay_hooks::HookSet;
 use belay_maintenance::{BackupKeeper, Kept, RetentionJanitor};
 use belay_parts::{
@@ -249,7 +249,7 @@ async fn assemble(
         approvals: ports.approvals.clone(),
         archive: ports.archive.clone(),
         notes: ports.note_archive.clone(),
-        vault: ports.vault.clone(),
+        kept: KeptSecrets::new(ports.vault.clone(), programs.logins()),
         jobs: ports.jobs.clone(),
         routines: ports.routines.clone(),
         times: Arc::new(Times),

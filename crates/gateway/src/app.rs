@@ -8,8 +8,8 @@ use std::time::Duration;
 use belay_protocol::{
     Accepted, Ack, AckSender, ApprovalId, ApprovalState, ApprovalStore, Archive, AttachmentIntake, BlobStore, Body,
     ChannelId, Clock, CommandReply, Control, EndReader, Envelope, EventLog, IdempotencyKey, Inbound, Janitor,
-    JobReader, NoteArchive, OrderId, Principal, RoutineReader, RunId, RunReader, RunRecord, RunStatus, RunWatch,
-    SecretVault, Seq, SessionKey, SessionReader, SpendReader, StopTarget, StoreHealth,
+    JobReader, NoteArchive, OrderId, Principal, RoutineReader, RunId, RunReader, RunRecord, RunStatus, RunWatch, Seq,
+    SessionKey, SessionReader, SpendReader, StopTarget, StoreHealth,
 };
 use secrecy::SecretString;
 use tokio::sync::oneshot::error::RecvError;
@@ -28,7 +28,8 @@ use crate::file_links::SignedLinks;
 use crate::first_attempts::FirstAttempts;
 use crate::new_socket::NewSocket;
 use crate::parts::{
-    Backups, ClusterView, DatabaseLoss, JudgeOfRules, Metrics, Models, RoutineTimes, SettingsSource, Trajectory,
+    Backups, ClusterView, DatabaseLoss, JudgeOfRules, KeptSecrets, Metrics, Models, RoutineTimes, SettingsSource,
+    Trajectory,
 };
 use crate::readers::Readers;
 use crate::sign_ins::SignIns;
@@ -76,7 +77,7 @@ pub(crate) struct App {
     pub(crate) approvals: Arc<dyn ApprovalStore>,
     pub(crate) archive: Arc<dyn Archive>,
     pub(crate) notes: Arc<dyn NoteArchive>,
-    pub(crate) vault: Arc<dyn SecretVault>,
+    pub(crate) kept: KeptSecrets,
     pub(crate) jobs: Arc<dyn JobReader>,
     pub(crate) routines: Arc<dyn RoutineReader>,
     pub(crate) times: Arc<dyn RoutineTimes>,

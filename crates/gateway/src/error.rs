@@ -136,6 +136,8 @@ error_codes! {
     UnsupportedMediaType = "unsupported_media_type": 415;
     /// A parameter or a field has the wrong shape. The message names it.
     Invalid = "invalid": 422;
+    /// The MCP server, its authorization server, or the person has not let a login succeed; the message says why.
+    LoginFailed = "login_failed": 422;
     /// The signed message is too old.
     Stale = "stale": 422;
     /// The backup could not be made; the message says why.
@@ -275,6 +277,11 @@ impl ApiError {
     /// 422: JSON of the wrong shape.
     pub(crate) fn invalid(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid, message)
+    }
+
+    /// 422: a login that did not succeed.
+    pub(crate) fn login_failed(message: String) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::LoginFailed, message)
     }
 
     /// 422: a signed message that is too old, or from the future.

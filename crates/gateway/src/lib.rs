@@ -71,7 +71,7 @@ pub use file_links::{LINK_KEY_BYTES, SignedLinks};
 pub use gauges::GaugeRefresh;
 pub use parts::{
     BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, ClusterView, DatabaseLoss, GatewayParts,
-    JudgeOfRules, Judged, Metrics, Models, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue,
+    JudgeOfRules, Judged, KeptSecrets, Metrics, Models, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue,
     SettingsReport, SettingsSource, Trajectory,
 };
 pub use router::serves;

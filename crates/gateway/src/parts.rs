@@ -9,7 +9,8 @@ use axum::Router;
 use belay_protocol::{
     ApprovalStore, Archive, AttachmentIntake, BlobStore, BootId, Clock, ClusterStore, Embedder, EndReader, Event,
     EventLog, Hints, Janitor, JobReader, Message, ModelInfo, NoteArchive, RoutineReader, RoutineSpec, RunReader,
-    SecretVault, SessionReader, SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis, WorkLeases,
+    SecretVault, ServerLogins, SessionReader, SignInStore, SpendReader, StopReason, StoreHealth, UnixMillis,
+    WorkLeases,
 };
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -39,8 +40,8 @@ pub struct GatewayParts {
     pub archive: Arc<dyn Archive>,
     /// Reads and changes notes.
     pub notes: Arc<dyn NoteArchive>,
-    /// Deletes secrets.
-    pub vault: Arc<dyn SecretVault>,
+    /// The secrets that people have given, and the logins at MCP servers.
+    pub kept: KeptSecrets,
     /// Takes files of messages.
     pub attachments: Arc<dyn AttachmentIntake>,
     /// Stores files of messages and sent files.
@@ -97,6 +98,22 @@ pub struct Models {
     pub chat: ModelInfo,
     /// Makes vectors of texts; `None`: no server for embeddings is configured.
     pub embedder: Option<Arc<dyn Embedder>>,
+}
+
+/// The secrets that people have given, and the logins at MCP servers.
+#[derive(Clone)]
+pub struct KeptSecrets {
+    /// Deletes secrets.
+    pub(crate) vault: Arc<dyn SecretVault>,
+    /// Logs in at MCP servers; `None`: no server can have a login.
+    pub(crate) logins: Option<Arc<dyn ServerLogins>>,
+}
+
+impl KeptSecrets {
+    /// The secrets of `vault`, and the logins; `None`: no server can have one.
+    pub fn new(vault: Arc<dyn SecretVault>, logins: Option<Arc<dyn ServerLogins>>) -> Self {
+        Self { vault, logins }
+    }
 }
 
 /// What the gateway of a node reads of its cluster.

@@ -28,8 +28,8 @@ use crate::openapi;
 use crate::routes::openai::{anthropic, responses};
 use crate::routes::{
     agent, approvals, archive, backups, console, context, costs, ends, error_for, events, files, freeze, health,
-    heartbeat, hooks, jobs, judge, memory, messages, models, nodes, openai, people, principals, routine_runs, routines,
-    runs, sessions, settings, status, stop, tools, webhook,
+    heartbeat, hooks, jobs, judge, logins, memory, messages, models, nodes, openai, people, principals, routine_runs,
+    routines, runs, sessions, settings, status, stop, tools, webhook,
 };
 use crate::table::{Table, delete, get, post};
 use crate::{mcp, ws};
@@ -208,7 +208,7 @@ pub(crate) fn principals_table() -> Table {
         .route("/api/v1/approvals/{id}", get(approvals::show).post(approvals::decide))
         .route("/api/v1/judge", post(judge::judge))
         .route("/api/v1/models", get(models::list))
-        .route("/api/v1/mcp", get(models::servers))
+        .merge(servers_table())
         .route("/api/v1/settings", get(settings::show))
         .route("/api/v1/costs", get(costs::show))
         .route("/api/v1/ends", get(ends::count))
@@ -222,6 +222,14 @@ pub(crate) fn principals_table() -> Table {
         .route("/api/v1/shutdown", post(status::shutdown))
         .route("/metrics", get(status::metrics))
         .merge(openai_table())
+}
+
+/// The routes of MCP servers.
+fn servers_table() -> Table {
+    Table::new()
+        .route("/api/v1/mcp", get(models::servers))
+        .route("/api/v1/mcp/{name}/login", post(logins::begin).delete(logins::end))
+        .route("/api/v1/mcp/{name}/login/finish", post(logins::finish))
 }
 
 /// The routes of OpenAI's and Anthropic's APIs.

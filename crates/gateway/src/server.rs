@@ -109,7 +109,7 @@ impl Gateway {
             approvals: parts.approvals,
             archive: parts.archive,
             notes: parts.notes,
-            vault: parts.vault,
+            kept: parts.kept,
             jobs: parts.jobs,
             routines: parts.routines,
             times: parts.times,

@@ -10,7 +10,7 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::Paths;
 use belay_protocol::Secret;
-use belay_settings::secrets::mcp_tokens;
+use belay_settings::secrets::{mcp_clients, mcp_tokens};
 use belay_settings::{Problem, Settings, refused, sandbox_config, workspace_of};
 use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, ServerInputs};
 use belay_tools::sandbox::LazySandbox;
@@ -20,6 +20,9 @@ const PINS: &str = "mcp-pins.json";
 
 /// The file with the tools that servers have listed before, in the data directory.
 const REMEMBERED: &str = "mcp-tools.json";
+
+/// The directory with the tokens of logins at servers, in the data directory.
+const LOGINS: &str = "mcp-logins";
 
 /// What MCP servers need from the daemon.
 pub struct McpNeeds {
@@ -60,11 +63,13 @@ impl McpNeeds {
     /// All named secrets of servers that are missing, and all unusable URLs.
     pub fn servers(&self, settings: &Settings, env: &Environment, paths: &Paths, pins: Pins) -> Result<Mcp, Failure> {
         let mut tokens = mcp_tokens(settings, env).map_err(|problems| refused(&problems))?;
+        let mut clients = mcp_clients(settings, env).map_err(|problems| refused(&problems))?;
         let variable = |name: &str| env.raw(name).map(ToOwned::to_owned);
         let workspace = workspace_of(settings, env, paths);
         let mut server = |name: &String, config| {
-            let token: Option<Secret> = tokens.remove(name);
-            Server::new(name, config, ServerInputs { directory: &workspace, variable: &variable, token })
+            let (token, client_secret): (Option<Secret>, _) = (tokens.remove(name), clients.remove(name));
+            let inputs = ServerInputs { directory: &workspace, variable: &variable, token, client_secret };
+            Server::new(name, config, inputs)
         };
         let (mut servers, mut problems) = (Vec::new(), Vec::new());
         for (name, config) in settings.tools.mcp.iter().filter(|(_, config)| config.enabled) {
@@ -82,6 +87,6 @@ impl McpNeeds {
         let starter = Arc::new(ProcessTrees::new(self.processes.clone(), self.sandbox.clone()));
         let sessions = Arc::new(McpSessions::new(starter));
         let mcp = Mcp::new(servers, pins, sessions, Arc::new(SystemClock));
-        Ok(mcp.remembering(paths.data.join(REMEMBERED)))
+        Ok(mcp.remembering(paths.data.join(REMEMBERED)).keeping_logins(&paths.data.join(LOGINS)))
     }
 }

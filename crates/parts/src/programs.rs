@@ -11,14 +11,14 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::{Paths, private_directory};
 use belay_protocol::{
-    AttachmentIntake, Clock, ContextSource, NoteStore, OutgoingFiles, OutputKeeper, RunProcesses, RunReader, Tool,
-    Transcriber, WorkerHost,
+    AttachmentIntake, Clock, ContextSource, NoteStore, OutgoingFiles, OutputKeeper, RunProcesses, RunReader,
+    ServerLogins, Tool, Transcriber, WorkerHost,
 };
 use belay_settings::secrets::skill_keys;
 use belay_settings::{OUTPUTS, Settings, expand, refused as refuse_settings, workspace_of};
 use belay_tools::attachments::{Attachments, AttachmentsParts};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
-use belay_tools::mcp::{Arrival, KnownServers, Mcp, McpSessions, Pins, PinsError, RunEnds};
+use belay_tools::mcp::{Arrival, KnownServers, LoginChange, Mcp, McpSessions, Pins, PinsError, RunEnds};
 use belay_tools::outgoing::WorkspaceFiles;
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
@@ -152,6 +152,11 @@ impl Programs {
     /// The port that ends the processes of runs, MCP servers included.
     pub fn processes(&self) -> Arc<dyn RunProcesses> {
         Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
+    }
+
+    /// The logins at MCP servers; `None`: no server can have one.
+    pub fn logins(&self) -> Option<Arc<dyn ServerLogins>> {
+        self.mcp.logins()
     }
 
     /// The manager of all processes of the daemon, for runs and hooks.
@@ -297,8 +302,8 @@ impl ProgramsHandle {
         }
     }
 
-    /// Shows the MCP servers that are left out, and offers the tools of those that are late as they come. Returns when
-    /// it is stopped.
+    /// Shows the MCP servers that are left out, offers the tools of those that are late as they come, and follows the logins at
+    /// servers. Returns when it is stopped.
     pub fn offer_late(&self, agent: Reloader, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
         for name in self.mcp.starting() {
             agent.show_server(&name, None);
@@ -315,15 +320,27 @@ impl ProgramsHandle {
                 }
                 std::future::pending::<()>().await;
             };
+            let logins = async {
+                loop {
+                    let LoginChange { server, needed } = mcp.login_change().await;
+                    if let Some(why) = needed {
+                        agent.need_login(&server, why).await;
+                    } else if let Some(arrival) = mcp.listed_again(&server).await {
+                        offer(arrival, &agent).await;
+                    }
+                }
+            };
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = late => {}
+                () = logins => {}
             }
         }
     }
 
-    /// Ends all running programs; none can start after that.
+    /// Ends all running programs; none can start after that. Waits for renewals of logins before, for 2 s at most.
     pub async fn close(&self) {
+        self.mcp.settle_logins().await;
         self.processes.shutdown().await;
     }
 }

@@ -405,6 +405,13 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until_ms: Option<i64>,
     },
+    /// A person has to log in at an MCP server. Names no session.
+    ServerNeedsLogin {
+        /// The server.
+        server: String,
+        /// The reason, for people.
+        detail: String,
+    },
     /// A command has changed a conversation: `undo`, `redo`, `clear`, `new`, `resume`, `fork`.
     ThreadEdited {
         /// The command.

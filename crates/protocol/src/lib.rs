@@ -11,7 +11,7 @@
 //! Reading order:
 //!
 //! 1. A model call and a tool call: [`ids`] → [`message`] → [`attachment`] → [`transcriber`] → [`provenance`] → [`model`] →
-//!    [`refusal`] → [`tool`] → [`output`] → [`pins`] → [`process`] → [`secret`] → [`embedder`].
+//!    [`refusal`] → [`tool`] → [`output`] → [`pins`] → [`process`] → [`secret`] → [`server_login`] → [`embedder`].
 //! 2. A run and its end: [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`].
 //! 3. A message in and a message out: [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`route`] →
 //!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
@@ -89,6 +89,7 @@ mod schema;
 pub mod secret;
 pub mod sent;
 pub mod sent_file;
+pub mod server_login;
 mod session;
 pub mod sign_in;
 pub mod status;
@@ -195,6 +196,7 @@ pub use run_status::RunStatus;
 pub use secret::{Secret, SecretVault};
 pub use sent::Sent;
 pub use sent_file::{FileLinks, OutboundFile, OutgoingFiles, SEND_FILE, SentFile, size_text};
+pub use server_login::{BegunLogin, EndedLogin, LoginRefusal, LoginReport, LoginState, ServerLogins};
 pub use session::{RESERVED_KEYS, SessionCursor, SessionFilter, SessionLifetime, beginning_of};
 pub use sign_in::{LINKS_MAX, SIGN_INS_MAX, SignIn, SignInStore};
 pub use status::{CandidateStatus, JobsStatus, ModelTrouble, StatusReport};

@@ -156,6 +156,8 @@ pub enum ToolState {
     Starting,
     /// It is an MCP server that did not start, or whose tools cannot be listed.
     LeftOut,
+    /// It is an MCP server at which a person has to log in.
+    NeedsLogin,
 }
 
 impl ToolState {
@@ -168,6 +170,7 @@ impl ToolState {
             Self::Trial => "trial",
             Self::Starting => "starting",
             Self::LeftOut => "left_out",
+            Self::NeedsLogin => "needs_login",
         }
     }
 }
@@ -198,7 +201,7 @@ pub struct ToolHealth {
     /// The actor that disabled it: `rule`, or a person, whose name only operators see.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub actor: String,
-    /// The reason for which it is disabled, or for which its server is left out: only operators see the latter.
+    /// The reason for which it is disabled, or for which its server is left out or needs a login: only operators see the latter two.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
     /// The newest failures, oldest first. They may belong to anybody's work: only operators see them, and the list is
@@ -214,9 +217,11 @@ impl ToolHealth {
         if self.actor != BY_RULE {
             self.actor.clear();
         }
-        if self.state == ToolState::LeftOut {
-            // The cause may have paths of this machine, and words of the server.
-            self.detail = "cannot be used".into();
+        // The cause may have paths of this machine, and words of the server.
+        match self.state {
+            ToolState::LeftOut => self.detail = "cannot be used".into(),
+            ToolState::NeedsLogin => self.detail = "needs a login by an operator".into(),
+            _ => {}
         }
         self
     }

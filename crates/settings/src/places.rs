@@ -68,9 +68,11 @@ pub(crate) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(Strin
     let fallbacks = fallbacks.filter_map(|(at, fallback)| {
         Some((format!("llm.fallbacks.{at}.api_key_file"), fallback.api_key_file.as_deref()?))
     });
-    let servers = settings.tools.mcp.iter();
-    let servers = servers
-        .filter_map(|(name, server)| Some((format!("tools.mcp.{name}.token_file"), server.token_file.as_deref()?)));
+    let servers = settings.tools.mcp.iter().flat_map(|(name, server)| {
+        let client = server.oauth.as_ref().and_then(|oauth| oauth.client_secret_file.as_deref());
+        let files = [("token_file", server.token_file.as_deref()), ("oauth.client_secret_file", client)];
+        files.into_iter().filter_map(move |(key, file)| Some((format!("tools.mcp.{name}.{key}"), file?)))
+    });
     let store = match settings.store.url.as_deref().map(parse_url) {
         Some(Ok(StoreUrl::Postgres(url))) => url.passfile().map(Path::to_owned),
         _ => None,

@@ -109,12 +109,16 @@ fn shared_by_two(gateway: &GatewaySecrets) -> Vec<Problem> {
 /// Every configured secret that is missing, cannot be read, or is empty.
 pub fn check_all(loaded: &Loaded, env: &Environment) -> Result<Secrets, Vec<Problem>> {
     let settings = &loaded.settings;
-    let mut problems: Vec<_> =
-        [mcp_tokens(settings, env).err(), hook_tokens(settings, env).err(), skill_keys(settings, env).err()]
-            .into_iter()
-            .flatten()
-            .flatten()
-            .collect();
+    let mut problems: Vec<_> = [
+        mcp_tokens(settings, env).err(),
+        mcp_clients(settings, env).err(),
+        hook_tokens(settings, env).err(),
+        skill_keys(settings, env).err(),
+    ]
+    .into_iter()
+    .flatten()
+    .flatten()
+    .collect();
     match Secrets::find(loaded, env) {
         Ok(secrets) if problems.is_empty() => Ok(secrets),
         Ok(_) => Err(problems),
@@ -149,6 +153,22 @@ pub fn mcp_tokens(settings: &Settings, env: &Environment) -> Result<BTreeMap<Str
         tokens.extend(token.map(|token| (name.clone(), Secret::new(token.expose_secret().to_owned()))));
     }
     if search.problems.is_empty() { Ok(tokens) } else { Err(search.problems) }
+}
+
+/// The secrets of the clients for logins at MCP servers by server name, if they have one.
+///
+/// # Errors
+/// Every configured secret that cannot be found.
+pub fn mcp_clients(settings: &Settings, env: &Environment) -> Result<BTreeMap<String, Secret>, Vec<Problem>> {
+    let mut search = Search { env, problems: Vec::new() };
+    let mut secrets = BTreeMap::new();
+    for (name, server) in settings.tools.mcp.iter().filter(|(_, server)| server.enabled) {
+        let Some(file) = server.oauth.as_ref().and_then(|oauth| oauth.client_secret_file.as_deref()) else { continue };
+        let (key, file) = (format!("tools.mcp.{name}.oauth.client_secret"), crate::settings::expand(file, env));
+        let secret = search.one(&key, ("", Missing::NoKey), Some(file), NOWHERE);
+        secrets.extend(secret.map(|secret| (name.clone(), Secret::new(secret.expose_secret().to_owned()))));
+    }
+    if search.problems.is_empty() { Ok(secrets) } else { Err(search.problems) }
 }
 
 /// The existing keys of skills, by skill name. A skill without its key is unavailable and reports that itself.

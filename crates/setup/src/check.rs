@@ -346,7 +346,11 @@ async fn mcp(settings: &Settings, paths: &Paths, env: &Environment) -> Vec<Findi
         let needs = McpNeeds::find(settings, env, paths)?;
         let Some(pins) = CommandPins::open(settings, env, paths).await? else { return Ok(None) };
         let survey = match needs.servers(settings, env, paths, pins.pins()) {
-            Ok(mcp) => mcp.survey(SurveyMode::Only).await.map_err(|error| Failure::new(Exit::OutOfReach, error)),
+            Ok(mcp) => {
+                let survey = mcp.survey(SurveyMode::Only).await;
+                mcp.settle_logins().await;
+                survey.map_err(|error| Failure::new(Exit::OutOfReach, error))
+            }
             Err(failure) => Err(failure),
         };
         needs.processes.shutdown().await;

@@ -5,6 +5,7 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::{Paths, private_directory};
+use belay_protocol::{LoginReport, LoginState};
 use belay_settings::{Settings, SettingsArgs, load, refuse_own_files, refused, workspace_of};
 use belay_tools::mcp::{Mcp, ServerReport, Standing, SurveyMode, ToolReport, find};
 use clap::Args;
@@ -44,15 +45,17 @@ pub async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) -> Result
     if let Some(wanted) = &args.server {
         settings.tools.mcp.retain(|name, _| name == wanted);
     }
-    let survey = with_servers(&settings, env, &paths, async |mcp| mcp.survey(SurveyMode::Only).await).await?;
+    let work = async |mcp: &Mcp| (mcp.survey(SurveyMode::Only).await, logins(mcp).await);
+    let (survey, logins) = with_servers(&settings, env, &paths, work).await?;
     let reports = survey.map_err(|error| Failure::new(Exit::OutOfReach, error))?.reports;
     if args.json {
-        out.json(&json!({ "servers": reports }));
+        out.json(&json!({ "servers": reports, "logins": logins }));
     } else if reports.is_empty() {
         out.line("no MCP server is enabled; [tools.mcp.NAME] in the settings names one");
     } else {
         out.table(&reports.iter().flat_map(rows).collect::<Vec<_>>());
         out.lines(reports.iter().filter_map(speaks));
+        out.lines(logins.iter().map(logged_in));
         out.lines(reports.iter().filter_map(wrote));
         out.lines(reports.iter().flat_map(|report| report.tools.iter().filter_map(move |tool| compared(report, tool))));
     }
@@ -107,6 +110,7 @@ async fn with_servers<T>(
     let done = match needs.servers(settings, env, paths, pins.pins()) {
         Ok(mcp) => {
             let done = work(&mcp).await;
+            mcp.settle_logins().await;
             needs.processes.shutdown().await;
             Ok(done)
         }
@@ -131,6 +135,35 @@ fn rows(report: &ServerReport) -> Vec<Vec<Cell>> {
 /// The revision of MCP that a server speaks.
 fn speaks(report: &ServerReport) -> Option<String> {
     report.revision.as_ref().map(|revision| format!("{} speaks MCP {revision}", report.server))
+}
+
+/// The logins at the servers that have one, or need one.
+async fn logins(mcp: &Mcp) -> Vec<LoginReport> {
+    let Some(logins) = mcp.logins() else { return Vec::new() };
+    let all = logins.logins().await.into_iter();
+    all.filter(|login| login.state != LoginState::None).collect()
+}
+
+/// The login at a server, in words.
+fn logged_in(login: &LoginReport) -> String {
+    let LoginReport { server, state, scopes, expires_at, renewable, detail } = login;
+    let word = match state {
+        LoginState::LoggedIn => "is logged in",
+        LoginState::Needed => "needs login: belay mcp login",
+        LoginState::Unreadable => "cannot use its login",
+        LoginState::None => "has no login",
+    };
+    let word = if *state == LoginState::Needed { format!("{word} {server}") } else { word.to_owned() };
+    let until = expires_at.map(|at| format!("the token expires at {}", at.to_rfc3339()));
+    let renewed = match (expires_at, renewable) {
+        (_, true) => "and is renewed",
+        (Some(_), false) => "and is not renewed",
+        (None, false) => "",
+    };
+    let until = until.map_or_else(String::new, |until| format!("; {until} {renewed}").trim_end().to_owned());
+    let scopes = if scopes.is_empty() { String::new() } else { format!("; scopes: {}", scopes.join(" ")) };
+    let why = if detail.is_empty() { String::new() } else { format!(" ({detail})") };
+    format!("{server} {word}{why}{until}{scopes}")
 }
 
 /// The standard error of a server that is left out.

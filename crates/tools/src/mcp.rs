@@ -12,8 +12,8 @@
 //! description.
 //!
 //! Reading order: [`config`] → `server` → `untrusted`, `offer`, `patterns`, `name` (clean and check what a server sends) → `pins` →
-//! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start) → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
-//! `calls` → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `http_request`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`, `answer`, `parts`,
+//! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start), `logged_in` → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
+//! `oauth` (logins over HTTP) → `calls` → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `http_login`, `http_request`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`, `answer`, `parts`,
 //! `server_error` (results and errors).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
@@ -30,13 +30,16 @@ mod host;
 mod http;
 mod http_client;
 mod http_listing;
+mod http_login;
 mod http_request;
 mod incoming;
 mod input;
 mod late;
 mod listener;
 mod listing;
+mod logged_in;
 mod name;
+mod oauth;
 mod offer;
 mod opening;
 mod parts;
@@ -56,10 +59,11 @@ mod troubles;
 mod untrusted;
 mod wire;
 
-pub use config::{McpServerConfig, Trust, find};
+pub use config::{McpServerConfig, OauthConfig, Trust, find};
 pub use connection::EndLimits;
 pub use host::{Mcp, ServerReport, Standing, Survey, SurveyMode, ToolReport};
 pub use late::{Arrival, Arrivals};
+pub use oauth::LoginChange;
 pub use pins::{Pins, PinsError};
 pub use program::{Program, ServerProcesses, StartPrograms, Started};
 pub use remembered::KnownServers;

@@ -58,7 +58,7 @@ fn line(event: &Json) -> Vec<Cell> {
     let kind = text(event, "/type");
     let tone = match (kind, text(event, "/status")) {
         ("run_ended", "completed") => Tone::Good,
-        ("run_ended", "failed") | ("tool_failing", _) => Tone::Bad,
+        ("run_ended", "failed") | ("tool_failing" | "server_needs_login", _) => Tone::Bad,
         ("run_ended", _) | ("guardrail_triggered" | "approval_requested" | "model_fallback", _) => Tone::Warn,
         _ => Tone::Plain,
     };

@@ -111,6 +111,7 @@ fn troubled(report: &Json) -> Vec<String> {
         match state {
             "failing" => format!("{name} has failed {} times in a row", number(tool, "/failures")),
             "starting" => format!("{name} is still starting"),
+            "needs_login" => format!("{name} {why}"),
             "left_out" => format!("{name} {why}; its tools are not offered"),
             state => format!("{name} is disabled ({state}): {why}"),
         }

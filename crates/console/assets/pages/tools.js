@@ -8,7 +8,7 @@ import { Connection, useLive } from '../lib/list.js';
 import { Act, Code, Dialog, Empty, Facts, Failure, Fold, Go, Loaded, Page, State, Table, Text, Time, runLink } from '../lib/ui.js';
 import { Latency } from './latency.js';
 
-const EVENTS = ['tool_failing', 'tool_state_changed', 'model_fallback'];
+const EVENTS = ['tool_failing', 'tool_state_changed', 'server_needs_login', 'model_fallback'];
 const EVERY = { every: 30000 };
 
 export default function Tools({ role }) {
@@ -79,9 +79,9 @@ const Health = ({ rows, kind, operator, reload }) => html`<${Table} rows=${rows}
     ...(operator ? [['', (row) => html`<${Switch} row=${row} done=${reload} />`, 'actions']] : []),
   ]} />`;
 
-const NAMES = { ok: 'ok', failing: 'failing', off: 'disabled', trial: 'on trial', starting: 'starting', left_out: 'left out' };
+const NAMES = { ok: 'ok', failing: 'failing', off: 'disabled', trial: 'on trial', starting: 'starting', left_out: 'left out', needs_login: 'needs login' };
 const Condition = ({ row }) => html`<span><${State} value=${NAMES[row.state] ?? row.state}
-    tone=${{ ok: 'good', failing: 'bad', off: 'bad', trial: 'wait', starting: 'wait', left_out: 'bad' }[row.state]} />
+    tone=${{ ok: 'good', failing: 'bad', off: 'bad', trial: 'wait', starting: 'wait', left_out: 'bad', needs_login: 'bad' }[row.state]} />
   ${row.revision && html`<br /><small>MCP <${Text} value=${row.revision} /></small>`}
   ${row.actor && html`<br /><small>by <${Text} value=${row.actor} /></small>`}
   ${row.detail && html`<br /><small><${Text} value=${row.detail} /></small>`}

@@ -3,8 +3,9 @@
 use axum::http::Method;
 use belay_protocol::attachment::BlobDigest;
 use belay_protocol::{
-    CommandReply, ContextReport, Delta, Event, HeartbeatReport, Note, PeopleReport, RoutineRecord, RoutineRunRecord,
-    RoutineSpec, RunRecord, SessionSummary, StopReport, ToolHealth, UnixMillis,
+    BegunLogin, CommandReply, ContextReport, Delta, EndedLogin, Event, HeartbeatReport, LoginReport, Note,
+    PeopleReport, RoutineRecord, RoutineRunRecord, RoutineSpec, RunRecord, SessionSummary, StopReport, ToolHealth,
+    UnixMillis,
 };
 use serde_json::{Map, Value};
 
@@ -13,9 +14,9 @@ use crate::agent_rpc::{AcceptedAnswer, AgentAnswer, WaitParams, WaitedRun};
 use crate::parts::{BackupFailure, BackupRequest, RoutineTest, SettingsReport};
 use crate::routes::openai::{anthropic, responses};
 use crate::routes::{
-    approvals, archive, console, context, costs, ends, events, files, freeze, health, hooks, jobs, judge, memory,
-    messages, models, nodes, openai, people, principals, progress, resume, routine_runs, routines, runs, sessions,
-    status, stop, tools, webhook,
+    approvals, archive, console, context, costs, ends, events, files, freeze, health, hooks, jobs, judge, logins,
+    memory, messages, models, nodes, openai, people, principals, progress, resume, routine_runs, routines, runs,
+    sessions, status, stop, tools, webhook,
 };
 use crate::streams::AgentEvent;
 use crate::submit::AgentParams;
@@ -414,6 +415,17 @@ fn administration() -> Vec<Operation> {
             .json::<models::ModelsReport>(200, "The models."),
         client(GET, "/api/v1/mcp", "listServers", "The MCP servers of this daemon, and their state")
             .json::<models::ServersReport>(200, "The servers."),
+        operator(POST, "/api/v1/mcp/{name}/login", "beginLogin", "Begins a login at an MCP server")
+            .body::<logins::LoginRequest>()
+            .json::<BegunLogin>(200, "The address for a browser.")
+            .errors(&[409]),
+        operator(POST, "/api/v1/mcp/{name}/login/finish", "finishLogin", "Completes a login at an MCP server")
+            .body::<logins::LoginAnswer>()
+            .json::<LoginReport>(200, "The login. Its tokens are on disk.")
+            .errors(&[409]),
+        operator(DELETE, "/api/v1/mcp/{name}/login", "endLogin", "Revokes and deletes the tokens of an MCP server")
+            .json::<EndedLogin>(200, "What was ended.")
+            .errors(&[409, 422]),
         operator(GET, "/api/v1/settings", "showSettings", "The merged settings, masked, with their origins")
             .json::<SettingsReport>(200, "The settings."),
         operator(POST, "/api/v1/shutdown", "shutdown", "Drains and ends the daemon")

@@ -213,7 +213,7 @@ pub(crate) async fn forget_secrets(
     session: VisibleSession,
 ) -> Result<Response, ApiError> {
     let session = session.into_key();
-    let forgotten = app.vault.forget_all(&session).await?;
+    let forgotten = app.kept.vault.forget_all(&session).await?;
     Ok(Json(Forgotten { session, forgotten }).into_response())
 }
 
@@ -225,7 +225,7 @@ pub(crate) async fn forget_secret(
     NamePath(name): NamePath,
 ) -> Result<Response, ApiError> {
     let session = session.into_key();
-    if !app.vault.forget(&session, &name).await? {
+    if !app.kept.vault.forget(&session, &name).await? {
         return Err(ApiError::not_found(format!("{session} has no secret {name:?}")));
     }
     Ok(Json(Forgotten { session, forgotten: 1 }).into_response())

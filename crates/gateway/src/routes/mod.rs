@@ -17,6 +17,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod hooks;
 pub(crate) mod jobs;
 pub(crate) mod judge;
+pub(crate) mod logins;
 pub(crate) mod memory;
 pub(crate) mod messages;
 pub(crate) mod models;

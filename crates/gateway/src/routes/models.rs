@@ -2,7 +2,9 @@
 
 use axum::Json;
 use axum::extract::State;
-use belay_protocol::{Ack, CandidateStatus, Control, ModelInfo, ModelTrouble, ToolHealth, ToolRequest};
+use belay_protocol::{
+    Ack, CandidateStatus, Control, LoginReport, LoginState, ModelInfo, ModelTrouble, ToolHealth, ToolRequest,
+};
 use serde::Serialize;
 
 use super::status::status_of;
@@ -40,6 +42,9 @@ pub(crate) struct Server {
     server: String,
     #[serde(flatten)]
     health: ToolHealth,
+    /// The login at it; absent: it has none. Only operators see it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    login: Option<LoginReport>,
 }
 
 /// Lists the models in the order in which they are asked. With one model and one key, that one is the only candidate.
@@ -58,13 +63,18 @@ pub(crate) async fn servers(
     State(app): State<Shared>,
     Caller(principal): Caller,
 ) -> Result<Json<ServersReport>, ApiError> {
+    let mut logins = match &app.kept.logins {
+        Some(logins) if principal.is_operator() => logins.logins().await,
+        _ => Vec::new(),
+    };
     let tools = match app.control(principal, Control::Tools(ToolRequest::List)).await? {
         Ack::Tools(tools) => tools,
         other => return Err(ApiError::unexpected(&other)),
     };
     let server = |health: ToolHealth| {
         let server = health.name.strip_prefix(SERVER)?.to_owned();
-        Some(Server { server, health })
+        let login = logins.iter().position(|login| login.server == server).map(|at| logins.swap_remove(at));
+        Some(Server { server, health, login: login.filter(|login| login.state != LoginState::None) })
     };
     Ok(Json(ServersReport { servers: tools.into_iter().filter_map(server).collect() }))
 }

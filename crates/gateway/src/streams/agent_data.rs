@@ -40,7 +40,7 @@ pub(super) fn agent_data(fact: &Event, record: Option<&RunRecord>) -> Option<(&'
         Kind::JobChanged { .. } | Kind::RoutineRunStarted { .. } | Kind::RoutineRunEnded { .. } => return None,
         Kind::HeartbeatSkipped { .. } | Kind::Notice { .. } | Kind::GrantRevoked { .. } => return None,
         // The state of tools concerns all runs.
-        Kind::ToolFailing { .. } | Kind::ToolStateChanged { .. } => return None,
+        Kind::ToolFailing { .. } | Kind::ToolStateChanged { .. } | Kind::ServerNeedsLogin { .. } => return None,
     };
     Some((stream, data?))
 }

@@ -16,6 +16,7 @@ mod front_ends;
 mod harness;
 mod hooks;
 mod jobs;
+mod logins;
 mod mcp;
 mod memory;
 mod messages;

@@ -107,6 +107,8 @@ impl Names {
             (fill("{name}", self.routine), body)
         } else if path.starts_with("/api/v1/tools/{name}") {
             (path.replace("{name}", "web_search"), json!({ "detail": "so" })) // shown to everybody, changed by operators
+        } else if path.starts_with("/api/v1/mcp/{name}/login") {
+            (path.replace("{name}", "tickets"), json!({ "port": 1, "answer": "x" })) // for operators alone
         } else if path == "/api/v1/people/{person}" {
             (path.replace("{person}", "telegram:42"), json!({})) // for operators alone
         } else if path == "/v1/models/{name}" {

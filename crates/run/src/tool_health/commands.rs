@@ -88,6 +88,7 @@ pub fn trouble_line(tool: &ToolHealth) -> Option<String> {
         (ToolState::Starting, _) => {
             format!("{subject} is still starting. Its tools are offered to runs that begin after that.")
         }
+        (ToolState::NeedsLogin, _) => format!("{subject} {why}."),
         (ToolState::LeftOut, _) => format!("{subject} {why}. Its tools are not offered."),
         (ToolState::Trial, _) => {
             format!("{subject} was disabled ({why}); the next call tests whether it works again.")

@@ -32,13 +32,22 @@ pub struct Health {
     clock: Arc<dyn Clock>,
 }
 
+/// Why the tools of a server are not offered, or cannot be called.
+enum Absent {
+    Starting,
+    /// With the reason.
+    LeftOut(String),
+    /// A person has to log in, for this reason.
+    NeedsLogin(String),
+}
+
 /// The subjects of the book.
 #[derive(Default)]
 struct Known {
     /// Description of each subject.
     described: BTreeMap<String, String>,
-    /// The MCP servers whose tools are not offered: starting, or left out for this reason.
-    absent: BTreeMap<String, Option<String>>,
+    /// The MCP servers whose tools are not offered, or cannot be called.
+    absent: BTreeMap<String, Absent>,
     /// A tool of each MCP server, which knows what the server speaks.
     servers: BTreeMap<String, Arc<dyn Tool>>,
 }
@@ -61,8 +70,9 @@ impl Known {
         let health = ToolHealth { description, revision, ..by_book };
         match self.absent.get(name).filter(|_| health.state == ToolState::Ok) {
             None => health,
-            Some(None) => ToolHealth { state: ToolState::Starting, ..health },
-            Some(Some(why)) => ToolHealth { state: ToolState::LeftOut, detail: why.clone(), ..health },
+            Some(Absent::Starting) => ToolHealth { state: ToolState::Starting, ..health },
+            Some(Absent::LeftOut(why)) => ToolHealth { state: ToolState::LeftOut, detail: why.clone(), ..health },
+            Some(Absent::NeedsLogin(why)) => ToolHealth { state: ToolState::NeedsLogin, detail: why.clone(), ..health },
         }
     }
 }
@@ -120,10 +130,19 @@ impl Health {
 
     /// Shows an MCP server as starting; with a reason, which follows its name, as left out.
     pub fn show_server(&self, server: &str, left_out: Option<String>) {
+        self.show(server, left_out.map_or(Absent::Starting, Absent::LeftOut));
+    }
+
+    /// Shows that a person has to log in at an MCP server, with the reason.
+    pub fn need_login(&self, server: &str, why: &str) {
+        self.show(server, Absent::NeedsLogin(format!("needs login: belay mcp login {server} ({why})")));
+    }
+
+    fn show(&self, server: &str, absent: Absent) {
         let name = format!("{SERVER_PREFIX}{server}");
         let mut known = self.known();
         known.described.entry(name.clone()).or_insert_with(|| description_of(server));
-        known.absent.insert(name, left_out);
+        known.absent.insert(name, absent);
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -30,6 +30,9 @@ pub struct McpServerConfig {
     pub token_env: String,
     /// Path of the file with the bearer token.
     pub token_file: Option<PathBuf>,
+    /// How to log in at [`Self::url`] by OAuth. Absent: a server that asks for it gets a login without any setting.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<OauthConfig>,
     /// The tools to offer, as globs over the names that the server gives them. Empty: all.
     pub tools: Vec<String>,
     /// Time limit from the start of the server to its first answer, in seconds; 1 to [`MAX_START_TIMEOUT_S`].
@@ -46,6 +49,21 @@ pub struct McpServerConfig {
     pub network: bool,
     /// Longest result for the model, in bytes; 1024 to [`MAX_SHOWN_BYTES`].
     pub max_output_bytes: usize,
+}
+
+/// The table `[tools.mcp.NAME.oauth]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OauthConfig {
+    /// The id of a client that is known to the authorization server, or the https address of a document about it. Empty: a
+    /// client is registered at each login.
+    pub client_id: String,
+    /// Path of the file with the secret of the client.
+    pub client_secret_file: Option<PathBuf>,
+    /// The scopes to ask for. Empty: those that the server names.
+    pub scopes: Vec<String>,
+    /// The port of 127.0.0.1 to which the browser is sent back. Absent: a free one.
+    pub redirect_port: Option<u16>,
 }
 
 /// When a tool is offered for the first time. A tool that has changed since its approval needs a new approval in both
@@ -83,6 +101,7 @@ impl Default for McpServerConfig {
             env_from: Vec::new(),
             token_env: String::new(),
             token_file: None,
+            oauth: None,
             tools: Vec::new(),
             start_timeout_s: 30,
             timeout_s: 60,
@@ -174,9 +193,39 @@ impl McpServerConfig {
         for (key, is, most) in limits.into_iter().filter(|(_, is, most)| !(1..=*most).contains(is)) {
             problems.push((key, format!("must be from 1 to {most}, is {is}")));
         }
+        if let Some(oauth) = &self.oauth {
+            self.about_oauth(oauth, problems);
+        }
         if !(1024..=MAX_SHOWN_BYTES).contains(&self.max_output_bytes) {
             let is = self.max_output_bytes;
             problems.push(("max_output_bytes", format!("must be from 1024 to {MAX_SHOWN_BYTES}, is {is}")));
+        }
+    }
+
+    fn about_oauth(&self, oauth: &OauthConfig, problems: &mut Vec<Problem>) {
+        if self.url.is_none() {
+            problems.push(("oauth", "a program is sent no token".into()));
+        } else if !self.token_env.is_empty() || self.token_file.is_some() {
+            problems.push(("oauth", "has no effect beside token_env or token_file; one of them has to go".into()));
+        }
+        if oauth.client_secret_file.is_some() && oauth.client_id.is_empty() {
+            problems
+                .push(("oauth.client_secret_file", "is the secret of a client, and oauth.client_id names none".into()));
+        }
+        if oauth.client_id.contains(|c: char| c.is_control()) {
+            problems.push(("oauth.client_id", "holds a control character".into()));
+        }
+        // Source: RFC 6749, section 3.3.
+        let fits =
+            |scope: &String| !scope.is_empty() && scope.chars().all(|c| matches!(c, '!' | '#'..='[' | ']'..='~'));
+        if let Some(scope) = oauth.scopes.iter().find(|scope| !fits(scope)) {
+            problems.push((
+                "oauth.scopes",
+                format!("`{scope}` is no scope; each entry of the list is one, without spaces"),
+            ));
+        }
+        if oauth.redirect_port == Some(0) {
+            problems.push(("oauth.redirect_port", "must be from 1 to 65535, is 0".into()));
         }
     }
 
@@ -333,6 +382,20 @@ mod tests {
             ("a", r#"{"url":"http://example.org/","token_env":"T"}"#, "would send the token unencrypted"),
             ("a", r#"{"url":"https://h/","env":{"A":"b"}}"#, "tools.mcp.a.env: has no effect on a url"),
             ("a", r#"{"command":["x"],"token_env":"T"}"#, "tools.mcp.a.token_env: a program is sent no token"),
+            ("a", r#"{"command":["x"],"oauth":{}}"#, "tools.mcp.a.oauth: a program is sent no token"),
+            ("a", r#"{"url":"https://h/","token_env":"T","oauth":{}}"#, "tools.mcp.a.oauth: has no effect beside"),
+            ("a", r#"{"url":"https://h/","oauth":{"scopes":["a b"]}}"#, "tools.mcp.a.oauth.scopes: `a b` is no scope"),
+            (
+                "a",
+                r#"{"url":"https://h/","oauth":{"redirect_port":0}}"#,
+                "oauth.redirect_port: must be from 1 to 65535",
+            ),
+            ("a", r#"{"url":"https://h/","oauth":{"client_id":"a\nb"}}"#, "oauth.client_id: holds a control character"),
+            (
+                "a",
+                r#"{"url":"https://h/","oauth":{"client_secret_file":"/s"}}"#,
+                "oauth.client_secret_file: is the secret of a client, and oauth.client_id names none",
+            ),
             ("a", r#"{"command":["x"],"env":{"A B":"c"}}"#, "tools.mcp.a.env: `A B` is no name"),
             ("a", r#"{"command":["x"],"env":{"A":"c"},"env_from":["A"]}"#, "`A` is in env too"),
             ("a", r#"{"command":["x"],"tools":["a[b"]}"#, "tools.mcp.a.tools: `a[b` is no pattern of names"),

@@ -13,6 +13,7 @@ use crate::mcp::asking::Asking;
 use crate::mcp::config::Trust;
 use crate::mcp::late::Late;
 use crate::mcp::name::assign;
+use crate::mcp::oauth::Logins;
 use crate::mcp::offer::{LeftOut, Offer};
 use crate::mcp::pins::{Comparison, PinSet, PinnedBy, Pins, PinsError};
 use crate::mcp::remembered::Remembered;
@@ -36,6 +37,8 @@ pub struct Mcp {
     pub(super) late: Late,
     /// The tools of earlier listings; `None`: nothing is remembered.
     pub(super) remembered: Option<Remembered>,
+    /// The logins; `None`: no server can have one.
+    pub(super) logins: Option<Arc<Logins>>,
 }
 
 /// Whether a survey may pin tools that it sees for the first time.
@@ -122,7 +125,7 @@ impl Mcp {
         let mut servers: Vec<_> = servers.into_iter().map(Arc::new).collect();
         servers.sort_by(|a, b| a.name().cmp(b.name()));
         let asking = Asking::new(sessions.clone());
-        Self { servers, pins, clock, sessions, asking, late: Late::default(), remembered: None }
+        Self { servers, pins, clock, sessions, asking, late: Late::default(), remembered: None, logins: None }
     }
 
     /// The connections of runs.

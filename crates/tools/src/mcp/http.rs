@@ -1,5 +1,6 @@
 //! Servers over streamable HTTP.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::Secret;
@@ -14,6 +15,7 @@ use url::Url;
 
 use crate::mcp::config::is_loopback;
 use crate::mcp::http_client::SessionClient;
+use crate::mcp::oauth::Login;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::wire::MAX_LINE;
 
@@ -26,11 +28,38 @@ const PROBE_LIMIT: Duration = Duration::from_secs(3);
 /// Most redirects of one request.
 const MAX_REDIRECTS: usize = 3;
 
+/// A client for an address: bounded in time, and followed to no other origin.
+///
+/// # Errors
+/// As for [`Remote::new`].
+pub(super) fn client_for(url: &Url) -> Result<reqwest::Client, String> {
+    let builder = match url.scheme() == "http" && is_loopback(url) {
+        // No certificates are needed, and loading all of them takes long.
+        true => reqwest::Client::builder().tls_certs_only([]),
+        false => reqwest::Client::builder(),
+    };
+    let redirects = Policy::custom(|attempt| {
+        // Redirects to another origin are not followed: they would send the token and the model's data to a server that
+        // nobody configured.
+        let first = attempt.previous().first().map(Url::origin);
+        if first == Some(attempt.url().origin()) && attempt.previous().len() <= MAX_REDIRECTS {
+            attempt.follow()
+        } else {
+            attempt.stop()
+        }
+    });
+    let builder = builder.connect_timeout(CONNECT_LIMIT).redirect(redirects);
+    let agent = concat!("belay/", env!("CARGO_PKG_VERSION"));
+    builder.user_agent(agent).build().map_err(|error| error.to_string())
+}
+
 /// A server that is reached by its URL.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
     url: Url,
     token: Option<Secret>,
+    /// The login, if there is no token in the settings and the tokens of logins have a place.
+    login: Option<Arc<Login>>,
     client: reqwest::Client,
 }
 
@@ -40,27 +69,21 @@ impl Remote {
     /// certificates.
     pub(super) fn new(url: &str, token: Option<Secret>) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("its address cannot be used: {error}"))?;
-        let builder = match url.scheme() == "http" && is_loopback(&url) {
-            // No certificates are needed, and loading all of them takes long.
-            true => reqwest::Client::builder().tls_certs_only([]),
-            false => reqwest::Client::builder(),
-        };
-        let client = builder
-            .connect_timeout(CONNECT_LIMIT)
-            .redirect(Policy::custom(|attempt| {
-                // Redirects to another origin are not followed: they would send the token and the model's data to a
-                // server that nobody configured.
-                let first = attempt.previous().first().map(Url::origin);
-                if first == Some(attempt.url().origin()) && attempt.previous().len() <= MAX_REDIRECTS {
-                    attempt.follow()
-                } else {
-                    attempt.stop()
-                }
-            }))
-            .user_agent(concat!("belay/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| error.to_string())?;
-        Ok(Self { url, token, client })
+        let client = client_for(&url)?;
+        Ok(Self { url, token, login: None, client })
+    }
+
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Whether the settings have a token.
+    pub(super) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    pub(super) fn set_login(&mut self, login: Arc<Login>) {
+        self.login = Some(login);
     }
 
     /// A new transport with its own session.
@@ -70,7 +93,8 @@ impl Remote {
             // A new session may offer other tools. So a session is only reopened by code that checks the tools first.
             .reinit_on_expired_session(false);
         config.auth_header = self.token.as_ref().map(|token| token.expose().to_owned());
-        StreamableHttpClientTransport::with_client(SessionClient(self.client.clone()), config)
+        let client = SessionClient { http: self.client.clone(), login: self.login.clone() };
+        StreamableHttpClientTransport::with_client(client, config)
     }
 
     /// Names the cause of a failed start, if it is that the URL is one of the old transport.

@@ -8,8 +8,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcError, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
@@ -18,7 +18,9 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use crate::mcp::http_listing::{is_listing, list, readable_event};
+use crate::mcp::http_login::with_login;
 use crate::mcp::http_request::{Answer, prepared, send};
+use crate::mcp::oauth::Login;
 use crate::mcp::wire::MAX_LINE;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -27,7 +29,10 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 /// The client.
 #[derive(Clone, Debug)]
-pub(super) struct SessionClient(pub(super) reqwest::Client);
+pub(super) struct SessionClient {
+    pub(super) http: reqwest::Client,
+    pub(super) login: Option<Arc<Login>>,
+}
 
 impl StreamableHttpClient for SessionClient {
     type Error = reqwest::Error;
@@ -52,39 +57,12 @@ impl StreamableHttpClient for SessionClient {
         headers: Headers,
         most: usize,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        let id = match &message {
-            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
-            _ => None,
+        let Some(login) = &self.login else { return self.post(uri, message, session, token, headers, most).await };
+        let post = |token| {
+            let (message, headers) = (message.clone(), headers.clone());
+            self.post(uri.clone(), message, session.clone(), token, headers, most).boxed()
         };
-        if is_listing(&message) {
-            let post = self.0.post(&*uri);
-            let listed = list(post, &message, session.as_deref(), token.as_deref(), &headers, most).await;
-            if let Some(answer) = listed {
-                return Ok(answer);
-            }
-        }
-        let posted = match &session {
-            Some(session) if id.is_some() => {
-                let request = prepared(self.0.post(&*uri), Some(&**session), token.as_deref(), &headers);
-                taken(send(request, &message, most).await?, id.as_ref())?
-            }
-            _ => match self.0.post_message_with_max_sse_event_size(uri, message, session, token, headers, most).await {
-                // A notification has no answer: the next request meets the same refusal.
-                Err(StreamableHttpError::SessionExpired) if id.is_none() => StreamableHttpPostResponse::Accepted,
-                posted => posted?,
-            },
-        };
-        Ok(match posted {
-            StreamableHttpPostResponse::Sse(events, session) => {
-                let events = events.map(|event| event.map(readable_event));
-                StreamableHttpPostResponse::Sse(events.boxed(), session)
-            }
-            StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(mut error), session) => {
-                error.id = id.or(error.id);
-                StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session)
-            }
-            other => other,
-        })
+        with_login(login, post).await
     }
 
     async fn delete_session(
@@ -94,7 +72,9 @@ impl StreamableHttpClient for SessionClient {
         token: Option<String>,
         headers: Headers,
     ) -> Result<(), Failure> {
-        self.0.delete_session(uri, session, token, headers).await
+        let Some(login) = &self.login else { return self.http.delete_session(uri, session, token, headers).await };
+        let delete = |token| self.http.delete_session(uri.clone(), session.clone(), token, headers.clone()).boxed();
+        with_login(login, delete).await
     }
 
     async fn get_stream(
@@ -117,8 +97,65 @@ impl StreamableHttpClient for SessionClient {
         headers: Headers,
         most: usize,
     ) -> Result<Events, Failure> {
-        let events = self.0.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, most).await?;
+        let get = |token| {
+            let (uri, session, last_event) = (uri.clone(), session.clone(), last_event.clone());
+            self.http.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers.clone(), most)
+        };
+        let events = match &self.login {
+            None => get(token).await?,
+            Some(login) => with_login(login, |token| get(token).boxed()).await?,
+        };
         Ok(events.map(|event| event.map(readable_event)).boxed())
+    }
+}
+
+impl SessionClient {
+    /// Sends a message with this token.
+    async fn post(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        most: usize,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let id = match &message {
+            ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
+            _ => None,
+        };
+        if is_listing(&message) {
+            let post = self.http.post(&*uri);
+            let listed = list(post, &message, session.as_deref(), token.as_deref(), &headers, most).await;
+            if let Some(answer) = listed {
+                return Ok(answer);
+            }
+        }
+        let posted = match &session {
+            Some(session) if id.is_some() => {
+                let request = prepared(self.http.post(&*uri), Some(&**session), token.as_deref(), &headers);
+                taken(send(request, &message, most).await?, id.as_ref())?
+            }
+            _ => {
+                match self.http.post_message_with_max_sse_event_size(uri, message, session, token, headers, most).await
+                {
+                    // A notification has no answer: the next request meets the same refusal.
+                    Err(StreamableHttpError::SessionExpired) if id.is_none() => StreamableHttpPostResponse::Accepted,
+                    posted => posted?,
+                }
+            }
+        };
+        Ok(match posted {
+            StreamableHttpPostResponse::Sse(events, session) => {
+                let events = events.map(|event| event.map(readable_event));
+                StreamableHttpPostResponse::Sse(events.boxed(), session)
+            }
+            StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(mut error), session) => {
+                error.id = id.or(error.id);
+                StreamableHttpPostResponse::Json(ServerJsonRpcMessage::Error(error), session)
+            }
+            other => other,
+        })
     }
 }
 

@@ -10,7 +10,8 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER
 use reqwest::{RequestBuilder, Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcError, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, HttpStatusError, SseError, StreamableHttpError, StreamableHttpPostResponse,
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpError,
+    StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
 
@@ -70,10 +71,14 @@ pub(super) async fn send(
         StatusCode::NOT_FOUND => return Err(StreamableHttpError::SessionExpired),
         _ => {}
     }
-    if let (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, Some(asked)) =
-        (status, header(&response, WWW_AUTHENTICATE.as_str()))
-    {
-        return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(asked)));
+    match (status, header(&response, WWW_AUTHENTICATE.as_str())) {
+        (StatusCode::UNAUTHORIZED, Some(asked)) => {
+            return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(asked)));
+        }
+        (StatusCode::FORBIDDEN, Some(asked)) => {
+            return Err(StreamableHttpError::InsufficientScope(InsufficientScopeError::new(asked, None)));
+        }
+        _ => {}
     }
     let (kind, session) = (header(&response, CONTENT_TYPE.as_str()), header(&response, SESSION));
     let is = |wanted: &str| kind.as_deref().is_some_and(|kind| kind.starts_with(wanted));

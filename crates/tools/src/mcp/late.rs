@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::error;
 
-use crate::mcp::host::{Listing, Mcp, ServerReport, SurveyMode};
+use crate::mcp::host::{Listing, Mcp, ServerReport, Survey, SurveyMode};
 use crate::mcp::pins::PinsError;
 use crate::mcp::server::Server;
 
@@ -126,6 +126,16 @@ impl Mcp {
     }
 }
 
+impl Arrival {
+    /// The part of a survey about one server.
+    pub(super) fn of(mcp: &Mcp, server: &Server, survey: Survey) -> Self {
+        let mut survey = survey.of(server);
+        survey.log();
+        let tools = mcp.tools(&survey);
+        Self { report: survey.reports.remove(0), tools }
+    }
+}
+
 impl Arrivals<'_> {
     /// Waits for the next server that is late: its tools, or why it is left out. `None`: there is no other one.
     ///
@@ -156,11 +166,6 @@ impl Arrivals<'_> {
             state.found.clone()
         };
         let compared = mcp.compared(found, SurveyMode::ToUse, Some(&server)).await;
-        Some(compared.map(|survey| {
-            let mut survey = survey.of(&server);
-            survey.log();
-            let tools = mcp.tools(&survey);
-            Arrival { report: survey.reports.remove(0), tools }
-        }))
+        Some(compared.map(|survey| Arrival::of(mcp, &server, survey)))
     }
 }

@@ -17,6 +17,7 @@ use crate::mcp::host::{Listing, Mcp, Survey, SurveyMode};
 use crate::mcp::offer::Offer;
 use crate::mcp::pins::{Comparison, PinSet, PinsError};
 use crate::mcp::server::Server;
+use crate::mcp::server_error::ServerError;
 
 /// Version of the file format. A file of another version is ignored.
 const VERSION: u32 = 1;
@@ -30,7 +31,7 @@ pub(super) struct Remembered {
 /// The contents of the file, by server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listings {
+pub(super) struct Listings {
     version: u32,
     servers: BTreeMap<String, KnownServer>,
 }
@@ -51,7 +52,7 @@ impl Default for Listings {
 }
 
 impl Listings {
-    fn of(&self, server: &Server) -> Option<Vec<Offer>> {
+    pub(super) fn of(&self, server: &Server) -> Option<Vec<Offer>> {
         let known = self.servers.get(server.name()).filter(|known| known.settings == settings_of(server))?;
         Some(known.offers.clone())
     }
@@ -64,6 +65,8 @@ impl Listings {
                 let offers = tools.iter().flatten().cloned().collect();
                 self.servers.insert(name, KnownServer { settings: settings_of(server), offers });
             }
+            // Its tools are offered again after the login.
+            Err((ServerError::Login(_), _)) => {}
             Err(_) => {
                 self.servers.remove(&name);
             }
@@ -220,7 +223,7 @@ impl Mcp {
         }
     }
 
-    async fn listings(&self) -> Listings {
+    pub(super) async fn listings(&self) -> Listings {
         let Some(remembered) = self.remembered.clone() else { return Listings::default() };
         tokio::task::spawn_blocking(move || remembered.read()).await.unwrap_or_default()
     }

@@ -10,6 +10,7 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use crate::mcp::config::McpServerConfig;
 use crate::mcp::http::Remote;
+use crate::mcp::oauth::Logins;
 use crate::mcp::program::Program;
 use crate::mcp::revision::Spoken;
 use crate::mcp::server_error::ServerError;
@@ -26,6 +27,8 @@ pub struct Server {
     endpoint: Endpoint,
     wanted: GlobSet,
     spoken: Spoken,
+    /// The secret of the client for logins, until the login takes it.
+    client_secret: Option<Secret>,
 }
 
 /// How a server is reached.
@@ -45,6 +48,8 @@ pub struct ServerInputs<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
     /// The bearer token for a URL.
     pub token: Option<Secret>,
+    /// The secret of the client for logins at a URL.
+    pub client_secret: Option<Secret>,
 }
 
 impl Server {
@@ -53,6 +58,7 @@ impl Server {
     /// # Errors
     /// A sentence that names the key: a variable of `env_from` is not set, or the URL cannot be used.
     pub fn new(name: &str, config: &McpServerConfig, surroundings: ServerInputs<'_>) -> Result<Self, String> {
+        let client_secret = surroundings.client_secret;
         let endpoint = match &config.url {
             Some(url) => Remote::new(url, surroundings.token)
                 .map(Endpoint::Remote)
@@ -70,7 +76,8 @@ impl Server {
             wanted.add(Glob::new(glob).map_err(|error| format!("tools.mcp.{name}.tools: {error}"))?);
         }
         let wanted = wanted.build().map_err(|error| format!("tools.mcp.{name}.tools: {error}"))?;
-        Ok(Self { name: name.into(), config: config.clone(), endpoint, wanted, spoken: Spoken::default() })
+        let (name, config, spoken) = (name.into(), config.clone(), Spoken::default());
+        Ok(Self { name, config, endpoint, wanted, spoken, client_secret })
     }
 
     /// Name of the server in the settings.
@@ -89,6 +96,20 @@ impl Server {
     /// The revision that the server has spoken last, as far as this daemon has connected to it.
     pub(super) fn spoken(&self) -> &Spoken {
         &self.spoken
+    }
+
+    /// Gives the server a login in place of a token, if it can have one. Names the server to `logins` in any case.
+    pub(super) fn set_login(&mut self, logins: &mut Logins, directory: &Path) {
+        let why = match &mut self.endpoint {
+            Endpoint::Program(_) => "it is a program",
+            Endpoint::Remote(remote) if remote.has_token() => "its token is in the settings",
+            Endpoint::Remote(remote) => {
+                let settings = (self.config.oauth.clone().unwrap_or_default(), self.client_secret.take());
+                remote.set_login(logins.add(&self.name, remote.url().clone(), settings, directory));
+                return;
+            }
+        };
+        logins.add_other(&self.name, why);
     }
 
     /// Whether the settings select this tool of the server.
@@ -169,7 +190,8 @@ mod tests {
             "OTHER" => Some("not for servers".into()),
             _ => None,
         };
-        let surroundings = ServerInputs { directory: Path::new("/w"), variable: &variable, token: None };
+        let surroundings =
+            ServerInputs { directory: Path::new("/w"), variable: &variable, token: None, client_secret: None };
         Server::new("s", &serde_json::from_str(config).unwrap(), surroundings)
     }
 

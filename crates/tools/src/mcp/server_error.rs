@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::mcp::oauth::LoginTrouble;
+
 /// An error of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ServerError {
@@ -58,6 +60,9 @@ pub(super) enum ServerError {
     /// It requires a token, or rejects the configured one.
     #[error("does not let us in: {0}. The operator has to set token_env or token_file of the server")]
     Unauthorized(String),
+    /// A person has to log in to it, or the login cannot be used now.
+    #[error(transparent)]
+    Login(LoginTrouble),
     /// It cannot be reached, or the connection broke.
     #[error("cannot be reached: {0}")]
     Unreachable(String),
@@ -106,6 +111,7 @@ impl ServerError {
             | Self::Version(_)
             | Self::OldTransport
             | Self::Unauthorized(_)
+            | Self::Login(_)
             | Self::Unsupported(_)
             | Self::Refused { .. }
             | Self::AsksOn(_)

@@ -6,6 +6,7 @@ use rmcp::model::{ErrorCode, ErrorData};
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::streamable_http_client::{AuthRequiredError, InsufficientScopeError, StreamableHttpError};
 
+use crate::mcp::oauth::LoginTrouble;
 use crate::mcp::revision;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::untrusted::line;
@@ -82,6 +83,10 @@ pub(super) fn of_transport(error: &(dyn std::error::Error + Send + Sync + 'stati
     let mut cause: &(dyn std::error::Error + 'static) = error;
     let mut words = cause.to_string();
     loop {
+        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        if let Some(trouble) = inner.and_then(|inner| inner.downcast_ref::<LoginTrouble>()) {
+            return ServerError::Login(trouble.clone());
+        }
         if cause.is::<AuthRequiredError>() || cause.is::<InsufficientScopeError>() {
             return ServerError::Unauthorized("it wants a token, or does not take this one".into());
         }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use belay_gateway::{
     AgentTexts, BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, Gateway, GatewayConfig,
-    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, LINK_KEY_BYTES, Models, SettingsReport,
-    SignedLinks,
+    GatewayError, GatewayParts, GatewaySecrets, HttpChannel, Judged, KeptSecrets, LINK_KEY_BYTES, Models,
+    SettingsReport, SignedLinks,
 };
 use belay_protocol::*;
 use secrecy::SecretBox;
@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::agent::FakeAgent;
 pub(crate) use self::sign_ins::FakeSignIns;
-pub(crate) use self::store::{FILE, FakeStore, blank, older};
-use self::store::{FakeArchive, FakeBlobs, FakeNotes};
+pub(crate) use self::store::{FILE, FakeArchive, FakeStore, blank, older};
+use self::store::{FakeBlobs, FakeNotes};
 use crate::work::{FakeTimes, FakeWork};
 
 /// Longest wait for anything that a test expects; it only decides how long a failing test takes.
@@ -174,7 +174,7 @@ pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch
         approvals: store.clone(),
         archive: Arc::new(FakeArchive),
         notes: Arc::new(FakeNotes::default()),
-        vault: Arc::new(FakeArchive),
+        kept: KeptSecrets::new(Arc::new(FakeArchive), None),
         jobs: Arc::new(FakeWork::default()),
         routines: Arc::new(FakeWork::default()),
         times: Arc::new(FakeTimes),

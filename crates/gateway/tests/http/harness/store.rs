@@ -380,7 +380,7 @@ pub(crate) fn blank() -> RunRecord {
 
 /// An archive with one session, `kept`, of 201 messages. It finds one message with `tea`, and seven with `cake`, of which
 /// every second one is in the session of a job that does not exist.
-pub(super) struct FakeArchive;
+pub(crate) struct FakeArchive;
 
 /// The only thread there is.
 fn kept_thread() -> ThreadId {

@@ -33,7 +33,7 @@ pub(super) fn server(url: String, token: Option<&str>) -> Server {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let config = serde_json::from_value(json!({ "url": url, "timeout_s": 5 })).unwrap();
     let token = token.map(|token| Secret::new(token.to_owned()));
-    let surroundings = ServerInputs { directory: Path::new("/"), variable: &|_| None, token };
+    let surroundings = ServerInputs { directory: Path::new("/"), variable: &|_| None, token, client_secret: None };
     Server::new("s", &config, surroundings).unwrap()
 }
 

@@ -7,6 +7,8 @@ mod elicits;
 mod hostile;
 mod http;
 mod lives;
+mod login_host;
+mod logins;
 mod oddities;
 mod offers;
 mod official;

@@ -28,7 +28,12 @@ fn server(settings: Value, token: Option<&str>) -> Server {
     let config: McpServerConfig = serde_json::from_value(settings).unwrap();
     let token = token.map(|token| Secret::new(token.to_owned()));
     let variable = |name: &str| std::env::var_os(name);
-    Server::new("official", &config, ServerInputs { directory: Path::new("/"), variable: &variable, token }).unwrap()
+    Server::new(
+        "official",
+        &config,
+        ServerInputs { directory: Path::new("/"), variable: &variable, token, client_secret: None },
+    )
+    .unwrap()
 }
 
 fn over_pipes() -> Server {

@@ -117,7 +117,8 @@ impl Bench {
     pub(crate) fn mcp(&self, servers: &[(String, McpServerConfig)]) -> Mcp {
         let variable = |name: &str| -> Option<OsString> { std::env::var_os(name) };
         let server = |(name, config): &(String, McpServerConfig)| {
-            let surroundings = ServerInputs { directory: self.dir.path(), variable: &variable, token: None };
+            let surroundings =
+                ServerInputs { directory: self.dir.path(), variable: &variable, token: None, client_secret: None };
             Server::new(name, config, surroundings).unwrap()
         };
         self.of(servers.iter().map(server).collect())
