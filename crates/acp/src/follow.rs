@@ -60,7 +60,7 @@ impl Follow {
     ///
     /// # Errors
     /// As [`RunEvents::next`].
-    pub(crate) async fn to_the_end(&mut self, stop: &CancellationToken) -> Result<Ended, Trouble> {
+    pub(crate) async fn follow_to_the_end(&mut self, stop: &CancellationToken) -> Result<Ended, Trouble> {
         let ended = self.read(stop).await;
         // Before the answer of the prompt: no update and no question may follow it.
         self.questions.drain().for_each(|(_, question)| question.cancel());
@@ -89,7 +89,7 @@ impl Follow {
             let is_told = self.telling == Telling::All && !(is_end && deadline.is_some());
             for step in steps {
                 match step {
-                    Step::Update(update) if is_told => self.place.link.update(&self.place.session, update).await,
+                    Step::Update(update) if is_told => self.place.link.update(&self.place.session, *update).await,
                     Step::Ask(question) if is_told && deadline.is_none() => self.ask(question, stop),
                     Step::Answered(question) => {
                         if let Some(question) = self.questions.remove(&question) {

@@ -150,7 +150,7 @@ impl Prompt {
         loop {
             let telling = if self.endpoint.follows(self.number, &run) { Telling::All } else { Telling::Nothing };
             let mut follow = Follow::new(place.clone(), run.clone(), telling, setting.context_tokens);
-            match follow.to_the_end(&self.stop).await? {
+            match follow.follow_to_the_end(&self.stop).await? {
                 Ended::For(reason) => return Ok(reason),
                 Ended::Joined => {
                     let record = daemon.get(&["api", "v1", "runs", &run], &[]).await?;

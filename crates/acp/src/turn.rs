@@ -17,7 +17,7 @@ use crate::{ending, tools};
 #[derive(Debug, PartialEq)]
 pub(crate) enum Step {
     /// An update of the session.
-    Update(SessionUpdate),
+    Update(Box<SessionUpdate>),
     /// The run waits for the answer to this question.
     Ask(String),
     /// This question was answered, here or elsewhere, or withdrawn.
@@ -26,6 +26,12 @@ pub(crate) enum Step {
     Ended(StopReason),
     /// The message has become part of another run, which answers it.
     Joined,
+}
+
+impl Step {
+    fn update(update: SessionUpdate) -> Self {
+        Self::Update(Box::new(update))
+    }
 }
 
 /// Reads the events of a run in their order, over any number of connections. Nothing is told twice.
@@ -88,13 +94,13 @@ impl Turn {
             ("plan", _) => self.steps.event(data),
             ("file", _) => sent_file(data),
             ("approval", "requested") => {
-                let known = self.asked(data).map(Step::Update);
+                let known = self.asked(data).map(Step::update);
                 return known.into_iter().chain([Step::Ask(text(data, "/approvalId").to_owned())]).collect();
             }
             ("approval", "resolved") => return vec![Step::Answered(text(data, "/approvalId").to_owned())],
             _ => None,
         };
-        update.map(Step::Update).into_iter().collect()
+        update.map(Step::update).into_iter().collect()
     }
 
     /// Passes over a text that was told before.
@@ -158,7 +164,7 @@ impl Turn {
         }
         let line = Some(text(data, "/error")).filter(|line| !line.is_empty());
         let piece = line.and_then(|line| self.text.answers(line));
-        let update = self.text_update(piece).map(Step::Update);
+        let update = self.text_update(piece).map(Step::update);
         let end = Step::Ended(reason.map_or(StopReason::EndTurn, ending::stop_reason));
         update.into_iter().chain([end]).collect()
     }
