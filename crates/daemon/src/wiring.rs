@@ -112,7 +112,7 @@ pub(crate) async fn build(
     };
     let assembled = async {
         let source = reads::settings(loaded, args, env, paths);
-        let assembled = assemble(settings, env, paths, secrets, &store, chosen?, (source, log_queue));
+        let assembled = Box::pin(assemble(settings, env, paths, secrets, &store, chosen?, (source, log_queue)));
         until_ended(&stop, store.lost(), assembled).await
     }
     .await;
