@@ -15,9 +15,9 @@ use super::url::{Rules, Target};
 const MAX_HEADERS: usize = 32;
 const MAX_VALUE_BYTES: usize = 4096;
 
-/// Headers that belong to the connection or to the HTTP client. With them a request could become two, or reach another
-/// host than the one that was checked.
-const REFUSED: [&str; 12] = [
+/// Headers that belong to the connection or to the HTTP client, or name another method. With them a request could become
+/// two, reach another host than the one that was checked, or do what the operator has not allowed.
+const REFUSED: [&str; 15] = [
     "connection",
     "content-length",
     "expect",
@@ -30,6 +30,9 @@ const REFUSED: [&str; 12] = [
     "transfer-encoding",
     "upgrade",
     "user-agent",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
 ];
 
 /// The arguments of a call.
@@ -110,7 +113,7 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), ToolFail
     };
     let Ok(read) = HeaderName::from_bytes(name.as_bytes()) else { return wrong("no name of a header") };
     if REFUSED.contains(&read.as_str()) {
-        return wrong("it is set by the HTTP client and cannot be chosen");
+        return wrong("it cannot be chosen");
     }
     if value.len() > MAX_VALUE_BYTES {
         return wrong("its value is longer than 4096 bytes");

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::body::{self, Kind, MediaType};
 use super::config::WebConfig;
 use super::fetch::{Shown, show};
-use super::page_client::{PageClient, unreachable_because};
+use super::page_client::{PageClient, innermost, unreachable_because};
 use super::request::{Arguments, Request};
 use super::resolve::Resolve;
 use super::url::Rules;
@@ -80,8 +80,11 @@ impl SendRequest {
         let sent = client.request(request.method, request.target.url.clone()).headers(request.headers);
         let sent = sent.body(request.body.unwrap_or_default()).send().await;
         let response = sent.map_err(|error| {
-            let why = unreachable_because(&request.target, &error);
-            ToolFailure::failed(if error.is_connect() { why } else { format!("{why} {UNKNOWN}") })
+            let origin = request.target.origin();
+            ToolFailure::failed(match error.is_connect() {
+                true => unreachable_because(&request.target, &error),
+                false => format!("{origin} gave no answer: {}. {UNKNOWN}", innermost(&error)),
+            })
         })?;
         let status = response.status();
         let text = format!("{line}\nStatus: {status}\n{}", told(response).await);
