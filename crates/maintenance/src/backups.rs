@@ -38,7 +38,7 @@ pub(crate) fn sources(
 
 /// Why Belay does not back up or restore PostgreSQL.
 pub(crate) const OF_THE_SERVER: &str = "the store is in PostgreSQL (store.url): back it up and restore it with the tools of the \
-     server, such as pg_dump and pg_restore, and copy the data directory with the attachments and the key of the vault";
+     server, such as pg_dump and pg_restore, and copy the directory attachments and the key of the vault of the data directory";
 
 /// The directory of backups.
 pub(crate) fn directory(settings: &Settings, env: &Environment, paths: &Paths) -> PathBuf {

@@ -2,6 +2,8 @@
 //!
 //! Source: the OpenAI API reference, "Create embeddings". Unused fields are ignored.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use belay_protocol::Embedder;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::OUR_NAME;
 use super::embedding_forms::{Embedding, Embeddings, EmbeddingsRequest, EmbeddingsUsage, Vector};
@@ -27,6 +30,9 @@ const BATCH: usize = 64;
 /// Most numbers of an answer. 4 Mi: 2048 vectors of 2048 dimensions take 16 MiB, and about 45 as JSON.
 const NUMBERS_MAX: usize = 4 << 20;
 
+/// Longest time for all batches of a request.
+const LIMIT: Duration = Duration::from_secs(120);
+
 /// Makes vectors of texts.
 pub(crate) async fn embeddings(
     State(app): State<Shared>,
@@ -42,7 +48,12 @@ pub(crate) async fn embeddings(
     let texts = texts(input)?;
     let in_base64 = in_base64(encoding_format.as_ref())?;
     let tokens = texts.iter().map(|text| text.len().div_ceil(4) as u64).sum();
-    let vectors = vectors(&*embedder, texts, dimensions.filter(|wanted| !wanted.is_null())).await?;
+    let made = vectors(&*embedder, texts, dimensions.filter(|wanted| !wanted.is_null()));
+    let late = |_| {
+        let message = format!("the server for embeddings took longer than {} s for all texts", LIMIT.as_secs());
+        OpenAiError::new(StatusCode::BAD_GATEWAY, "server_error", "provider_error", message)
+    };
+    let vectors = timeout(LIMIT, made).await.map_err(late)??;
     let data = vectors.into_iter().enumerate().map(|(index, vector)| Embedding {
         object: "embedding",
         index,

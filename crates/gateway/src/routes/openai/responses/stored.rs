@@ -22,6 +22,7 @@ use crate::routes::openai::OpenAiError;
 use crate::routes::openai::follow::Joined;
 use crate::routes::openai::part::Part;
 use crate::routes::openai::readers::Reader;
+use crate::routes::openai::used::used_before_newest;
 use crate::routes::openai::writer::Writer as _;
 use crate::routes::stop::stop_run;
 
@@ -80,14 +81,18 @@ pub(crate) async fn show(
     params: Result<Params<ShowParams>, ApiError>,
 ) -> Result<Response, OpenAiError> {
     let Params(ShowParams { stream, starting_after }) = params?;
-    let shape = shape_with_note(&app, &principal, id, &run).await?;
+    let mut shape = shape_with_note(&app, &principal, id, &run).await?;
+    let part = Part::read(&app, &shape.head, run.into(), id.after).await?;
     if stream != Some(true) {
-        let part = Part::read(&app, &shape.head, run.into(), id.after).await?;
         return Ok((shape.head.headers(part.outcome.run.reason), Json(part.body(&shape))).into_response());
     }
     if starting_after.is_some() && !id.kind.background {
         let message = "only a response with background: true can be resumed; leave starting_after out for the whole";
         return Err(OpenAiError::invalid("starting_after", "invalid_value", message));
+    }
+    if matches!(status_of(&part.outcome), "queued" | "in_progress") {
+        // It ends with the run, whose usage has that of the answers before it.
+        shape.head = shape.head.after_use_of(used_before_newest(&app, id.run).await);
     }
     let status = if id.kind.background { "queued" } else { "in_progress" };
     let events = ResponseWriter::new(shape, status).after(starting_after);
