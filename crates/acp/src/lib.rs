@@ -7,7 +7,7 @@
 //! protocol's crate leaves this one.
 //!
 //! Reading order: here → `requests` (who answers) → `endpoint` (what is open) → `sessions`, `prompt` → `follow` (one run), with `events` → `turn`
-//! (events to updates, pure), with `tools`, `plan` and `ending` → `permission` → `intake` (what a person has sent, pure) → `daemon`
+//! (events to updates, pure), with `tools`, `shown`, `plan` and `ending` → `permission` → `intake` (what a person has sent, pure) → `daemon`
 //! (requests) → `pipes` (lines).
 
 mod daemon;
@@ -26,6 +26,7 @@ mod prompt;
 mod requests;
 mod sessions;
 mod setting;
+mod shown;
 mod tools;
 mod turn;
 

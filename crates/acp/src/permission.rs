@@ -9,12 +9,13 @@ use agent_client_protocol::v1::schema::{
     RequestPermissionResponse, ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
 };
 use belay_cli::client::{how_to_answer, text, waits_for};
+use belay_text::escaped_line;
 use serde_json::Value as Json;
 use tokio_util::sync::CancellationToken;
 
 use crate::daemon::Trouble;
 use crate::place::Place;
-use crate::tools;
+use crate::{shown, tools};
 
 /// The ids of the options.
 const ALLOW: &str = "allow";
@@ -94,10 +95,13 @@ fn decision(answer: &Result<RequestPermissionResponse, Error>, offered: &[Arc<st
 fn request(session: &str, question: &Json, workspace: Option<&Path>) -> RequestPermissionRequest {
     let (tool, arguments) = (text(question, "/tool"), &question["arguments"]);
     let is_decidable = text(question, "/kind") == "approval";
-    let mut lines: Vec<String> =
-        Some(text(question, "/detail")).filter(|detail| !detail.is_empty()).map(str::to_owned).into_iter().collect();
+    let about = waits_for(question);
+    let title = shown::title(&about);
+    // A title has room for one short line.
+    let mut lines: Vec<String> = (title != about).then(|| shown::block(&about)).into_iter().collect();
+    lines.extend(Some(text(question, "/detail")).filter(|detail| !detail.is_empty()).map(shown::line));
     for pair in question.pointer("/bound").and_then(Json::as_array).into_iter().flatten() {
-        lines.push(format!("- {}: {}", text(pair, "/0"), text(pair, "/1")));
+        lines.push(shown::pair(text(pair, "/0"), text(pair, "/1")));
     }
     if !is_decidable {
         lines.push(format!("It is answered elsewhere: {}.", how_to_answer(question, text(question, "/id"))));
@@ -105,7 +109,7 @@ fn request(session: &str, question: &Json, workspace: Option<&Path>) -> RequestP
     let change = tools::change(tool, arguments, workspace);
     let words = (!lines.is_empty()).then(|| ToolCallContent::from(lines.join("\n")));
     let fields = ToolCallUpdateFields::new()
-        .title(waits_for(question))
+        .title(title)
         .kind(tools::kind(tool))
         .status(ToolCallStatus::Pending)
         .raw_input(arguments.clone())
@@ -115,7 +119,9 @@ fn request(session: &str, question: &Json, workspace: Option<&Path>) -> RequestP
     let option = |id: &'static str, name: String, kind| PermissionOption::new(id, name, kind);
     let options = [
         is_decidable.then(|| option(ALLOW, "Allow".into(), PermissionOptionKind::AllowOnce)),
-        covers.map(|covers| option(ALWAYS, format!("Always ({covers})"), PermissionOptionKind::AllowAlways)),
+        covers.map(|covers| {
+            option(ALWAYS, format!("Always ({})", escaped_line(covers)), PermissionOptionKind::AllowAlways)
+        }),
         Some(option(REJECT, "Reject".into(), PermissionOptionKind::RejectOnce)),
     ];
     let call = ToolCallUpdate::new(text(question, "/call_id").to_owned(), fields);
@@ -163,6 +169,20 @@ mod tests {
                 "locations": [], "rawInput": {"argv": ["ls"]},
             })
         );
+    }
+
+    #[test]
+    fn what_a_model_writes_neither_acts_nor_hides_in_a_question() {
+        let mut question = question("approval", json!("ls\n\u{202e}"));
+        question["summary"] = json!("ls <!--\nrm \u{200b}x");
+        question["detail"] = json!("[ok](https://example.com)");
+        question["bound"] = json!([["stdin", "a\n- directory: /\n<!--"], ["argument \u{202e}x", "*"]]);
+        let request = serde_json::to_value(request("s", &question, None)).unwrap();
+        assert_eq!(text(&request, "/toolCall/title"), r"run_command: ls <!--\nrm \u{200b}x");
+        assert_eq!(text(&request, "/options/1/name"), r"Always (ls\n\u{202e})");
+        let whole = "```\nrun_command: ls <!--\nrm \\u{200b}x\n```\n\n`[ok](https://example.com)`\n- stdin:\n\n```\na\n- \
+                     directory: /\n<!--\n```\n\n- `argument \\u{202e}x`: `*`";
+        assert_eq!(text(&request, "/toolCall/content/0/content/text"), whole);
     }
 
     #[test]
