@@ -22,8 +22,8 @@ use crate::setting::Setting;
 /// Most open sessions of an editor.
 const SESSIONS_MAX: usize = 1024;
 
-/// How long the end waits for the stopped runs.
-const END_LIMIT: Duration = Duration::from_secs(12);
+/// How long the end waits for the stopped runs. 20 s: a message on its way takes up to 8, and the stop of its run 10.
+const END_LIMIT: Duration = Duration::from_secs(20);
 
 /// A session that the editor has opened.
 struct OpenSession {

@@ -8,7 +8,7 @@
 //!
 //! Reading order: here → `requests` (who answers) → `endpoint` (what is open) → `sessions`, `prompt` → `follow` (one run), with `events` → `turn`
 //! (events to updates, pure), with `tools`, `shown`, `plan` and `ending` → `permission` → `intake` (what a person has sent, pure) → `daemon`
-//! (requests) → `pipes` (lines).
+//! (requests, with `trouble`) → `pipes` (lines).
 
 mod daemon;
 mod ending;
@@ -28,6 +28,7 @@ mod sessions;
 mod setting;
 mod shown;
 mod tools;
+mod trouble;
 mod turn;
 
 use std::sync::Arc;
