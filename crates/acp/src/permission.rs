@@ -11,9 +11,10 @@ use agent_client_protocol::v1::schema::{
 use belay_cli::client::{how_to_answer, text, waits_for};
 use belay_text::escaped_line;
 use serde_json::Value as Json;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::daemon::Trouble;
+use crate::daemon::{AGAIN, Trouble};
 use crate::place::Place;
 use crate::{shown, tools};
 
@@ -36,11 +37,14 @@ pub(crate) struct Asking {
 impl Asking {
     /// Asks, and passes the answer on. Ends when the question is answered, here or elsewhere.
     pub(crate) async fn ask(self) {
-        let question = match self.place.daemon.get(&["api", "v1", "approvals", &self.question], &[]).await {
+        let question = tokio::select! {
+            biased;
+            () = self.answered.cancelled() => return,
+            question = self.read() => question,
+        };
+        let question = match question {
             Ok(question) => question,
-            Err(trouble) => {
-                return self.say(&format!("A question waits, but cannot be read: {}", words(&trouble))).await;
-            }
+            Err(trouble) => return self.say(&unreadable(&self.question, &trouble)).await,
         };
         if text(&question, "/state") != "waiting" {
             return;
@@ -57,13 +61,28 @@ impl Asking {
         match decision(&answer, &offered) {
             Some(word) => match self.place.daemon.decide(&self.question, word).await {
                 // It was answered elsewhere in the meantime, which counts.
-                Ok(_) | Err(Trouble::Refused { status: 409, .. }) => {}
+                Err(Trouble::Refused { status: 409, .. }) => {}
+                Ok(answer) => {
+                    if let Some(words) = open_still(&answer) {
+                        self.say(words).await;
+                    }
+                }
                 Err(trouble) => self.say(&format!("The answer does not count: {}", words(&trouble))).await,
             },
             None if self.stop.is_cancelled() || self.answered.is_cancelled() => {}
             None => {
                 let how = how_to_answer(&question, &self.question);
                 self.say(&format!("The question stays open: {how}.")).await;
+            }
+        }
+    }
+
+    /// Reads the question, however long the daemon is away: its run waits too.
+    async fn read(&self) -> Result<Json, Trouble> {
+        loop {
+            match self.place.daemon.question(&self.question).await {
+                Err(trouble) if trouble.is_passing() => sleep(AGAIN).await,
+                question => return question,
             }
         }
     }
@@ -75,6 +94,20 @@ impl Asking {
 
 fn words(trouble: &Trouble) -> String {
     trouble.error().message
+}
+
+/// What is said of a question that cannot be read.
+fn unreadable(question: &str, trouble: &Trouble) -> String {
+    let how = how_to_answer(&Json::Null, question);
+    format!(
+        "The question {question} waits, but cannot be read: {}. `belay approvals show {question}` shows it; {how}.",
+        words(trouble)
+    )
+}
+
+/// The daemon's words, if the question still waits after this answer: for a second person.
+fn open_still(answer: &Json) -> Option<&str> {
+    (text(answer, "/approval/state") == "waiting").then(|| text(answer, "/reply"))
 }
 
 /// What an answer means. An option that was not offered is a no, because nobody knows what the person was shown. `None`: there is no
@@ -129,75 +162,4 @@ fn request(session: &str, question: &Json, workspace: Option<&Path>) -> RequestP
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use agent_client_protocol::v1::schema::SelectedPermissionOutcome;
-    use serde_json::json;
-
-    use super::*;
-
-    fn question(kind: &str, covers: Json) -> Json {
-        json!({
-            "id": "q", "call_id": "c", "tool": "run_command", "kind": kind, "summary": "ls", "name": "key",
-            "arguments": {"argv": ["ls"]}, "detail": "It asks.", "bound": [["directory", "."]], "covers": covers,
-        })
-    }
-
-    #[test]
-    fn always_is_offered_only_where_the_question_offers_it() {
-        for (kind, covers, expected) in [
-            ("approval", Json::Null, vec!["allow_once", "reject_once"]),
-            ("approval", json!("ls"), vec!["allow_once", "allow_always", "reject_once"]),
-            ("credential", json!("ls"), vec!["reject_once"]),
-            ("form", Json::Null, vec!["reject_once"]),
-        ] {
-            let request = serde_json::to_value(request("s", &question(kind, covers), None)).unwrap();
-            let kinds: Vec<_> =
-                request["options"].as_array().unwrap().iter().map(|option| text(option, "/kind")).collect();
-            assert_eq!(kinds, expected, "{kind}");
-        }
-    }
-
-    #[test]
-    fn a_question_shows_what_the_answer_is_bound_to() {
-        let request = serde_json::to_value(request("s", &question("approval", Json::Null), None)).unwrap();
-        assert_eq!(
-            request["toolCall"],
-            json!({
-                "toolCallId": "c", "kind": "execute", "status": "pending", "title": "run_command: ls",
-                "content": [{"type": "content", "content": {"type": "text", "text": "It asks.\n- directory: ."}}],
-                "locations": [], "rawInput": {"argv": ["ls"]},
-            })
-        );
-    }
-
-    #[test]
-    fn what_a_model_writes_neither_acts_nor_hides_in_a_question() {
-        let mut question = question("approval", json!("ls\n\u{202e}"));
-        question["summary"] = json!("ls <!--\nrm \u{200b}x");
-        question["detail"] = json!("[ok](https://example.com)");
-        question["bound"] = json!([["stdin", "a\n- directory: /\n<!--"], ["argument \u{202e}x", "*"]]);
-        let request = serde_json::to_value(request("s", &question, None)).unwrap();
-        assert_eq!(text(&request, "/toolCall/title"), r"run_command: ls <!--\nrm \u{200b}x");
-        assert_eq!(text(&request, "/options/1/name"), r"Always (ls\n\u{202e})");
-        let whole = "```\nrun_command: ls <!--\nrm \\u{200b}x\n```\n\n`[ok](https://example.com)`\n- stdin:\n\n```\na\n- \
-                     directory: /\n<!--\n```\n\n- `argument \\u{202e}x`: `*`";
-        assert_eq!(text(&request, "/toolCall/content/0/content/text"), whole);
-    }
-
-    #[test]
-    fn an_option_that_was_not_offered_is_a_no_and_no_answer_leaves_the_question_open() {
-        let selected = |id: &'static str| {
-            let outcome = RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(id));
-            Ok(RequestPermissionResponse::new(outcome))
-        };
-        let offered = [ALLOW, ALWAYS, REJECT].map(Arc::from);
-        for (id, expected) in [(ALLOW, "approve"), (ALWAYS, "always"), (REJECT, "deny"), ("yes", "deny"), ("", "deny")]
-        {
-            assert_eq!(decision(&selected(id), &offered), Some(expected), "{id}");
-        }
-        assert_eq!(decision(&selected(ALWAYS), &offered[..1]), Some("deny"), "this question has no always");
-        assert_eq!(decision(&Ok(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled)), &offered), None);
-        assert_eq!(decision(&Err(Error::method_not_found()), &offered), None);
-    }
-}
+mod tests;
