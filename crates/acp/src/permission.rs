@@ -59,7 +59,7 @@ impl Asking {
             answer = sent.block_task() => answer,
         };
         match decision(&answer, &offered) {
-            Some(word) => match self.place.daemon.decide(&self.question, word).await {
+            Some(word) => match self.decide(word).await {
                 // It was answered elsewhere in the meantime, which counts.
                 Err(Trouble::Refused { status: 409, .. }) => {}
                 Ok(answer) => {
@@ -84,6 +84,14 @@ impl Asking {
                 Err(trouble) if trouble.is_passing() => sleep(AGAIN).await,
                 question => return question,
             }
+        }
+    }
+
+    /// Passes an answer on. It is moot when the question is answered, or its run has ended.
+    async fn decide(&self, word: &str) -> Result<Json, Trouble> {
+        tokio::select! {
+            decided = self.place.daemon.decide(&self.question, word) => decided,
+            () = self.answered.cancelled() => Ok(Json::Null),
         }
     }
 
