@@ -1,6 +1,6 @@
 //! What is open between one editor and the daemon: sessions, prompts, and tasks that answer requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -95,15 +95,18 @@ impl Endpoint {
         *lock(&self.setting) = setting;
     }
 
-    /// Opens a session, with what is to be said in it.
+    /// Opens a session, with what is to be said in it. An open one keeps the order of its prompts.
     pub(crate) fn open_session(&self, session: &str, remark: Option<String>) -> Result<(), Error> {
         let mut sessions = lock(&self.sessions);
         if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(session) {
             return Err(Error::new(ErrorCode::INTERNAL_ERROR, "too many sessions are open; close one"));
         }
-        let last_sent = CancellationToken::new();
-        last_sent.cancel(); // nothing is on its way
-        sessions.insert(session.to_owned(), OpenSession { remark, last_sent });
+        let open = sessions.entry(session.to_owned()).or_insert_with(|| {
+            let last_sent = CancellationToken::new();
+            last_sent.cancel(); // nothing is on its way
+            OpenSession { remark: None, last_sent }
+        });
+        open.remark = remark;
         Ok(())
     }
 
@@ -151,6 +154,14 @@ impl Endpoint {
     /// Whether a prompt of this editor follows a run.
     pub(crate) fn is_followed(&self, run: &str) -> bool {
         lock(&self.prompts).open.values().any(|prompt| prompt.run.as_deref() == Some(run))
+    }
+
+    /// How many runs of a session the prompts of this editor follow.
+    pub(crate) fn followed(&self, session: &str) -> usize {
+        let prompts = lock(&self.prompts);
+        let runs =
+            prompts.open.values().filter(|prompt| prompt.session == session).filter_map(|prompt| prompt.run.as_ref());
+        runs.collect::<HashSet<_>>().len()
     }
 
     /// Makes a prompt the one that tells of a run. `false`: another one does.
@@ -201,4 +212,42 @@ pub(crate) fn json_of(result: &impl Serialize) -> Result<Json, Error> {
 /// Nothing that holds a lock panics, so a poisoned one is whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn endpoint() -> Endpoint {
+        Endpoint::new(AcpArgs { url: None }, Environment::default(), Vec::new())
+    }
+
+    #[test]
+    fn a_session_that_is_opened_again_keeps_the_order_of_its_prompts() {
+        let (endpoint, sent) = (endpoint(), CancellationToken::new());
+        assert!(endpoint.line_up("s", sent.clone()).is_none());
+        endpoint.open_session("s", None).unwrap();
+        assert!(endpoint.line_up("s", sent.clone()).unwrap().is_cancelled(), "nothing is before the first one");
+        endpoint.open_session("s", Some("said".into())).unwrap();
+        let before = endpoint.line_up("s", CancellationToken::new()).unwrap();
+        assert!(!before.is_cancelled());
+        sent.cancel();
+        assert!(before.is_cancelled());
+        assert_eq!(endpoint.remark("s"), Some("said".into()));
+    }
+
+    #[test]
+    fn the_followed_runs_of_a_session_are_counted_once() {
+        let endpoint = endpoint();
+        let ((one, _), (other, _), (foreign, _)) =
+            (endpoint.open_prompt("s"), endpoint.open_prompt("s"), endpoint.open_prompt("t"));
+        assert_eq!(endpoint.followed("s"), 0);
+        assert!(endpoint.follows(one, "r") && !endpoint.follows(other, "r") && endpoint.follows(foreign, "q"));
+        assert_eq!(endpoint.followed("s"), 1);
+        assert!(endpoint.follows(other, "p"));
+        assert_eq!(endpoint.followed("s"), 2);
+        endpoint.close_prompt(one);
+        assert_eq!(endpoint.followed("s"), 1);
+    }
 }
