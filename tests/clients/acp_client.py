@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import urllib.request
 
@@ -50,6 +51,7 @@ class Editor:
         command = [belay.binary, "acp", *arguments]
         variables = {**belay.environment(), **environment}
         self.process = subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.workspace = belay.settings.get("tools.workspace", "/")
         self.lines, self.updates, self.others, self.answers, self.last = queue.Queue(), [], [], {}, 0
         threading.Thread(target=self.read, daemon=True).start()
         self.hello = self.ask("initialize", {"protocolVersion": 1, "clientCapabilities": capabilities or {}})
@@ -108,14 +110,15 @@ class Editor:
     def ask(self, method, params):
         return self.answer(self.send(method, params))
 
-    def open(self, cwd="/", servers=()):
-        return self.ask("session/new", {"cwd": str(cwd), "mcpServers": list(servers)})["result"]["sessionId"]
+    def open(self, cwd=None, servers=()):
+        """Opens a session. In the workspace, which is the default, the agent has nothing to remark."""
+        return self.ask("session/new", {"cwd": str(cwd or self.workspace), "mcpServers": list(servers)})["result"]["sessionId"]
 
     def prompt(self, session, text):
         return self.send("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": text}]})
 
     def begun(self, session, text):
-        """Sends a prompt whose run works when this returns."""
+        """Sends a prompt whose run works when this returns: a part of its answer is there."""
         id, said = self.prompt(session, text), self.said()
         while self.said() == said:
             self.next()
@@ -127,6 +130,13 @@ class Editor:
 
 def get(belay, path):
     with urllib.request.urlopen(belay.url + path, timeout=60) as answer:
+        return json.load(answer)
+
+
+def post(belay, path, body):
+    request = urllib.request.Request(belay.url + path, method="POST", data=json.dumps(body).encode())
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.load(answer)
 
 
@@ -203,9 +213,7 @@ def a_question_that_is_answered_elsewhere_is_withdrawn_from_the_editor(belay):
         id = editor.prompt(session, 'call write_file {"path":"elsewhere","content":"x"}')
         question = editor.wait_for("session/request_permission")
         [waiting] = get(belay, f"/api/v1/approvals?session={urllib.request.quote(session, safe='')}")["approvals"]
-        answer = urllib.request.Request(f"{belay.url}/api/v1/approvals/{waiting['id']}", method="POST", data=b'{"decision":"approve"}')
-        answer.add_header("Content-Type", "application/json")
-        urllib.request.urlopen(answer, timeout=60).close()
+        post(belay, f"/api/v1/approvals/{waiting['id']}", {"decision": "approve"})
         equal(editor.wait_for("$/cancel_request")["params"], {"requestId": question["id"]})
         equal(editor.answer(id)["result"], {"stopReason": "end_turn"})
         assert pathlib.Path(belay.settings["tools.workspace"], "elsewhere").exists()
@@ -224,6 +232,49 @@ def a_question_that_the_editor_cannot_show_stays_open_for_other_places(belay):
         equal(editor.answer(editor.prompt(session, "yes"))["result"], {"stopReason": "end_turn"})
         equal(editor.answer(id)["result"], {"stopReason": "end_turn"})
         assert pathlib.Path(belay.settings["tools.workspace"], "later").exists()
+
+
+@test
+def a_question_with_several_lines_shows_them_as_a_block(belay):
+    with Editor(belay) as editor:
+        content = "one\n- directory: /\n<!-- \u202e"
+        id = editor.prompt(editor.open(), "call write_file " + json.dumps({"path": "lines", "content": content}))
+        question = editor.wait_for("session/request_permission")
+        words = "".join(part["content"]["text"] for part in question["params"]["toolCall"]["content"] if part["type"] == "content")
+        assert "```\none\n- directory: /\n<!-- \\u{202e}\n```" in words, words
+        answer = {"outcome": {"outcome": "selected", "optionId": "reject"}}
+        editor.line(json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": answer}))
+        equal(editor.answer(id)["result"], {"stopReason": "end_turn"})
+
+
+@test
+def a_conversation_that_is_loaded_during_its_own_prompt_is_told_to_the_end(belay):
+    with Editor(belay) as editor:
+        session = editor.open()
+        id = editor.begun(session, "rehearse stall 600")
+        load = {"sessionId": session, "cwd": editor.workspace, "mcpServers": []}
+        assert "error" not in editor.ask("session/load", load)
+        assert "Load it again later" not in editor.said(), editor.said()
+        with Editor(belay) as other:
+            other.ask("session/load", load)
+            assert "Load it again later" in other.said(), other.said()
+        editor.notify("session/cancel", {"sessionId": session})
+        equal(editor.answer(id)["result"], {"stopReason": "cancelled"})
+
+
+@test
+def a_stop_that_the_daemon_does_not_confirm_is_said(belay):
+    with Editor(belay) as editor:
+        session = editor.open()
+        id = editor.begun(session, "rehearse stall 600")
+        belay.process.send_signal(signal.SIGSTOP)
+        try:
+            editor.notify("session/cancel", {"sessionId": session})
+            equal(editor.answer(id)["result"], {"stopReason": "cancelled"})
+        finally:
+            belay.process.send_signal(signal.SIGCONT)
+        assert "`belay status`" in editor.said(), editor.said()
+        equal(editor.ask("session/close", {"sessionId": session})["result"], {})
 
 
 @test
@@ -254,9 +305,16 @@ def prompts_that_become_one_turn_are_answered_once_each(belay):
     with Editor(belay) as editor:
         session = editor.open()
         editor.answer(editor.prompt(session, "/queue collect debounce:100"))
-        ids = [editor.begun(session, "rehearse stall 1"), *(editor.prompt(session, f"calculate {n}*{n}") for n in (11, 12))]
-        equal([editor.answer(id)["result"]["stopReason"] for id in ids], ["end_turn"] * 3)
-        equal(collections.Counter(run["reason"] for run in runs_of(belay, session)), {"final_text": 2, "joined": 1})
+        ids = [editor.begun(session, "rehearse stall 600"), *(editor.prompt(session, f"calculate {n}*{n}") for n in (11, 12))]
+        # The first run ends only when both of the others wait for it, however slow the machine is.
+        deadline = time.monotonic() + PATIENCE_S
+        while len(runs := runs_of(belay, session)) < 3:
+            assert time.monotonic() < deadline, runs
+            time.sleep(0.05)
+        post(belay, f"/api/v1/runs/{min(run['run_id'] for run in runs)}/stop", {})
+        equal([editor.answer(id)["result"]["stopReason"] for id in ids], ["cancelled", "end_turn", "end_turn"])
+        reasons = collections.Counter(run["reason"] for run in runs_of(belay, session))
+        equal(reasons, {"operator_stop": 1, "final_text": 1, "joined": 1})
 
 
 @test
@@ -290,7 +348,7 @@ def an_editor_without_a_daemon_or_with_a_wrong_token_is_told_what_to_do(belay):
 def a_daemon_that_is_killed_answers_the_prompt_after_its_restart(belay):
     with Editor(belay) as editor:
         session = editor.open()
-        id = editor.begun(session, "rehearse stall 2")
+        id = editor.begun(session, "rehearse stall 5")
         belay.process.kill()
         belay.process.wait()
         belay.url = None

@@ -1,67 +1,27 @@
-//! Requests to the daemon, and the errors that an editor gets for them.
+//! Requests to the daemon.
 
 use std::time::Duration;
 
-use agent_client_protocol::{Error, ErrorCode};
 use belay_cli::client::{Client, Events, Method, text};
 use belay_program::exit::{Exit, Failure};
 use serde_json::{Value as Json, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use crate::trouble::Trouble;
+use crate::trouble::words;
 
 /// Pause before a request or a stream is tried again. 500 ms: a daemon starts within it.
 pub(crate) const AGAIN: Duration = Duration::from_millis(500);
 
-/// How often a request is sent whose effect is unknown. 20: ten seconds without a daemon.
-const ATTEMPTS: u32 = 20;
+/// How long a daemon may be away before a request or a prompt is answered with an error. 60 s: a restart takes a few seconds.
+pub(crate) const AWAY_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a message is sent on after its prompt was cancelled, if the daemon may have it. 8 s: a daemon restarts within it.
+const CANCELLED_LIMIT: Duration = Duration::from_secs(8);
 
 /// How long the daemon waits for the last process of a stopped run before it answers.
 const STOP_WAIT_MS: &str = "2000";
-
-/// Why a request has no result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// No daemon answers.
-    Away(Failure),
-    /// It refuses the request.
-    Refused {
-        /// The status of HTTP.
-        status: u16,
-        /// The daemon's words.
-        message: String,
-    },
-}
-
-impl Trouble {
-    /// Whether there is no such thing.
-    pub(crate) fn is_missing(&self) -> bool {
-        matches!(self, Self::Refused { status: 404, .. })
-    }
-
-    /// The error for the editor: what happened, and the next step.
-    pub(crate) fn error(&self) -> Error {
-        match self {
-            Self::Away(failure) => Error::new(ErrorCode::INTERNAL_ERROR, words(failure)),
-            Self::Refused { status: 401, message } => {
-                let next =
-                    "set BELAY_TOKEN or BELAY_OPERATOR_TOKEN in the environment that the editor gives to `belay acp`";
-                Error::new(ErrorCode::AUTH_REQUIRED, format!("{message}; {next}"))
-            }
-            Self::Refused { status: 400 | 409 | 413 | 415 | 422, message } => {
-                Error::new(ErrorCode::INVALID_PARAMS, message.as_str())
-            }
-            Self::Refused { message, .. } => Error::new(ErrorCode::INTERNAL_ERROR, message.as_str()),
-        }
-    }
-}
-
-/// A failure in one line.
-fn words(failure: &Failure) -> String {
-    match &failure.next {
-        Some(next) => format!("{}; {next}", failure.what),
-        None => failure.what.clone(),
-    }
-}
 
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,54 +51,102 @@ impl Daemon {
         self.call(Method::GET, path, query, None).await
     }
 
-    /// Stores a file, and returns its id.
-    pub(crate) async fn upload(&self, name: &str, bytes: Vec<u8>) -> Result<String, Trouble> {
-        understood(self.0.upload(name, bytes).await).map(|file| text(&file, "/file").to_owned())
-    }
-
-    /// Sends a message. While it is unknown whether the daemon has it, it is sent again with the same key, until `stop`.
-    pub(crate) async fn send(&self, message: &Json, stop: &CancellationToken) -> Result<Sent, Trouble> {
-        let mut attempt = 0;
+    /// Stores a file, and returns its id. A file that is stored twice does no harm.
+    ///
+    /// # Errors
+    /// The daemon refuses it, stays away for a minute, or is away when `stop` comes.
+    pub(crate) async fn upload(&self, name: &str, bytes: &[u8], stop: &CancellationToken) -> Result<String, Trouble> {
+        let deadline = Instant::now() + AWAY_LIMIT;
         loop {
-            attempt += 1;
-            let answer = self.call(Method::POST, &["api", "v1", "messages"], &[], Some(message)).await;
-            let is_unknown = matches!(&answer, Err(Trouble::Away(_) | Trouble::Refused { status: 503, .. }));
-            if !is_unknown || attempt >= ATTEMPTS || stop.is_cancelled() {
-                return answer.map(|answer| sent(&answer));
+            let answer = understood(self.0.upload(name, bytes.to_vec()).await);
+            if !is_to_be_repeated(&answer, deadline) {
+                return answer.map(|file| text(&file, "/file").to_owned());
             }
-            sleep(AGAIN).await;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return answer.map(|_| String::new()),
+                () = sleep(AGAIN) => {}
+            }
         }
     }
 
-    /// Stops a run. A failure is the run's: its end says what became of it.
-    pub(crate) async fn stop(&self, run: &str) {
-        let _ = self.persist(&["api", "v1", "runs", run, "stop"], &[("wait_ms", STOP_WAIT_MS)], None).await;
+    /// Sends a message. While it is unknown whether the daemon has it, it is sent again with the same key, for up to a minute. After
+    /// `stop` it is sent again only if the daemon may have it, since its run has to be found to be stopped.
+    ///
+    /// # Errors
+    /// The daemon refuses it, or stays away.
+    pub(crate) async fn send(&self, message: &Json, stop: &CancellationToken) -> Result<Sent, Trouble> {
+        let given_up = async {
+            stop.cancelled().await;
+            sleep(CANCELLED_LIMIT).await;
+        };
+        tokio::select! {
+            biased;
+            answer = self.deliver(message, stop) => answer.map(|answer| sent(&answer)),
+            () = given_up => {
+                Err(Trouble::Away(Failure::new(Exit::OutOfReach, "it is not known whether the daemon has the message")))
+            }
+        }
+    }
+
+    async fn deliver(&self, message: &Json, stop: &CancellationToken) -> Result<Json, Trouble> {
+        let (deadline, mut may_have_arrived) = (Instant::now() + AWAY_LIMIT, false);
+        loop {
+            let answer = self.call(Method::POST, &["api", "v1", "messages"], &[], Some(message)).await;
+            if !is_to_be_repeated(&answer, deadline) {
+                return answer;
+            }
+            may_have_arrived |= answer.as_ref().is_err_and(Trouble::may_have_arrived);
+            tokio::select! {
+                biased;
+                () = stop.cancelled(), if !may_have_arrived => return answer,
+                () = sleep(AGAIN) => {}
+            }
+        }
+    }
+
+    /// Asks to stop a run, until `deadline`. A failure is the run's: its end says what became of it.
+    pub(crate) async fn stop(&self, run: &str, deadline: Instant) {
+        let path = ["api", "v1", "runs", run, "stop"];
+        let _ = timeout_at(deadline, self.persist(Method::POST, &path, &[("wait_ms", STOP_WAIT_MS)], None)).await;
     }
 
     /// Stops the work of a session. No such session is no failure.
     pub(crate) async fn stop_session(&self, session: &str) -> Result<(), Trouble> {
         let path = ["api", "v1", "sessions", session, "stop"];
-        match self.persist(&path, &[("wait_ms", STOP_WAIT_MS)], None).await {
+        match self.persist(Method::POST, &path, &[("wait_ms", STOP_WAIT_MS)], None).await {
             Err(trouble) if !trouble.is_missing() => Err(trouble),
             _ => Ok(()),
         }
     }
 
+    /// Reads a question.
+    pub(crate) async fn question(&self, question: &str) -> Result<Json, Trouble> {
+        self.persist(Method::GET, &["api", "v1", "approvals", question], &[], None).await
+    }
+
     /// Answers a question. The first answer counts, so it may be sent again.
     pub(crate) async fn decide(&self, question: &str, decision: &str) -> Result<Json, Trouble> {
         let body = json!({ "decision": decision });
-        self.persist(&["api", "v1", "approvals", question], &[], Some(&body)).await
+        self.persist(Method::POST, &["api", "v1", "approvals", question], &[], Some(&body)).await
     }
 
     /// Sends a request that may be carried out twice, again while no daemon answers.
-    async fn persist(&self, path: &[&str], query: &[(&str, &str)], body: Option<&Json>) -> Result<Json, Trouble> {
-        for _ in 1..ATTEMPTS {
-            match self.call(Method::POST, path, query, body).await {
-                Err(Trouble::Away(_)) => sleep(AGAIN).await,
-                answer => return answer,
+    async fn persist(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+        body: Option<&Json>,
+    ) -> Result<Json, Trouble> {
+        let deadline = Instant::now() + AWAY_LIMIT;
+        loop {
+            let answer = self.call(method.clone(), path, query, body).await;
+            if !is_to_be_repeated(&answer, deadline) {
+                return answer;
             }
+            sleep(AGAIN).await;
         }
-        self.call(Method::POST, path, query, body).await
     }
 
     /// Opens the events of a run after the fact with this number.
@@ -148,6 +156,10 @@ impl Daemon {
             _ => Trouble::Refused { status: 500, message: words(&failure) },
         })
     }
+}
+
+fn is_to_be_repeated(answer: &Result<Json, Trouble>, deadline: Instant) -> bool {
+    answer.as_ref().is_err_and(Trouble::is_passing) && Instant::now() < deadline
 }
 
 fn understood(answer: Result<(u16, Json), Failure>) -> Result<Json, Trouble> {
@@ -167,26 +179,4 @@ fn sent(answer: &Json) -> Sent {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_refusal_says_what_to_do_next() {
-        let refused = |status| Trouble::Refused { status, message: "why".into() }.error();
-        for (status, code) in [(401, -32000), (404, -32603), (409, -32602), (422, -32602), (429, -32603), (503, -32603)]
-        {
-            assert_eq!(i32::from(refused(status).code), code, "{status}");
-        }
-        assert!(refused(401).message.starts_with("why; set BELAY_TOKEN"), "{}", refused(401).message);
-        let away = Trouble::Away(Failure::new(Exit::OutOfReach, "no daemon").next("start one"));
-        assert_eq!(away.error().message, "no daemon; start one");
-    }
-
-    #[test]
-    fn a_message_has_a_run_or_was_a_command() {
-        let run = json!({"run_id": "r", "status": "queued", "frozen": "frozen by me"});
-        assert_eq!(sent(&run), Sent::Run("r".into(), Some("frozen by me".into())));
-        let command = json!({"status": "command", "command": "approve", "reply": "Approved.", "resumes": "r"});
-        assert_eq!(sent(&command), Sent::Command("Approved.".into(), Some("r".into())));
-    }
-}
+mod tests;

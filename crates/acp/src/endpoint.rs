@@ -1,6 +1,6 @@
 //! What is open between one editor and the daemon: sessions, prompts, and tasks that answer requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use crate::setting::Setting;
 /// Most open sessions of an editor.
 const SESSIONS_MAX: usize = 1024;
 
-/// How long the end waits for the stopped runs.
-const END_LIMIT: Duration = Duration::from_secs(12);
+/// How long the end waits for the stopped runs. 20 s: a message on its way takes up to 8, and the stop of its run 10.
+const END_LIMIT: Duration = Duration::from_secs(20);
 
 /// A session that the editor has opened.
 struct OpenSession {
@@ -95,15 +95,18 @@ impl Endpoint {
         *lock(&self.setting) = setting;
     }
 
-    /// Opens a session, with what is to be said in it.
+    /// Opens a session, with what is to be said in it. An open one keeps the order of its prompts.
     pub(crate) fn open_session(&self, session: &str, remark: Option<String>) -> Result<(), Error> {
         let mut sessions = lock(&self.sessions);
         if sessions.len() >= SESSIONS_MAX && !sessions.contains_key(session) {
             return Err(Error::new(ErrorCode::INTERNAL_ERROR, "too many sessions are open; close one"));
         }
-        let last_sent = CancellationToken::new();
-        last_sent.cancel(); // nothing is on its way
-        sessions.insert(session.to_owned(), OpenSession { remark, last_sent });
+        let open = sessions.entry(session.to_owned()).or_insert_with(|| {
+            let last_sent = CancellationToken::new();
+            last_sent.cancel(); // nothing is on its way
+            OpenSession { remark: None, last_sent }
+        });
+        open.remark = remark;
         Ok(())
     }
 
@@ -151,6 +154,14 @@ impl Endpoint {
     /// Whether a prompt of this editor follows a run.
     pub(crate) fn is_followed(&self, run: &str) -> bool {
         lock(&self.prompts).open.values().any(|prompt| prompt.run.as_deref() == Some(run))
+    }
+
+    /// How many runs of a session the prompts of this editor follow.
+    pub(crate) fn followed(&self, session: &str) -> usize {
+        let prompts = lock(&self.prompts);
+        let runs =
+            prompts.open.values().filter(|prompt| prompt.session == session).filter_map(|prompt| prompt.run.as_ref());
+        runs.collect::<HashSet<_>>().len()
     }
 
     /// Makes a prompt the one that tells of a run. `false`: another one does.
@@ -202,3 +213,6 @@ pub(crate) fn json_of(result: &impl Serialize) -> Result<Json, Error> {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

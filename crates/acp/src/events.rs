@@ -1,18 +1,13 @@
 //! The events of one run, over restarts of the daemon.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use belay_cli::client::Events;
 use belay_program::exit::Failure;
 use serde_json::Value as Json;
 use tokio::time::{Instant, sleep};
 
-use crate::daemon::{AGAIN, Daemon, Trouble};
-
-/// How long a daemon may be away before a prompt is answered with an error. 60 s: a restart takes a few seconds, and the run goes on
-/// in any case.
-const AWAY_LIMIT: Duration = Duration::from_secs(60);
+use crate::daemon::{AGAIN, AWAY_LIMIT, Daemon, Trouble};
 
 /// A reader of the events.
 pub(crate) struct RunEvents {

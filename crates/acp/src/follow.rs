@@ -18,6 +18,10 @@ use crate::turn::{Step, Turn};
 /// Longest time for the end of a run after its stop. 10 s: the daemon kills what does not end before.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
+/// Said when a stop could not be confirmed.
+pub(crate) const MAY_GO_ON: &str =
+    "\n\nThe stop could not be confirmed: the run may go on in the daemon. `belay status` shows what runs.\n\n";
+
 /// The end of a followed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -76,12 +80,17 @@ impl Follow {
             let event = tokio::select! {
                 biased;
                 () = stop.cancelled(), if deadline.is_none() => {
-                    self.place.daemon.stop(&self.run).await;
-                    deadline = Some(Instant::now() + STOP_LIMIT);
+                    let limit = Instant::now() + STOP_LIMIT;
+                    deadline = Some(limit);
+                    self.place.daemon.stop(&self.run, limit).await;
                     continue;
                 }
-                () = until(deadline) => return Ok(Ended::For(StopReason::Cancelled)),
-                event = self.events.next(self.turn.cursor) => event?,
+                () = until(deadline) => return Ok(self.unconfirmed().await),
+                event = self.events.next(self.turn.cursor) => match event {
+                    Ok(event) => event,
+                    Err(_) if deadline.is_some() => return Ok(self.unconfirmed().await),
+                    Err(trouble) => return Err(trouble),
+                },
             };
             let steps = self.turn.event(&event);
             let is_end = steps.iter().any(|step| matches!(step, Step::Ended(_)));
@@ -105,6 +114,14 @@ impl Follow {
                 read_panic(asked);
             }
         }
+    }
+
+    /// The end of a stopped run whose own end was not seen.
+    async fn unconfirmed(&self) -> Ended {
+        if self.telling == Telling::All {
+            self.place.link.say(&self.place.session, MAY_GO_ON).await;
+        }
+        Ended::For(StopReason::Cancelled)
     }
 
     /// Passes a question on. The events go on meanwhile, since one of them may say that it is answered.

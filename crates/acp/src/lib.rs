@@ -7,8 +7,8 @@
 //! protocol's crate leaves this one.
 //!
 //! Reading order: here → `requests` (who answers) → `endpoint` (what is open) → `sessions`, `prompt` → `follow` (one run), with `events` → `turn`
-//! (events to updates, pure), with `tools`, `plan` and `ending` → `permission` → `intake` (what a person has sent, pure) → `daemon`
-//! (requests) → `pipes` (lines).
+//! (events to updates, pure), with `tools`, `shown`, `plan` and `ending` → `permission` → `intake` (what a person has sent, pure) → `daemon`
+//! (requests, with `trouble`) → `pipes` (lines).
 
 mod daemon;
 mod ending;
@@ -26,7 +26,9 @@ mod prompt;
 mod requests;
 mod sessions;
 mod setting;
+mod shown;
 mod tools;
+mod trouble;
 mod turn;
 
 use std::sync::Arc;

@@ -9,12 +9,14 @@ use agent_client_protocol::v1::schema::{
     RequestPermissionResponse, ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
 };
 use belay_cli::client::{how_to_answer, text, waits_for};
+use belay_text::escaped_line;
 use serde_json::Value as Json;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::daemon::Trouble;
+use crate::daemon::{AGAIN, Trouble};
 use crate::place::Place;
-use crate::tools;
+use crate::{shown, tools};
 
 /// The ids of the options.
 const ALLOW: &str = "allow";
@@ -35,11 +37,14 @@ pub(crate) struct Asking {
 impl Asking {
     /// Asks, and passes the answer on. Ends when the question is answered, here or elsewhere.
     pub(crate) async fn ask(self) {
-        let question = match self.place.daemon.get(&["api", "v1", "approvals", &self.question], &[]).await {
+        let question = tokio::select! {
+            biased;
+            () = self.answered.cancelled() => return,
+            question = self.read() => question,
+        };
+        let question = match question {
             Ok(question) => question,
-            Err(trouble) => {
-                return self.say(&format!("A question waits, but cannot be read: {}", words(&trouble))).await;
-            }
+            Err(trouble) => return self.say(&unreadable(&self.question, &trouble)).await,
         };
         if text(&question, "/state") != "waiting" {
             return;
@@ -54,9 +59,14 @@ impl Asking {
             answer = sent.block_task() => answer,
         };
         match decision(&answer, &offered) {
-            Some(word) => match self.place.daemon.decide(&self.question, word).await {
+            Some(word) => match self.decide(word).await {
                 // It was answered elsewhere in the meantime, which counts.
-                Ok(_) | Err(Trouble::Refused { status: 409, .. }) => {}
+                Err(Trouble::Refused { status: 409, .. }) => {}
+                Ok(answer) => {
+                    if let Some(words) = open_still(&answer) {
+                        self.say(words).await;
+                    }
+                }
                 Err(trouble) => self.say(&format!("The answer does not count: {}", words(&trouble))).await,
             },
             None if self.stop.is_cancelled() || self.answered.is_cancelled() => {}
@@ -67,6 +77,24 @@ impl Asking {
         }
     }
 
+    /// Reads the question, however long the daemon is away: its run waits too.
+    async fn read(&self) -> Result<Json, Trouble> {
+        loop {
+            match self.place.daemon.question(&self.question).await {
+                Err(trouble) if trouble.is_passing() => sleep(AGAIN).await,
+                question => return question,
+            }
+        }
+    }
+
+    /// Passes an answer on. It is moot when the question is answered, or its run has ended.
+    async fn decide(&self, word: &str) -> Result<Json, Trouble> {
+        tokio::select! {
+            decided = self.place.daemon.decide(&self.question, word) => decided,
+            () = self.answered.cancelled() => Ok(Json::Null),
+        }
+    }
+
     async fn say(&self, words: &str) {
         self.place.link.say(&self.place.session, &format!("\n\n{words}\n\n")).await;
     }
@@ -74,6 +102,20 @@ impl Asking {
 
 fn words(trouble: &Trouble) -> String {
     trouble.error().message
+}
+
+/// What is said of a question that cannot be read.
+fn unreadable(question: &str, trouble: &Trouble) -> String {
+    let how = how_to_answer(&Json::Null, question);
+    format!(
+        "The question {question} waits, but cannot be read: {}. `belay approvals show {question}` shows it; {how}.",
+        words(trouble)
+    )
+}
+
+/// The daemon's words, if the question still waits after this answer: for a second person.
+fn open_still(answer: &Json) -> Option<&str> {
+    (text(answer, "/approval/state") == "waiting").then(|| text(answer, "/reply"))
 }
 
 /// What an answer means. An option that was not offered is a no, because nobody knows what the person was shown. `None`: there is no
@@ -94,10 +136,13 @@ fn decision(answer: &Result<RequestPermissionResponse, Error>, offered: &[Arc<st
 fn request(session: &str, question: &Json, workspace: Option<&Path>) -> RequestPermissionRequest {
     let (tool, arguments) = (text(question, "/tool"), &question["arguments"]);
     let is_decidable = text(question, "/kind") == "approval";
-    let mut lines: Vec<String> =
-        Some(text(question, "/detail")).filter(|detail| !detail.is_empty()).map(str::to_owned).into_iter().collect();
+    let about = waits_for(question);
+    let title = shown::title(&about);
+    // A title has room for one short line.
+    let mut lines: Vec<String> = (title != about).then(|| shown::block(&about)).into_iter().collect();
+    lines.extend(Some(text(question, "/detail")).filter(|detail| !detail.is_empty()).map(shown::line));
     for pair in question.pointer("/bound").and_then(Json::as_array).into_iter().flatten() {
-        lines.push(format!("- {}: {}", text(pair, "/0"), text(pair, "/1")));
+        lines.push(shown::pair(text(pair, "/0"), text(pair, "/1")));
     }
     if !is_decidable {
         lines.push(format!("It is answered elsewhere: {}.", how_to_answer(question, text(question, "/id"))));
@@ -105,7 +150,7 @@ fn request(session: &str, question: &Json, workspace: Option<&Path>) -> RequestP
     let change = tools::change(tool, arguments, workspace);
     let words = (!lines.is_empty()).then(|| ToolCallContent::from(lines.join("\n")));
     let fields = ToolCallUpdateFields::new()
-        .title(waits_for(question))
+        .title(title)
         .kind(tools::kind(tool))
         .status(ToolCallStatus::Pending)
         .raw_input(arguments.clone())
@@ -115,7 +160,9 @@ fn request(session: &str, question: &Json, workspace: Option<&Path>) -> RequestP
     let option = |id: &'static str, name: String, kind| PermissionOption::new(id, name, kind);
     let options = [
         is_decidable.then(|| option(ALLOW, "Allow".into(), PermissionOptionKind::AllowOnce)),
-        covers.map(|covers| option(ALWAYS, format!("Always ({covers})"), PermissionOptionKind::AllowAlways)),
+        covers.map(|covers| {
+            option(ALWAYS, format!("Always ({})", escaped_line(covers)), PermissionOptionKind::AllowAlways)
+        }),
         Some(option(REJECT, "Reject".into(), PermissionOptionKind::RejectOnce)),
     ];
     let call = ToolCallUpdate::new(text(question, "/call_id").to_owned(), fields);
@@ -123,61 +170,4 @@ fn request(session: &str, question: &Json, workspace: Option<&Path>) -> RequestP
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use agent_client_protocol::v1::schema::SelectedPermissionOutcome;
-    use serde_json::json;
-
-    use super::*;
-
-    fn question(kind: &str, covers: Json) -> Json {
-        json!({
-            "id": "q", "call_id": "c", "tool": "run_command", "kind": kind, "summary": "ls", "name": "key",
-            "arguments": {"argv": ["ls"]}, "detail": "It asks.", "bound": [["directory", "."]], "covers": covers,
-        })
-    }
-
-    #[test]
-    fn always_is_offered_only_where_the_question_offers_it() {
-        for (kind, covers, expected) in [
-            ("approval", Json::Null, vec!["allow_once", "reject_once"]),
-            ("approval", json!("ls"), vec!["allow_once", "allow_always", "reject_once"]),
-            ("credential", json!("ls"), vec!["reject_once"]),
-            ("form", Json::Null, vec!["reject_once"]),
-        ] {
-            let request = serde_json::to_value(request("s", &question(kind, covers), None)).unwrap();
-            let kinds: Vec<_> =
-                request["options"].as_array().unwrap().iter().map(|option| text(option, "/kind")).collect();
-            assert_eq!(kinds, expected, "{kind}");
-        }
-    }
-
-    #[test]
-    fn a_question_shows_what_the_answer_is_bound_to() {
-        let request = serde_json::to_value(request("s", &question("approval", Json::Null), None)).unwrap();
-        assert_eq!(
-            request["toolCall"],
-            json!({
-                "toolCallId": "c", "kind": "execute", "status": "pending", "title": "run_command: ls",
-                "content": [{"type": "content", "content": {"type": "text", "text": "It asks.\n- directory: ."}}],
-                "locations": [], "rawInput": {"argv": ["ls"]},
-            })
-        );
-    }
-
-    #[test]
-    fn an_option_that_was_not_offered_is_a_no_and_no_answer_leaves_the_question_open() {
-        let selected = |id: &'static str| {
-            let outcome = RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(id));
-            Ok(RequestPermissionResponse::new(outcome))
-        };
-        let offered = [ALLOW, ALWAYS, REJECT].map(Arc::from);
-        for (id, expected) in [(ALLOW, "approve"), (ALWAYS, "always"), (REJECT, "deny"), ("yes", "deny"), ("", "deny")]
-        {
-            assert_eq!(decision(&selected(id), &offered), Some(expected), "{id}");
-        }
-        assert_eq!(decision(&selected(ALWAYS), &offered[..1]), Some("deny"), "this question has no always");
-        assert_eq!(decision(&Ok(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled)), &offered), None);
-        assert_eq!(decision(&Err(Error::method_not_found()), &offered), None);
-    }
-}
+mod tests;

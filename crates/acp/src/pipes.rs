@@ -11,10 +11,11 @@ use futures_util::{Sink, Stream, sink, stream};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
+use tokio_util::sync::CancellationToken;
 
 /// Longest message of the editor in bytes. 4 MiB: a prompt with a large picture.
 const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
@@ -28,6 +29,9 @@ const UNREAD_MAX: usize = 256;
 /// Longest time in which an editor may leave a line unread. 60 s, as for the daemon's own connections.
 const READ_LIMIT: Duration = Duration::from_secs(60);
 
+/// Longest time in which a line may be unread when the input has closed. 2 s: a reader that is there reads at once.
+const LAST_READ_LIMIT: Duration = Duration::from_secs(2);
+
 /// Stands for a line that is too long or not UTF-8: it is no JSON, so its answer is a parse error.
 const UNREADABLE: &str = "\u{0}";
 
@@ -36,11 +40,14 @@ const UNREADABLE: &str = "\u{0}";
 pub(crate) struct Gate {
     owed: Arc<Semaphore>,
     unread: Arc<Semaphore>,
+    /// Cancelled when everything may pass.
+    closed: CancellationToken,
 }
 
 impl Gate {
     pub(crate) fn new() -> Self {
-        Self { owed: Arc::new(Semaphore::new(OWED_MAX)), unread: Arc::new(Semaphore::new(UNREAD_MAX)) }
+        let (owed, unread) = (Arc::new(Semaphore::new(OWED_MAX)), Arc::new(Semaphore::new(UNREAD_MAX)));
+        Self { owed, unread, closed: CancellationToken::new() }
     }
 
     /// Waits until an update may be sent; at once if nobody reads any more.
@@ -54,6 +61,18 @@ impl Gate {
     pub(crate) fn close(&self) {
         self.owed.close();
         self.unread.close();
+        self.closed.cancel();
+    }
+
+    /// Waits until a line counts as unread for ever.
+    async fn give_up(&self) {
+        tokio::select! {
+            () = sleep(READ_LIMIT) => {}
+            () = async {
+                self.closed.cancelled().await;
+                sleep(LAST_READ_LIMIT).await;
+            } => {}
+        }
     }
 }
 
@@ -66,11 +85,21 @@ struct Shape<'a> {
     error: Option<IgnoredAny>,
 }
 
-/// The lines of standard input. An answer is owed for each that is a request or cannot be read.
+/// The lines of standard input. An answer is owed for each that is a request or cannot be read. The end of the input closes the gate.
 pub(crate) fn input(gate: Gate) -> impl Stream<Item = io::Result<String>> + Send + 'static {
-    let lines = FramedRead::new(tokio::io::stdin(), LinesCodec::new_with_max_length(LINE_MAX_BYTES));
+    lines_of(tokio::io::stdin(), gate)
+}
+
+fn lines_of<R>(input: R, gate: Gate) -> impl Stream<Item = io::Result<String>> + Send + 'static
+where
+    R: AsyncRead + Unpin + Send + 'static,
+{
+    let lines = FramedRead::new(input, LinesCodec::new_with_max_length(LINE_MAX_BYTES));
     stream::unfold((lines, gate), async |(mut lines, gate)| {
-        let line = next_line(&mut lines).await?;
+        let Some(line) = next_line(&mut lines).await else {
+            gate.close(); // the editor is gone, or about to go
+            return None;
+        };
         let is_owed = match serde_json::from_str::<Shape<'_>>(&line) {
             Ok(shape) => shape.id.is_some() && shape.method.is_some(),
             Err(_) => true,
@@ -86,7 +115,7 @@ pub(crate) fn input(gate: Gate) -> impl Stream<Item = io::Result<String>> + Send
 }
 
 /// The next line that is not empty. `None`: the input has ended.
-async fn next_line(lines: &mut FramedRead<tokio::io::Stdin, LinesCodec>) -> Option<String> {
+async fn next_line<R: AsyncRead + Unpin>(lines: &mut FramedRead<R, LinesCodec>) -> Option<String> {
     use futures_util::StreamExt as _;
     let mut is_skipping = false;
     loop {
@@ -104,20 +133,31 @@ async fn next_line(lines: &mut FramedRead<tokio::io::Stdin, LinesCodec>) -> Opti
 
 /// The lines of standard output.
 pub(crate) fn output(gate: Gate) -> impl Sink<String, Error = io::Error> + Send + 'static {
-    sink::unfold((tokio::io::stdout(), gate), async |(mut stdout, gate), line: String| {
+    lines_to(tokio::io::stdout(), gate)
+}
+
+fn lines_to<W>(output: W, gate: Gate) -> impl Sink<String, Error = io::Error> + Send + 'static
+where
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    sink::unfold((output, gate), async |(mut output, gate), line: String| {
         let (line, kind) = cleaned(line);
-        let written = timeout(READ_LIMIT, async {
-            stdout.write_all(line.as_bytes()).await?;
-            stdout.write_all(b"\n").await?;
-            stdout.flush().await
-        });
-        written.await.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))??;
+        let written = async {
+            output.write_all(line.as_bytes()).await?;
+            output.write_all(b"\n").await?;
+            output.flush().await
+        };
+        tokio::select! {
+            biased;
+            written = written => written?,
+            () = gate.give_up() => return Err(io::ErrorKind::TimedOut.into()),
+        }
         match kind {
             Kind::Answer if gate.owed.available_permits() < OWED_MAX => gate.owed.add_permits(1),
             Kind::Update => gate.unread.add_permits(1),
             Kind::Answer | Kind::Other => {}
         }
-        Ok((stdout, gate))
+        Ok((output, gate))
     })
 }
 
@@ -148,33 +188,4 @@ fn cleaned(line: String) -> (String, Kind) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_does_not_quote_what_was_sent() {
-        for (line, expected, kind) in [
-            (
-                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"m","data":{"json":"secret"}}}"#,
-                r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"m"}}"#,
-                Kind::Answer,
-            ),
-            (r#"{"id":1,"result":{"data":1}}"#, r#"{"id":1,"result":{"data":1}}"#, Kind::Answer),
-            (r#"{"method":"session/update","params":{}}"#, r#"{"method":"session/update","params":{}}"#, Kind::Update),
-            (r#"{"method":"$/cancel_request"}"#, r#"{"method":"$/cancel_request"}"#, Kind::Other),
-        ] {
-            assert_eq!(cleaned(line.to_owned()), (expected.to_owned(), kind));
-        }
-    }
-
-    #[tokio::test]
-    async fn nothing_waits_for_a_reader_that_is_gone() {
-        let gate = Gate::new();
-        for _ in 0..UNREAD_MAX {
-            gate.pass().await;
-        }
-        assert_eq!(gate.unread.available_permits(), 0);
-        gate.close();
-        gate.pass().await;
-    }
-}
+mod tests;

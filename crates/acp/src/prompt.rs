@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::daemon::{Daemon, Sent, Trouble};
 use crate::endpoint::{Endpoint, json_of, unknown};
-use crate::follow::{Ended, Follow, Telling};
+use crate::follow::{Ended, Follow, MAY_GO_ON, Telling};
 use crate::intake::Intake;
 use crate::link::EditorLink;
 use crate::place::Place;
@@ -88,8 +88,15 @@ impl Prompt {
         if self.stop.is_cancelled() {
             return Ok(StopReason::Cancelled); // nothing was sent
         }
-        let sent = daemon.send(&message, &self.stop).await?;
+        let sent = daemon.send(&message, &self.stop).await;
         self.sent = None;
+        let sent = match sent {
+            Err(trouble) if self.stop.is_cancelled() && trouble.may_have_arrived() => {
+                link.say(&self.session, MAY_GO_ON).await;
+                return Ok(StopReason::Cancelled);
+            }
+            sent => sent?,
+        };
         match sent {
             Sent::Run(run, line) => {
                 if let Some(line) = line {
@@ -123,7 +130,7 @@ impl Prompt {
     async fn message(&mut self, daemon: &Daemon) -> Result<Json, Trouble> {
         let mut attachments = Vec::new();
         for file in std::mem::take(&mut self.intake.files) {
-            match daemon.upload(&file.name, file.bytes).await {
+            match daemon.upload(&file.name, &file.bytes, &self.stop).await {
                 Ok(id) => attachments.push(json!({ "file": id })),
                 Err(Trouble::Refused { message, .. }) => self.intake.leave_out(&file.name, &message),
                 Err(away) => return Err(away),

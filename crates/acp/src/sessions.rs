@@ -53,7 +53,9 @@ impl Endpoint {
                 break;
             }
         }
-        if number(&conversation(&daemon, &session).await?, "/open_runs") > 0 {
+        // What a prompt of this editor follows is told to its end.
+        let open_runs = number(&conversation(&daemon, &session).await?, "/open_runs");
+        if open_runs > self.followed(&session) as u64 {
             let words =
                 "A message of this conversation is still being answered. Load it again later to see the answer.";
             link.say(&session, words).await;

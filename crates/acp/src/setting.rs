@@ -60,7 +60,7 @@ impl Setting {
     pub(crate) fn remark(&self, cwd: &str, servers: usize) -> Option<String> {
         let mut lines = Vec::new();
         match &self.workspace {
-            Workspace::At(path) if !is_within(cwd, path) => {
+            Workspace::At(path) if !cwd.is_empty() && !is_within(cwd, path) => {
                 lines.push(format!("Belay's tools work in {}, not in {cwd}.", path.display()));
             }
             Workspace::Own if !cwd.is_empty() => lines.push(format!(
@@ -105,6 +105,9 @@ mod tests {
         assert_eq!(outside, Some("Belay's tools work in /no/such/p, not in /no/such/pq.".into()));
         assert!(at(Workspace::Own).remark("/p", 0).is_some_and(|words| words.contains("own directory, not in /p")));
         assert_eq!(at(Workspace::Unknown).remark("/p", 0), None);
+        for workspace in [Workspace::Own, Workspace::At("/no/such/p".into())] {
+            assert_eq!(at(workspace).remark("", 0), None, "the editor has named none");
+        }
         assert!(at(Workspace::Unknown).remark("/p", 2).is_some_and(|words| words.contains("MCP servers of its own")));
     }
 

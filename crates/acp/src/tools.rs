@@ -6,8 +6,7 @@ use agent_client_protocol::v1::schema::{Diff, ToolCallContent, ToolCallLocation,
 use belay_cli::client::text;
 use serde_json::Value as Json;
 
-/// Longest title in characters: about two lines of an editor's panel.
-const TITLE_MAX_CHARS: usize = 120;
+use crate::shown;
 
 /// The kind of a tool, by which editors choose a symbol.
 pub(crate) fn kind(tool: &str) -> ToolKind {
@@ -25,11 +24,7 @@ pub(crate) fn kind(tool: &str) -> ToolKind {
 
 /// The title of a call: the tool, and the beginning of its arguments in one line.
 pub(crate) fn title(tool: &str, arguments: &str) -> String {
-    let whole = if arguments.is_empty() { tool.to_owned() } else { format!("{tool} {arguments}") };
-    match whole.char_indices().nth(TITLE_MAX_CHARS) {
-        Some((end, _)) => format!("{}…", &whole[..end]),
-        None => whole,
-    }
+    shown::title(format!("{tool} {arguments}").trim_end_matches(' '))
 }
 
 /// The file that a call is about, if its arguments name one. Relative paths are those of the workspace.
@@ -66,7 +61,7 @@ mod tests {
     fn a_call_has_a_title_of_one_line() {
         assert_eq!(title("clock", ""), "clock");
         assert_eq!(title("calculate", "expression: 17*23"), "calculate expression: 17*23");
-        assert_eq!(title("run_command", &"é".repeat(500)).chars().count(), TITLE_MAX_CHARS + 1);
+        assert_eq!(title("run_command", "argv: ls\n\u{202e}x"), r"run_command argv: ls\n\u{202e}x");
     }
 
     #[test]

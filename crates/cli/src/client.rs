@@ -45,7 +45,7 @@ pub use approvals::{
     show as approvals_show, waits_for,
 };
 pub use chat::chat;
-pub use connection::Client;
+pub use connection::{Client, nobody_answers};
 pub use console::console;
 pub use context::show as context_show;
 pub use costs::costs;

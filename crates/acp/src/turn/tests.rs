@@ -45,6 +45,26 @@ fn a_text_is_told_once_over_two_connections_and_another_text_begins_a_paragraph(
 }
 
 #[test]
+fn an_answer_that_was_told_with_more_space_around_it_is_not_told_again() {
+    let mut turn = Turn::new(0);
+    for (data, expected) in [
+        (json!({"text": "\n\nFound.\n", "step": 1}), vec![chunk("agent_message_chunk", "\n\nFound.\n")]),
+        (json!({"text": "Found.", "final": true}), vec![]),
+        (json!({"text": "\n\nFound.\n", "step": 1}), vec![]),
+        (json!({"text": "Found.", "final": true}), vec![]),
+    ] {
+        assert_eq!(told(&mut turn, "assistant", data.clone(), None), expected, "{data}");
+    }
+}
+
+#[test]
+fn a_title_hides_nothing() {
+    let mut turn = Turn::new(0);
+    let asked = json!({"phase": "requested", "approvalId": "q", "toolCallId": "c", "name": "run_command", "summary": "ls\n\u{202e}"});
+    assert_eq!(text(&told(&mut turn, "approval", asked, Some(1))[0], "/title"), r"run_command ls\n\u{202e}");
+}
+
+#[test]
 fn a_call_is_told_from_its_question_to_its_result() {
     let mut turn = Turn::new(0);
     let asked =

@@ -27,6 +27,9 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(35);
 /// Most bytes of an answer that are read. 64 MiB: the daemon's own limits are far lower.
 const ANSWER_MAX_BYTES: usize = 64 * 1024 * 1024;
 
+/// The beginning of the failure of a connection that was never there.
+const NOBODY: &str = "no daemon answers at";
+
 /// Advice when no daemon answers.
 const START_ONE: &str = "start one with `belay run`, or say where it is with --url http://host:port";
 
@@ -336,7 +339,7 @@ impl Client {
             return permission_denied(Path::new(place));
         }
         if error.is_connect() {
-            return Failure::new(Exit::OutOfReach, format!("no daemon answers at {place}")).next(START_ONE);
+            return Failure::new(Exit::OutOfReach, format!("{NOBODY} {place}")).next(START_ONE);
         }
         Failure::new(Exit::OutOfReach, format!("the connection to the daemon at {place} broke off"))
             .next("whether it took the request is not known: `belay runs` shows what it has")
@@ -345,6 +348,11 @@ impl Client {
     fn not_belay(&self, what: &str) -> Failure {
         Failure::new(Exit::OutOfReach, format!("what answers at {} is not Belay ({what})", self.place)).next(START_ONE)
     }
+}
+
+/// Whether a request has failed because nobody took the connection: then it cannot have arrived.
+pub fn nobody_answers(failure: &Failure) -> bool {
+    failure.exit == Exit::OutOfReach && failure.what.starts_with(NOBODY)
 }
 
 /// A client for this machine, without a proxy of the environment.
