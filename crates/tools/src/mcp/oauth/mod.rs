@@ -34,6 +34,7 @@ mod report;
 mod tokens;
 mod trouble;
 
+pub(super) use fetch::challenges;
 pub(super) use login::Login;
 pub(super) use logins::Logins;
 pub(super) use trouble::LoginTrouble;

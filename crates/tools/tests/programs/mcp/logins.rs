@@ -121,7 +121,7 @@ async fn metadata_that_breaks_a_rule_begins_no_login() {
     let http = "http://as.example.org/x";
     for (resource, metadata, instead, expected) in [
         (json!({}), json!({ "issuer": "https://evil.example" }), None, "is that of https://evil.example"),
-        (json!({}), json!({}), Some(Instead::Redirect(elsewhere.url())), "redirects to another address"),
+        (json!({}), json!({}), Some(Instead::Redirect(elsewhere.url())), "has no metadata"),
         (json!({}), json!({}), Some(Instead::Huge), "has more than 262144 bytes"),
         (json!({}), json!({ "token_endpoint": http }), None, "the token endpoint is not https"),
         (
