@@ -42,7 +42,74 @@ impl Renewals {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+    use url::Url;
+
     use super::*;
+    use crate::mcp::config::OauthConfig;
+    use crate::mcp::oauth::Login;
+    use crate::mcp::oauth::client::Client;
+    use crate::mcp::oauth::file::LoginFile;
+    use crate::mcp::oauth::kept::{Kept, Origin};
+    use crate::mcp::oauth::tokens::Granted;
+
+    /// The address of an authorization server that answers 503, and the number of its requests.
+    async fn busy(tasks: &mut JoinSet<()>) -> (Url, Arc<AtomicUsize>) {
+        // Another test of this process may have chosen it before.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        tasks.spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                counted.fetch_add(1, Relaxed);
+                let _ = stream.read(&mut [0; 4096]).await;
+                let answer = b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                stream.write_all(answer).await.unwrap();
+            }
+        });
+        (url, count)
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_share_a_failure_and_nobody_asks_for_one_who_is_gone() {
+        let (mut tasks, directory) = (JoinSet::new(), tempfile::tempdir().unwrap());
+        let (url, asked) = busy(&mut tasks).await;
+        let used = Secret::new("used".into());
+        let origin = Origin {
+            server: url.clone(),
+            resource: url.to_string(),
+            issuer: url.to_string(),
+            token_endpoint: url.clone(),
+            revocation_endpoint: None,
+            client: Client { id: "me".into(), secret: None, in_form: false },
+            scopes: Vec::new(),
+        };
+        let refresh = Some(Secret::new("refresh".into()));
+        let granted = Granted { access: used.clone(), refresh, lifetime_s: None, scopes: None };
+        let file = LoginFile::new(directory.path(), "s");
+        file.write(&Kept::new(origin, granted, 0)).await.unwrap();
+        let login = Arc::new(Login::new("s", url, (OauthConfig::default(), None), file, Arc::default()));
+
+        let renewed = || login.renewed(used.clone());
+        let (one, two, three) = tokio::join!(renewed(), renewed(), renewed());
+        assert!(one.is_err() && one == two && two == three, "{one:?} {two:?} {three:?}");
+        assert_eq!(asked.load(Relaxed), 1);
+
+        let busy = login.changing.lock().await;
+        assert!(timeout(Duration::ZERO, renewed()).await.is_err());
+        drop(busy);
+        login.settle(Duration::from_secs(300)).await;
+        assert_eq!(asked.load(Relaxed), 1);
+    }
 
     #[tokio::test]
     async fn a_renewal_is_shared_until_its_answer_and_ends_with_those_who_wait() {
