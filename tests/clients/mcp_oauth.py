@@ -15,6 +15,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import threading
 import time
 import traceback
 import urllib.error
@@ -41,13 +42,25 @@ def equal(found, expected):
     assert found == expected, f"expected {expected!r}, found {found!r}"
 
 
+def line_of(process, what):
+    """The next line of a process, which is killed if there is none for a long time."""
+    lines = []
+    reader = threading.Thread(target=lambda: lines.append(process.stdout.readline()), daemon=True)
+    reader.start()
+    reader.join(PATIENCE_S)
+    if not lines:
+        process.kill()
+        raise AssertionError(f"{what} has printed no line within {PATIENCE_S} s")
+    return lines[0]
+
+
 class Server:
     """The MCP server and its authorization server."""
 
     def __init__(self, folder):
         command = ["node", str(HERE / "oauth" / "server.mjs"), str(folder)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.url = self.process.stdout.readline().strip()
+        self.url = line_of(self.process, "the server").strip()
         assert self.url.startswith("http://"), "the server does not start"
 
     def ask(self, path, **fields):
@@ -117,7 +130,7 @@ class World:
         with subprocess.Popen(command, env=self.belay.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             lines = []
             while not (lines and lines[-1].strip().startswith("http")):
-                line = process.stdout.readline()
+                line = line_of(process, "belay mcp login")
                 assert line, process.stderr.read()
                 lines.append(line)
             page = Browser().log_in(lines[-1].strip())

@@ -87,13 +87,17 @@ impl Reloader {
         services.run.offer_tools(tools);
     }
 
-    /// Shows that a person has to log in at an MCP server, and stores an event about it. Its tools stay as they are.
+    /// Shows that a person has to log in at an MCP server, and stores an event about it if the reason is new. Its tools stay
+    /// as they are.
     ///
     /// # Cancel safety
     /// If the future is dropped, the event may be missing.
-    pub async fn need_login(&self, server: &str, why: String) {
+    pub async fn need_login(&self, server: &str, why: String, is_new: bool) {
         let services = &self.services;
         services.run.health.need_login(server, &why);
+        if !is_new {
+            return;
+        }
         let kind = EventKind::ServerNeedsLogin { server: server.to_owned(), detail: why };
         let event = NewEvent { at: services.clock.now(), session: None, run_id: None, kind };
         if let Err(error) = services.store.events.append(vec![event]).await {

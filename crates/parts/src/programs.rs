@@ -322,9 +322,9 @@ impl ProgramsHandle {
             };
             let logins = async {
                 loop {
-                    let LoginChange { server, needed } = mcp.login_change().await;
+                    let LoginChange { server, needed, is_new } = mcp.login_change().await;
                     if let Some(why) = needed {
-                        agent.need_login(&server, why).await;
+                        agent.need_login(&server, why, is_new).await;
                     } else if let Some(arrival) = mcp.listed_again(&server).await {
                         offer(arrival, &agent).await;
                     }

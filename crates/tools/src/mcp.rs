@@ -29,6 +29,7 @@ mod hidden;
 mod host;
 mod http;
 mod http_client;
+mod http_echo;
 mod http_listing;
 mod http_login;
 mod http_request;

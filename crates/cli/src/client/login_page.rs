@@ -1,11 +1,12 @@
 //! The page to which a browser is sent back after a login.
 
+use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 /// Longest request in bytes: a browser sends a code and its cookies.
@@ -14,13 +15,15 @@ const REQUEST_MAX_BYTES: usize = 32 * 1024;
 /// Longest time for a request to arrive, and for the page to be taken. Browsers also open connections that they do not use.
 const VISIT_LIMIT: Duration = Duration::from_secs(10);
 
-/// Most connections at a time.
+/// Most connections at a time. One more ends the oldest.
 const VISITS_MAX: usize = 16;
 
 /// The visits of browsers.
 pub(super) struct Visits {
     listener: Option<TcpListener>,
     arriving: JoinSet<io::Result<(String, TcpStream)>>,
+    /// The visits that may not have arrived yet, the oldest first.
+    order: VecDeque<AbortHandle>,
 }
 
 /// A browser that waits for a page.
@@ -29,7 +32,7 @@ pub(super) struct Page(TcpStream);
 impl Visits {
     /// The visits at this listener; `None`: there are none.
     pub(super) fn new(listener: Option<TcpListener>) -> Self {
-        Self { listener, arriving: JoinSet::new() }
+        Self { listener, arriving: JoinSet::new(), order: VecDeque::new() }
     }
 
     /// The next visit: its query, and the page to show.
@@ -46,9 +49,14 @@ impl Visits {
                         return (query, Page(stream));
                     }
                 }
-                accepted = listener.accept(), if self.arriving.len() < VISITS_MAX => {
+                accepted = listener.accept() => {
                     if let Ok((stream, _)) = accepted {
-                        self.arriving.spawn(arrive(stream));
+                        self.order.retain(|visit| !visit.is_finished());
+                        // Connections that bring nothing must not keep the browser out.
+                        if self.order.len() >= VISITS_MAX && let Some(oldest) = self.order.pop_front() {
+                            oldest.abort();
+                        }
+                        self.order.push_back(self.arriving.spawn(arrive(stream)));
                     }
                 }
             }
@@ -94,6 +102,24 @@ async fn arrive(mut stream: TcpStream) -> io::Result<(String, TcpStream)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn connections_that_bring_nothing_keep_no_browser_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let mut visits = Visits::new(Some(listener));
+        let mut idle = Vec::new();
+        for _ in 0..2 * VISITS_MAX {
+            idle.push(TcpStream::connect(address).await.expect("connects"));
+        }
+        let mut browser = TcpStream::connect(address).await.expect("connects");
+        browser.write_all(b"GET /callback?code=a&state=b HTTP/1.1\r\n\r\n").await.expect("sent");
+        let (query, _page) = visits.next().await;
+        assert!(query == "code=a&state=b" && visits.order.len() <= VISITS_MAX, "{query}");
+        // The oldest was ended for one that came later.
+        let mut end = [0];
+        assert!(!matches!(idle[0].read(&mut end).await, Ok(1..)));
+    }
 
     #[tokio::test]
     async fn a_browser_is_answered_beside_connections_that_bring_nothing() {

@@ -60,6 +60,8 @@ pub struct OauthConfig {
     pub client_id: String,
     /// Path of the file with the secret of the client.
     pub client_secret_file: Option<PathBuf>,
+    /// The issuer of the authorization server that knows the client; needed with a secret, which is sent to no other one.
+    pub issuer: String,
     /// The scopes to ask for. Empty: those that the server names.
     pub scopes: Vec<String>,
     /// The port of 127.0.0.1 to which the browser is sent back. Absent: a free one.
@@ -211,6 +213,14 @@ impl McpServerConfig {
         if oauth.client_secret_file.is_some() && oauth.client_id.is_empty() {
             problems
                 .push(("oauth.client_secret_file", "is the secret of a client, and oauth.client_id names none".into()));
+        }
+        let is_issuer = |url: &Url| url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url));
+        if !oauth.issuer.is_empty() && !Url::parse(&oauth.issuer).is_ok_and(|url| is_issuer(&url)) {
+            problems.push(("oauth.issuer", "must be an address that begins with https://".into()));
+        } else if oauth.issuer.is_empty() && oauth.client_secret_file.is_some() {
+            let why = "is missing: it names the authorization server that gets the secret of oauth.client_secret_file, \
+                       for example \"https://login.example.org\"";
+            problems.push(("oauth.issuer", why.into()));
         }
         if oauth.client_id.contains(|c: char| c.is_control()) {
             problems.push(("oauth.client_id", "holds a control character".into()));
@@ -393,8 +403,18 @@ mod tests {
             ("a", r#"{"url":"https://h/","oauth":{"client_id":"a\nb"}}"#, "oauth.client_id: holds a control character"),
             (
                 "a",
-                r#"{"url":"https://h/","oauth":{"client_secret_file":"/s"}}"#,
+                r#"{"url":"https://h/","oauth":{"client_secret_file":"/s","issuer":"https://as/"}}"#,
                 "oauth.client_secret_file: is the secret of a client, and oauth.client_id names none",
+            ),
+            (
+                "a",
+                r#"{"url":"https://h/","oauth":{"client_secret_file":"/s","client_id":"a"}}"#,
+                "oauth.issuer: is missing: it names the authorization server that gets the secret",
+            ),
+            (
+                "a",
+                r#"{"url":"https://h/","oauth":{"issuer":"http://as.example/"}}"#,
+                "oauth.issuer: must be an address that begins with https://",
             ),
             ("a", r#"{"command":["x"],"env":{"A B":"c"}}"#, "tools.mcp.a.env: `A B` is no name"),
             ("a", r#"{"command":["x"],"env":{"A":"c"},"env_from":["A"]}"#, "`A` is in env too"),

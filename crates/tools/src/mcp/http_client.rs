@@ -17,6 +17,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
+use crate::mcp::http_echo::without_token;
 use crate::mcp::http_listing::{is_listing, list, readable_event};
 use crate::mcp::http_login::with_login;
 use crate::mcp::http_request::{Answer, prepared, send};
@@ -112,6 +113,19 @@ impl StreamableHttpClient for SessionClient {
 impl SessionClient {
     /// Sends a message with this token.
     async fn post(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        most: usize,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let answer = self.answered(uri, message, session, token.clone(), headers, most).await;
+        without_token(token.as_deref(), answer)
+    }
+
+    async fn answered(
         &self,
         uri: Arc<str>,
         message: ClientJsonRpcMessage,

@@ -22,7 +22,12 @@ pub(super) async fn with_login<'a, T>(
     let used = login.token().await.map_err(failure)?;
     let refused = match send(used.as_ref().map(|token| token.expose().to_owned())).await {
         Err(error) => refusal(&error).ok_or(error)?,
-        sent => return sent,
+        Ok(sent) => {
+            if used.is_some() {
+                login.worked();
+            }
+            return Ok(sent);
+        }
     };
     let token = login.refused(used, &refused).await.map_err(failure)?;
     match send(Some(token.expose().to_owned())).await {
@@ -30,7 +35,10 @@ pub(super) async fn with_login<'a, T>(
             Some(header) => Err(failure(login.refused_again(&header))),
             None => Err(error),
         },
-        sent => sent,
+        Ok(sent) => {
+            login.worked();
+            Ok(sent)
+        }
     }
 }
 

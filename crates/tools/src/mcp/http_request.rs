@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use futures_util::future::ready;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt};
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcError, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
@@ -16,6 +16,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 
 use crate::mcp::incoming::readable;
+use crate::mcp::oauth::challenges;
 
 /// The header with the id of a session.
 ///
@@ -71,7 +72,7 @@ pub(super) async fn send(
         StatusCode::NOT_FOUND => return Err(StreamableHttpError::SessionExpired),
         _ => {}
     }
-    match (status, header(&response, WWW_AUTHENTICATE.as_str())) {
+    match (status, challenges(response.headers())) {
         (StatusCode::UNAUTHORIZED, Some(asked)) => {
             return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(asked)));
         }

@@ -1,6 +1,8 @@
 //! Checks the addresses that servers name.
 
-use url::Url;
+use std::net::Ipv4Addr;
+
+use url::{Host, Url};
 
 use crate::mcp::config::is_loopback;
 use crate::mcp::untrusted::line;
@@ -21,13 +23,24 @@ pub(super) fn checked(text: &str, what: &str, server: &Url) -> Result<Url, Strin
     if text.len() > MAX_ADDRESS || has_user || !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(format!("{what} cannot be used: {shown}"));
     }
-    if is_loopback(&url) {
+    if is_here(&url) {
         if is_loopback(server) {
             return Ok(url);
         }
         return Err(format!("{what} is on this machine, and the server is not: {shown}"));
     }
     if url.scheme() == "https" { Ok(url) } else { Err(format!("{what} is not https: {shown}")) }
+}
+
+/// Whether an address is one of this machine, also by a name that only the system takes for it.
+fn is_here(url: &Url) -> bool {
+    let is_own = |ip: Ipv4Addr| ip.is_loopback() || ip.is_unspecified();
+    is_loopback(url)
+        || match url.host() {
+            Some(Host::Ipv4(ip)) => is_own(ip),
+            Some(Host::Ipv6(ip)) => ip.is_unspecified() || ip.to_ipv4_mapped().is_some_and(is_own),
+            _ => false,
+        }
 }
 
 /// The well-known addresses of a document about `of`, in the order in which they are asked: with the path of `of`, and without.
@@ -95,6 +108,10 @@ mod tests {
             ("https://h/mcp", "http://as.example/token", false),
             ("https://h/mcp", "http://127.0.0.1/token", false),
             ("https://h/mcp", "https://localhost/token", false),
+            ("https://h/mcp", "https://0.0.0.0/token", false),
+            ("https://h/mcp", "https://[::]/token", false),
+            ("https://h/mcp", "https://[::ffff:127.0.0.1]/token", false),
+            ("https://h/mcp", "https://[::ffff:0.0.0.0]/token", false),
             ("http://127.0.0.1:1/mcp", "http://localhost:2/token", true),
             ("http://127.0.0.1:1/mcp", "https://as.example/token", true),
             ("http://127.0.0.1:1/mcp", "http://as.example/token", false),

@@ -13,6 +13,7 @@ use super::login::Login;
 use super::pending::{Pending, WAIT};
 use super::trouble::{failed, refused};
 use crate::mcp::config::is_loopback;
+use crate::mcp::untrusted::line;
 
 /// The scope without which some servers grant no refresh token.
 const OFFLINE: &str = "offline_access";
@@ -27,11 +28,15 @@ impl Login {
             )));
         }
         let known = self.state().challenge.clone();
-        let challenge = match known {
-            Some(challenge) => challenge,
-            None => self.probe().await?,
+        let (challenge, is_open) = match known {
+            Some(challenge) => (challenge, false),
+            None => self.probe().await?.map_or_else(|| (Challenge::default(), true), |asked| (asked, false)),
         };
-        let found = discover(&self.url, &challenge).await.map_err(failed)?;
+        let found = discover(&self.url, &challenge, is_open).await.map_err(failed)?;
+        let Some(found) = found else {
+            return Err(refused(format!("the MCP server {} lets everybody in: it needs no login", self.server)));
+        };
+        self.check_issuer(&found.authorization.issuer)?;
         let port = self.config.redirect_port.unwrap_or(port);
         let redirect_uri = format!("http://127.0.0.1:{port}/callback");
         let client = Client::find(&self.config, self.secret.as_ref(), &found.authorization, &redirect_uri).await?;
@@ -77,8 +82,25 @@ impl Login {
         scopes
     }
 
-    /// Asks the server without a token how to get one.
-    async fn probe(&self) -> Result<Challenge, LoginRefusal> {
+    /// Checks that the authorization server is the one of the settings. A server names whichever it likes, and that one gets
+    /// the client's secret.
+    fn check_issuer(&self, found: &str) -> Result<(), LoginRefusal> {
+        let wanted = &self.config.issuer;
+        let is_free = wanted.is_empty() && self.secret.is_none();
+        // As in the metadata, only a slash at the end may differ.
+        if is_free || wanted.trim_end_matches('/') == found.trim_end_matches('/') {
+            return Ok(());
+        }
+        Err(failed(format!(
+            "its metadata names the authorization server {}, and oauth.issuer of the server is {}: nothing was sent to it",
+            line(found, 200),
+            if wanted.is_empty() { "not set" } else { wanted }
+        )))
+    }
+
+    /// Asks the server without a token how to get one; `None`: it takes this request without one. Its other requests may
+    /// need one all the same.
+    async fn probe(&self) -> Result<Option<Challenge>, LoginRefusal> {
         let hello = json!({
             "jsonrpc": "2.0", "id": 1, "method": "initialize",
             "params": {
@@ -92,8 +114,8 @@ impl Login {
         };
         let answer = send(&self.url, request).await.map_err(|none| failed(none.why))?;
         if answer.status.is_success() {
-            return Err(refused(format!("the MCP server {} lets everybody in: it needs no login", self.server)));
+            return Ok(None);
         }
-        Ok(answer.challenge.as_deref().map(Challenge::read).unwrap_or_default())
+        Ok(Some(answer.challenge.as_deref().map(Challenge::read).unwrap_or_default()))
     }
 }

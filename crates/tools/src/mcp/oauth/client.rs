@@ -8,7 +8,7 @@ use url::Url;
 
 use super::discovery::AuthorizationServer;
 use super::fetch::{send, text};
-use super::tokens::told;
+use super::tokens::words;
 use super::trouble::failed;
 use crate::mcp::config::OauthConfig;
 
@@ -71,14 +71,17 @@ impl Client {
         let object = answer.object().unwrap_or_default();
         let id = text(&object, "client_id").filter(|id| id.len() <= MAX_ID);
         let secret = text(&object, "client_secret").filter(|secret| secret.len() <= MAX_ID);
+        let method = text(&object, "token_endpoint_auth_method");
+        // Some servers make a secret for each client, and refuse one that sends it although it has the method `none`.
+        let secret = secret.filter(|_| method != Some("none"));
         match id {
             Some(id) if answer.status.is_success() => Ok(Self {
                 id: id.to_owned(),
-                in_form: text(&object, "token_endpoint_auth_method") == Some("client_secret_post"),
+                in_form: method == Some("client_secret_post"),
                 secret: secret.map(|secret| Secret::new(secret.to_owned())),
             }),
             _ => {
-                let words = told(&object, &[]).unwrap_or_else(|| answer.status.to_string());
+                let words = words(&object, &[]).unwrap_or_else(|| answer.status.to_string());
                 Err(failed(format!("its authorization server registers no client: {words}")))
             }
         }

@@ -38,18 +38,22 @@ pub(super) struct AuthorizationServer {
     pub(super) takes_documents: bool,
 }
 
-/// Finds the authorization server of `server`.
+/// Finds the authorization server of `server`. `is_open`: the server has taken a request without a token. `None`: it is open,
+/// and has no metadata, so that it needs no token.
 ///
 /// # Errors
 /// A sentence, or its end: the metadata cannot be had, or breaks a rule.
-pub(super) async fn discover(server: &Url, challenge: &Challenge) -> Result<Found, String> {
+pub(super) async fn discover(server: &Url, challenge: &Challenge, is_open: bool) -> Result<Option<Found>, String> {
     let Some(resource) = resource(server, challenge).await? else {
+        if is_open {
+            return Ok(None);
+        }
         // Servers of 2025-03-26 are their own authorization servers.
         let origin = Url::parse(&server.origin().ascii_serialization()).map_err(|error| error.to_string())?;
         let mut bare = server.clone();
         bare.set_fragment(None);
         let authorization = authorization(origin.as_str(), &origin, server).await?;
-        return Ok(Found { resource: bare.into(), scopes: Vec::new(), authorization });
+        return Ok(Some(Found { resource: bare.into(), scopes: Vec::new(), authorization }));
     };
     let name = text(&resource, "resource").unwrap_or_default().to_owned();
     let Some(issuer) = texts(&resource, "authorization_servers").first().copied() else {
@@ -57,7 +61,7 @@ pub(super) async fn discover(server: &Url, challenge: &Challenge) -> Result<Foun
     };
     let url = checked(issuer, "its authorization server", server)?;
     let scopes = scopes(&texts(&resource, "scopes_supported").join(" "));
-    Ok(Found { resource: name, scopes, authorization: authorization(issuer, &url, server).await? })
+    Ok(Some(Found { resource: name, scopes, authorization: authorization(issuer, &url, server).await? }))
 }
 
 /// The metadata of the resource; `None`: it has none.
@@ -80,7 +84,12 @@ async fn resource(server: &Url, challenge: &Challenge) -> Result<Option<Value>, 
 
 /// A document; `None`: there is none at this address.
 async fn document(url: &Url) -> Result<Option<Value>, String> {
-    let answer: Answer = send(url, |client| client.get(url.clone())).await.map_err(|none| none.why)?;
+    let answer: Answer = match send(url, |client| client.get(url.clone())).await {
+        Ok(answer) => answer,
+        // A server that sends every unknown address to its pages has no document here.
+        Err(none) if none.redirects => return Ok(None),
+        Err(none) => return Err(none.why),
+    };
     if answer.status.is_server_error() || answer.status.as_u16() == 429 {
         return Err(format!("{} answers {} for its metadata", url.host_str().unwrap_or_default(), answer.status));
     }

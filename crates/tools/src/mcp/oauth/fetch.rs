@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use reqwest::header::{ACCEPT, WWW_AUTHENTICATE};
+use reqwest::header::{ACCEPT, HeaderMap, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -20,7 +20,7 @@ const MAX_ANSWER: usize = 256 * 1024;
 /// An answer.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    /// The header `WWW-Authenticate`.
+    /// All headers `WWW-Authenticate`.
     pub(super) challenge: Option<String>,
     body: Vec<u8>,
 }
@@ -38,6 +38,8 @@ pub(super) struct NoAnswer {
     pub(super) why: String,
     /// Whether the request may have had an effect.
     pub(super) may_have_run: bool,
+    /// Whether the server names another address instead.
+    pub(super) redirects: bool,
 }
 
 /// Sends a request to an address.
@@ -46,7 +48,7 @@ pub(super) struct NoAnswer {
 /// If the future is dropped, the server may have carried the request out.
 pub(super) async fn send(url: &Url, request: impl FnOnce(Client) -> RequestBuilder) -> Result<Answer, NoAnswer> {
     let host = url.host_str().unwrap_or_default().to_owned();
-    let none = |why: String, may_have_run| NoAnswer { why, may_have_run };
+    let none = |why: String, may_have_run| NoAnswer { why, may_have_run, redirects: false };
     let client = client_for(url).map_err(|why| none(why, false))?;
     let asked = async {
         // The text of the error is not shown: it has the address, which may have a key.
@@ -57,10 +59,10 @@ pub(super) async fn send(url: &Url, request: impl FnOnce(Client) -> RequestBuild
         })?;
         let status = response.status();
         if status.is_redirection() {
-            return Err(none(format!("{host} redirects to another address, which is not followed"), false));
+            let why = format!("{host} redirects to another address, which is not followed");
+            return Err(NoAnswer { why, may_have_run: false, redirects: true });
         }
-        let challenge = response.headers().get(WWW_AUTHENTICATE);
-        let challenge = challenge.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let challenge = challenges(response.headers());
         let (mut body, mut parts) = (Vec::new(), response.bytes_stream());
         while let Some(part) = parts.next().await {
             body.extend_from_slice(&part.map_err(|_| none(format!("the answer of {host} broke off"), true))?);
@@ -74,6 +76,14 @@ pub(super) async fn send(url: &Url, request: impl FnOnce(Client) -> RequestBuild
     timeout(REQUEST_LIMIT, asked).await.unwrap_or_else(|_| Err(late()))
 }
 
+/// The headers `WWW-Authenticate` as one list: some servers write one for each scheme.
+///
+/// Source: RFC 9110, section 5.3.
+pub(in crate::mcp) fn challenges(headers: &HeaderMap) -> Option<String> {
+    let values: Vec<_> = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!values.is_empty()).then(|| values.join(", "))
+}
+
 /// The text of a field.
 pub(super) fn text<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object[key].as_str().filter(|text| !text.is_empty())
@@ -85,5 +95,22 @@ pub(super) fn texts<'a>(object: &'a Value, key: &str) -> Vec<&'a str> {
         Value::Array(list) => list.iter().filter_map(Value::as_str).take(1000).collect(),
         Value::String(one) => vec![one],
         _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn all_challenges_of_an_answer_are_read() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(challenges(&headers), None);
+        for value in ["Basic realm=\"x\"", "Bearer scope=\"a\""] {
+            headers.append(WWW_AUTHENTICATE, HeaderValue::from_static(value));
+        }
+        assert_eq!(challenges(&headers).as_deref(), Some("Basic realm=\"x\", Bearer scope=\"a\""));
     }
 }

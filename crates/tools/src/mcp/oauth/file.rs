@@ -84,16 +84,31 @@ impl LoginFile {
     }
 
     fn write_now(&self, text: &[u8]) -> io::Result<()> {
+        let (mut file, new) = self.create_new()?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)?;
+        self.sync_directory()
+    }
+
+    /// The file that replaces the present one, still empty.
+    fn create_new(&self) -> io::Result<(File, PathBuf)> {
         let new = self.path.with_extension("json.new");
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        file.write_all(text)?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)?;
-        self.sync_directory()
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        Ok((file, new))
+    }
+
+    /// Checks that a login can be written. The caller has the lock.
+    ///
+    /// # Errors
+    /// As for [`Self::write`].
+    pub(super) async fn check_place(&self) -> Result<(), String> {
+        let check = |file: &Self| file.create_new().and_then(|(_, new)| fs::remove_file(new));
+        self.blocking(move |file| check(file).map_err(|error| file.unwritten(&error))).await
     }
 
     /// Deletes the login. The caller has the lock.

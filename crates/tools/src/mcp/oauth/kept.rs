@@ -71,7 +71,9 @@ impl Kept {
 
     /// The same login with new tokens. A refresh token that was not replaced stays.
     pub(super) fn renewed(self, granted: Granted, now: i64) -> Self {
-        let lifetime_ms = granted.lifetime_s.map(|seconds| 1000 * seconds.min(MAX_LIFETIME_S) as i64);
+        // Some servers write 0 for a token that does not expire. As a lifetime it would cost a renewal for each request.
+        let lifetime_s = granted.lifetime_s.filter(|seconds| *seconds > 0);
+        let lifetime_ms = lifetime_s.map(|seconds| 1000 * seconds.min(MAX_LIFETIME_S) as i64);
         Self {
             access: granted.access,
             refresh: granted.refresh.or(self.refresh),

@@ -1,11 +1,11 @@
 //! The login at one server: the token for each request, and what is known of it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use belay_protocol::Secret;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::warn;
 use url::Url;
@@ -14,7 +14,9 @@ use super::challenge::Challenge;
 use super::file::LoginFile;
 use super::kept::Kept;
 use super::logins::News;
+use super::needs::Need;
 use super::pending::Pending;
+use super::renewals::Renewals;
 use super::trouble::LoginTrouble;
 use crate::mcp::config::OauthConfig;
 
@@ -30,8 +32,7 @@ pub(in crate::mcp) struct Login {
     state: Mutex<State>,
     /// Held during a renewal and other changes of the tokens.
     pub(super) changing: tokio::sync::Mutex<()>,
-    /// The renewals. They go on when their request is given up: an answer that nobody takes would end the login.
-    pub(super) renewals: Mutex<JoinSet<()>>,
+    renewals: Mutex<Renewals>,
 }
 
 /// What is known of a login.
@@ -44,7 +45,9 @@ pub(super) struct State {
     /// Whether the answer to a renewal was lost.
     pub(super) is_lost: bool,
     /// Why a person has to log in.
-    pub(super) needed: Option<String>,
+    pub(super) needed: Option<Need>,
+    /// The reasons that were told since the last login.
+    pub(super) told: BTreeSet<String>,
     /// The last challenge of the server.
     pub(super) challenge: Option<Challenge>,
     /// The login that waits for a person.
@@ -110,14 +113,14 @@ impl Login {
 
     /// Waits for renewals in progress, for `limit` at most: their answers are lost otherwise.
     pub(super) async fn settle(&self, limit: Duration) {
-        let mut renewals = std::mem::take(&mut *self.lock_renewals());
-        let settled = timeout(limit, async { while renewals.join_next().await.is_some() {} });
+        let mut tasks = std::mem::take(&mut self.lock_renewals().tasks);
+        let settled = timeout(limit, async { while tasks.join_next().await.is_some() {} });
         if settled.await.is_err() {
             warn!(server = self.server, "the renewal of a login was given up; its answer may be lost");
         }
     }
 
-    pub(super) fn lock_renewals(&self) -> MutexGuard<'_, JoinSet<()>> {
+    pub(super) fn lock_renewals(&self) -> MutexGuard<'_, Renewals> {
         self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -25,24 +25,39 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(2);
 pub struct LoginChange {
     /// Name of the server.
     pub server: String,
-    /// Why a person has to log in; `None`: a person has.
+    /// Why a person has to log in; `None`: nobody has to any more.
     pub needed: Option<String>,
+    /// Whether the reason is new since the last login.
+    pub is_new: bool,
 }
+
+/// A change: the reason, and whether it is new.
+type Change = Option<(String, bool)>;
 
 /// The changes that nobody has read yet: the newest one of each server.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    unread: Mutex<BTreeMap<String, Option<String>>>,
+    unread: Mutex<BTreeMap<String, Change>>,
     notify: Notify,
 }
 
 impl News {
-    pub(super) fn tell(&self, server: &str, needed: Option<&str>) {
-        self.unread().insert(server.to_owned(), needed.map(str::to_owned));
+    /// Tells that a person has to log in, with the reason and whether it is new; `None`: nobody has to any more.
+    pub(super) fn tell(&self, server: &str, needed: Option<(&str, bool)>) {
+        {
+            let mut unread = self.unread();
+            let before = unread.remove(server).flatten();
+            // A new reason that nobody has read yet stays new.
+            let change = needed.map(|(why, is_new)| {
+                let was_new = before.is_some_and(|(before, was_new)| was_new && before == why);
+                (why.to_owned(), is_new || was_new)
+            });
+            unread.insert(server.to_owned(), change);
+        }
         self.notify.notify_one();
     }
 
-    fn unread(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
+    fn unread(&self) -> MutexGuard<'_, BTreeMap<String, Change>> {
         // Each change is one insertion or removal, so a panic cannot leave it inconsistent.
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,8 +103,9 @@ impl Logins {
     /// If the future is dropped, no change is lost.
     pub(in crate::mcp) async fn next(&self) -> LoginChange {
         loop {
-            if let Some((server, needed)) = self.news.unread().pop_first() {
-                return LoginChange { server, needed };
+            if let Some((server, change)) = self.news.unread().pop_first() {
+                let (needed, is_new) = change.unzip();
+                return LoginChange { server, needed, is_new: is_new.unwrap_or_default() };
             }
             self.news.notify.notified().await;
         }

@@ -11,7 +11,7 @@
 //! names it again; tokens, clients and refreshes are bound to the server's address, its issuer and its resource; one renewal
 //! at a time, because the second use of a refresh token ends the login at many servers.
 //!
-//! Reading order: `trouble`, `address`, `challenge` → `fetch` → `discovery` → `client`, `tokens` → `kept`, `file` → `pending` → `login`, `needs` →
+//! Reading order: `trouble`, `address`, `challenge` → `fetch` → `discovery` → `client`, `tokens` → `kept`, `file` → `pending` → `login`, `needs`, `renewals` →
 //! `begin`, `finish`, `renewal`, `report` → `logins`.
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization>
@@ -30,10 +30,12 @@ mod logins;
 mod needs;
 mod pending;
 mod renewal;
+mod renewals;
 mod report;
 mod tokens;
 mod trouble;
 
+pub(super) use fetch::challenges;
 pub(super) use login::Login;
 pub(super) use logins::Logins;
 pub(super) use trouble::LoginTrouble;

@@ -12,7 +12,7 @@ use url::form_urlencoded::parse;
 use uuid::Uuid;
 
 use super::kept::Origin;
-use super::tokens::told;
+use super::tokens::words;
 use super::trouble::{failed, refused};
 
 /// How long a login waits for the person.
@@ -142,7 +142,7 @@ impl Answer {
             state: Secret::new(state),
             code: one("code")?.map(Secret::new),
             issuer: one("iss")?,
-            error: error.and_then(|error| told(&error, &[])),
+            error: error.and_then(|error| words(&error, &[])),
         })
     }
 }

@@ -9,6 +9,8 @@ use url::Url;
 
 use super::kept::Kept;
 use super::login::{Login, now};
+use super::needs::Until;
+use super::renewals::Renewal;
 use super::tokens::{NotGranted, ask};
 use super::trouble::LoginTrouble;
 
@@ -21,27 +23,41 @@ impl Login {
     /// # Cancel safety
     /// If the future is dropped, the renewal goes on: the server may have ended the old refresh token already.
     pub(super) async fn renewed(self: &Arc<Self>, used: Secret) -> Result<Secret, LoginTrouble> {
-        let (sender, receiver) = oneshot::channel();
-        let login = self.clone();
-        {
-            let mut renewals = self.lock_renewals();
-            while renewals.try_join_next().is_some() {}
-            renewals.spawn(async move {
-                // Without a receiver, the next request takes the token.
-                let _ = sender.send(login.renew(&used).await);
-            });
-        }
-        let broken = |_| Err(LoginTrouble::Unavailable("the renewal of its login broke off".into()));
-        receiver.await.unwrap_or_else(broken)
+        self.renewal(used).await
     }
 
-    async fn renew(&self, used: &Secret) -> Result<Secret, LoginTrouble> {
+    /// The renewal of this token: one for all that wait for it, also if it fails. Otherwise each of them would send the same
+    /// refresh token, one after the other.
+    fn renewal(self: &Arc<Self>, used: Secret) -> Renewal {
+        let mut renewals = self.lock_renewals();
+        while renewals.tasks.try_join_next().is_some() {}
+        if let Some(renewal) = renewals.of(&used) {
+            return renewal;
+        }
+        let (sender, renewal) = renewals.begin(used.clone());
+        let login = self.clone();
+        renewals.tasks.spawn(async move {
+            let renewed = login.renew(&used, &sender).await;
+            // Without a receiver, the next request takes the token.
+            let _ = sender.send(renewed);
+        });
+        renewal
+    }
+
+    async fn renew(
+        &self,
+        used: &Secret,
+        waiting: &oneshot::Sender<Result<Secret, LoginTrouble>>,
+    ) -> Result<Secret, LoginTrouble> {
         let _one = self.changing.lock().await;
         let _file = self.file.lock().await.map_err(LoginTrouble::Unavailable)?;
+        if waiting.is_closed() {
+            return Err(LoginTrouble::Unavailable("nobody waits for the renewal of its login".into()));
+        }
         let is_unsaved = self.state().is_unsaved;
         // Another process may have renewed it.
         let kept = if is_unsaved { self.kept().await? } else { self.read().await? };
-        let Some(kept) = kept else { return Err(self.need("nobody has logged in".into())) };
+        let Some(kept) = kept else { return Err(self.need("nobody has logged in".into(), Until::Request)) };
         if kept.access != *used {
             return Ok(kept.access.clone());
         }
@@ -60,6 +76,7 @@ impl Login {
             Ok(granted) => {
                 debug!(server = self.server, "the login at an mcp server is renewed");
                 self.state().is_lost = false;
+                self.need_no_more(|until| until == Until::Renewal);
                 let renewed = (*kept).clone().renewed(granted, now());
                 let token = renewed.access.clone();
                 self.keep(renewed).await;
@@ -69,7 +86,12 @@ impl Login {
                 let was_lost = std::mem::take(&mut self.state().is_lost);
                 let lost = if was_lost { "; the answer to the renewal before was lost" } else { "" };
                 self.keep((*kept).clone().ended()).await;
-                Err(self.need(format!("its authorization server renews the login no more: {words}{lost}")))
+                Err(self
+                    .need(format!("its authorization server renews the login no more: {words}{lost}"), Until::Renewal))
+            }
+            // The refresh token stays: the server may know the client again.
+            Err(NotGranted::NoClient(words)) => {
+                Err(self.need(format!("its authorization server refuses the client: {words}"), Until::Renewal))
             }
             Err(NotGranted::Unavailable { why, may_be_lost }) => {
                 self.state().is_lost |= may_be_lost;
@@ -80,8 +102,8 @@ impl Login {
 
     /// The reason that was told before, or that the login has ended.
     fn need_again(&self) -> LoginTrouble {
-        let told = self.state().needed.clone();
-        self.need(told.unwrap_or_else(|| "its login has ended".into()))
+        let told = self.state().needed.clone().filter(|need| need.until == Until::Renewal);
+        self.need(told.map_or_else(|| "its login has ended".into(), |need| need.why), Until::Renewal)
     }
 
     /// Uses this login from now on, and writes it. If that fails, the next renewal writes it first.

@@ -9,7 +9,7 @@ impl Login {
     /// What people are shown.
     pub(in crate::mcp) async fn report(&self) -> LoginReport {
         let kept = self.kept().await;
-        let needed = self.state().needed.clone();
+        let needed = self.state().needed.clone().map(|need| need.why);
         let (mut scopes, mut expires_at, mut renewable) = (Vec::new(), None, false);
         if let Ok(Some(kept)) = &kept {
             (scopes, renewable) = (kept.scopes.clone(), kept.refresh.is_some());

@@ -34,8 +34,10 @@ pub(super) struct Granted {
 /// Why there is no token.
 #[derive(Debug)]
 pub(super) enum NotGranted {
-    /// The server refuses, and does so again. With its words.
+    /// The server refuses the code or the refresh token, and does so again. With its words.
     Refused(String),
+    /// The server refuses the client, which may not be for ever. With its words.
+    NoClient(String),
     /// A repetition may succeed.
     Unavailable {
         /// A part of a sentence.
@@ -65,14 +67,14 @@ pub(super) async fn ask(
         return granted.ok_or_else(|| NotGranted::Unavailable { why: why(), may_be_lost: true });
     }
     let object = object.unwrap_or_default();
-    let words = told(&object, hidden).unwrap_or_else(|| format!("HTTP {}", answer.status));
-    let is_final = answer.status.is_client_error()
-        && answer.status != StatusCode::TOO_MANY_REQUESTS
-        && text(&object, "error").is_some_and(|error| !matches!(error, "temporarily_unavailable" | "server_error"));
-    if is_final {
-        return Err(NotGranted::Refused(words));
-    }
-    Err(NotGranted::Unavailable { why: format!("its authorization server answers {words}"), may_be_lost: false })
+    let words = told(&object, client, hidden).unwrap_or_else(|| format!("HTTP {}", answer.status));
+    let is_final = answer.status.is_client_error() && answer.status != StatusCode::TOO_MANY_REQUESTS;
+    // Anything else may come from something before the server, such as a firewall.
+    Err(match text(&object, "error") {
+        Some("invalid_grant") if is_final => NotGranted::Refused(words),
+        Some("invalid_client" | "unauthorized_client") if is_final => NotGranted::NoClient(words),
+        _ => NotGranted::Unavailable { why: format!("its authorization server answers {words}"), may_be_lost: false },
+    })
 }
 
 /// Sends a form of a client.
@@ -124,9 +126,20 @@ fn granted(object: &Value) -> Option<Granted> {
     })
 }
 
+/// The error of an authorization server to a client, for people; `None`: there is none. See [`words`].
+pub(super) fn told(object: &Value, client: &Client, hidden: &[&str]) -> Option<String> {
+    let (_, header) = form(client, &[]);
+    let header = header.as_deref().and_then(|header| header.strip_prefix("Basic "));
+    let secret = client.secret.as_ref().map(Secret::expose);
+    let hidden: Vec<_> = hidden.iter().copied().chain(secret).chain(header).collect();
+    words(object, &hidden)
+}
+
 /// The error of an authorization server, for people; `None`: there is none. Its description is left out if it shows one of
-/// the hidden values.
-pub(super) fn told(object: &Value, hidden: &[&str]) -> Option<String> {
+/// the hidden values, also as a form has it.
+pub(super) fn words(object: &Value, hidden: &[&str]) -> Option<String> {
+    let encoded = hidden.iter().map(|hidden| byte_serialize(hidden.as_bytes()).collect::<String>());
+    let hidden: Vec<_> = hidden.iter().map(|&hidden| hidden.to_owned()).chain(encoded).collect();
     let shows = |words: &str| hidden.iter().any(|hidden| !hidden.is_empty() && words.contains(hidden));
     let error = text(object, "error").filter(|error| !shows(error))?;
     let description = text(object, "error_description").filter(|words| !shows(words));
@@ -170,8 +183,13 @@ mod tests {
     #[test]
     fn words_of_a_server_show_no_secret() {
         let object = json!({ "error": "invalid_grant", "error_description": "the code hush is used" });
-        assert_eq!(told(&object, &[]).unwrap(), "invalid_grant, the code hush is used");
-        assert_eq!(told(&object, &["hush"]).unwrap(), "invalid_grant");
-        assert_eq!(told(&json!({ "error": "a hush" }), &["hush"]), None);
+        assert_eq!(words(&object, &[]).unwrap(), "invalid_grant, the code hush is used");
+        assert_eq!(words(&object, &["hush"]).unwrap(), "invalid_grant");
+        assert_eq!(words(&json!({ "error": "a hush" }), &["hush"]), None);
+        let client = Client { id: "me".into(), secret: Some(Secret::new("hu+sh".into())), in_form: false };
+        for shown in ["hu+sh", "hu%2Bsh", "bWU6aHUlMkJzaA=="] {
+            let object = json!({ "error": "invalid_client", "error_description": format!("no such secret: {shown}") });
+            assert_eq!(told(&object, &client, &[]).unwrap(), "invalid_client", "{shown}");
+        }
     }
 }

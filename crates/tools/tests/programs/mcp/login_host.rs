@@ -54,6 +54,14 @@ pub(super) struct Seen {
     pub(super) lifetime_s: Option<u64>,
     /// A call needs this scope.
     pub(super) needs: Option<&'static str>,
+    /// Fields that replace those of the answer to a registration.
+    pub(super) registers: Value,
+    /// Only calls need a token.
+    pub(super) is_open: bool,
+    /// So many calls are refused as if the token were bad.
+    pub(super) refusals: usize,
+    /// A call is refused with the headers of its request.
+    pub(super) echoes: bool,
     grants: usize,
 }
 
@@ -150,13 +158,20 @@ async fn metadata(State(host): Shared) -> Response {
 
 async fn register(State(host): Shared, axum::Json(body): axum::Json<Value>) -> Response {
     let host = host.upgrade().unwrap();
-    host.change(|seen| seen.registered.push(body));
-    (StatusCode::CREATED, axum::Json(json!({ "client_id": "registered", "client_secret": "" }))).into_response()
+    let own = json!({ "client_id": "registered", "client_secret": "" });
+    let answer = host.change(|seen| {
+        seen.registered.push(body);
+        merged(own, &seen.registers)
+    });
+    (StatusCode::CREATED, axum::Json(answer)).into_response()
 }
 
-async fn token(State(host): Shared, body: String) -> Response {
+async fn token(State(host): Shared, headers: HeaderMap, body: String) -> Response {
     let host = host.upgrade().unwrap();
-    let form: HashMap<String, String> = parse(body.as_bytes()).into_owned().collect();
+    let mut form: HashMap<String, String> = parse(body.as_bytes()).into_owned().collect();
+    if let Some(header) = headers.get(header::AUTHORIZATION) {
+        form.insert("header".into(), header.to_str().unwrap().to_owned());
+    }
     let is_refresh = form["grant_type"] == "refresh_token";
     host.change(|seen| seen.forms.push(form.clone()));
     if is_refresh {
@@ -216,12 +231,23 @@ async fn mcp(State(host): Shared, headers: HeaderMap, request: Request) -> Respo
             format!("Bearer resource_metadata=\"{}/.well-known/oauth-protected-resource/mcp\"{more}", host.url());
         (status, [(header::WWW_AUTHENTICATE, place)]).into_response()
     };
-    if host.change(|seen| seen.access.is_empty() || token != format!("Bearer {}", seen.access)) {
+    let message = serde_json::from_slice::<Value>(&body);
+    let is_call = message.as_ref().is_ok_and(|message| message["method"] == "tools/call");
+    let is_refused = host.change(|seen| {
+        let is_bad = seen.access.is_empty() || token != format!("Bearer {}", seen.access);
+        let is_in_turn = is_call && seen.refusals > 0;
+        seen.refusals -= usize::from(is_in_turn);
+        is_in_turn || (is_bad && (is_call || !seen.is_open))
+    });
+    if is_refused {
         return challenge(StatusCode::UNAUTHORIZED, "");
     }
-    let Ok(message) = serde_json::from_slice::<Value>(&body) else {
+    let Ok(message) = message else {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     };
+    if is_call && host.change(|seen| seen.echoes) {
+        return (StatusCode::IM_A_TEAPOT, axum::Json(json!({ "headers": { "authorization": token } }))).into_response();
+    }
     let result = match message["method"].as_str().unwrap_or_default() {
         "initialize" => json!({
             "protocolVersion": "2025-06-18", "capabilities": { "tools": {} }, "serverInfo": { "name": "x", "version": "1" },

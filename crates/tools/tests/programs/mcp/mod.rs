@@ -8,6 +8,7 @@ mod hostile;
 mod http;
 mod lives;
 mod login_host;
+mod login_troubles;
 mod logins;
 mod oddities;
 mod offers;
