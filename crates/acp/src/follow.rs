@@ -71,6 +71,11 @@ impl Follow {
         while let Some(asked) = self.asking.join_next().await {
             read_panic(asked);
         }
+        if self.telling == Telling::All && matches!(ended, Ok(Ended::For(_))) {
+            for update in self.turn.left_over() {
+                self.place.link.update(&self.place.session, update).await;
+            }
+        }
         ended
     }
 

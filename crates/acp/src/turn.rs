@@ -1,6 +1,6 @@
 //! What an editor is told of a run's events. Pure.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use agent_client_protocol::v1::schema::{
     ContentBlock, ContentChunk, SessionUpdate, StopReason, ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdate,
@@ -45,6 +45,8 @@ pub(crate) struct Turn {
     told: (u32, u32),
     /// The calls that were told.
     calls: HashSet<String>,
+    /// Those of them that have no result yet.
+    unfinished: BTreeSet<String>,
     steps: Steps,
     /// The length of the model's context in tokens; 0: unknown.
     context_tokens: u64,
@@ -58,6 +60,7 @@ impl Turn {
             thought: Said::default(),
             told: (0, 0),
             calls: HashSet::new(),
+            unfinished: BTreeSet::new(),
             steps: Steps::default(),
             context_tokens,
         }
@@ -120,6 +123,7 @@ impl Turn {
     /// The call of a question, which has not begun. `None`: it was told.
     fn asked(&mut self, data: &Json) -> Option<SessionUpdate> {
         let (id, tool) = (text(data, "/toolCallId"), text(data, "/name"));
+        self.unfinished.insert(id.to_owned());
         self.calls.insert(id.to_owned()).then(|| {
             let call = ToolCall::new(id.to_owned(), tools::title(tool, text(data, "/summary"))).kind(tools::kind(tool));
             SessionUpdate::ToolCall(call.status(ToolCallStatus::Pending))
@@ -128,6 +132,7 @@ impl Turn {
 
     fn begun(&mut self, data: &Json) -> SessionUpdate {
         let (id, tool) = (text(data, "/toolCallId"), text(data, "/name"));
+        self.unfinished.insert(id.to_owned());
         if !self.calls.insert(id.to_owned()) {
             let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
             return SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.to_owned(), fields));
@@ -140,6 +145,7 @@ impl Turn {
 
     fn result(&mut self, data: &Json) -> SessionUpdate {
         let (id, tool) = (text(data, "/toolCallId"), text(data, "/name"));
+        self.unfinished.remove(id);
         let is_error = data.pointer("/isError").and_then(Json::as_bool).unwrap_or_default();
         // The protocol has no word for a call that was denied or cancelled.
         let status = if is_error { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
@@ -154,6 +160,15 @@ impl Turn {
             fields = fields.title(tools::title(tool, "")).kind(tools::kind(tool));
         }
         SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.to_owned(), fields))
+    }
+
+    /// The calls that were told and have got no result when the run has ended, such as one that was stopped at its question.
+    pub(crate) fn left_over(&mut self) -> Vec<SessionUpdate> {
+        let failed = |id| {
+            let fields = ToolCallUpdateFields::new().status(ToolCallStatus::Failed);
+            SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id, fields))
+        };
+        std::mem::take(&mut self.unfinished).into_iter().map(failed).collect()
     }
 
     /// The end: the run's line, where it has one, and the reason.

@@ -139,3 +139,18 @@ fn tokens_are_told_where_the_context_of_the_model_is_known() {
     let mut turn = Turn::new(0);
     assert_eq!((turn.event(&reset), turn.cursor), (vec![], Some(3)));
 }
+
+#[test]
+fn a_call_without_a_result_has_failed_when_the_run_has_ended() {
+    let mut turn = Turn::new(0);
+    for id in ["a", "b"] {
+        turn.event(&event("tool", json!({"phase": "start", "toolCallId": id, "name": "clock"}), None));
+    }
+    turn.event(&event("tool", json!({"phase": "result", "toolCallId": "a", "name": "clock"}), None));
+    let asked = json!({"phase": "requested", "toolCallId": "c", "name": "run_command", "approvalId": "q"});
+    turn.event(&event("approval", asked, None));
+    let left: Vec<_> = turn.left_over().into_iter().map(|update| serde_json::to_value(update).unwrap()).collect();
+    let failed = |id: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "failed"});
+    assert_eq!(left, [failed("b"), failed("c")]);
+    assert!(turn.left_over().is_empty());
+}
