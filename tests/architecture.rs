@@ -48,7 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Clients of the public API; `chat` shows the prompt of `channels`.
     ("cli", &["channels", "program", "protocol", "terminal", "text"]),
     // The daemon as the agent of an editor: a client of the public API, as the commands are.
-    ("acp", &["cli", "program", "protocol"]),
+    ("acp", &["cli", "program", "protocol", "text"]),
     // All sections, each the plain struct of the crate that it configures.
     (
         "settings",
