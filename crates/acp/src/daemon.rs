@@ -23,7 +23,7 @@ const CANCELLED_LIMIT: Duration = Duration::from_secs(8);
 /// How long the daemon waits for the last process of a stopped run before it answers.
 const STOP_WAIT_MS: &str = "2000";
 
-/// What became of a message.
+/// The result of sending a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// It has a run. The line, if there is one, says why the run does not begin now.

@@ -1,4 +1,4 @@
-//! What is open between one editor and the daemon: sessions, prompts, and tasks that answer requests.
+//! The open things between one editor and the daemon: sessions, prompts, and tasks that answer requests.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ const END_LIMIT: Duration = Duration::from_secs(20);
 
 /// A session that the editor has opened.
 struct OpenSession {
-    /// What is still to be said in it.
+    /// A remark that is still to be said in it.
     remark: Option<String>,
     /// Cancelled when the daemon has the message of the last prompt.
     last_sent: CancellationToken,
@@ -48,7 +48,7 @@ struct OpenPrompts {
     open: HashMap<u64, OpenPrompt>,
 }
 
-/// What is open.
+/// The open sessions, prompts and tasks of one editor.
 pub(crate) struct Endpoint {
     args: AcpArgs,
     env: Environment,

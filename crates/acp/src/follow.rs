@@ -31,7 +31,7 @@ pub(crate) enum Ended {
     Joined,
 }
 
-/// What an editor is told of the run.
+/// The part of the run that an editor is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Telling {
     /// Everything.

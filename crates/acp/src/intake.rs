@@ -1,4 +1,4 @@
-//! What a person has sent: the blocks of a prompt as one text and files. Pure.
+//! The message of a person: the blocks of a prompt as one text and files. Pure.
 //!
 //! A part of a known kind becomes text or a file. An unknown or broken part costs itself, and the text says so.
 

@@ -1,4 +1,4 @@
-//! What is sent to the editor.
+//! Updates and requests to the editor.
 
 use agent_client_protocol::Client;
 use agent_client_protocol::v1::schema::{

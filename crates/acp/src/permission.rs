@@ -104,7 +104,7 @@ fn words(trouble: &Trouble) -> String {
     trouble.error().message
 }
 
-/// What is said of a question that cannot be read.
+/// The line about a question that cannot be read.
 fn unreadable(question: &str, trouble: &Trouble) -> String {
     let how = how_to_answer(&Json::Null, question);
     format!(
@@ -118,7 +118,7 @@ fn open_still(answer: &Json) -> Option<&str> {
     (text(answer, "/approval/state") == "waiting").then(|| text(answer, "/reply"))
 }
 
-/// What an answer means. An option that was not offered is a no, because nobody knows what the person was shown. `None`: there is no
+/// The meaning of an answer. An option that was not offered is a no, because nobody knows what the person was shown. `None`: there is no
 /// answer, and the question stays open.
 fn decision(answer: &Result<RequestPermissionResponse, Error>, offered: &[Arc<str>]) -> Option<&'static str> {
     match &answer.as_ref().ok()?.outcome {

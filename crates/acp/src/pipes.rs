@@ -76,7 +76,7 @@ impl Gate {
     }
 }
 
-/// What a line is, without its content.
+/// The kind of a line, without its content.
 #[derive(Deserialize)]
 struct Shape<'a> {
     #[serde(borrow)]

@@ -1,4 +1,4 @@
-//! Where a run is told.
+//! The place where a run is told.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -25,7 +25,7 @@ pub(crate) struct Prompt {
     intake: Intake,
     /// Cancelled by the editor, or by its end.
     stop: CancellationToken,
-    /// What is said once in this session.
+    /// A remark that is said once in this session.
     remark: Option<String>,
     /// Cancelled when the daemon has the message of the prompt before.
     before: CancellationToken,
@@ -115,7 +115,7 @@ impl Prompt {
         }
     }
 
-    /// What the editor should know about this session: once, as a notice if it knows notices.
+    /// Says the remark about this session: once, as a notice if it knows notices.
     async fn say_remark(&mut self, link: &EditorLink) {
         let Some(remark) = self.remark.take() else { return };
         if self.endpoint.setting().notices {

@@ -1,4 +1,4 @@
-//! Who answers each request of the editor.
+//! The handlers of the editor's requests.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What an editor and a daemon have said about themselves.
+//! Facts that an editor and a daemon have told about themselves.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ impl Workspace {
     }
 }
 
-/// What is known since `initialize`.
+/// The facts that are known since `initialize`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Setting {
     /// Whether the editor shows notices.
@@ -56,7 +56,7 @@ impl Setting {
         })
     }
 
-    /// What a person should know about a session with this directory and so many MCP servers of the editor. `None`: nothing.
+    /// The remark for a person about a session with this directory and so many MCP servers of the editor. `None`: there is none.
     pub(crate) fn remark(&self, cwd: &str, servers: usize) -> Option<String> {
         let mut lines = Vec::new();
         match &self.workspace {

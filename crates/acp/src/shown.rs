@@ -1,4 +1,4 @@
-//! What an editor shows of texts that a model has written: everything, and nothing of it acts or hides. Pure.
+//! Texts of a model as an editor shows them: everything is shown, and nothing of it acts or hides. Pure.
 
 use belay_text::{escaped, escaped_line, markdown};
 

@@ -1,4 +1,4 @@
-//! What an editor is told of a run's events. Pure.
+//! The updates of an editor for a run's events. Pure.
 
 use std::collections::{BTreeSet, HashSet};
 

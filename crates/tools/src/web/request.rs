@@ -65,7 +65,7 @@ impl Request {
     /// Checks the arguments.
     ///
     /// # Errors
-    /// What is wrong, for the model.
+    /// The mistake in the arguments, for the model.
     pub(super) fn read(arguments: Arguments, methods: &[String], rules: &Rules) -> Result<Self, ToolFailure> {
         let Arguments { method, url, headers, body } = arguments;
         let method = allowed(&method, methods)?;

@@ -6,7 +6,7 @@ const MAX_HEADER: usize = 8 * 1024;
 /// Most scopes, and most bytes of all of them.
 const MAX_SCOPES: (usize, usize) = (100, 4096);
 
-/// What a server says when it refuses a token, or asks for one.
+/// The answer of a server that refuses a token, or asks for one.
 ///
 /// Source: RFC 6750, section 3; RFC 9728, section 5.1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::challenge::{Challenge, scopes};
 use super::fetch::{Answer, send, text, texts};
 use crate::mcp::untrusted::line;
 
-/// What was found.
+/// The resource and its authorization server.
 #[derive(Debug)]
 pub(super) struct Found {
     /// The resource as its metadata names it, byte for byte.

@@ -35,7 +35,7 @@ pub(in crate::mcp) struct Login {
     renewals: Mutex<Renewals>,
 }
 
-/// What is known of a login.
+/// The known facts of a login.
 #[derive(Default)]
 pub(super) struct State {
     /// The login in the file; `None`: it was not read yet.

@@ -20,7 +20,7 @@ pub(super) struct Need {
     pub(super) until: Until,
 }
 
-/// What ends the need of a login. A login always does.
+/// The end of the need of a login. A login always ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// Nothing else: the server asks for more rights, or somebody has logged out.

@@ -25,7 +25,7 @@ const MAX_ANSWER: usize = 16 * 1024;
 pub(super) struct Pending {
     pub(super) origin: Origin,
     pub(super) redirect_uri: String,
-    /// What is left of it after this time is refused.
+    /// An answer after this time is refused.
     until: Instant,
     state: Secret,
     pub(super) verifier: Secret,

@@ -1,4 +1,4 @@
-//! What people are shown of a login.
+//! A login as people are shown it.
 
 use belay_protocol::{LoginReport, LoginState, UnixMillis};
 
@@ -6,7 +6,7 @@ use super::login::{Login, now};
 use super::trouble::LoginTrouble;
 
 impl Login {
-    /// What people are shown.
+    /// The report for people.
     pub(in crate::mcp) async fn report(&self) -> LoginReport {
         let kept = self.kept().await;
         let needed = self.state().needed.clone().map(|need| need.why);

@@ -20,7 +20,7 @@ const MAX_TOKEN: usize = 16 * 1024;
 /// Longest words of an authorization server that are shown, in bytes.
 const MAX_WORDS: usize = 300;
 
-/// What a token endpoint grants.
+/// The tokens that an endpoint grants.
 #[derive(Debug)]
 pub(super) struct Granted {
     pub(super) access: Secret,
