@@ -17,7 +17,7 @@ from gate.output import ROOT
 sys.path.insert(0, str(ROOT / "tests" / "clients"))
 from table import guide, show  # noqa: E402
 from table.rows import COLUMNS, HERE, ROWS  # noqa: E402
-from table.judge import Cell, judged, result  # noqa: E402
+from table.judge import Cell, cell_of, judged, result  # noqa: E402
 from table.places import Place  # noqa: E402
 
 PAGE = guide.PAGE.read_text(encoding="utf-8")
@@ -66,11 +66,27 @@ class Clients(unittest.TestCase):
         self.assertEqual(cells["stop"].why, "broken.py says nothing about it: no more")
         self.assertIn("no more", printed.getvalue())
 
+    def test_a_client_that_has_a_part_of_a_column_is_judged_by_that_part(self):
+        aider = next(row for row in ROWS if row.mark == "aider")
+        works, fails = (cell_of(aider, "error", {"error": cell}, "") for cell in (Cell(True), Cell(False, why="no words")))
+        self.assertEqual(works, Cell(True, partly=True, why=aider.partly["error"]))
+        self.assertEqual(fails, Cell(False, why="no words"))
+        self.assertEqual(cell_of(aider, "stop", {"stop": Cell(True)}, ""), Cell(True))
+        self.assertIn(f"\n- aider-chat, error: {aider.partly['error']}\n", PAGE)
+
     def test_a_client_that_cannot_be_installed_fails_in_each_column(self):
         with mock.patch("table.judge.place_of", side_effect=subprocess.CalledProcessError(1, "pip")):
             cells = result(ROWS[0], "no-such-program")
         self.assertEqual({(cell.works, cell.cannot) for cell in cells.values()}, {(False, False)})
         self.assertIn("it cannot be installed: Command 'pip'", cells["hello"].why)
+
+    def test_a_program_beside_is_shown_where_it_differs(self):
+        now = {column: Cell(True) for column in COLUMNS}
+        then = {**now, "tools": Cell(False, why="HTTP 400")}
+        self.assertIn("| works | works | fails → works | works |", show.markdown([(ROWS[0], now, then)]))
+        self.assertNotIn("→", show.markdown([(ROWS[0], now, now)]))
+        beside = json.loads(show.as_json([(ROWS[0], now, then)]))["clients"][0]["beside"]
+        self.assertEqual(beside["tools"], {"works": False, "partly": False, "cannot": False, "why": "HTTP 400"})
 
     def test_a_cell_that_does_not_work_has_its_reason_below_the_table(self):
         cells = {column: Cell(True) for column in COLUMNS}

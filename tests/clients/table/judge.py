@@ -26,7 +26,9 @@ LANGUAGES = {"python": (".py", None), "js": (".mjs", None), "sh": (".sh", "bash"
 class Cell:
     """What a client does in one column."""
 
+    # As far as the client has what the column means, if `partly`.
     works: bool
+    partly: bool = False
     # It is known that it cannot work.
     cannot: bool = False
     why: str = ""
@@ -38,7 +40,7 @@ def result(row, binary):
         place = place_of(row)
     except (OSError, subprocess.SubprocessError) as why:
         return {column: Cell(False, why=f"it cannot be installed: {why}") for column in COLUMNS}
-    print(f"{row.client} {row.version}, {row.face}", flush=True)
+    print(f"{row.client} {row.version}, {row.face}: {binary}", flush=True)
     with tempfile.TemporaryDirectory(prefix="belay-client-") as home, Belay(binary, {"llm.provider": "rehearsal"}, {"BELAY_TOKEN": TOKEN}) as belay:
         return judged(row, place, pathlib.Path(home), belay.url)
 
@@ -83,7 +85,8 @@ def carried_out(command, environment, home):
 
 def cell_of(row, column, found, errors):
     if column in found:
-        return found[column]
+        why = row.partly.get(column, "") if found[column].works else ""
+        return dataclasses.replace(found[column], partly=True, why=why) if why else found[column]
     if why := row.cannot.get(column):
         return Cell(False, cannot=True, why=why)
     return Cell(False, why=f"{row.script} says nothing about it: {last_line(errors)}")

@@ -44,6 +44,8 @@ class Row:
     folder: str
     # Column → why it cannot work, in a few words for people. The script does not judge it.
     cannot: dict = dataclasses.field(default_factory=dict)
+    # Column → which part of the column's meaning the client does not have. The script judges the rest of it.
+    partly: dict = dataclasses.field(default_factory=dict)
     # The script runs the lines of the guide by itself, because they serve a page, and opens that in Chromium.
     serves: bool = False
     # The argument of the script, if it is not the face.
@@ -67,6 +69,7 @@ def node(mark, faces, packages, script, **more):
 
 NO_TOOLS_IN_A_FORM = {"tools": "its one function is the form of the answer", "stop": "a structured answer comes in one piece"}
 TEXT_ALONE = {"tools": "it sends none", "structured": "it asks for none"}
+REPEATS = {"error": "the words are shown, but it repeats each error of a stream, so its failed run is done again"}
 READS_ON = {"stop": "its stop button hides the rest of an answer, and the stream is read to its end"}
 
 ROWS = (
@@ -83,6 +86,6 @@ ROWS = (
     *python("llama-index", ("chat",), ("llama-index-llms-openai-like",), "with_llama_index.py", LLAMA_INDEX),
     *python("smolagents", ("chat",), ("smolagents",), "with_smolagents.py", SMOLAGENTS),
     *python("llm", ("chat",), ("llm",), "with_llm.py", LLM),
-    *python("aider", ("chat",), ("aider-chat",), "with_aider.py", AIDER, cannot=TEXT_ALONE),
+    *python("aider", ("chat",), ("aider-chat",), "with_aider.py", AIDER, cannot=TEXT_ALONE, partly=REPEATS),
     *python("gradio", ("chat",), ("gradio",), "with_gradio.py", GRADIO, cannot={**TEXT_ALONE, **READS_ON}, serves=True),
 )
