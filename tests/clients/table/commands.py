@@ -21,7 +21,11 @@ class Running:
 
     def __init__(self, command):
         unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=unbuffered)
+        # A shell starts commands in the background with interruptions ignored, and Python then never raises one.
+        heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=unbuffered, preexec_fn=heed
+        )
 
     def shows(self, words):
         """Waits for words in its output, however its lines are broken."""
