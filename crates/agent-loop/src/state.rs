@@ -1,6 +1,8 @@
 //! The counters of a run, and the decision about a reply. Pure: nothing here awaits, and all of it can be stored.
 
-use belay_protocol::{FinishReason, ModelReply, RunEnd, ToolCall, ToolSet};
+use std::collections::BTreeMap;
+
+use belay_protocol::{CallId, FinishReason, ModelReply, RunEnd, ToolCall, ToolSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -45,6 +47,10 @@ pub struct LoopState {
     /// stored already, but the person was asked about this call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<ToolCall>,
+    /// The handles of calls that run, by call. A handle is removed when its call has its result. The loop does not read
+    /// them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub handles: BTreeMap<CallId, Value>,
     /// Data of the delegate that it keeps over attempts. The loop does not read it.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub delegate: Value,

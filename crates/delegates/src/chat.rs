@@ -161,7 +161,7 @@ impl ChatDelegate {
                 let refused = ToolResult { call_id, name, status, text: NOT_OFFERED.into() };
                 AdmittedCall { call, refused: Some(refused) }
             }
-            false => self.core.services.gate.after_restart(tools, call),
+            false => self.core.services.gate.after_restart(tools, context, call),
         };
         open.into_iter().map(admit).collect()
     }

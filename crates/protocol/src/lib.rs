@@ -11,7 +11,7 @@
 //! Reading order:
 //!
 //! 1. A model call and a tool call: [`ids`] → [`message`] → [`attachment`] → [`transcriber`] → [`provenance`] → [`model`] →
-//!    [`refusal`] → [`tool`] → [`output`] → [`pins`] → [`process`] → [`secret`] → [`server_login`] → [`embedder`].
+//!    [`refusal`] → [`tool`] → [`handle`] → [`output`] → [`pins`] → [`process`] → [`secret`] → [`server_login`] → [`embedder`].
 //! 2. A run and its end: [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`].
 //! 3. A message in and a message out: [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`route`] →
 //!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
@@ -51,6 +51,7 @@ pub mod form;
 pub mod freeze;
 pub mod goal;
 pub mod grant;
+pub mod handle;
 pub mod heartbeat;
 pub mod held_leases;
 pub mod hook;
@@ -141,6 +142,7 @@ pub use form::{FieldFormat, FieldKind, Form, FormField, FormOption, FormUrl};
 pub use freeze::{Freeze, FreezeReceipt, FreezeRequest, FreezeScope, FreezeStore};
 pub use goal::{GOAL_WORD, GoalBudget, GoalCheck, GoalCommand, GoalMessage, GoalRequest};
 pub use grant::{CONFIRM_OPTION, GrantOptions, WorkGrant};
+pub use handle::{HandlePort, KeepHandle, MAX_HANDLE};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use held_leases::{HeldLeases, LeaseBook};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Unusable, Variable};
+use crate::handle::HandlePort;
 use crate::ids::{CallId, RunId, SessionKey};
 use crate::memory::MemoryOwner;
 use crate::message::{Picture, WireCache};
@@ -207,6 +208,8 @@ pub struct ToolContext {
     pub untrusted: bool,
     /// The person whom the call may ask.
     pub person: PersonPort,
+    /// Keeps what the call needs to be found again after a restart.
+    pub handle: HandlePort,
 }
 
 /// The facts that the approval of one call is bound to: [`CallPreview::bound`], as the person has seen it.
@@ -301,6 +304,8 @@ pub enum ToolFailure {
     Denied(String),
     /// The call was cancelled.
     Cancelled,
+    /// Nobody knows whether the call has had its effect; the text says why. The call is not repeated by itself.
+    Unknown(String),
     /// The remote side has rejected the secret. The secret is deleted, and the next call asks for it again.
     CredentialRefused(String),
 }

@@ -243,9 +243,12 @@ impl From<ToolOutput> for DoneOutput {
     fn from(output: ToolOutput) -> Self {
         match output {
             Ok(ToolReply { text, pictures, untrusted, .. }) => Self::Reply { text, pictures, untrusted },
-            Err(ToolFailure::Failed(text) | ToolFailure::Ended(text) | ToolFailure::CredentialRefused(text)) => {
-                Self::Failed { text }
-            }
+            Err(
+                ToolFailure::Failed(text)
+                | ToolFailure::Ended(text)
+                | ToolFailure::Unknown(text)
+                | ToolFailure::CredentialRefused(text),
+            ) => Self::Failed { text },
             Err(ToolFailure::Denied(text)) => Self::Denied { text },
             Err(ToolFailure::Cancelled) => Self::Cancelled,
         }

@@ -13,6 +13,7 @@ mod clean;
 mod client;
 mod consult;
 mod context;
+mod handles;
 mod people;
 mod preflight;
 mod rates;
@@ -35,6 +36,7 @@ pub use crate::effect_gate::batch::CRASHED;
 use crate::effect_gate::batch::{End, Ran, Runnable, SKIPPED};
 pub use crate::effect_gate::consult::put_changed;
 pub use crate::effect_gate::context::CallContext;
+use crate::effect_gate::handles::UNKNOWN;
 pub use crate::effect_gate::people::BatchPeople;
 use crate::effect_gate::preflight::Verdict;
 use crate::effect_gate::rates::Rates;
@@ -187,6 +189,10 @@ impl EffectGate {
         let mut slots = Vec::with_capacity(calls.len());
         let mut calls = calls.into_iter();
         while let Some(AdmittedCall { call, refused }) = calls.next() {
+            if refused.is_none() && context.state.handles.contains_key(&call.id) {
+                slots.push(self.continued(caller, context, call));
+                continue;
+            }
             let consulted = match refused {
                 _ if caller.by_itself && manages_work(&call.name) => Err(denied(&call)),
                 Some(refused) => Err(refused),
@@ -244,7 +250,7 @@ impl EffectGate {
             }
         }
         let admitted = ready.len();
-        let (ran, begun) = batch::run(caller, ready).await;
+        let (ran, begun) = batch::run(caller, context, ready).await;
         crash_point!("tool.exited");
         caller.tally().give_back_tools(admitted.saturating_sub(begun));
         for ran in ran {
@@ -267,6 +273,7 @@ impl EffectGate {
             End::Reply(reply) => (ToolStatus::Success, reply),
             End::Failure(ToolFailure::Failed(text) | ToolFailure::Ended(text)) => (ToolStatus::Error, text.into()),
             End::Failure(ToolFailure::Denied(text)) => (ToolStatus::Denied, text.into()),
+            End::Failure(ToolFailure::Unknown(text)) => (ToolStatus::OutcomeUnknown, text.into()),
             End::Failure(ToolFailure::Cancelled) => {
                 return ours(&call, took, ToolStatus::Cancelled, "cancelled: the run was stopped".into(), about);
             }
@@ -289,6 +296,7 @@ impl EffectGate {
     async fn record(&self, caller: &mut CallContext<'_>, context: &mut LoopContext, slot: Slot) {
         let Slot::Ended(mut outcome) = slot else { return }; // `batch::run` returned an end for each call that ran
         self.show(caller, context, &mut outcome).await;
+        context.state.handles.remove(&outcome.result.call_id);
         let Outcome { result, took_ms, untrusted, pictures, about, .. } = *outcome;
         let took = about.is_some().then(|| Duration::from_millis(took_ms));
         if let Some(about) = about {
@@ -323,12 +331,12 @@ impl EffectGate {
         }
     }
 
-    /// Admits a call without a result after a restart. An idempotent call runs again; any other gets an "outcome
-    /// unknown" result.
-    pub fn after_restart(&self, tools: &ToolSet, call: ToolCall) -> AdmittedCall {
-        let again = tools.get(&call.name).is_some_and(|tool| tool.spec().idempotent);
-        let unknown = "outcome unknown: the daemon restarted while this ran; check before you repeat it";
-        let refused = (!again).then(|| result_of(&call, ToolStatus::OutcomeUnknown, unknown.into()));
+    /// Admits a call without a result after a restart. A call with a handle continues; an idempotent one runs again; any
+    /// other gets an "outcome unknown" result.
+    pub fn after_restart(&self, tools: &ToolSet, context: &LoopContext, call: ToolCall) -> AdmittedCall {
+        let continues = context.state.handles.contains_key(&call.id);
+        let again = tools.get(&call.name).is_some_and(|tool| continues || tool.spec().idempotent);
+        let refused = (!again).then(|| result_of(&call, ToolStatus::OutcomeUnknown, UNKNOWN.into()));
         AdmittedCall { call, refused }
     }
 }

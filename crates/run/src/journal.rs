@@ -171,6 +171,11 @@ impl RunJournal {
         });
     }
 
+    /// Whether it stores the state of the loop. A later attempt at a run without it begins from nothing.
+    pub(crate) fn keeps_state(&self) -> bool {
+        self.keeps == Keeps::Everything
+    }
+
     /// Whether there are unwritten events.
     pub fn has_facts(&self) -> bool {
         !self.events.is_empty()

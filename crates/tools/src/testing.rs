@@ -189,6 +189,7 @@ pub(crate) fn context(session: &str) -> ToolContext {
         memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
         untrusted: false,
         person: belay_protocol::PersonPort::default(),
+        handle: belay_protocol::HandlePort::default(),
     }
 }
 

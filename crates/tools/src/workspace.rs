@@ -342,6 +342,7 @@ pub(crate) fn reason(failure: ToolFailure) -> String {
         ToolFailure::Failed(text)
         | ToolFailure::Ended(text)
         | ToolFailure::Denied(text)
+        | ToolFailure::Unknown(text)
         | ToolFailure::CredentialRefused(text) => text,
         ToolFailure::Cancelled => "it was not looked at".to_owned(),
     }

@@ -288,6 +288,29 @@ async fn a_question_survives_a_restart_and_so_does_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_crash_within_an_approved_call_that_has_kept_a_handle_continues_it_and_asks_nobody() {
+    let task = TestTool::named("task").asking();
+    let (begun, world) = (task.calls.clone(), task.world());
+    let first = Setup::new(ScriptedModel::new([Scripted::call("task", json!({}))])).tool(task);
+    let mut agent = first.start().await;
+    agent.one.accepted("alice", "begin it").await;
+    agent.one.next().await;
+    agent.one.command("alice", "yes").await;
+    while world.lock().expect("not poisoned").is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(*world.lock().expect("not poisoned"), "kept: true");
+    agent.crash().await;
+
+    let second = first.next_boot(ScriptedModel::new([Scripted::text("it is done")]));
+    let mut agent = second.start().await;
+    assert_eq!(agent.one.next().await, "it is done", "what has changed since needs no new approval");
+    assert_eq!(results(&agent, 0)[0], (ToolStatus::Success, "continued \"the work\"".to_owned()));
+    assert_eq!(begun.load(Ordering::SeqCst), 2);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crash_within_an_approved_call_is_an_unknown_outcome_and_no_second_call() {
     let wait = TestTool::named("wait").asking();
     let begun = wait.calls.clone();

@@ -198,6 +198,7 @@ impl ContainerDelegate {
             memory: belay_protocol::MemoryOwner::Group { session: SessionKey::new("worker") },
             untrusted: true,
             person: belay_protocol::PersonPort::default(),
+            handle: belay_protocol::HandlePort::default(),
         };
         async move {
             let output = match tool {

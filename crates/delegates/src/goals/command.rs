@@ -51,7 +51,7 @@ pub(super) async fn check(
         }
         Place::Open if !answered(turn, &call.id) => {
             // It may have run before a crash. A check is repeated, but its first call gets a result.
-            let lost = turn.core.services.gate.after_restart(&tools, call);
+            let lost = turn.core.services.gate.after_restart(&tools, context, call);
             turn.core.execute(vec![lost], context, &tools, &unbound).await?;
             state.check += 1;
             call = call_of(turn, state.check, words);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_agent_loop::LoopContext;
 use belay_protocol::{
     ApprovalId, Approved, FaultKind, RunId, Secret, Tool, ToolCall, ToolContext, ToolFailure, ToolOutput, ToolReply,
     ToolStatus,
@@ -13,6 +14,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::CallContext;
+use super::handles::{Kept, UNKNOWN};
 use crate::deadlines::Deadline;
 use crate::joining::Joining;
 use crate::own_tools::starts_run;
@@ -41,6 +43,16 @@ pub(super) struct Runnable {
     pub(super) uses: Vec<ApprovalId>,
     /// The details that a person approved, if a person was asked.
     pub(super) approved: Option<Approved>,
+    /// The handle of an earlier attempt at the call, which this one continues.
+    pub(super) earlier: Option<Value>,
+}
+
+impl Runnable {
+    /// Whether a newer message of the person may come first. The approval of an approved call is marked as used already, so
+    /// that no other batch can run it; and a call that continues has begun.
+    fn may_be_skipped(&self) -> bool {
+        self.uses.is_empty() && self.earlier.is_none()
+    }
 }
 
 /// A call that has ended or never began.
@@ -130,8 +142,14 @@ impl RunningCall {
 /// and the number of calls that began.
 ///
 /// # Cancel safety
-/// When the token is cancelled, it returns within [`STOP_GRACE`]. If the future is dropped, running tools are aborted.
-pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable)>) -> (Vec<Ran>, usize) {
+/// When the token is cancelled, it returns within [`STOP_GRACE`], and the time of a write if the store is writing a handle.
+/// If the future is dropped, running tools are aborted.
+pub(super) async fn run(
+    caller: &mut CallContext<'_>,
+    context: &mut LoopContext,
+    runnable: Vec<(usize, Runnable)>,
+) -> (Vec<Ran>, usize) {
+    let (cancel, mut kept) = (caller.cancel, Kept::new());
     let mut waiting = runnable.into_iter().peekable();
     let mut running: JoinSet<Option<ToolOutput>> = JoinSet::new();
     let mut places: HashMap<Id, RunningCall> = HashMap::new();
@@ -139,11 +157,10 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
     let mut begun = 0;
     let mut give_up: Option<Instant> = None;
     loop {
-        let stopped = || caller.cancel.is_cancelled() || !caller.generation.is_current();
+        let stopped = || cancel.is_cancelled() || !caller.generation.is_current();
         while give_up.is_none() && !stopped() && running.len() < MAX_PARALLEL {
-            // An approved call is not skipped: its approval is marked as used already, and no other batch can run it.
             let skips =
-                |(_, next): &(usize, Runnable)| next.uses.is_empty() && caller.newer.is_some_and(Joining::is_offered);
+                |(_, next): &(usize, Runnable)| next.may_be_skipped() && caller.newer.is_some_and(Joining::is_offered);
             if let Some(skipped) = waiting.next_if(skips) {
                 ran.push(never_began(skipped, SKIPPED));
                 continue;
@@ -151,19 +168,20 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
             let Some((at, next)) = waiting.next() else {
                 break;
             };
-            let Runnable { call, tool, arguments, credential, pass, approved, .. } = next;
+            let Runnable { call, tool, arguments, credential, pass, approved, earlier, .. } = next;
             match starts_run(&call.name) {
                 true => caller.live.activity.touch(),
                 false => caller.live.activity.quiet_for(tool.spec().timeout), // the call has a deadline of its own
             }
             caller.live.display.call_begins(&call.id, &call.name, &arguments, &tool.spec().sensitive);
-            let context = caller.tool_context(&call, tool.spec(), credential.clone(), approved);
+            let handle = kept.port(&call.id, earlier);
+            let of_call = caller.tool_context(&call, tool.spec(), credential.clone(), approved, handle);
             // A call that starts another run may last longer while that run waits for a person, and so may a call whose
             // server asks one.
             let may_wait = starts_run(&call.name) || tool.spec().server.is_some();
             let limit = may_wait.then(|| Deadline::at(Instant::now() + tool.spec().timeout, caller.waits));
             let working = caller.live.calls.begin(&call.name);
-            let calling = call_tool(tool.clone(), arguments, context, limit);
+            let calling = call_tool(tool.clone(), arguments, of_call, limit);
             let id = running
                 .spawn(async move {
                     let _working = working;
@@ -182,7 +200,8 @@ pub(super) async fn run(caller: &CallContext<'_>, runnable: Vec<(usize, Runnable
                 }
                 None => break,
             },
-            () = caller.cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
+            wanted = kept.wanted() => wanted.store(caller, context).await,
+            () = cancel.cancelled(), if give_up.is_none() => give_up = Some(Instant::now() + STOP_GRACE),
             () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                 // Dropping the set aborts the tools. A tool that never yields keeps its thread. The run ends in both
                 // cases.
@@ -205,8 +224,11 @@ fn taken(caller: &CallContext<'_>, places: &mut HashMap<Id, RunningCall>, id: Id
 }
 
 fn never_began((at, runnable): (usize, Runnable), text: &str) -> Ran {
-    let Runnable { call, tool, pass, credential, .. } = runnable;
-    let end = End::Ours(ToolStatus::NotExecuted, text.into());
+    let Runnable { call, tool, pass, credential, earlier, .. } = runnable;
+    let end = match earlier {
+        None => End::Ours(ToolStatus::NotExecuted, text.into()),
+        Some(_) => End::Ours(ToolStatus::OutcomeUnknown, UNKNOWN.into()),
+    };
     Ran { at, call, tool, end, took: Duration::ZERO, pass, credential }
 }
 

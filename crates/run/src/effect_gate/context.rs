@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belay_agent_loop::policies::RunLimits;
 use belay_protocol::{
-    Approved, Generation, MemoryOwner, Progress, Secret, ToolCall, ToolContext, ToolSet, ToolSpec, Variable,
+    Approved, Generation, HandlePort, MemoryOwner, Progress, Secret, ToolCall, ToolContext, ToolSet, ToolSpec, Variable,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -72,6 +72,7 @@ impl CallContext<'_> {
         spec: &ToolSpec,
         credential: Option<Secret>,
         approved: Option<Approved>,
+        handle: HandlePort,
     ) -> ToolContext {
         ToolContext {
             session: self.request.session.clone(),
@@ -91,6 +92,7 @@ impl CallContext<'_> {
                 .filter(|_| spec.server.is_some())
                 .map(|people| people.of(call))
                 .unwrap_or_default(),
+            handle,
         }
     }
 

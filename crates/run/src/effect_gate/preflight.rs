@@ -103,7 +103,7 @@ impl EffectGate {
             );
             return Err(Rejected(ToolStatus::NotExecuted, text).into());
         }
-        Ok(Runnable { call: call.clone(), tool, arguments, credential, pass, uses, approved })
+        Ok(Runnable { call: call.clone(), tool, arguments, credential, pass, uses, approved, earlier: None })
     }
 
     /// The permission for this call as it is now. `None`: the call cannot be made, and the gate says why.
@@ -296,9 +296,12 @@ async fn preview(
     };
     match previewed {
         Ok(Ok(weight)) => Ok(weight),
-        Ok(Err(ToolFailure::Failed(text) | ToolFailure::Ended(text) | ToolFailure::CredentialRefused(text))) => {
-            Err(Rejected(ToolStatus::Error, text))
-        }
+        Ok(Err(
+            ToolFailure::Failed(text)
+            | ToolFailure::Ended(text)
+            | ToolFailure::Unknown(text)
+            | ToolFailure::CredentialRefused(text),
+        )) => Err(Rejected(ToolStatus::Error, text)),
         Ok(Err(ToolFailure::Denied(text))) => Err(Rejected(ToolStatus::Denied, text)),
         Ok(Err(ToolFailure::Cancelled)) => {
             Err(Rejected(ToolStatus::NotExecuted, "not executed: the run was stopped".into()))

@@ -49,7 +49,7 @@ pub(super) fn of(
 ) -> ResultSignal {
     let kind = match end {
         End::Reply(_) => return ResultSignal::Works,
-        End::Failure(ToolFailure::Failed(_)) => FaultKind::Failed,
+        End::Failure(ToolFailure::Failed(_) | ToolFailure::Unknown(_)) => FaultKind::Failed,
         End::Broken(kind, ..) => *kind,
         End::Failure(
             ToolFailure::Ended(_) | ToolFailure::Denied(_) | ToolFailure::Cancelled | ToolFailure::CredentialRefused(_),

@@ -153,14 +153,18 @@ impl Play {
             memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
             untrusted: false,
             person: belay_protocol::PersonPort::default(),
+            handle: belay_protocol::HandlePort::default(),
         };
         let tool = self.tools.get(&call.name).expect("a refused call is never run");
         let Arguments::Object(arguments) = &call.arguments else { panic!("malformed arguments are never run") };
         let (status, text) = match tool.call(arguments, &context).await {
             Ok(reply) => (ToolStatus::Success, reply.text),
-            Err(ToolFailure::Failed(text) | ToolFailure::Ended(text) | ToolFailure::CredentialRefused(text)) => {
-                (ToolStatus::Error, text)
-            }
+            Err(
+                ToolFailure::Failed(text)
+                | ToolFailure::Ended(text)
+                | ToolFailure::Unknown(text)
+                | ToolFailure::CredentialRefused(text),
+            ) => (ToolStatus::Error, text),
             Err(ToolFailure::Denied(text)) => (ToolStatus::Denied, text),
             Err(ToolFailure::Cancelled) => (ToolStatus::Cancelled, "cancelled".into()),
         };

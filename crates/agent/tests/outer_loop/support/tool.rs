@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 /// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
 /// `deaf` waits without looking at it, `slow` takes a second, `moody` fails while its world is `broken`, `chatty` works for five
-/// hours and says so each minute, `form` asks a person to fill in a form.
+/// hours and says so each minute, `form` asks a person to fill in a form, `task` keeps a handle, says so in its world and waits.
 pub(crate) struct TestTool {
     spec: ToolSpec,
     pub(crate) calls: Arc<AtomicUsize>,
@@ -169,6 +169,15 @@ impl Tool for TestTool {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 Ok("waited".into())
             }
+            "task" => match context.handle.earlier() {
+                Some(handle) => Ok(format!("continued {handle}").into()),
+                None => {
+                    let is_kept = context.handle.keep(json!("the work")).await;
+                    *self.world.lock().expect("not poisoned") = format!("kept: {is_kept}");
+                    tokio::time::sleep(Duration::from_secs(3600)).await;
+                    Ok("waited".into())
+                }
+            },
             "chatty" => {
                 for minute in 0..300 {
                     tokio::time::sleep(Duration::from_secs(60)).await;

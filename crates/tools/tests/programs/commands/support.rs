@@ -89,6 +89,7 @@ impl Fixture {
             memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
             untrusted: false,
             person: belay_protocol::PersonPort::default(),
+            handle: belay_protocol::HandlePort::default(),
         }
     }
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use belay_exec::{CgroupUse, Processes, ProcessesConfig};
 use belay_protocol::{
-    AskPerson, Clock, Form, FormAnswer, Generation, PersonPort, RunId, Tool, ToolContext, ToolFailure, ToolOutput,
-    UnixMillis,
+    AskPerson, Clock, Form, FormAnswer, Generation, HandlePort, PersonPort, Progress, RunId, Tool, ToolContext,
+    ToolFailure, ToolOutput, UnixMillis,
 };
 use belay_tools::mcp::{
     Mcp, McpServerConfig, McpSessions, Pins, ProcessTrees, Server, ServerInputs, Survey, SurveyMode,
@@ -150,12 +150,15 @@ pub(crate) struct Run {
     pub(crate) cancel: CancellationToken,
     pub(crate) generation: Generation,
     pub(crate) person: PersonPort,
+    pub(crate) handle: HandlePort,
+    pub(crate) progress: Progress,
 }
 
 impl Run {
     pub(crate) fn new() -> Self {
         let (cancel, generation, person) = (CancellationToken::new(), Generation::default(), PersonPort::default());
-        Self { id: RunId::new(), cancel, generation, person }
+        let (handle, progress) = (HandlePort::default(), Progress::default());
+        Self { id: RunId::new(), cancel, generation, person, handle, progress }
     }
 
     /// One whose person gives these answers.
@@ -171,12 +174,13 @@ impl Run {
             cancel: self.cancel.clone(),
             generation: self.generation.clone(),
             credential: None,
-            progress: belay_protocol::Progress::default(),
+            progress: self.progress.clone(),
             variables: std::sync::Arc::default(),
             approved: None,
             memory: belay_protocol::MemoryOwner::Group { session: "s".into() },
             untrusted: false,
             person: self.person.clone(),
+            handle: self.handle.clone(),
         };
         tool.call(arguments.as_object().unwrap(), &context).await
     }
