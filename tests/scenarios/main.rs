@@ -29,6 +29,7 @@ mod keys;
 mod lifecycle;
 mod marks;
 mod mcp;
+mod mcp_tasks;
 mod memory;
 mod migrate;
 mod outputs;

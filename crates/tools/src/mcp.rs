@@ -13,7 +13,7 @@
 //!
 //! Reading order: [`config`] → `server` → `untrusted`, `offer`, `patterns`, `name` (clean and check what a server sends) → `pins` →
 //! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start), `logged_in` → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
-//! `oauth` (logins over HTTP) → `calls` → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `http_login`, `http_request`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`, `answer`, `parts`,
+//! `oauth` (logins over HTTP) → `calls` → [`tasks`] → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `http_login`, `http_request`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`, `answer`, `parts`,
 //! `server_error` (results and errors).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
@@ -54,6 +54,7 @@ mod server;
 mod server_error;
 mod sessions;
 mod subscribed;
+mod tasks;
 mod tool;
 mod trees;
 mod troubles;

@@ -55,7 +55,7 @@ impl Asking {
             listing => listing,
         };
         let tools = listing.map_err(|trouble| (trouble, watch.last_words()))?;
-        Ok(bounded(tools.into_iter().map(|tool| tool.and_then(|tool| check(&tool))).collect()))
+        Ok(bounded(tools.into_iter().map(|tool| tool.and_then(|listed| check(&listed.tool))).collect()))
     }
 
     async fn listed(&self, server: &Server, watch: &Arc<Watch>) -> Result<Vec<Listed>, ServerError> {

@@ -1,14 +1,15 @@
 //! The calls of a connection that wait for their answers, and how the server learns that nobody waits any more.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use rmcp::Peer;
-use rmcp::model::{CancelledNotificationParam, ClientRequest, RequestId, ServerResult};
+use rmcp::model::{CancelledNotificationParam, ClientRequest, CustomRequest, RequestId, ServerResult};
 use rmcp::service::{PeerRequestOptions, RoleClient, ServiceError};
+use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 /// The requests of a connection. If the future of a request is dropped, the server is told at once
@@ -22,7 +23,9 @@ pub(super) struct Calls {
 struct State {
     /// The requests without an answer.
     waiting: HashSet<RequestId>,
-    /// The notifications that the SDK has and has not sent yet.
+    /// The tasks that calls wait for, by the server's names.
+    tasks: HashSet<String>,
+    /// The notifications and cancellations that the SDK has and that are not done yet.
     telling: Vec<BoxFuture<'static, ()>>,
     /// The time of the last notification.
     told: Option<Instant>,
@@ -33,6 +36,12 @@ struct Waiting<'a> {
     calls: &'a Calls,
     id: RequestId,
     answered: bool,
+}
+
+/// A task that a call waits for. If it is dropped before the task has ended, the server is told to cancel it.
+pub(super) struct LiveTask {
+    calls: Arc<Calls>,
+    id: String,
 }
 
 impl Calls {
@@ -53,7 +62,13 @@ impl Calls {
         answer
     }
 
-    /// Cancels all requests without an answer, and waits until the server has been told, for `limit` at most. Returns the
+    /// A task for which a call waits from now on.
+    pub(super) fn live_task(self: &Arc<Self>, id: &str) -> LiveTask {
+        self.state().tasks.insert(id.to_owned());
+        LiveTask { calls: self.clone(), id: id.to_owned() }
+    }
+
+    /// Cancels all requests without an answer and all tasks that calls wait for, and waits until the server has been told, for `limit` at most. Returns the
     /// time of the last notification; `None`: there was none.
     ///
     /// # Cancel safety
@@ -63,6 +78,9 @@ impl Calls {
             let mut state = self.state();
             for id in std::mem::take(&mut state.waiting) {
                 self.tell(&mut state, id);
+            }
+            for task in std::mem::take(&mut state.tasks) {
+                self.cancel_task(&mut state, task);
             }
             (std::mem::take(&mut state.telling), state.told)
         };
@@ -74,11 +92,24 @@ impl Calls {
     fn tell(&self, state: &mut State, id: RequestId) {
         let peer = self.peer.clone();
         let reason = Some("nobody waits for the answer any more".to_owned());
-        let mut telling = async move {
+        let telling = async move {
             // An error means that the connection has ended.
             let _ = peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason)).await;
-        }
-        .boxed();
+        };
+        Self::hand_over(state, telling.boxed());
+    }
+
+    fn cancel_task(&self, state: &mut State, id: String) {
+        let peer = self.peer.clone();
+        let request = CustomRequest::new("tasks/cancel", Some(json!({ "taskId": id })));
+        let telling = async move {
+            // The server decides whether it cancels the task; nobody waits for its end any more.
+            let _ = peer.send_request(ClientRequest::CustomRequest(request)).await;
+        };
+        Self::hand_over(state, telling.boxed());
+    }
+
+    fn hand_over(state: &mut State, mut telling: BoxFuture<'static, ()>) {
         state.telling.retain_mut(|telling| telling.now_or_never().is_none());
         // This hands it to the SDK, so that it is sent also if nobody waits for that.
         if (&mut telling).now_or_never().is_none() {
@@ -98,6 +129,22 @@ impl Drop for Waiting<'_> {
         let mut state = self.calls.state();
         if state.waiting.remove(&self.id) && !self.answered {
             self.calls.tell(&mut state, self.id.clone());
+        }
+    }
+}
+
+impl LiveTask {
+    /// The task has ended, or nobody is there to cancel it.
+    pub(super) fn end(&mut self) {
+        self.calls.state().tasks.remove(&self.id);
+    }
+}
+
+impl Drop for LiveTask {
+    fn drop(&mut self) {
+        let mut state = self.calls.state();
+        if state.tasks.remove(&self.id) {
+            self.calls.cancel_task(&mut state, self.id.clone());
         }
     }
 }

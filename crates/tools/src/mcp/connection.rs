@@ -6,24 +6,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use belay_protocol::{Generation, RunId};
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, ProtocolVersion, ServerResult};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, CustomRequest, JsonObject, ProtocolVersion};
 use rmcp::service::{RoleClient, ServiceError};
 use rmcp::{ClientCacheConfig, Peer};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::mcp::answer::Answer;
-use crate::mcp::calls::Calls;
+use crate::mcp::calls::{Calls, LiveTask};
 use crate::mcp::elicitor::Elicitor;
 use crate::mcp::input::Input;
 use crate::mcp::listener::Notices;
-use crate::mcp::listing::{self, Listed};
+use crate::mcp::listing::{self, Dialect, Listed};
 use crate::mcp::offer::digests;
 use crate::mcp::opening::{Open, Opener, close};
 use crate::mcp::program::StartPrograms;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::subscribed::subscribe;
+use crate::mcp::tasks::{TASK_LIMIT, TaskState, TaskSupport, has_server_tasks};
 use crate::mcp::troubles::{MAX_ERROR, is_over, of_call, of_transport, silent};
 use crate::mcp::untrusted::line;
 use crate::mcp::wire::Watch;
@@ -35,8 +37,16 @@ pub(super) const LIST_LIMIT: Duration = Duration::from_secs(10);
 const MAX_ROUNDS: usize = 10;
 
 /// What a call has come to.
-enum Round {
+pub(super) enum Called {
+    /// Its answer.
     Answer(Answer),
+    /// It goes on as a task.
+    Task(TaskState),
+}
+
+/// What sending a call has come to.
+enum Round {
+    Called(Called),
     Input(Input),
 }
 
@@ -62,7 +72,7 @@ impl Default for EndLimits {
 /// A connection. If it is dropped, it is closed in the background.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
-    calls: Calls,
+    calls: Arc<Calls>,
     revision: ProtocolVersion,
     /// Whether no new call uses this connection: the server does not know its session any more, or speaks another
     /// revision in the next one. Calls in progress may still get their answers.
@@ -80,8 +90,8 @@ pub(super) struct Connection {
 struct Known {
     /// Number of change notifications before the listing.
     as_of: u64,
-    /// The digest of each tool, by name.
-    digests: HashMap<String, String>,
+    /// The digest of each tool, and whether it can be called as a task, by name.
+    tools: HashMap<String, (String, TaskSupport)>,
     /// Until when the server lets the listing count; `None`: until it reports a change.
     fresh_until: Option<Instant>,
 }
@@ -115,7 +125,7 @@ impl Connection {
         let peer = open.service.peer().clone();
         let revision = peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
         let connection = Self {
-            calls: Calls::new(peer.clone()),
+            calls: Arc::new(Calls::new(peer.clone())),
             peer,
             revision,
             gone: AtomicBool::new(false),
@@ -178,7 +188,8 @@ impl Connection {
         if !offers_tools {
             return Ok((Vec::new(), None));
         }
-        match listing::all(&self.peer, !self.revision.has_initialize()).await {
+        let dialect = Dialect { is_new: !self.revision.has_initialize(), has_tasks: self.has_tasks() };
+        match listing::all(&self.peer, dialect).await {
             Ok(listed) => Ok(listed),
             Err(error) => Err(self.trouble(error).await),
         }
@@ -189,18 +200,50 @@ impl Connection {
     pub(super) async fn digest_of(&self, tool: &str) -> Result<Option<String>, ServerError> {
         let as_of = self.notices.tools_changed();
         if let Some(known) = self.known().as_ref().filter(|known| known.is_fresh(as_of)) {
-            return Ok(known.digests.get(tool).cloned());
+            return Ok(known.tools.get(tool).map(|(digest, _)| digest.clone()));
         }
         let (listed, ttl) = self.list().await?;
         let fresh_until = ttl.and_then(|ttl| Instant::now().checked_add(ttl));
-        let digests: HashMap<_, _> =
-            listed.iter().flatten().map(|tool| (tool.name.to_string(), digests(tool).whole)).collect();
-        let digest = digests.get(tool).cloned();
-        *self.known() = Some(Known { as_of, digests, fresh_until });
+        let known = listed.iter().flatten();
+        let tools: HashMap<_, _> =
+            known.map(|listed| (listed.tool.name.to_string(), (digests(&listed.tool).whole, listed.tasks))).collect();
+        let digest = tools.get(tool).map(|(digest, _)| digest.clone());
+        *self.known() = Some(Known { as_of, tools, fresh_until });
         Ok(digest)
     }
 
-    /// Calls a tool.
+    /// Whether the server is of a revision in which the client asks for tasks, and has them.
+    fn has_tasks(&self) -> bool {
+        self.has_initialize() && self.peer.peer_info().is_some_and(|info| has_server_tasks(&info.capabilities))
+    }
+
+    /// Whether a call of this tool, as the last listing describes it, is made as a task.
+    fn calls_as_task(&self, tool: &str) -> bool {
+        let support = self.known().as_ref().and_then(|known| known.tools.get(tool).map(|(_, support)| *support));
+        self.has_tasks() && support.is_some_and(|support| support.is_used(self.is_elsewhere()))
+    }
+
+    /// The call of this person asks on this connection from now on.
+    pub(super) fn expect_questions(&self, elicitor: &Arc<Elicitor>) {
+        self.notices.call(elicitor);
+    }
+
+    /// A task for which a call waits on this connection from now on.
+    pub(super) fn live_task(&self, id: &str) -> LiveTask {
+        self.calls.live_task(id)
+    }
+
+    /// The requests of the connection.
+    pub(super) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
+    /// The error of a server that did not answer in time.
+    pub(super) fn silent(&self, what: &'static str, limit: Duration) -> ServerError {
+        silent(what, limit, &self.watch)
+    }
+
+    /// Calls a tool, as a task if the server and the tool allow that.
     ///
     /// # Cancel safety
     /// If the future is dropped, the server is notified (`notifications/cancelled`). Effects that have happened remain.
@@ -209,13 +252,13 @@ impl Connection {
         tool: &str,
         arguments: JsonObject,
         elicitor: &Arc<Elicitor>,
-    ) -> Result<Answer, ServerError> {
-        self.notices.call(elicitor);
+    ) -> Result<Called, ServerError> {
+        self.expect_questions(elicitor);
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
         let refused = self.notices.refused();
         for _ in 0..MAX_ROUNDS {
             match self.round(params.clone(), refused).await? {
-                Round::Answer(answer) => return Ok(answer),
+                Round::Called(called) => return Ok(called),
                 Round::Input(input) => params = input.answered(params, elicitor).await?,
             }
         }
@@ -224,17 +267,29 @@ impl Connection {
 
     /// Sends a call once.
     async fn round(&self, params: CallToolRequestParams, refused: u64) -> Result<Round, ServerError> {
-        match self.calls.ask(ClientRequest::CallToolRequest(CallToolRequest::new(params))).await {
-            Ok(ServerResult::CreateTaskResult(_)) => {
-                Err(ServerError::Unsupported("time to work on it in the background"))
+        let request = match self.calls_as_task(&params.name) {
+            false => ClientRequest::CallToolRequest(CallToolRequest::new(params)),
+            // The server keeps the end of the task at least for this time, if it agrees.
+            true => {
+                let task = json!({ "ttl": u64::try_from(TASK_LIMIT.as_millis()).unwrap_or(u64::MAX) });
+                let params = json!({ "name": params.name, "arguments": params.arguments, "task": task });
+                ClientRequest::CustomRequest(CustomRequest::new("tools/call", Some(params)))
             }
+        };
+        match self.calls.ask(request).await {
             Ok(result) => {
+                if let Some(task) = TaskState::read(&result) {
+                    return Ok(Round::Called(Called::Task(task)));
+                }
                 let result = match Input::read(result) {
                     Ok(input) => return Ok(Round::Input(input)),
                     Err(other) => other,
                 };
                 match Answer::read(*result) {
-                    Some(answer) => Ok(Round::Answer(answer.after(self.notices.refused_since(refused)))),
+                    Some(answer) => {
+                        let answer = answer.after(self.notices.refused_since(refused));
+                        Ok(Round::Called(Called::Answer(answer)))
+                    }
                     None => Err(self.trouble(ServiceError::UnexpectedResponse).await),
                 }
             }
@@ -263,7 +318,7 @@ impl Connection {
 
     /// Converts an error of the SDK. A broken connection is closed here, so that the error can say how the server
     /// ended.
-    async fn trouble(&self, error: ServiceError) -> ServerError {
+    pub(super) async fn trouble(&self, error: ServiceError) -> ServerError {
         match error {
             ServiceError::McpError(error) => ServerError::Error(line(&error.message, MAX_ERROR)),
             ServiceError::TransportSend(error) => {

@@ -1,4 +1,5 @@
-//! Requests a tool list over HTTP without the SDK, whose types lose parts of the tools.
+//! Makes some requests over HTTP without the SDK, whose types lose parts of the answers: of tools, of what a server of an older
+//! revision can do, and of the tasks of one.
 
 use std::collections::HashMap;
 
@@ -12,12 +13,17 @@ use sse_stream::{Sse, SseStream};
 use crate::mcp::http_request::{SESSION, header, prepared};
 use crate::mcp::incoming::readable;
 
-/// Whether the message requests a tool list.
+/// Whether the SDK loses parts of the answer to this message. Such a request may be made twice.
 pub(super) fn is_listing(message: &ClientJsonRpcMessage) -> bool {
-    matches!(message, ClientJsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::ListToolsRequest(_)))
+    let ClientJsonRpcMessage::Request(request) = message else { return false };
+    match &request.request {
+        ClientRequest::ListToolsRequest(_) | ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::CustomRequest(custom) => custom.method == "tasks/get",
+        _ => false,
+    }
 }
 
-/// Requests a tool list. `None`: there is no list in the answer, and the SDK has to ask again and to say why. `most`: the
+/// Makes such a request. `None`: the answer is none that can be read, and the SDK has to ask again and to say why. `most`: the
 /// largest answer in bytes.
 pub(super) async fn list(
     request: reqwest::RequestBuilder,

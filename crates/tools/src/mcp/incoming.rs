@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
+use crate::mcp::tasks::{SERVER_TASKS, TASK};
+
 /// The key of a tool list, instead of `tools`. The SDK does not know it, and passes the list on as it is, with the parts
 /// of tools that the types of the SDK do not have.
 pub(super) const TOOLS: &str = "belay/tools";
@@ -12,11 +14,12 @@ pub(super) const TOOLS: &str = "belay/tools";
 /// The message in a form that the SDK can read.
 pub(super) fn readable(message: &[u8]) -> Cow<'_, [u8]> {
     let has = |word: &str| message.windows(word.len()).any(|part| part == word.as_bytes());
-    if !has("\"tools\"") && !has("\"error\"") {
+    if !["\"tools\"", "\"error\"", "\"taskId\"", "\"tasks\""].iter().any(|word| has(word)) {
         return Cow::Borrowed(message);
     }
     let Ok(Value::Object(mut table)) = serde_json::from_slice(message) else { return Cow::Borrowed(message) };
-    let changed = !table.contains_key("method") && (keep_one(&mut table) | mend_error(&mut table) | rename(&mut table));
+    let changed = !table.contains_key("method")
+        && (keep_one(&mut table) | mend_error(&mut table) | rename(&mut table) | keep_tasks(&mut table));
     if changed { Cow::Owned(Value::Object(table).to_string().into_bytes()) } else { Cow::Borrowed(message) }
 }
 
@@ -67,6 +70,28 @@ fn rename(table: &mut Map<String, Value>) -> bool {
     true
 }
 
+/// Keeps what the types of the SDK do not have: a task in either form, and the capability `tasks` of 2025-11-25.
+fn keep_tasks(table: &mut Map<String, Value>) -> bool {
+    let Some(Value::Object(result)) = table.get_mut("result") else { return false };
+    let has = |key: &str| result.get(key).is_some_and(|value| !value.is_null());
+    let is_answer = has("content") || has("structuredContent");
+    if !is_answer && (has("taskId") || result.get("task").is_some_and(|task| !task["taskId"].is_null())) {
+        let task = std::mem::take(result);
+        result.insert(TASK.into(), task.into());
+        return true;
+    }
+    let Some(can) = result.get_mut("capabilities").and_then(Value::as_object_mut) else { return false };
+    let Some(tasks @ Value::Object(_)) = can.remove("tasks") else { return false };
+    match can.entry("experimental").or_insert_with(|| json!({})) {
+        Value::Object(experimental) => experimental.insert(SERVER_TASKS.into(), tasks),
+        other => {
+            *other = json!({ SERVER_TASKS: tasks });
+            None
+        }
+    };
+    true
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -100,5 +125,14 @@ mod tests {
             })
         );
         assert_eq!(read(json!({ "id": 1, "result": {}, "error": null })), json!({ "id": 1, "result": {} }));
+        for task in [json!({ "taskId": "a", "status": "working" }), json!({ "task": { "taskId": "a" }, "_meta": {} })] {
+            assert_eq!(read(json!({ "id": 1, "result": task })), json!({ "id": 1, "result": { TASK: task } }));
+        }
+        let answer = json!({ "id": 1, "result": { "content": [], "taskId": "a", "task": { "taskId": "b" } } });
+        assert_eq!(read(answer.clone()), answer);
+        assert_eq!(
+            read(json!({ "id": 1, "result": { "capabilities": { "tasks": { "list": {} }, "tools": {} } } })),
+            json!({ "id": 1, "result": { "capabilities": { "experimental": { SERVER_TASKS: { "list": {} } }, "tools": {} } } }),
+        );
     }
 }

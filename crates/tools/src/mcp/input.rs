@@ -57,19 +57,30 @@ impl Input {
         }
         let mut answers = BTreeMap::new();
         for (name, request) in self.requests {
-            match request["method"].as_str() {
-                Some("elicitation/create") => {}
-                Some("sampling/createMessage") => return Err(ServerError::Unsupported("a model")),
-                Some("roots/list") => return Err(ServerError::Unsupported("directories")),
-                _ => return Err(ServerError::Unsupported("something that MCP does not have")),
-            }
-            let stop = CancellationToken::new();
-            let answer = elicitor.answer(&request["params"], &stop).await;
-            // This revision has no error for a question that cannot be asked.
-            answers.insert(name, answer.unwrap_or_else(|_| json!({ "action": "cancel" })));
+            answers.insert(name, answer_to(&request, elicitor).await?);
         }
         params.input_responses = Some(answers).filter(|answers| !answers.is_empty());
         params.request_state = self.state;
         Ok(params)
     }
+}
+
+/// The answer to one question of a server, which the person of the call gives.
+///
+/// # Errors
+/// The server asks for something else than a person.
+///
+/// # Cancel safety
+/// If the future is dropped, the question is withdrawn.
+pub(super) async fn answer_to(request: &Value, elicitor: &Elicitor) -> Result<Value, ServerError> {
+    match request["method"].as_str() {
+        Some("elicitation/create") => {}
+        Some("sampling/createMessage") => return Err(ServerError::Unsupported("a model")),
+        Some("roots/list") => return Err(ServerError::Unsupported("directories")),
+        _ => return Err(ServerError::Unsupported("something that MCP does not have")),
+    }
+    let stop = CancellationToken::new();
+    let answer = elicitor.answer(&request["params"], &stop).await;
+    // This revision has no error for a question that cannot be asked.
+    Ok(answer.unwrap_or_else(|_| json!({ "action": "cancel" })))
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rmcp::ErrorData;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ClientResult, CustomResult, ElicitationCapability, ErrorCode,
-    FormElicitationCapability, Implementation, ProtocolVersion, ServerNotification, ServerRequest,
-    UrlElicitationCapability,
+    FormElicitationCapability, Implementation, JsonObject, ProtocolVersion, ServerNotification, ServerRequest,
+    TASKS_EXTENSION_ID, UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient, Service};
 use serde_json::Value;
@@ -153,6 +153,8 @@ impl Service<RoleClient> for Listener {
             .with_url(UrlElicitationCapability::default());
         let mut can = ClientCapabilities::default();
         can.elicitation = Some(elicitation);
+        // Each request of a revision without `initialize` says it: such a server may run any call as a task.
+        can.extensions = Some([(TASKS_EXTENSION_ID.to_owned(), JsonObject::new())].into());
         ClientConfig::new(can, us).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::mcp::incoming::TOOLS;
 use crate::mcp::offer::{LeftOut, MAX_TOOL_NAME};
+use crate::mcp::tasks::TaskSupport;
 use crate::mcp::untrusted::line;
 
 /// Most tools of a server. 128: models do not choose well among more, and each tool uses tokens in every request.
@@ -23,21 +24,37 @@ const MAX_PAGES: usize = 32;
 const MAX_WHY: usize = 200;
 
 /// A listed tool, or its problem.
-pub(super) type Listed = Result<Tool, LeftOut>;
+pub(super) type Listed = Result<ListedTool, LeftOut>;
 
-/// Lists all tools of a server, in its order. If the list has no end, or breaks off, the last entry says so. `is_new`: it
-/// speaks a revision in which an empty cursor is a cursor. Also returns how long the server lets the list count; `None`: it
-/// does not say, or not at all.
+/// A tool of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ListedTool {
+    pub(super) tool: Tool,
+    /// Whether it can be called as a task in a revision in which the client decides that.
+    pub(super) tasks: TaskSupport,
+}
+
+/// How a server reads lists, and what of them counts.
+#[derive(Clone, Copy)]
+pub(super) struct Dialect {
+    /// Whether an empty cursor is a cursor, and any call may become a task, as the server likes.
+    pub(super) is_new: bool,
+    /// Whether the server of an older revision runs calls as tasks.
+    pub(super) has_tasks: bool,
+}
+
+/// Lists all tools of a server, in its order. If the list has no end, or breaks off, the last entry says so. Also returns
+/// how long the server lets the list count; `None`: it does not say, or not at all.
 ///
 /// # Errors
 /// The errors of the SDK; [`ServiceError::UnexpectedResponse`] if the first answer is no list of tools.
 pub(super) async fn all(
     peer: &Peer<RoleClient>,
-    is_new: bool,
+    dialect: Dialect,
 ) -> Result<(Vec<Listed>, Option<Duration>), ServiceError> {
     let (mut tools, mut seen, mut cursor, mut ttl) = (Vec::<Listed>::new(), HashSet::new(), None, None::<Duration>);
     for number in 1.. {
-        let page = match Page::ask(peer, cursor.take(), is_new).await {
+        let page = match Page::ask(peer, cursor.take(), dialect).await {
             Ok(page) => page,
             // The server does not understand its own cursor.
             Err(ServiceError::McpError(error)) if number > 1 => {
@@ -89,28 +106,29 @@ struct Page {
 }
 
 impl Page {
-    async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>, is_new: bool) -> Result<Self, ServiceError> {
+    async fn ask(peer: &Peer<RoleClient>, cursor: Option<String>, dialect: Dialect) -> Result<Self, ServiceError> {
         let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
         let request = ListToolsRequest { params, ..ListToolsRequest::default() };
         match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
             ServerResult::CustomResult(CustomResult(value)) => {
-                Self::read(&value, is_new).ok_or(ServiceError::UnexpectedResponse)
+                Self::read(&value, dialect).ok_or(ServiceError::UnexpectedResponse)
             }
             // An answer that did not come through [`crate::mcp::incoming`].
             ServerResult::ListToolsResult(page) => {
-                Ok(Self { tools: page.tools.into_iter().map(Ok).collect(), next: page.next_cursor, ttl: None })
+                let listed = |tool| Ok(ListedTool { tool, tasks: TaskSupport::Never });
+                Ok(Self { tools: page.tools.into_iter().map(listed).collect(), next: page.next_cursor, ttl: None })
             }
             _ => Err(ServiceError::UnexpectedResponse),
         }
     }
 
     /// Parses a list tool by tool; `None`: it is not a list.
-    fn read(value: &Value, is_new: bool) -> Option<Self> {
+    fn read(value: &Value, dialect: Dialect) -> Option<Self> {
         let tools = value.get(TOOLS).or_else(|| value.get("tools"))?.as_array()?;
-        let tools = tools.iter().enumerate().map(|(at, tool)| listed(at, tool)).collect();
+        let tools = tools.iter().enumerate().map(|(at, tool)| listed(at, tool, dialect)).collect();
         let next = match value.get("nextCursor") {
             None | Some(Value::Null) => None,
-            Some(Value::String(cursor)) => Some(cursor.clone()).filter(|cursor| is_new || !cursor.is_empty()),
+            Some(Value::String(cursor)) => Some(cursor.clone()).filter(|cursor| dialect.is_new || !cursor.is_empty()),
             Some(other) => Some(other.to_string()),
         };
         // Without a duration each listing would be stale at once. A connection reads the list at its first call anyway.
@@ -119,19 +137,20 @@ impl Page {
     }
 }
 
-fn listed(at: usize, tool: &Value) -> Listed {
+fn listed(at: usize, tool: &Value, dialect: Dialect) -> Listed {
     let name = tool.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
     let left_out = |why: String| {
         let tool = name.map_or_else(|| format!("number {}", at + 1), |name| line(name, MAX_TOOL_NAME));
         Err(LeftOut { tool, why })
     };
-    if tool["execution"]["taskSupport"] == "required" {
-        let why = "it works only as a task (taskSupport: required), which Belay does not support yet";
+    let tasks = TaskSupport::of(tool);
+    if tasks == TaskSupport::Required && !dialect.is_new && !dialect.has_tasks {
+        let why = "it works only as a task (taskSupport: required), and the server does not say that it has tasks";
         return left_out(why.into());
     }
     match serde_json::from_value(tool.clone()).or_else(|error| serde_json::from_value(needed(tool)).map_err(|_| error))
     {
-        Ok(tool) => Ok(tool),
+        Ok(tool) => Ok(ListedTool { tool, tasks }),
         Err(error) => {
             left_out(format!("the server describes it in a malformed way: {}", line(&error.to_string(), MAX_WHY)))
         }
@@ -161,6 +180,8 @@ mod tests {
 
     use super::*;
 
+    const OLD: Dialect = Dialect { is_new: false, has_tasks: false };
+
     #[test]
     fn a_malformed_tool_is_left_out_by_name_and_the_others_are_read() {
         let page = Page::read(
@@ -173,13 +194,15 @@ mod tests {
                 ],
                 "nextCursor": "2",
             }),
-            false,
+            OLD,
         )
         .unwrap();
         let found: Vec<_> = page
             .tools
             .iter()
-            .map(|tool| tool.as_ref().map(|tool| tool.name.to_string()).map_err(|left_out| left_out.tool.clone()))
+            .map(|tool| {
+                tool.as_ref().map(|listed| listed.tool.name.to_string()).map_err(|left_out| left_out.tool.clone())
+            })
             .collect();
         let left_out = |name: &str| Err(name.to_owned());
         assert_eq!(found, [Ok("good".to_owned()), left_out("no schema"), left_out("number 3"), left_out("number 4")]);
@@ -187,7 +210,7 @@ mod tests {
         assert!(why.starts_with("the server describes it in a malformed way: missing field"), "{why}");
         assert!(page.next.is_some());
         for other in [json!({}), json!({ "tools": {} }), json!([]), Value::Null] {
-            assert!(Page::read(&other, false).is_none(), "{other}");
+            assert!(Page::read(&other, OLD).is_none(), "{other}");
         }
     }
 
@@ -197,7 +220,7 @@ mod tests {
             "name": "t", "inputSchema": { "type": "object" }, "icons": 1,
             "annotations": { "readOnlyHint": true, "idempotentHint": "yes", "title": 7 },
         });
-        let hints = listed(0, &tool).unwrap().annotations.unwrap();
+        let hints = listed(0, &tool, OLD).unwrap().tool.annotations.unwrap();
         assert_eq!((hints.read_only_hint, hints.idempotent_hint, hints.title), (Some(true), None, None));
     }
 }

@@ -246,7 +246,8 @@ impl<T: Transport<RoleClient> + 'static> Opening<'_, T> {
     async fn initialize(&mut self, revision: Option<ProtocolVersion>) -> Result<(), ClientInitializeError> {
         self.asked.initialize = Request::Open;
         let revision = revision.unwrap_or(ProtocolVersion::LATEST_WITH_INITIALIZE);
-        let params = self.us.clone().with_protocol_version(revision);
+        let mut params = self.us.clone().with_protocol_version(revision);
+        params.capabilities.extensions = None; // there are none in these revisions
         let request = ClientRequest::InitializeRequest(InitializeRequest::new(params));
         self.send(ClientJsonRpcMessage::request(request, RequestId::Number(INITIALIZE))).await
     }

@@ -94,6 +94,14 @@ pub(super) enum ServerError {
     /// It wants to know more, each time that it is answered.
     #[error("has asked for more {0} times in this call, which is the limit")]
     AsksOn(usize),
+    /// Nobody knows how the task of a call has ended.
+    #[error(
+        "does not say how the call ended, which runs as a task: {0}. Its outcome is unknown; check before you repeat it"
+    )]
+    LostTask(String),
+    /// It has cancelled the task of a call; the text begins with a colon, or is empty.
+    #[error("has cancelled the task of the call{0}")]
+    TaskCancelled(String),
     /// The run was stopped.
     #[error("was not asked: the run has been stopped")]
     Stopped,
@@ -117,6 +125,8 @@ impl ServerError {
             | Self::AsksOn(_)
             | Self::AsksInOlder(_)
             | Self::Unasked { .. }
+            | Self::LostTask(_)
+            | Self::TaskCancelled(_)
             | Self::Stopped => false,
         }
     }

@@ -16,6 +16,7 @@ use crate::mcp::connection::{Connection, EndLimits};
 use crate::mcp::program::StartPrograms;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
+use crate::mcp::tasks::Claims;
 
 /// How long an unused connection is kept if the end of its run was not reported. 5 minutes: a model thinks for less.
 const IDLE_LIMIT: Duration = Duration::from_secs(300);
@@ -32,6 +33,7 @@ pub struct McpSessions {
     slots: Mutex<HashMap<Key, Slot>>,
     idle_limit: Duration,
     end_limits: EndLimits,
+    claims: Claims,
 }
 
 /// A run and the name of a server.
@@ -65,7 +67,8 @@ pub(super) struct Lease {
 impl McpSessions {
     /// Creates an empty set of connections. `starter` starts the programs of servers.
     pub fn new(starter: Arc<dyn StartPrograms>) -> Self {
-        Self { starter, slots: Mutex::default(), idle_limit: IDLE_LIMIT, end_limits: EndLimits::default() }
+        let (slots, end_limits, claims) = (Mutex::default(), EndLimits::default(), Claims::default());
+        Self { starter, slots, idle_limit: IDLE_LIMIT, end_limits, claims }
     }
 
     /// Replaces the idle limit of 5 minutes.
@@ -78,6 +81,11 @@ impl McpSessions {
     #[must_use]
     pub fn with_end_limits(self, end_limits: EndLimits) -> Self {
         Self { end_limits, ..self }
+    }
+
+    /// The tasks that calls wait for.
+    pub(super) fn claims(&self) -> &Claims {
+        &self.claims
     }
 
     pub(super) fn end_limits(&self) -> EndLimits {

@@ -1,6 +1,7 @@
 //! Offers one tool of a server as a tool of Belay.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
@@ -9,14 +10,15 @@ use belay_protocol::{
 use serde_json::{Map, Value};
 use tracing::warn;
 
-use crate::mcp::answer::reply;
-use crate::mcp::connection::LIST_LIMIT;
+use crate::mcp::answer::{Answer, reply};
+use crate::mcp::connection::{Called, LIST_LIMIT};
 use crate::mcp::elicitor::Elicitor;
 use crate::mcp::offer::Offer;
 use crate::mcp::revision::needs_older;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
-use crate::mcp::sessions::McpSessions;
+use crate::mcp::sessions::{Lease, McpSessions};
+use crate::mcp::tasks::{Follow, Handle, TASK_LIMIT, TaskState};
 use crate::picture::Pictures;
 
 /// Digits of a digest in a preview.
@@ -50,8 +52,9 @@ impl McpTool {
             effect: Effect::External,
             idempotent: offer.repeatable,
             kind: offer.repeatable.then_some(ToolKind::Read),
-            // A call may start the server and list its tools first.
-            timeout: server.start_limit() + LIST_LIMIT + server.timeout(),
+            // A call may start the server and list its tools first. `within` holds each call to the limit of its server,
+            // or of its task.
+            timeout: server.start_limit() + LIST_LIMIT + server.timeout() + TASK_LIMIT,
             max_output_bytes: config.max_output_bytes,
             approval: config.approval,
             untrusted: true,
@@ -65,6 +68,9 @@ impl McpTool {
     /// Calls the tool. A server that does not know the session any more has not run the call, so it is made once more, in
     /// a new session, whose tools are compared with the pins first.
     async fn ask(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, ServerError> {
+        if let Some(kept) = context.handle.earlier() {
+            return self.continued(kept, context).await;
+        }
         match self.once(arguments, context).await {
             Err(ServerError::SessionGone) => self.once(arguments, context).await,
             answer => answer,
@@ -82,56 +88,109 @@ impl McpTool {
                  with `belay mcp approve {server} {tool}`. Continue without it."
             ))));
         }
-        let (person, cancel) = (context.person.clone(), context.cancel.clone());
-        let elicitor = Arc::new(Elicitor::new(self.server.name(), &self.offer.tool, person, cancel));
+        let elicitor = self.elicitor(context);
         let questions = elicitor.until_dropped();
-        let called = lease.connection().call(&self.offer.tool, arguments.clone(), &elicitor);
-        let called = tokio::select! {
-            biased;
-            answer = Box::pin(called) => Some(answer),
-            () = elicitor.passed(self.server.timeout()) => None,
-        };
-        // The server has answered, or nobody waits for it: what it still asks has no use.
-        drop(questions);
-        let unasked = elicitor.unasked();
-        match called {
-            Some(answer) => {
-                if let Err(ServerError::Error(message)) = &answer
-                    && !lease.connection().has_initialize()
-                    && needs_older(message)
-                {
-                    self.server.spoken().need_older();
-                    lease.connection().leave();
-                    return Err(ServerError::AsksInOlder(message.clone()));
-                }
-                let answer = answer.map_err(|trouble| match (trouble, &unasked) {
-                    (ServerError::Error(message), Some(why)) => ServerError::Unasked { why: why.clone(), message },
-                    (trouble, _) => trouble,
-                })?;
-                let refused = answer.refused.clone();
-                let output = reply(answer, &self.pictures, &context.cancel).await;
-                let output = output.map(|reply| self.told(reply, unasked.as_deref()));
-                Ok(output.map_err(|failure| match (failure, refused) {
-                    (ToolFailure::Failed(text), _) if unasked.is_some() => ToolFailure::Failed(format!(
-                        "The MCP server {} wanted to ask a person something, and nobody was asked: {}. The tool then failed: {text}",
-                        self.server.name(),
-                        unasked.unwrap_or_default()
-                    )),
-                    (ToolFailure::Failed(text), Some(asked)) => ToolFailure::Failed(format!(
-                        "The MCP server {} asked for {asked}, which Belay refuses to servers. The tool then failed: {text}",
-                        self.server.name()
-                    )),
-                    (failure, _) => failure,
-                }))
-            }
-            None => Ok(Err(ToolFailure::failed(format!(
+        let call = lease.connection().call(&self.offer.tool, arguments.clone(), &elicitor);
+        let Some(called) = within(self.server.timeout(), &elicitor, call).await else {
+            return Ok(Err(ToolFailure::failed(format!(
                 "{} of the MCP server {} gave no answer within {} s and was stopped. Its effect is unknown: check it \
                  before you try again, or request less at once.",
                 self.offer.tool,
                 self.server.name(),
                 self.server.timeout().as_secs()
+            ))));
+        };
+        let answer = match called {
+            Ok(Called::Answer(answer)) => Ok(answer),
+            Ok(Called::Task(task)) => {
+                let handle = Handle::of(&self.server, &self.offer.tool, &task)?;
+                return self.follow(handle, Some((lease, task)), &elicitor, context).await;
+            }
+            Err(ServerError::Error(message)) if !lease.connection().has_initialize() && needs_older(&message) => {
+                self.server.spoken().need_older();
+                lease.connection().leave();
+                return Err(ServerError::AsksInOlder(message));
+            }
+            Err(trouble) => Err(trouble),
+        };
+        // The server has answered: what it still asks has no use.
+        drop(questions);
+        self.end(answer, &elicitor, context).await
+    }
+
+    /// Continues a call that an earlier attempt has begun as a task. Nothing is called.
+    async fn continued(&self, kept: &Value, context: &ToolContext) -> Result<ToolOutput, ServerError> {
+        let handle = Handle::found(&self.server, &self.offer.tool, kept)?;
+        self.follow(handle, None, &self.elicitor(context), context).await
+    }
+
+    /// Follows the task of the call to its end.
+    async fn follow(
+        &self,
+        handle: Handle,
+        begun: Option<(Lease, TaskState)>,
+        elicitor: &Arc<Elicitor>,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, ServerError> {
+        let limit = handle.limit();
+        let follow = Follow { server: &self.server, sessions: &self.sessions, context, elicitor, handle };
+        let questions = elicitor.until_dropped();
+        let ended = within(limit, elicitor, follow.answer(begun)).await;
+        drop(questions);
+        match ended {
+            Some(answer) => self.end(answer, elicitor, context).await,
+            None => Ok(Err(ToolFailure::Unknown(format!(
+                "{} of the MCP server {}, which runs as a task, did not end within {} s and was cancelled. Its effect is \
+                 unknown: check it before you try again, or request less at once.",
+                self.offer.tool,
+                self.server.name(),
+                limit.as_secs()
             )))),
         }
+    }
+
+    /// The result of a call that has ended.
+    async fn end(
+        &self,
+        answer: Result<Answer, ServerError>,
+        elicitor: &Elicitor,
+        context: &ToolContext,
+    ) -> Result<ToolOutput, ServerError> {
+        let unasked = elicitor.unasked();
+        let answer = answer.map_err(|trouble| match (trouble, &unasked) {
+            (ServerError::Error(message), Some(why)) => ServerError::Unasked { why: why.clone(), message },
+            (trouble, _) => trouble,
+        })?;
+        let refused = answer.refused.clone();
+        let output = reply(answer, &self.pictures, &context.cancel).await;
+        let output = output.map(|reply| self.told(reply, unasked.as_deref()));
+        Ok(output.map_err(|failure| match (failure, refused) {
+            (ToolFailure::Failed(text), _) if unasked.is_some() => ToolFailure::Failed(format!(
+                "The MCP server {} wanted to ask a person something, and nobody was asked: {}. The tool then failed: {text}",
+                self.server.name(),
+                unasked.unwrap_or_default()
+            )),
+            (ToolFailure::Failed(text), Some(asked)) => ToolFailure::Failed(format!(
+                "The MCP server {} asked for {asked}, which Belay refuses to servers. The tool then failed: {text}",
+                self.server.name()
+            )),
+            (failure, _) => failure,
+        }))
+    }
+
+    /// The person of a call.
+    fn elicitor(&self, context: &ToolContext) -> Arc<Elicitor> {
+        let (person, cancel) = (context.person.clone(), context.cancel.clone());
+        Arc::new(Elicitor::new(self.server.name(), &self.offer.tool, person, cancel))
+    }
+}
+
+/// Waits until this time is over, in which waits for the person do not count. `None`: it was.
+async fn within<T>(limit: Duration, elicitor: &Elicitor, ends: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        ended = Box::pin(ends) => Some(ended),
+        () = elicitor.passed(limit) => None,
     }
 }
 
@@ -189,7 +248,11 @@ impl Tool for McpTool {
             Err(_) if context.cancel.is_cancelled() => Err(ToolFailure::Cancelled),
             Err(trouble) => {
                 warn!(server = self.server.name(), tool = self.offer.tool, run = %context.run_id, %trouble, "mcp call failed");
-                Err(ToolFailure::failed(format!("The MCP server {} {trouble}.", self.server.name())))
+                let text = format!("The MCP server {} {trouble}.", self.server.name());
+                Err(match trouble {
+                    ServerError::LostTask(_) => ToolFailure::Unknown(text),
+                    _ => ToolFailure::Failed(text),
+                })
             }
         }
     }

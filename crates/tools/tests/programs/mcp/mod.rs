@@ -19,4 +19,6 @@ mod session_host;
 mod sessions;
 mod starts;
 mod support;
+mod task_host;
+mod tasks;
 mod walls;

@@ -28,7 +28,7 @@ async fn listed(script: &str) -> (Vec<String>, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_tool_that_works_only_as_a_task_is_left_out_with_the_reason() {
+async fn a_tool_that_works_only_as_a_task_is_left_out_where_the_server_has_none() {
     let (offered, lines) = listed(
         "serve([tool('research', execution={'taskSupport': 'required'}), tool('may', execution={'taskSupport': 'optional'}),
                 tool('no', execution={'taskSupport': 'forbidden'}), tool('odd', execution={'taskSupport': 'sometimes'}),
@@ -36,7 +36,10 @@ async fn a_tool_that_works_only_as_a_task_is_left_out_with_the_reason() {
     )
     .await;
     assert_eq!(offered, ["mcp_s_may", "mcp_s_no", "mcp_s_odd", "mcp_s_none", "mcp_s_text"]);
-    assert_eq!(lines, ["research: it works only as a task (taskSupport: required), which Belay does not support yet"]);
+    assert_eq!(
+        lines,
+        ["research: it works only as a task (taskSupport: required), and the server does not say that it has tasks"]
+    );
 }
 
 #[tokio::test]

@@ -1,0 +1,266 @@
+//! Calls that run as tasks of their servers.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use belay_protocol::{
+    CallId, FormAnswer, HandlePort, KeepHandle, Progress, ProgressSink, RunProcesses, ToolFailure, ToolOutput,
+};
+use belay_tools::mcp::RunEnds;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::support::{Bench, Person, Run, until};
+use super::task_host::{TaskHost, said};
+
+fn working(words: &str) -> Value {
+    json!({ "status": "working", "statusMessage": words })
+}
+
+/// The end of a task in both protocols: in the older one the server has the result apart.
+fn completed(is_new: bool) -> Value {
+    let mut state = json!({ "status": "completed" });
+    if is_new {
+        state["result"] = said("done");
+    }
+    state
+}
+
+/// Keeps handles, and how much the server had been asked before.
+struct Kept {
+    host: Arc<TaskHost>,
+    all: Mutex<Vec<(Value, usize)>>,
+}
+
+impl Kept {
+    fn of(host: &Arc<TaskHost>) -> Arc<Self> {
+        Arc::new(Self { host: host.clone(), all: Mutex::default() })
+    }
+
+    fn all(&self) -> Vec<(Value, usize)> {
+        self.all.lock().unwrap().clone()
+    }
+
+    /// A run whose calls keep their handles here. `earlier`: the handle of an earlier attempt.
+    fn run(self: &Arc<Self>, earlier: Option<Value>) -> Run {
+        Run { handle: HandlePort::new(earlier, self.clone()), ..Run::new() }
+    }
+}
+
+#[async_trait]
+impl KeepHandle for Kept {
+    async fn keep(&self, handle: Value) -> bool {
+        let asked = self.host.asked("tasks/get").len();
+        self.all.lock().unwrap().push((handle, asked));
+        true
+    }
+}
+
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl ProgressSink for Heard {
+    fn progress(&self, _: &CallId, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
+    }
+}
+
+fn unknown(output: ToolOutput) -> String {
+    match output {
+        Err(ToolFailure::Unknown(text)) => text,
+        other => panic!("expected an unknown outcome, got {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_call_runs_as_a_task_in_both_protocols_and_its_handle_is_kept_before_it_is_polled() {
+    for is_new in [false, true] {
+        let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+        let states = vec![working("begun"), working("half"), working("half"), completed(is_new)];
+        let host = TaskHost::new(is_new, states);
+        let tool = host.tool(&mut tasks, &bench).await;
+        let (kept, heard) = (Kept::of(&host), Arc::new(Heard::default()));
+        let run = Run { progress: Progress::to(heard.clone()), ..kept.run(None) };
+        assert_eq!(run.text(&tool, json!({})).await, "done");
+        assert_eq!(*heard.0.lock().unwrap(), ["begun", "half"]);
+        let kept = kept.all();
+        assert_eq!((kept.len(), kept[0].1), (1, 0), "{kept:?}");
+        assert_eq!((host.asked("tools/call").len(), host.asked("tasks/get").len()), (1, 3));
+        assert_eq!(host.asked("tasks/result").len(), usize::from(!is_new), "an end is fetched once");
+        bench.sessions.close().await;
+        assert_eq!(host.asked("tasks/cancel"), [] as [Value; 0], "a task that has ended is not cancelled");
+    }
+}
+
+#[tokio::test]
+async fn a_call_continues_with_its_handle_and_is_not_made_again() {
+    for is_new in [false, true] {
+        let mut tasks = JoinSet::new();
+        let host = TaskHost::new(is_new, vec![working(""), working("")]);
+        let kept = Kept::of(&host);
+        {
+            // What a kill leaves: the task, and the handle.
+            let bench = Bench::new();
+            let tool = host.tool(&mut tasks, &bench).await;
+            let run = kept.run(None);
+            let polled = until("it is polled", || host.asked("tasks/get").len() > 1);
+            tokio::select! {
+                output = run.call(&tool, json!({})) => panic!("{output:?}"),
+                () = polled => {}
+            }
+        }
+        host.change(|seen| seen.tasks.insert("task-0".into(), [completed(is_new)].into()));
+        let bench = Bench::new();
+        let tool = host.tool(&mut tasks, &bench).await;
+        let handle = kept.all()[0].0.clone();
+        let again = kept.run(Some(handle.clone()));
+        assert_eq!(again.text(&tool, json!({})).await, "done");
+        assert_eq!(host.asked("tools/call").len(), 1);
+        assert_eq!(kept.all().len(), 1, "the handle is the same");
+
+        // The server has been restarted too, or is another one.
+        host.change(|seen| seen.tasks.clear());
+        let text = unknown(kept.run(Some(handle.clone())).call(&tool, json!({})).await);
+        assert!(text.contains("Task not found") && text.contains("outcome is unknown"), "{text}");
+        let mut other = handle;
+        other["server"] = "x".into();
+        let text = unknown(kept.run(Some(other)).call(&tool, json!({})).await);
+        assert!(text.contains("begun at another server"), "{text}");
+        unknown(kept.run(Some(json!("nonsense"))).call(&tool, json!({})).await);
+        assert_eq!(host.asked("tools/call").len(), 1, "nothing is called again");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_cancels_the_task_at_the_server() {
+    for is_new in [false, true] {
+        let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+        let host = TaskHost::new(is_new, vec![working(""), working("")]);
+        let (tool, run) = (host.tool(&mut tasks, &bench).await, Run::new());
+        let stop = async {
+            until("it is polled", || !host.asked("tasks/get").is_empty()).await;
+            run.cancel.cancel();
+        };
+        let (output, ()) = tokio::join!(run.call(&tool, json!({})), stop);
+        assert_eq!(output, Err(ToolFailure::Cancelled));
+        RunEnds::new(bench.processes.clone(), bench.sessions.clone()).end(run.id).await;
+        until("the server knows", || !host.asked("tasks/cancel").is_empty()).await;
+        assert_eq!(host.asked("tasks/cancel").len(), 1);
+        assert_eq!(host.asked("tasks/cancel")[0]["taskId"], "task-0");
+    }
+}
+
+#[tokio::test]
+async fn a_question_of_a_task_reaches_the_person_once() {
+    let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+    let form = json!({ "message": "How big?", "requestedSchema": { "type": "object", "properties": {
+        "size": { "type": "string", "enum": ["s", "m"] } }, "required": ["size"] } });
+    let asks = json!({ "status": "input_required", "inputRequests": {
+        "q": { "method": "elicitation/create", "params": form } } });
+    let host = TaskHost::new(true, vec![working(""), asks.clone(), asks, working(""), completed(true)]);
+    let tool = host.tool(&mut tasks, &bench).await;
+    let person = Person::new([FormAnswer::Given(json!({ "size": "m" }).as_object().cloned().unwrap())]);
+    assert_eq!(Run::with_person(&person).text(&tool, json!({})).await, "done");
+    assert_eq!(person.asked().len(), 1);
+    let answers: Vec<_> = host.asked("tasks/update").iter().map(|update| update["inputResponses"].clone()).collect();
+    assert_eq!(answers, [json!({ "q": { "action": "accept", "content": { "size": "m" } } })]);
+
+    // Nobody else is asked: the call ends, and so does the task.
+    let asks = json!({ "status": "input_required", "inputRequests": { "q": { "method": "sampling/createMessage" } } });
+    host.change(|seen| seen.next = vec![working(""), asks]);
+    let run = Run::new();
+    let text = run.failure(&tool, json!({})).await;
+    assert!(text.contains("asks for a model"), "{text}");
+    bench.sessions.end_run(run.id).await;
+    until("the server knows", || !host.asked("tasks/cancel").is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_question_of_an_older_task_comes_with_the_wait_for_its_end() {
+    let bench = Bench::new();
+    let script = r#"
+def call(message):
+    params = message["params"]
+    note(json.dumps(params.get("task")))
+    answer(message, {"task": {"taskId": "a", "status": "working", "pollInterval": 10}})
+def get(message):
+    answer(message, {"taskId": "a", "status": "input_required"})
+def result(message):
+    send({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"message": "Go?",
+          "requestedSchema": {"type": "object", "properties": {"ok": {"type": "boolean"}}}}})
+    while True:
+        answered = json.loads(sys.stdin.readline())
+        if answered.get("id") == "q":
+            meta = {"io.modelcontextprotocol/related-task": {"taskId": "a"}}
+            say(message, json.dumps(answered["result"], sort_keys=True), _meta=meta)
+            return say(message, "a second answer")
+def initialize(message):
+    answer(message, {"protocolVersion": "2025-11-25", "serverInfo": {"name": "x", "version": "1"},
+                     "capabilities": {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}})
+serve([tool("must", execution={"taskSupport": "required"}), tool("may", execution={"taskSupport": "optional"})], call=call,
+      on={"initialize": initialize, "tasks/get": get, "tasks/result": result})
+"#;
+    let tools = bench.one(script, json!({})).await;
+    let given = || FormAnswer::Given(json!({ "ok": true }).as_object().cloned().unwrap());
+    let run = Run::with_person(&Person::new([given(), given()]));
+    let expected = r#"{"action": "accept", "content": {"ok": true}}"#;
+    assert_eq!(run.text(&tools[0], json!({})).await, expected);
+    // A program ends with its run, so its call is a task only if it must be; one that becomes a task is followed anyway.
+    assert_eq!(run.text(&tools[1], json!({})).await, expected);
+    assert_eq!(bench.notes(), [r#"{"ttl": 3600000}"#, "null"]);
+    bench.sessions.close().await;
+}
+
+#[tokio::test]
+async fn an_end_without_a_result_says_what_is_known() {
+    let error = json!({ "status": "failed", "error": { "code": -32603, "message": "no disk" } });
+    let of_another = json!({ "status": "completed", "taskId": "task-9", "result": said("of another") });
+    let row = |state: Value, is_unknown: bool, words: &'static str| (state, is_unknown, words);
+    for (end, is_unknown, words) in [
+        row(error, false, "answered with an error: no disk"),
+        row(json!({ "status": "failed", "statusMessage": "it broke" }), false, "it broke"),
+        row(
+            json!({ "status": "cancelled", "statusMessage": "by hand" }),
+            false,
+            "has cancelled the task of the call: by hand",
+        ),
+        row(json!({ "status": "completed", "result": { "x": 1 } }), true, "not the result of a tool"),
+        row(json!({ "status": "completed" }), true, "Method not found"),
+        row(json!({ "status": "completed", "result": { "isError": true, "content": [] } }), false, "did not say why"),
+    ] {
+        let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+        let host = TaskHost::new(true, vec![working(""), end.clone()]);
+        let tool = host.tool(&mut tasks, &bench).await;
+        let text = match (Run::new().call(&tool, json!({})).await, is_unknown) {
+            (Err(ToolFailure::Failed(text)), false) | (Err(ToolFailure::Unknown(text)), true) => text,
+            (other, _) => panic!("{end}: {other:?}"),
+        };
+        assert!(text.contains(words), "{end}: {text}");
+    }
+    // An answer about another task is none: the next one counts.
+    let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+    let host = TaskHost::new(true, vec![working(""), of_another, completed(true)]);
+    let tool = host.tool(&mut tasks, &bench).await;
+    assert_eq!(Run::new().text(&tool, json!({})).await, "done");
+}
+
+#[tokio::test]
+async fn a_task_belongs_to_the_call_that_has_got_it() {
+    let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+    let host = TaskHost::new(false, vec![working(""), working("")]);
+    let tool = host.tool(&mut tasks, &bench).await;
+    let odd = "../\u{202e}\n\"{}";
+    host.change(|seen| seen.ids = [odd.to_owned(), odd.to_owned(), "x".repeat(1025)].into());
+    let (first, second) = (Run::new(), Run::new());
+    let others = async {
+        until("the first is polled", || !host.asked("tasks/get").is_empty()).await;
+        let text = unknown(second.call(&tool, json!({})).await);
+        assert!(text.contains("the task of another call"), "{text}");
+        let text = unknown(second.call(&tool, json!({})).await);
+        assert!(text.contains("longer than 1024 bytes") && text.len() < 500, "{text}");
+        host.change(|seen| seen.tasks.insert(odd.into(), [completed(false)].into()));
+    };
+    let (text, ()) = tokio::join!(first.text(&tool, json!({})), others);
+    assert_eq!(text, "done");
+    assert!(host.asked("tasks/get").iter().all(|get| get["taskId"] == odd));
+}
