@@ -43,6 +43,7 @@ from gate.scripts import (
     langchain_client,
     mcp_client,
     mcp_oauth,
+    mcp_tasks,
     metrics,
     proxies,
     responses_client,
@@ -72,7 +73,7 @@ def first(suites, budget_program, environment):
         if suite["target"] == WAITING:
             jobs.append((small, suite, environment))
     clients_of_models = (clients, responses_client, anthropic_client, langchain_client)
-    clients_of_api = (*clients_of_models, websocket_clients, bot_example, mcp_client, acp_client, mcp_oauth, generated_clients, api_fuzz)
+    clients_of_api = (*clients_of_models, websocket_clients, bot_example, mcp_client, acp_client, mcp_oauth, mcp_tasks, generated_clients, api_fuzz)
     watched = (metrics, telemetry, proxies, console)
     return jobs + [(job, environment) for job in (examples, *clients_of_api, *watched, crashes)]
 

@@ -45,6 +45,7 @@ LEFT_OUT = {
     "mcp_client": "the official MCP client",
     "acp_client": "editors by the Agent Client Protocol",
     "mcp_oauth": "the login at MCP servers",
+    "mcp_tasks": "the tasks of an MCP server",
     "generated_clients": "clients made by generators",
     "api_fuzz": "schemathesis",
     "metrics": "promtool",

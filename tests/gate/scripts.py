@@ -168,6 +168,16 @@ def mcp_oauth(tally, environment):
         script(tally, name, [sys.executable, str(ROOT / "tests" / "clients" / "mcp_oauth.py"), str(folder)], environment)
 
 
+def mcp_tasks(tally, environment):
+    """A real daemon calls a tool of the reference server that works only as a task."""
+    name = "tasks of an MCP server"
+    if tally.cached(name, environment["BELAY_BIN"]):
+        return
+    if folder := node_modules(tally, name, "clients/mcp_tasks_server"):
+        environment = {**environment, "PATH": os.pathsep.join(map(str, [*node_places(), os.environ.get("PATH", "")]))}
+        script(tally, name, [sys.executable, str(ROOT / "tests" / "clients" / "mcp_tasks.py"), str(folder)], environment)
+
+
 def api_fuzz(tally, environment):
     """The whole HTTP API of a real daemon against its description."""
     name = "the API by its description"
