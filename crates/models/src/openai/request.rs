@@ -8,8 +8,9 @@ use std::borrow::Cow;
 
 use belay_protocol::{
     CallChoice, CallId, CallRules, Message, MessageBody, ModelRequest, Picture, TextFormat, Thinking, ToolCall,
-    ToolResult, ToolSet,
+    ToolResult, ToolSet, ToolSpec,
 };
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -265,19 +266,32 @@ fn call_form(call: &ToolCall) -> String {
     )
 }
 
+/// A tool as it is sent. It borrows the schema: each request of a client with tools of its own has another set of tools.
+#[derive(Serialize)]
+struct ToolForm<'a> {
+    function: FunctionForm<'a>,
+    r#type: &'static str,
+}
+
+#[derive(Serialize)]
+struct FunctionForm<'a> {
+    description: &'a str,
+    name: &'a str,
+    parameters: &'a Value,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
+}
+
 fn tools_form(tools: &ToolSet) -> String {
-    let tools: Vec<_> = tools
-        .iter()
-        .map(|tool| {
-            let spec = tool.spec();
-            let mut function = json!({"name": spec.name, "description": spec.description, "parameters": spec.schema});
-            if spec.strict {
-                function["strict"] = true.into();
-            }
-            json!({"type": "function", "function": function})
-        })
-        .collect();
-    json(&tools)
+    let forms: Vec<_> = tools.iter().map(|tool| ToolForm::of(tool.spec())).collect();
+    json(&forms)
+}
+
+impl<'a> ToolForm<'a> {
+    fn of(spec: &'a ToolSpec) -> Self {
+        let ToolSpec { description, name, schema: parameters, strict, .. } = spec;
+        Self { function: FunctionForm { description, name, parameters, strict: *strict }, r#type: "function" }
+    }
 }
 
 /// The fields for the rules of a client. Source: OpenAI, chat completions, `tool_choice` and `parallel_tool_calls`.
