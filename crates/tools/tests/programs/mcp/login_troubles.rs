@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use belay_protocol::{LoginState, Secret, ServerLogins};
-use belay_tools::mcp::{LoginChange, McpServerConfig, Server, ServerInputs};
+use belay_protocol::{LoginState, Secret, ServerLogins, ToolFailure};
+use belay_tools::mcp::{LoginChange, McpServerConfig, Server, ServerInputs, SurveyMode};
 use serde_json::{Value, json};
 
 use super::http::server;
-use super::login_host::{Fault, Host};
+use super::login_host::{Echoes, Fault, Host};
 use super::logins::{Daemon, change, mcp, tool, words};
 use super::support::{Bench, Run};
 
@@ -99,11 +99,21 @@ async fn a_reason_is_new_once_until_the_next_login() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_repeats_the_request_shows_no_token() {
+async fn an_answer_that_repeats_the_request_shows_no_token() {
     let (daemon, tool) = Daemon::logged_in().await;
-    daemon.host.change(|seen| seen.echoes = true);
-    let failure = Run::new().failure(&tool, json!({})).await;
-    assert!(failure.contains("Bearer [token]") && !failure.contains("access-1"), "{failure}");
+    for echoes in [Echoes::Refusal, Echoes::Error, Echoes::ErrorInStream, Echoes::Result, Echoes::ResultInStream] {
+        daemon.host.change(|seen| seen.echoes = Some(echoes));
+        let text = match Run::new().call(&tool, json!({})).await {
+            Ok(result) => result.text,
+            Err(ToolFailure::Failed(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(text.contains("Bearer [token]") && !text.contains("access-1"), "{echoes:?}: {text}");
+    }
+    daemon.host.change(|seen| seen.echoes = Some(Echoes::Descriptions));
+    let next = mcp(&daemon.host, &daemon.bench);
+    let report = next.survey(SurveyMode::ToUse).await.unwrap().reports.remove(0);
+    assert!(report.tools[0].description.contains("Bearer [token]"), "{report:?}");
     daemon.bench.sessions.close().await;
 }
 
