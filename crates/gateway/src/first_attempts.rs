@@ -13,14 +13,20 @@ use std::time::Duration;
 use belay_protocol::{RunId, SessionKey};
 use tokio::time::Instant;
 
-/// Most first attempts that are known. Beyond it the oldest is forgotten, and its retry is a request of its own.
+use crate::resenders::Resenders;
+
+/// Most first attempts that are known. Beyond it the oldest of the sender with the most is forgotten, and its retry is a
+/// request of its own.
 const KNOWN_MAX: usize = 1024;
 /// How long a first attempt is known. 1 hour: the longest wait for a run (`gateway.max_wait_ms`).
 const KNOWN_FOR: Duration = Duration::from_secs(3600);
 
 /// The first attempts that may be sent again.
 #[derive(Default)]
-pub(crate) struct FirstAttempts(Mutex<VecDeque<Known>>);
+pub(crate) struct FirstAttempts {
+    known: Mutex<VecDeque<Known>>,
+    pub(crate) resenders: Resenders,
+}
 
 struct Known {
     sender: Box<str>,
@@ -156,7 +162,7 @@ impl FirstAttempts {
     }
 
     fn in_time(&self) -> MutexGuard<'_, VecDeque<Known>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|known| known.at.elapsed() < KNOWN_FOR);
         known
     }

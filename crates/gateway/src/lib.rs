@@ -45,6 +45,7 @@ mod openapi;
 mod parts;
 mod peer;
 mod readers;
+mod resenders;
 mod router;
 mod routes;
 pub mod server;
