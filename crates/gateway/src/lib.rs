@@ -50,6 +50,7 @@ mod router;
 mod routes;
 pub mod server;
 mod sign_ins;
+mod slots;
 mod socket_watch;
 mod sse;
 mod streams;
