@@ -286,6 +286,26 @@ async fn a_stop_ends_the_run_that_waits_and_later_results_get_its_line() -> Resu
 }
 
 #[tokio::test]
+async fn the_steps_before_and_behind_results_count_together() -> Result<()> {
+    let model = ModelServer::start(vec![weather(), weather()], Answer::text("enough")).await;
+    let home = Home::new().openai(&model.base_url).set("agent.max_tool_iterations", 3);
+    let daemon = home.start().await?;
+    let mut messages = vec![user("hi")];
+    for _ in 0..2 {
+        let message = called(&daemon, body(&messages, &["get_weather"])).await?;
+        messages.extend([message.clone(), result(&message, 0, "rain")]);
+    }
+    assert_eq!(text(&daemon, body(&messages, &["get_weather"])).await?, "enough");
+    let requests = model.requests();
+    let offers = |request: &Value| request.get("tools").is_some();
+    assert_eq!(requests.iter().map(offers).collect::<Vec<_>>(), [true, true, false], "the third step is the last");
+    let run = only_run(&daemon).await?;
+    assert_eq!(run["evidence"]["forced_text_by"], "max_tool_iterations", "{run}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn results_that_never_come_end_the_run_and_late_ones_are_a_history() -> Result<()> {
     let model = ModelServer::start(vec![weather()], Answer::text("late")).await;
     let home = Home::new().openai(&model.base_url).set("approvals.client_calls_expires_s", 1);

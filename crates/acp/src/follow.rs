@@ -91,7 +91,7 @@ impl Follow {
                     continue;
                 }
                 () = until(deadline) => return Ok(self.unconfirmed().await),
-                event = self.events.next(self.turn.cursor) => match event {
+                event = self.events.next(self.turn.place.cursor()) => match event {
                     Ok(event) => event,
                     Err(_) if deadline.is_some() => return Ok(self.unconfirmed().await),
                     Err(trouble) => return Err(trouble),

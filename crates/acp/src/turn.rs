@@ -6,7 +6,7 @@ use agent_client_protocol::v1::schema::{
     ContentBlock, ContentChunk, SessionUpdate, StopReason, ToolCall, ToolCallContent, ToolCallStatus, ToolCallUpdate,
     ToolCallUpdateFields, UsageUpdate,
 };
-use belay_cli::client::{Said, number, text};
+use belay_cli::client::{Place, Said, number, text};
 use serde_json::{Value as Json, json};
 
 use crate::link::said;
@@ -37,8 +37,7 @@ impl Step {
 /// Reads the events of a run in their order, over any number of connections. Nothing is told twice.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    /// The number of the last fact, after which the next connection continues.
-    pub(crate) cursor: Option<u64>,
+    pub(crate) place: Place,
     text: Said,
     thought: Said,
     /// The number of the text that was told last; 0: none.
@@ -55,7 +54,7 @@ pub(crate) struct Turn {
 impl Turn {
     pub(crate) fn new(context_tokens: u64) -> Self {
         Self {
-            cursor: None,
+            place: Place::default(),
             text: Said::default(),
             thought: Said::default(),
             told: (0, 0),
@@ -68,15 +67,9 @@ impl Turn {
 
     /// Takes the next event.
     pub(crate) fn event(&mut self, event: &Json) -> Vec<Step> {
-        if let Some(newest) = event.get("newest").and_then(Json::as_u64) {
-            self.cursor = Some(newest); // the store was replaced by an older copy
+        if !self.place.takes(event) {
             return Vec::new();
         }
-        let cursor = event.get("cursor").and_then(Json::as_u64);
-        if cursor.is_some() && cursor <= self.cursor {
-            return Vec::new();
-        }
-        self.cursor = cursor.or(self.cursor);
         let data = &event["data"];
         let update = match (text(event, "/stream"), text(data, "/phase")) {
             ("lifecycle", "end" | "error") => return self.ended(data),

@@ -49,7 +49,7 @@ pub use connection::{Client, nobody_answers};
 pub use console::console;
 pub use context::show as context_show;
 pub use costs::costs;
-pub use events::Events;
+pub use events::{Events, Place};
 pub use freeze::{freeze, thaw};
 pub use heartbeat::{now as heartbeat_now, show as heartbeat_show};
 pub use ids::{IdKind, whole_id};

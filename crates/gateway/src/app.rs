@@ -34,6 +34,7 @@ use crate::parts::{
 use crate::readers::Readers;
 use crate::sign_ins::SignIns;
 use crate::sign_ins::cookie::Cookies;
+use crate::slots::Slots;
 use crate::texts::AgentTexts;
 
 /// Longest wait for the agent's acknowledgement. 30 s: a commit takes milliseconds, and a client should learn of a
@@ -96,10 +97,7 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     pub(crate) trajectory: Trajectory,
     pub(crate) judge: JudgeOfRules,
-    /// One permit: judging takes a processor for seconds.
-    pub(crate) judging: Semaphore,
-    /// One permit: a sum over many runs takes one of the store's few readers for long.
-    pub(crate) summing: Semaphore,
+    pub(crate) slots: Slots,
     pub(crate) settings: SettingsSource,
     pub(crate) texts: AgentTexts,
     /// The channel's name, on every message.

@@ -294,6 +294,11 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::Busy, message).again_after(BUSY_RETRY)
     }
 
+    /// 429: as many such requests as are answered at once are being answered.
+    pub(crate) fn too_many(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy, message).again_after(BUSY_RETRY)
+    }
+
     /// 503: no new message is accepted.
     pub(crate) fn shutting_down() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, ErrorCode::ShuttingDown, "Belay is shutting down").again()

@@ -5,7 +5,7 @@
 //! request with a key of its own is here for what it was taken for.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -13,14 +13,20 @@ use std::time::Duration;
 use belay_protocol::{RunId, SessionKey};
 use tokio::time::Instant;
 
-/// Most first attempts that are known. Beyond it the oldest is forgotten, and its retry is a request of its own.
+use crate::resenders::Resenders;
+
+/// Most first attempts that are known. Beyond it the oldest of the sender with the most is forgotten, and its retry is a
+/// request of its own.
 const KNOWN_MAX: usize = 1024;
 /// How long a first attempt is known. 1 hour: the longest wait for a run (`gateway.max_wait_ms`).
 const KNOWN_FOR: Duration = Duration::from_secs(3600);
 
-/// The first attempts that may be sent again.
+/// The first attempts that may be sent again, and the clients that send whole conversations again.
 #[derive(Default)]
-pub(crate) struct FirstAttempts(Mutex<VecDeque<Known>>);
+pub(crate) struct FirstAttempts {
+    known: Mutex<VecDeque<Known>>,
+    pub(crate) resenders: Resenders,
+}
 
 struct Known {
     sender: Box<str>,
@@ -156,7 +162,7 @@ impl FirstAttempts {
     }
 
     fn in_time(&self) -> MutexGuard<'_, VecDeque<Known>> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|known| known.at.elapsed() < KNOWN_FOR);
         known
     }
@@ -164,7 +170,32 @@ impl FirstAttempts {
 
 fn add(known: &mut VecDeque<Known>, new: Known) {
     if known.len() >= KNOWN_MAX {
-        known.pop_front();
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        known.iter().for_each(|known| *counts.entry(&known.sender).or_default() += 1);
+        let most = counts.values().max().copied().unwrap_or_default();
+        if let Some(at) = known.iter().position(|known| counts.get(&*known.sender) == Some(&most)) {
+            known.remove(at);
+        }
     }
     known.push_back(new);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_sender_does_not_displace_the_attempts_of_others() {
+        let attempts = FirstAttempts::default();
+        let digest = |number: usize| blake3::hash(&number.to_le_bytes());
+        let key = |sender: &str, number, is_marked| {
+            let retry = Retry { is_marked, streams: false };
+            attempts.key_of(sender, digest(number), retry, &Waiting::default()).0
+        };
+        let first = key("quiet", 0, false);
+        let keys: Vec<_> = (0..2 * KNOWN_MAX).map(|number| key("busy", number, false)).collect();
+        assert_eq!(key("quiet", 0, true), first);
+        assert_eq!(key("busy", keys.len() - 1, true), keys[keys.len() - 1]);
+        assert_ne!(key("busy", 0, true), keys[0]);
+    }
 }

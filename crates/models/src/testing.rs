@@ -118,6 +118,11 @@ impl Asked {
 
 struct ClockTool(ToolSpec);
 
+/// A tool that is declared so.
+pub(crate) fn declared(spec: ToolSpec) -> Arc<dyn Tool> {
+    Arc::new(ClockTool(spec))
+}
+
 impl ClockTool {
     fn new() -> Self {
         let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});

@@ -29,8 +29,8 @@ pub struct Paths {
     pub named: Vec<PathBuf>,
     /// The data directory: `$STATE_DIRECTORY`, else `$XDG_DATA_HOME/belay`, else `~/.local/share/belay`.
     pub data: PathBuf,
-    /// The control socket: `$RUNTIME_DIRECTORY/control.sock`, else `$XDG_RUNTIME_DIR/belay/control.sock`, else
-    /// `control.sock` in the data directory. A path that is too long for a socket is replaced by a short one: a hash of
+    /// The control socket: `$RUNTIME_DIRECTORY/control.sock`, else `control.sock` in `$STATE_DIRECTORY`, else
+    /// `$XDG_RUNTIME_DIR/belay/control.sock`, else `control.sock` in the data directory. A path that is too long for a socket is replaced by a short one: a hash of
     /// the path as a private directory in the temporary directory.
     pub control_socket: PathBuf,
 }
@@ -43,7 +43,10 @@ impl Paths {
     /// relative path: without it, a command would go to another daemon.
     pub fn find(env: &Environment) -> Result<Self, Failure> {
         let home = env.directory("HOME");
-        let data = first_of(env, "STATE_DIRECTORY")?
+        let state = first_of(env, "STATE_DIRECTORY")?;
+        // The socket of another daemon of the same user may be in its runtime directory.
+        let has_own_place = state.is_some();
+        let data = state
             .or_else(|| env.directory("XDG_DATA_HOME").map(|dir| dir.join("belay")))
             .or_else(|| home.as_ref().map(|home| home.join(".local/share/belay")))
             .ok_or_else(|| {
@@ -55,7 +58,7 @@ impl Paths {
             .chain(user_settings.map(|dir| dir.join("belay/belay.toml")))
             .collect();
         let socket = first_of(env, "RUNTIME_DIRECTORY")?
-            .or_else(|| env.directory("XDG_RUNTIME_DIR").map(|dir| dir.join("belay")))
+            .or_else(|| env.directory("XDG_RUNTIME_DIR").filter(|_| !has_own_place).map(|dir| dir.join("belay")))
             .unwrap_or_else(|| data.clone())
             .join("control.sock");
         let temp = env.directory("TMPDIR").unwrap_or_else(|| PathBuf::from("/tmp"));
@@ -173,6 +176,10 @@ mod tests {
         assert_eq!(find([home, xdg]).control_socket, Path::new("/run/user/1000/belay/control.sock"));
         assert_eq!(find([home, xdg, own]).control_socket, Path::new("/run/belay/control.sock"));
         assert_eq!(find([home, xdg, own]).client_sockets().len(), 1);
+        // Two projects differ by their data directories alone.
+        let project = ("STATE_DIRECTORY", "/home/u/project/.belay");
+        assert_eq!(find([home, xdg, project]).control_socket, Path::new("/home/u/project/.belay/control.sock"));
+        assert_eq!(find([home, xdg, project, own]).control_socket, Path::new("/run/belay/control.sock"));
         assert_eq!(find([home]).client_sockets()[1], Path::new("/run/belay/control.sock"));
     }
 

@@ -18,8 +18,9 @@ pub const CLIENT_TOOLS_MAX: usize = 512;
 /// models read.
 pub const CLIENT_TOOLS_MAX_BYTES: usize = 512 * 1024;
 
-/// The maximum length of a name, in bytes. Source: OpenAI, function names; Anthropic has the same.
-pub const CLIENT_TOOL_NAME_MAX_BYTES: usize = 64;
+/// The maximum length of a name, in bytes. 128: Anthropic takes names of that length, and OpenAI of half. Source: the pattern
+/// `^[a-zA-Z0-9_-]{1,128}$` in the error of Anthropic's API, as in issue 1345 of modelcontextprotocol/modelcontextprotocol.
+pub const CLIENT_TOOL_NAME_MAX_BYTES: usize = 128;
 
 /// The tools of a client, and how the model may call them. Stored with the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -143,7 +143,10 @@ pub struct FreezeReceipt {
 /// A request about freezes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FreezeRequest {
-    /// List the freezes in force.
+    /// Ask whether a freeze holds the work of the sender: then the answer is [`Refusal::Frozen`](crate::Refusal::Frozen), else an
+    /// empty list.
+    Check,
+    /// List the freezes in force; operators only.
     List,
     /// List the freezes in force, and then those that have ended, the newest first; operators only.
     ListAll,

@@ -77,7 +77,8 @@ pub struct ToolSpec {
     pub credential: Option<CredentialNeed>,
     /// Whether the provider is to hold the arguments to the schema.
     pub strict: bool,
-    /// Whether it starts programs for the run. These get the environment variables of the run's skills.
+    /// Whether it starts programs for the run. These get the environment variables of the run's skills, and end with the
+    /// run: a stop of a call leaves none of them.
     pub takes_variables: bool,
 }
 

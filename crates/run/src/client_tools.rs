@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use belay_protocol::{
-    ApprovalKind, CallRules, ClientCall, ClientTool, ClientTools, Message, MessageBody, Tool, ToolCall, ToolSet,
-    ToolSpec, ToolStatus,
+    ApprovalKind, CallChoice, CallRules, ClientCall, ClientTool, ClientTools, Message, MessageBody, Tool, ToolCall,
+    ToolSet, ToolSpec, ToolStatus,
 };
 use serde_json::Value;
 
@@ -23,10 +23,15 @@ const OURS: &str = "belay_";
 /// The name that a tool of the client gets within the run begins so, if one of ours has its name.
 const CLIENTS: &str = "client_";
 
+/// Longest name of a tool for a model, in bytes. Source: OpenAI, function names.
+const NAME_MAX_BYTES: usize = 64;
+
 /// The tools of the client of a run.
 #[derive(Debug)]
 pub struct ClientSide {
     offered: Arc<ClientTools>,
+    /// The choice of the client, with the name for the model.
+    choice: CallChoice,
     /// The names of the tools.
     pub(crate) names: ToolNames,
     /// Whether the model has replied since the client's request.
@@ -52,6 +57,12 @@ impl ClientSide {
         let mut taken: HashSet<String> = in_use.iter().map(|name| (*name).to_owned()).collect();
         taken.extend(offered.tools.iter().map(|tool| tool.name.clone()));
         for ClientTool { name, .. } in &offered.tools {
+            if name.len() > NAME_MAX_BYTES {
+                let within = short_name(name);
+                names.of_client.insert(within.clone(), name.clone());
+                names.for_model.insert(name.clone(), within); // in messages that the client shows
+                continue;
+            }
             if !in_use.contains(name.as_str()) {
                 names.of_client.insert(name.clone(), name.clone());
                 continue;
@@ -61,7 +72,11 @@ impl ClientSide {
             names.rename(within, name.clone());
             names.rename(name.clone(), ours);
         }
-        Self { offered, names, has_replied }
+        let choice = match &offered.choice {
+            CallChoice::Tool(name) if name.len() > NAME_MAX_BYTES => CallChoice::Tool(short_name(name)),
+            choice => choice.clone(),
+        };
+        Self { offered, choice, names, has_replied }
     }
 
     /// The tools, with their names within the run. Only their declarations are used: the client carries the calls out.
@@ -78,8 +93,8 @@ impl ClientSide {
     /// The rules for the next reply; `None`: the model is free.
     pub(crate) fn rules(&self) -> Option<CallRules<'_>> {
         let choice = match self.has_replied {
-            true => &belay_protocol::CallChoice::Auto,
-            false => &self.offered.choice,
+            true => &CallChoice::Auto,
+            false => &self.choice,
         };
         let one_at_a_time = self.offered.one_at_a_time;
         (one_at_a_time || !choice.is_auto()).then_some(CallRules { choice, one_at_a_time })
@@ -198,6 +213,12 @@ pub fn has_replied(own: &[Arc<Message>], is_ours: impl Fn(&str) -> bool) -> bool
     own[from..].iter().any(|message| matches!(message.body, MessageBody::Assistant { .. }))
 }
 
+/// The name of a tool whose own one is too long: always the same, and with a digest of the whole name.
+fn short_name(name: &str) -> String {
+    let beginning: String = name.chars().take(40).collect();
+    format!("{CLIENTS}{beginning}_{}", &blake3::hash(name.as_bytes()).to_hex()[..12])
+}
+
 /// A name that nothing else has, of at most 64 bytes.
 fn free_name(beginning: &str, name: &str, taken: &mut HashSet<String>) -> String {
     let wanted: String = format!("{beginning}{name}").chars().take(60).collect();
@@ -212,7 +233,7 @@ fn free_name(beginning: &str, name: &str, taken: &mut HashSet<String>) -> String
 
 #[cfg(test)]
 mod tests {
-    use belay_protocol::{Arguments, CallChoice, ToolResult};
+    use belay_protocol::{Arguments, ToolResult};
     use serde_json::json;
 
     use super::*;
@@ -263,6 +284,26 @@ mod tests {
             assert_eq!(back[0].tool_calls()[0].name, said);
             assert!(matches!(&back[1].body, MessageBody::Tool(result) if result.name == said));
         }
+    }
+
+    #[test]
+    fn a_long_name_is_short_for_the_model_and_whole_for_the_client() {
+        let (long, other) = ("x".repeat(128), format!("{}y", "x".repeat(127)));
+        let side = side(&[&long, &other], CallChoice::Tool(long.clone()), false);
+        let within: Vec<String> = side.tools().map(|tool| tool.spec().name.clone()).collect();
+        assert!(within[0] != within[1] && within.iter().all(|name| name.len() <= NAME_MAX_BYTES), "{within:?}");
+        let shown = side.names.renamed(&ToolSet::new(side.tools().collect())).expect("long names");
+        assert!(shown.iter().map(|tool| &tool.spec().name).eq(&within));
+        assert_eq!(side.rules().map(|rules| rules.choice.clone()), Some(CallChoice::Tool(within[0].clone())));
+        // The history that the client shows has its name.
+        let history = [Arc::new(Message::assistant_calls("", vec![call("1", &long)]))];
+        assert_eq!(side.names.shown(Cow::Borrowed(&history))[0].tool_calls()[0].name, within[0]);
+        let mut called = call("2", &within[1]);
+        side.names.take_back(&mut called);
+        let ApprovalKind::ClientCalls { calls, .. } = side.request(&[called]).expect("a call").wanted.kind else {
+            panic!("another kind")
+        };
+        assert_eq!(calls[0].name, other);
     }
 
     #[test]

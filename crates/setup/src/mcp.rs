@@ -223,6 +223,9 @@ mod tests {
             last_words: String::new(),
             tools: vec![tool],
         };
+        assert_eq!(speaks(&report), None);
+        let new = ServerReport { revision: Some("2026-07-28".into()), ..report.clone() };
+        assert_eq!(speaks(&new).as_deref(), Some("s speaks MCP 2026-07-28"));
         let text = compared(&report, &report.tools[0]).expect("it has changed");
         assert!(
             text.contains("t of s has changed since it was approved: description, hints\n  was: Kind.\n  is:  Evil.\n")

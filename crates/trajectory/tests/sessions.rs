@@ -151,6 +151,32 @@ fn records_of_subagents_are_runs_of_their_own() {
 }
 
 #[test]
+fn a_person_who_goes_back_to_the_first_message_begins_a_new_request() {
+    let record = |uuid: &str, parent: Value, message: Value| {
+        json!({"type": message["role"], "uuid": uuid, "parentUuid": parent, "sessionId": "s", "message": message})
+            .to_string()
+    };
+    let user = |text: &str| json!({"role": "user", "content": text});
+    let calls = json!({"role": "assistant", "id": "m1", "content": [
+        {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}]});
+    let result = json!({"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "a"}]});
+    let lines = |second: String| {
+        [
+            record("1", Value::Null, user("go")),
+            record("2", json!("1"), calls.clone()),
+            record("3", json!("2"), result.clone()),
+            second,
+        ]
+        .join("\n")
+    };
+    let back = imported(lines(record("4", Value::Null, user("go elsewhere"))).as_bytes());
+    assert_eq!(shape(&back.trajectories[0]), "reset, user, turn, call Bash, ok Bash, reset, user");
+    // Words behind the result belong to the request.
+    let on = imported(lines(record("4", json!("3"), user("and there"))).as_bytes());
+    assert_eq!(shape(&on.trajectories[0]), "reset, user, turn, call Bash, ok Bash, user");
+}
+
+#[test]
 fn results_are_matched_by_the_id_of_their_call_in_any_order() {
     let call = |id: &str, n: u64| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": json!({"n": n}).to_string()});
     let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": format!("of {id}")});

@@ -41,7 +41,7 @@ fn a_text_is_told_once_over_two_connections_and_another_text_begins_a_paragraph(
     ] {
         assert_eq!(told(&mut turn, stream, data.clone(), cursor), expected, "{stream} {data}");
     }
-    assert_eq!(turn.cursor, Some(2));
+    assert_eq!(turn.place.cursor(), Some(2));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn tokens_are_told_where_the_context_of_the_model_is_known() {
     assert_eq!(told(&mut Turn::new(0), "lifecycle", step, Some(1)), Vec::<Json>::new());
     let reset = json!({"asked": 9, "newest": 3});
     let mut turn = Turn::new(0);
-    assert_eq!((turn.event(&reset), turn.cursor), (vec![], Some(3)));
+    assert_eq!((turn.event(&reset), turn.place.cursor()), (vec![], Some(3)));
 }
 
 #[test]

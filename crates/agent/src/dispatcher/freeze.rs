@@ -71,6 +71,10 @@ impl Dispatcher {
         let services = self.services.clone();
         let freezer = &services.run.freezer;
         match request {
+            FreezeRequest::Check => answer(match freezer.holds(&RunOrigin::of(by)) {
+                Some(freeze) => Err(Refusal::Frozen(line(&freeze))),
+                None => Ok(Vec::new()),
+            }),
             _ if !by.principal.is_operator() => answer(Err(operators_only("freeze or thaw"))),
             FreezeRequest::List => answer(Ok(freezer.in_force().to_vec())),
             FreezeRequest::ListAll => self.background(async move {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use belay_automation::{JobsConfig, RoutinesConfig};
 use belay_protocol::{
-    Ack, Control, Freeze, FreezeId, FreezeRequest, FreezeScope, JobBudget, JobState, Misfire, Refusal, RoutineAction,
-    RoutineSpec, RunsIn, Trigger, UnixMillis,
+    Ack, Control, Freeze, FreezeId, FreezeRequest, FreezeScope, JobBudget, JobState, Misfire, PrincipalRole, Refusal,
+    RoutineAction, RoutineSpec, RunsIn, Trigger, UnixMillis,
 };
 use belay_testkit::faulty::{Fault, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
@@ -43,6 +43,18 @@ async fn freeze(agent: &Running, scope: FreezeScope) -> Vec<Freeze> {
 
 async fn thaw(agent: &Running, scope: FreezeScope) {
     request(agent, FreezeRequest::Thaw(scope)).await.expect("thawed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_learns_whether_its_work_is_frozen() {
+    let agent = Setup::new(ScriptedModel::new([])).start().await;
+    let check = || agent.one.control_as(PrincipalRole::Client, Control::Freeze(FreezeRequest::Check));
+    assert!(matches!(check().await, Ack::Freezes(in_force) if in_force.is_empty()));
+    freeze(&agent, FreezeScope::All).await;
+    assert!(matches!(check().await, Ack::Refused(Refusal::Frozen(_))));
+    thaw(&agent, FreezeScope::All).await;
+    assert!(matches!(check().await, Ack::Freezes(in_force) if in_force.is_empty()));
+    agent.shut_down().await;
 }
 
 /// The job of the only routine run of the routine `watch`.

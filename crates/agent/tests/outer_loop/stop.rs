@@ -72,6 +72,31 @@ async fn a_tool_that_waits_on_its_token_is_stopped_and_its_call_has_a_result() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_command_that_a_stop_has_ended_has_no_unknown_outcome() {
+    for (tool, expected) in [
+        (
+            TestTool::named("deaf").starting_programs(),
+            "cancelled: the run was stopped, and the daemon ended the processes",
+        ),
+        (TestTool::named("deaf").writing(), "outcome unknown: the run was stopped"),
+    ] {
+        let setup =
+            Setup::new(ScriptedModel::new([Scripted::call("deaf", json!({})), Scripted::text("ok")])).tool(tool);
+        let mut agent = setup.start().await;
+        let accepted = agent.one.accepted("alice", "go").await;
+        agent.asked(1).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(agent.one.command("alice", "/stop").await, "Interrupted.");
+        end_of(accepted).await;
+        assert_eq!(agent.one.ask("alice", "go on").await, "ok");
+        let seen = agent.model.seen();
+        let result = seen[1].messages[2].text();
+        assert!(result.starts_with(expected), "{result}");
+        agent.shut_down().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_is_deaf_to_its_token_is_abandoned_within_the_answer_time() {
     let model = ScriptedModel::new([Scripted::calls([("deaf", json!({})), ("echo", json!({"text": "fine"}))])]);
     let setup = Setup::new(model).tool(TestTool::named("deaf"));

@@ -49,6 +49,11 @@ impl Deliveries {
         !self.asked().is_empty()
     }
 
+    /// Whether such a request is one of a run that fits.
+    pub(super) fn has_question_of(&self, fits: impl Fn(RunId) -> bool) -> bool {
+        self.asked().iter().any(|(run, _)| fits(*run))
+    }
+
     /// Records that a line answers the oldest of them.
     pub(super) fn answered(&self) {
         self.asked().pop_front();

@@ -24,6 +24,11 @@ impl PausedRuns {
         self.0.push(PausedRun { watch, record, is_answered: false });
     }
 
+    /// Whether this run is one of them.
+    pub(super) fn has(&self, run: RunId) -> bool {
+        self.0.iter().any(|paused| paused.watch.run_id == run)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -7,7 +7,7 @@
 //! three things wait until everything before them has been answered: `/quit`, the end of input, and an answer to an
 //! approval request. A script's `yes` answers the request of the line before it, which may not exist yet. A run that
 //! waits for approval counts as answered, because it does not continue by itself. So does one whose subagent waits: it is
-//! not paused, but its request has been shown.
+//! not paused, but its request has been shown. The lines behind it are not waited for either, because it holds them up.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -20,8 +20,8 @@ use belay_protocol::{
     Accepted, Ack, AckSender, Body, ChannelId, CommandReply, Envelope, Inbound, Principal, Refusal, ReplyRoute, RunId,
     RunRecord, RunStatus, RunWatch, SessionKey, plain_line,
 };
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -147,6 +147,10 @@ impl Pump {
     /// Returns the next message, or `None` when intake has ended or there is no more input.
     pub(super) async fn next(&mut self) -> Option<Envelope> {
         loop {
+            // A run whose question was shown is noted as paused before the end is judged.
+            while let Some(Some(progress)) = self.state.open.next().now_or_never() {
+                self.note(progress).await;
+            }
             if let Some(text) = self.state.again.take() {
                 return Some(self.send(text));
             }
@@ -227,7 +231,12 @@ impl Pump {
     }
 
     fn may_end(&self) -> bool {
-        self.ending == Ending::AtOnce || self.is_quiet() || self.deliveries.has_question()
+        self.ending == Ending::AtOnce || self.is_quiet() || self.waits_for_a_part()
+    }
+
+    /// Whether a question is shown whose run is not paused: one of a part of a run, which does not continue by itself.
+    fn waits_for_a_part(&self) -> bool {
+        self.deliveries.has_question_of(|run| !self.state.paused.has(run))
     }
 
     /// Whether everything that was sent has its answer.

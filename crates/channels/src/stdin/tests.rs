@@ -409,6 +409,27 @@ async fn an_answer_from_another_channel_resumes_the_run_here_too_and_a_second_re
 }
 
 #[tokio::test]
+async fn a_question_does_not_end_the_input_while_another_line_has_no_answer() {
+    let (channel, mut stream, paper) = open(b"run ls\ncount\n").await;
+    let asking = Run::accept(next(&mut stream).await.unwrap().ack);
+    let counting = Run::accept(next(&mut stream).await.unwrap().ack);
+    asking.ask(&channel).await;
+    assert!(is_silent(&mut stream).await, "the other line has no answer");
+    counting.answer(&channel, "three").await;
+    assert!(next(&mut stream).await.is_none());
+    assert_eq!(paper.text(), "May I?\nthree\n");
+}
+
+#[tokio::test]
+async fn a_question_of_a_part_does_not_hold_the_end_of_input() {
+    let (channel, mut stream, _) = open(b"run ls\n").await;
+    let _run = Run::accept(next(&mut stream).await.unwrap().ack);
+    let question = Some(Question { approval: ApprovalId::new(), offers_always: false, decidable: true });
+    channel.deliver(&Outbound { question, ..outbound(Some(RunId::new()), "May I?") }).await.unwrap();
+    assert!(next(&mut stream).await.is_none());
+}
+
+#[tokio::test]
 async fn at_a_keyboard_a_hundred_lines_wait_or_are_refused_and_controls_and_answers_pass_them() {
     let paper = Paper::default();
     let printer = Printer::start(Plain(paper.clone())).unwrap();

@@ -44,6 +44,35 @@ impl Events {
     }
 }
 
+/// The place in a stream of numbered events: what the next connection continues after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    at: Option<u64>,
+}
+
+impl Place {
+    /// The number after which the next connection continues; `None`: no numbered event was taken.
+    pub fn cursor(self) -> Option<u64> {
+        self.at
+    }
+
+    /// Whether the event is new: an event that a further connection repeats is not, and one that only tells the newest number
+    /// of a store that an older copy has replaced is none.
+    pub fn takes(&mut self, event: &Json) -> bool {
+        let number = |key: &str| event.get(key).and_then(Json::as_u64);
+        if let Some(newest) = number("newest") {
+            self.at = Some(newest);
+            return false;
+        }
+        let cursor = number("cursor");
+        let is_new = cursor.is_none() || cursor > self.at;
+        if is_new {
+            self.at = cursor.or(self.at);
+        }
+        is_new
+    }
+}
+
 /// The data of a block of lines; `None` for a comment or a block without JSON data.
 fn data_of(block: &[u8]) -> Option<Json> {
     let text = std::str::from_utf8(block).ok()?;
@@ -54,6 +83,23 @@ fn data_of(block: &[u8]) -> Option<Json> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repeated_event_is_not_taken_and_a_replaced_store_begins_at_its_newest_number() {
+        let mut place = Place::default();
+        let cursor = |at: u64| serde_json::json!({ "cursor": at });
+        for (event, is_new, at) in [
+            (serde_json::json!({ "stream": "assistant" }), true, None),
+            (cursor(7), true, Some(7)),
+            (cursor(7), false, Some(7)),
+            (cursor(6), false, Some(7)),
+            (serde_json::json!({}), true, Some(7)),
+            (serde_json::json!({ "newest": 3 }), false, Some(3)),
+            (cursor(4), true, Some(4)),
+        ] {
+            assert_eq!((place.takes(&event), place.cursor()), (is_new, at), "{event}");
+        }
+    }
 
     #[test]
     fn data_is_taken_from_its_lines_and_comments_are_passed_over() {

@@ -56,6 +56,11 @@ fn rules_that_decide_nothing_are_noted_and_keep_nothing_from_starting() {
         assert_eq!(said.matches(part).count(), 1, "{part}\n{said}");
     }
     assert!(!said.contains("rules[3]") && said.matches("did you mean").count() == 1, "{said}");
+    let rules = rule("send_request", "always");
+    let off = "approvals.rules[0].tool: send_request is off: tools.web.send_methods names no method";
+    assert!(checked(&home, &rules).1.contains(off));
+    let on = format!("{rules}[tools.web]\nsend_methods = [\"POST\"]\n");
+    assert!(!checked(&home, &on).1.contains("is off"));
 }
 
 #[test]

@@ -492,7 +492,7 @@ fn openai() -> Vec<Operation> {
         )
         .body::<openai::EmbeddingsRequest>()
         .json::<openai::Embeddings>(200, "The vectors, in the order of the texts.")
-        .errors(&[404, 502]),
+        .errors(&[404, 429, 502]),
     ]
 }
 

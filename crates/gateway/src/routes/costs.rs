@@ -78,7 +78,7 @@ pub(crate) async fn show(
     }
     let limit = check_limit(params.limit.or(Some(LIST_MAX)))?;
     let only = app.visibility(&principal).own_only().map(|id| (app.channel.clone(), id.to_owned()));
-    let permit = app.summing.acquire().await.map_err(|_closed| ApiError::internal())?;
+    let permit = app.slots.summing.acquire().await.map_err(|_closed| ApiError::internal())?;
     let rows = app.spending.costs(CostQuery { by: params.by, first_day, last_day, only, limit }).await?;
     drop(permit);
     let status = status_of(&app, principal).await?;

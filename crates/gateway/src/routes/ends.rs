@@ -74,7 +74,7 @@ pub(crate) async fn count(
     if until.0.saturating_sub(since.0) / length > PERIODS_MAX {
         return Err(ApiError::invalid(format!("since: at most {PERIODS_MAX} periods before until; count by day")));
     }
-    let _permit = app.summing.acquire().await.map_err(|_closed| ApiError::internal())?;
+    let _permit = app.slots.summing.acquire().await.map_err(|_closed| ApiError::internal())?;
     let ends = app.ends.ends(EndQuery { by: params.by, since, until }).await?;
     Ok(Json(EndReport { by: params.by, since, until, ends: ends.into_iter().map(End::from).collect() }))
 }

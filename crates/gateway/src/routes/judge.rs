@@ -67,7 +67,7 @@ pub(crate) async fn judge(
         return Err(ApiError::invalid(format!("rules: at most {RULES_MAX_BYTES} bytes")));
     }
     let busy = |_taken| ApiError::busy("another request judges runs");
-    let _permit = app.judging.try_acquire().map_err(busy)?;
+    let _permit = app.slots.judging.try_acquire().map_err(busy)?;
     let (compile, rules) = (app.judge.clone(), request.rules);
     let judge = spawn_blocking(move || compile(&rules)).await.map_err(|_panicked| ApiError::internal())?;
     let judge = judge.map_err(|problems| ApiError::invalid(format!("rules: {problems}")))?;

@@ -1,13 +1,15 @@
 //! `/v1/embeddings`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use belay_protocol::{Embedder, EmbeddingError};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
-use crate::harness::Harness;
+use crate::harness::{Harness, PATIENCE};
 
 const PATH: &str = "/v1/embeddings";
 
@@ -78,4 +80,53 @@ async fn what_cannot_be_made_is_refused_by_name() {
     let (status, answer) = Harness::open().await.post(PATH, json!({"input": "a"})).await;
     let message = answer["error"]["message"].as_str().unwrap();
     assert!(status == 404 && message.contains("memory.embeddings.base_url"), "{answer}");
+}
+
+/// Answers when it is told to.
+struct Waiting {
+    asked: Semaphore,
+    gate: Semaphore,
+}
+
+#[async_trait::async_trait]
+impl Embedder for Waiting {
+    fn model(&self) -> &str {
+        "small"
+    }
+
+    async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, EmbeddingError> {
+        self.asked.add_permits(1);
+        self.gate.acquire().await.unwrap().forget();
+        Ok(vec![vec![0.5]; texts.len()])
+    }
+}
+
+#[tokio::test]
+async fn a_fifth_request_at_once_is_to_be_sent_again_later() {
+    let embedder = Arc::new(Waiting { asked: Semaphore::new(0), gate: Semaphore::new(0) });
+    let harness = Harness::with(|parts| parts.models.embedder = Some(embedder.clone())).await;
+    let send = || harness.client.post(harness.url(PATH)).json(&json!({"input": "a"})).send();
+    let open: Vec<_> = (0..4).map(|_| tokio::spawn(send())).collect();
+    tokio::time::timeout(PATIENCE, embedder.asked.acquire_many(4)).await.unwrap().unwrap().forget();
+    let refused = send().await.unwrap();
+    assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (429, "1"));
+    let body: Value = refused.json().await.unwrap();
+    assert_eq!(body["error"]["code"], "busy", "{body}");
+    embedder.gate.add_permits(5);
+    for request in open {
+        assert_eq!(request.await.unwrap().unwrap().status().as_u16(), 200);
+    }
+    assert_eq!(send().await.unwrap().status().as_u16(), 200);
+}
+
+#[tokio::test]
+async fn a_freeze_ends_a_request_before_its_next_texts() {
+    let harness = configured().await;
+    for (thawed, texts, status) in [(0, 1, 503), (1, 64, 200), (1, 65, 503), (2, 65, 200)] {
+        harness.agent.thawed_checks.store(thawed, Ordering::SeqCst);
+        let (found, answer) = harness.post(PATH, json!({"input": vec!["a"; texts]})).await;
+        assert_eq!(found, status, "{thawed} {texts}: {answer}");
+        let code = if status == 503 { json!("frozen") } else { Value::Null };
+        assert_eq!(answer["error"]["code"], code, "{answer}");
+    }
 }

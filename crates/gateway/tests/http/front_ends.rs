@@ -246,7 +246,8 @@ async fn a_changed_earlier_message_leaves_the_named_session_as_it_is() {
     assert!(seen.session.as_str().starts_with("openai:"), "{}", seen.session);
     assert_eq!((seen.history[0].text.as_str(), seen.history.len()), ("my word is OTTER", 2));
     // A client that sends only what is new knows no history.
-    send(&harness, &named, &json!({"messages": [said("user", "and now?")]})).await;
+    let script = [named[0], ("User-Agent", "script")];
+    send(&harness, &script, &json!({"messages": [said("user", "and now?")]})).await;
     assert_eq!(last(&harness).session.as_str(), "zoo");
     // A session that the store does not know yet takes the whole history.
     let moved = json!({"messages": [first, answer, said("user", "which?")], "conversation": "new"});

@@ -310,10 +310,10 @@ fn rules_form(rules: CallRules<'_>) -> Map<String, Value> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use belay_protocol::Sampling;
+    use belay_protocol::{Sampling, ToolSpec};
 
     use super::*;
-    use crate::testing::{Asked, history_with_pictures, long_history, sample_history};
+    use crate::testing::{Asked, declared, history_with_pictures, long_history, sample_history};
 
     fn shape(config: &LlmConfig, url: &str) -> RequestShape {
         RequestShape::new(config, &Url::parse(url).unwrap(), true, Ability::LevelsAndOff("none"))
@@ -477,6 +477,16 @@ mod tests {
         let required = body(&CallChoice::Required, false);
         assert_eq!((&required["tool_choice"], required.get("parallel_tool_calls")), (&json!("required"), None));
         assert_eq!(body(&CallChoice::Auto, false)["tool_choice"], json!("auto"), "the configured one");
+    }
+
+    #[test]
+    fn a_strict_tool_is_strict_for_the_provider_and_others_say_nothing_of_it() {
+        let spec = |name: &str, strict| ToolSpec { strict, ..ToolSpec::new(name, "d", json!({"type": "object"})) };
+        let tool = |name, strict| declared(spec(name, strict));
+        let tools = tools_form(&ToolSet::new(vec![tool("a", true), tool("b", false)]));
+        let tools: Value = serde_json::from_str(&tools).unwrap();
+        let strict = |at: usize| tools[at]["function"].get("strict").cloned();
+        assert_eq!((strict(0), strict(1)), (Some(json!(true)), None), "{tools}");
     }
 
     #[test]

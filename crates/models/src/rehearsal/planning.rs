@@ -53,15 +53,16 @@ fn carry_out(turn: &Turn<'_>, tools: &[&str]) -> Script {
             "Step {number} of the rehearsed plan: no tools are offered, so nothing was done."
         ));
     }
-    let end =
-        |status: &str, summary: String| one_call(turn, "terminate", json!({ "status": status, "summary": summary }));
+    let end = |status: &str, summary: String| {
+        step_call(turn, number, "terminate", json!({ "status": status, "summary": summary }))
+    };
     if number == "1" && turn.asked.contains(BLOCKED_STEP) {
         return end("failure", "this step fails, as it was asked to".to_owned());
     }
     let works = [("calculate", json!({ "expression": "6*7" })), ("clock", json!({}))];
     let work = works.into_iter().find(|(tool, _)| tools.contains(tool));
     match (turn.last_results().first(), work) {
-        (None, Some((tool, arguments))) => one_call(turn, tool, arguments),
+        (None, Some((tool, arguments))) => step_call(turn, number, tool, arguments),
         (None, None) => end("success", format!("step {number} is rehearsed without a tool")),
         (Some(result), _) => {
             end("success", format!("step {number} is rehearsed, {} said {}", result.name, result.text))
@@ -82,6 +83,13 @@ fn sum_up(turn: &Turn<'_>) -> Script {
 fn one_call(turn: &Turn<'_>, name: &str, arguments: Value) -> Script {
     let arguments = Arguments::parse(&arguments.to_string());
     Script::calls(vec![ToolCall { id: call_id(turn, 0), name: name.to_owned(), arguments }])
+}
+
+/// A call of a step. The contexts of all steps have the same lengths, so the id has the number of the step.
+fn step_call(turn: &Turn<'_>, number: &str, name: &str, arguments: Value) -> Script {
+    let arguments = Arguments::parse(&arguments.to_string());
+    let id = format!("rehearsal-step{number}-{}-0", turn.length()).into();
+    Script::calls(vec![ToolCall { id, name: name.to_owned(), arguments }])
 }
 
 #[cfg(test)]
@@ -181,5 +189,17 @@ mod tests {
             vec![Message::user(task("tidy", 2)), Message::assistant_calls("", vec![call]), Message::tool(result)];
         let expected = r#"terminate {"status":"success","summary":"step 2 is rehearsed, calculate said 42"}"#;
         assert_eq!(answer(messages, "", TOOLS).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn no_two_steps_of_a_plan_have_a_call_of_one_id() {
+        let id = |number: u32| {
+            let messages = [Arc::new(Message::user(task("x", number)))];
+            match part(&Turn::of(&messages), "", TOOLS).map(|script| script.ending) {
+                Some(Ending::Calls(calls)) => calls[0].id.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_ne!(id(1), id(2));
     }
 }

@@ -31,6 +31,10 @@ pub(super) const SKIPPED: &str = "skipped: the user sent a newer message first";
 /// The result of a call whose tool panicked.
 pub const CRASHED: &str = "the tool crashed; this is an error in the tool";
 
+/// The result of a command that a stop has ended.
+const ENDED: &str = "cancelled: the run was stopped, and the daemon ended the processes of the command, so that none of them is \
+                     left. What the command had done before remains";
+
 /// A call that may run, with its tool and its validated arguments.
 pub(super) struct Runnable {
     pub(super) call: ToolCall,
@@ -95,6 +99,12 @@ impl RunningCall {
         self.tool.spec().effect.waits_for_disk()
     }
 
+    /// Whether the tool starts programs for the run. A stop of the run ends their processes, whether or not the tool returns in
+    /// time, so that nothing of the call goes on.
+    fn runs_programs(&self) -> bool {
+        self.tool.spec().takes_variables
+    }
+
     fn ended(self, end: End) -> Ran {
         let took = self.begun.elapsed();
         let Self { at, call, tool, pass, credential, .. } = self;
@@ -126,13 +136,15 @@ impl RunningCall {
     }
 
     fn abandoned(self) -> Ran {
-        let (status, text) = match self.lasting() {
-            true => (
+        let (status, text) = match (self.runs_programs(), self.lasting()) {
+            (true, _) => (ToolStatus::Cancelled, ENDED),
+            (false, true) => (
                 ToolStatus::OutcomeUnknown,
-                "outcome unknown: the run was stopped and the tool did not react to the \
-                                              stop",
+                "outcome unknown: the run was stopped and the tool did not react to the stop",
             ),
-            false => (ToolStatus::Cancelled, "cancelled: the tool did not react to the stop and was abandoned"),
+            (false, false) => {
+                (ToolStatus::Cancelled, "cancelled: the tool did not react to the stop and was abandoned")
+            }
         };
         self.ended(End::Ours(status, text.into()))
     }
@@ -232,11 +244,12 @@ fn never_began((at, runnable): (usize, Runnable), text: &str) -> Ran {
     Ran { at, call, tool, end, took: Duration::ZERO, pass, credential }
 }
 
-/// Logs which tools were abandoned. Only a tool with an unknown effect is worth a warning. Any other tool leaves no
-/// effect behind.
+/// Logs which tools were abandoned. Only a tool with an unknown effect is worth a warning. Any other tool goes on with
+/// nothing.
 fn tell_abandoned(run: RunId, places: &HashMap<Id, RunningCall>) {
-    let named = |lasting: bool| -> Vec<&str> {
-        places.values().filter(|place| place.lasting() == lasting).map(|place| place.call.name.as_str()).collect()
+    let named = |unknown: bool| -> Vec<&str> {
+        let is_unknown = |place: &&RunningCall| (place.lasting() && !place.runs_programs()) == unknown;
+        places.values().filter(is_unknown).map(|place| place.call.name.as_str()).collect()
     };
     let (unknown, harmless) = (named(true), named(false));
     if !unknown.is_empty() {

@@ -51,7 +51,8 @@ fn is_program(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-/// The approval rules without effect: they name an unknown tool, or an earlier rule matches all of their calls.
+/// The approval rules without effect: they name an unknown tool or one that is off, or an earlier rule matches all of their
+/// calls.
 pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
     let finding = |what: String| Finding::new("approvals", State::Note, what);
     let approvals = &settings.approvals;
@@ -70,7 +71,12 @@ pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
             "approvals.rules[{at}] is never reached: approvals.rules[{earlier}] fits every call that it fits"
         ))
     });
-    unknown.chain(unreached).collect()
+    let offered = belay_tools::offered(&settings.tools);
+    let off = approvals.rules.iter().enumerate().filter_map(|(at, rule)| {
+        let why = off(&rule.tool).filter(|_| !offered.contains(&&*rule.tool))?;
+        Some(finding(format!("approvals.rules[{at}].tool: {} is off: {why}", rule.tool)))
+    });
+    unknown.chain(unreached).chain(off).collect()
 }
 
 /// An executor with an unknown tool, with the message of a start. Tools of MCP servers are not checked: they are known
@@ -102,6 +108,18 @@ pub(super) fn host_tools(settings: &Settings) -> Vec<Finding> {
 /// The tools that exist without any MCP server.
 fn tools() -> impl Iterator<Item = &'static str> {
     BUILTIN.into_iter().chain(OWN_TOOLS)
+}
+
+/// Why a built-in tool may be off.
+fn off(tool: &str) -> Option<&'static str> {
+    Some(match tool {
+        "fetch_url" => "tools.web.enabled is false",
+        "run_command" => "tools.commands.enabled is false",
+        "run_shell" => "tools.shell.enabled is false",
+        "send_request" => "tools.web.send_methods names no method",
+        "web_search" => "tools.search.provider is none",
+        _ => return None,
+    })
 }
 
 fn no_tool(name: &str) -> String {

@@ -17,7 +17,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::Sse;
 
-use crate::mcp::http_echo::without_token;
+use crate::mcp::http_echo::Echo;
 use crate::mcp::http_listing::{is_listing, list, readable_event};
 use crate::mcp::http_login::with_login;
 use crate::mcp::http_request::{Answer, prepared, send};
@@ -73,8 +73,12 @@ impl StreamableHttpClient for SessionClient {
         token: Option<String>,
         headers: Headers,
     ) -> Result<(), Failure> {
-        let Some(login) = &self.login else { return self.http.delete_session(uri, session, token, headers).await };
-        let delete = |token| self.http.delete_session(uri.clone(), session.clone(), token, headers.clone()).boxed();
+        let delete = |token: Option<String>| {
+            let echo = self.echo(token.as_deref());
+            let deleted = self.http.delete_session(uri.clone(), session.clone(), token, headers.clone());
+            deleted.map(move |deleted| deleted.map_err(|failure| echo.failure(failure))).boxed()
+        };
+        let Some(login) = &self.login else { return delete(token).await };
         with_login(login, delete).await
     }
 
@@ -98,19 +102,27 @@ impl StreamableHttpClient for SessionClient {
         headers: Headers,
         most: usize,
     ) -> Result<Events, Failure> {
-        let get = |token| {
+        let get = |token: Option<String>| {
             let (uri, session, last_event) = (uri.clone(), session.clone(), last_event.clone());
-            self.http.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers.clone(), most)
+            let echo = self.echo(token.as_deref());
+            let opened =
+                self.http.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers.clone(), most);
+            let opened = opened.map(move |opened| match opened {
+                Ok(events) => Ok(echo.events(events.map(|event| event.map(readable_event)).boxed())),
+                Err(failure) => Err(echo.failure(failure)),
+            });
+            opened.boxed()
         };
-        let events = match &self.login {
-            None => get(token).await?,
-            Some(login) => with_login(login, |token| get(token).boxed()).await?,
-        };
-        Ok(events.map(|event| event.map(readable_event)).boxed())
+        let Some(login) = &self.login else { return get(token).await };
+        with_login(login, get).await
     }
 }
 
 impl SessionClient {
+    fn echo(&self, token: Option<&str>) -> Echo {
+        Echo::new(token, self.login.as_ref())
+    }
+
     /// Sends a message with this token.
     async fn post(
         &self,
@@ -121,8 +133,8 @@ impl SessionClient {
         headers: Headers,
         most: usize,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        let answer = self.answered(uri, message, session, token.clone(), headers, most).await;
-        without_token(token.as_deref(), answer)
+        let echo = self.echo(token.as_deref());
+        echo.answer(self.answered(uri, message, session, token, headers, most).await)
     }
 
     async fn answered(

@@ -7,7 +7,7 @@
 //!
 //! A compaction is a record `compact_boundary`, and then a message `isCompactSummary`; older versions have only that one.
 //! A person who goes back to an earlier message writes one whose `parentUuid` is a record before answers that were written
-//! since. The file is read line by line, so the answers that they have discarded were handed over before.
+//! since; `parentUuid` is null in the first message, and in one that takes its place. The file is read line by line, so the answers that they have discarded were handed over before.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -66,10 +66,18 @@ impl ClaudeCode {
         key
     }
 
+    /// The answers that the run had at the parent of a record; `None`: it has no parent that was read.
+    fn parent(&self, record: &Value) -> Option<u64> {
+        match record.get("parentUuid")? {
+            Value::Null => Some(0), // the beginning of the session; stream-json has no such field
+            parent => self.seen.get(&self.digest(parent.as_str()?)).copied(),
+        }
+    }
+
     /// Records a message. Returns the number of the answers that its run has, for one that ends a branch.
     fn message(&mut self, record: &Value, message: &Value, tape: &mut Tape) -> Option<u64> {
         let key = self.key(record);
-        let parent = self.seen.get(&self.digest(field(record, "parentUuid"))).copied();
+        let parent = self.parent(record);
         tape.next();
         let recorder = tape.run(&key, || key.clone());
         let is = |name: &str| record.get(name).and_then(Value::as_bool) == Some(true);

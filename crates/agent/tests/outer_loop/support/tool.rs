@@ -101,6 +101,12 @@ impl TestTool {
         self.world.clone()
     }
 
+    /// The same tool, which starts programs.
+    pub(crate) fn starting_programs(mut self) -> Self {
+        self.spec.takes_variables = true;
+        self.writing()
+    }
+
     /// The same tool, with an effect that must not be repeated.
     pub(crate) fn writing(mut self) -> Self {
         self.spec.effect = Effect::External;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use belay_protocol::{ApprovalId, CallId, LiveCall, LiveNews, LiveState, RunId, size_text};
 use serde_json::Value as Json;
 
-use crate::client::{Said, number, text};
+use crate::client::{Place, Said, number, text};
 
 /// Something to show, or to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Follow {
     /// The number of the last fact.
-    cursor: Option<u64>,
+    place: Place,
     runs: HashMap<RunId, Run>,
     /// The runs that have ended, the newest last.
     ended: VecDeque<RunId>,
@@ -54,7 +54,7 @@ struct Run {
 impl Follow {
     /// The number after which the next connection continues.
     pub(super) fn cursor(&self) -> Option<u64> {
-        self.cursor
+        self.place.cursor()
     }
 
     /// Whether the end of a run has been seen.
@@ -64,15 +64,9 @@ impl Follow {
 
     /// Takes the next event.
     pub(super) fn event(&mut self, event: &Json) -> Vec<Step> {
-        if let Some(newest) = event.get("newest").and_then(Json::as_u64) {
-            self.cursor = Some(newest); // the store was replaced by an older copy
+        if !self.place.takes(event) {
             return Vec::new();
         }
-        let cursor = event.get("cursor").and_then(Json::as_u64);
-        if cursor.is_some() && cursor <= self.cursor {
-            return Vec::new();
-        }
-        self.cursor = cursor.or(self.cursor);
         if text(event, "/stream") == "notice" {
             return vec![Step::Message(None, text(event, "/data/text").to_owned())];
         }

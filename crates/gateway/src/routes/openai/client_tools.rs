@@ -32,7 +32,7 @@ pub(crate) struct ToolFields {
     parallel_tool_calls: Option<bool>,
 }
 
-/// `none`, `auto`, `required`, or one function.
+/// `none`, `auto`, `required`, one function, or the mode and the functions of a part of the tools (`allowed_tools`).
 #[cfg(test)]
 #[derive(schemars::JsonSchema)]
 #[schemars(rename = "ToolChoice", untagged)]
@@ -61,8 +61,11 @@ impl ToolFields {
         for (at, tool) in tools.iter().enumerate() {
             // Tools that a server carries out, such as a search, are of other types, and not there.
             if tool["type"].as_str().is_none_or(|kind| kind == "function") {
-                offered.push(tool_of(tool, at)?);
-                places.push(at);
+                let tool = tool_of(tool, at)?;
+                if self.allows(&tool.name) {
+                    offered.push(tool);
+                    places.push(at);
+                }
             }
         }
         let Some(choice) = self.choice()?.filter(|_| !offered.is_empty()) else { return Ok(None) };
@@ -81,19 +84,32 @@ impl ToolFields {
         }
     }
 
+    /// The choice of a part of the tools.
+    fn allowed(&self) -> Option<&Value> {
+        let choice = self.tool_choice.as_ref().filter(|choice| choice["type"] == "allowed_tools")?;
+        Some(&choice["allowed_tools"]).filter(|allowed| allowed.is_object())
+    }
+
+    /// Whether the model may see this tool of the client.
+    fn allows(&self, name: &str) -> bool {
+        let Some(allowed) = self.allowed() else { return true };
+        allowed["tools"].as_array().is_some_and(|tools| tools.iter().any(|tool| tool["function"]["name"] == name))
+    }
+
     /// Whether a call is demanded; `None`: the model must not call tools of the client.
     fn choice(&self) -> Result<Option<CallChoice>, OpenAiError> {
         let Some(choice) = self.tool_choice.as_ref().filter(|choice| !choice.is_null()) else {
             return Ok(Some(CallChoice::Auto));
         };
-        match (choice.as_str(), choice["function"]["name"].as_str()) {
+        let mode = self.allowed().map_or(choice, |allowed| &allowed["mode"]);
+        match (mode.as_str(), choice["function"]["name"].as_str()) {
             (Some("auto"), _) => Ok(Some(CallChoice::Auto)),
             (Some("required" | "any"), _) => Ok(Some(CallChoice::Required)),
             (Some("none"), _) => Ok(None),
             (_, Some(name)) => Ok(Some(CallChoice::Tool(name.to_owned()))),
             _ => {
-                let message =
-                    "must be none, auto, required, or {\"type\": \"function\", \"function\": {\"name\": NAME}}";
+                let message = "must be none, auto, required, {\"type\": \"function\", \"function\": {\"name\": NAME}}, or \
+                               {\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": \"auto\" or \"required\", \"tools\": TOOLS}}";
                 Err(OpenAiError::invalid("tool_choice", "invalid_value", message))
             }
         }
@@ -224,6 +240,18 @@ mod tests {
                 expected.map(|choice| (1, choice))
             );
         }
+        for (mode, names, expected) in [
+            ("auto", &["b"][..], Some((CallChoice::Auto, vec!["b"]))),
+            ("required", &["c", "a", "z"], Some((CallChoice::Required, vec!["a", "c"]))),
+            ("auto", &["z"], None),
+        ] {
+            let allowed = json!({"mode": mode, "tools": names.iter().map(|name| tool(name)).collect::<Vec<_>>()});
+            let choice = json!({"type": "allowed_tools", "allowed_tools": allowed});
+            let found = read(json!({"tools": [tool("a"), tool("b"), tool("c")], "tool_choice": choice})).unwrap();
+            let names = |found: &ClientTools| found.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
+            let expected = expected.map(|(choice, names)| (choice, names.into_iter().map(str::to_owned).collect()));
+            assert_eq!(found.map(|found| (found.choice.clone(), names(&found))), expected, "{choice}");
+        }
         for nothing in [json!({}), json!({"tools": null}), json!({"tools": [], "tool_choice": "auto", "functions": []})]
         {
             assert_eq!(read(nothing.clone()), Ok(None), "{nothing}");
@@ -241,6 +269,11 @@ mod tests {
             (json!({"tools": [tool(&"x".repeat(200))]}), "tools[0].function.name"),
             (json!({"tools": [tool("a")], "tool_choice": tool("b")}), "tool_choice"),
             (json!({"tools": [tool("a")], "tool_choice": "sometimes"}), "tool_choice"),
+            (json!({"tools": [tool("a")], "tool_choice": {"type": "allowed_tools"}}), "tool_choice"),
+            (
+                json!({"tools": [tool("a")], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "x"}}}),
+                "tool_choice",
+            ),
             (json!({"functions": [{"name": "a"}]}), "functions"),
             (json!({"tools": (0..600).map(|n| tool(&format!("t{n}"))).collect::<Vec<_>>()}), "tools"),
         ] {

@@ -24,7 +24,7 @@ pub(super) async fn taken(
         return Ok(Conversation { text_only, ..request.conversation(lines, None)? });
     }
     let named = match Named::of(request, headers)? {
-        Some(named) => named.compared(app, principal, &lines).await?,
+        Some(named) => named.compared(app, principal, headers, &lines).await?,
         None => None,
     };
     let is_named = named.is_some();

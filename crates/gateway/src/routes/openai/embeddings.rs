@@ -9,17 +9,18 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use belay_protocol::Embedder;
+use belay_protocol::{Ack, Control, Embedder, FreezeRequest, Principal};
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::OUR_NAME;
 use super::embedding_forms::{Embedding, Embeddings, EmbeddingsRequest, EmbeddingsUsage, Vector};
 use super::error::OpenAiError;
-use crate::app::Shared;
+use crate::app::{App, Shared};
 use crate::error::ApiError;
-use crate::extract::JsonBody;
+use crate::extract::{Caller, JsonBody};
 use crate::foreign::shown;
+use crate::slots::EMBEDDING_MAX;
 
 /// Most texts of a request. Source: the API reference.
 const TEXTS_MAX: usize = 2048;
@@ -36,6 +37,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Makes vectors of texts.
 pub(crate) async fn embeddings(
     State(app): State<Shared>,
+    Caller(principal): Caller,
     body: Result<JsonBody<EmbeddingsRequest>, ApiError>,
 ) -> Result<Json<Embeddings>, OpenAiError> {
     let Some(embedder) = app.models.embedder.clone() else {
@@ -43,12 +45,17 @@ pub(crate) async fn embeddings(
                        server for them";
         return Err(OpenAiError::new(StatusCode::NOT_FOUND, "invalid_request_error", "not_found", message));
     };
+    let _slot = app.slots.embedding.try_acquire().map_err(|_taken| {
+        let message =
+            format!("{EMBEDDING_MAX} requests for embeddings are being answered, as many as are at once; try again");
+        ApiError::too_many(message)
+    })?;
     let JsonBody(EmbeddingsRequest { model, input, encoding_format, dimensions }) = body?;
     let model = named(model, embedder.model())?;
     let texts = texts(input)?;
     let in_base64 = in_base64(encoding_format.as_ref())?;
     let tokens = texts.iter().map(|text| text.len().div_ceil(4) as u64).sum();
-    let made = vectors(&*embedder, texts, dimensions.filter(|wanted| !wanted.is_null()));
+    let made = vectors(&app, &principal, &*embedder, texts, dimensions.filter(|wanted| !wanted.is_null()));
     let late = |_| {
         let message = format!("the server for embeddings took longer than {} s for all texts", LIMIT.as_secs());
         OpenAiError::new(StatusCode::BAD_GATEWAY, "server_error", "provider_error", message)
@@ -103,14 +110,17 @@ fn in_base64(format: Option<&Value>) -> Result<bool, OpenAiError> {
     }
 }
 
-/// One vector for each text.
+/// One vector for each text. A freeze of the work of the principal ends it before the next batch.
 async fn vectors(
+    app: &App,
+    principal: &Principal,
     embedder: &dyn Embedder,
     texts: Vec<String>,
     dimensions: Option<Value>,
 ) -> Result<Vec<Vec<f32>>, OpenAiError> {
     let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
     for batch in texts.chunks(BATCH) {
+        refuse_while_frozen(app, principal).await?;
         let made = embedder.embed(batch.to_vec()).await.map_err(|error| {
             let message = format!("the server for embeddings: {}", shown(&error.0));
             OpenAiError::new(StatusCode::BAD_GATEWAY, "server_error", "provider_error", message)
@@ -127,6 +137,15 @@ async fn vectors(
         vectors.extend(made);
     }
     Ok(vectors)
+}
+
+/// # Errors
+/// 503 `frozen`: an operator has frozen the work of the principal; or the agent does not answer.
+async fn refuse_while_frozen(app: &App, principal: &Principal) -> Result<(), ApiError> {
+    match app.control(principal.clone(), Control::Freeze(FreezeRequest::Check)).await? {
+        Ack::Freezes(_) => Ok(()),
+        other => Err(ApiError::unexpected(&other)),
+    }
 }
 
 fn base64_of(vector: &[f32]) -> String {

@@ -2,6 +2,7 @@
 //!
 //! `user` names a person in OpenAI's API, and front ends send it for each chat of that person. So it names no session.
 
+use axum::http::header::USER_AGENT;
 use axum::http::{HeaderMap, HeaderName};
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
 use belay_protocol::{Principal, SessionKey};
@@ -69,13 +70,21 @@ impl Named {
         mut self,
         app: &App,
         principal: &Principal,
+        headers: &HeaderMap,
         lines: &[HistoryLine],
     ) -> Result<Option<Self>, ApiError> {
         let is_answer = |line: &HistoryLine| matches!(line.role, HistoryRole::Assistant | HistoryRole::Calls);
         let resent = lines.iter().rposition(is_answer).map_or(0, |at| at + 1);
-        if resent == 0 && !self.shows_all {
+        let program = headers.get(USER_AGENT).map_or(&b""[..], |name| name.as_bytes());
+        let client = [principal.id.as_bytes(), program, self.session.as_str().as_bytes()];
+        let resenders = &app.first_attempts.resenders;
+        if resent > 0 {
+            resenders.note(client);
+        } else if !self.shows_all && !resenders.has(client) {
             return Ok(Some(self)); // a client that sends what is new
         }
+        // Without an answer, it shows its first message.
+        self.shows_all |= resent == 0;
         app.visibility(principal).visible_session(self.session.clone()).await?;
         let stored = app.sessions.recent_history(&self.session, COMPARED).await?;
         let is_whole = stored.len() < COMPARED as usize;

@@ -4,6 +4,7 @@ mod foreign;
 mod refused;
 mod results;
 mod retried;
+mod sessions;
 mod used;
 
 use serde_json::{Value, json};

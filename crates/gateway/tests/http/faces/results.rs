@@ -80,6 +80,66 @@ async fn results_that_are_not_taken_leave_the_run_waiting() {
 }
 
 #[tokio::test]
+async fn of_two_results_of_a_call_the_first_counts() {
+    for face in FACES {
+        let harness = Harness::open().await;
+        let asked = face.asking("use weather {}");
+        let first = face.ask(&harness, asked.clone()).await;
+        let mut next = face.with_results(asked.clone(), &first, "rain", ("", ""));
+        let second = face.with_results(asked, &first, "snow", ("", ""));
+        let newest = |body: &serde_json::Value| body[face.list()].as_array().unwrap().last().unwrap().clone();
+        match face {
+            super::Face::Messages => {
+                let blocks = newest(&second)["content"].as_array().unwrap().clone();
+                let list = next[face.list()].as_array_mut().unwrap();
+                list.last_mut().unwrap()["content"].as_array_mut().unwrap().extend(blocks);
+            }
+            _ => next[face.list()].as_array_mut().unwrap().push(newest(&second)),
+        }
+        face.ask(&harness, next).await;
+        let texts: Vec<_> = given(&harness).results.into_iter().map(|result| result.text).collect();
+        assert_eq!(texts, ["rain"], "{face:?}");
+    }
+}
+
+#[tokio::test]
+async fn results_for_a_run_that_was_stopped_get_its_line_and_begin_nothing() {
+    for face in FACES {
+        let harness = Harness::open().await;
+        let asked = face.asking("use weather {}");
+        let first = face.ask(&harness, asked.clone()).await;
+        let run = harness.newest_run().await;
+        harness.post(&format!("/api/v1/runs/{run}/stop"), serde_json::json!({})).await;
+        let begun = harness.agent.seen.lock().unwrap().len();
+        let (status, answer) = harness.post(face.path(), face.with_results(asked, &first, "rain", ("", ""))).await;
+        let seen = harness.agent.seen.lock().unwrap()[begun..].to_vec();
+        assert!(!seen.iter().any(|message| matches!(message.body, Body::Text(_))), "no run of its own: {face:?}");
+        assert!(status < 500, "{face:?}: {status} {answer}");
+        assert_eq!(harness.newest_run().await, run, "{face:?}");
+    }
+}
+
+#[tokio::test]
+async fn tools_that_are_too_large_are_refused_by_name_and_a_larger_body_as_a_whole() {
+    for face in FACES {
+        let harness = Harness::open().await;
+        for (bytes, expected) in [(600 << 10, 400), (1100 << 10, 413)] {
+            let mut body = face.asking("hi");
+            let schema = serde_json::json!({"type": "object", "description": "x".repeat(bytes)});
+            match face {
+                super::Face::Chat => body["tools"][0]["function"]["parameters"] = schema,
+                super::Face::Responses => body["tools"][0]["parameters"] = schema,
+                super::Face::Messages => body["tools"][0]["input_schema"] = schema,
+            }
+            let (status, answer) = harness.post(face.path(), body).await;
+            assert_eq!(status, expected, "{face:?}: {answer}");
+            assert!(answer.to_string().len() < 1000, "{face:?}");
+        }
+        assert!(harness.agent.seen.lock().unwrap().is_empty(), "{face:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_that_is_closed_while_its_results_are_taken_ends_its_run() {
     for face in FACES {
         let harness = Harness::open().await;

@@ -39,6 +39,8 @@ pub(crate) struct FakeAgent {
     pub(crate) slow_stops: AtomicU32,
     /// How many stops answer before the ends are recorded.
     pub(crate) late_ends: AtomicU32,
+    /// How many questions whether work is frozen are answered with no before one is answered with yes.
+    pub(crate) thawed_checks: AtomicU32,
 }
 
 impl FakeAgent {
@@ -53,6 +55,7 @@ impl FakeAgent {
             seen: Mutex::default(),
             slow_stops: AtomicU32::new(0),
             late_ends: AtomicU32::new(0),
+            thawed_checks: AtomicU32::new(u32::MAX),
         }
     }
 
@@ -99,6 +102,9 @@ impl FakeAgent {
             }
             Control::DeleteSession(_) => Ack::Removed(Removed { sessions: 1, messages: 2, ..Removed::default() }),
             Control::Tools(request) => tools(request),
+            Control::Freeze(FreezeRequest::Check) if self.thawed_checks.fetch_sub(1, Ordering::SeqCst) == 0 => {
+                Ack::Refused(Refusal::Frozen("Frozen since noon by the operator: everything.".into()))
+            }
             Control::Freeze(_) => Ack::Freezes(Vec::new()),
             Control::People(_) => Ack::People(Box::default()),
             Control::Status => {

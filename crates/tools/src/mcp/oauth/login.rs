@@ -94,6 +94,11 @@ impl Login {
         }
     }
 
+    /// The newest access token; `None`: there is none, or the login was not read yet.
+    pub(in crate::mcp) fn newest(&self) -> Option<Secret> {
+        self.state().kept.as_ref()?.as_ref().map(|kept| kept.access.clone())
+    }
+
     /// The login, which is read at the first call.
     pub(super) async fn kept(&self) -> Result<Option<Arc<Kept>>, LoginTrouble> {
         if let Some(kept) = &self.state().kept {

@@ -60,9 +60,24 @@ pub(super) struct Seen {
     pub(super) is_open: bool,
     /// So many calls are refused as if the token were bad.
     pub(super) refusals: usize,
-    /// A call is refused with the headers of its request.
-    pub(super) echoes: bool,
+    /// The headers of a request are in the answer.
+    pub(super) echoes: Option<Echoes>,
     grants: usize,
+}
+
+/// Where a server repeats the headers of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Echoes {
+    /// In a refusal of a call, which is no message.
+    Refusal,
+    /// In the error of a call.
+    Error,
+    ErrorInStream,
+    /// In the result of a call.
+    Result,
+    ResultInStream,
+    /// In the descriptions of tools.
+    Descriptions,
 }
 
 #[derive(Clone)]
@@ -245,14 +260,18 @@ async fn mcp(State(host): Shared, headers: HeaderMap, request: Request) -> Respo
     let Ok(message) = message else {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     };
-    if is_call && host.change(|seen| seen.echoes) {
-        return (StatusCode::IM_A_TEAPOT, axum::Json(json!({ "headers": { "authorization": token } }))).into_response();
+    let echoes = host.change(|seen| seen.echoes);
+    if is_call && let Some(echoes) = echoes {
+        return echoed(echoes, &message["id"], &token);
     }
     let result = match message["method"].as_str().unwrap_or_default() {
         "initialize" => json!({
             "protocolVersion": "2025-06-18", "capabilities": { "tools": {} }, "serverInfo": { "name": "x", "version": "1" },
         }),
-        "tools/list" => json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object" } }] }),
+        "tools/list" => {
+            let description = if echoes == Some(Echoes::Descriptions) { &*token } else { "Says it." };
+            json!({ "tools": [{ "name": "t", "description": description, "inputSchema": { "type": "object" } }] })
+        }
         "tools/call" => {
             let lacks =
                 host.change(|seen| seen.needs.filter(|needs| !seen.scopes.split(' ').any(|scope| scope == *needs)));
@@ -265,4 +284,24 @@ async fn mcp(State(host): Shared, headers: HeaderMap, request: Request) -> Respo
         _ => return StatusCode::ACCEPTED.into_response(),
     };
     axum::Json(json!({ "jsonrpc": "2.0", "id": message["id"], "result": result })).into_response()
+}
+
+/// The answer to a call, with the header of its request.
+fn echoed(echoes: Echoes, id: &Value, token: &str) -> Response {
+    let headers = json!({ "headers": { "authorization": token } });
+    let answer = match echoes {
+        Echoes::Refusal => return (StatusCode::IM_A_TEAPOT, axum::Json(headers)).into_response(),
+        Echoes::Error | Echoes::ErrorInStream => {
+            json!({ "jsonrpc": "2.0", "id": id, "error": { "code": 1, "message": token, "data": headers } })
+        }
+        _ => json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [{ "type": "text", "text": token }] } }),
+    };
+    match echoes {
+        Echoes::ErrorInStream | Echoes::ResultInStream => {
+            // Some encoders escape more than they must.
+            let data = answer.to_string().replace('-', "\\u002d");
+            ([(header::CONTENT_TYPE, "text/event-stream")], format!("data: {data}\n\n")).into_response()
+        }
+        _ => axum::Json(answer).into_response(),
+    }
 }

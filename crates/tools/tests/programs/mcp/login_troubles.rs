@@ -3,25 +3,30 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use belay_protocol::{LoginState, Secret, ServerLogins};
-use belay_tools::mcp::{LoginChange, McpServerConfig, Server, ServerInputs};
+use belay_protocol::{LoginState, Secret, ServerLogins, ToolFailure};
+use belay_tools::mcp::{LoginChange, McpServerConfig, Server, ServerInputs, SurveyMode};
 use serde_json::{Value, json};
+use url::Url;
 
 use super::http::server;
-use super::login_host::{Fault, Host};
+use super::login_host::{Echoes, Fault, Host};
 use super::logins::{Daemon, change, mcp, tool, words};
 use super::support::{Bench, Run};
 
 /// A daemon whose server has a client with this secret in the settings.
 async fn with_secret(secret: &str, issuer: impl Fn(&Host) -> String) -> Daemon {
+    let secret = Some(Secret::new(secret.to_owned()));
+    configured(secret, |host| json!({ "client_id": "me", "issuer": issuer(host) })).await
+}
+
+/// A daemon whose server has these settings of its login.
+async fn configured(client_secret: Option<Secret>, oauth: impl Fn(&Host) -> Value) -> Daemon {
     let (host, bench) = (Host::open().await, Bench::new());
     let url = format!("{}/mcp", host.url());
     // It chooses the library for certificates, too.
     drop(server(url.clone(), None));
-    let oauth = json!({ "client_id": "me", "issuer": issuer(&host) });
     let config: McpServerConfig =
-        serde_json::from_value(json!({ "url": url, "timeout_s": 5, "oauth": oauth })).unwrap();
-    let client_secret = Some(Secret::new(secret.to_owned()));
+        serde_json::from_value(json!({ "url": url, "timeout_s": 5, "oauth": oauth(&host) })).unwrap();
     let inputs = ServerInputs { directory: Path::new("/"), variable: &|_| None, token: None, client_secret };
     let server = Server::new("s", &config, inputs).unwrap();
     let mcp = bench.of(vec![server]).keeping_logins(&bench.path("logins"));
@@ -53,6 +58,27 @@ async fn the_secret_of_a_client_goes_to_its_issuer_only_and_is_shown_nowhere() {
     let detail = daemon.logins().logins().await.remove(0).detail;
     assert!(!detail.contains("HUNTER2"), "{detail}");
     daemon.bench.sessions.close().await;
+}
+
+#[tokio::test]
+async fn a_document_of_the_operator_is_the_client_where_documents_are_taken_and_the_port_is_that_of_the_settings() {
+    let document = "https://client.example.org/belay.json";
+    for takes in [true, false] {
+        let daemon = configured(None, |_| json!({ "client_id": document, "redirect_port": 8788 })).await;
+        daemon.host.change(|seen| seen.metadata = json!({ "client_id_metadata_document_supported": takes }));
+        let begun = daemon.logins().begin("s", 7).await.unwrap();
+        let url = Url::parse(&begun.url).unwrap();
+        let asked = |key: &str| url.query_pairs().find(|(name, _)| name == key).map(|(_, value)| value.into_owned());
+        let (client, redirect) = (if takes { document } else { "registered" }, "http://127.0.0.1:8788/callback");
+        assert_eq!((asked("client_id").as_deref(), asked("redirect_uri").as_deref()), (Some(client), Some(redirect)));
+        assert_eq!(begun.redirect_uri, redirect);
+        let registered = daemon.host.change(|seen| seen.registered.clone());
+        let expected = if takes { vec![] } else { vec![json!([redirect])] };
+        assert_eq!(registered.iter().map(|client| client["redirect_uris"].clone()).collect::<Vec<_>>(), expected);
+        assert_eq!(daemon.finish(&daemon.host.agree(&begun.url)).await, Ok(LoginState::LoggedIn));
+        let form = daemon.host.change(|seen| seen.forms.remove(0));
+        assert_eq!((&*form["client_id"], &*form["redirect_uri"]), (client, redirect));
+    }
 }
 
 #[tokio::test]
@@ -99,11 +125,21 @@ async fn a_reason_is_new_once_until_the_next_login() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_repeats_the_request_shows_no_token() {
+async fn an_answer_that_repeats_the_request_shows_no_token() {
     let (daemon, tool) = Daemon::logged_in().await;
-    daemon.host.change(|seen| seen.echoes = true);
-    let failure = Run::new().failure(&tool, json!({})).await;
-    assert!(failure.contains("Bearer [token]") && !failure.contains("access-1"), "{failure}");
+    for echoes in [Echoes::Refusal, Echoes::Error, Echoes::ErrorInStream, Echoes::Result, Echoes::ResultInStream] {
+        daemon.host.change(|seen| seen.echoes = Some(echoes));
+        let text = match Run::new().call(&tool, json!({})).await {
+            Ok(result) => result.text,
+            Err(ToolFailure::Failed(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        assert!(text.contains("Bearer [token]") && !text.contains("access-1"), "{echoes:?}: {text}");
+    }
+    daemon.host.change(|seen| seen.echoes = Some(Echoes::Descriptions));
+    let next = mcp(&daemon.host, &daemon.bench);
+    let report = next.survey(SurveyMode::ToUse).await.unwrap().reports.remove(0);
+    assert!(report.tools[0].description.contains("Bearer [token]"), "{report:?}");
     daemon.bench.sessions.close().await;
 }
 

@@ -20,7 +20,11 @@ pub(super) fn choice(choice: Value) -> Value {
     match (choice["type"].as_str(), name) {
         (Some("function"), Some(name)) => json!({"type": "function", "function": {"name": name}}),
         (Some("function"), None) | (None, _) => choice,
-        (Some("allowed_tools"), _) if choice["mode"] == "required" => json!("required"),
+        (Some("allowed_tools"), _) if choice["allowed_tools"].is_null() => {
+            let allowed = json!({"mode": choice["mode"], "tools": tools(choice["tools"].clone())});
+            json!({"type": "allowed_tools", "allowed_tools": allowed})
+        }
+        (Some("allowed_tools"), _) => choice,
         (Some(_), _) => json!("auto"),
     }
 }
@@ -67,7 +71,12 @@ mod tests {
             (json!({"type": "function", "name": "a"}), function.clone()),
             (function.clone(), function),
             (json!({"type": "web_search"}), json!("auto")),
-            (json!({"type": "allowed_tools", "mode": "required", "tools": []}), json!("required")),
+            (
+                json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "a"}]}),
+                json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
+                    {"type": "function", "function": {"type": "function", "name": "a"}},
+                ]}}),
+            ),
             (Value::Null, Value::Null),
         ] {
             assert_eq!(choice(sent.clone()), expected, "{sent}");
