@@ -10,6 +10,7 @@ use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, InsufficientScopeError, SseError, StreamableHttpError, StreamableHttpPostResponse,
 };
+use serde_json::Value;
 use sse_stream::Sse;
 
 use crate::mcp::oauth::Login;
@@ -19,6 +20,10 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 /// Shortest token that is removed, in bytes. A shorter one is no secret, and would remove parts of words.
 const MIN_TOKEN: usize = 8;
+
+/// Most backslashes before one character of a token. 8: three JSON texts within each other need 7. A server may send
+/// millions of them.
+const MAX_BACKSLASHES: usize = 8;
 
 /// What stands in place of the token.
 const REMOVED: &str = "[token]";
@@ -56,8 +61,9 @@ impl Echo {
     /// The events of a stream, without the tokens.
     pub(super) fn events(self, events: Events) -> Events {
         let clean = move |event: Sse| {
-            let clean = |text: Option<String>| text.map(|text| self.removed(&text).unwrap_or(text));
-            Sse { event: clean(event.event), data: clean(event.data), ..event }
+            let name = event.event.map(|text| self.removed(&text).unwrap_or(text));
+            let data = event.data.map(|text| self.removed_from_json(&text).unwrap_or(text));
+            Sse { event: name, data, ..event }
         };
         events.map(move |event| event.map(&clean)).boxed()
     }
@@ -85,7 +91,7 @@ impl Echo {
         if self.tokens().is_empty() {
             return Ok(message);
         }
-        Ok(match self.removed(&serde_json::to_string(&message)?) {
+        Ok(match self.removed_from_json(&serde_json::to_string(&message)?) {
             Some(text) => serde_json::from_str(&text)?,
             None => message,
         })
@@ -93,10 +99,18 @@ impl Echo {
 
     /// The text without the tokens; `None`: it has none of them.
     fn removed(&self, text: &str) -> Option<String> {
-        self.tokens().iter().fold(None, |clean, token| {
-            let next = without(clean.as_deref().unwrap_or(text), token);
-            next.or(clean)
-        })
+        without_all(text, &self.tokens())
+    }
+
+    /// The same for JSON, in which only texts change: a number or the name of a field may be the same as a token. A
+    /// text that is no JSON changes as a whole.
+    fn removed_from_json(&self, text: &str) -> Option<String> {
+        let tokens = self.tokens();
+        let clean = without_all(text, &tokens)?;
+        match serde_json::from_str::<Value>(text) {
+            Ok(mut value) => remove(&mut value, &tokens).then(|| value.to_string()),
+            Err(_) => Some(clean),
+        }
     }
 
     fn tokens(&self) -> Vec<String> {
@@ -119,6 +133,24 @@ fn words(failure: &Failure) -> String {
         cause = next.source();
     }
     words
+}
+
+/// Removes the tokens from the texts of a value; returns whether it had one.
+fn remove(value: &mut Value, tokens: &[String]) -> bool {
+    match value {
+        Value::String(text) => without_all(text, tokens).map(|clean| *text = clean).is_some(),
+        Value::Array(items) => items.iter_mut().fold(false, |had, item| remove(item, tokens) || had),
+        Value::Object(fields) => fields.values_mut().fold(false, |had, field| remove(field, tokens) || had),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// The text without the tokens; `None`: it has none of them.
+fn without_all(text: &str, tokens: &[String]) -> Option<String> {
+    tokens.iter().fold(None, |clean, token| {
+        let next = without(clean.as_deref().unwrap_or(text), token);
+        next.or(clean)
+    })
 }
 
 /// The text without the token; `None`: it does not have the token.
@@ -148,10 +180,16 @@ fn length(text: &str, token: &str) -> Option<usize> {
         }
         rest = match rest.strip_prefix(expected) {
             Some(rest) => rest,
-            None => escaped(rest.strip_prefix('\\')?.trim_start_matches('\\'), expected)?,
+            None => escaped(unescaped(rest)?, expected)?,
         };
     }
     Some(text.len() - rest.len())
+}
+
+/// What follows the backslashes with which the text begins; `None`: it begins with none.
+fn unescaped(text: &str) -> Option<&str> {
+    let count = text.bytes().take(MAX_BACKSLASHES).take_while(|byte| *byte == b'\\').count();
+    text.get(count..).filter(|_| count > 0)
 }
 
 /// What follows the escaped character, without its backslash.

@@ -30,6 +30,25 @@ fn a_token_is_removed_with_its_escapes_and_where_the_text_is_cut() {
 }
 
 #[test]
+fn many_backslashes_take_linear_time() {
+    let text = "\\".repeat(1 << 20);
+    assert_eq!(without(&text, "ab+/cd=efgh"), None);
+    let text = format!("{text}ab+/cd=efgh");
+    assert!(without(&text, "ab+/cd=efgh").is_some_and(|clean| clean.ends_with("\\[token]")));
+}
+
+#[test]
+fn json_keeps_the_numbers_and_names_that_equal_a_token() {
+    let number = Echo::new(Some("12345678"), None);
+    let clean = number.removed_from_json(r#"{"id":12345678,"said":["it is 12345678"]}"#);
+    assert_eq!(clean.as_deref(), Some(r#"{"id":12345678,"said":["it is [token]"]}"#));
+    assert_eq!(number.removed_from_json(r#"{"id":12345678}"#), None);
+    let word = Echo::new(Some("password"), None);
+    assert_eq!(word.removed_from_json(r#"{"properties":{"password":{}}}"#), None);
+    assert_eq!(word.removed_from_json("no JSON: password").as_deref(), Some("no JSON: [token]"));
+}
+
+#[test]
 fn a_short_token_removes_no_words() {
     let (short, none) = (Echo::new(Some("a"), None), Echo::new(None, None));
     assert_eq!((short.removed("a cat"), none.removed("a cat")), (None, None));
