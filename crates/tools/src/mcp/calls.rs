@@ -68,8 +68,8 @@ impl Calls {
         LiveTask { calls: self.clone(), id: id.to_owned() }
     }
 
-    /// Cancels all requests without an answer and all tasks that calls wait for, and waits until the server has been told, for `limit` at most. Returns the
-    /// time of the last notification; `None`: there was none.
+    /// Cancels all requests without an answer and all tasks that calls wait for, and waits until the server has been
+    /// told, for `limit` at most. Returns the time of the last notification; `None`: there was none.
     ///
     /// # Cancel safety
     /// If the future is dropped, notifications that were not sent may be lost.

@@ -18,7 +18,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::Sse;
 
 use crate::mcp::http_echo::Echo;
-use crate::mcp::http_listing::{is_listing, list, readable_event};
+use crate::mcp::http_listing::{list, loses_parts, readable_event};
 use crate::mcp::http_login::with_login;
 use crate::mcp::http_request::{Answer, prepared, send};
 use crate::mcp::oauth::Login;
@@ -150,7 +150,7 @@ impl SessionClient {
             ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
-        if is_listing(&message) {
+        if loses_parts(&message) {
             let post = self.http.post(&*uri);
             let listed = list(post, &message, session.as_deref(), token.as_deref(), &headers, most).await;
             if let Some(answer) = listed {

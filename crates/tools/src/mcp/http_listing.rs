@@ -1,5 +1,5 @@
-//! Makes some requests over HTTP without the SDK, whose types lose parts of the answers: of tools, of what a server of an older
-//! revision can do, and of the tasks of one.
+//! Makes some requests over HTTP without the SDK, whose types lose parts of the answers: of tools, of what a server of
+//! an older revision can do, and of the tasks of one.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::mcp::http_request::{SESSION, header, prepared};
 use crate::mcp::incoming::readable;
 
 /// Whether the SDK loses parts of the answer to this message. Such a request may be made twice.
-pub(super) fn is_listing(message: &ClientJsonRpcMessage) -> bool {
+pub(super) fn loses_parts(message: &ClientJsonRpcMessage) -> bool {
     let ClientJsonRpcMessage::Request(request) = message else { return false };
     match &request.request {
         ClientRequest::ListToolsRequest(_) | ClientRequest::InitializeRequest(_) => true,
@@ -23,8 +23,8 @@ pub(super) fn is_listing(message: &ClientJsonRpcMessage) -> bool {
     }
 }
 
-/// Makes such a request. `None`: the answer is none that can be read, and the SDK has to ask again and to say why. `most`: the
-/// largest answer in bytes.
+/// Makes such a request. `None`: the answer is none that can be read, and the SDK has to ask again and to say why.
+/// `most`: the largest answer in bytes.
 pub(super) async fn list(
     request: reqwest::RequestBuilder,
     message: &ClientJsonRpcMessage,

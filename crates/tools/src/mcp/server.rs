@@ -93,6 +93,11 @@ impl Server {
         &self.endpoint
     }
 
+    /// Whether the server is an address instead of a program of this machine.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        matches!(self.endpoint, Endpoint::Remote(_))
+    }
+
     /// The revision that the server has spoken last, as far as this daemon has connected to it.
     pub(super) fn spoken(&self) -> &Spoken {
         &self.spoken

@@ -195,7 +195,13 @@ impl McpSessions {
                 return Err(ServerError::TooManyStarts(MAX_STARTS));
             }
             let (starter, watch) = (self.starter(), Arc::default());
-            let connection = Connection::open(server, starter, run, generation, watch, self.end_limits).await?;
+            let opened = Connection::open(server, starter, run, generation, watch, self.end_limits).await;
+            let is_away = matches!(opened, Err(ServerError::Unreachable(_) | ServerError::Silent { .. }));
+            if is_away && server.is_elsewhere() {
+                // Nothing was started. The server may come back.
+                slot.shared.starts.fetch_sub(1, Ordering::SeqCst);
+            }
+            let connection = opened?;
             connection.subscribe();
             Ok(connection)
         };

@@ -103,7 +103,7 @@ impl McpTool {
         let answer = match called {
             Ok(Called::Answer(answer)) => Ok(answer),
             Ok(Called::Task(task)) => {
-                let handle = Handle::of(&self.server, &self.offer.tool, &task)?;
+                let handle = Handle::of(&self.server, &self.offer.tool, &task, lease.connection())?;
                 return self.follow(handle, Some((lease, task)), &elicitor, context).await;
             }
             Err(ServerError::Error(message)) if !lease.connection().has_initialize() && needs_older(&message) => {

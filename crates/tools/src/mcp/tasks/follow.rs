@@ -43,14 +43,15 @@ impl Follow<'_> {
     /// If the future is dropped, the server is told to cancel the task.
     pub(in crate::mcp) async fn answer(&self, begun: Option<(Lease, TaskState)>) -> Result<Answer, ServerError> {
         let server = self.server.name();
-        let Some(_claim) = self.sessions.claims().claim(server, &self.handle.id) else {
+        let Some(_claim) = self.sessions.claims().claim(self.context.run_id, server, &self.handle.id) else {
             return Err(ServerError::LostTask("it is the task of another call".into()));
         };
         let (mut seen, mut line) = (Seen::default(), None);
         if let Some((lease, state)) = begun {
             let live = lease.connection().live_task(&self.handle.id);
             let line = line.insert(Line { lease, live });
-            let is_kept = self.context.handle.keep(self.handle.kept()).await;
+            // The task of a program ends with it.
+            let is_kept = self.server.is_elsewhere() && self.context.handle.keep(self.handle.kept()).await;
             debug!(server, run = %self.context.run_id, is_kept, "a call of an mcp server runs as a task");
             if let Some(end) = self.settled(self.take(state, line, &mut seen).await, line, &mut seen) {
                 return end;
@@ -58,19 +59,17 @@ impl Follow<'_> {
             sleep(seen.pace.next_pause()).await;
         }
         loop {
-            let looked = match self.line(&mut line).await {
-                Ok(line) => self.look(line, &mut seen).await,
-                Err(trouble) => Err(Trouble::Server(trouble).into()),
-            };
-            match (&mut line, looked) {
-                (Some(line), looked) => {
+            match self.line(&mut line).await {
+                Ok(line) => {
+                    let looked = self.look(line, &mut seen).await;
                     if let Some(end) = self.settled(looked, line, &mut seen) {
                         return end;
                     }
                 }
-                (None, Err(Missed::Again(trouble))) => seen.pace.missed(&trouble)?,
-                (None, Err(Missed::Ended(trouble) | Missed::Refused(trouble))) => return Err(trouble),
-                (None, Ok(_)) => {} // a look needs a connection
+                Err(trouble) => match Missed::from(Trouble::Server(trouble)) {
+                    Missed::Again(trouble) => seen.pace.missed(&trouble)?,
+                    Missed::Ended(trouble) | Missed::Refused(trouble) => return Err(trouble),
+                },
             }
             sleep(seen.pace.next_pause()).await;
         }
@@ -83,6 +82,7 @@ impl Follow<'_> {
         }
         match line {
             Some(line) => Ok(line),
+            _ if !self.server.is_elsewhere() => Err(ServerError::LostTask("its program has ended".into())),
             none => {
                 let lease = self.sessions.lease(self.server, self.context.run_id, &self.context.generation).await?;
                 lease.connection().expect_questions(self.elicitor);

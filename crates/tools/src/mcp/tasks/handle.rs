@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::state::{MAX_ID, TaskState};
+use crate::mcp::connection::Connection;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 
@@ -24,12 +25,18 @@ pub(in crate::mcp) struct Handle {
 }
 
 impl Handle {
-    /// The handle of a task that a server has begun for a call.
+    /// The handle of a task that a server has begun for a call on this connection.
     ///
     /// # Errors
-    /// The server gave it an id that cannot be kept.
-    pub(in crate::mcp) fn of(server: &Server, tool: &str, task: &TaskState) -> Result<Self, ServerError> {
+    /// The server gave it an id that cannot be kept. It is told to cancel the task.
+    pub(in crate::mcp) fn of(
+        server: &Server,
+        tool: &str,
+        task: &TaskState,
+        connection: &Connection,
+    ) -> Result<Self, ServerError> {
         if task.id.len() > MAX_ID {
+            drop(connection.live_task(&task.id));
             return Err(ServerError::LostTask(format!("the id of the task is longer than {MAX_ID} bytes")));
         }
         // What the server forgets need not be waited for; a call without a task has this time too.

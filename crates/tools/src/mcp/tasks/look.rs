@@ -1,18 +1,17 @@
 //! One look at a task: what its server says, and what that means for the call.
 
 use belay_protocol::ToolContext;
-use rmcp::model::{CustomResult, ServerResult};
+use rmcp::model::{CustomResult, ErrorCode, ServerResult};
 use serde_json::{Value, json};
 
 use super::follow::{Follow, Line};
 use super::inputs::{Inputs, Unanswered};
 use super::pace::Pace;
 use super::requests::{Trouble, Wait, ask, is_about_task};
-use super::state::{Status, TaskState};
+use super::state::{Status, TaskState, about};
 use crate::mcp::answer::Answer;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::troubles::MAX_ERROR;
-use crate::mcp::untrusted::line;
 
 /// What is known of the task so far.
 #[derive(Default)]
@@ -42,7 +41,7 @@ pub(super) enum Missed {
 impl From<Trouble> for Missed {
     fn from(trouble: Trouble) -> Self {
         match trouble {
-            Trouble::Server(ServerError::Stopped) => Self::Ended(ServerError::Stopped),
+            Trouble::Server(trouble @ (ServerError::Stopped | ServerError::LostTask(_))) => Self::Ended(trouble),
             trouble if trouble.is_final() => Self::Ended(ServerError::LostTask(trouble.words())),
             trouble => Self::Again(trouble),
         }
@@ -78,7 +77,11 @@ impl Follow<'_> {
         let connection = line.lease.connection();
         match state.status {
             Status::Working => Ok(Look::Open),
-            Status::InputRequired if state.requests.is_empty() => self.fetch(line, Wait::UntilEnd).await,
+            // The older protocol asks while the client waits for the end. In the newer one they are answered already.
+            Status::InputRequired if state.requests.is_empty() => match connection.has_initialize() {
+                true => self.fetch(line, Wait::UntilEnd).await,
+                false => Ok(Look::Open),
+            },
             Status::InputRequired => {
                 let answered = seen.inputs.answer(&state.requests, &self.handle.id, connection, self.elicitor).await;
                 match answered {
@@ -88,10 +91,10 @@ impl Follow<'_> {
                 }
             }
             Status::Completed if state.result.is_object() => self.result(state.result),
-            Status::Failed if !state.error.is_null() => Err(Missed::Ended(failed(&state.error))),
+            Status::Failed if !state.error.is_null() => Err(Missed::Ended(self.failed(&state.error))),
             Status::Completed => self.fetch(line, Wait::Short).await,
             Status::Failed => match self.fetch(line, Wait::Short).await {
-                Err(Missed::Ended(ServerError::LostTask(_))) => Err(Missed::Ended(failed(&Value::from(state.words)))),
+                Err(Missed::Ended(ServerError::LostTask(_))) => Err(Missed::Ended(self.failed(&state.words.into()))),
                 fetched => fetched,
             },
             Status::Cancelled => {
@@ -108,7 +111,11 @@ impl Follow<'_> {
             Ok(result) => self.result(serde_json::to_value(result).unwrap_or_default()),
             // A task that has ended is known, so this is the error of the call.
             Err(Trouble::Refused(error)) if wait == Wait::Short && !is_about_task(&error) => {
-                Err(Missed::Ended(failed(&Value::from(error.message.into_owned()))))
+                Err(Missed::Ended(self.failed(&error.message.into_owned().into())))
+            }
+            // It may be the error of the call, whose words may be about any task: the state says whether it has ended.
+            Err(Trouble::Refused(error)) if wait == Wait::UntilEnd && error.code != ErrorCode::METHOD_NOT_FOUND => {
+                Err(Missed::Again(Trouble::Refused(error)))
             }
             Err(trouble) => Err(trouble.into()),
         }
@@ -128,13 +135,13 @@ impl Follow<'_> {
     fn params(&self) -> Value {
         json!({ "taskId": self.handle.id })
     }
-}
 
-/// The failure of the call.
-fn failed(error: &Value) -> ServerError {
-    let words = error["message"].as_str().or(error.as_str()).map_or_else(|| error.to_string(), str::to_owned);
-    let words = line(&words, MAX_ERROR);
-    ServerError::Error(if words.is_empty() { "its task has failed, and it does not say why".into() } else { words })
+    /// The failure of the call.
+    fn failed(&self, error: &Value) -> ServerError {
+        let words = error["message"].as_str().or(error.as_str()).map_or_else(|| error.to_string(), str::to_owned);
+        let words = about(&words, &self.handle.id, MAX_ERROR);
+        ServerError::Error(if words.is_empty() { "its task has failed, and it does not say why".into() } else { words })
+    }
 }
 
 fn again(why: &str) -> Missed {

@@ -13,8 +13,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// How often in a row a server may be unable to say how a task stands. 6: with pauses that double from 1 s on, half a
-/// minute, in which a server restarts.
+/// How often in a row a server may be unable to say how a task stands. 6: with pauses that double from 1 s on, at least
+/// half a minute, in which a server restarts.
 const MAX_MISSES: u32 = 6;
 
 /// The pauses so far.

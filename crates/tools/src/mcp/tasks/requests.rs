@@ -7,10 +7,10 @@ use rmcp::service::ServiceError;
 use serde_json::Value;
 use tokio::time::timeout;
 
+use super::state::about;
 use crate::mcp::connection::Connection;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::troubles::MAX_ERROR;
-use crate::mcp::untrusted::line;
 
 /// How long a server may need to say how a task stands.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -18,7 +18,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// Why a request about a task has no answer.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The server refuses it.
+    /// The server refuses it, with cleaned words.
     Refused(ErrorData),
     /// Anything else.
     Server(ServerError),
@@ -53,7 +53,7 @@ impl Trouble {
     /// The words for the model.
     pub(super) fn words(&self) -> String {
         match self {
-            Self::Refused(error) => format!("it answered with an error: {}", line(&error.message, MAX_ERROR)),
+            Self::Refused(error) => format!("it answered with an error: {}", error.message),
             Self::Server(trouble) => format!("it {trouble}"),
         }
     }
@@ -68,7 +68,16 @@ pub(super) fn is_about_task(error: &ErrorData) -> bool {
         || (words.contains("task") && ["not found", "unknown", "expired"].iter().any(|said| words.contains(said)))
 }
 
-/// Asks a server about a task.
+/// The error without the id of the task, which servers repeat in their words.
+fn without_id(trouble: ServerError, id: &str) -> ServerError {
+    match trouble {
+        ServerError::Unreachable(words) => ServerError::Unreachable(about(&words, id, MAX_ERROR)),
+        ServerError::Unauthorized(words) => ServerError::Unauthorized(about(&words, id, MAX_ERROR)),
+        other => other,
+    }
+}
+
+/// Asks a server about a task. Its errors do not name the task.
 ///
 /// # Cancel safety
 /// If the future is dropped, the server is told that nobody waits for the answer. The task goes on.
@@ -78,6 +87,7 @@ pub(super) async fn ask(
     params: Value,
     wait: Wait,
 ) -> Result<ServerResult, Trouble> {
+    let id = params["taskId"].as_str().unwrap_or_default().to_owned();
     let asked = connection.calls().ask(ClientRequest::CustomRequest(CustomRequest::new(method, Some(params))));
     let answer = match wait {
         Wait::UntilEnd => asked.await,
@@ -88,7 +98,10 @@ pub(super) async fn ask(
     };
     match answer {
         Ok(result) => Ok(result),
-        Err(ServiceError::McpError(error)) => Err(Trouble::Refused(error)),
-        Err(error) => Err(Trouble::Server(connection.trouble(error).await)),
+        Err(ServiceError::McpError(error)) => {
+            let message = about(&error.message, &id, MAX_ERROR).into();
+            Err(Trouble::Refused(ErrorData { message, ..error }))
+        }
+        Err(error) => Err(Trouble::Server(without_id(connection.trouble(error).await, &id))),
     }
 }

@@ -17,13 +17,17 @@ pub(super) const MAX_ID: usize = 1024;
 /// Longest words about a task that are shown, in bytes.
 const MAX_WORDS: usize = 300;
 
+/// Shortest id that is taken out of words, in bytes. A shorter one is a number or a word, and no secret.
+const MIN_HIDDEN: usize = 8;
+
 /// The state of a task.
 #[derive(Debug)]
 pub(in crate::mcp) struct TaskState {
-    /// The server's name of the task: any text. It is sent back as it is, and neither logged nor shown.
+    /// The server's name of the task: any text; a number is sent back as text. Servers may use it as a
+    /// token, so Belay neither logs nor shows it.
     pub(super) id: String,
     pub(super) status: Status,
-    /// The words of the server about it, cleaned; may be empty.
+    /// The words of the server about it, cleaned and without the id; may be empty.
     pub(super) words: String,
     /// The pause that the server wants between two questions for the state.
     pub(super) every: Option<Duration>,
@@ -74,6 +78,7 @@ impl TaskState {
         };
         let time = |keys: [&str; 2]| keys.iter().find_map(|key| millis(&task[*key]));
         let requests = task["inputRequests"].as_object().cloned().unwrap_or_default();
+        let words = about(task["statusMessage"].as_str().unwrap_or_default(), &id, MAX_WORDS);
         Some(Self {
             id,
             status: match task["status"].as_str() {
@@ -83,13 +88,21 @@ impl TaskState {
                 Some("cancelled" | "canceled") => Status::Cancelled,
                 _ => Status::Working,
             },
-            words: line(task["statusMessage"].as_str().unwrap_or_default(), MAX_WORDS),
+            words,
             every: time(["pollIntervalMs", "pollInterval"]),
             ttl: time(["ttlMs", "ttl"]),
             requests: requests.into_iter().collect(),
             result: task["result"].clone(),
             error: task["error"].clone(),
         })
+    }
+}
+
+/// The words of a server about a task, cleaned, without its id, and at most this long in bytes.
+pub(super) fn about(words: &str, id: &str, most: usize) -> String {
+    match id.len() < MIN_HIDDEN {
+        true => line(words, most),
+        false => line(&words.replace(id, "[task]"), most),
     }
 }
 

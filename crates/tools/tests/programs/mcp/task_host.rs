@@ -35,6 +35,8 @@ pub(super) struct Seen {
     pub(super) next: Vec<Value>,
     /// What `tasks/result` answers.
     pub(super) result: Value,
+    /// Whether nobody answers.
+    pub(super) is_away: bool,
 }
 
 impl TaskHost {
@@ -143,6 +145,9 @@ async fn answer(State(host): State<Arc<TaskHost>>, request: Request) -> Response
         (false, _) => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
         (true, None) => return StatusCode::ACCEPTED.into_response(),
         (true, Some(_)) => {}
+    }
+    if host.change(|seen| seen.is_away) {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
     let params = message["params"].clone();
     host.change(|seen| seen.asked.push((method.clone(), params.clone())));

@@ -251,16 +251,100 @@ async fn a_task_belongs_to_the_call_that_has_got_it() {
     let tool = host.tool(&mut tasks, &bench).await;
     let odd = "../\u{202e}\n\"{}";
     host.change(|seen| seen.ids = [odd.to_owned(), odd.to_owned(), "x".repeat(1025)].into());
-    let (first, second) = (Run::new(), Run::new());
+    let first = Run::new();
+    let second = Run { id: first.id, ..Run::new() };
     let others = async {
         until("the first is polled", || !host.asked("tasks/get").is_empty()).await;
         let text = unknown(second.call(&tool, json!({})).await);
         assert!(text.contains("the task of another call"), "{text}");
         let text = unknown(second.call(&tool, json!({})).await);
         assert!(text.contains("longer than 1024 bytes") && text.len() < 500, "{text}");
+        until("it is cancelled", || !host.asked("tasks/cancel").is_empty()).await;
+        assert_eq!(host.asked("tasks/cancel")[0]["taskId"], "x".repeat(1025));
         host.change(|seen| seen.tasks.insert(odd.into(), [completed(false)].into()));
     };
     let (text, ()) = tokio::join!(first.text(&tool, json!({})), others);
     assert_eq!(text, "done");
     assert!(host.asked("tasks/get").iter().all(|get| get["taskId"] == odd));
+}
+
+#[tokio::test]
+async fn two_runs_may_have_a_task_of_the_same_id() {
+    let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+    let host = TaskHost::new(false, vec![working(""), working("")]);
+    let tool = host.tool(&mut tasks, &bench).await;
+    host.change(|seen| seen.ids = ["1".to_owned(), "1".to_owned()].into());
+    let (first, second) = (Run::new(), Run::new());
+    let other = async {
+        until("the first is polled", || !host.asked("tasks/get").is_empty()).await;
+        host.change(|seen| seen.next = vec![working(""), completed(false)]);
+        second.text(&tool, json!({})).await
+    };
+    let texts = tokio::join!(first.text(&tool, json!({})), other);
+    assert_eq!(texts, ("done".to_owned(), "done".to_owned()));
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_not_one_that_has_ended_too_often() {
+    for is_new in [false, true] {
+        let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+        let host = TaskHost::new(is_new, vec![working(""), working("")]);
+        let tool = host.tool(&mut tasks, &bench).await;
+        let run = Run::new();
+        host.change(|seen| seen.is_away = true);
+        for _ in 0..4 {
+            let text = run.failure(&tool, json!({})).await;
+            assert!(text.contains("cannot be reached"), "{text}");
+        }
+        host.change(|seen| {
+            seen.is_away = false;
+            seen.tasks.insert("task-0".into(), [completed(is_new)].into())
+        });
+        // The call whose task a restart has found begins with the same connection.
+        let handle = json!({ "server": "s", "tool": "t", "id": "task-0", "limit_ms": 60_000 });
+        let continued = Run { id: run.id, ..Kept::of(&host).run(Some(handle)) };
+        assert_eq!(continued.text(&tool, json!({})).await, "done");
+    }
+}
+
+#[tokio::test]
+async fn a_task_without_questions_waits_for_no_end_in_the_newer_protocol() {
+    let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+    let asks = json!({ "status": "input_required" });
+    let odd = json!({ "status": "input_required", "inputRequests": [] });
+    let host = TaskHost::new(true, vec![working(""), asks, odd, completed(true)]);
+    let tool = host.tool(&mut tasks, &bench).await;
+    assert_eq!(Run::new().text(&tool, json!({})).await, "done");
+    assert_eq!(host.asked("tasks/result"), [] as [Value; 0]);
+}
+
+#[tokio::test]
+async fn an_error_of_the_wait_for_the_end_is_that_of_the_call_if_the_task_has_failed() {
+    let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+    let asks = json!({ "status": "input_required" });
+    let host = TaskHost::new(false, vec![working(""), asks, json!({ "status": "failed" })]);
+    host.change(|seen| seen.result = json!({ "error": { "code": -32602, "message": "Size 5 is too big" } }));
+    let tool = host.tool(&mut tasks, &bench).await;
+    let text = Run::new().failure(&tool, json!({})).await;
+    assert!(text.contains("answered with an error: Size 5 is too big"), "{text}");
+}
+
+#[tokio::test]
+async fn the_words_of_a_server_do_not_show_the_id_of_a_task() {
+    let id = "bearer-of-all";
+    let failed = json!({ "status": "failed", "error": { "code": -32603, "message": format!("{id} has no disk") } });
+    for (is_new, end) in [(true, failed), (false, json!({ "status": "failed" }))] {
+        let (mut tasks, bench) = (JoinSet::new(), Bench::new());
+        let host = TaskHost::new(is_new, vec![working(&format!("begun: {id}")), end]);
+        host.change(|seen| {
+            seen.ids = [id.to_owned()].into();
+            seen.result = json!({ "error": { "code": -32603, "message": format!("{id} has no disk") } });
+        });
+        let tool = host.tool(&mut tasks, &bench).await;
+        let heard = Arc::new(Heard::default());
+        let run = Run { progress: Progress::to(heard.clone()), ..Run::new() };
+        let text = run.failure(&tool, json!({})).await;
+        assert!(text.contains("[task] has no disk") && !text.contains(id), "{text}");
+        assert_eq!(*heard.0.lock().unwrap(), ["begun: [task]"]);
+    }
 }
