@@ -58,7 +58,7 @@ impl ClientSide {
         taken.extend(offered.tools.iter().map(|tool| tool.name.clone()));
         for ClientTool { name, .. } in &offered.tools {
             if name.len() > NAME_MAX_BYTES {
-                let within = short_name(name);
+                let within = free_name("", &short_name(name), &mut taken);
                 names.of_client.insert(within.clone(), name.clone());
                 names.for_model.insert(name.clone(), within); // in messages that the client shows
                 continue;
@@ -73,7 +73,9 @@ impl ClientSide {
             names.rename(name.clone(), ours);
         }
         let choice = match &offered.choice {
-            CallChoice::Tool(name) if name.len() > NAME_MAX_BYTES => CallChoice::Tool(short_name(name)),
+            CallChoice::Tool(name) if name.len() > NAME_MAX_BYTES => {
+                CallChoice::Tool(names.for_model.get(name).unwrap_or(name).clone())
+            }
             choice => choice.clone(),
         };
         Self { offered, choice, names, has_replied }
@@ -213,7 +215,7 @@ pub fn has_replied(own: &[Arc<Message>], is_ours: impl Fn(&str) -> bool) -> bool
     own[from..].iter().any(|message| matches!(message.body, MessageBody::Assistant { .. }))
 }
 
-/// The name of a tool whose own one is too long: always the same, and with a digest of the whole name.
+/// The name of a tool whose own one is too long: the same in each request, and with a digest of the whole name.
 fn short_name(name: &str) -> String {
     let beginning: String = name.chars().take(40).collect();
     format!("{CLIENTS}{beginning}_{}", &blake3::hash(name.as_bytes()).to_hex()[..12])
@@ -289,8 +291,10 @@ mod tests {
     #[test]
     fn a_long_name_is_short_for_the_model_and_whole_for_the_client() {
         let (long, other) = ("x".repeat(128), format!("{}y", "x".repeat(127)));
-        let side = side(&[&long, &other], CallChoice::Tool(long.clone()), false);
+        let taken = short_name(&other);
+        let side = side(&[&long, &other, &taken], CallChoice::Tool(long.clone()), false);
         let within: Vec<String> = side.tools().map(|tool| tool.spec().name.clone()).collect();
+        assert!(within[1] != taken && within[2] == taken, "{within:?}");
         assert!(within[0] != within[1] && within.iter().all(|name| name.len() <= NAME_MAX_BYTES), "{within:?}");
         let shown = side.names.renamed(&ToolSet::new(side.tools().collect())).expect("long names");
         assert!(shown.iter().map(|tool| &tool.spec().name).eq(&within));

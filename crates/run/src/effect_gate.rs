@@ -249,7 +249,8 @@ impl EffectGate {
                 ended => *slot = ended,
             }
         }
-        let admitted = ready.len();
+        // A call that continues was counted before.
+        let admitted = ready.iter().filter(|(_, ready)| ready.earlier.is_none()).count();
         let (ran, begun) = batch::run(caller, context, ready).await;
         crash_point!("tool.exited");
         caller.tally().give_back_tools(admitted.saturating_sub(begun));
@@ -348,7 +349,8 @@ async fn intend(
     durability: Durability,
     context: &LoopContext,
 ) -> Result<(), StoreError> {
-    for Runnable { call, tool, uses, .. } in ready(slots) {
+    // A call that continues has its event already.
+    for Runnable { call, tool, uses, .. } in ready(slots).filter(|ready| ready.earlier.is_none()) {
         let arguments = match &call.arguments {
             Arguments::Object(arguments) => bounded(&arguments_line(arguments, &tool.spec().sensitive), EVENT_CHARS),
             Arguments::Malformed(_) => String::new(),

@@ -49,6 +49,12 @@ impl Pulse {
         }
     }
 
+    /// Records a sign of life with which no more silence is expected.
+    pub(crate) fn end_quiet(&self) {
+        self.heard_ms.store(self.now_ms(), Ordering::Relaxed);
+        self.beat(Duration::ZERO);
+    }
+
     /// Time since the last sign of life; `None` while no work is in progress.
     pub(crate) fn silence(&self) -> Option<Duration> {
         let heard = self.heard_ms.load(Ordering::Relaxed);
@@ -96,6 +102,10 @@ mod tests {
         pulse.beat(Duration::ZERO);
         advance(11 * SECOND).await;
         assert_eq!(pulse.silence(), Some(SECOND), "what has a deadline of its own may be silent until then");
+        pulse.beat(3600 * SECOND);
+        pulse.end_quiet();
+        advance(2 * SECOND).await;
+        assert_eq!(pulse.silence(), Some(2 * SECOND), "what was to be silent has ended early");
         pulse.stop();
         assert_eq!(pulse.silence(), None);
     }

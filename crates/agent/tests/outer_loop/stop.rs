@@ -76,7 +76,7 @@ async fn a_command_that_a_stop_has_ended_has_no_unknown_outcome() {
     for (tool, expected) in [
         (
             TestTool::named("deaf").starting_programs(),
-            "cancelled: the run was stopped, and the daemon ended the processes",
+            "cancelled: the run was stopped, and the daemon ends the processes",
         ),
         (TestTool::named("deaf").writing(), "outcome unknown: the run was stopped"),
     ] {

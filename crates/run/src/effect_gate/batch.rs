@@ -32,8 +32,8 @@ pub(super) const SKIPPED: &str = "skipped: the user sent a newer message first";
 pub const CRASHED: &str = "the tool crashed; this is an error in the tool";
 
 /// The result of a command that a stop has ended.
-const ENDED: &str = "cancelled: the run was stopped, and the daemon ended the processes of the command, so that none of them is \
-                     left. What the command had done before remains";
+const ENDED: &str = "cancelled: the run was stopped, and the daemon ends the processes of the command. What the command had done, \
+                     and does until it has ended, remains";
 
 /// A call that may run, with its tool and its validated arguments.
 pub(super) struct Runnable {
@@ -151,7 +151,7 @@ impl RunningCall {
 }
 
 /// Runs calls in parallel. Each call comes with its position in the batch. Returns the end of each call, in any order,
-/// and the number of calls that began.
+/// and the number of calls that began, without those that continue.
 ///
 /// # Cancel safety
 /// When the token is cancelled, it returns within [`STOP_GRACE`], and the time of a write if the store is writing a handle.
@@ -181,6 +181,7 @@ pub(super) async fn run(
                 break;
             };
             let Runnable { call, tool, arguments, credential, pass, approved, earlier, .. } = next;
+            begun += usize::from(earlier.is_none());
             match starts_run(&call.name) {
                 true => caller.live.activity.touch(),
                 false => caller.live.activity.quiet_for(tool.spec().timeout), // the call has a deadline of its own
@@ -201,7 +202,6 @@ pub(super) async fn run(
                 })
                 .id();
             places.insert(id, RunningCall { at, call, tool, begun: Instant::now(), pass, credential });
-            begun += 1;
         }
         tokio::select! {
             biased; // a tool that has ended is collected before it would be abandoned
@@ -222,6 +222,7 @@ pub(super) async fn run(
             }
         }
     }
+    caller.live.activity.end_quiet();
     places.values().for_each(|place| caller.live.display.call_ended(&place.call.id));
     ran.extend(places.into_values().map(RunningCall::abandoned));
     ran.extend(waiting.map(|waiting| never_began(waiting, "not executed: the run was stopped")));

@@ -37,6 +37,11 @@ impl RunActivity {
         self.pulse.beat(time);
     }
 
+    /// Records that nothing with its own deadline is at work any more.
+    pub(crate) fn end_quiet(&self) {
+        self.pulse.end_quiet();
+    }
+
     /// Time without a sign of life; `None` while the run is queued or paused.
     pub(super) fn silence(&self) -> Option<Duration> {
         self.pulse.silence().filter(|_| !self.is_paused())
