@@ -6,6 +6,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -170,14 +171,19 @@ impl FirstAttempts {
 
 fn add(known: &mut VecDeque<Known>, new: Known) {
     if known.len() >= KNOWN_MAX {
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        known.iter().for_each(|known| *counts.entry(&known.sender).or_default() += 1);
-        let most = counts.values().max().copied().unwrap_or_default();
-        if let Some(at) = known.iter().position(|known| counts.get(&*known.sender) == Some(&most)) {
-            known.remove(at);
-        }
+        remove_oldest_of_busiest(known, |known| &*known.sender);
     }
     known.push_back(new);
+}
+
+/// Removes the oldest entry of the sender with the most.
+pub(crate) fn remove_oldest_of_busiest<T, S: Eq + Hash + ?Sized>(known: &mut VecDeque<T>, sender: impl Fn(&T) -> &S) {
+    let mut counts: HashMap<&S, usize> = HashMap::new();
+    known.iter().for_each(|known| *counts.entry(sender(known)).or_default() += 1);
+    let most = counts.values().max().copied().unwrap_or_default();
+    if let Some(at) = known.iter().position(|known| counts.get(sender(known)) == Some(&most)) {
+        known.remove(at);
+    }
 }
 
 #[cfg(test)]

@@ -7,31 +7,36 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Most clients that are known. Beyond it the one that was noted first is forgotten, and counts as one that sends only what
-/// is new.
+use crate::first_attempts::remove_oldest_of_busiest;
+
+/// Most clients that are known. Beyond it the one of the busiest principal that was noted first is forgotten, and
+/// counts as one that sends only what is new.
 const KNOWN_MAX: usize = 1024;
 
-/// The clients. The table lasts until the daemon ends.
+/// The clients, each with the digest of its principal. The table lasts until the daemon ends.
 #[derive(Default)]
-pub(crate) struct Resenders(Mutex<VecDeque<blake3::Hash>>);
+pub(crate) struct Resenders(Mutex<VecDeque<Known>>);
+
+type Known = (blake3::Hash, blake3::Hash);
 
 impl Resenders {
     /// Notes a client that has sent an answer of the assistant again: a principal with a program, in one session.
     pub(crate) fn note(&self, client: [&[u8]; 3]) {
-        let (mut known, client) = (self.known(), digest(client));
+        let (mut known, client) = (self.known(), (blake3::hash(client[0]), digest(client)));
         known.retain(|other| *other != client);
         if known.len() >= KNOWN_MAX {
-            known.pop_front();
+            remove_oldest_of_busiest(&mut known, |(principal, _)| principal);
         }
         known.push_back(client);
     }
 
     /// Whether the client was noted.
     pub(crate) fn has(&self, client: [&[u8]; 3]) -> bool {
-        self.known().contains(&digest(client))
+        let client = digest(client);
+        self.known().iter().any(|(_, known)| *known == client)
     }
 
-    fn known(&self) -> MutexGuard<'_, VecDeque<blake3::Hash>> {
+    fn known(&self) -> MutexGuard<'_, VecDeque<Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -43,4 +48,20 @@ fn digest(client: [&[u8]; 3]) -> blake3::Hash {
         digest.update(part);
     }
     digest.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_principal_does_not_displace_the_clients_of_others() {
+        let known = Resenders::default();
+        known.note([b"quiet", b"chat", b"zoo"]);
+        for number in 0..2 * KNOWN_MAX {
+            known.note([b"busy", b"chat", &number.to_le_bytes()]);
+        }
+        assert!(known.has([b"quiet", b"chat", b"zoo"]));
+        assert!(!known.has([b"busy", b"chat", &0_usize.to_le_bytes()]));
+    }
 }

@@ -5,7 +5,7 @@
 use axum::http::header::USER_AGENT;
 use axum::http::{HeaderMap, HeaderName};
 use belay_protocol::inbound::{HistoryLine, HistoryRole};
-use belay_protocol::{Principal, SessionKey};
+use belay_protocol::{ApprovalFilter, Decision, Principal, SessionKey};
 use serde_json::Value;
 
 use super::SESSION_HEADER;
@@ -78,14 +78,20 @@ impl Named {
         let program = headers.get(USER_AGENT).map_or(&b""[..], |name| name.as_bytes());
         let client = [principal.id.as_bytes(), program, self.session.as_str().as_bytes()];
         let resenders = &app.first_attempts.resenders;
-        if resent > 0 {
+        let said = said_in(&lines[..resent]);
+        // An answer alone is no history: clients send the calls with their results, or the beginning of the next
+        // answer.
+        if !said.is_empty() {
             resenders.note(client);
-        } else if !self.shows_all && !resenders.has(client) {
+        } else if resent == 0 && !self.shows_all && !resenders.has(client) {
             return Ok(Some(self)); // a client that sends what is new
         }
         // Without an answer, it shows its first message.
         self.shows_all |= resent == 0;
         app.visibility(principal).visible_session(self.session.clone()).await?;
+        if resent == 0 && is_order(app, &self.session, lines).await? {
+            return Ok(Some(self));
+        }
         let stored = app.sessions.recent_history(&self.session, COMPARED).await?;
         let is_whole = stored.len() < COMPARED as usize;
         let of_the_user = stored.iter().filter(|line| line.role == "user").map(|line| line.text.trim());
@@ -94,9 +100,22 @@ impl Named {
             self.takes_all = true;
             return Ok(Some(self));
         }
-        let left = unmatched(&said_in(&lines[..resent]), &stored, is_whole);
+        let left = unmatched(&said, &stored, is_whole);
         Ok(left.is_some_and(|left| left == 0 || !self.shows_all).then_some(self))
     }
+}
+
+/// Whether the only message is for the work of the session: a command, or the answer to a question that waits there.
+/// Buttons of clients send such a message alone.
+async fn is_order(app: &App, session: &SessionKey, lines: &[HistoryLine]) -> Result<bool, ApiError> {
+    let mut said = lines.iter().filter(|line| line.role == HistoryRole::User).map(|line| line.text.trim());
+    let (Some(said), None) = (said.next(), said.next()) else { return Ok(false) };
+    if said.starts_with('/') || Decision::from_words(said).is_none() {
+        return Ok(said.starts_with('/'));
+    }
+    let waiting =
+        ApprovalFilter { session: Some(session.clone()), waiting: true, limit: 1, ..ApprovalFilter::default() };
+    Ok(!app.approvals.approvals(waiting).await?.is_empty())
 }
 
 /// The texts of the user that became messages of the store: no commands, no answers to questions, no files alone.
