@@ -148,7 +148,9 @@ impl Pump {
     pub(super) async fn next(&mut self) -> Option<Envelope> {
         loop {
             // A run whose question was shown is noted as paused before the end is judged.
-            while let Some(Some(progress)) = self.state.open.next().now_or_never() {
+            while self.state.again.is_none()
+                && let Some(Some(progress)) = self.state.open.next().now_or_never()
+            {
                 self.note(progress).await;
             }
             if let Some(text) = self.state.again.take() {
@@ -234,7 +236,8 @@ impl Pump {
         self.ending == Ending::AtOnce || self.is_quiet() || self.waits_for_a_part()
     }
 
-    /// Whether a question is shown whose run is not paused: one of a part of a run, which does not continue by itself.
+    /// Whether a question is shown whose run is not paused: one of a part of a run, which does not continue by itself,
+    /// or one that was answered elsewhere and whose run has not replied yet.
     fn waits_for_a_part(&self) -> bool {
         self.deliveries.has_question_of(|run| !self.state.paused.has(run))
     }

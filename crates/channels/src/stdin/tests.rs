@@ -285,6 +285,29 @@ async fn a_busy_line_is_tried_again_before_the_next_text() {
     assert!(next(&mut stream).await.is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn lines_that_were_busy_at_the_same_time_are_all_sent_again() {
+    let printer = Printer::start(Plain(Paper::default())).unwrap();
+    let (lines, taken) = mpsc::channel(TYPED_LINES);
+    let (_interrupts, interrupted) = mpsc::channel(1);
+    let deliveries = Arc::new(Deliveries::new());
+    let mut pump = Pump::new(taken, interrupted, printer, deliveries, Ending::AfterAnswers, CancellationToken::new());
+    for line in ["/status", "/jobs"] {
+        lines.try_send(Line::Text(line.into())).unwrap();
+    }
+    for _ in 0..2 {
+        let busy = Refusal::Busy { what: "queue".into(), retry_after: Duration::from_millis(20) };
+        pump.next().await.unwrap().ack.send(Ack::Refused(busy));
+    }
+    let mut again = Vec::new();
+    for _ in 0..2 {
+        let sent = timeout(Duration::from_secs(300), pump.next()).await.expect("no line is lost").unwrap();
+        again.push(text(&sent).to_owned());
+    }
+    again.sort();
+    assert_eq!(again, ["/jobs", "/status"]);
+}
+
 #[tokio::test]
 async fn lines_that_cannot_be_messages_are_named_and_the_rest_is_sent() {
     let (_channel, mut stream, paper) = open(b"a\xff\nok\n").await;
