@@ -30,8 +30,8 @@ pub struct Paths {
     /// The data directory: `$STATE_DIRECTORY`, else `$XDG_DATA_HOME/belay`, else `~/.local/share/belay`.
     pub data: PathBuf,
     /// The control socket: `$RUNTIME_DIRECTORY/control.sock`, else `control.sock` in `$STATE_DIRECTORY`, else
-    /// `$XDG_RUNTIME_DIR/belay/control.sock`, else `control.sock` in the data directory. A path that is too long for a socket is replaced by a short one: a hash of
-    /// the path as a private directory in the temporary directory.
+    /// `$XDG_RUNTIME_DIR/belay/control.sock`, else `control.sock` in the data directory. A path that is too long for a
+    /// socket is replaced by a short one: a hash of the path as a private directory in the temporary directory.
     pub control_socket: PathBuf,
 }
 

@@ -7,7 +7,8 @@
 //!
 //! A compaction is a record `compact_boundary`, and then a message `isCompactSummary`; older versions have only that one.
 //! A person who goes back to an earlier message writes one whose `parentUuid` is a record before answers that were written
-//! since; `parentUuid` is null in the first message, and in one that takes its place. The file is read line by line, so the answers that they have discarded were handed over before.
+//! since; `parentUuid` is null in the first message, and in one that takes its place. The file is read line by line, so
+//! the answers that they have discarded were handed over before.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
