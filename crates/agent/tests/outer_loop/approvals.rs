@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use belay_protocol::{
-    Ack, ApprovalKind, ApprovalState, Body, Control, Decision, MessageBody, Principal, PrincipalRole, Refusal,
-    RunStatus, StopReason, ToolStatus,
+    Ack, ApprovalKind, ApprovalState, Body, Control, Decision, EventKind, EventQuery, MessageBody, Principal,
+    PrincipalRole, Refusal, RunStatus, StopReason, ToolStatus,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -307,6 +307,9 @@ async fn a_crash_within_an_approved_call_that_has_kept_a_handle_continues_it_and
     assert_eq!(agent.one.next().await, "it is done", "what has changed since needs no new approval");
     assert_eq!(results(&agent, 0)[0], (ToolStatus::Success, "continued \"the work\"".to_owned()));
     assert_eq!(begun.load(Ordering::SeqCst), 2);
+    let events = second.store.events.read(EventQuery { limit: 1000, ..EventQuery::default() }).await.expect("readable");
+    let starts = events.iter().filter(|event| matches!(event.kind, EventKind::ToolStarted { .. }));
+    assert_eq!(starts.count(), 1, "the call has begun once");
     agent.shut_down().await;
 }
 
