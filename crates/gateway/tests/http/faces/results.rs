@@ -122,7 +122,7 @@ async fn results_for_a_run_that_was_stopped_get_its_line_and_begin_nothing() {
 #[tokio::test]
 async fn tools_that_are_too_large_are_refused_by_name_and_a_larger_body_as_a_whole() {
     for face in FACES {
-        let harness = Harness::open().await;
+        let harness = Harness::with(|parts| parts.config.max_body_bytes = 1 << 20).await;
         for (bytes, expected) in [(600 << 10, 400), (1100 << 10, 413)] {
             let mut body = face.asking("hi");
             let schema = serde_json::json!({"type": "object", "description": "x".repeat(bytes)});
