@@ -348,7 +348,7 @@ impl Lane {
                 "There is nothing to copy.",
             ),
         };
-        // "Always" answers and the briefing belong to one conversation.
+        // "Always" answers, kept processes and the briefing belong to one conversation.
         let is_other = !matches!(edit, ThreadEdit::Undo | ThreadEdit::Redo);
         let at = self.services.clock.now();
         match self.services.store.lanes.edit_thread(&self.lease, edit, at).await {
@@ -364,6 +364,7 @@ impl Lane {
                     self.spoken_at = Some(at);
                 }
                 if is_other {
+                    self.end_background_processes();
                     Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 }
                 if is_other && let Err(error) = self.services.store.approvals.forget_grants(&self.lease.session).await {

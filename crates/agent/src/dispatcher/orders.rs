@@ -6,9 +6,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use belay_protocol::cluster::{OrderTarget, StopOrder, Topic};
-use belay_protocol::{FreezeId, OrderId, RunId, StopReport, StopTarget, StoreError};
+use belay_protocol::{
+    FreezeId, OrderId, ProcessesOf, RunId, RunProcesses, StillRunning, StopReport, StopTarget, StoreError,
+};
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -45,6 +48,8 @@ impl Dispatcher {
         let mut at_work = begun(&runs);
         let cluster = self.services.cluster.clone();
         self.stop(&runs, |run| request.cause(run));
+        let of = (!request.only_begun && !is_again).then(|| processes_of(&target, &runs));
+        let ended_processes = of.as_ref().map_or(0, |of| self.services.processes.stop_background(of));
         let services = self.services.clone();
         async move {
             let others = async {
@@ -74,7 +79,11 @@ impl Dispatcher {
                 let answers = stop_orders::order(&services, &cluster, id, target_of(&target), &cause, is_done);
                 Some(answers.await.with_mail(in_mail))
             };
-            let (mut stopped, others) = tokio::join!(report(&runs, &*services.processes, STOP_ANSWER), others);
+            let background = background_ended(&*services.processes, of.as_ref(), STOP_ANSWER);
+            let (mut stopped, others, ending) =
+                tokio::join!(report(&runs, &*services.processes, STOP_ANSWER), others, background);
+            stopped.still_running.extend(ending);
+            stopped.ended_processes = ended_processes;
             if let Some(others) = others {
                 at_work.extend(&others.reports.at_work);
                 others.merge_into(&mut stopped);
@@ -169,6 +178,30 @@ fn add_stopped(services: &AgentServices, freeze: FreezeId, said: &mut NodeReport
         }
     }
     said.stopped = said.at_work.clone();
+}
+
+/// Whose processes in the background a stop ends: all of the stopped conversation, because none outlives a stop.
+fn processes_of(target: &StopTarget, runs: &[Arc<LiveRun>]) -> ProcessesOf {
+    match target {
+        StopTarget::All => ProcessesOf::Everyone,
+        StopTarget::Session(session) => ProcessesOf::Session(session.clone()),
+        StopTarget::Run(id) | StopTarget::RunOfGoneClient(id) => {
+            runs.first().map_or(ProcessesOf::Run(*id), |run| ProcessesOf::Session(run.session.clone()))
+        }
+    }
+}
+
+/// Waits for processes in the background whose end has begun, for `limit` at most. Returns those that have not ended.
+pub(super) async fn background_ended(
+    processes: &dyn RunProcesses,
+    by: Option<&ProcessesOf>,
+    limit: Duration,
+) -> Vec<StillRunning> {
+    let Some(by) = by else { return Vec::new() };
+    match timeout(limit, processes.background_ended(by)).await {
+        Ok(()) => Vec::new(),
+        Err(_elapsed) => processes.background_ending(by),
+    }
 }
 
 fn begun(runs: &[Arc<LiveRun>]) -> Vec<RunId> {

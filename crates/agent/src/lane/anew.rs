@@ -2,7 +2,7 @@
 //! checked when the next message of a person arrives, and never while the session has unfinished work.
 
 use belay_crash_point::crash_point;
-use belay_protocol::{Ack, ClaimMode, EditOutcome, Refusal, StoreError, ThreadEdit};
+use belay_protocol::{Ack, ClaimMode, EditOutcome, ProcessesOf, Refusal, StoreError, ThreadEdit};
 
 use super::port::note;
 use super::{Lane, LeaseLost};
@@ -38,6 +38,7 @@ impl Lane {
             Ok(EditOutcome::Done(thread)) => {
                 tracing::info!(session = %self.lease.session, why = why.word(), "a new conversation begins");
                 self.show(thread);
+                self.end_background_processes();
                 Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 self.fresh = true;
                 self.announce = self.services.announce_reset;
@@ -51,6 +52,11 @@ impl Lane {
                 Ok(())
             }
         }
+    }
+
+    /// Begins to end the processes that the old conversation keeps.
+    pub(super) fn end_background_processes(&self) {
+        self.services.processes.stop_background(&ProcessesOf::Session(self.lease.session.clone()));
     }
 
     /// Whether the session has no unfinished work.
@@ -71,6 +77,7 @@ impl Lane {
                 crash_point!("prune.session-deleted");
                 tracing::info!(session = %self.lease.session, %removed, "a session was deleted");
                 self.deleted = true;
+                self.end_background_processes();
                 // As for /new, the values outside the store are removed too.
                 Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 self.calibration = Calibration::default();

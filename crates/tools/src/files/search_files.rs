@@ -108,7 +108,7 @@ impl Tool for SearchFiles {
     }
 }
 
-fn compile(pattern: &str) -> Result<Regex, ToolFailure> {
+pub(crate) fn compile(pattern: &str) -> Result<Regex, ToolFailure> {
     if pattern.is_empty() || pattern.len() > MAX_PATTERN_BYTES {
         return Err(ToolFailure::failed(format!("The pattern must have from 1 to {MAX_PATTERN_BYTES} bytes.")));
     }

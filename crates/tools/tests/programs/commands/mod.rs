@@ -1,6 +1,7 @@
 //! `run_command` and `run_shell` with real programs, real processes and the real sandbox.
 
 mod answers;
+mod background;
 mod endings;
 mod homes;
 mod hostile;
