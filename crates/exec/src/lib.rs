@@ -153,8 +153,7 @@ impl Processes {
     }
 
     /// Starts a program that belongs to no run, such as a hook, even one that was asked about a run, or a process that a
-    /// conversation keeps. It ends when the
-    /// returned value is dropped or [ended](Running::end), and at a shutdown.
+    /// conversation keeps. It ends when the returned value is dropped or [ended](Running::end), and at a shutdown.
     ///
     /// # Errors
     /// [`StartError`], all but [`StartError::Stopped`].

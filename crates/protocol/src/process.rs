@@ -89,7 +89,11 @@ pub trait RunProcesses: Send + Sync {
     /// If the future is dropped, the end continues.
     async fn background_ended(&self, _of: &ProcessesOf) {}
 
-    /// The processes that sessions keep whose end has begun and that are alive still. [`Self::alive`] has those of runs.
+    /// Makes what a session keeps unknown to its later runs, also what has ended. The ends must have begun.
+    fn forget_background(&self, _session: &SessionKey) {}
+
+    /// The processes in the background whose end has begun and that are alive still. [`Self::alive`] may have those of runs
+    /// too.
     fn background_ending(&self, _of: &ProcessesOf) -> Vec<StillRunning> {
         Vec::new()
     }

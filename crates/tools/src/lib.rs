@@ -9,8 +9,8 @@
 //! [`sandbox`], and only [`web`] and [`mcp`] open connections.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (confines the file tools to one directory) → `files` → `notes` → `outputs` → [`sandbox`] → [`processes`] → `commands` → [`web`]
-//! (blocks internal addresses) → [`mcp`] → [`worker`] → [`context`] → [`attachments`] →
+//! (confines the file tools to one directory) → `files` → `notes` → `outputs` → [`sandbox`] → [`processes`] →
+//! `commands` → [`web`] (blocks internal addresses) → [`mcp`] → [`worker`] → [`context`] → [`attachments`] →
 //! [`outgoing`].
 
 mod arguments;

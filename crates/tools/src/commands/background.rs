@@ -75,12 +75,17 @@ impl Runner {
             Keeper::Session => self.processes.start_without_run(launch, what).await,
         };
         let running = started.map_err(not_started)?;
-        // A process of the conversation does not end with the run. A stop of the run must end it nevertheless.
-        if !context.generation.is_current() {
+        // A process of the conversation does not end with the run. A stop of the run must end it nevertheless, and lists
+        // it until it has ended.
+        let is_stopped = !context.generation.is_current();
+        if is_stopped {
+            slot.stop();
+        }
+        let name = slot.attend(Begun { running, home, input });
+        if is_stopped {
             return Err(ToolFailure::Cancelled);
         }
         let (ends, limit) = (if stay.keeper == Keeper::Run { "with this run, or " } else { "" }, stay.limit());
-        let name = slot.attend(Begun { running, home, input });
         Ok(format!("[{name} runs in the background. It ends {ends}after {limit}. The tool process reads it.]").into())
     }
 }

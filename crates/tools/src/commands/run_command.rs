@@ -46,7 +46,8 @@ struct Arguments {
     /// Its standard input. Without it: empty.
     #[serde(default)]
     stdin: Option<String>,
-    /// Leaves it running until this run ends. The tool process reads it.
+    /// Leaves it running until this run ends, by default as long as the operator allows (1800 s). The tool process reads it,
+    /// and without stdin writes to it: its standard input then stays open.
     #[serde(default)]
     background: bool,
     /// With background: also after this run. A person is asked.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::{BackgroundProcess, ProcessesOf, RunId, RunProcesses, StillRunning};
+use belay_protocol::{BackgroundProcess, ProcessesOf, RunId, RunProcesses, SessionKey, StillRunning};
 
 use crate::mcp::sessions::McpSessions;
 use crate::processes::BackgroundProcesses;
@@ -50,6 +50,10 @@ impl RunProcesses for RunEnds {
 
     fn background_ending(&self, by: &ProcessesOf) -> Vec<StillRunning> {
         self.background.ending(by)
+    }
+
+    fn forget_background(&self, session: &SessionKey) {
+        self.background.forget(session);
     }
 
     fn in_background(&self) -> Vec<BackgroundProcess> {

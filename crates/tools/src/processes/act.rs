@@ -18,7 +18,12 @@ pub(super) async fn write(process: &Process, text: &str, end: bool, cancel: &Can
     if process.ended().is_some() {
         return Err(ToolFailure::failed(format!("{}; nothing was written.", process.state())));
     }
-    let Ok(mut input) = timeout_at(deadline, process.input.lock()).await else {
+    let input = tokio::select! {
+        biased; // a stop wins
+        () = cancel.cancelled() => return Err(ToolFailure::Cancelled),
+        input = timeout_at(deadline, process.input.lock()) => input,
+    };
+    let Ok(mut input) = input else {
         return Err(ToolFailure::failed(format!("{name} does not read what was written before; nothing was written.")));
     };
     let Some(pipe) = input.as_mut() else {

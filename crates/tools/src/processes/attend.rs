@@ -21,7 +21,7 @@ pub(crate) struct Begun {
     pub(crate) running: Running,
     /// Its home directory, if it has one of its own.
     pub(crate) home: Option<TemporaryHome>,
-    /// The beginning of its standard input.
+    /// Its whole standard input; `None`: it stays open, for the tool `process`.
     pub(crate) input: Option<String>,
 }
 
@@ -57,6 +57,7 @@ pub(super) async fn attend(process: &Arc<Process>, begun: Begun, most: u64) -> E
         }
     };
     running.end().await;
+    process.has_emptied();
     // What is read after a time limit or a failure of the disk changes nothing any more.
     let _ = tokio::time::timeout(LAST_OUTPUT, reading.join_next()).await;
     drop(writing);
@@ -98,9 +99,10 @@ async fn drain(
     None
 }
 
-/// Writes the beginning of the standard input. A process that does not read it gets no more.
+/// Writes the whole standard input, and ends it: a program that reads to the end works as one that is waited for.
 async fn feed(process: Arc<Process>, input: String) {
-    if let Some(pipe) = process.input.lock().await.as_mut() {
+    let mut pipe = process.input.lock().await;
+    if let Some(mut pipe) = pipe.take() {
         // A process may close its input, or end, without reading it.
         let _ = pipe.write_all(input.as_bytes()).await;
     }

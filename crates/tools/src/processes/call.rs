@@ -28,7 +28,7 @@ pub(super) struct Arguments {
     /// read, wait: the byte of its output to begin with. Without it: the first that was not read yet.
     #[serde(default)]
     pub(super) offset: Option<u64>,
-    /// wait: a regular expression, matched against each line. Without it: waits until the process ends.
+    /// wait: a regular expression, matched against each line from offset on. Without it: waits until the process ends.
     #[serde(default)]
     pub(super) pattern: Option<String>,
     /// wait: the most seconds, 1 to 300. Without it: 30.

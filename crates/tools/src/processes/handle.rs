@@ -1,7 +1,7 @@
 //! A background process as the registry knows it, and its state.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use belay_exec::Running;
@@ -48,6 +48,7 @@ pub(crate) struct Process {
     stop: CancellationToken,
     end: watch::Sender<Option<End>>,
     ended_at: OnceLock<Instant>,
+    forgotten: AtomicBool,
 }
 
 impl Process {
@@ -68,6 +69,7 @@ impl Process {
             stop: CancellationToken::new(),
             end: watch::Sender::new(None),
             ended_at: OnceLock::new(),
+            forgotten: AtomicBool::new(false),
         }
     }
 
@@ -87,7 +89,8 @@ impl Process {
 
     /// Whether a run of a conversation may use it.
     pub(super) fn is_of(&self, session: &SessionKey, run: RunId) -> bool {
-        self.session == *session && (self.keeper == Keeper::Session || self.run == run)
+        let may = self.keeper == Keeper::Session || self.run == run;
+        self.session == *session && may && !self.forgotten.load(Ordering::SeqCst)
     }
 
     /// How it has ended; `None`: it runs, or is being started or ended.
@@ -117,9 +120,29 @@ impl Process {
         *self.ended_by.get().unwrap_or(&EndedBy::Run)
     }
 
+    /// Records that nothing of it is alive. Its end is recorded after that.
+    pub(super) fn has_emptied(&self) {
+        let _ = self.ended_at.set(Instant::now());
+    }
+
+    /// Whether nothing of it is alive.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ended_at.get().is_some()
+    }
+
+    /// Makes it unknown to all runs.
+    pub(super) fn forget(&self) {
+        self.forgotten.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether nobody has any use for it.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended().is_some() && (self.is_expired() || self.forgotten.load(Ordering::SeqCst))
+    }
+
     /// Records its end, once.
     pub(super) fn has_ended(&self, end: End) {
-        let _ = self.ended_at.set(Instant::now());
+        self.has_emptied();
         self.end.send_if_modified(|known| {
             let is_new = known.is_none();
             *known = known.or(Some(end));
@@ -128,7 +151,7 @@ impl Process {
     }
 
     /// Whether it ended too long ago for its output to be kept.
-    pub(super) fn is_expired(&self) -> bool {
+    fn is_expired(&self) -> bool {
         self.ended_at.get().is_some_and(|at| at.elapsed() > KEPT_AFTER_END)
     }
 

@@ -42,7 +42,7 @@ impl BackgroundProcesses {
         }
     }
 
-    /// Those of them whose end was requested, that have not ended, and that no list of a run has.
+    /// Those of them whose end was requested, and that are alive still. A list of a run may have them too.
     pub(crate) fn ending(&self, of: &ProcessesOf) -> Vec<StillRunning> {
         let still = |process: Arc<Process>| StillRunning {
             run_id: process.run,
@@ -50,7 +50,15 @@ impl BackgroundProcesses {
             what: process.what.clone(),
         };
         let meant = self.meant(of).into_iter();
-        meant.filter(|process| process.is_ending() && process.keeper == Keeper::Session).map(still).collect()
+        meant.filter(|process| process.is_ending() && !process.is_empty()).map(still).collect()
+    }
+
+    /// Makes what a conversation keeps unknown to its runs. What has ended is dropped now, and the others when they end.
+    pub(crate) fn forget(&self, session: &SessionKey) {
+        let mut known = self.known();
+        let is_meant = |process: &Process| process.session == *session && process.keeper == Keeper::Session;
+        known.iter().filter(|process| is_meant(process)).for_each(|process| process.forget());
+        known.retain(|process| !process.is_over());
     }
 
     fn meant(&self, of: &ProcessesOf) -> Vec<Arc<Process>> {

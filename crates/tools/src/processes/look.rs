@@ -15,7 +15,8 @@ pub(super) async fn read(process: Arc<Process>, offset: Option<u64>) -> ToolOutp
     let state = process.state();
     let from = offset.unwrap_or_else(|| process.unread());
     check(&process, from)?;
-    let mut part = part(&process, from, MAX_SHOWN_BYTES).await?;
+    let of = process.clone();
+    let mut part = blocking(move || read_part(&of, from, MAX_SHOWN_BYTES)).await?;
     part.bytes.truncate(whole_characters(&part.bytes));
     process.was_shown(from, part.next());
     let gap =
@@ -42,10 +43,13 @@ pub(super) fn check(process: &Process, from: u64) -> Result<(), ToolFailure> {
     Ok(())
 }
 
-pub(super) async fn part(process: &Arc<Process>, from: u64, most: usize) -> Result<Part, ToolFailure> {
-    let process = process.clone();
-    let read = move || process.output.part(from, most);
-    blocking(move || read().map_err(|error| ToolFailure::failed(format!("The output cannot be read: {error}.")))).await
+/// Reads a part of the output. Blocks.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn read_part(process: &Process, from: u64, most: usize) -> Result<Part, ToolFailure> {
+    let read = process.output.part(from, most);
+    read.map_err(|error| ToolFailure::failed(format!("The output cannot be read: {error}.")))
 }
 
 /// The length without a last character that is cut off, unless there is nothing else.

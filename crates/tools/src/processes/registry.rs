@@ -49,8 +49,7 @@ impl BackgroundProcesses {
                 .map_err(|error| ToolFailure::failed(format!("Not started: its output cannot be stored: {error}.")))
         });
         let output = output.await?;
-        let mut known = self.known();
-        prune(&mut known, self.limits.ended);
+        let mut known = self.pruned();
         let running = || known.iter().filter(|process| process.ended().is_none());
         let of_session = running().filter(|process| process.session == wanted.context.session).count();
         if of_session >= self.limits.of_session {
@@ -72,25 +71,22 @@ impl BackgroundProcesses {
 
     /// The process with this name that a run of a conversation may use; without a run, any of the conversation.
     pub(super) fn find(&self, name: &str, session: &SessionKey, run: Option<RunId>) -> Option<Arc<Process>> {
-        let is_it = |process: &&Arc<Process>| {
-            process.name == name && process.is_of(session, run.unwrap_or(process.run)) && !process.is_expired()
-        };
-        self.known().iter().find(is_it).cloned()
+        let is_it =
+            |process: &&Arc<Process>| process.name == name && process.is_of(session, run.unwrap_or(process.run));
+        self.pruned().iter().find(is_it).cloned()
     }
 
     /// The processes that a run may use, oldest first.
     pub(super) fn of(&self, session: &SessionKey, run: RunId) -> Vec<Arc<Process>> {
-        let mut known = self.known();
-        prune(&mut known, self.limits.ended);
-        known.iter().filter(|process| process.is_of(session, run)).cloned().collect()
+        self.pruned().iter().filter(|process| process.is_of(session, run)).cloned().collect()
     }
 
     /// Whether a run may use any process.
     pub(super) fn has_any(&self, session: &SessionKey, run: RunId) -> bool {
-        self.known().iter().any(|process| process.is_of(session, run))
+        self.pruned().iter().any(|process| process.is_of(session, run))
     }
 
-    /// Takes a process out that was never started.
+    /// Takes a process out.
     pub(super) fn remove(&self, process: &Arc<Process>) {
         self.known().retain(|known| !Arc::ptr_eq(known, process));
     }
@@ -116,12 +112,24 @@ impl BackgroundProcesses {
 
     /// The number of processes that run.
     pub fn running(&self) -> usize {
-        self.known().iter().filter(|process| process.ended().is_none()).count()
+        self.pruned().iter().filter(|process| process.ended().is_none()).count()
     }
 
     /// The processes that run, for people.
     pub(crate) fn shown(&self) -> Vec<BackgroundProcess> {
-        self.known().iter().filter(|process| process.ended().is_none()).map(|process| process.shown()).collect()
+        self.pruned().iter().filter(|process| process.ended().is_none()).map(|process| process.shown()).collect()
+    }
+
+    /// Drops those that nobody has any use for.
+    pub(super) fn drop_over(&self) {
+        drop(self.pruned());
+    }
+
+    /// All but those that nobody has any use for: each look drops these.
+    fn pruned(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {
+        let mut known = self.known();
+        prune(&mut known, self.limits.ended);
+        known
     }
 
     pub(super) fn known(&self) -> MutexGuard<'_, Vec<Arc<Process>>> {
@@ -132,7 +140,7 @@ impl BackgroundProcesses {
 
 /// Drops outputs that are too old, and the oldest of too many.
 fn prune(known: &mut Vec<Arc<Process>>, most: usize) {
-    known.retain(|process| !process.is_expired());
+    known.retain(|process| !process.is_over());
     let ended = known.iter().filter(|process| process.ended().is_some()).count();
     let mut too_many = ended.saturating_sub(most);
     known.retain(|process| {

@@ -33,6 +33,11 @@ impl Slot {
         Self { registry, process, begun: false }
     }
 
+    /// Requests the end of the process, as a stop does.
+    pub(crate) fn stop(&self) {
+        self.process.request_end(EndedBy::Stop);
+    }
+
     /// Attends to the process, which has begun, in a task of its own until it has ended. Returns its name.
     pub(crate) fn attend(mut self, mut begun: Begun) -> String {
         self.begun = true;
@@ -48,6 +53,7 @@ impl Slot {
             // Before the end is known: whoever waits for the end of the run writes the end of its record next.
             registry.record_end(&process, end).await;
             process.has_ended(end);
+            registry.drop_over();
         };
         self.registry.tasks.spawn(task.in_current_span());
         self.process.name.clone()

@@ -12,10 +12,9 @@ use serde_json::{Map, Value};
 use super::call::{Action, Arguments, text_of};
 use super::handle::{Keeper, Process};
 use super::limits::{MAX_WAIT_S, USUAL_WAIT_S};
-use super::wait::Wait;
+use super::wait::{Wait, compiled};
 use super::{BackgroundProcesses, act, look};
 use crate::arguments;
-use crate::files::compile;
 
 /// Time of a call beyond its wait: to end a process, and to read its last output.
 const MARGIN: Duration = Duration::from_secs(20);
@@ -54,7 +53,7 @@ impl ProcessTool {
                 Keeper::Run => "ends with this run",
                 Keeper::Session => "stays in this conversation",
             };
-            format!("{}: {} ({kept}; printed {} bytes)", process.state(), process.what, process.output.printed())
+            format!("{}: {} ({kept}; printed {} bytes)", process.state(), process.brief(), process.output.printed())
         };
         let lines: Vec<String> = self.processes.of(&context.session, context.run_id).into_iter().map(line).collect();
         if lines.is_empty() { "There is no background process here.".to_owned() } else { lines.join("\n") }
@@ -85,7 +84,7 @@ impl Tool for ProcessTool {
                 let text = text_of(text, end)?;
                 let input = if end { format!("{text} (then the end of its standard input)") } else { text };
                 Ok(CallPreview {
-                    summary: format!("write to the background process {}: {}", process.name, process.what),
+                    summary: format!("write to the background process {}: {}", process.name, process.brief()),
                     shows: &["action", "id", "text", "end"],
                     bound: vec![
                         ("process".to_owned(), format!("{}: {}", process.name, process.what)),
@@ -111,7 +110,7 @@ impl Tool for ProcessTool {
                 if !(1..=MAX_WAIT_S).contains(&seconds) {
                     return Err(ToolFailure::failed(format!("timeout_s must be from 1 to {MAX_WAIT_S}.")));
                 }
-                let pattern = pattern.as_deref().map(compile).transpose()?;
+                let pattern = pattern.as_deref().map(compiled).transpose()?;
                 Wait { process, pattern, offset, seconds }.carry_out(&context.cancel).await
             }
             Action::Write => act::write(&process, &text_of(text, end)?, end, &context.cancel).await,

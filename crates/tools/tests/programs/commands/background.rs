@@ -17,27 +17,27 @@ const ECHO: &str = "echo ready; while read line; do echo got $line; done; sleep 
 
 impl Fixture {
     /// Starts a script in the background and returns its handle.
-    async fn start(&self, script: &str, context: &ToolContext) -> String {
+    pub(super) async fn start(&self, script: &str, context: &ToolContext) -> String {
         let arguments = json!({"argv": ["sh", "-c", script], "background": true});
         let reply = self.call("run_command", arguments, context).await.unwrap();
         reply.text.trim_start_matches('[').split(' ').next().unwrap().to_owned()
     }
 
     /// The text of a successful call of `process`.
-    async fn process(&self, arguments: Value, context: &ToolContext) -> String {
+    pub(super) async fn process(&self, arguments: Value, context: &ToolContext) -> String {
         let what = arguments.to_string();
         self.call("process", arguments, context).await.unwrap_or_else(|failure| panic!("{what}: {failure:?}")).text
     }
 
     /// The text of a call of `process` that fails.
-    async fn refused(&self, arguments: Value, context: &ToolContext) -> String {
+    pub(super) async fn refused(&self, arguments: Value, context: &ToolContext) -> String {
         match self.call("process", arguments, context).await {
             Err(ToolFailure::Failed(text) | ToolFailure::Ended(text) | ToolFailure::Denied(text)) => text,
             other => panic!("{other:?}"),
         }
     }
 
-    fn offers_process(&self, session: &str, run: RunId) -> bool {
+    pub(super) fn offers_process(&self, session: &str, run: RunId) -> bool {
         self.tools.of_use(&SessionKey::new(session), run).get("process").is_some()
     }
 }
@@ -53,7 +53,7 @@ async fn a_process_is_read_waited_for_written_to_and_killed() {
         assert!(fixture.offers_process("s", context.run_id));
         assert!(!fixture.offers_process("s", RunId::new()) && !fixture.offers_process("other", context.run_id));
         let found = fixture.process(json!({"action": "wait", "id": id, "pattern": "^rea"}), &context).await;
-        assert_eq!(found, "[p1 runs; found in the line at byte 0]\nready");
+        assert_eq!(found, "[p1 runs; found in the line at byte 0, the next offset is 6]\nready");
         let read = fixture.process(json!({"action": "read", "id": id}), &context).await;
         assert_eq!(read, "[p1 runs; from byte 0 on, the next offset is 6]\nready\n");
         let read = fixture.process(json!({"action": "read", "id": id}), &context).await;
@@ -102,7 +102,7 @@ async fn a_wait_ends_with_the_process_with_its_time_and_with_a_stop() {
     let id = fixture.start("read line; echo last; exit 3", &context).await;
     let short =
         fixture.process(json!({"action": "wait", "id": id, "pattern": "never", "timeout_s": 1}), &context).await;
-    assert_eq!(short, "[p1 still runs after 1 s; no line matches \"never\"]");
+    assert_eq!(short, "[p1 still runs after 1 s; no line from byte 0 on matches \"never\"]");
     let stopped = ToolContext { cancel: context.cancel.child_token(), ..context.clone() };
     stopped.cancel.cancel();
     let wait = json!({"action": "wait", "id": id, "pattern": "never", "timeout_s": 300});
@@ -113,7 +113,7 @@ async fn a_wait_ends_with_the_process_with_its_time_and_with_a_stop() {
     let over = fixture.refused(json!({"action": "wait", "id": id}), &context).await;
     assert_eq!(over, "[p1 ended with exit code 3. The action read shows what it printed.]");
     let found = fixture.process(json!({"action": "wait", "id": id, "pattern": "la"}), &context).await;
-    assert_eq!(found, "[p1 ended with exit code 3; found in the line at byte 0]\nlast");
+    assert_eq!(found, "[p1 ended with exit code 3; found in the line at byte 0, the next offset is 5]\nlast");
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 mod answers;
 mod background;
+mod background_ends;
+mod background_waits;
 mod endings;
 mod homes;
 mod hostile;

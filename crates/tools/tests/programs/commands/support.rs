@@ -11,6 +11,7 @@ use belay_protocol::{
     ToolReply, ToolSet, UnixMillis,
 };
 use belay_tools::config::{CommandsConfig, ShellConfig};
+use belay_tools::mcp::{McpSessions, ProcessTrees, RunEnds};
 use belay_tools::processes::{BackgroundParts, BackgroundProcesses, Limits};
 use belay_tools::sandbox::{Missing, Policy, Sandbox, SandboxConfig};
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, builtin};
@@ -144,6 +145,13 @@ impl Fixture {
 
     pub(crate) async fn preview(&self, arguments: Value) -> Result<CallPreview, ToolFailure> {
         self.tools.get("run_command").unwrap().preview(arguments.as_object().unwrap(), &"s".into()).await
+    }
+
+    /// What ends the processes of runs and conversations.
+    pub(crate) fn ends(&self) -> RunEnds {
+        let no_sandbox = Err::<Sandbox, _>(Missing("not in this test".to_owned()));
+        let trees = Arc::new(ProcessTrees::new(self.processes.clone(), no_sandbox.into()));
+        RunEnds::new(self.processes.clone(), Arc::new(McpSessions::new(trees)), self.background.clone())
     }
 
     pub(crate) fn alive(&self, run: RunId) -> usize {
