@@ -351,6 +351,9 @@ impl Lane {
         // "Always" answers, kept processes and the briefing belong to one conversation.
         let is_other = !matches!(edit, ThreadEdit::Undo | ThreadEdit::Redo);
         let at = self.services.clock.now();
+        if edit == ThreadEdit::Clear {
+            self.without_background_processes().await;
+        }
         match self.services.store.lanes.edit_thread(&self.lease, edit, at).await {
             Ok(EditOutcome::Done(thread)) => {
                 self.show(thread);
@@ -372,7 +375,12 @@ impl Lane {
                 }
                 Ok(Ok(done.into()))
             }
-            Ok(EditOutcome::Nothing) => Ok(Ok(nothing.into())),
+            Ok(EditOutcome::Nothing) => {
+                if edit == ThreadEdit::New {
+                    self.end_background_processes();
+                }
+                Ok(Ok(nothing.into()))
+            }
             Err(error) => unchanged(&error),
         }
     }

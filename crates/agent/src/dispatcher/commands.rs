@@ -243,7 +243,8 @@ fn status_text(status: &StatusReport, model: &str, inbound: &Inbound) -> String 
     }
     for process in status.beside.processes.iter().filter(|it| all || it.session == inbound.session).take(10) {
         let seconds = process.for_ms as f64 / 1000.0;
-        text.push_str(&format!("\n- process {} in the background, {seconds:.1} s: `{}`", process.id, process.command));
+        let command = process.command.replace('`', "'"); // it would end the mark
+        text.push_str(&format!("\n- process {} in the background, {seconds:.1} s: `{command}`", process.id));
     }
     for candidate in &status.candidates {
         if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.reason) {

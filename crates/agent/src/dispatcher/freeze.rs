@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 use super::Dispatcher;
 use super::control::{operators_only, report};
 use super::guards::{Arrival, Guarded};
-use super::orders::background_ended;
+use super::orders::{add_ending, background_ended};
 use crate::agent_services::AgentServices;
 use crate::mail::LaneNote;
 use crate::stop_orders::{self, Answers, NodeReport, OrderCause};
@@ -150,7 +150,8 @@ impl Dispatcher {
         self.watch("freezes", Topic::Freezes, |services, notes| async move { adopt(&services, &notes).await });
     }
 
-    /// Stops the runs here that a freeze of another node covers. Returns them.
+    /// Stops the runs here that a freeze of another node covers, and ends processes in the background as that does. Returns
+    /// the runs.
     pub(super) fn stop_as_frozen(&mut self, freeze: FreezeId) -> Vec<Arc<LiveRun>> {
         let freezer = &self.services.run.freezer;
         let Some(freeze) = freezer.in_force().iter().find(|other| other.id == freeze).cloned() else {
@@ -158,6 +159,7 @@ impl Dispatcher {
         };
         let runs = self.covered(&freeze.scope);
         self.stop(&runs, |_| cause(freeze.id));
+        self.end_background(&freeze.scope);
         let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
         self.services.run.freezer.note_stopped(freeze.id, &ids);
         runs
@@ -306,8 +308,9 @@ async fn settle(
     freezer.amend(id, |receipt| receipt.acknowledged_ms = receipt.acknowledged_ms.or(Some(acknowledged_ms)));
     let stopped = report(&runs, &*services.processes, stop_orders::STOP_ANSWER);
     let background = background_ended(&*services.processes, Some(&ProcessesOf::Everyone), stop_orders::STOP_ANSWER);
-    let (stopped, others, background) = tokio::join!(stopped, order(services, id), background);
-    let mut ending: Vec<String> = stopped.still_running.iter().chain(&background).map(ending_line).collect();
+    let (mut stopped, others, background) = tokio::join!(stopped, order(services, id), background);
+    add_ending(&mut stopped.still_running, background);
+    let mut ending: Vec<String> = stopped.still_running.iter().map(ending_line).collect();
     ending.extend(lines_of(&others));
     freezer.note_stopped(id, &others.reports.stopped);
     let mut kept = complete(services, id, ending.clone(), begun).await;

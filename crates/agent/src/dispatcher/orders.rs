@@ -41,15 +41,19 @@ impl Dispatcher {
         self.services.titles.iter().for_each(|titles| titles.stop(&target));
         let mut runs = self.meant(&target, &request);
         let has_all = self.has_all(&target, &runs);
-        let is_again = repeated.is_some_and(|order| self.repeated_stops.is_again(order));
+        // A repetition lists what the first request has ended. Its run may be gone meanwhile, but a process still there.
+        let of = (!request.only_begun).then(|| processes_of(&target, &runs)).flatten();
+        let first = repeated.and_then(|order| self.repeated_stops.again(order, &of));
+        let is_again = first.is_some();
+        let of = first.unwrap_or(of);
         if is_again {
             runs.retain(|run| run.control.cancel.is_cancelled());
         }
         let mut at_work = begun(&runs);
         let cluster = self.services.cluster.clone();
         self.stop(&runs, |run| request.cause(run));
-        let of = (!request.only_begun && !is_again).then(|| processes_of(&target, &runs));
-        let ended_processes = of.as_ref().map_or(0, |of| self.services.processes.stop_background(of));
+        let to_end = of.as_ref().filter(|_| !is_again);
+        let ended_processes = to_end.map_or(0, |of| self.services.processes.stop_background(of));
         let services = self.services.clone();
         async move {
             let others = async {
@@ -82,7 +86,7 @@ impl Dispatcher {
             let background = background_ended(&*services.processes, of.as_ref(), STOP_ANSWER);
             let (mut stopped, others, ending) =
                 tokio::join!(report(&runs, &*services.processes, STOP_ANSWER), others, background);
-            stopped.still_running.extend(ending);
+            add_ending(&mut stopped.still_running, ending);
             stopped.ended_processes = ended_processes;
             if let Some(others) = others {
                 at_work.extend(&others.reports.at_work);
@@ -126,24 +130,29 @@ impl Dispatcher {
         };
         let (services, order, at_work) = (self.services.clone(), order.id, begun(&runs));
         self.background(async move {
-            let StopReport { stopped, still_running, .. } = report(&runs, &*services.processes, STOP_ANSWER).await;
+            let everyone = freeze.map(|_| ProcessesOf::Everyone);
+            let processes = &*services.processes;
+            let background = background_ended(processes, everyone.as_ref(), STOP_ANSWER);
+            let (StopReport { stopped, still_running, .. }, background) =
+                tokio::join!(report(&runs, processes, STOP_ANSWER), background);
             let mut said = NodeReport { stopped, still_running, at_work };
             if let Some(freeze) = freeze {
                 add_stopped(&services, freeze, &mut said);
             }
+            let left = said.still_running.iter().map(|still| still.run_id).collect::<HashSet<_>>();
+            add_ending(&mut said.still_running, background);
             acknowledge(&cluster, services.boot, order, &said).await;
             if said.still_running.is_empty() {
                 return;
             }
             if freeze.is_some() {
-                let left = said.still_running.iter().map(|still| still.run_id).collect::<HashSet<_>>();
-                let ends = left.iter().map(|run| services.processes.end(*run));
-                if timeout(TREES_LIMIT, join_all(ends)).await.is_err() {
-                    return;
-                }
+                let ends = timeout(TREES_LIMIT, join_all(left.iter().map(|run| processes.end(*run))));
+                let background = background_ended(processes, everyone.as_ref(), TREES_LIMIT);
+                let (Ok(_), background) = tokio::join!(ends, background) else { return };
                 // A process may not die.
-                said.still_running = left.iter().flat_map(|run| services.processes.alive(*run)).collect();
+                said.still_running = left.iter().flat_map(|run| processes.alive(*run)).collect();
                 said.still_running.extend(runs.iter().flat_map(|run| working_tools(run)));
+                add_ending(&mut said.still_running, background);
             } else {
                 let StopReport { stopped, still_running, .. } = report(&runs, &*services.processes, TREES_LIMIT).await;
                 (said.stopped, said.still_running) = (stopped, still_running);
@@ -180,14 +189,16 @@ fn add_stopped(services: &AgentServices, freeze: FreezeId, said: &mut NodeReport
     said.stopped = said.at_work.clone();
 }
 
-/// Whose processes in the background a stop ends: all of the stopped conversation, because none outlives a stop.
-fn processes_of(target: &StopTarget, runs: &[Arc<LiveRun>]) -> ProcessesOf {
+/// Whose processes in the background a stop ends: all of the stopped conversation, because none outlives a stop. A client
+/// that is gone has stopped nothing that a person has kept; the processes of its run end with the run.
+fn processes_of(target: &StopTarget, runs: &[Arc<LiveRun>]) -> Option<ProcessesOf> {
     match target {
-        StopTarget::All => ProcessesOf::Everyone,
-        StopTarget::Session(session) => ProcessesOf::Session(session.clone()),
-        StopTarget::Run(id) | StopTarget::RunOfGoneClient(id) => {
-            runs.first().map_or(ProcessesOf::Run(*id), |run| ProcessesOf::Session(run.session.clone()))
+        StopTarget::All => Some(ProcessesOf::Everyone),
+        StopTarget::Session(session) => Some(ProcessesOf::Session(session.clone())),
+        StopTarget::Run(id) => {
+            Some(runs.first().map_or(ProcessesOf::Run(*id), |run| ProcessesOf::Session(run.session.clone())))
         }
+        StopTarget::RunOfGoneClient(_) => None,
     }
 }
 
@@ -201,6 +212,16 @@ pub(super) async fn background_ended(
     match timeout(limit, processes.background_ended(by)).await {
         Ok(()) => Vec::new(),
         Err(_elapsed) => processes.background_ending(by),
+    }
+}
+
+/// Adds processes in the background to a list that may have them already, because their runs have ended too.
+pub(super) fn add_ending(still_running: &mut Vec<StillRunning>, background: Vec<StillRunning>) {
+    for process in background {
+        let is_it = |known: &StillRunning| *known == process || (known.pid.is_some() && known.pid == process.pid);
+        if !still_running.iter().any(is_it) {
+            still_running.push(process);
+        }
     }
 }
 
