@@ -71,7 +71,17 @@ fn offers(model: &ModelServer) -> Vec<bool> {
 
 /// Lets a run of this session start a process that the conversation keeps, and waits until it has printed its line.
 async fn keep(daemon: &Daemon, model: &ModelServer, session: &str, seconds: &str) -> Result<()> {
-    model.then(start(&sleeping(seconds), true));
+    keep_script(daemon, model, session, seconds, &sleeping(seconds)).await
+}
+
+async fn keep_script(
+    daemon: &Daemon,
+    model: &ModelServer,
+    session: &str,
+    seconds: &str,
+    script: &str,
+) -> Result<()> {
+    model.then(start(script, true));
     let run = daemon.send(session, "serve").await?;
     // No rule lets it run without a question.
     let waiting = daemon.until(&run, "paused").await?;
@@ -176,6 +186,28 @@ async fn a_kept_process_survives_its_turn_but_no_stop() -> Result<()> {
     assert_eq!(sleepers(&seconds), Vec::<String>::new());
     let (_, report) = daemon.request("POST", "/api/v1/sessions/anna/stop?wait_ms=10000", None).await?;
     assert_eq!(report, json!({"stopped": [], "still_running": []}));
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stop_that_waits_says_that_nothing_runs_only_when_a_stubborn_process_has_ended() -> Result<()> {
+    let seconds = seconds(9);
+    let model = ModelServer::start(vec![], Answer::text("done")).await;
+    let home = Home::new().openai(&model.base_url).settings(RULES);
+    let daemon = home.start().await?;
+    // It ends at KILL only.
+    let script = format!("trap '' TERM; sleep {seconds} & echo ready; wait");
+    keep_script(&daemon, &model, "anna", &seconds, &script).await?;
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let (_, report) = daemon.request("POST", "/api/v1/sessions/anna/stop?wait_ms=10000", None).await?;
+        if report["still_running"] == json!([]) {
+            break;
+        }
+        anyhow::ensure!(tokio::time::Instant::now() < deadline, "{report}");
+    }
+    assert_eq!(sleepers(&seconds), Vec::<String>::new());
     daemon.shut_down().await?;
     Ok(())
 }
