@@ -3,6 +3,7 @@
 
 mod approvals;
 mod attachments;
+mod background;
 mod backup;
 mod bad_input;
 mod brakes;

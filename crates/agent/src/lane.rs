@@ -348,9 +348,12 @@ impl Lane {
                 "There is nothing to copy.",
             ),
         };
-        // "Always" answers and the briefing belong to one conversation.
+        // "Always" answers, kept processes and the briefing belong to one conversation.
         let is_other = !matches!(edit, ThreadEdit::Undo | ThreadEdit::Redo);
         let at = self.services.clock.now();
+        if edit == ThreadEdit::Clear {
+            self.without_background_processes().await;
+        }
         match self.services.store.lanes.edit_thread(&self.lease, edit, at).await {
             Ok(EditOutcome::Done(thread)) => {
                 self.show(thread);
@@ -364,6 +367,7 @@ impl Lane {
                     self.spoken_at = Some(at);
                 }
                 if is_other {
+                    self.end_background_processes();
                     Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 }
                 if is_other && let Err(error) = self.services.store.approvals.forget_grants(&self.lease.session).await {
@@ -371,7 +375,12 @@ impl Lane {
                 }
                 Ok(Ok(done.into()))
             }
-            Ok(EditOutcome::Nothing) => Ok(Ok(nothing.into())),
+            Ok(EditOutcome::Nothing) => {
+                if edit == ThreadEdit::New {
+                    self.end_background_processes();
+                }
+                Ok(Ok(nothing.into()))
+            }
             Err(error) => unchanged(&error),
         }
     }

@@ -70,10 +70,10 @@ pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> R
     let store = Store::memory()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // The notes of one message need no search by meaning.
-    let (notes, runs) = (store.ports().notes, store.ports().runs);
+    let (notes, runs, events) = (store.ports().notes, store.ports().runs, None);
     // Its conversation is in memory, so its outputs are files of this machine, also beside a cluster.
-    let tool_ports = ToolPorts { notes, meaning: None, runs, clock: clock.clone(), shared: None, patient: true };
-    let mut programs = Programs::open(settings, env, &paths, tool_ports).await?;
+    let needs = ToolPorts { notes, meaning: None, runs, events, clock: clock.clone(), shared: None, patient: true };
+    let mut programs = Programs::open(settings, env, &paths, needs).await?;
     let hooks = hooks(settings, env, programs.kept())?;
     let handle = programs.handle();
     let screen = Arc::new(AskScreen::find(env, args.json));

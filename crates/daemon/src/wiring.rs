@@ -192,13 +192,12 @@ async fn assemble(
     chosen: Chosen,
     (settings_source, log_queue): (SettingsSource, Option<LogQueue>),
 ) -> Result<Assembled, Failure> {
-    let (ports, clock) = (store.ports(), store.clock());
+    let (ports, clock, shared) = (store.ports(), store.clock(), store.shared(settings));
     let (ready_tx, ready) = watch::channel(false);
     let meaning = meaning(settings, secrets.embeddings.as_ref(), store.note_vectors())?;
     let embedder = meaning.as_ref().map(|meaning| meaning.embedder.clone());
-    let (notes, runs) = (ports.notes.clone(), ports.runs.clone());
-    let tool_ports =
-        ToolPorts { notes, meaning, runs, clock: clock.clone(), shared: store.shared(settings), patient: false };
+    let (notes, runs, events) = (ports.notes.clone(), ports.runs.clone(), Some(ports.events.clone()));
+    let tool_ports = ToolPorts { notes, meaning, runs, events, clock: clock.clone(), shared, patient: false };
     let mut programs = Programs::open(settings, env, paths, tool_ports).await?;
     if let Some(node) = store.node() {
         node.check_workspace(&workspace_of(settings, env, paths)).await?;

@@ -152,8 +152,8 @@ impl Processes {
         self.start_for(launch, Owner::Run { id: run, generation: generation.clone() }, what).await
     }
 
-    /// Starts a program that belongs to no run, such as a hook, even one that was asked about a run. It ends when the
-    /// returned value is dropped or [ended](Running::end), and at a shutdown.
+    /// Starts a program that belongs to no run, such as a hook, even one that was asked about a run, or a process that a
+    /// conversation keeps. It ends when the returned value is dropped or [ended](Running::end), and at a shutdown.
     ///
     /// # Errors
     /// [`StartError`], all but [`StartError::Stopped`].

@@ -11,7 +11,7 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::{Paths, private_directory};
 use belay_protocol::{
-    AttachmentIntake, Clock, ContextSource, NoteStore, OutgoingFiles, OutputKeeper, RunProcesses, RunReader,
+    AttachmentIntake, Clock, ContextSource, EventLog, NoteStore, OutgoingFiles, OutputKeeper, RunProcesses, RunReader,
     ServerLogins, Tool, Transcriber, WorkerHost,
 };
 use belay_settings::secrets::skill_keys;
@@ -20,9 +20,11 @@ use belay_tools::attachments::{Attachments, AttachmentsParts};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
 use belay_tools::mcp::{Arrival, KnownServers, LoginChange, Mcp, McpSessions, Pins, PinsError, RunEnds};
 use belay_tools::outgoing::WorkspaceFiles;
+use belay_tools::processes::{BackgroundParts, BackgroundProcesses, Limits};
 use belay_tools::sandbox::LazySandbox;
 use belay_tools::worker::SandboxHost;
 use belay_tools::{KeptOutputs, Meaning, ToolsConfig, ToolsParts, sweep};
+use metrics::{counter, describe_counter};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +42,7 @@ pub struct Programs {
     workspace: PathBuf,
     outputs: KeptOutputs,
     processes: Arc<Processes>,
+    background: Arc<BackgroundProcesses>,
     sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
     context: Arc<WorkspaceContext>,
@@ -60,6 +63,8 @@ pub struct ToolPorts {
     pub runs: Arc<dyn RunReader>,
     /// The clock for dates and times.
     pub clock: Arc<dyn Clock>,
+    /// Where tools record events; `None`: nowhere.
+    pub events: Option<Arc<dyn EventLog>>,
     /// The files that the nodes of a cluster share; `None`: the daemon uses files of its own.
     pub shared: Option<Shared>,
     /// Whether MCP servers that start slowly are waited for, because no later run could use them.
@@ -91,6 +96,7 @@ impl Programs {
         }
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
         let outputs_config = &settings.tools.outputs;
+        let is_cluster = ports.shared.is_some();
         let (outputs, pins) = match ports.shared {
             Some(Shared { outputs, pins }) => (KeptOutputs::in_database(outputs, outputs_config), Pins::shared(pins)),
             None => {
@@ -98,6 +104,7 @@ impl Programs {
                 (outputs.map_err(|error| refused(&error))?, own_pins(paths))
             }
         };
+        describe_counter!(BACKGROUND_ENDED, "Background processes that have ended, by the reason");
         let needs = McpNeeds::find(settings, env, paths)?.remembering(paths.data.join(SANDBOX_PROBE));
         let processes = needs.processes.clone();
         match tokio::task::spawn_blocking(move || processes.end_left_behind()).await {
@@ -113,6 +120,10 @@ impl Programs {
         }
         let context = surroundings(settings, env, &workspace)?;
         let config = ToolsConfig { workspace: Some(workspace.clone()), ..settings.tools.clone() };
+        let limits = Limits { may_outlive_runs: !is_cluster, ..Limits::of(config.commands.background) };
+        let events = ports.events.map(|events| (events, ports.clock.clone()));
+        let kept = BackgroundParts { directory: paths.data.clone(), events, count_end: count_background_end };
+        let background = Arc::new(BackgroundProcesses::new(kept, limits));
         let parts = ToolsParts {
             notes: ports.notes,
             meaning: ports.meaning,
@@ -121,6 +132,7 @@ impl Programs {
             runs: ports.runs,
             processes: needs.processes.clone(),
             sandbox: needs.sandbox.clone(),
+            background: background.clone(),
         };
         let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
         let (mut known_servers, mut left_out) = (KnownServers::default(), Vec::new());
@@ -141,6 +153,7 @@ impl Programs {
             workspace,
             outputs,
             processes: needs.processes,
+            background,
             sessions,
             sandbox: needs.sandbox,
             mcp: Arc::new(mcp),
@@ -151,7 +164,7 @@ impl Programs {
 
     /// The port that ends the processes of runs, MCP servers included.
     pub fn processes(&self) -> Arc<dyn RunProcesses> {
-        Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone()))
+        Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone(), self.background.clone()))
     }
 
     /// The logins at MCP servers; `None`: no server can have one.
@@ -231,6 +244,7 @@ impl Programs {
     pub fn handle(&self) -> ProgramsHandle {
         ProgramsHandle {
             processes: self.processes.clone(),
+            background: self.background.clone(),
             sessions: self.sessions.clone(),
             sandbox: self.sandbox.clone(),
             context: self.context.clone(),
@@ -239,6 +253,13 @@ impl Programs {
             left_out: self.left_out.clone(),
         }
     }
+}
+
+/// Background processes that have ended, by the reason.
+const BACKGROUND_ENDED: &str = "belay_background_processes_ended_total";
+
+fn count_background_end(how: &'static str) {
+    counter!(BACKGROUND_ENDED, "reason" => how).increment(1);
 }
 
 /// Opens the files of the workspace and the skills, with the keys and settings that skills require.
@@ -256,6 +277,7 @@ fn surroundings(settings: &Settings, env: &Environment, workspace: &Path) -> Res
 /// Ends all programs.
 pub struct ProgramsHandle {
     processes: Arc<Processes>,
+    background: Arc<BackgroundProcesses>,
     sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
     context: Arc<WorkspaceContext>,
@@ -341,7 +363,7 @@ impl ProgramsHandle {
     /// Ends all running programs; none can start after that. Waits for renewals of logins before, for 2 s at most.
     pub async fn close(&self) {
         self.mcp.settle_logins().await;
-        self.processes.shutdown().await;
+        tokio::join!(self.background.close(), self.processes.shutdown());
     }
 }
 

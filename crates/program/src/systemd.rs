@@ -175,8 +175,7 @@ mod tests {
             candidates: Vec::new(),
             tools: Vec::new(),
             frozen: Vec::new(),
-            jobs: None,
-            routines: None,
+            beside: Default::default(),
         }))
     }
 

@@ -137,12 +137,30 @@ pub struct StopReport {
     pub stopped: Vec<RunId>,
     /// Runs and processes that have not ended yet.
     pub still_running: Vec<StillRunning>,
+    /// Background processes whose end was requested.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ended_processes: usize,
     /// Living nodes of the cluster that have not answered yet. The stop is stored, and they carry it out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_nodes: Vec<String>,
 }
 
+// Serde calls it with a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 impl StopReport {
+    /// The line about background processes; `None`: none was ended.
+    pub fn processes_line(&self) -> Option<String> {
+        match self.ended_processes {
+            0 => None,
+            1 => Some("Ended a background process.".to_owned()),
+            n => Some(format!("Ended {n} background processes.")),
+        }
+    }
+
     /// The line about nodes that have not answered; `None`: there are none.
     pub fn pending_line(&self) -> Option<String> {
         (!self.pending_nodes.is_empty()).then(|| format!("No answer yet from {}.", self.pending_nodes.join(", ")))
@@ -151,12 +169,14 @@ impl StopReport {
 
 impl fmt::Display for StopReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.stopped.len(), self.still_running.len()) {
-            (0, 0) => write!(f, "Nothing is running."),
-            (n, 0) => write!(f, "Stopped {n} run{}.", if n == 1 { "" } else { "s" }),
-            (n, m) => write!(f, "Stopped {n} run{}; {m} still ending.", if n == 1 { "" } else { "s" }),
-        }?;
-        self.pending_line().map_or(Ok(()), |line| write!(f, " {line}"))
+        let runs = match (self.stopped.len(), self.still_running.len()) {
+            (0, 0) if self.ended_processes > 0 => None,
+            (0, 0) => Some("Nothing is running.".to_owned()),
+            (n, 0) => Some(format!("Stopped {n} run{}.", if n == 1 { "" } else { "s" })),
+            (n, m) => Some(format!("Stopped {n} run{}; {m} still ending.", if n == 1 { "" } else { "s" })),
+        };
+        let lines = runs.into_iter().chain(self.processes_line()).chain(self.pending_line());
+        f.write_str(&lines.collect::<Vec<_>>().join(" "))
     }
 }
 

@@ -427,6 +427,27 @@ pub enum EventKind {
         /// The file.
         file: SentFile,
     },
+    /// A run has started a process that goes on in the background.
+    ProcessStarted {
+        /// Its name.
+        process: String,
+        /// Its command line.
+        command: String,
+        /// Whether the conversation keeps it when the run ends.
+        kept: bool,
+    },
+    /// A process in the background has ended, with everything that it had started.
+    ProcessEnded {
+        /// Its name.
+        process: String,
+        /// How: by itself, or why Belay has ended it.
+        #[cfg_attr(feature = "schema", schemars(extend("enum" =
+            ["exited", "killed", "run_ended", "stopped", "age", "output", "disk", "crashed"])))]
+        how: String,
+        /// Its exit code, if it has exited by itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<i32>,
+    },
     /// The delivery of a reply has ended.
     Delivered {
         /// `sent`, `ambiguous` or `failed`.

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 
-use crate::ids::RunId;
+use crate::ids::{RunId, SessionKey};
+use crate::status::BackgroundProcess;
 use serde::{Deserialize, Serialize};
 
 /// A part of a stopped run that has not ended.
@@ -46,6 +47,19 @@ impl Generation {
     }
 }
 
+/// Which processes in the background are meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessesOf {
+    /// Those of this session: of its runs, and those that it keeps beyond them.
+    Session(SessionKey),
+    /// Those that this run has started.
+    Run(RunId),
+    /// Those that sessions keep beyond the run that has started them.
+    Sessions,
+    /// All.
+    Everyone,
+}
+
 /// Ends the processes of runs: the one way for `/stop`, a timeout, a shutdown and a crash of a turn.
 #[async_trait]
 pub trait RunProcesses: Send + Sync {
@@ -58,6 +72,31 @@ pub trait RunProcesses: Send + Sync {
 
     /// The processes of the run that are alive now.
     fn alive(&self, run: RunId) -> Vec<StillRunning>;
+
+    /// The processes in the background that are alive now, oldest first.
+    fn in_background(&self) -> Vec<BackgroundProcess> {
+        Vec::new()
+    }
+
+    /// Begins to end processes in the background, at once. Returns the number of those whose end had not begun.
+    fn stop_background(&self, _of: &ProcessesOf) -> usize {
+        0
+    }
+
+    /// Waits until the processes in the background whose end has begun have ended.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the end continues.
+    async fn background_ended(&self, _of: &ProcessesOf) {}
+
+    /// Makes what a session keeps unknown to its later runs, also what has ended. The ends must have begun.
+    fn forget_background(&self, _session: &SessionKey) {}
+
+    /// The processes in the background whose end has begun and that are alive still. [`Self::alive`] may have those of runs
+    /// too.
+    fn background_ending(&self, _of: &ProcessesOf) -> Vec<StillRunning> {
+        Vec::new()
+    }
 }
 
 /// For agents that start no processes.

@@ -62,10 +62,45 @@ pub struct StatusReport {
     /// The freezes in force.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub frozen: Vec<Freeze>,
+    /// What goes on beside the conversations.
+    #[serde(flatten)]
+    pub beside: BackgroundWork,
+}
+
+/// What goes on beside the conversations.
+#[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BackgroundWork {
     /// Open jobs; `null`: the store does not answer.
     pub jobs: Option<JobsStatus>,
     /// Routines; `null`: the store does not answer.
     pub routines: Option<RoutineNumbers>,
+    /// Processes that commands have left in the background, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<BackgroundProcess>,
+}
+
+/// A process in the background.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BackgroundProcess {
+    /// Its name, which the model uses.
+    pub id: String,
+    /// The session of the run that has started it.
+    pub session: SessionKey,
+    /// The run.
+    pub run_id: RunId,
+    /// Its command line.
+    pub command: String,
+    /// The process id; absent: it is being started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Whether the conversation keeps it when the run ends.
+    pub kept: bool,
+    /// The milliseconds since its start.
+    pub for_ms: u64,
+    /// The bytes that it has printed.
+    pub printed_bytes: u64,
 }
 
 /// Open jobs.

@@ -327,6 +327,10 @@ pub struct CallPreview {
     pub ask: Option<Ask>,
     /// The calls that "always" covers, for example a command without its arguments. `None`: only these arguments.
     pub covers: Option<String>,
+    /// The effect of this call, if it is weaker than the strongest of the tool. The rules about untrusted content use it.
+    pub effect: Option<Effect>,
+    /// Whether a person must approve each such call, also if a rule or an earlier answer would let it run.
+    pub must_ask: bool,
     /// The reason for which an answer cannot be bound to everything that the call depends on, as the end of a sentence.
     /// Then nobody is asked, and a call that needs approval is refused.
     pub unbound: Option<String>,
@@ -361,6 +365,12 @@ pub trait Tool: Send + Sync {
         _session: &SessionKey,
     ) -> Result<CallPreview, ToolFailure> {
         Ok(CallPreview::default())
+    }
+
+    /// Whether it is of use to a run of a session now; `None`: it always is. A request offers the tools that answer only
+    /// while one of them is of use. Quick: it is asked before each request.
+    fn on_demand(&self, _session: &SessionKey, _run: RunId) -> Option<bool> {
+        None
     }
 
     /// The revision of its protocol that the server of the tool has spoken last; `None`: it has no server, or the server
@@ -402,6 +412,8 @@ pub struct ToolSet {
     /// The serialised list of schemas.
     pub wire: WireCache,
     described_bytes: OnceLock<usize>,
+    /// The same without the tools that are offered on demand; `None`: there is none.
+    always: OnceLock<Option<Box<ToolSet>>>,
 }
 
 impl ToolSet {
@@ -410,7 +422,21 @@ impl ToolSet {
     pub fn new(mut tools: Vec<Arc<dyn Tool>>) -> Self {
         tools.sort_by(|a, b| a.spec().name.cmp(&b.spec().name));
         tools.dedup_by(|later, first| later.spec().name == first.spec().name);
-        Self { tools, wire: WireCache::default(), described_bytes: OnceLock::new() }
+        Self { tools, ..Self::default() }
+    }
+
+    /// The tools that a request of this run offers: all, or without those on demand if none of them is of use now. The
+    /// smaller set is made once.
+    pub fn of_use(&self, session: &SessionKey, run: RunId) -> &Self {
+        let on_demand = |tool: &&Arc<dyn Tool>| tool.on_demand(session, run).is_some();
+        if self.tools.iter().any(|tool| tool.on_demand(session, run) == Some(true)) {
+            return self;
+        }
+        let without = || {
+            let rest = self.tools.iter().filter(|tool| !on_demand(tool)).cloned().collect();
+            self.tools.iter().any(|tool| on_demand(&tool)).then(|| Box::new(Self::new(rest)))
+        };
+        self.always.get_or_init(without).as_deref().unwrap_or(self)
     }
 
     /// The tool with this name.

@@ -11,8 +11,9 @@
 //!
 //! Reading order: `request` (the checked request) → `program` (which file a program name refers to) → `risk` (what
 //! "always" may cover) → `repository` (the settings of a git repository) → `environment` → `home` → `sealed` → `runner`
-//! → `capture` → `run_command`, `run_shell`.
+//! → `capture` → `background` → `run_command`, `run_shell`.
 
+mod background;
 mod capture;
 mod environment;
 mod home;
@@ -30,6 +31,7 @@ use std::sync::Arc;
 
 use belay_protocol::Tool;
 
+pub(crate) use self::home::TemporaryHome;
 use self::request::CommandRequests;
 use self::run_command::RunCommand;
 use self::run_shell::RunShell;
@@ -37,6 +39,7 @@ use self::runner::Runner;
 use crate::config::ToolsConfig;
 use crate::error::ToolsError;
 use crate::outputs::KeptOutputs;
+use crate::processes::BackgroundProcesses;
 use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
 use belay_exec::Processes;
@@ -56,8 +59,9 @@ pub(crate) fn tools(
     processes: Arc<Processes>,
     sandbox: LazySandbox,
     outputs: KeptOutputs,
+    background: Arc<BackgroundProcesses>,
 ) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
-    let runner = Arc::new(Runner { processes, sandbox, outputs });
+    let runner = Arc::new(Runner { processes, sandbox, outputs, background });
     let requests = Arc::new(CommandRequests::new(workspace, &config.commands, runner.view())?);
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     if config.commands.enabled {

@@ -17,7 +17,7 @@ use belay_protocol::ToolFailure;
 pub(crate) use self::edit_file::EditFile;
 pub(crate) use self::list_files::ListFiles;
 pub(crate) use self::read_file::ReadFile;
-pub(crate) use self::search_files::SearchFiles;
+pub(crate) use self::search_files::{SearchFiles, compile_within};
 pub(crate) use self::write_file::WriteFile;
 
 /// Runs file work on the blocking pool and waits for it. The work regularly checks the token of its call, so a

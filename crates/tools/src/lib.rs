@@ -9,8 +9,8 @@
 //! [`sandbox`], and only [`web`] and [`mcp`] open connections.
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
-//! (confines the file tools to one directory) → `files` → `notes` → `outputs` → [`sandbox`] → `commands` → [`web`]
-//! (blocks internal addresses) → [`mcp`] → [`worker`] → [`context`] → [`attachments`] →
+//! (confines the file tools to one directory) → `files` → `notes` → `outputs` → [`sandbox`] → [`processes`] →
+//! `commands` → [`web`] (blocks internal addresses) → [`mcp`] → [`worker`] → [`context`] → [`attachments`] →
 //! [`outgoing`].
 
 mod arguments;
@@ -29,6 +29,7 @@ pub mod outgoing;
 mod outputs;
 #[cfg_attr(not(feature = "pictures"), path = "no_picture.rs")]
 mod picture;
+pub mod processes;
 pub mod sandbox;
 #[cfg(test)]
 mod testing;
@@ -45,6 +46,7 @@ pub use crate::config::ToolsConfig;
 pub use crate::error::ToolsError;
 pub use crate::notes::Meaning;
 pub use crate::outputs::KeptOutputs;
+use crate::processes::{BackgroundProcesses, ProcessTool};
 use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
 pub use crate::workspace::{PathResolution, Refusal, sweep};
@@ -65,6 +67,8 @@ pub struct ToolsParts {
     pub processes: Arc<Processes>,
     /// The sandbox of commands. If a requirement of the sandbox is missing, commands are refused with that reason.
     pub sandbox: LazySandbox,
+    /// The commands that go on in the background.
+    pub background: Arc<BackgroundProcesses>,
 }
 
 /// Builds the built-in tools. A missing workspace is created with access for its owner only. The workspace is opened
@@ -75,13 +79,13 @@ pub struct ToolsParts {
 /// or opened; [`ToolsError::ProgramsInWorkspace`], [`ToolsError::Globs`] and [`ToolsError::Web`] for settings of
 /// commands and of the web.
 pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn Tool>>, ToolsError> {
-    let ToolsParts { notes, meaning, clock, outputs, runs, processes, sandbox } = parts;
+    let ToolsParts { notes, meaning, clock, outputs, runs, processes, sandbox, background } = parts;
     let path = config.workspace.as_deref().ok_or(ToolsError::NoWorkspace)?;
     let workspace = Arc::new(Workspace::open(path)?);
     if let PathResolution::Stepwise(why) = workspace.resolution() {
         tracing::info!(%why, "paths of the workspace are resolved step by step, as safe as by openat2");
     }
-    let commands = commands::tools(config, workspace.clone(), processes, sandbox, outputs.clone())?;
+    let commands = commands::tools(config, workspace.clone(), processes, sandbox, outputs.clone(), background.clone())?;
     // Shared by all tools, so that pictures are decoded one at a time.
     let pictures = picture::Pictures::new();
     let mut tools: Vec<Arc<dyn Tool>> = vec![
@@ -98,6 +102,9 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
         Arc::new(outputs::ReadOutput::new(outputs, runs)),
     ];
     tools.extend(commands);
+    if has_background(config) {
+        tools.push(Arc::new(ProcessTool::new(background)));
+    }
     let resolver = Arc::new(web::SystemResolver);
     if config.web.enabled {
         tools.push(Arc::new(web::FetchUrl::new(&config.web, resolver.clone(), pictures).map_err(ToolsError::Web)?));
@@ -128,6 +135,7 @@ pub fn check(config: &ToolsConfig) -> Result<(), ToolsError> {
 pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
     let is_offered = |name: &&str| match *name {
         "fetch_url" => config.web.enabled,
+        "process" => has_background(config),
         "run_command" => config.commands.enabled,
         "run_shell" => config.shell.enabled,
         "send_request" => !config.web.send_methods.is_empty(),
@@ -137,14 +145,20 @@ pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
     BUILTIN.into_iter().filter(is_offered).collect()
 }
 
+/// Whether commands can go on in the background.
+fn has_background(config: &ToolsConfig) -> bool {
+    config.commands.enabled && config.commands.background > 0
+}
+
 /// The names of all built-in tools in alphabetical order, including the tools that the settings disable.
-pub const BUILTIN: [&str; 16] = [
+pub const BUILTIN: [&str; 17] = [
     "calculate",
     "clock",
     "edit_file",
     "fetch_url",
     "forget",
     "list_files",
+    "process",
     "read_file",
     "read_output",
     "recall",
@@ -179,6 +193,7 @@ mod tests {
             runs: Arc::new(RunsOf("s".into())),
             processes: Arc::new(Processes::new(ProcessesConfig::default()).unwrap()),
             sandbox: Err(Missing("bubblewrap is not installed".to_owned())).into(),
+            background: crate::testing::background(dir),
         }
     }
 
@@ -238,7 +253,7 @@ mod tests {
             })
             .collect();
         let row = |name: &str, arguments: &str, required: Value, effect| {
-            let idempotent = !["edit_file", "run_command", "run_shell", "send_request"].contains(&name);
+            let idempotent = !["edit_file", "process", "run_command", "run_shell", "send_request"].contains(&name);
             (name.to_owned(), arguments.to_owned(), required, effect, idempotent)
         };
         assert_eq!(
@@ -250,11 +265,12 @@ mod tests {
                 row("fetch_url", "url", json!(["url"]), Effect::External),
                 row("forget", "id", json!(["id"]), Effect::Write),
                 row("list_files", "path", json!(["path"]), Effect::Read),
+                row("process", "action end id offset pattern text timeout_s", json!(["action"]), Effect::External),
                 row("read_file", "limit offset path", json!(["path"]), Effect::Read),
                 row("read_output", "limit name offset", json!(["name"]), Effect::Read),
                 row("recall", "conversations query", json!(["query"]), Effect::Read),
                 row("remember", "key text", json!(["text"]), Effect::Write),
-                row("run_command", "argv directory stdin timeout_s", json!(["argv"]), Effect::External),
+                row("run_command", "argv background directory keep stdin timeout_s", json!(["argv"]), Effect::External),
                 row("run_shell", "directory script timeout_s", json!(["script"]), Effect::External),
                 row("search_files", "context glob max path pattern", json!(["pattern"]), Effect::Read),
                 row("send_request", "body headers method url", json!(["method", "url"]), Effect::External),

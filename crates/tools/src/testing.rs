@@ -15,6 +15,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
+use crate::processes::{BackgroundParts, BackgroundProcesses, Limits};
+
 /// A clock with a fixed time.
 pub(crate) struct FixedClock(pub(crate) i64);
 
@@ -191,6 +193,12 @@ pub(crate) fn context(session: &str) -> ToolContext {
         person: belay_protocol::PersonPort::default(),
         handle: belay_protocol::HandlePort::default(),
     }
+}
+
+/// Background processes whose output is stored in this directory.
+pub(crate) fn background(directory: &std::path::Path) -> Arc<BackgroundProcesses> {
+    let parts = BackgroundParts { directory: directory.to_owned(), events: None, count_end: |_| {} };
+    Arc::new(BackgroundProcesses::new(parts, Limits::of(8)))
 }
 
 /// Calls a tool in session `s` with these JSON arguments and returns the text of its result.

@@ -241,6 +241,11 @@ fn status_text(status: &StatusReport, model: &str, inbound: &Inbound) -> String 
     for run in shown.take(10) {
         text.push_str(&format!("\n- run {} of {}, {:.1} s", run.run_id, run.session, run.for_ms as f64 / 1000.0));
     }
+    for process in status.beside.processes.iter().filter(|it| all || it.session == inbound.session).take(10) {
+        let seconds = process.for_ms as f64 / 1000.0;
+        let command = process.command.replace('`', "'"); // it would end the mark
+        text.push_str(&format!("\n- process {} in the background, {seconds:.1} s: `{command}`", process.id));
+    }
     for candidate in &status.candidates {
         if let (Some(until), Some(why)) = (candidate.cooling_until, &candidate.reason) {
             text.push_str(&format!("\n{} is not used until {} ({why}).", candidate.name, until.to_rfc3339()));
@@ -306,21 +311,31 @@ fn reads_nothing(inbound: &Inbound) -> bool {
 /// The text about a stop. `at_work`: the runs that were running when they were stopped.
 fn stop_text(report: &StopReport, at_work: &[RunId]) -> String {
     let pending = report.pending_line().map_or_else(String::new, |line| format!(" {line}"));
+    let processes = report.processes_line();
     if report.stopped.is_empty() && report.still_running.is_empty() {
-        return format!("Nothing is running.{pending}");
+        return processes.unwrap_or_else(|| "Nothing is running.".to_owned()) + &pending;
     }
-    let mut runs: Vec<&RunId> = report.still_running.iter().map(|still| &still.run_id).chain(&report.stopped).collect();
+    // A process whose run did not work was kept by the conversation.
+    let of_run = |still: &&StillRunning| {
+        still.pid.is_none() || at_work.contains(&still.run_id) || report.stopped.contains(&still.run_id)
+    };
+    let ending = report.still_running.iter().filter(of_run).map(|still| &still.run_id);
+    let mut runs: Vec<&RunId> = ending.chain(&report.stopped).collect();
     runs.sort_unstable();
     runs.dedup();
     let running = runs.iter().filter(|run| at_work.contains(run)).count();
     let waiting = runs.len() - running;
     let mut text = match (running, waiting) {
+        (0, 0) => String::new(),
         (0, n) => format!("Cleared {}.", messages(n)),
         (1, 0) => "Interrupted.".to_owned(),
         (1, n) => format!("Interrupted; cleared {}.", messages(n)),
         (r, 0) => format!("Interrupted {r} runs."),
         (r, n) => format!("Interrupted {r} runs; cleared {}.", messages(n)),
     };
+    if let Some(line) = processes {
+        text = format!("{text} {line}").trim_start().to_owned();
+    }
     if !report.still_running.is_empty() {
         let what = |still: &StillRunning| match still.pid {
             Some(pid) => format!("{} (process {pid})", still.what),

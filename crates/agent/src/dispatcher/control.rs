@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use belay_protocol::status::LiveRun as LiveRunInfo;
 use belay_protocol::{
-    Ack, AckSender, Candidate, CandidateStatus, CommandReply, Control, Inbound, OrderId, Refusal, RunId, RunProcesses,
-    RunRecord, RunStatus, SessionOwner, StatusReport, StillRunning, StopReport, StopTarget, ToolHealth, UnixMillis,
+    Ack, AckSender, BackgroundWork, Candidate, CandidateStatus, CommandReply, Control, Inbound, OrderId, Refusal,
+    RunId, RunProcesses, RunRecord, RunStatus, SessionOwner, StatusReport, StillRunning, StopReport, StopTarget,
+    ToolHealth, UnixMillis,
 };
 use tokio::time::{Instant, timeout_at};
 
@@ -40,8 +41,7 @@ impl Dispatcher {
                 }
                 let is_operator = who.is_operator();
                 self.background(async move {
-                    let (jobs, routines) = stats::read(&services).await;
-                    let report = StatusReport { jobs, routines, ..report };
+                    (report.beside.jobs, report.beside.routines) = stats::read(&services).await;
                     let report = troubles::added(&services, report, is_operator).await;
                     ack.send(Ack::Status(Box::new(stats::with_money(&services, report).await)));
                 });
@@ -213,8 +213,8 @@ impl Dispatcher {
             candidates: self.candidates(),
             tools: self.services.run.health.troubled(),
             frozen: self.services.run.freezer.in_force().to_vec(),
-            jobs: None, // read from the store by those who need it
-            routines: None,
+            // Jobs and routines are read from the store by those who need them.
+            beside: BackgroundWork { processes: self.services.processes.in_background(), ..Default::default() },
         }
     }
 

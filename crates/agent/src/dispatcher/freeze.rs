@@ -11,7 +11,7 @@ use belay_protocol::cluster::{OrderTarget, Topic};
 use belay_protocol::store::EventQuery;
 use belay_protocol::{
     Ack, AckSender, CommandReply, EventKind, Freeze, FreezeId, FreezeReceipt, FreezeRequest, FreezeScope, Inbound,
-    Refusal, ReplyRoute, RunId, StillRunning, StoreError, ToolStatus,
+    ProcessesOf, Refusal, ReplyRoute, RunId, StillRunning, StoreError, ToolStatus,
 };
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout};
 use super::Dispatcher;
 use super::control::{operators_only, report};
 use super::guards::{Arrival, Guarded};
+use super::orders::{add_ending, background_ended};
 use crate::agent_services::AgentServices;
 use crate::mail::LaneNote;
 use crate::stop_orders::{self, Answers, NodeReport, OrderCause};
@@ -107,6 +108,7 @@ impl Dispatcher {
                 let is_new = freeze.id == id;
                 let runs = self.covered(&freeze.scope);
                 self.stop(&runs, |_| cause(freeze.id));
+                self.end_background(&freeze.scope);
                 freezer.note_stopped(freeze.id, &runs.iter().map(|run| run.id).collect::<Vec<_>>());
                 tracing::warn!(freeze = %freeze.id, scope = %freeze.scope, runs = runs.len(), "frozen");
                 let notes = self.notes.clone();
@@ -152,7 +154,8 @@ impl Dispatcher {
         self.watch("freezes", Topic::Freezes, |services, notes| async move { adopt(&services, &notes).await });
     }
 
-    /// Stops the runs here that a freeze of another node covers. Returns them.
+    /// Stops the runs here that a freeze of another node covers, and ends processes in the background as that does. Returns
+    /// the runs.
     pub(super) fn stop_as_frozen(&mut self, freeze: FreezeId) -> Vec<Arc<LiveRun>> {
         let freezer = &self.services.run.freezer;
         let Some(freeze) = freezer.in_force().iter().find(|other| other.id == freeze).cloned() else {
@@ -160,6 +163,7 @@ impl Dispatcher {
         };
         let runs = self.covered(&freeze.scope);
         self.stop(&runs, |_| cause(freeze.id));
+        self.end_background(&freeze.scope);
         let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
         self.services.run.freezer.note_stopped(freeze.id, &ids);
         runs
@@ -171,6 +175,25 @@ impl Dispatcher {
         self.lanes.values().for_each(|lane| lane.wake.notify_one());
         self.services.jobs.bell.ring();
         self.services.routines.registry.ring();
+    }
+
+    /// Begins to end the processes in the background that a freeze covers: of paused runs too, which stay as they are. Who
+    /// asked for a process that a conversation keeps is not known, so a freeze of some people ends those of all; a
+    /// routine has none.
+    fn end_background(&self, scope: &FreezeScope) {
+        let processes = &self.services.processes;
+        match scope {
+            FreezeScope::All => {
+                processes.stop_background(&ProcessesOf::Everyone);
+            }
+            FreezeScope::Person { .. } | FreezeScope::Channel { .. } => {
+                processes.stop_background(&ProcessesOf::Sessions);
+            }
+            FreezeScope::Routine { .. } => {}
+        }
+        for run in self.lanes.values().flat_map(|lane| &lane.runs).filter(|run| run.origin.is_covered_by(scope)) {
+            processes.stop_background(&ProcessesOf::Run(run.id));
+        }
     }
 
     /// The runs that a freeze stops: those that work. Paused runs and waiting messages stay as they are.
@@ -288,7 +311,9 @@ async fn settle(
     let acknowledged_ms = ms(begun.elapsed());
     freezer.amend(id, |receipt| receipt.acknowledged_ms = receipt.acknowledged_ms.or(Some(acknowledged_ms)));
     let stopped = report(&runs, &*services.processes, stop_orders::STOP_ANSWER);
-    let (stopped, others) = tokio::join!(stopped, order(services, id));
+    let background = background_ended(&*services.processes, Some(&ProcessesOf::Everyone), stop_orders::STOP_ANSWER);
+    let (mut stopped, others, background) = tokio::join!(stopped, order(services, id), background);
+    add_ending(&mut stopped.still_running, background);
     let mut ending: Vec<String> = stopped.still_running.iter().map(ending_line).collect();
     ending.extend(lines_of(&others));
     freezer.note_stopped(id, &others.reports.stopped);
@@ -296,8 +321,9 @@ async fn settle(
     answer(Ok(freezer.in_force().to_vec()));
     if !ending.is_empty() && kept.is_some() {
         let here = timeout(TREES_LIMIT, join_all(ids.iter().map(|run| services.processes.end(*run))));
-        let (ended, others) = tokio::join!(here, until_ended(services, id));
-        let left = lines_of(&others);
+        let background = background_ended(&*services.processes, Some(&ProcessesOf::Everyone), TREES_LIMIT);
+        let (ended, others, background) = tokio::join!(here, until_ended(services, id), background);
+        let left: Vec<String> = lines_of(&others).into_iter().chain(background.iter().map(ending_line)).collect();
         if ended.is_err() || !left.is_empty() {
             tracing::warn!(freeze = %id, "processes of stopped runs have not ended");
         }

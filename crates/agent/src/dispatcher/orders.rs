@@ -6,9 +6,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use belay_protocol::cluster::{OrderTarget, StopOrder, Topic};
-use belay_protocol::{FreezeId, OrderId, RunId, StopReport, StopTarget, StoreError};
+use belay_protocol::{
+    FreezeId, OrderId, ProcessesOf, RunId, RunProcesses, StillRunning, StopReport, StopTarget, StoreError,
+};
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -38,13 +41,19 @@ impl Dispatcher {
         self.services.titles.iter().for_each(|titles| titles.stop(&target));
         let mut runs = self.meant(&target, &request);
         let has_all = self.has_all(&target, &runs);
-        let is_again = repeated.is_some_and(|order| self.repeated_stops.is_again(order));
+        // A repetition lists what the first request has ended. Its run may be gone meanwhile, but a process still there.
+        let of = (!request.only_begun).then(|| processes_of(&target, &runs)).flatten();
+        let first = repeated.and_then(|order| self.repeated_stops.again(order, &of));
+        let is_again = first.is_some();
+        let of = first.unwrap_or(of);
         if is_again {
             runs.retain(|run| run.control.cancel.is_cancelled());
         }
         let mut at_work = begun(&runs);
         let cluster = self.services.cluster.clone();
         self.stop(&runs, |run| request.cause(run));
+        let to_end = of.as_ref().filter(|_| !is_again);
+        let ended_processes = to_end.map_or(0, |of| self.services.processes.stop_background(of));
         let services = self.services.clone();
         async move {
             let others = async {
@@ -74,7 +83,11 @@ impl Dispatcher {
                 let answers = stop_orders::order(&services, &cluster, id, target_of(&target), &cause, is_done);
                 Some(answers.await.with_mail(in_mail))
             };
-            let (mut stopped, others) = tokio::join!(report(&runs, &*services.processes, STOP_ANSWER), others);
+            let background = background_ended(&*services.processes, of.as_ref(), STOP_ANSWER);
+            let (mut stopped, others, ending) =
+                tokio::join!(report(&runs, &*services.processes, STOP_ANSWER), others, background);
+            add_ending(&mut stopped.still_running, ending);
+            stopped.ended_processes = ended_processes;
             if let Some(others) = others {
                 at_work.extend(&others.reports.at_work);
                 others.merge_into(&mut stopped);
@@ -117,24 +130,29 @@ impl Dispatcher {
         };
         let (services, order, at_work) = (self.services.clone(), order.id, begun(&runs));
         self.background(async move {
-            let StopReport { stopped, still_running, .. } = report(&runs, &*services.processes, STOP_ANSWER).await;
+            let everyone = freeze.map(|_| ProcessesOf::Everyone);
+            let processes = &*services.processes;
+            let background = background_ended(processes, everyone.as_ref(), STOP_ANSWER);
+            let (StopReport { stopped, still_running, .. }, background) =
+                tokio::join!(report(&runs, processes, STOP_ANSWER), background);
             let mut said = NodeReport { stopped, still_running, at_work };
             if let Some(freeze) = freeze {
                 add_stopped(&services, freeze, &mut said);
             }
+            let left = said.still_running.iter().map(|still| still.run_id).collect::<HashSet<_>>();
+            add_ending(&mut said.still_running, background);
             acknowledge(&cluster, services.boot, order, &said).await;
             if said.still_running.is_empty() {
                 return;
             }
             if freeze.is_some() {
-                let left = said.still_running.iter().map(|still| still.run_id).collect::<HashSet<_>>();
-                let ends = left.iter().map(|run| services.processes.end(*run));
-                if timeout(TREES_LIMIT, join_all(ends)).await.is_err() {
-                    return;
-                }
+                let ends = timeout(TREES_LIMIT, join_all(left.iter().map(|run| processes.end(*run))));
+                let background = background_ended(processes, everyone.as_ref(), TREES_LIMIT);
+                let (Ok(_), background) = tokio::join!(ends, background) else { return };
                 // A process may not die.
-                said.still_running = left.iter().flat_map(|run| services.processes.alive(*run)).collect();
+                said.still_running = left.iter().flat_map(|run| processes.alive(*run)).collect();
                 said.still_running.extend(runs.iter().flat_map(|run| working_tools(run)));
+                add_ending(&mut said.still_running, background);
             } else {
                 let StopReport { stopped, still_running, .. } = report(&runs, &*services.processes, TREES_LIMIT).await;
                 (said.stopped, said.still_running) = (stopped, still_running);
@@ -169,6 +187,42 @@ fn add_stopped(services: &AgentServices, freeze: FreezeId, said: &mut NodeReport
         }
     }
     said.stopped = said.at_work.clone();
+}
+
+/// Whose processes in the background a stop ends: all of the stopped conversation, because none outlives a stop. A client
+/// that is gone has stopped nothing that a person has kept; the processes of its run end with the run.
+fn processes_of(target: &StopTarget, runs: &[Arc<LiveRun>]) -> Option<ProcessesOf> {
+    match target {
+        StopTarget::All => Some(ProcessesOf::Everyone),
+        StopTarget::Session(session) => Some(ProcessesOf::Session(session.clone())),
+        StopTarget::Run(id) => {
+            Some(runs.first().map_or(ProcessesOf::Run(*id), |run| ProcessesOf::Session(run.session.clone())))
+        }
+        StopTarget::RunOfGoneClient(_) => None,
+    }
+}
+
+/// Waits for processes in the background whose end has begun, for `limit` at most. Returns those that have not ended.
+pub(super) async fn background_ended(
+    processes: &dyn RunProcesses,
+    by: Option<&ProcessesOf>,
+    limit: Duration,
+) -> Vec<StillRunning> {
+    let Some(by) = by else { return Vec::new() };
+    match timeout(limit, processes.background_ended(by)).await {
+        Ok(()) => Vec::new(),
+        Err(_elapsed) => processes.background_ending(by),
+    }
+}
+
+/// Adds processes in the background to a list that may have them already, because their runs have ended too.
+pub(super) fn add_ending(still_running: &mut Vec<StillRunning>, background: Vec<StillRunning>) {
+    for process in background {
+        let is_it = |known: &StillRunning| *known == process || (known.pid.is_some() && known.pid == process.pid);
+        if !still_running.iter().any(is_it) {
+            still_running.push(process);
+        }
+    }
 }
 
 fn begun(runs: &[Arc<LiveRun>]) -> Vec<RunId> {

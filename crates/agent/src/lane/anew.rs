@@ -1,14 +1,19 @@
 //! Ends conversations: automatically by the rule of their channel, or when an operator deletes the session. The rule is
 //! checked when the next message of a person arrives, and never while the session has unfinished work.
 
+use std::time::Duration;
+
 use belay_crash_point::crash_point;
-use belay_protocol::{Ack, ClaimMode, EditOutcome, Refusal, StoreError, ThreadEdit};
+use belay_protocol::{Ack, ClaimMode, EditOutcome, ProcessesOf, Refusal, StoreError, ThreadEdit};
 
 use super::port::note;
 use super::{Lane, LeaseLost};
 use crate::mail::{LaneCommand, LaneInput, LaneMail, LaneNote};
 use belay_run::estimate::Calibration;
 use belay_run::prompt::Briefing;
+
+/// Longest wait of a deletion for its processes: TERM, 2 s, KILL, and the record of the end.
+const PROCESSES_LIMIT: Duration = Duration::from_secs(10);
 
 impl Lane {
     /// Starts a new conversation before this message, if the rule of its channel says that the old one is over. If the
@@ -38,6 +43,7 @@ impl Lane {
             Ok(EditOutcome::Done(thread)) => {
                 tracing::info!(session = %self.lease.session, why = why.word(), "a new conversation begins");
                 self.show(thread);
+                self.end_background_processes();
                 Briefing::begin_anew(&self.services.briefings, &self.lease.session).await;
                 self.fresh = true;
                 self.announce = self.services.announce_reset;
@@ -53,6 +59,22 @@ impl Lane {
         }
     }
 
+    /// Begins to end the processes that the old conversation keeps. The next one finds none of them.
+    pub(super) fn end_background_processes(&self) {
+        self.services.processes.stop_background(&ProcessesOf::Session(self.lease.session.clone()));
+        self.services.processes.forget_background(&self.lease.session);
+    }
+
+    /// Ends them before the conversation is deleted: the record of their ends goes with it, and none of them goes on
+    /// writing. One that does not die in [`PROCESSES_LIMIT`] is no reason to keep what a person deletes.
+    pub(super) async fn without_background_processes(&self) {
+        self.end_background_processes();
+        let of = ProcessesOf::Session(self.lease.session.clone());
+        if tokio::time::timeout(PROCESSES_LIMIT, self.services.processes.background_ended(&of)).await.is_err() {
+            tracing::warn!(session = %self.lease.session, "a process of a deleted conversation has not ended");
+        }
+    }
+
     /// Whether the session has no unfinished work.
     fn is_quiet(&self) -> bool {
         self.state.is_idle() && self.queue.is_empty()
@@ -63,7 +85,10 @@ impl Lane {
         let at = self.services.clock.now();
         crash_point!("prune.before-deletion");
         let outcome = match self.is_quiet() {
-            true => self.services.store.archive.delete_session(&self.lease, at).await,
+            true => {
+                self.without_background_processes().await;
+                self.services.store.archive.delete_session(&self.lease, at).await
+            }
             false => Err(StoreError::TooMuch("a message of it is still being answered: stop it first".into())),
         };
         let ack = match outcome {

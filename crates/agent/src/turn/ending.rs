@@ -84,13 +84,14 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
     TurnEnd { conversation, progress, outcome }
 }
 
-/// Ends the processes that a run has left behind. The processes of a stopped run are ended elsewhere, at once.
+/// Ends the processes that a run has left behind, and drops what those that have ended have printed. The processes of a
+/// stopped run are ended elsewhere, at once.
 pub(crate) async fn end_processes(services: &AgentServices, run: RunId) {
     let left = services.processes.alive(run);
     if !left.is_empty() {
         tracing::debug!(%run, processes = left.len(), "a run has ended; its processes are ended now");
-        services.processes.end(run).await;
     }
+    services.processes.end(run).await;
 }
 
 /// The end of a run that has used all its steps.

@@ -10,9 +10,9 @@ use belay_agent::{AgentParts, ClusterServices, StorePorts};
 use belay_protocol::cluster::{NodeMail, OpenMail, OrderTarget};
 use belay_protocol::store::MailEnd;
 use belay_protocol::{
-    Accepted, Ack, Body, BootId, ClusterStore, Hints, Inbound, Lease, MailId, MailStore, PrincipalRole, QueueMode,
-    Refusal, RunFilter, RunId, RunOptions, RunProcesses, RunReader, RunRecord, RunStatus, SecretVault, SessionKey,
-    StillRunning, StoreError, Topic,
+    Accepted, Ack, Body, BootId, ClusterStore, Hints, Inbound, Lease, MailId, MailStore, PrincipalRole, ProcessesOf,
+    QueueMode, Refusal, RunFilter, RunId, RunOptions, RunProcesses, RunReader, RunRecord, RunStatus, SecretVault,
+    SessionKey, StillRunning, StoreError, Topic,
 };
 use belay_store::SqlStore;
 use belay_testkit::faulty::Faulty;
@@ -53,6 +53,8 @@ struct Ended {
     runs: Mutex<Vec<RunId>>,
     /// How long each takes to end.
     slow: Mutex<Duration>,
+    /// Whose processes in the background were ended.
+    background: Mutex<Vec<ProcessesOf>>,
 }
 
 #[async_trait]
@@ -67,6 +69,11 @@ impl RunProcesses for Ended {
         let has_ended = self.runs.lock().expect("not poisoned").contains(&run);
         let still = StillRunning { run_id: run, pid: Some(1), what: "a process".to_owned() };
         (!has_ended && !self.slow.lock().expect("not poisoned").is_zero()).then_some(still).into_iter().collect()
+    }
+
+    fn stop_background(&self, of: &ProcessesOf) -> usize {
+        self.background.lock().expect("not poisoned").push(of.clone());
+        0
     }
 }
 
@@ -167,6 +174,11 @@ impl Cluster {
     /// From now on, processes of runs take this long to end.
     pub(crate) fn end_slowly(&self, slow: Duration) {
         *self.processes.slow.lock().expect("not poisoned") = slow;
+    }
+
+    /// Whether the processes in the background of this run were ended.
+    pub(crate) fn has_ended_background(&self, run: RunId) -> bool {
+        self.processes.background.lock().expect("not poisoned").contains(&ProcessesOf::Run(run))
     }
 
     pub(crate) async fn node(&self, name: &str, replies: impl IntoIterator<Item = Scripted>) -> Node {

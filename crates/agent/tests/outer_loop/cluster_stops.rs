@@ -201,6 +201,20 @@ async fn a_freeze_at_one_node_stops_the_runs_of_another_until_the_thaw() {
     end([a, b]).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_freeze_at_one_node_ends_the_processes_of_a_run_that_waits_for_a_person_at_another() {
+    let mut cluster = Cluster::new();
+    cluster.tool = Some(Arc::new(TestTool::named("echo").called("ring").asking()));
+    let a = cluster.node("a", [Scripted::call("ring", json!({ "text": "noon" }))]).await;
+    let b = cluster.node("b", []).await;
+    let run = accepted(&a.agent.one, "ring the bell").await.run_id;
+    cluster.run(run, RunStatus::Paused).await;
+    freeze(&b, FreezeRequest::Freeze { scope: FreezeScope::All, detail: None }).await;
+    assert!(cluster.has_ended_background(run));
+    cluster.run(run, RunStatus::Paused).await;
+    end([a, b]).await;
+}
+
 /// The people of a channel, as a channel would check them.
 #[derive(Default)]
 struct People(Mutex<Vec<String>>);

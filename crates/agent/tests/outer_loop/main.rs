@@ -3,6 +3,7 @@
 
 mod always;
 mod approvals;
+mod background;
 mod chat;
 mod client_tools;
 mod cluster;

@@ -79,6 +79,7 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
     rows.extend(troubled(report).into_iter().map(|words| row("tool", Cell::new(words, Tone::Warn))));
     rows.extend(backups(report).map(|words| row("backup", words)));
     rows.extend(losses(report).into_iter().map(|words| row("database", Cell::new(words, Tone::Bad))));
+    rows.extend(in_background(report).map(|words| row("background", words)));
     rows.push(row("running", running(report)));
     rows
 }
@@ -215,6 +216,21 @@ fn running(report: &Json) -> Cell {
         [] => Cell::new("nothing", Tone::Dim),
         runs => Cell::from(runs.iter().map(one).collect::<Vec<_>>().join("; ")),
     }
+}
+
+/// The row about processes in the background. `None`: there are none.
+fn in_background(report: &Json) -> Option<Cell> {
+    let processes = report.pointer("/processes").and_then(Json::as_array)?;
+    let one = |process: &Json| {
+        let for_how_long = duration_text(Duration::from_millis(number(process, "/for_ms")));
+        format!(
+            "{} in {} for {for_how_long}: {}",
+            text(process, "/id"),
+            text(process, "/session"),
+            text(process, "/command")
+        )
+    };
+    (!processes.is_empty()).then(|| Cell::from(processes.iter().map(one).collect::<Vec<_>>().join("; ")))
 }
 
 fn words(report: &Json, pointer: &str) -> String {

@@ -46,8 +46,16 @@ async fn run_of(client: &Client, target: &str) -> Result<Option<String>, Failure
 fn said(report: &Json) -> String {
     let list = |name: &str| report.get(name).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default().to_vec();
     let (stopped, still) = (list("stopped"), list("still_running"));
+    let processes = report.get("ended_processes").and_then(Json::as_u64).unwrap_or(0);
+    let ended = match processes {
+        0 => String::new(),
+        1 => "ended 1 background process".to_owned(),
+        n => format!("ended {n} background processes"),
+    };
     let mut said = match stopped.len() {
-        0 if still.is_empty() => return "nothing was running".into(),
+        0 if still.is_empty() && processes == 0 => return "nothing was running".into(),
+        0 if processes > 0 => ended,
+        n if processes > 0 => format!("stopped {n} run{}, {ended}", if n == 1 { "" } else { "s" }),
         1 => "stopped 1 run".to_owned(),
         n => format!("stopped {n} runs"),
     };
@@ -71,6 +79,11 @@ mod tests {
         for (report, words) in [
             (json!({"stopped": [], "still_running": []}), "nothing was running"),
             (json!({"stopped": ["a"], "still_running": []}), "stopped 1 run\n  a"),
+            (json!({"stopped": [], "still_running": [], "ended_processes": 1}), "ended 1 background process"),
+            (
+                json!({"stopped": ["a"], "still_running": [], "ended_processes": 2}),
+                "stopped 1 run, ended 2 background processes\n  a",
+            ),
             (
                 json!({"stopped": ["a", "b"], "still_running": [{"run_id": "b", "pid": 7, "what": "sleep"}]}),
                 "stopped 2 runs\n  a\n  b\n  b is still ending: sleep",

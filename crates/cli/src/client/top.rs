@@ -89,6 +89,7 @@ async fn picture(client: &Client, doing: &HashMap<String, Activity>) -> Result<J
     });
     Ok(json!({
         "running": running.collect::<Vec<_>>(),
+        "processes": list(&status, "/processes"),
         "queued": number(&status, "/queued"),
         "paused": number(&status, "/paused"),
         "spent_today_micro_usd": number(&status, "/spent_today_micro_usd"),
@@ -99,18 +100,38 @@ fn list<'a>(of: &'a Json, pointer: &str) -> &'a [Json] {
     of.pointer(pointer).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A line of numbers, and the table of running runs.
+/// The processes in the background, oldest first, below the runs.
+fn process_rows(picture: &Json) -> Vec<Vec<Cell>> {
+    let short = |words: &str| words.chars().take(CELL_MAX).collect::<String>();
+    let row = |process: &Json| -> Vec<Cell> {
+        let time = duration_text(Duration::from_millis(number(process, "/for_ms")));
+        let printed = format!("{} bytes", number(process, "/printed_bytes"));
+        let kept = if process["kept"] == true { "kept" } else { "of its run" };
+        let (id, command, session) = (text(process, "/id"), text(process, "/command"), text(process, "/session"));
+        [id.to_owned(), time, kept.to_owned(), printed, String::new(), short(command), short(session)]
+            .map(Cell::from)
+            .into()
+    };
+    list(picture, "/processes").iter().take(RUNS_MAX).map(row).collect()
+}
+
+/// A line of numbers, and the table of running runs and of processes.
 fn tables(picture: &Json) -> [Vec<Vec<Cell>>; 2] {
     let running = list(picture, "/running");
+    let processes = match list(picture, "/processes").len() {
+        0 => String::new(),
+        n => format!(", {n} in the background"),
+    };
     let summary = format!(
-        "{} running, {} queued, {} paused, {} today",
+        "{} running{processes}, {} queued, {} paused, {} today",
         running.len(),
         number(picture, "/queued"),
         number(picture, "/paused"),
         dollars(number(picture, "/spent_today_micro_usd")),
     );
     let summary = vec![vec![Cell::from(summary)]];
-    if running.is_empty() {
+    let processes = process_rows(picture);
+    if running.is_empty() && processes.is_empty() {
         return [summary, Vec::new()];
     }
     let head = ["RUN", "TIME", "STEP", "TOKENS", "COST", "TOOL", "SESSION"].map(|name| Cell::new(name, Tone::Dim));
@@ -130,6 +151,7 @@ fn tables(picture: &Json) -> [Vec<Vec<Cell>>; 2] {
     if running.len() > RUNS_MAX {
         rows.push(vec![Cell::new(format!("and {} more", running.len() - RUNS_MAX), Tone::Dim)]);
     }
+    rows.extend(processes);
     [summary, rows]
 }
 
@@ -163,5 +185,9 @@ mod tests {
         assert_eq!(rows.len(), RUNS_MAX + 2);
         assert_eq!(rows[21], [Cell::new("and 30 more", Tone::Dim)]);
         assert!(tables(&json!({}))[1].is_empty());
+        let process = json!({"id": "p1", "session": "s", "command": "sleep 9", "kept": true, "for_ms": 61_000});
+        let [summary, rows] = tables(&json!({"processes": [process]}));
+        assert_eq!(summary, [[Cell::from("0 running, 1 in the background, 0 queued, 0 paused, $0.0000 today")]]);
+        assert_eq!((rows.len(), &rows[1][0], &rows[1][5]), (2, &Cell::from("p1"), &Cell::from("sleep 9")));
     }
 }

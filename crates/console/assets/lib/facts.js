@@ -34,6 +34,8 @@ const TEXT = {
   goal_checked: (fact) => goalText(fact),
   plan_step: (fact) => `Step ${fact.index + 1}: ${fact.status}${fact.note ? `, ${fact.note}` : ''}`,
   file_sent: (fact) => fact.file?.name,
+  process_started: (fact) => `${fact.process}${fact.kept ? ', kept by the conversation' : ''}: ${fact.command}`,
+  process_ended: (fact) => `${fact.process}: ${fact.how}${fact.code === undefined ? '' : `, exit code ${fact.code}`}`,
   approval_requested: (fact) => fact.summary,
   approval_first_yes: (fact) => `The first of two, by ${fact.actor}`,
   approval_resolved: (fact) => `${fact.state}${fact.actor ? ` by ${fact.actor}` : ''}`,

@@ -64,8 +64,24 @@ export default function Now({ role }) {
     ${live.loaded ? html`<${Runs} runs=${running} doing=${live.doing} name=${name} cut=${live.cut} empty="No run is running now." />` : html`<p class="loading"
       role="status">Loading …</p>`}
     ${waiting.length > 0 && html`<h2>Waiting</h2><${Waiting} runs=${waiting} name=${name} cut=${live.cut} />`}
+    <${Processes} processes=${status.value?.processes} />
     ${operator && html`<${Nodes} />`}
   </${Page}>`;
+}
+
+/** Commands that go on in the background. A stop of their session ends them. */
+function Processes({ processes = [] }) {
+  if (!processes.length) return null;
+  return html`<h2>In the background</h2><${Table} rows=${processes} keyOf=${(process) => process.id} columns=${[
+    ['Process', (process) => html`<${Code} value=${process.id} />`],
+    ['Command', (process) => html`<${Text} value=${process.command} />`],
+    ['Session', (process) => html`<${Text} value=${process.session} />`],
+    ['Ends', (process) => (process.kept ? 'with its conversation' : 'with its run')],
+    ['Time', (process) => seconds(process.for_ms / 1000), 'number'],
+    ['Printed', (process) => `${number(process.printed_bytes)} bytes`, 'number wide'],
+    ['', (process) => html`<${Act} kind="danger" title=${`Stop the session ${process.session}`}
+      action=${() => post(path`sessions/${process.session}/stop`, {}, { wait_ms: STOP_WAIT_MS })}>Stop</${Act}>`, 'actions'],
+  ]} />`;
 }
 
 const NODE_TONE = { alive: 'good', draining: 'wait', drained: 'muted', lost: 'bad' };

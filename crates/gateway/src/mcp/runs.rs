@@ -82,7 +82,7 @@ pub(super) async fn stop(app: &App, principal: Principal, asked: StopRun) -> Res
     let mut answer = json_of(&report);
     if !report.still_running.is_empty() {
         answer["next"] = json!("Some of its processes are still ending: ask run_status, or call stop_run again.");
-    } else if report.stopped.is_empty() {
+    } else if report.stopped.is_empty() && report.ended_processes == 0 {
         answer["next"] = json!("There was nothing to stop; run_status shows how it ended.");
     }
     Ok(answer)

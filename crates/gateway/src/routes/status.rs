@@ -58,6 +58,8 @@ pub(crate) async fn status_of(app: &App, principal: Principal) -> Result<Box<Sta
     };
     let running = std::mem::take(&mut report.running);
     report.running = app.visibility(&principal).rows(running, |run| &run.session).await?;
+    let processes = std::mem::take(&mut report.beside.processes);
+    report.beside.processes = app.visibility(&principal).rows(processes, |process| &process.session).await?;
     Ok(report)
 }
 

@@ -32,11 +32,12 @@ pub(super) fn agent_data(fact: &Event, record: Option<&RunRecord>) -> Option<(&'
         }
         Kind::FileSent { file } => ("file", Some(sent_file(file))),
         // A notice is an event of its session. Changes of a conversation, deliveries, jobs and routines are not part of
-        // a run's progress. Hooks, and parts of an answer that were committed early, concern the operator, who reads
-        // them in the log.
+        // a run's progress. Hooks, processes, and parts of an answer that were committed early, concern the operator,
+        // who reads them in the log.
         Kind::ThreadEdited { .. } | Kind::Delivered { .. } | Kind::Hook { .. } | Kind::MessageEmitted { .. } => {
             return None;
         }
+        Kind::ProcessStarted { .. } | Kind::ProcessEnded { .. } => return None,
         Kind::JobChanged { .. } | Kind::RoutineRunStarted { .. } | Kind::RoutineRunEnded { .. } => return None,
         Kind::HeartbeatSkipped { .. } | Kind::Notice { .. } | Kind::GrantRevoked { .. } => return None,
         // The state of tools concerns all runs.

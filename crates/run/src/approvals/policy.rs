@@ -115,9 +115,14 @@ impl Policy {
             }
             Untrusted::Descriptions | Untrusted::Nothing => None,
         };
-        if let (Some(because), Effect::External, false, Ask::Never) = (because, case.spec.effect, exempt, ask) {
+        let effect = case.weight.effect.unwrap_or(case.spec.effect);
+        if let (Some(because), Effect::External, false, Ask::Never) = (because, effect, exempt, ask) {
             ask = Ask::UnlessApproved;
             why = because.to_owned();
+        }
+        if case.weight.must_ask {
+            ask = Ask::Always;
+            why = "its effect goes on after this turn".to_owned();
         }
         match ask {
             Ask::Never => Need::Nobody,

@@ -151,6 +151,12 @@ impl RunCore {
         Box::pin(self.call_model(reasoning, context, step, allowance))
     }
 
+    /// The request without the tools that are of no use to the run now.
+    fn in_use<'a>(&self, request: ModelRequest<'a>) -> ModelRequest<'a> {
+        let tools = request.tools.map(|tools| tools.of_use(&self.request.session, self.request.run));
+        ModelRequest { tools, ..request }
+    }
+
     async fn call_model(
         &mut self,
         reasoning: &Reasoning,
@@ -178,7 +184,7 @@ impl RunCore {
             Some(client) => client.names.shown(messages),
             None => messages,
         };
-        let request = reasoning.request(context);
+        let request = self.in_use(reasoning.request(context));
         // A disabled tool is not offered. If the model calls it anyway, the result says why it is disabled.
         let offered = request.tools.and_then(|tools| self.services.health.offered(tools));
         let tools = offered.as_ref().or(request.tools).filter(|tools| !tools.is_empty());

@@ -7,6 +7,8 @@ use metrics::{Unit, describe_gauge, gauge};
 
 /// Runs that have not ended, by state: `running`, `queued` or `paused`. Each run is in one state.
 pub(super) const RUNS: &str = "belay_runs";
+/// Processes that commands have left in the background, and that are alive.
+const BACKGROUND_PROCESSES: &str = "belay_background_processes";
 /// Age in seconds of the oldest message whose run has not started; 0: none waits.
 pub(super) const OLDEST_WAITING: &str = "belay_oldest_waiting_message_seconds";
 /// Model calls in progress for which money is reserved.
@@ -37,6 +39,7 @@ pub struct RunNumbers {
 
 pub(super) fn describe() {
     describe_gauge!(RUNS, "Runs that have not ended, by state");
+    describe_gauge!(BACKGROUND_PROCESSES, "Processes that commands have left in the background");
     describe_gauge!(
         OLDEST_WAITING,
         Unit::Seconds,
@@ -54,6 +57,7 @@ pub fn set_state_gauges(runs: RunNumbers, status: &StatusReport) {
     for (state, number) in [("running", runs.running), ("queued", runs.queued), ("paused", runs.paused)] {
         gauge!(RUNS, "state" => state).set(number as f64);
     }
+    gauge!(BACKGROUND_PROCESSES).set(status.beside.processes.len() as f64);
     gauge!(OLDEST_WAITING).set(runs.oldest_waiting.as_secs_f64());
     gauge!(RESERVATIONS).set(status.open_reservations.calls);
     gauge!(RESERVED).set(usd(status.open_reservations.cost_micro_usd));

@@ -44,6 +44,7 @@ const FIXED: &[(&str, &str)] = &[
     ("gateway.max_buffered_bytes", "1572864"),
     ("transcription.timeout_s", "60"),
     ("transcription.max_bytes", "25000000"),
+    ("attachments.max_pdf_pages", "100"),
     ("tools.max_file_bytes", "2097152"),
     ("tools.max_picture_bytes", "16777216"),
     ("tools.max_write_bytes", "2097152"),

@@ -16,8 +16,6 @@ pub struct AttachmentsConfig {
     pub max_bytes_per_day: u64,
     /// Most bytes of one file's text that the model reads, 1 to [`MAX_TEXT_BYTES`].
     pub max_text_bytes: usize,
-    /// Most pages of a PDF that are read, 1 to 10,000.
-    pub max_pdf_pages: u32,
     /// Hours for which a link to a sent file is valid, 1 to [`MAX_LINK_HOURS`].
     pub link_hours: u32,
 }
@@ -35,6 +33,10 @@ pub const MAX_COUNT: usize = 20;
 /// Upper end of [`AttachmentsConfig::max_text_bytes`]: 1 MiB, about 250,000 tokens.
 pub const MAX_TEXT_BYTES: usize = 1024 * 1024;
 
+/// Most pages of a PDF that are read. 100: a page has two to four thousand characters, so the text of fewer pages fills
+/// what a model reads of a file.
+pub(super) const MAX_PDF_PAGES: u32 = 100;
+
 /// Upper end of [`AttachmentsConfig::link_hours`]: a year.
 pub const MAX_LINK_HOURS: u32 = 8760;
 
@@ -46,7 +48,6 @@ impl Default for AttachmentsConfig {
             max_count: 10,
             max_bytes_per_day: 200 * 1024 * 1024,
             max_text_bytes: 64 * 1024,
-            max_pdf_pages: 100,
             link_hours: 24,
         }
     }
@@ -60,7 +61,6 @@ impl AttachmentsConfig {
             ("max_count", self.max_count as u64, MAX_COUNT as u64),
             ("max_bytes_per_day", self.max_bytes_per_day, i64::MAX as u64),
             ("max_text_bytes", self.max_text_bytes as u64, MAX_TEXT_BYTES as u64),
-            ("max_pdf_pages", u64::from(self.max_pdf_pages), 10_000),
             ("link_hours", u64::from(self.link_hours), u64::from(MAX_LINK_HOURS)),
         ];
         let bad = rows.into_iter().filter(|(_, value, most)| !(1..=*most).contains(value));
@@ -75,9 +75,9 @@ mod tests {
     #[test]
     fn every_limit_has_a_range() {
         assert!(AttachmentsConfig::default().validate().is_empty());
-        let bad = AttachmentsConfig { max_bytes: 0, max_count: 21, max_pdf_pages: 0, ..AttachmentsConfig::default() };
+        let bad = AttachmentsConfig { max_bytes: 0, max_count: 21, link_hours: 0, ..AttachmentsConfig::default() };
         let keys: Vec<String> =
             bad.validate().iter().map(|line| line.split(':').next().unwrap_or_default().to_owned()).collect();
-        assert_eq!(keys, ["attachments.max_bytes", "attachments.max_count", "attachments.max_pdf_pages"]);
+        assert_eq!(keys, ["attachments.max_bytes", "attachments.max_count", "attachments.link_hours"]);
     }
 }

@@ -226,7 +226,7 @@ impl Attachments {
             return Ok(AttachmentContent::Named { detail: BUSY.to_owned() });
         };
         let bytes = self.bytes(digest).await?;
-        let (pages, most) = (self.config.max_pdf_pages, self.config.max_text_bytes);
+        let (pages, most) = (config::MAX_PDF_PAGES, self.config.max_text_bytes);
         Ok(match self.pdf.read(turn, &bytes, pages, most).await {
             Ok((_, text)) if text.trim().is_empty() => {
                 let detail = "no text was found in the PDF: its pages are scanned, broken or too large".to_owned();

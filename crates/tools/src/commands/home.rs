@@ -18,7 +18,7 @@ use crate::sandbox::in_home;
 /// Programs load settings and code from the home directory. So it is neither the workspace, which models write, nor a
 /// directory that an earlier command has used.
 #[derive(Debug)]
-pub(super) struct TemporaryHome(PathBuf);
+pub(crate) struct TemporaryHome(PathBuf);
 
 impl TemporaryHome {
     /// # Errors
@@ -49,7 +49,7 @@ impl TemporaryHome {
     }
 
     /// Removes the directory on the blocking pool.
-    pub(super) async fn remove(self) -> Result<(), ToolFailure> {
+    pub(crate) async fn remove(self) -> Result<(), ToolFailure> {
         blocking(move || {
             drop(self);
             Ok(())

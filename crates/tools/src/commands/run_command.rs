@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::background::Stay;
 use super::quote::quoted;
 use super::request::{CommandRequest, CommandRequests, input_shown};
 use super::runner::Runner;
@@ -35,16 +36,32 @@ struct Arguments {
     /// no pipes, no redirections, no `*`, no `$VARIABLES`.
     #[schemars(length(min = 1, max = 512))]
     argv: Vec<String>,
-    /// The directory to work in, relative to the workspace. Without it: the root of the workspace.
+    /// The working directory, relative to the workspace. Without it: its root.
     #[serde(default)]
     directory: Option<String>,
-    /// Seconds until it is ended. Without it: the operator's default (120).
+    /// Seconds until it is ended. Without it: the operator's (120).
     #[serde(default)]
     #[schemars(range(min = 1))]
     timeout_s: Option<u32>,
-    /// What it reads on its standard input. Without it: nothing.
+    /// Its standard input. Without it: empty.
     #[serde(default)]
     stdin: Option<String>,
+    /// Leaves it running until this run ends, by default as long as the operator allows (1800 s). The tool process reads it,
+    /// and without stdin writes to it: its standard input then stays open.
+    #[serde(default)]
+    background: bool,
+    /// With background: also after this run. A person is asked.
+    #[serde(default)]
+    keep: bool,
+}
+
+/// A checked call.
+struct Checked {
+    request: CommandRequest,
+    limit: Duration,
+    stdin: Option<String>,
+    /// `None`: the call waits for the command.
+    stay: Option<Stay>,
 }
 
 /// The tool `run_command`.
@@ -77,6 +94,11 @@ impl TimeLimits {
         Ok(Duration::from_secs(seconds.into()))
     }
 
+    /// The time limit of a command in the background: the longest, if the call sets none.
+    fn in_background(self, seconds: Option<u32>) -> Result<Duration, ToolFailure> {
+        self.requested(seconds.or(Some(self.max_s)))
+    }
+
     /// The time limit that the gate enforces.
     pub(super) fn gate(self) -> Duration {
         Duration::from_secs(self.max_s.into()) + END_MARGIN
@@ -85,11 +107,11 @@ impl TimeLimits {
 
 impl RunCommand {
     pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
-        let description = "Runs a program in the workspace and returns its output. When it ends, every process that it \
-            started is ended too. An exit code other than 0 is a failure.";
+        let description = "Runs a program in the workspace and returns its output. Every process that it started ends \
+            with it. An exit code other than 0 is a failure.";
         let limits = TimeLimits::of(config);
         let spec = arguments::spec::<Arguments>("run_command", description, Effect::External, limits.gate());
-        let spec = ToolSpec {
+        let mut spec = ToolSpec {
             idempotent: false,
             approval: Ask::UnlessApproved,
             untrusted: true,
@@ -97,15 +119,25 @@ impl RunCommand {
             max_output_bytes: MAX_RESULT_BYTES,
             ..spec
         };
+        if !runner.background.is_enabled()
+            && let Some(properties) = spec.schema["properties"].as_object_mut()
+        {
+            properties.retain(|name, _| name != "background" && name != "keep");
+        }
         Self { spec, requests, runner, limits }
     }
 
     /// Parses and checks the arguments of a call.
-    async fn request(
-        &self,
-        arguments: &Map<String, Value>,
-    ) -> Result<(CommandRequest, Duration, Option<String>), ToolFailure> {
-        let Arguments { argv, directory, timeout_s, stdin } = arguments::read(arguments)?;
+    async fn request(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<Checked, ToolFailure> {
+        let Arguments { argv, directory, timeout_s, stdin, background, keep } = arguments::read(arguments)?;
+        let stay = match (background, keep) {
+            (false, false) => None,
+            (false, true) => return Err(ToolFailure::failed("keep needs background.")),
+            (true, keep) => {
+                let keeper = self.runner.background.keeper(keep, session)?;
+                Some(Stay { keeper, limit: self.limits.in_background(timeout_s)? })
+            }
+        };
         let limit = self.limits.requested(timeout_s)?;
         if stdin.as_ref().is_some_and(|text| text.len() > MAX_INPUT_BYTES) {
             return Err(ToolFailure::failed(format!(
@@ -114,7 +146,7 @@ impl RunCommand {
         }
         let requests = self.requests.clone();
         let request = blocking(move || requests.read(argv, directory.as_deref())).await?;
-        Ok((request, limit, stdin))
+        Ok(Checked { request, limit, stdin, stay })
     }
 }
 
@@ -124,17 +156,23 @@ impl Tool for RunCommand {
         &self.spec
     }
 
-    async fn preview(&self, arguments: &Map<String, Value>, _session: &SessionKey) -> Result<CallPreview, ToolFailure> {
+    async fn preview(&self, arguments: &Map<String, Value>, session: &SessionKey) -> Result<CallPreview, ToolFailure> {
         let policy = self.runner.policy().await?;
-        let (request, _, stdin) = self.request(arguments).await?;
+        let Checked { request, stdin, stay, .. } = self.request(arguments, session).await?;
         let requests = self.requests.clone();
-        blocking(move || Ok(preview(&requests, &request, policy, stdin.as_deref()))).await
+        blocking(move || {
+            let preview = preview(&requests, &request, policy, stdin.as_deref());
+            Ok(match stay {
+                Some(stay) => stay.added_to(preview),
+                None => preview,
+            })
+        })
+        .await
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         self.runner.sandbox().await?;
-        let (request, limit, stdin) = self.request(arguments).await?;
-        let stdin = stdin.map_or(Stdin::Null, |text| Stdin::Bytes(text.into_bytes()));
+        let Checked { request, limit, stdin, stay } = self.request(arguments, &context.session).await?;
         let what = quoted(&request.argv);
         let (requests, approved) = (self.requests.clone(), context.approved.clone());
         let (request, sealed) = blocking(move || {
@@ -142,7 +180,14 @@ impl Tool for RunCommand {
             Ok((request, sealed))
         })
         .await?;
-        self.runner.run(self.requests.launch(&request, stdin, &context.variables, sealed), &what, limit, context).await
+        let launch = |stdin| self.requests.launch(&request, stdin, &context.variables, sealed);
+        match stay {
+            Some(stay) => self.runner.start(launch(Stdin::Piped), &what, stay, stdin, context).await,
+            None => {
+                let stdin = stdin.map_or(Stdin::Null, |text| Stdin::Bytes(text.into_bytes()));
+                self.runner.run(launch(stdin), &what, limit, context).await
+            }
+        }
     }
 }
 
@@ -184,10 +229,11 @@ fn preview(requests: &CommandRequests, request: &CommandRequest, policy: String,
     };
     CallPreview {
         summary: format!("{line}{place}"),
-        shows: &["argv", "directory", "stdin"],
+        shows: &["argv", "directory", "stdin", "background", "keep"],
         bound,
         ask,
         covers,
         unbound,
+        ..CallPreview::default()
     }
 }

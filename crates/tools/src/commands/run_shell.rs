@@ -93,8 +93,7 @@ impl Tool for RunShell {
             shows: &["script", "directory"],
             bound,
             ask: Some(Ask::Always),
-            covers: None,
-            unbound: None,
+            ..CallPreview::default()
         })
     }
 

@@ -12,6 +12,7 @@ use tracing::Instrument as _;
 use super::capture::{Capture, Printed};
 use super::home::TemporaryHome;
 use crate::outputs::KeptOutputs;
+use crate::processes::BackgroundProcesses;
 use crate::sandbox::{LazySandbox, Policy, Sandbox};
 use belay_exec::{Exit, Launch, Processes, Running, StartError};
 
@@ -25,6 +26,7 @@ pub(super) struct Runner {
     pub(super) processes: Arc<Processes>,
     pub(super) sandbox: LazySandbox,
     pub(super) outputs: KeptOutputs,
+    pub(super) background: Arc<BackgroundProcesses>,
 }
 
 /// Why a command ended.
@@ -62,17 +64,8 @@ impl Runner {
         Ok(format!("{}, {network}", sandbox.policy().word()))
     }
 
-    /// Runs a command. When this returns, no process that it started is alive.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the processes are ended in the background.
-    pub(super) async fn run(
-        &self,
-        mut launch: Launch,
-        what: &str,
-        limit: Duration,
-        context: &ToolContext,
-    ) -> ToolOutput {
+    /// The launch in the sandbox, with a home directory of its own if the sandbox has none.
+    pub(super) async fn wrapped(&self, mut launch: Launch) -> Result<(Launch, Option<TemporaryHome>), ToolFailure> {
         let sandbox = self.sandbox().await?;
         let home = match sandbox.policy() {
             Policy::Off => Some(TemporaryHome::create().await?),
@@ -84,12 +77,17 @@ impl Runner {
         let launch = sandbox
             .wrap(launch, sandbox.most())
             .map_err(|missing| ToolFailure::Denied(format!("Not run: {missing}.")))?;
+        Ok((launch, home))
+    }
+
+    /// Runs a command. When this returns, no process that it started is alive.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the processes are ended in the background.
+    pub(super) async fn run(&self, launch: Launch, what: &str, limit: Duration, context: &ToolContext) -> ToolOutput {
+        let (launch, home) = self.wrapped(launch).await?;
         let start = self.processes.start(launch, context.run_id, &context.generation, what);
-        let mut running = match start.await {
-            Ok(running) => running,
-            Err(StartError::Stopped | StartError::ShuttingDown) => return Err(ToolFailure::Cancelled),
-            Err(error) => return Err(ToolFailure::Failed(error.to_string())),
-        };
+        let mut running = start.await.map_err(not_started)?;
         let capture = Capture::new(self.outputs.clone(), context.run_id, context.call_id.clone());
         let (end, printed) = watch(&mut running, capture, limit, context).await;
         if let Some(home) = home {
@@ -97,6 +95,14 @@ impl Runner {
             let _ = home.remove().await;
         }
         tool_output(end, printed, limit)
+    }
+}
+
+/// The result of a command that was not started.
+pub(super) fn not_started(error: StartError) -> ToolFailure {
+    match error {
+        StartError::Stopped | StartError::ShuttingDown => ToolFailure::Cancelled,
+        error => ToolFailure::Failed(error.to_string()),
     }
 }
 

@@ -16,6 +16,8 @@ pub struct CommandsConfig {
     pub timeout_s: u32,
     /// Longest time limit that a call may set, in seconds; 1 to [`MAX_TIMEOUT_S`].
     pub max_timeout_s: u32,
+    /// Commands of one conversation that may go on in the background at the same time, 0 to [`MAX_BACKGROUND`]; 0: none.
+    pub background: usize,
     /// Programs that may run, as globs of names (`git`, `cargo*`) or, with a slash, of paths (`/usr/bin/*`).
     pub allow: Vec<String>,
     /// Programs that may not run even if [`Self::allow`] matches them. This list only prevents mistakes, because an
@@ -38,6 +40,9 @@ pub struct ShellConfig {
 /// Upper end of [`CommandsConfig::max_timeout_s`]: one day.
 pub const MAX_TIMEOUT_S: u32 = 86_400;
 
+/// Upper end of [`CommandsConfig::background`]: the number in all.
+pub const MAX_BACKGROUND: usize = 32;
+
 /// Most variables of [`CommandsConfig::environment`].
 pub const MAX_VARIABLES: usize = 64;
 
@@ -54,6 +59,7 @@ impl Default for CommandsConfig {
             enabled: true,
             timeout_s: 120,
             max_timeout_s: 1800,
+            background: 8,
             allow: vec!["*".to_owned()],
             deny: denied.map(str::to_owned).to_vec(),
             path: directories.map(PathBuf::from).to_vec(),
@@ -75,6 +81,10 @@ impl CommandsConfig {
                 "tools.commands.timeout_s: must be from 1 to {} (max_timeout_s), is {}",
                 self.max_timeout_s, self.timeout_s
             ));
+        }
+        if self.background > MAX_BACKGROUND {
+            let is = self.background;
+            problems.push(format!("tools.commands.background: must be from 0 to {MAX_BACKGROUND}, is {is}"));
         }
         for (key, globs) in [("allow", &self.allow), ("deny", &self.deny)] {
             for glob in globs {
@@ -134,6 +144,7 @@ mod tests {
             enabled: true,
             timeout_s: 0,
             max_timeout_s: MAX_TIMEOUT_S + 1,
+            background: MAX_BACKGROUND + 1,
             allow: vec!["[".to_owned()],
             deny: vec!["{a".to_owned()],
             path: vec!["bin".into(), "/a:/b".into(), "/bin".into()],
@@ -147,6 +158,7 @@ mod tests {
             [
                 "tools.commands.max_timeout_s",
                 "tools.commands.timeout_s",
+                "tools.commands.background",
                 "tools.commands.allow",
                 "tools.commands.deny",
                 path,

@@ -109,17 +109,24 @@ impl Tool for SearchFiles {
 }
 
 fn compile(pattern: &str) -> Result<Regex, ToolFailure> {
+    compile_within(pattern, MAX_COMPILED_BYTES)
+}
+
+/// Compiles a pattern of a model to at most `most` bytes. The time of a match is at worst the product of these and of the
+/// text.
+///
+/// # Errors
+/// It is no regular expression, or a larger one; the model reads why.
+pub(crate) fn compile_within(pattern: &str, most: usize) -> Result<Regex, ToolFailure> {
     if pattern.is_empty() || pattern.len() > MAX_PATTERN_BYTES {
         return Err(ToolFailure::failed(format!("The pattern must have from 1 to {MAX_PATTERN_BYTES} bytes.")));
     }
-    RegexBuilder::new(pattern).size_limit(MAX_COMPILED_BYTES).dfa_size_limit(MAX_COMPILED_BYTES).build().map_err(
-        |error| {
-            ToolFailure::failed(format!(
-                "{pattern:?} is not a regular expression that can be used here: {error}\nTo find text as it is, escape \
+    RegexBuilder::new(pattern).size_limit(most).dfa_size_limit(MAX_COMPILED_BYTES).build().map_err(|error| {
+        ToolFailure::failed(format!(
+            "{pattern:?} is not a regular expression that can be used here: {error}\nTo find text as it is, escape \
              . * + ? ( ) [ ] {{ }} ^ $ | and \\ with a backslash."
-            ))
-        },
-    )
+        ))
+    })
 }
 
 /// Selects the files to search.

@@ -128,6 +128,6 @@ pub(super) fn preview(
         ],
         ask: risky.then_some(Ask::Always),
         covers: (!risky).then(|| tool.to_owned()),
-        unbound: None,
+        ..CallPreview::default()
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use belay_protocol::{RunId, RunProcesses, StillRunning};
+use belay_protocol::{BackgroundProcess, ProcessesOf, RunId, RunProcesses, SessionKey, StillRunning};
 
 use crate::mcp::sessions::McpSessions;
+use crate::processes::BackgroundProcesses;
 use belay_exec::Processes;
 
 /// Ends the processes of a run, including local servers, and its connections to remote servers.
@@ -13,12 +14,13 @@ use belay_exec::Processes;
 pub struct RunEnds {
     processes: Arc<Processes>,
     sessions: Arc<McpSessions>,
+    background: Arc<BackgroundProcesses>,
 }
 
 impl RunEnds {
     /// Ends the processes and connections of runs in these services.
-    pub fn new(processes: Arc<Processes>, sessions: Arc<McpSessions>) -> Self {
-        Self { processes, sessions }
+    pub fn new(processes: Arc<Processes>, sessions: Arc<McpSessions>, background: Arc<BackgroundProcesses>) -> Self {
+        Self { processes, sessions, background }
     }
 }
 
@@ -28,6 +30,7 @@ impl RunProcesses for RunEnds {
         self.sessions.cancel_calls(run).await;
         // Concurrently, so that a stop does not wait until a server has closed its connection.
         tokio::join!(self.processes.end(run), self.sessions.end_run(run));
+        self.background.run_ended(run).await;
     }
 
     fn alive(&self, run: RunId) -> Vec<StillRunning> {
@@ -35,5 +38,25 @@ impl RunProcesses for RunEnds {
         let connection =
             |server| StillRunning { run_id: run, pid: None, what: format!("mcp server {server}, elsewhere") };
         self.processes.alive(run).into_iter().chain(elsewhere.map(connection)).collect()
+    }
+
+    fn stop_background(&self, by: &ProcessesOf) -> usize {
+        self.background.stop(by)
+    }
+
+    async fn background_ended(&self, by: &ProcessesOf) {
+        self.background.stopped(by).await;
+    }
+
+    fn background_ending(&self, by: &ProcessesOf) -> Vec<StillRunning> {
+        self.background.ending(by)
+    }
+
+    fn forget_background(&self, session: &SessionKey) {
+        self.background.forget(session);
+    }
+
+    fn in_background(&self) -> Vec<BackgroundProcess> {
+        self.background.shown()
     }
 }

@@ -229,10 +229,9 @@ impl Tool for McpTool {
                 ("mcp tool".into(), tool.clone()),
                 ("described as".into(), digest.into()),
             ],
-            ask: None,
             // The approval covers this server and this description. With another description it is another tool.
             covers: Some(format!("{tool} of the MCP server {server}, as described now ({digest})")),
-            unbound: None,
+            ..CallPreview::default()
         })
     }
 

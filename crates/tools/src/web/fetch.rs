@@ -147,9 +147,8 @@ impl Tool for FetchUrl {
             summary: format!("GET {}", target.url),
             shows: &["url"],
             bound: vec![("url".into(), target.url.to_string())],
-            ask: None,
             covers: Some(format!("fetch_url {}", target.origin())),
-            unbound: None,
+            ..CallPreview::default()
         })
     }
 

@@ -150,9 +150,8 @@ impl Tool for WebSearch {
             summary: format!("search {name} for {query:?}"),
             shows: &["query"],
             bound: vec![("provider".into(), name.into()), ("query".into(), query.into())],
-            ask: None,
             covers: Some(format!("web_search {name}")),
-            unbound: None,
+            ..CallPreview::default()
         })
     }
 

@@ -109,14 +109,7 @@ impl Tool for SendRequest {
         let request = self.read(arguments)?;
         let mut bound = vec![("request".to_owned(), request.line())];
         bound.extend(request.chosen_type().map(|of| ("content type".to_owned(), of)));
-        Ok(CallPreview {
-            summary: request.line(),
-            shows: &["method", "url"],
-            bound,
-            ask: None,
-            covers: None,
-            unbound: None,
-        })
+        Ok(CallPreview { summary: request.line(), shows: &["method", "url"], bound, ..CallPreview::default() })
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {

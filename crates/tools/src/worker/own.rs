@@ -8,6 +8,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::config::{CommandsConfig, ShellConfig, ToolsConfig};
 use crate::outputs::KeptOutputs;
+use crate::processes::{BackgroundParts, BackgroundProcesses, Limits};
 use crate::sandbox::launch::calls;
 use crate::sandbox::{Policy, Sandbox, SandboxConfig};
 use crate::workspace::Workspace;
@@ -44,7 +45,10 @@ pub fn own_tools(environment: &WorkerEnvironment) -> Result<Vec<Arc<dyn Tool>>, 
     let processes = Arc::new(Processes::new(processes).map_err(|error| error.to_string())?);
     let sandbox = Sandbox::probe(&sandbox_config, &environment.workspace, &environment.program);
     let outputs = KeptOutputs::open(&environment.scratch, &config.outputs).map_err(|error| error.to_string())?;
-    let mut tools = commands::tools(&config, workspace.clone(), processes, sandbox.into(), outputs)
+    // The daemon could neither show nor stop what a worker left in the background.
+    let nowhere = BackgroundParts { directory: environment.scratch.clone(), events: None, count_end: |_| {} };
+    let background = Arc::new(BackgroundProcesses::new(nowhere, Limits::of(0)));
+    let mut tools = commands::tools(&config, workspace.clone(), processes, sandbox.into(), outputs, background)
         .map_err(|error| error.to_string())?;
     tools.push(Arc::new(files::ReadFile::new(workspace.clone(), picture::Pictures::new(), &config)));
     tools.push(Arc::new(files::ListFiles::new(workspace.clone(), &config)));

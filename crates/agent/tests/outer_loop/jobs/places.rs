@@ -124,8 +124,8 @@ async fn the_status_counts_what_waits_works_and_hangs() {
         // The third was made two seconds after the first.
         oldest_pending_at: Some(UnixMillis(1_795_000_002_000)),
     };
-    assert_eq!(status.jobs, Some(JobsStatus { numbers, slots: 2 }));
-    assert_eq!(status.routines, Some(RoutineNumbers::default()));
+    assert_eq!(status.beside.jobs, Some(JobsStatus { numbers, slots: 2 }));
+    assert_eq!(status.beside.routines, Some(RoutineNumbers::default()));
     // In which sessions is said to operators; for everybody else they are numbers.
     for (answer, shown) in
         [(agent.one.text("alice", "/status").await, 2), (agent.one.text_of("bob", "bob", "/status").await, 0)]

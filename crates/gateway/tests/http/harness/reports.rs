@@ -27,8 +27,7 @@ pub(super) fn status() -> StatusReport {
         candidates: Vec::new(),
         tools: vec![],
         frozen: vec![],
-        jobs: None,
-        routines: None,
+        beside: belay_protocol::BackgroundWork { jobs: None, routines: None, processes: Vec::new() },
     }
 }
 

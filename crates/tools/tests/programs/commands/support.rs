@@ -11,6 +11,8 @@ use belay_protocol::{
     ToolReply, ToolSet, UnixMillis,
 };
 use belay_tools::config::{CommandsConfig, ShellConfig};
+use belay_tools::mcp::{McpSessions, ProcessTrees, RunEnds};
+use belay_tools::processes::{BackgroundParts, BackgroundProcesses, Limits};
 use belay_tools::sandbox::{Missing, Policy, Sandbox, SandboxConfig};
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, builtin};
 use serde_json::{Value, json};
@@ -19,8 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Fixture {
     dir: TempDir,
-    tools: ToolSet,
-    processes: Arc<Processes>,
+    pub(crate) tools: ToolSet,
+    pub(crate) processes: Arc<Processes>,
+    pub(crate) background: Arc<BackgroundProcesses>,
 }
 
 /// The two ways in which commands run.
@@ -40,7 +43,22 @@ pub(crate) fn fixture_without_sandbox() -> Fixture {
     build(CommandsConfig::default(), |_| Err(Missing("bubblewrap is not installed".to_owned())))
 }
 
+/// A fixture without a sandbox whose background processes have these limits.
+pub(crate) fn fixture_with_limits(limits: Limits) -> Fixture {
+    let sandbox = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
+    let launcher = Path::new(env!("CARGO_BIN_EXE_belay-launch"));
+    build_with(CommandsConfig::default(), limits, |workspace| Sandbox::probe(&sandbox, workspace, launcher))
+}
+
 fn build(commands: CommandsConfig, sandbox: impl FnOnce(&Path) -> Result<Sandbox, Missing>) -> Fixture {
+    build_with(commands, Limits::of(8), sandbox)
+}
+
+fn build_with(
+    commands: CommandsConfig,
+    limits: Limits,
+    sandbox: impl FnOnce(&Path) -> Result<Sandbox, Missing>,
+) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let workspace = dir.path().join("workspace");
     std::fs::create_dir_all(workspace.join("sub")).unwrap();
@@ -53,6 +71,8 @@ fn build(commands: CommandsConfig, sandbox: impl FnOnce(&Path) -> Result<Sandbox
     if let Err(missing) = &sandbox {
         assert!(missing.0.contains("is not installed"), "{missing}");
     }
+    let nowhere = BackgroundParts { directory: dir.path().to_owned(), events: None, count_end: |_| {} };
+    let background = Arc::new(BackgroundProcesses::new(nowhere, limits));
     let parts = ToolsParts {
         notes: Arc::new(Nothing),
         meaning: None,
@@ -61,8 +81,9 @@ fn build(commands: CommandsConfig, sandbox: impl FnOnce(&Path) -> Result<Sandbox
         runs: Arc::new(Nothing),
         processes: processes.clone(),
         sandbox: sandbox.into(),
+        background: background.clone(),
     };
-    Fixture { tools: ToolSet::new(builtin(&config, parts).unwrap()), processes, dir }
+    Fixture { tools: ToolSet::new(builtin(&config, parts).unwrap()), processes, background, dir }
 }
 
 impl Fixture {
@@ -125,6 +146,13 @@ impl Fixture {
 
     pub(crate) async fn preview(&self, arguments: Value) -> Result<CallPreview, ToolFailure> {
         self.tools.get("run_command").unwrap().preview(arguments.as_object().unwrap(), &"s".into()).await
+    }
+
+    /// What ends the processes of runs and conversations.
+    pub(crate) fn ends(&self) -> RunEnds {
+        let no_sandbox = Err::<Sandbox, _>(Missing("not in this test".to_owned()));
+        let trees = Arc::new(ProcessTrees::new(self.processes.clone(), no_sandbox.into()));
+        RunEnds::new(self.processes.clone(), Arc::new(McpSessions::new(trees)), self.background.clone())
     }
 
     pub(crate) fn alive(&self, run: RunId) -> usize {

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::http::{serve, server};
-use super::support::{Bench, PATIENCE, Run, until};
+use super::support::{Bench, PATIENCE, Run, no_background, until};
 
 /// How often a stop is tried: it is a race between tasks.
 const TIMES: usize = 20;
@@ -69,7 +69,8 @@ async fn a_stop_tells_a_server_over_http_of_its_calls_before_the_session_ends() 
         let address = serve(&mut tasks, deaf(asked.clone(), streams, false)).await;
         let mcp = bench.of(vec![server(format!("http://{address}/mcp"), None)]);
         let survey = mcp.survey(SurveyMode::ToUse).await.unwrap();
-        let (tools, ends) = (mcp.tools(&survey), RunEnds::new(bench.processes.clone(), bench.sessions.clone()));
+        let (tools, ends) =
+            (mcp.tools(&survey), RunEnds::new(bench.processes.clone(), bench.sessions.clone(), no_background()));
         for _ in 0..TIMES {
             let run = Run::new();
             asked.lock().unwrap().clear();
@@ -137,7 +138,7 @@ signal.signal(signal.SIGTERM, lambda *_: None)
 serve([tool("t")], lambda message: note("called"))
 "#;
     let tools = bench.one(script, json!({})).await;
-    let ends = RunEnds::new(bench.processes.clone(), bench.sessions.clone());
+    let ends = RunEnds::new(bench.processes.clone(), bench.sessions.clone(), no_background());
     for times in 1..=2 {
         let run = Run::new();
         let stop = async {

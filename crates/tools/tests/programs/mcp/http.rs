@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::support::{Bench, Run, offered};
+use super::support::{Bench, Run, no_background, offered};
 
 /// Serves until the set is dropped.
 pub(super) async fn serve(tasks: &mut JoinSet<()>, router: Router) -> SocketAddr {
@@ -168,7 +168,7 @@ async fn a_server_behind_an_address_is_called_with_its_token_and_once_for_each_r
     for run in [&one, &one, &two] {
         assert_eq!(run.text(&tools[0], json!({})).await, "over http");
     }
-    let ends = RunEnds::new(bench.processes.clone(), bench.sessions.clone());
+    let ends = RunEnds::new(bench.processes.clone(), bench.sessions.clone(), no_background());
     let alive = |run: &Run| ends.alive(run.id).into_iter().map(|still| still.what).collect::<Vec<_>>();
     assert_eq!(alive(&one), ["mcp server s, elsewhere"]);
     ends.end(one.id).await;

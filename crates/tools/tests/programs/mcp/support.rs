@@ -14,6 +14,7 @@ use belay_protocol::{
 use belay_tools::mcp::{
     Mcp, McpServerConfig, McpSessions, Pins, ProcessTrees, Server, ServerInputs, Survey, SurveyMode,
 };
+use belay_tools::processes::{BackgroundParts, BackgroundProcesses, Limits};
 use belay_tools::sandbox::{Missing, Sandbox};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -230,6 +231,12 @@ impl AskPerson for Person {
             }
         }
     }
+}
+
+/// A registry without background processes.
+pub(crate) fn no_background() -> Arc<BackgroundProcesses> {
+    let parts = BackgroundParts { directory: PathBuf::new(), events: None, count_end: |_| {} };
+    Arc::new(BackgroundProcesses::new(parts, Limits::of(0)))
 }
 
 /// The names under which a survey's tools are offered.

@@ -1,0 +1,93 @@
+//! The end of background commands: what is listed until then, and what is forgotten after it.
+
+use std::time::Duration;
+
+use belay_protocol::{Approved, Generation, ProcessesOf, RunId, RunProcesses as _, ToolContext, ToolFailure};
+use belay_tools::sandbox::Policy;
+use serde_json::{Value, json};
+
+use super::support::{Fixture, fixture};
+
+/// Ends at KILL only.
+const STUBBORN: &str = "trap '' TERM; echo ready; while true; do sleep 1000; done";
+
+impl Fixture {
+    /// A call that a person has approved, of a script that the conversation keeps.
+    async fn keeping(&self, script: &str, context: &ToolContext) -> (Value, ToolContext) {
+        let arguments = json!({"argv": ["sh", "-c", script], "background": true, "keep": true});
+        let bound = self.preview(arguments.clone()).await.unwrap().bound;
+        (arguments, ToolContext { approved: Some(Approved(bound)), ..context.clone() })
+    }
+
+    async fn keep(&self, script: &str, context: &ToolContext) {
+        let (arguments, context) = self.keeping(script, context).await;
+        self.call("run_command", arguments, &context).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_does_not_end_at_once_is_listed_until_it_has_ended_whoever_keeps_it() {
+    let fixture = fixture(Policy::Off);
+    let (context, ends) = (fixture.context(), fixture.ends());
+    fixture.start(STUBBORN, &context).await;
+    fixture.keep(STUBBORN, &context).await;
+    for id in ["p1", "p2"] {
+        fixture.process(json!({"action": "wait", "id": id, "pattern": "ready", "timeout_s": 300}), &context).await;
+    }
+    let of = ProcessesOf::Session("s".into());
+    assert_eq!((ends.background_ending(&of).len(), ends.stop_background(&of), ends.stop_background(&of)), (0, 2, 0));
+    let ending = ends.background_ending(&of);
+    assert_eq!((ending.len(), ending.iter().all(|still| still.pid.is_some())), (2, true), "{ending:?}");
+    ends.background_ended(&of).await;
+    assert_eq!((ends.background_ending(&of), fixture.alive(context.run_id)), (Vec::new(), 0));
+}
+
+#[tokio::test]
+async fn a_process_that_starts_while_its_run_is_stopped_is_listed_until_it_has_ended() {
+    let fixture = fixture(Policy::Off);
+    let generation = Generation::default().renewed();
+    let context = ToolContext { generation: generation.clone(), ..fixture.context() };
+    let (arguments, context) = fixture.keeping(STUBBORN, &context).await;
+    generation.end();
+    assert_eq!(fixture.call("run_command", arguments, &context).await, Err(ToolFailure::Cancelled));
+    let (ends, of) = (fixture.ends(), ProcessesOf::Session("s".into()));
+    assert_eq!((ends.background_ending(&of).len(), fixture.background.running()), (1, 1));
+    ends.background_ended(&of).await;
+    assert_eq!((ends.background_ending(&of).len(), fixture.background.running()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_new_conversation_finds_nothing_of_what_the_old_one_has_kept() {
+    let fixture = fixture(Policy::Off);
+    let (context, ends) = (fixture.context(), fixture.ends());
+    fixture.keep("echo secret", &context).await;
+    fixture.keep(STUBBORN, &context).await;
+    let over = fixture.process(json!({"action": "wait", "id": "p1", "timeout_s": 300}), &context).await;
+    assert_eq!(over, "[p1 ended with exit code 0]");
+    let of = ProcessesOf::Session("s".into());
+    ends.stop_background(&of);
+    ends.forget_background(&"s".into());
+    let later = fixture.context();
+    assert!(!fixture.offers_process("s", later.run_id));
+    assert_eq!(fixture.process(json!({"action": "list"}), &later).await, "There is no background process here.");
+    for id in ["p1", "p2"] {
+        let read = fixture.refused(json!({"action": "read", "id": id}), &later).await;
+        assert!(read.starts_with("There is no background process"), "{read}");
+    }
+    // People see it as long as it is alive, and a stop waits for it.
+    assert_eq!(ends.in_background().len(), 1);
+    ends.background_ended(&of).await;
+    assert_eq!(ends.in_background(), []);
+}
+
+#[tokio::test]
+async fn an_hour_after_its_end_a_kept_process_is_no_reason_to_offer_the_tool() {
+    let fixture = fixture(Policy::Off);
+    let context = fixture.context();
+    fixture.keep("echo done", &context).await;
+    fixture.process(json!({"action": "wait", "id": "p1", "timeout_s": 300}), &context).await;
+    assert!(fixture.offers_process("s", RunId::new()));
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(3601)).await;
+    assert!(!fixture.offers_process("s", RunId::new()));
+}
