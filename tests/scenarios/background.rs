@@ -74,13 +74,7 @@ async fn keep(daemon: &Daemon, model: &ModelServer, session: &str, seconds: &str
     keep_script(daemon, model, session, seconds, &sleeping(seconds)).await
 }
 
-async fn keep_script(
-    daemon: &Daemon,
-    model: &ModelServer,
-    session: &str,
-    seconds: &str,
-    script: &str,
-) -> Result<()> {
+async fn keep_script(daemon: &Daemon, model: &ModelServer, session: &str, seconds: &str, script: &str) -> Result<()> {
     model.then(start(script, true));
     let run = daemon.send(session, "serve").await?;
     // No rule lets it run without a question.

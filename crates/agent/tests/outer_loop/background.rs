@@ -138,7 +138,7 @@ async fn a_deletion_waits_for_the_processes_of_the_conversation_and_forgets_them
     agent.one.ask("alice", "serve").await;
     processes.said.lock().expect("not poisoned").clear();
     agent.one.command("alice", "/clear").await;
-    assert_eq!(processes.said(), expected);
+    assert_eq!(processes.said()[..3], expected);
     agent.one.ask("alice", "serve").await;
     processes.said.lock().expect("not poisoned").clear();
     assert!(matches!(agent.one.control(Control::DeleteSession("alice".into())).await, Ack::Removed(_)));
