@@ -10,7 +10,7 @@ use belay_tools::mcp::RunEnds;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::support::{Bench, Person, Run, until};
+use super::support::{Bench, Person, Run, no_background, until};
 use super::task_host::{TaskHost, said};
 
 fn working(words: &str) -> Value {
@@ -143,7 +143,7 @@ async fn a_stop_cancels_the_task_at_the_server() {
         };
         let (output, ()) = tokio::join!(run.call(&tool, json!({})), stop);
         assert_eq!(output, Err(ToolFailure::Cancelled));
-        RunEnds::new(bench.processes.clone(), bench.sessions.clone()).end(run.id).await;
+        RunEnds::new(bench.processes.clone(), bench.sessions.clone(), no_background()).end(run.id).await;
         until("the server knows", || !host.asked("tasks/cancel").is_empty()).await;
         assert_eq!(host.asked("tasks/cancel").len(), 1);
         assert_eq!(host.asked("tasks/cancel")[0]["taskId"], "task-0");
