@@ -34,7 +34,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("terminal", &["text"]),
     // Starts and ends processes, for whatever runs programs.
     ("exec", &["crash-point", "protocol"]),
-    ("tools", &["exec", "protocol", "text"]),
+    // Values of expressions.
+    ("arithmetic", &["text"]),
+    ("tools", &["arithmetic", "exec", "protocol", "text"]),
     ("channels", &["crash-point", "protocol", "terminal", "text"]),
     ("hooks", &["exec", "protocol", "text"]),
     ("store", &["crash-point", "protocol"]),

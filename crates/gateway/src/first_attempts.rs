@@ -5,8 +5,7 @@
 //! request with a key of its own is here for what it was taken for.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
-use std::hash::Hash;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use std::time::Duration;
 use belay_protocol::{RunId, SessionKey};
 use tokio::time::Instant;
 
-use crate::resenders::Resenders;
+use crate::resenders::{Resenders, remove_oldest_of_busiest};
 
 /// Most first attempts that are known. Beyond it the oldest of the sender with the most is forgotten, and its retry is a
 /// request of its own.
@@ -174,16 +173,6 @@ fn add(known: &mut VecDeque<Known>, new: Known) {
         remove_oldest_of_busiest(known, |known| &*known.sender);
     }
     known.push_back(new);
-}
-
-/// Removes the oldest entry of the sender with the most.
-pub(crate) fn remove_oldest_of_busiest<T, S: Eq + Hash + ?Sized>(known: &mut VecDeque<T>, sender: impl Fn(&T) -> &S) {
-    let mut counts: HashMap<&S, usize> = HashMap::new();
-    known.iter().for_each(|known| *counts.entry(sender(known)).or_default() += 1);
-    let most = counts.values().max().copied().unwrap_or_default();
-    if let Some(at) = known.iter().position(|known| counts.get(sender(known)) == Some(&most)) {
-        known.remove(at);
-    }
 }
 
 #[cfg(test)]

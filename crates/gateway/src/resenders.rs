@@ -4,10 +4,9 @@
 //! first message, or the next message of a client that sends only what is new. The earlier requests of the client tell
 //! which.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use crate::first_attempts::remove_oldest_of_busiest;
 
 /// Most clients that are known. Beyond it the one of the busiest principal that was noted first is forgotten, and
 /// counts as one that sends only what is new.
@@ -48,6 +47,16 @@ fn digest(client: [&[u8]; 3]) -> blake3::Hash {
         digest.update(part);
     }
     digest.finalize()
+}
+
+/// Removes the oldest entry of the sender with the most.
+pub(crate) fn remove_oldest_of_busiest<T, S: Eq + Hash + ?Sized>(known: &mut VecDeque<T>, sender: impl Fn(&T) -> &S) {
+    let mut counts: HashMap<&S, usize> = HashMap::new();
+    known.iter().for_each(|known| *counts.entry(sender(known)).or_default() += 1);
+    let most = counts.values().max().copied().unwrap_or_default();
+    if let Some(at) = known.iter().position(|known| counts.get(sender(known)) == Some(&most)) {
+        known.remove(at);
+    }
 }
 
 #[cfg(test)]

@@ -104,7 +104,6 @@ impl Programs {
                 (outputs.map_err(|error| refused(&error))?, own_pins(paths))
             }
         };
-        describe_counter!(BACKGROUND_ENDED, "Background processes that have ended, by the reason");
         let needs = McpNeeds::find(settings, env, paths)?.remembering(paths.data.join(SANDBOX_PROBE));
         let processes = needs.processes.clone();
         match tokio::task::spawn_blocking(move || processes.end_left_behind()).await {
@@ -121,9 +120,7 @@ impl Programs {
         let context = surroundings(settings, env, &workspace)?;
         let config = ToolsConfig { workspace: Some(workspace.clone()), ..settings.tools.clone() };
         let limits = Limits { may_outlive_runs: !is_cluster, ..Limits::of(config.commands.background) };
-        let events = ports.events.map(|events| (events, ports.clock.clone()));
-        let kept = BackgroundParts { directory: paths.data.clone(), events, count_end: count_background_end };
-        let background = Arc::new(BackgroundProcesses::new(kept, limits));
+        let background = background(limits, paths, ports.events.map(|events| (events, ports.clock.clone())));
         let parts = ToolsParts {
             notes: ports.notes,
             meaning: ports.meaning,
@@ -257,6 +254,17 @@ impl Programs {
 
 /// Background processes that have ended, by the reason.
 const BACKGROUND_ENDED: &str = "belay_background_processes_ended_total";
+
+/// Background processes, whose outputs are in the data directory.
+fn background(
+    limits: Limits,
+    paths: &Paths,
+    events: Option<(Arc<dyn EventLog>, Arc<dyn Clock>)>,
+) -> Arc<BackgroundProcesses> {
+    describe_counter!(BACKGROUND_ENDED, "Background processes that have ended, by the reason");
+    let parts = BackgroundParts { directory: paths.data.clone(), events, count_end: count_background_end };
+    Arc::new(BackgroundProcesses::new(parts, limits))
+}
 
 fn count_background_end(how: &'static str) {
     counter!(BACKGROUND_ENDED, "reason" => how).increment(1);

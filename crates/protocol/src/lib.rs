@@ -178,7 +178,7 @@ pub use plan_command::{PlanCommand, PlanMessage, PlanRequest};
 pub use principal::{
     KnownPrincipal, Principal, PrincipalCursor, PrincipalFilter, Role as PrincipalRole, SEEN_PRECISION_MS,
 };
-pub use process::{Generation, NoProcesses, ProcessesOf, RunProcesses, StillRunning};
+pub use process::{BackgroundProcess, Generation, NoProcesses, ProcessesOf, RunProcesses, StillRunning};
 pub use progress::{Action, JobProgress};
 pub use provenance::{Audience, Author, EarlierMessage, Link, Person, Provenance, Quote, Unread};
 pub use purpose::{NO_SESSION, OpenReservations, Purpose, Spent};
@@ -201,7 +201,7 @@ pub use sent_file::{FileLinks, OutboundFile, OutgoingFiles, SEND_FILE, SentFile,
 pub use server_login::{BegunLogin, EndedLogin, LoginRefusal, LoginReport, LoginState, ServerLogins};
 pub use session::{RESERVED_KEYS, SessionCursor, SessionFilter, SessionLifetime, beginning_of};
 pub use sign_in::{LINKS_MAX, SIGN_INS_MAX, SignIn, SignInStore};
-pub use status::{BackgroundProcess, BackgroundWork, CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
+pub use status::{BackgroundWork, CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason, unmark_value};
 pub use store::{
     Acceptance, ActedOn, BudgetSlices, CallCharge, Checkpoint, ClaimMode, ClientCallStore, ClusterStore,

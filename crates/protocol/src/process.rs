@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 
 use crate::ids::{RunId, SessionKey};
-use crate::status::BackgroundProcess;
 use serde::{Deserialize, Serialize};
 
 /// A part of a stopped run that has not ended.
@@ -19,6 +18,29 @@ pub struct StillRunning {
     pub pid: Option<u32>,
     /// Its description.
     pub what: String,
+}
+
+/// A process in the background.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BackgroundProcess {
+    /// Its name, which the model uses.
+    pub id: String,
+    /// The session of the run that has started it.
+    pub session: SessionKey,
+    /// The run.
+    pub run_id: RunId,
+    /// Its command line.
+    pub command: String,
+    /// The process id; absent: it is being started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Whether the conversation keeps it when the run ends.
+    pub kept: bool,
+    /// The milliseconds since its start.
+    pub for_ms: u64,
+    /// The bytes that it has printed.
+    pub printed_bytes: u64,
 }
 
 /// The generation of a run: the life of the run that a call belongs to. A stop raises the run's number. Code that is

@@ -80,29 +80,6 @@ pub struct BackgroundWork {
     pub processes: Vec<BackgroundProcess>,
 }
 
-/// A process in the background.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct BackgroundProcess {
-    /// Its name, which the model uses.
-    pub id: String,
-    /// The session of the run that has started it.
-    pub session: SessionKey,
-    /// The run.
-    pub run_id: RunId,
-    /// Its command line.
-    pub command: String,
-    /// The process id; absent: it is being started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pid: Option<u32>,
-    /// Whether the conversation keeps it when the run ends.
-    pub kept: bool,
-    /// The milliseconds since its start.
-    pub for_ms: u64,
-    /// The bytes that it has printed.
-    pub printed_bytes: u64,
-}
-
 /// Open jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -1,13 +1,5 @@
-//! `calculate`: arithmetic with exact results where possible, and marked results where it had to round.
-//!
-//! The grammar is our own. The libraries that we compared read `-2^2` as 4 and `2^3^2` as 64, compute `0.1+0.2` as
-//! 0.30000000000000004, and return infinity for 1/0. A model would trust such results.
-
-mod functions;
-mod number;
-mod parser;
-#[cfg(test)]
-mod tests;
+//! `calculate`: arithmetic with exact results where possible, and marked results where it had to round
+//! ([`belay_arithmetic`]).
 
 use std::time::Duration;
 
@@ -18,10 +10,6 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::arguments;
-
-/// Longest expression, in bytes. Together with [`parser::MAX_DEPTH`] and the limit of exact numbers, it keeps the worst
-/// case under 0.1 s and limits the depth of the stack.
-const MAX_EXPRESSION_BYTES: usize = 1000;
 
 const DESCRIPTION: &str = "Calculates an arithmetic expression. Knows + - * / ^ and % (remainder, with the sign of the \
     divisor), n! and parentheses; the constants pi, e and tau; the functions sqrt, cbrt, abs, floor, ceil, trunc, round(x, digits), \
@@ -54,17 +42,23 @@ impl Tool for Calculate {
 
     async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
         let Arguments { expression } = arguments::read(arguments)?;
-        evaluate(&expression).map(Into::into).map_err(ToolFailure::Failed)
+        belay_arithmetic::evaluate(&expression).map(Into::into).map_err(ToolFailure::Failed)
     }
 }
 
-/// Returns the value of an expression as text, or a description of the error. Pure, with bounded work.
-fn evaluate(expression: &str) -> Result<String, String> {
-    if expression.len() > MAX_EXPRESSION_BYTES {
-        return Err(format!(
-            "The expression has {} bytes; at most {MAX_EXPRESSION_BYTES} are calculated. Split it.",
-            expression.len()
-        ));
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{call, failure};
+
+    #[tokio::test]
+    async fn the_tool_answers_and_refuses() {
+        let tool = Calculate::new();
+        assert_eq!(call(&tool, json!({"expression": "17*23"})).await, Ok("391".to_owned()));
+        for arguments in [json!({}), json!({"expression": 1}), json!({"expression": "1", "x": 1})] {
+            assert!(failure(call(&tool, arguments).await).contains("do not match"));
+        }
     }
-    parser::evaluate(expression).map(|value| value.to_string())
 }

@@ -10,13 +10,12 @@
 //! shell text; it uses the resolved program and its arguments, and in case of doubt a person is asked.
 //!
 //! Reading order: `request` (the checked request) → `program` (which file a program name refers to) → `risk` (what
-//! "always" may cover) → `repository` (the settings of a git repository) → `environment` → `home` → `sealed` → `runner`
+//! "always" may cover) → `repository` (the settings of a git repository) → `environment` → `sealed` → `runner`
 //! → `capture` → `background` → `run_command`, `run_shell`.
 
 mod background;
 mod capture;
 mod environment;
-mod home;
 mod program;
 mod quote;
 mod repository;
@@ -31,7 +30,6 @@ use std::sync::Arc;
 
 use belay_protocol::Tool;
 
-pub(crate) use self::home::TemporaryHome;
 use self::request::CommandRequests;
 use self::run_command::RunCommand;
 use self::run_shell::RunShell;

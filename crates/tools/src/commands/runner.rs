@@ -10,9 +10,8 @@ use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use super::capture::{Capture, Printed};
-use super::home::TemporaryHome;
 use crate::outputs::KeptOutputs;
-use crate::processes::BackgroundProcesses;
+use crate::processes::{BackgroundProcesses, TemporaryHome};
 use crate::sandbox::{LazySandbox, Policy, Sandbox};
 use belay_exec::{Exit, Launch, Processes, Running, StartError};
 

@@ -46,7 +46,7 @@ pub(super) enum Called {
 
 /// What sending a call has come to.
 enum Round {
-    Called(Called),
+    Called(Box<Called>),
     Input(Input),
 }
 
@@ -258,7 +258,7 @@ impl Connection {
         let refused = self.notices.refused();
         for _ in 0..MAX_ROUNDS {
             match self.round(params.clone(), refused).await? {
-                Round::Called(called) => return Ok(called),
+                Round::Called(called) => return Ok(*called),
                 Round::Input(input) => params = input.answered(params, elicitor).await?,
             }
         }
@@ -279,7 +279,7 @@ impl Connection {
         match self.calls.ask(request).await {
             Ok(result) => {
                 if let Some(task) = TaskState::read(&result) {
-                    return Ok(Round::Called(Called::Task(task)));
+                    return Ok(Round::Called(Box::new(Called::Task(task))));
                 }
                 let result = match Input::read(result) {
                     Ok(input) => return Ok(Round::Input(input)),
@@ -288,7 +288,7 @@ impl Connection {
                 match Answer::read(*result) {
                     Some(answer) => {
                         let answer = answer.after(self.notices.refused_since(refused));
-                        Ok(Round::Called(Called::Answer(answer)))
+                        Ok(Round::Called(Box::new(Called::Answer(answer))))
                     }
                     None => Err(self.trouble(ServiceError::UnexpectedResponse).await),
                 }

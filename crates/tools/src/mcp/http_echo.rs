@@ -139,8 +139,9 @@ fn words(failure: &Failure) -> String {
 fn remove(value: &mut Value, tokens: &[String]) -> bool {
     match value {
         Value::String(text) => without_all(text, tokens).map(|clean| *text = clean).is_some(),
-        Value::Array(items) => items.iter_mut().fold(false, |had, item| remove(item, tokens) || had),
-        Value::Object(fields) => fields.values_mut().fold(false, |had, field| remove(field, tokens) || had),
+        // Each is looked at, also behind one that had a token.
+        Value::Array(items) => items.iter_mut().map(|item| usize::from(remove(item, tokens))).sum::<usize>() > 0,
+        Value::Object(fields) => fields.values_mut().map(|field| usize::from(remove(field, tokens))).sum::<usize>() > 0,
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }

@@ -10,8 +10,8 @@ use tracing::Instrument as _;
 
 use super::end::{End, EndedBy};
 use super::handle::Process;
+use super::home::TemporaryHome;
 use super::output::MAX_PIECE_BYTES;
-use crate::commands::TemporaryHome;
 
 /// Longest wait for the pipes of an ended process tree, as of a command.
 const LAST_OUTPUT: Duration = Duration::from_secs(5);

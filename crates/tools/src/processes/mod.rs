@@ -21,6 +21,7 @@ mod attend;
 mod call;
 mod end;
 mod handle;
+mod home;
 mod kept;
 mod limits;
 mod look;
@@ -37,6 +38,7 @@ mod wait;
 
 pub(crate) use self::attend::Begun;
 pub(crate) use self::handle::Keeper;
+pub(crate) use self::home::TemporaryHome;
 pub use self::limits::Limits;
 pub use self::parts::BackgroundParts;
 pub use self::registry::BackgroundProcesses;

@@ -23,7 +23,7 @@ pub(crate) struct TemporaryHome(PathBuf);
 impl TemporaryHome {
     /// # Errors
     /// The directory for temporary files cannot be written; the model reads the explanation.
-    pub(super) async fn create() -> Result<Self, ToolFailure> {
+    pub(crate) async fn create() -> Result<Self, ToolFailure> {
         blocking(|| {
             let path = std::env::temp_dir().join(format!("belay-home-{}", Uuid::new_v4().simple()));
             // Fails if the path exists, so the directory is empty.
@@ -40,7 +40,7 @@ impl TemporaryHome {
     }
 
     /// Adds the variables that lead to this directory. Variables that are set already take precedence.
-    pub(super) fn add_to(&self, env: &mut Vec<(OsString, OsString)>) {
+    pub(crate) fn add_to(&self, env: &mut Vec<(OsString, OsString)>) {
         for (name, value) in std::iter::once(("HOME", self.0.clone())).chain(in_home(&self.0)) {
             if env.iter().all(|(set, _)| set != name) {
                 env.push((name.into(), value.into()));
