@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::freeze::Freeze;
 use crate::ids::{ChannelId, RunId, SessionKey};
 use crate::model::ModelInfo;
+use crate::process::BackgroundProcess;
 use crate::purpose::{OpenReservations, Purpose, Spent};
 use crate::store::{JobNumbers, RoutineNumbers};
 use crate::time::UnixMillis;

@@ -161,7 +161,11 @@ impl Tool for RunCommand {
         let Checked { request, stdin, stay, .. } = self.request(arguments, session).await?;
         let requests = self.requests.clone();
         blocking(move || {
-            let preview = preview(&requests, &request, policy, stdin.as_deref());
+            let stdin = match (&stdin, stay) {
+                (None, Some(_)) => "open: what is written with process, each time asked about".to_owned(),
+                (stdin, _) => input_shown(stdin.as_deref()),
+            };
+            let preview = preview(&requests, &request, policy, stdin);
             Ok(match stay {
                 Some(stay) => stay.added_to(preview),
                 None => preview,
@@ -192,7 +196,7 @@ impl Tool for RunCommand {
 }
 
 /// The preview of a call for a person, and everything that the approval is bound to.
-fn preview(requests: &CommandRequests, request: &CommandRequest, policy: String, stdin: Option<&str>) -> CallPreview {
+fn preview(requests: &CommandRequests, request: &CommandRequest, policy: String, stdin: String) -> CallPreview {
     let paths = &requests.paths;
     let names_program = |word: &str| paths.names_program(word, &request.directory);
     let in_workspace = |word: &str| paths.names_entry(word, &request.directory);
@@ -204,7 +208,7 @@ fn preview(requests: &CommandRequests, request: &CommandRequest, policy: String,
         ("directory".to_owned(), request.directory.clone()),
         ("environment".to_owned(), requests.environment_digest()),
         ("policy".to_owned(), policy),
-        ("stdin".to_owned(), input_shown(stdin)),
+        ("stdin".to_owned(), stdin),
     ];
     let unbound = match requests.files(request) {
         Ok(files) => {

@@ -69,6 +69,8 @@ async fn an_answer_is_bound_to_input_directory_environment_and_policy() {
     ] {
         assert_ne!(weight(other.clone()).await, plain, "{other}");
     }
+    let open = fixture.preview(json!({"argv": ["cat"], "background": true})).await.unwrap();
+    assert!(bound(&open, "stdin").starts_with("open: "), "{open:?}");
     let environment = [("CARGO_HOME".to_owned(), "/srv/cargo".to_owned())].into();
     let commands = CommandsConfig { environment, ..CommandsConfig::default() };
     let off = SandboxConfig { policy: Policy::Off, ..SandboxConfig::default() };
