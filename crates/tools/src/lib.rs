@@ -10,7 +10,7 @@
 //!
 //! Reading order: [`config`] → `arguments` (how a tool is declared and called) → `clock` → `calculate` → `workspace`
 //! (confines the file tools to one directory) → `files` → `notes` → `outputs` → [`sandbox`] → [`processes`] →
-//! `commands` → [`web`] (blocks internal addresses) → [`mcp`] → [`worker`] → [`context`] → [`attachments`] →
+//! `commands` → [`web`] (blocks internal addresses) → [`mcp`] → `run_ends` → [`worker`] → [`context`] → [`attachments`] →
 //! [`outgoing`].
 
 mod arguments;
@@ -30,6 +30,7 @@ mod outputs;
 #[cfg_attr(not(feature = "pictures"), path = "no_picture.rs")]
 mod picture;
 pub mod processes;
+mod run_ends;
 pub mod sandbox;
 #[cfg(test)]
 mod testing;
@@ -47,6 +48,7 @@ pub use crate::error::ToolsError;
 pub use crate::notes::Meaning;
 pub use crate::outputs::KeptOutputs;
 use crate::processes::{BackgroundProcesses, ProcessTool};
+pub use crate::run_ends::RunEnds;
 use crate::sandbox::LazySandbox;
 use crate::workspace::Workspace;
 pub use crate::workspace::{PathResolution, Refusal, sweep};

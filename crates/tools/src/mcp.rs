@@ -12,7 +12,7 @@
 //! description.
 //!
 //! Reading order: [`config`] → `server` → `untrusted`, `offer`, `patterns`, `name` (clean and check what a server sends) → `pins` →
-//! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start), `logged_in` → `tool` (one call) → `sessions`, `run_ends` (connections of runs) → `connection` →
+//! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start), `logged_in` → `tool` (one call) → `sessions` (connections of runs) → `connection` →
 //! `oauth` (logins over HTTP) → `calls` → [`tasks`] → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `http_login`, `http_request`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`, `answer`, `parts`,
 //! `server_error` (results and errors).
 //!
@@ -49,7 +49,6 @@ mod pins;
 mod program;
 mod remembered;
 mod revision;
-mod run_ends;
 mod server;
 mod server_error;
 mod sessions;
@@ -69,7 +68,6 @@ pub use oauth::LoginChange;
 pub use pins::{Pins, PinsError};
 pub use program::{Program, ServerProcesses, StartPrograms, Started};
 pub use remembered::KnownServers;
-pub use run_ends::RunEnds;
 pub use server::{Server, ServerInputs};
 pub use sessions::McpSessions;
 pub use trees::ProcessTrees;

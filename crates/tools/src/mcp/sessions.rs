@@ -94,7 +94,7 @@ impl McpSessions {
 
     /// Cancels the calls in progress of a run at the programs that it has started, which are ended next. Returns after
     /// twice [`EndLimits::read`] at most, and at once if there are no such calls.
-    pub(super) async fn cancel_calls(&self, run: RunId) {
+    pub(crate) async fn cancel_calls(&self, run: RunId) {
         let cells: Vec<_> =
             self.slots().iter().filter(|(key, _)| key.0 == run).map(|(_, slot)| slot.cell.clone()).collect();
         let programs = cells.iter().filter_map(|cell| cell.get()).filter(|connection| !connection.is_elsewhere());
@@ -134,7 +134,7 @@ impl McpSessions {
     }
 
     /// Names of the remote servers to which a run is connected. Local servers are among the run's processes instead.
-    pub(super) fn elsewhere(&self, run: RunId) -> Vec<String> {
+    pub(crate) fn elsewhere(&self, run: RunId) -> Vec<String> {
         let open =
             |slot: &Slot| slot.cell.get().is_some_and(|connection| connection.is_elsewhere() && connection.is_open());
         self.slots()

@@ -10,8 +10,9 @@ use belay_protocol::{
     RunFilter, RunId, RunProcesses as _, RunReader, RunRecord, SaidQuery, StoreError, ToolContext, ToolFailure,
     ToolReply, ToolSet, UnixMillis,
 };
+use belay_tools::RunEnds;
 use belay_tools::config::{CommandsConfig, ShellConfig};
-use belay_tools::mcp::{McpSessions, ProcessTrees, RunEnds};
+use belay_tools::mcp::{McpSessions, ProcessTrees};
 use belay_tools::processes::{BackgroundParts, BackgroundProcesses, Limits};
 use belay_tools::sandbox::{Missing, Policy, Sandbox, SandboxConfig};
 use belay_tools::{KeptOutputs, ToolsConfig, ToolsParts, builtin};

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use belay_protocol::{
     CallId, FormAnswer, HandlePort, KeepHandle, Progress, ProgressSink, RunProcesses, ToolFailure, ToolOutput,
 };
-use belay_tools::mcp::RunEnds;
+use belay_tools::RunEnds;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 

@@ -1,11 +1,11 @@
-//! Ends the processes and the MCP connections of a run.
+//! Ends what a run has started: its processes, those in the background included, and its MCP connections.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use belay_protocol::{BackgroundProcess, ProcessesOf, RunId, RunProcesses, SessionKey, StillRunning};
 
-use crate::mcp::sessions::McpSessions;
+use crate::mcp::McpSessions;
 use crate::processes::BackgroundProcesses;
 use belay_exec::Processes;
 
