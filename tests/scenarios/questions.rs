@@ -106,8 +106,9 @@ async fn the_question_of_each_tool_shows_everything_that_runs() -> Result<()> {
     let daemon = home.start().await?;
     let (_, tools) = daemon.request("GET", "/api/v1/tools", None).await?;
     let names = tools["tools"].as_array().context("tools")?.iter().filter_map(|tool| tool["name"].as_str());
-    // Servers are no tools, and a conversation has not the tools of plans and of stop rules.
-    let is_offered = |name: &&str| !name.contains(':') && !["planning", "terminate"].contains(name);
+    // Servers are no tools, a conversation has not the tools of plans and of stop rules, and process asks only about a
+    // process that runs.
+    let is_offered = |name: &&str| !name.contains(':') && !["planning", "process", "terminate"].contains(name);
     let calls = calls();
     let called: BTreeSet<&str> = calls.iter().map(|(tool, _)| *tool).collect();
     assert_eq!(names.filter(is_offered).collect::<BTreeSet<_>>(), called, "each tool has a row here");

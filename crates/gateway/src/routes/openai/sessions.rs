@@ -79,12 +79,13 @@ impl Named {
         let client = [principal.id.as_bytes(), program, self.session.as_str().as_bytes()];
         let resenders = &app.first_attempts.resenders;
         let said = said_in(&lines[..resent]);
+        let has_results = lines.iter().any(|line| line.role == HistoryRole::Result);
         // An answer alone is no history: clients send the calls with their results, or the beginning of the next
         // answer.
         if !said.is_empty() {
             resenders.note(client);
-        } else if resent == 0 && !self.shows_all && !resenders.has(client) {
-            return Ok(Some(self)); // a client that sends what is new
+        } else if resent == 0 && !self.shows_all && (has_results || !resenders.has(client)) {
+            return Ok(Some(self)); // a client that sends what is new; results are not the beginning of a chat
         }
         // Without an answer, it shows its first message.
         self.shows_all |= resent == 0;
