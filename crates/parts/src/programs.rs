@@ -63,7 +63,7 @@ pub struct ToolPorts {
     pub runs: Arc<dyn RunReader>,
     /// The clock for dates and times.
     pub clock: Arc<dyn Clock>,
-    /// Where tools record events; `None`: nowhere.
+    /// The log of events of tools; `None`: they record none.
     pub events: Option<Arc<dyn EventLog>>,
     /// The files that the nodes of a cluster share; `None`: the daemon uses files of its own.
     pub shared: Option<Shared>,

@@ -19,8 +19,8 @@ pub trait KeepHandle: Send + Sync {
     async fn keep(&self, handle: Value) -> bool;
 }
 
-/// Where a call keeps its handle: a reference to work that goes on without Belay, such as a task of a server. After a
-/// crash a call with a handle is made again with it, and continues that work instead of beginning it. Only the tool of the
+/// The place where a call keeps its handle: a reference to work that goes on without Belay, such as a task of a server.
+/// After a crash a call with a handle is made again with it, and continues that work instead of beginning it. Only the tool of the
 /// call knows the form of a handle. The default keeps nothing.
 #[derive(Clone, Default)]
 pub struct HandlePort {

@@ -63,12 +63,12 @@ pub struct StatusReport {
     /// The freezes in force.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub frozen: Vec<Freeze>,
-    /// What goes on beside the conversations.
+    /// The work beside the conversations.
     #[serde(flatten)]
     pub beside: BackgroundWork,
 }
 
-/// What goes on beside the conversations.
+/// The work beside the conversations.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BackgroundWork {

@@ -20,7 +20,7 @@ pub(super) struct Stay {
 }
 
 impl Stay {
-    /// What an approval is bound to.
+    /// The fact that an approval is bound to.
     fn fact(self) -> String {
         let limit = self.limit();
         match self.keeper {

@@ -44,7 +44,7 @@ pub(super) enum Called {
     Task(TaskState),
 }
 
-/// What sending a call has come to.
+/// The outcome of sending a call once.
 enum Round {
     Called(Box<Called>),
     Input(Input),

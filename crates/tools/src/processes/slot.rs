@@ -50,7 +50,7 @@ impl Slot {
             let ((), end) = tokio::join!(registry.record_start(&process), attending);
             (registry.parts.count_end)(end.word());
             tracing::info!(process = process.name, run = %process.run, end = end.word(), "a background process ended");
-            // Before the end is known: whoever waits for the end of the run writes the end of its record next.
+            // Before the end is known: the one that waits for the end of the run writes the end of its record next.
             registry.record_end(&process, end).await;
             process.has_ended(end);
             registry.drop_over();

@@ -26,7 +26,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn a_process_that_does_not_end_at_once_is_listed_until_it_has_ended_whoever_keeps_it() {
+async fn a_process_that_does_not_end_at_once_is_listed_until_it_has_ended() {
     let fixture = fixture(Policy::Off);
     let (context, ends) = (fixture.context(), fixture.ends());
     fixture.start(STUBBORN, &context).await;
