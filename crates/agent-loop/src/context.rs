@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    Message, MessageBody, MessageScope, ModelRequest, Prompt, TextFormat, ToolResult, ToolSet, ToolStatus,
+    Message, MessageBody, MessageScope, ModelRequest, Prompt, TextFormat, ToolCall, ToolResult, ToolSet, ToolStatus,
 };
 
 use crate::intent::{is_bare_call, unfenced};
@@ -35,18 +35,17 @@ impl LoopContext {
     /// middle of a batch: a provider refuses a conversation with a call that has no result.
     pub fn answer_open_calls(&mut self, status: ToolStatus, text: &str, scope: MessageScope) -> usize {
         let before = self.messages.len();
-        let mut rest = std::mem::take(&mut self.messages).into_iter().peekable();
-        while let Some(message) = rest.next() {
-            let mut open = message.tool_calls().to_vec();
-            self.messages.push(message);
-            while let Some(result) = rest.next_if(|next| !open.is_empty() && is_result(next)) {
-                open.retain(|call| !answers(&result, &call.id));
-                self.messages.push(result);
-            }
-            for call in open {
-                let result = ToolResult { call_id: call.id, name: call.name, status, text: text.into() };
-                self.push(Message { scope, ..Message::tool(result) });
-            }
+        // From the end, so that an insertion moves no place that is still to be looked at.
+        for at in (0..before).rev() {
+            let behind = at + 1 + self.messages[at + 1..].iter().take_while(|message| is_result(message)).count();
+            let results = &self.messages[at + 1..behind];
+            let is_open = |call: &&ToolCall| !results.iter().any(|result| answers(result, &call.id));
+            let open: Vec<_> = self.messages[at].tool_calls().iter().filter(is_open).cloned().collect();
+            let closed = open.into_iter().map(|ToolCall { id: call_id, name, .. }| {
+                let result = ToolResult { call_id, name, status, text: text.into() };
+                Arc::new(Message { scope, ..Message::tool(result) })
+            });
+            self.messages.splice(behind..behind, closed);
         }
         self.messages.len() - before
     }
