@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::ids::{ApprovalId, CallId};
+use crate::json_bytes::json_bytes;
 
 /// The maximum number of tools of one client. 512: front ends send some dozens, and every request of the run has them all.
 pub const CLIENT_TOOLS_MAX: usize = 512;
@@ -205,7 +206,7 @@ impl ClientTools {
                     format!("the parameters of {name:?} must be a JSON Schema of an object"),
                 ));
             }
-            bytes += tool.description.len() + tool.parameters.to_string().len();
+            bytes += tool.description.len() + json_bytes(&tool.parameters);
         }
         if bytes > CLIENT_TOOLS_MAX_BYTES {
             let why =

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use crate::json_bytes::json_bytes;
+
 /// Largest handle, in bytes of JSON. 4 KiB: the state of a run has all of them, and each step writes it.
 pub const MAX_HANDLE: usize = 4 * 1024;
 
@@ -46,7 +48,7 @@ impl HandlePort {
     /// See [`KeepHandle::keep`].
     pub async fn keep(&self, handle: Value) -> bool {
         match &self.keeper {
-            Some(keeper) if handle.to_string().len() <= MAX_HANDLE => keeper.keep(handle).await,
+            Some(keeper) if json_bytes(&handle) <= MAX_HANDLE => keeper.keep(handle).await,
             _ => false,
         }
     }

@@ -59,6 +59,7 @@ pub mod idempotency;
 pub mod ids;
 pub mod inbound;
 pub mod job;
+mod json_bytes;
 pub mod lease;
 pub mod line;
 pub mod memory;
@@ -153,6 +154,7 @@ pub use ids::{
 };
 pub use inbound::{Body, Envelope, Inbound};
 pub use job::{JobBudget, JobOrder, JobRecord, JobRequest, JobState, RunsIn};
+pub use json_bytes::json_bytes;
 pub use lease::Lease;
 pub use line::plain_line;
 pub use memory::MemoryOwner;

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::{Unusable, Variable};
 use crate::handle::HandlePort;
 use crate::ids::{CallId, RunId, SessionKey};
+use crate::json_bytes::json_bytes;
 use crate::memory::MemoryOwner;
 use crate::message::{Picture, WireCache};
 use crate::person::PersonPort;
@@ -451,7 +452,7 @@ impl ToolSet {
 
     /// The length of all descriptions and schemas in bytes, for estimates of requests. Computed once.
     pub fn described_bytes(&self) -> usize {
-        let of = |tool: &Arc<dyn Tool>| tool.spec().description.len() + tool.spec().schema.to_string().len();
+        let of = |tool: &Arc<dyn Tool>| tool.spec().description.len() + json_bytes(&tool.spec().schema);
         *self.described_bytes.get_or_init(|| self.tools.iter().map(of).sum())
     }
 

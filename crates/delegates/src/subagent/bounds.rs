@@ -1,7 +1,7 @@
 //! Limits for declared schemas. They are checked before compilation, since a schema comes from a client or a model,
 //! and compilation blocks a shared thread. Within these limits it takes a millisecond, and 40 in the worst case.
 
-use belay_protocol::DeclaredOutput;
+use belay_protocol::{DeclaredOutput, json_bytes};
 use jsonschema::PatternOptions;
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ impl Bounds {
         }
         // The walk comes first, since it stops at the greatest depth. Serialisation would visit every level.
         self.walk(schema, 1)?;
-        self.bytes += schema.to_string().len();
+        self.bytes += json_bytes(schema);
         within(self.bytes, MAX_SCHEMA_BYTES, "bytes long, all outputs together")?;
         Ok(self)
     }

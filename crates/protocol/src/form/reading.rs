@@ -5,6 +5,7 @@ use serde_json::{Map, Number, Value};
 use super::formats::{is_date, is_email, is_time, is_uri};
 use super::{FieldFormat, FieldKind, Form, FormField, FormOption};
 use crate::decision::Decision;
+use crate::json_bytes::json_bytes;
 
 /// Most bytes of an answer. 16 KiB: it is one message of a person.
 const MAX_ANSWER: usize = 16 * 1024;
@@ -92,7 +93,7 @@ pub(super) fn check(form: &Form, mut values: Map<String, Value>) -> Result<Map<S
             None => {}
         }
     }
-    if Value::Object(checked.clone()).to_string().len() > 2 * MAX_ANSWER {
+    if json_bytes(&checked) > 2 * MAX_ANSWER {
         return Err(format!("The answer is too long: at most {MAX_ANSWER} bytes."));
     }
     Ok(checked)

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use belay_protocol::{Message, PICTURE_TOKENS};
+use belay_protocol::{Message, PICTURE_TOKENS, json_bytes};
 use serde::Serialize;
 
 use super::error::AnthropicError;
@@ -44,5 +44,5 @@ pub(crate) async fn count_tokens(
 }
 
 fn bytes_of(tool: &belay_protocol::ClientTool) -> usize {
-    tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
+    tool.name.len() + tool.description.len() + json_bytes(&tool.parameters)
 }
