@@ -70,7 +70,7 @@ def node(mark, faces, packages, script, **more):
 
 
 NO_LIST = {"models": "it does not ask a server for its models"}
-NO_SERVER_LIST = {"models": "it lists the models that it knows, and asks no server"}
+NO_SERVER_LIST = {"models": "it lists the models that it knows, and not those of its server"}
 NO_TOOLS_IN_A_FORM = {**NO_LIST, "tools": "its one function is the form of the answer", "stop": "a structured answer comes in one piece"}
 NO_FILES = {"files": "it has a form for pictures alone"}
 TEXT_ALONE = {"tools": "it sends none", "structured": "it asks for none"}
