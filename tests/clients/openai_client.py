@@ -23,6 +23,7 @@ import pydantic
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from belay_process import judge  # noqa: E402
+from table import samples  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("BELAY_BIN", ROOT / "target" / "debug" / "belay")
@@ -132,6 +133,10 @@ def a_picture_and_files_are_sent_as_parts(case):
     ]
     answer = case.client.chat.completions.create(model=model(case), messages=[{"role": "user", "content": parts}])
     holds(answer.choices[0].message.content, "391")
+    # aider sends a PDF so (docs/reference/clients.md). The rehearsal names the files of a message that has no text.
+    pdf = base64.b64encode(samples.pdf("a line")).decode()
+    as_picture = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": f"data:application/pdf;base64,{pdf}"}}]}]
+    holds(case.client.chat.completions.create(model=model(case), messages=as_picture).choices[0].message.content, "PDF")
     remote = [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]
     ask = lambda: case.client.chat.completions.create(model=model(case), messages=[{"role": "user", "content": remote}])
     holds(raises(openai.BadRequestError, ask).message, "data: URLs")

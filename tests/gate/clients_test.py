@@ -1,11 +1,13 @@
 """Tests that the table of clients and its page in the guide agree."""
 
+import base64
 import contextlib
 import dataclasses
 import io
 import json
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,10 +17,11 @@ from unittest import mock
 from gate.output import ROOT
 
 sys.path.insert(0, str(ROOT / "tests" / "clients"))
-from table import guide, show  # noqa: E402
-from table.rows import COLUMNS, HERE, ROWS  # noqa: E402
+from table import guide, model, samples, show  # noqa: E402
+from table.rows import COLUMNS, HERE, RECORDED, REHEARSED, ROWS  # noqa: E402
 from table.judge import Cell, cell_of, judged, result  # noqa: E402
 from table.places import Place  # noqa: E402
+from webui.model import Asked  # noqa: E402
 
 PAGE = guide.PAGE.read_text(encoding="utf-8")
 
@@ -44,7 +47,7 @@ class Clients(unittest.TestCase):
         for row in ROWS:
             script = (HERE / row.script).read_text(encoding="utf-8")
             for column in set(COLUMNS) - {"hello"} - set(row.cannot):
-                self.assertTrue(re.search(rf"def {column}\(|\b{column}\(\) {{|\b{column}: \(", script), f"{row.script}, {column}")
+                self.assertTrue(re.search(rf"def {column}\(|\b{column}\(\) {{|\b{column}: (async )?\(", script), f"{row.script}, {column}")
 
     def test_packages_of_node_are_installed_as_they_are_pinned(self):
         pinned = json.loads((HERE / "package.json").read_bytes())["dependencies"]
@@ -59,7 +62,7 @@ class Clients(unittest.TestCase):
             home.joinpath("openai.py").write_text("raise SystemExit('no such package')")
             home.joinpath("broken.py").write_text("""print('{"column": "stream", "why": null}'); raise SystemExit("no more")""")
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                cells = judged(row, Place(sys.executable, home, home), home, "http://127.0.0.1:1")
+                cells = judged(row, Place(sys.executable, home, home), home, "http://127.0.0.1:1", REHEARSED)
         self.assertEqual({column for column, cell in cells.items() if cell.works}, {"stream"})
         self.assertEqual({column for column, cell in cells.items() if cell.cannot}, {"tools", "structured"})
         self.assertIn("no such package", cells["hello"].why)
@@ -73,6 +76,38 @@ class Clients(unittest.TestCase):
         self.assertEqual(fails, Cell(False, why="no words"))
         self.assertEqual(cell_of(aider, "stop", {"stop": Cell(True)}, ""), Cell(True))
         self.assertIn(f"\n- aider-chat, error: {aider.partly['error']}\n", PAGE)
+
+    def test_a_script_judges_the_columns_that_it_is_asked_for(self):
+        """The second daemon has no answers for the columns of the rehearsal. Its lines run where they configure a command."""
+        row = next(row for row in ROWS if row.mark == "llm")
+        with tempfile.TemporaryDirectory() as folder:
+            home = pathlib.Path(folder)
+            checks = "".join(f"@column\ndef {name}():\n    pathlib.Path({name!r}).touch()\n" for name in COLUMNS)
+            home.joinpath(row.script).write_text(f"import pathlib\nfrom columns import column, report\n{checks}report()")
+            home.joinpath("llm").write_text("#!/bin/sh\ntouch configured\n")
+            home.joinpath("llm").chmod(0o755)
+            for name in ("columns.py", "samples.py"):
+                shutil.copy(HERE / name, home)
+            cells = judged(row, Place(sys.executable, home, home), home, "http://127.0.0.1:1", RECORDED)
+            made = {name for name in (*COLUMNS, "configured") if home.joinpath(name).exists()}
+        self.assertEqual(cells, {column: Cell(True) for column in RECORDED})
+        self.assertEqual(made, {*RECORDED, "configured"})
+
+    def test_the_scripted_model_says_what_it_got_and_nothing_else(self):
+        url = model.DATA + base64.b64encode(samples.picture()).decode()
+        picture = {"type": "image_url", "image_url": {"url": url}}
+        text = {"type": "text", "text": f"The word is {samples.TEXT_WORD}."}
+        for parts, said in (([picture, text], f"{samples.SEEN}\n{samples.READ_TEXT}"), ([], samples.NOTHING)):
+            asked = Asked({"messages": [{"role": "user", "content": parts}]})
+            self.assertEqual(model.answer_to(asked), said)
+        other = samples.picture().replace(b"IHDR\0\0\0\x15", b"IHDR\0\0\0\x16")
+        self.assertEqual(samples.described(other), f"picture 22 x {samples.HEIGHT} #{samples.COLOUR}")
+        self.assertIn(samples.PDF_WORD.encode(), samples.pdf(samples.PDF_WORD))
+
+    def test_the_scripts_for_node_know_the_same_samples(self):
+        script = (HERE / "columns.mjs").read_text(encoding="utf-8")
+        for value in (samples.PICTURE, samples.PDF, samples.TEXT, samples.SEEN, samples.READ_PDF, samples.READ_TEXT):
+            self.assertIn(f"'{value}'", script)
 
     def test_a_client_that_cannot_be_installed_fails_in_each_column(self):
         with mock.patch("table.judge.place_of", side_effect=subprocess.CalledProcessError(1, "pip")):

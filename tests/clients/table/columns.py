@@ -1,15 +1,20 @@
 """What the scripts of the table share: the daemon that they talk to, and a line of JSON for each column. Standard library only.
 
 A script has one function for each column, marked with `column`, and ends with `report()`. Its argument is the face of the API: `chat`,
-`responses` or `messages`. The runner (run.py) has started the daemon, has run the lines of the guide, and sets BELAY_URL and BELAY_TOKEN.
+`responses` or `messages`. The runner (run.py) has started the daemon, has run the lines of the guide, and sets BELAY_URL, BELAY_TOKEN and
+BELAY_COLUMNS, the columns to judge. The picture and the files of samples.py are in the folder where the script runs.
 """
 
+import base64
 import json
 import os
+import pathlib
 import sys
 import time
 import traceback
 import urllib.request
+
+import samples
 
 URL, TOKEN = os.environ["BELAY_URL"], os.environ["BELAY_TOKEN"]
 BASE = f"{URL}/v1"
@@ -21,6 +26,8 @@ RESULT, FORECAST = "391", "rain in Oslo\nrain in Rome"
 # Words of Belay about the error.
 WORDS = "rejects the API key"
 LIMIT_S = 60
+# The columns to judge, and the question beside a picture or a file.
+ASKED, LOOK = os.environ["BELAY_COLUMNS"].split(), "what do you get?"
 CHECKS = []
 
 
@@ -42,6 +49,32 @@ def pieces(parts, result=RESULT):
     parts = [part for part in parts if part]
     assert len(parts) > 1, f"one piece: {parts}"
     holds("".join(parts), result)
+
+
+def encoded(file):
+    """A sample in base64."""
+    return base64.b64encode(pathlib.Path(file).read_bytes()).decode()
+
+
+def data_url(file, media_type):
+    return f"data:{media_type};base64,{encoded(file)}"
+
+
+def listed(names):
+    """Checks that a list of models has the name that the guide configures."""
+    names = list(names)
+    assert "belay" in names, f"no belay in {names}"
+
+
+def saw(answer):
+    """Checks that the model has got the picture, by the size and the colour that it says."""
+    holds(answer, samples.SEEN)
+
+
+def read(answer, *said):
+    """Checks that the model has got the text of files, by the words that it says."""
+    for words in said or (samples.READ_PDF,):
+        holds(answer, words)
 
 
 def runs():
@@ -80,7 +113,7 @@ def failure(ask):
 
 
 def report():
-    for check in CHECKS:
+    for check in (check for check in CHECKS if check.__name__ in ASKED):
         why = None
         try:
             check()

@@ -1,5 +1,6 @@
-"""Judges one row of the table with a daemon of its own: the lines of the guide, then the script of the row. Standard library only."""
+"""Judges one row of the table with daemons of its own: the lines of the guide, then the script of the row. Standard library only."""
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -9,9 +10,10 @@ import tempfile
 from belay_process import Belay
 from gate.install import CHROMIUM_PACKAGE, chromium_program
 
-from table import guide
+from table import guide, samples
+from table.model import Model
 from table.places import place_of
-from table.rows import COLUMNS, ROWS
+from table.rows import COLUMNS, RECORDED, REHEARSED, ROWS
 
 TOKEN = "token-of-the-client-table"
 # What the lines of the guide print for each face.
@@ -41,26 +43,38 @@ def result(row, binary):
     except (OSError, subprocess.SubprocessError) as why:
         return {column: Cell(False, why=f"it cannot be installed: {why}") for column in COLUMNS}
     print(f"{row.client} {row.version}, {row.face}: {binary}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="belay-client-") as home, Belay(binary, {"llm.provider": "rehearsal"}, {"BELAY_TOKEN": TOKEN}) as belay:
-        return judged(row, place, pathlib.Path(home), belay.url)
+    cells = {}
+    with contextlib.closing(Model()) as model:
+        scripted = {"llm.provider": "openai", "llm.base_url": f"{model.url}/v1", "llm.model": "scripted", "llm.vision": "true"}
+        for columns, settings in ((REHEARSED, {"llm.provider": "rehearsal"}), (RECORDED, scripted)):
+            with tempfile.TemporaryDirectory(prefix="belay-client-") as home, Belay(binary, settings, {"BELAY_TOKEN": TOKEN}) as belay:
+                cells |= judged(row, place, pathlib.Path(home), belay.url, columns)
+    return cells
 
 
-def judged(row, place, home, url):
+def judged(row, place, home, url, columns):
+    """Column → cell, for these columns, by the daemon at `url`."""
     language, text = guide.lines_for(row.mark, url, TOKEN)
     suffix, program = LANGUAGES[language]
     # Node looks for packages beside the file.
     lines = (place.scripts if suffix == ".mjs" else home) / f"hello-{row.mark}{suffix}"
     lines.write_text(text, encoding="utf-8")
+    samples.write(home)
     browser = {"BELAY_CHROMIUM": chromium_program() or CHROMIUM_PACKAGE} if row.serves else {}
-    environment = place.environment(home, {"BELAY_URL": url, "BELAY_TOKEN": TOKEN, "BELAY_LINES": str(lines), **browser})
-    found = {} if row.serves else {"hello": greeted(row, [program or place.interpreter, str(lines)], environment, home)}
+    variables = {"BELAY_URL": url, "BELAY_TOKEN": TOKEN, "BELAY_LINES": str(lines), "BELAY_COLUMNS": " ".join(columns)}
+    environment = place.environment(home, {**variables, **browser})
+    found, greeting = {}, [program or place.interpreter, str(lines)]
+    if "hello" in columns and not row.serves:
+        found["hello"] = greeted(row, greeting, environment, home)
+    elif language == "sh":  # the lines of a command configure it
+        carried_out(greeting, environment, home)
     command = [place.interpreter, str(place.scripts / row.script), row.argument or row.face]
     printed, errors = carried_out(command, environment, home)
     for line in printed.splitlines():
         if line.startswith('{"column"'):
             told = json.loads(line)
             found[told["column"]] = Cell(told["why"] is None, why=told["why"] or "")
-    cells = {column: cell_of(row, column, found, errors) for column in COLUMNS}
+    cells = {column: cell_of(row, column, found, errors) for column in columns}
     if any(not cell.works and not cell.cannot for cell in cells.values()):
         print(f"{printed}{errors}", flush=True)
     return cells

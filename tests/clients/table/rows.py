@@ -11,7 +11,9 @@ import re
 from gate.install import ANTHROPIC, LANGCHAIN, OPENAI
 
 HERE = pathlib.Path(__file__).resolve().parent
-COLUMNS = ("hello", "stream", "tools", "structured", "stop", "error")
+# Judged with the rehearsal behind the daemon, and with a model that says what it got (model.py).
+REHEARSED, RECORDED = ("hello", "stream", "tools", "structured", "stop", "error"), ("models", "images", "files")
+COLUMNS = REHEARSED + RECORDED
 # Below build/: what the gate does not install.
 FOLDER = "client-table"
 # Each has an environment of its own, since instructor and LlamaIndex take older versions of openai.
@@ -67,7 +69,10 @@ def node(mark, faces, packages, script, **more):
     return [Row(mark, face, f"{' + '.join(packages)} (npm)", packages, script, "", "", **more) for face in faces]
 
 
-NO_TOOLS_IN_A_FORM = {"tools": "its one function is the form of the answer", "stop": "a structured answer comes in one piece"}
+NO_LIST = {"models": "it does not ask a server for its models"}
+NO_SERVER_LIST = {"models": "it lists the models that it knows, and not those of its server"}
+NO_TOOLS_IN_A_FORM = {**NO_LIST, "tools": "its one function is the form of the answer", "stop": "a structured answer comes in one piece"}
+NO_FILES = {"files": "it has a form for pictures alone"}
 TEXT_ALONE = {"tools": "it sends none", "structured": "it asks for none"}
 REPEATS = {"error": "the words are shown, but it repeats each error of a stream, so its failed run is done again"}
 READS_ON = {"stop": "its stop button hides the rest of an answer, and the stream is read to its end"}
@@ -76,16 +81,16 @@ ROWS = (
     *python("openai", BOTH_FACES, ("openai",), "with_openai.py", OPENAI, "clients", "openai (Python)"),
     *node("openai-npm", BOTH_FACES, ("openai",), "with_openai.mjs"),
     *python("anthropic", ("messages",), ("anthropic",), "with_anthropic.py", ANTHROPIC, "anthropic", "anthropic (Python)"),
-    *python("openai-agents", BOTH_FACES, ("openai-agents",), "with_agents.py", OPENAI, "clients"),
-    *node("ai", BOTH_FACES, ("ai", "@ai-sdk/openai"), "with_ai.mjs"),
-    *node("ai-compatible", ("chat",), ("ai", "@ai-sdk/openai-compatible"), "with_ai.mjs", argument="compatible"),
-    *python("langchain", BOTH_FACES, ("langchain", "langchain-openai"), "with_langchain.py", LANGCHAIN, "langchain"),
-    *node("langchain-npm", BOTH_FACES, ("langchain", "@langchain/openai"), "with_langchain.mjs"),
-    *python("pydantic-ai", BOTH_FACES, ("pydantic-ai-slim",), "with_pydantic_ai.py", OPENAI, "clients"),
+    *python("openai-agents", BOTH_FACES, ("openai-agents",), "with_agents.py", OPENAI, "clients", cannot=NO_LIST),
+    *node("ai", BOTH_FACES, ("ai", "@ai-sdk/openai"), "with_ai.mjs", cannot=NO_LIST),
+    *node("ai-compatible", ("chat",), ("ai", "@ai-sdk/openai-compatible"), "with_ai.mjs", argument="compatible", cannot=NO_LIST),
+    *python("langchain", BOTH_FACES, ("langchain", "langchain-openai"), "with_langchain.py", LANGCHAIN, "langchain", cannot=NO_LIST),
+    *node("langchain-npm", BOTH_FACES, ("langchain", "@langchain/openai"), "with_langchain.mjs", cannot=NO_LIST),
+    *python("pydantic-ai", BOTH_FACES, ("pydantic-ai-slim",), "with_pydantic_ai.py", OPENAI, "clients", cannot=NO_LIST),
     *python("instructor", ("both",), ("instructor",), "with_instructor.py", INSTRUCTOR, cannot=NO_TOOLS_IN_A_FORM),
-    *python("llama-index", ("chat",), ("llama-index-llms-openai-like",), "with_llama_index.py", LLAMA_INDEX),
-    *python("smolagents", ("chat",), ("smolagents",), "with_smolagents.py", SMOLAGENTS),
+    *python("llama-index", ("chat",), ("llama-index-llms-openai-like",), "with_llama_index.py", LLAMA_INDEX, cannot=NO_LIST),
+    *python("smolagents", ("chat",), ("smolagents",), "with_smolagents.py", SMOLAGENTS, cannot={**NO_LIST, **NO_FILES}),
     *python("llm", ("chat",), ("llm",), "with_llm.py", LLM),
-    *python("aider", ("chat",), ("aider-chat",), "with_aider.py", AIDER, cannot=TEXT_ALONE, partly=REPEATS),
-    *python("gradio", ("chat",), ("gradio",), "with_gradio.py", GRADIO, cannot={**TEXT_ALONE, **READS_ON}, serves=True),
+    *python("aider", ("chat",), ("aider-chat",), "with_aider.py", AIDER, cannot={**NO_SERVER_LIST, **TEXT_ALONE}, partly=REPEATS),
+    *python("gradio", ("chat",), ("gradio",), "with_gradio.py", GRADIO, cannot={**NO_LIST, **TEXT_ALONE, **READS_ON}, serves=True),
 )

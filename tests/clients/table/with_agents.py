@@ -5,7 +5,9 @@ import asyncio
 import agents
 import openai
 import pydantic
-from columns import BASE, CALL, FACE, FAIL, FORECAST, STALL, SUM, TOKEN, column, failure, holds, pieces, report, stopped, told_once
+from columns import BASE, CALL, FACE, FAIL, FORECAST, LOOK, STALL, SUM, TOKEN, column, data_url, failure, holds, pieces
+from columns import read, report, saw, stopped, told_once, user
+from samples import PDF, PICTURE, READ_PDF, READ_TEXT, TEXT
 
 agents.set_tracing_disabled(True)
 MODEL = {"chat": agents.OpenAIChatCompletionsModel, "responses": agents.OpenAIResponsesModel}[FACE]
@@ -70,6 +72,22 @@ def stop():
 @column
 def error():
     told_once(failure(lambda: ask(FAIL)))
+
+
+def asked_about(*parts):
+    """The answer about parts in the form of the Responses API, which its model for chat completions translates."""
+    return ask(user([{"type": "input_text", "text": LOOK}, *parts]))
+
+
+@column
+def images():
+    saw(asked_about({"type": "input_image", "image_url": data_url(PICTURE, "image/png"), "detail": "auto"}))
+
+
+@column
+def files():
+    sent = ((PDF, "application/pdf"), (TEXT, "text/plain"))
+    read(asked_about(*({"type": "input_file", "filename": name, "file_data": data_url(name, kind)} for name, kind in sent)), READ_PDF, READ_TEXT)
 
 
 report()

@@ -4,7 +4,9 @@ import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, isStepCount, Output, streamText, tool } from 'ai';
 import { z } from 'zod';
-import { base, CALL, face, FAIL, FORECAST, gathered, holds, pieces, report, STALL, stopped, SUM, token, toldOnce } from './columns.mjs';
+import {
+  base, CALL, encoded, face, FAIL, FORECAST, gathered, holds, LOOK, PDF, PICTURE, pieces, readPdf, report, saw, STALL, stopped, SUM, token, toldOnce,
+} from './columns.mjs';
 
 const openai = createOpenAI({ baseURL: base, apiKey: token });
 const model = {
@@ -13,6 +15,12 @@ const model = {
   compatible: () => createOpenAICompatible({ name: 'belay', baseURL: base, apiKey: token, supportsStructuredOutputs: true })('belay'),
 }[face]();
 const weather = tool({ inputSchema: z.object({ city: z.string() }), execute: async ({ city }) => `rain in ${city}` });
+
+// The answer about a file.
+async function askedAbout(name, mediaType) {
+  const content = [{ type: 'text', text: LOOK }, { type: 'file', data: encoded(name), mediaType, filename: name }];
+  return (await generateText({ model, messages: [{ role: 'user', content }] })).text;
+}
 
 await report({
   async stream() {
@@ -32,4 +40,6 @@ await report({
     await stopped();
   },
   error: () => toldOnce(() => generateText({ model, prompt: FAIL })),
+  images: async () => saw(await askedAbout(PICTURE, 'image/png')),
+  files: async () => readPdf(await askedAbout(PDF, 'application/pdf')), // it refuses other files for OpenAI's model
 });

@@ -1,10 +1,15 @@
 """The package anthropic for Python."""
 
+import pathlib
+
 import anthropic
 import pydantic
-from columns import CALL, FAIL, FORECAST, STALL, SUM, TOKEN, URL, column, failure, holds, pieces, report, stopped, told_once, user
+from columns import CALL, FAIL, FORECAST, LOOK, STALL, SUM, TOKEN, URL, column, encoded, failure, holds, listed, pieces
+from columns import read, report, saw, stopped, told_once, user
+from samples import PDF, PICTURE, READ_PDF, READ_TEXT, TEXT
 
-MESSAGES = anthropic.Anthropic(base_url=URL, api_key=TOKEN).messages
+CLIENT = anthropic.Anthropic(base_url=URL, api_key=TOKEN)
+MESSAGES = CLIENT.messages
 ASKED = {"model": "belay", "max_tokens": 1024}
 TOOL = {"name": "get_weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
 
@@ -51,6 +56,28 @@ def stop():
 @column
 def error():
     told_once(failure(lambda: MESSAGES.create(messages=user(FAIL), **ASKED)))
+
+
+@column
+def models():
+    listed(model.id for model in CLIENT.models.list())
+
+
+def asked_about(*blocks):
+    """The answer about pictures and documents."""
+    return MESSAGES.create(messages=user([*blocks, {"type": "text", "text": LOOK}]), **ASKED).content[0].text
+
+
+@column
+def images():
+    saw(asked_about({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": encoded(PICTURE)}}))
+
+
+@column
+def files():
+    text = {"type": "text", "media_type": "text/plain", "data": pathlib.Path(TEXT).read_text(encoding="utf-8")}
+    sources = ({"type": "base64", "media_type": "application/pdf", "data": encoded(PDF)}, text)
+    read(asked_about(*({"type": "document", "source": source} for source in sources)), READ_PDF, READ_TEXT)
 
 
 report()

@@ -7,8 +7,9 @@ import sys
 import urllib.error
 import urllib.request
 
-from columns import FAIL, LIMIT_S, RESULT, STALL, SUM, column, holds, report, runs, told_once, until
+from columns import FAIL, LIMIT_S, LOOK, RESULT, STALL, SUM, column, holds, report, runs, told_once, until
 from playwright.sync_api import sync_playwright
+from samples import PICTURE, READ_TEXT, SEEN, TEXT
 
 
 def free_port():
@@ -36,6 +37,13 @@ class Chat:
     def say(self, text):
         self.text.fill(text)
         self.text.press("Enter")
+
+    def attach(self, file):
+        """Adds a file to the message, and waits until the page has sent it to its server."""
+        with self.page.expect_response(lambda answer: "/upload" in answer.url and answer.request.method == "POST") as sent:
+            self.page.locator("input[type=file]").first.set_input_files(file)
+        sent.value.finished()
+        self.page.locator(".thumbnails > *").first.wait_for()
 
     def shows(self, text):
         self.page.get_by_text(text).first.wait_for()
@@ -65,6 +73,20 @@ def judge(browser, url):
         chat.say(STALL)
         holds(chat.shows("1 2 3"), "1 2 3")
         assert any(run["status"] == "running" for run in runs()), "the words came when the run was over"
+
+    def asked_about(file):
+        chat = Chat(browser, url)
+        chat.attach(file)
+        chat.say(LOOK)
+        return chat
+
+    @column
+    def images():
+        asked_about(PICTURE).shows(SEEN)
+
+    @column
+    def files():
+        asked_about(TEXT).shows(READ_TEXT)
 
     report()
 

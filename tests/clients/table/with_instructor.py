@@ -3,7 +3,10 @@
 import instructor
 import openai
 import pydantic
-from columns import BASE, FAIL, TOKEN, column, failure, holds, report, told_once, user
+from columns import BASE, FAIL, LOOK, TOKEN, column, failure, holds, read, report, saw, told_once, user
+from instructor.processing.multimodal import PDF as Document
+from instructor.processing.multimodal import Image
+from samples import PDF, PICTURE
 
 MODES = (instructor.Mode.TOOLS, instructor.Mode.RESPONSES_TOOLS)
 # The rehearsal calls a tool only if the text says so.
@@ -35,6 +38,18 @@ def structured():
 @column
 def error():
     told_once(failure(lambda: asked("create", MODES[0], FAIL)))
+
+
+@column
+def images():
+    for mode in MODES:
+        saw(asked("create", mode, [LOOK, Image.from_path(PICTURE)]).answer)
+
+
+@column
+def files():
+    for mode in MODES:
+        read(asked("create", mode, [LOOK, Document.from_path(PDF)]).answer)
 
 
 report()

@@ -1,12 +1,20 @@
 // LangChain for Node: langchain and @langchain/openai.
 
 import { ChatOpenAI } from '@langchain/openai';
-import { createAgent, tool } from 'langchain';
+import { createAgent, HumanMessage, tool } from 'langchain';
 import { z } from 'zod';
-import { base, CALL, face, FAIL, FORECAST, gathered, holds, pieces, report, STALL, stopped, SUM, token, toldOnce } from './columns.mjs';
+import {
+  base, CALL, encoded, face, FAIL, FORECAST, gathered, holds, LOOK, PDF, PICTURE, pieces, readPdf, readText, report, saw, STALL, stopped, SUM, TEXT, token,
+  toldOnce,
+} from './columns.mjs';
 
 const model = new ChatOpenAI({ model: 'belay', apiKey: token, configuration: { baseURL: base }, useResponsesApi: face === 'responses' });
 const about = { name: 'get_weather', description: 'The weather in a city.', schema: z.object({ city: z.string() }) };
+
+// The answer about blocks of LangChain's own form, which it translates for the face.
+async function askedAbout(...blocks) {
+  return (await model.invoke([new HumanMessage({ contentBlocks: [{ type: 'text', text: LOOK }, ...blocks] })])).text;
+}
 
 await report({
   async stream() {
@@ -28,4 +36,11 @@ await report({
     await stopped();
   },
   error: () => toldOnce(() => model.invoke(FAIL)),
+  images: async () => saw(await askedAbout({ type: 'image', data: encoded(PICTURE), mimeType: 'image/png' })),
+  async files() {
+    const file = (name, mimeType) => ({ type: 'file', data: encoded(name), mimeType, metadata: { filename: name } });
+    const answer = await askedAbout(file(PDF, 'application/pdf'), file(TEXT, 'text/plain'));
+    readPdf(answer);
+    readText(answer);
+  },
 });

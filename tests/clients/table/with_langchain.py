@@ -1,9 +1,12 @@
 """LangChain for Python: langchain and langchain-openai."""
 
 import pydantic
-from columns import BASE, CALL, FACE, FAIL, FORECAST, STALL, SUM, TOKEN, column, failure, holds, pieces, report, stopped, told_once
+from columns import BASE, CALL, FACE, FAIL, FORECAST, LOOK, STALL, SUM, TOKEN, column, encoded, failure, holds, pieces
+from columns import read, report, saw, stopped, told_once
 from langchain.agents import create_agent
+from langchain_core.messages import HumanMessage
 from langchain_openai import ChatOpenAI
+from samples import PDF, PICTURE, READ_PDF, READ_TEXT, TEXT
 
 MODEL = ChatOpenAI(model="belay", base_url=BASE, api_key=TOKEN, use_responses_api=FACE == "responses")
 
@@ -51,6 +54,23 @@ def stop():
 @column
 def error():
     told_once(failure(lambda: MODEL.invoke(FAIL)))
+
+
+def asked_about(*blocks):
+    """The answer about blocks of LangChain's own form, which it translates for the face."""
+    return MODEL.invoke([HumanMessage(content_blocks=[{"type": "text", "text": LOOK}, *blocks])]).text
+
+
+@column
+def images():
+    saw(asked_about({"type": "image", "base64": encoded(PICTURE), "mime_type": "image/png"}))
+
+
+@column
+def files():
+    sent = ((PDF, "application/pdf"), (TEXT, "text/plain"))
+    blocks = ({"type": "file", "base64": encoded(name), "mime_type": kind, "extras": {"filename": name}} for name, kind in sent)
+    read(asked_about(*blocks), READ_PDF, READ_TEXT)
 
 
 report()

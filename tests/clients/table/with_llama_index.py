@@ -3,10 +3,11 @@
 import asyncio
 
 import pydantic
-from columns import BASE, CALL, FAIL, FORECAST, STALL, SUM, TOKEN, column, failure, holds, pieces, report, stopped, told_once
+from columns import BASE, CALL, FAIL, FORECAST, LOOK, STALL, SUM, TOKEN, column, failure, holds, pieces, read, report, saw, stopped, told_once
 from llama_index.core.agent.workflow import AgentStream, FunctionAgent
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import ChatMessage, DocumentBlock, ImageBlock, TextBlock
 from llama_index.llms.openai_like import OpenAILike
+from samples import PDF, PICTURE, READ_PDF, READ_TEXT, TEXT
 
 LLM = OpenAILike(model="belay", api_base=BASE, api_key=TOKEN, is_chat_model=True, is_function_calling_model=True)
 
@@ -59,6 +60,20 @@ def stop():
 @column
 def error():
     told_once(failure(lambda: LLM.complete(FAIL)))
+
+
+def asked_about(*blocks):
+    return LLM.chat([ChatMessage(role="user", blocks=[TextBlock(text=LOOK), *blocks])]).message.content
+
+
+@column
+def images():
+    saw(asked_about(ImageBlock(path=PICTURE)))
+
+
+@column
+def files():
+    read(asked_about(DocumentBlock(path=PDF), DocumentBlock(path=TEXT)), READ_PDF, READ_TEXT)
 
 
 report()

@@ -1,7 +1,8 @@
 """The command llm, which the lines of the guide have configured."""
 
-from columns import CALL, FAIL, FORECAST, SUM, column, holds, report, told_once
+from columns import BASE, CALL, FAIL, FORECAST, LOOK, SUM, TOKEN, column, holds, listed, read, report, saw, told_once
 from commands import printed, stops, streams
+from samples import PDF, PICTURE, READ_PDF, READ_TEXT, TEXT
 
 LLM = ["llm", "-m", "belay"]
 FUNCTIONS = 'def get_weather(city: str) -> str:\n    "The weather in a city."\n    return "rain in " + city\n'
@@ -30,6 +31,22 @@ def stop():
 @column
 def stream():
     streams(LLM)
+
+
+@column
+def models():
+    listed(printed(["llm", "openai", "endpoint", BASE, "--models", "--key", TOKEN]).split())
+
+
+@column
+def images():
+    saw(printed([*LLM, "--attachment", PICTURE, LOOK]))
+
+
+@column
+def files():
+    """A PDF is a part of type file. A text file is a fragment, which stands in the message."""
+    read(printed([*LLM, "--attachment", PDF, "--fragment", TEXT, LOOK]), READ_PDF, READ_TEXT)
 
 
 report()

@@ -3,12 +3,29 @@
 import OpenAI from 'openai';
 import { zodResponseFormat, zodTextFormat } from 'openai/helpers/zod';
 import { z } from 'zod';
-import { base, CALL, face, FAIL, FORECAST, gathered, holds, pieces, report, STALL, stopped, SUM, token, toldOnce } from './columns.mjs';
+import {
+  base, CALL, dataUrl, face, FAIL, FORECAST, gathered, holds, listed, LOOK, PDF, PICTURE, pieces, readPdf, readText, report, saw, STALL, stopped, SUM, TEXT,
+  token, toldOnce,
+} from './columns.mjs';
 
 const client = new OpenAI({ baseURL: base, apiKey: token });
 const Answer = z.object({ answer: z.string() });
 const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'], additionalProperties: false };
 const user = (content) => [{ role: 'user', content }];
+const picture = dataUrl(PICTURE, 'image/png');
+const documents = [[PDF, 'application/pdf'], [TEXT, 'text/plain']].map(([name, kind]) => ({ filename: name, file_data: dataUrl(name, kind) }));
+
+// The answer about parts that stand behind a text, in the form of a face.
+async function chatAbout(...parts) {
+  const messages = user([{ type: 'text', text: LOOK }, ...parts]);
+  return (await client.chat.completions.create({ model: 'belay', messages })).choices[0].message.content;
+}
+async function responseAbout(...parts) {
+  return (await client.responses.create({ model: 'belay', input: user([{ type: 'input_text', text: LOOK }, ...parts]) })).output_text;
+}
+async function findModel() {
+  listed((await gathered(client.models.list())).map((model) => model.id));
+}
 
 const chat = {
   async stream() {
@@ -31,6 +48,13 @@ const chat = {
     await stopped();
   },
   error: () => toldOnce(() => client.chat.completions.create({ model: 'belay', messages: user(FAIL) })),
+  models: () => findModel(),
+  images: async () => saw(await chatAbout({ type: 'image_url', image_url: { url: picture } })),
+  async files() {
+    const answer = await chatAbout(...documents.map((file) => ({ type: 'file', file })));
+    readPdf(answer);
+    readText(answer);
+  },
 };
 
 const responses = {
@@ -55,6 +79,13 @@ const responses = {
     await stopped();
   },
   error: () => toldOnce(() => client.responses.create({ model: 'belay', input: FAIL })),
+  models: () => findModel(),
+  images: async () => saw(await responseAbout({ type: 'input_image', image_url: picture, detail: 'auto' })),
+  async files() {
+    const answer = await responseAbout(...documents.map((file) => ({ type: 'input_file', ...file })));
+    readPdf(answer);
+    readText(answer);
+  },
 };
 
 await report({ chat, responses }[face]);

@@ -4,7 +4,9 @@ import json
 
 import openai
 import pydantic
-from columns import BASE, CALL, FACE, FAIL, FORECAST, STALL, SUM, TOKEN, column, failure, holds, pieces, report, stopped, told_once, user
+from columns import BASE, CALL, FACE, FAIL, FORECAST, LOOK, STALL, SUM, TOKEN, column, data_url, failure, holds, listed, pieces
+from columns import read, report, saw, stopped, told_once, user
+from samples import PDF, PICTURE, READ_PDF, READ_TEXT, TEXT
 
 CLIENT = openai.OpenAI(base_url=BASE, api_key=TOKEN)
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
@@ -73,6 +75,33 @@ def stop():
 def error():
     whole = lambda: CLIENT.responses.create(model="belay", input=FAIL)  # noqa: E731  a stream has an event for it, and raises nothing
     told_once(failure(whole if FACE == "responses" else lambda: list(words(FAIL))))
+
+
+@column
+def models():
+    listed(model.id for model in CLIENT.models.list())
+
+
+def asked_about(*parts):
+    """The answer about parts that stand behind a text, in the form of the face."""
+    if FACE == "chat":
+        talk = user([{"type": "text", "text": LOOK}, *parts])
+        return CLIENT.chat.completions.create(model="belay", messages=talk).choices[0].message.content
+    return CLIENT.responses.create(model="belay", input=user([{"type": "input_text", "text": LOOK}, *parts])).output_text
+
+
+@column
+def images():
+    url = data_url(PICTURE, "image/png")
+    in_face = {"chat": {"type": "image_url", "image_url": {"url": url}}, "responses": {"type": "input_image", "image_url": url, "detail": "auto"}}
+    saw(asked_about(in_face[FACE]))
+
+
+@column
+def files():
+    sent = [{"filename": name, "file_data": data_url(name, kind)} for name, kind in ((PDF, "application/pdf"), (TEXT, "text/plain"))]
+    parts = [{"type": "file", "file": file} if FACE == "chat" else {"type": "input_file", **file} for file in sent]
+    read(asked_about(*parts), READ_PDF, READ_TEXT)
 
 
 report()

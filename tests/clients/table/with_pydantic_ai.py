@@ -3,10 +3,11 @@
 import asyncio
 
 import pydantic
-from columns import BASE, CALL, FACE, FAIL, FORECAST, STALL, SUM, TOKEN, column, failure, holds, pieces, report, stopped, told_once
-from pydantic_ai import Agent, NativeOutput
+from columns import BASE, CALL, FACE, FAIL, FORECAST, LOOK, STALL, SUM, TOKEN, column, failure, holds, pieces, read, report, saw, stopped, told_once
+from pydantic_ai import Agent, BinaryContent, NativeOutput
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
+from samples import PDF, PICTURE, READ_PDF, READ_TEXT, TEXT
 
 MODEL = {"chat": OpenAIChatModel, "responses": OpenAIResponsesModel}[FACE]
 
@@ -60,6 +61,21 @@ def stop():
 @column
 def error():
     told_once(failure(lambda: agent().run_sync(FAIL)))
+
+
+def asked_about(*names):
+    return agent().run_sync([LOOK, *map(BinaryContent.from_path, names)]).output
+
+
+@column
+def images():
+    saw(asked_about(PICTURE))
+
+
+@column
+def files():
+    """The chat completions have the text file as a text, since their parts of type file are for PDF."""
+    read(asked_about(PDF, TEXT), READ_PDF, READ_TEXT)
 
 
 report()

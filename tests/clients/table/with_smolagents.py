@@ -1,6 +1,8 @@
 """smolagents: the model for servers of OpenAI's shape, and its agent with tools."""
 
-from columns import BASE, FAIL, STALL, SUM, TOKEN, column, failure, holds, pieces, report, stopped, told_once
+import PIL.Image
+from columns import BASE, FAIL, LOOK, STALL, SUM, TOKEN, column, failure, holds, pieces, report, saw, stopped, told_once
+from samples import PICTURE
 from smolagents import ChatMessage, OpenAIModel, ToolCallingAgent, tool
 
 MODEL = OpenAIModel(model_id="belay", api_base=BASE, api_key=TOKEN)
@@ -18,8 +20,8 @@ def get_weather(city: str) -> str:
     return f'call final_answer {{"answer": "rain in {city}"}}'
 
 
-def said(text):
-    return [ChatMessage(role="user", content=[{"type": "text", "text": text}])]
+def said(text, *more):
+    return [ChatMessage(role="user", content=[{"type": "text", "text": text}, *more])]
 
 
 def words(text):
@@ -54,6 +56,11 @@ def stop():
 @column
 def error():
     told_once(failure(lambda: MODEL.generate(said(FAIL))))
+
+
+@column
+def images():
+    saw(MODEL.generate(said(LOOK, {"type": "image", "image": PIL.Image.open(PICTURE)})).content)
 
 
 report()
