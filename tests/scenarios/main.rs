@@ -65,6 +65,7 @@ mod surviving;
 mod telegram;
 mod telegram_files;
 mod terminal;
+mod terminal_commands;
 mod titles;
 mod tool_health;
 mod troubles;

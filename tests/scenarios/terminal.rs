@@ -313,13 +313,20 @@ async fn tab_completes_commands_models_sessions_and_ids() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_help_fits_one_screen() -> Result<()> {
+async fn the_help_is_short_in_columns_and_all_of_it_fits_one_screen() -> Result<()> {
     let home = Home::new();
     let mut terminal = Terminal::run(&home, 80, 24).await?;
     terminal.press("/help\r")?;
+    terminal.shows("lists all commands.").await?;
+    terminal.prompt().await?;
+    let short = terminal.below("belay> /help");
+    let commands: Vec<_> = short.iter().filter(|line| line.starts_with("  /")).collect();
+    assert_eq!(commands.len(), 8, "{short:#?}");
+    assert!(commands.iter().all(|line| line.get(11..13) == Some("  ") && line.get(13..14) != Some(" ")), "{short:#?}");
+    terminal.press("/help all\r")?;
     terminal.shows("Belay:").await?;
     let screen = terminal.prompt().await?;
-    for group in ["belay> /help", "Work:", "Questions:", "Conversation:", "Background:", "Settings:", "Belay:"] {
+    for group in ["belay> /help all", "Work:", "Questions:", "Conversation:", "Background:", "Settings:", "Belay:"] {
         assert!(screen.iter().any(|line| line.starts_with(group)), "{group}: {screen:#?}");
     }
     Ok(())

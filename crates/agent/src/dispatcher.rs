@@ -28,6 +28,7 @@ mod control;
 mod drain;
 mod freeze;
 mod guards;
+mod help;
 mod input;
 mod keys;
 mod look_ups;

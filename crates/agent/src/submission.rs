@@ -71,9 +71,9 @@ pub enum Command {
     Freeze(FreezeRequest),
     /// `/status`: shows the status.
     Status,
-    /// `/help`: lists the commands.
-    Help,
-    /// `/start`: greets; without a greeting, lists the commands.
+    /// `/help` `/help all`: lists the most used commands, or all.
+    Help(HelpPart),
+    /// `/start`: greets; without a greeting, lists the most used commands.
     Start,
     /// `/version`: shows the version.
     Version,
@@ -102,6 +102,22 @@ pub enum Command {
     Job(JobCommand),
     /// A command with a missing or invalid argument. The text is its usage.
     Usage(Cow<'static, str>),
+}
+
+/// The part of the commands that `/help` lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HelpPart {
+    /// The most used ones.
+    MostUsed,
+    /// All.
+    All,
+}
+
+impl HelpPart {
+    /// The part that the argument of `/help` asks for.
+    fn of(argument: Option<&str>) -> Self {
+        if argument.is_some_and(|word| word.eq_ignore_ascii_case("all")) { Self::All } else { Self::MostUsed }
+    }
 }
 
 /// A command about notes.
@@ -196,7 +212,7 @@ pub const GROUPS: &[(&str, &[(&str, &str)])] = &[
         "Belay",
         &[
             ("/tools", "list tools; operators: disable, enable"),
-            ("/help", "this list"),
+            ("/help", "the most used; /help all: this list"),
             ("/freeze", "stop all work until /thaw (operators)"),
             ("/freezes", "list them (operators)"),
             ("/thaw", "end the freeze"),
@@ -300,7 +316,7 @@ pub fn parse(text: &str) -> Submission {
         "/thaw" => freeze::thaw(argument.as_deref()).map_or(Command::Usage(freeze::USAGE.into()), Command::Freeze),
         "/freezes" => Command::Freeze(FreezeRequest::ListAll),
         "/status" => Command::Status,
-        "/help" => Command::Help,
+        "/help" => Command::Help(HelpPart::of(argument.as_deref())),
         // Every Telegram client sends it when a bot is opened for the first time.
         "/start" => Command::Start,
         "/version" => Command::Version,
@@ -562,7 +578,8 @@ mod tests {
             ("/approve", command(Command::Decide(Decision::Approve, None))),
             ("/Deny  abc", command(Command::Decide(Decision::Deny, Some("abc".into())))),
             ("yes", Submission::Input),
-            ("/help\nme", command(Command::Help)),
+            ("/help\nme", command(Command::Help(HelpPart::MostUsed))),
+            ("/Help@MyBot  All", command(Command::Help(HelpPart::All))),
             ("NO_REPLY", Submission::Input),
             ("/ünknown", Submission::Unknown { word: "/ünknown".into(), nearest: "/help" }),
         ] {

@@ -160,7 +160,7 @@ pub struct TelegramConfig {
 
 /// The default of [`TelegramConfig::greeting`].
 const GREETING: &str = "I am an assistant, run by Belay. Write to me as you would to a person. /stop ends what I am doing, and \
-/help lists all commands.";
+/help lists commands.";
 
 /// Longest greeting, in characters. Below the limit of one message of Telegram, 4096.
 const GREETING_MAX_CHARS: usize = 2_000;

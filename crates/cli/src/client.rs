@@ -14,6 +14,7 @@ mod grants;
 mod heartbeat;
 mod ids;
 mod jobs;
+mod local_time;
 mod login;
 mod login_answer;
 mod login_page;

@@ -43,8 +43,8 @@ pub(crate) struct AskArgs {
     /// Attach this file, a picture or another file; may be given several times
     #[arg(long = "image", alias = "file", value_name = "FILE")]
     pub(crate) images: Vec<PathBuf>,
-    /// The message; `-` reads it from standard input
-    pub(crate) text: String,
+    /// The message; `-`, or no message where standard input is no terminal, reads it from standard input
+    pub(crate) text: Option<String>,
 }
 
 /// `belay mcp …`

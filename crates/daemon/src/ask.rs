@@ -51,7 +51,7 @@ fn telemetry_of(loaded: &Loaded) -> TelemetryConfig {
 
 /// Answers one message. The exit code is the verdict of its run.
 pub(crate) async fn ask(args: &AskArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let (text, is_input_used) = belay_program::input::with_piped(&args.text)?;
+    let (text, is_input_used) = belay_program::input::with_piped(args.text.as_deref())?;
     let paths = Paths::find(env)?.with_named(&args.settings.files);
     let loaded = load(&args.settings, env, &paths).map_err(|problems| refused(&problems))?;
     belay_telemetry::start(&telemetry_of(&loaded), env, None);

@@ -66,6 +66,7 @@ pub(crate) enum Command {
     /// List recent runs, or show one
     Runs(RunsArgs),
     /// Print the newest events of all runs, and follow them
+    #[command(alias = "events")]
     Logs(LogsArgs),
     /// Show the running runs, again and again
     Top(TopArgs),
@@ -99,8 +100,10 @@ pub(crate) enum Command {
     /// Stop the running daemon after it has finished its work
     Shutdown(ShutdownArgs),
     /// Ask for provider, key, model, workspace and Telegram bot, check the answers, and write the settings file
+    #[command(aliases = ["init", "login", "onboard"])]
     Setup(SetupArgs),
     /// Check the settings and their requirements, without starting
+    #[command(alias = "doctor")]
     Check(CheckUnitArgs),
     /// Show the settings
     #[command(subcommand)]
@@ -117,7 +120,7 @@ pub(crate) enum Command {
     /// Copy the store to another database while no daemon runs, and verify the copy
     Migrate(MigrateArgs),
     /// Say what this version of Belay would change in the data and settings, without changing anything
-    #[command(subcommand)]
+    #[command(subcommand, alias = "update")]
     Upgrade(UpgradeCommand),
     /// Carry out a job for the daemon, which starts this command in a sandbox; the job's token is read from standard
     /// input
@@ -157,9 +160,9 @@ mod tests {
             ("belay run --workspace .", true),
             ("belay ask --workspace /srv/project hello", true),
             ("belay ask hello", true),
-            ("belay ask", false),
+            ("belay ask", true), // from standard input
             ("belay ask --output n:integer=how_many --output names:string[] hello", true),
-            ("belay ask --output n:number", false),
+            ("belay ask --output n:number", true),
             ("belay ask --output n:text hello", false),
             ("belay ask --output number hello", false),
             ("belay send --session me --wait hello", true),
@@ -245,6 +248,7 @@ mod tests {
             ("belay routines create --file r.toml --replace", true),
             ("belay routines create r.toml", false),
             ("belay routines fire tick --payload now", true),
+            ("belay routines fire tick --wait --json", true),
             ("belay routines runs tick --status failed --limit 5", true),
             ("belay routines next --count 3 tick", true),
             ("belay routines next", true),
@@ -352,6 +356,39 @@ mod tests {
                     assert_eq!(error.exit_code(), 2, "{line}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn words_of_other_programs_are_understood_and_not_listed() {
+        for (line, command) in [
+            ("belay doctor --json", "belay check --json"),
+            ("belay init --yes", "belay setup --yes"),
+            ("belay login --yes", "belay setup --yes"),
+            ("belay onboard --yes", "belay setup --yes"),
+            ("belay update check", "belay upgrade check"),
+            ("belay events -n 5", "belay logs -n 5"),
+        ] {
+            let understood = |line| format!("{:?}", parse(line).unwrap().command);
+            assert_eq!(understood(line), understood(command), "{line}");
+        }
+        let help = Cli::command().render_long_help().to_string();
+        for word in ["doctor", "init", "login", "onboard", "update", "events"] {
+            assert!(!help.lines().any(|line| line.trim_start().starts_with(word)), "{word} in {help}");
+        }
+    }
+
+    #[test]
+    fn a_mistyped_command_or_option_is_answered_with_near_ones() {
+        for (line, kind, near) in [
+            ("belay statsu", "subcommand", "'status'"),
+            ("belay rutines", "subcommand", "'routines'"),
+            ("belay runs --sesion x", "argument", "'--session'"),
+            ("belay routines fier x", "subcommand", "'fire'"),
+        ] {
+            let error = parse(line).unwrap_err().to_string();
+            let tip = error.lines().find(|line| line.contains("tip: ")).unwrap_or_default();
+            assert!(tip.contains(&format!("similar {kind}")) && tip.contains(near), "{line}: {error}");
         }
     }
 

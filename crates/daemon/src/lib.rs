@@ -53,7 +53,7 @@ const LAST_THREADS: Duration = Duration::from_millis(100);
 ///
 /// Must be called first in `main`: the last stage of a sandboxed command may find nothing read, opened or started.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args: Vec<_> = args.into_iter().collect();
+    let args = version::with_flag(args.into_iter().collect());
     if let Some(code) = launch::become_command(args.iter().cloned()) {
         return code;
     }
@@ -160,7 +160,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
             out.line(String::from_utf8_lossy(&script).trim_end());
             Ok(Exit::Fine)
         }
-        Command::Man(args) => man::man(Cli::command(), &args, out),
+        Command::Man(args) => block_on(one_thread(), man::man(Cli::command(), &args, out)),
     }
 }
 

@@ -22,6 +22,15 @@ pub(crate) const PARTS: [Part; 4] = [
     Part { feature: "pictures", is_in: cfg!(feature = "pictures"), what: "pictures for models that see" },
 ];
 
+/// The arguments, the program's name first, with `--version` for the words of other programs: `belay version` and
+/// `belay -v`.
+pub(crate) fn with_flag(mut args: Vec<OsString>) -> Vec<OsString> {
+    if let Some(first) = args.get_mut(1).filter(|first| *first == "version" || *first == "-v") {
+        *first = "--version".into();
+    }
+    args
+}
+
 /// Whether these arguments, without the name of the program, ask for the long version.
 pub(crate) fn is_asked(args: &[OsString]) -> bool {
     let has = |wanted: &[&str]| args.iter().any(|arg| wanted.iter().any(|wanted| arg == wanted));
@@ -42,6 +51,21 @@ pub(crate) fn long() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_words_for_the_version_are_its_flag_and_stay_arguments_of_commands() {
+        let args = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
+        for (line, expected) in [
+            ("belay version", "belay --version"),
+            ("belay version --long", "belay --version --long"),
+            ("belay -v", "belay --version"),
+            ("belay ask version", "belay ask version"),
+            ("belay ask -v", "belay ask -v"),
+            ("belay", "belay"),
+        ] {
+            assert_eq!(with_flag(args(line)), args(expected), "{line}");
+        }
+    }
 
     #[test]
     fn each_part_is_named_with_whether_it_is_in() {

@@ -1,7 +1,7 @@
 //! The message of `ask` and `send`: from the command line, or from standard input.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 
@@ -22,11 +22,19 @@ pub fn message(argument: &str) -> Result<String, Failure> {
 }
 
 /// Returns the message of `belay ask`, and whether it used standard input. A text that is piped in stands below the
-/// question: `git diff | belay ask "review"`.
+/// question: `git diff | belay ask "review"`. Without an argument, standard input is the question.
 ///
 /// # Errors
-/// As [`message`].
-pub fn with_piped(argument: &str) -> Result<(String, bool), Failure> {
+/// As [`message`]. 2: there is no argument, and standard input is a terminal.
+pub fn with_piped(argument: Option<&str>) -> Result<(String, bool), Failure> {
+    let argument = match argument {
+        Some(argument) => argument,
+        None if std::io::stdin().is_terminal() => {
+            let missing = Failure::new(Exit::WrongUsage, "the message is missing: belay ask TEXT");
+            return Err(missing.next("`belay ask -` reads it from this terminal; `belay chat` opens a prompt"));
+        }
+        None => "-",
+    };
     if argument == "-" || !is_piped() {
         return Ok((message(argument)?, argument == "-"));
     }

@@ -1,11 +1,18 @@
 //! Prints results on stdout and notes on stderr: aligned and coloured for people, plain for programs.
 
+mod columns;
+
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 
 use belay_terminal::{LiveArea, Look, question};
 
 use crate::environment::Environment;
+
+pub use self::columns::{Column, fitted};
+
+/// Columns of a terminal that does not say how many it has.
+const USUAL_COLUMNS: usize = 80;
 
 /// The output for results.
 #[derive(Clone, Copy, Debug)]
@@ -105,12 +112,25 @@ impl<'a> Output<'a> {
         self.write(|out| self.aligned(rows).iter().try_for_each(|line| writeln!(out, "{line}")));
     }
 
+    /// The width of the terminal in columns; `None`: a program reads the output, and nothing of it may be cut.
+    pub fn columns(self) -> Option<usize> {
+        let asked = || rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+        self.terminal.then(asked).map(|columns| if columns == 0 { USUAL_COLUMNS } else { columns })
+    }
+
+    /// Prints a table that [fits](fitted) the terminal; where no terminal reads it, the whole table.
+    pub fn fitted_table(self, rows: &[Vec<Cell>], columns: &[Column]) {
+        match self.columns() {
+            Some(width) => self.table(&fitted(rows, columns, width)),
+            None => self.table(rows),
+        }
+    }
+
     /// Prints tables in the place of those that were drawn before; where no terminal reads them, below those.
     pub fn redraw(self, area: &mut LiveArea, tables: &[Vec<Vec<Cell>>]) {
-        if !self.terminal {
+        let Some(columns) = self.columns() else {
             return tables.iter().for_each(|rows| self.table(rows));
-        }
-        let columns = rustix::termios::tcgetwinsize(io::stdout()).map_or(80, |size| usize::from(size.ws_col.max(1)));
+        };
         let erased = area.erase(columns);
         let drawn = area.draw(&tables.iter().flat_map(|rows| self.aligned(rows)).collect::<Vec<_>>());
         self.write(|out| write!(out, "{erased}{drawn}"));
@@ -119,7 +139,9 @@ impl<'a> Output<'a> {
     /// The lines of a table.
     pub fn aligned(self, rows: &[Vec<Cell>]) -> Vec<String> {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column)).map(Cell::width);
+        // A row of one cell is a remark, which widens no column.
+        let columned = || rows.iter().filter(|row| row.len() > 1);
+        let cells = |column: usize| columned().filter_map(move |row| row.get(column)).map(Cell::width);
         let width = |column: usize| cells(column).filter(|width| *width <= MAX_COLUMN).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let line = |row: &Vec<Cell>| {
@@ -169,14 +191,23 @@ impl Cell {
         Self { text: belay_text::escaped_line(text), tone: Tone::Plain }
     }
 
-    /// The cell, padded to this width.
+    /// The cell, padded to this width in columns.
     pub fn at_least(mut self, width: usize) -> Self {
         self.text.extend(std::iter::repeat_n(' ', width.saturating_sub(self.width())));
         self
     }
 
+    /// The cell, cut to this width. A cut text ends with "…"; spaces at its end are no text.
+    pub fn at_most(mut self, width: usize) -> Self {
+        if self.width() <= width {
+            return self;
+        }
+        self.text = belay_terminal::cut(self.text.trim_end(), width);
+        self.at_least(width)
+    }
+
     fn width(&self) -> usize {
-        self.text.chars().count()
+        belay_terminal::width(&self.text)
     }
 }
 

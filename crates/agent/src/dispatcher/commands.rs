@@ -1,19 +1,19 @@
 //! Commands in a conversation, and the texts that answer them.
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, PrincipalRole, Purpose, Refusal, RunId, Sent, SessionKey, Skills,
-    StatusReport, StillRunning, StopReport, StopTarget, ToolHealth, Trouble,
+    Ack, AckSender, CommandReply, Inbound, PrincipalRole, Purpose, Refusal, RunId, Sent, SessionKey, StatusReport,
+    StillRunning, StopReport, StopTarget, ToolHealth, Trouble,
 };
 
 use super::control::operators_only;
 use super::freeze::for_everybody;
 use super::named::{Named, several};
-use super::{Dispatcher, Flow};
+use super::{Dispatcher, Flow, help};
 use crate::mail::{LaneCommand, LaneMail, LaneOrder, PlanOrder};
 use crate::queue::BUSY_RETRY;
 use crate::stats;
 use crate::stop_orders::StopRequest;
-use crate::submission::{self, Command, ThreadCommand};
+use crate::submission::{self, Command, HelpPart, ThreadCommand};
 use crate::troubles;
 use belay_run::live::RunOrigin;
 use belay_run::tool_health;
@@ -67,7 +67,7 @@ impl Dispatcher {
             }
             Command::Status => return self.status_command(word, inbound, ack),
             Command::Start => Ok(self.greeting(&inbound)),
-            Command::Help => Ok(help_text(&self.services.context.known_skills())),
+            Command::Help(part) => Ok(help::text(part, &self.services.context.known_skills())),
             Command::Version => Ok(format!("Belay {}", self.services.version)),
             Command::Ping => Ok("pong".into()),
             Command::Decide(decision, approval) => {
@@ -184,10 +184,10 @@ impl Dispatcher {
         Flow::Continue
     }
 
-    /// The greeting of the channel; without one, the commands.
+    /// The greeting of the channel; without one, the most used commands.
     fn greeting(&self, inbound: &Inbound) -> String {
         let greeting = self.services.pairing.as_ref().and_then(|pairing| pairing.greeting(&inbound.channel));
-        greeting.unwrap_or_else(|| help_text(&self.services.context.known_skills()))
+        greeting.unwrap_or_else(|| help::text(HelpPart::MostUsed, &self.services.context.known_skills()))
     }
 
     fn model_text(&self) -> String {
@@ -287,19 +287,6 @@ fn money_text(status: &StatusReport) -> String {
         }
     }
     text
-}
-
-/// All commands, a line for each group, then the skills that people may call.
-fn help_text(skills: &Skills) -> String {
-    let commands = submission::GROUPS.iter().map(|(group, commands)| {
-        let all: Vec<String> = commands.iter().map(|(usage, what)| format!("`{usage}` {what}")).collect();
-        format!("**{group}**: {}", all.join(" · "))
-    });
-    let commands = commands.collect::<Vec<_>>().join("\n");
-    let asked_for = skills.list.iter().filter(|skill| skill.user_invocable);
-    let skills = asked_for.map(|skill| format!("- `/{}`: {}", skill.command(), skill.description));
-    let skills: Vec<String> = skills.collect();
-    if skills.is_empty() { commands } else { format!("{commands}\n\n{}", skills.join("\n")) }
 }
 
 /// Whether the sender of a message writes here and reads nothing, as the signer of a webhook: neither a person to whom

@@ -310,7 +310,7 @@ impl Dispatcher {
                 return Guarded::Continue(message);
             }
         };
-        let reply = format!("There is no command {word}. Did you mean {nearest}? /help lists them all.");
+        let reply = format!("There is no command {word}. Did you mean {nearest}? /help all lists them all.");
         self.answer(&message.inbound, message.ack, &word, Err(reply));
         ANSWERED
     }

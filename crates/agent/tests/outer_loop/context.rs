@@ -233,7 +233,7 @@ async fn the_name_of_a_skill_is_a_command_and_other_words_keep_their_answer() {
         [belay_protocol::Message::system(instructions), belay_protocol::Message::user("/weather in Bonn")]
     );
     assert!(agent.one.command("alice", "/wether").await.starts_with("There is no command /wether."));
-    assert!(agent.one.command("alice", "/help").await.ends_with("- `/weather`: Knows the weather."));
+    assert!(agent.one.command("alice", "/help all").await.ends_with("- `/weather`: Knows the weather."));
     agent.shut_down().await;
 }
 

@@ -49,6 +49,9 @@ pub enum RoutinesCommand {
         /// The payload of the run, as untrusted content; `-` reads it from standard input
         #[arg(long, value_name = "TEXT")]
         payload: Option<String>,
+        /// Wait for the end of the run, print its answer, and exit with its verdict; 75: the run waits for approval
+        #[arg(long)]
+        wait: bool,
     },
     /// List the runs of a routine, newest first
     Runs {

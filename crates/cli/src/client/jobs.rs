@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::grants;
 use super::ids::{IdKind, short, shown_chars, whole_id};
-use super::watch::watch;
+use super::watch::{Progress, watch};
 use super::{Client, dollars, duration_text, number, since, text};
 use crate::args::{ClientArgs, CreateJobArgs, JobArgs, JobsCommand, JobsListArgs};
 
@@ -25,7 +25,7 @@ pub async fn one(command: &JobsCommand, env: &Environment, out: Output<'_>) -> R
         JobsCommand::Accept(args) => change(args, "accept", env, out).await,
         JobsCommand::Watch(args) => {
             let (client, id) = found(args, env).await?;
-            watch(&client, &id, args.client.json, out).await
+            watch(&client, &id, Progress::Shown, args.client.json, out).await
         }
     }
 }
@@ -91,7 +91,7 @@ async fn create(args: &CreateJobArgs, env: &Environment, out: Output<'_>) -> Res
     let job = client.post(&["api", "v1", "jobs"], Some(&order), Duration::ZERO).await?;
     let id = text(&job, "/job_id");
     match (args.watch, args.client.json) {
-        (true, json) => return watch(&client, id, json, out).await,
+        (true, json) => return watch(&client, id, Progress::Shown, json, out).await,
         (false, true) => out.json(&job),
         (false, false) => out.line(id),
     }

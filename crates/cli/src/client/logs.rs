@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
-use belay_program::output::{Cell, Output, Tone};
+use belay_program::output::{Cell, Column, Output, Tone, fitted};
 use serde_json::Value as Json;
 use tokio::time::timeout;
 
 use super::facts::Facts;
+use super::local_time::{TimeText, times};
 use super::{Client, text};
 use crate::args::LogsArgs;
 
@@ -16,15 +17,22 @@ use crate::args::LogsArgs;
 /// see.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Longest line of details, in characters.
-const DETAILS_MAX: usize = 300;
+/// The width of each column but the last. Lines are printed one by one, so none can widen the others.
+const WIDTHS: [usize; 4] = [14, 16, 13, 19];
+
+/// How a line fits a terminal: the details get what the others leave.
+const COLUMNS: [Column; 5] =
+    [Column::WHOLE, Column::cut(12), Column::optional(1), Column::WHOLE, Column::cut(DETAILS_LEAST)];
+
+/// Fewest columns for the details before the id of the run is left out.
+const DETAILS_LEAST: usize = 29;
 
 /// Fields that have a column of their own, or are of no use to people.
 const SHOWN: [&str; 5] = ["seq", "at", "session", "run_id", "type"];
 
 /// Prints the newest events, oldest first, and with `--follow` each further one.
 pub async fn logs(args: &LogsArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let client = Client::find(&args.client, env)?;
+    let (client, times) = (Client::find(&args.client, env)?, times(out));
     let (mut facts, newest) = Facts::open_before(&client, args.last).await?;
     loop {
         let event = if args.follow {
@@ -41,20 +49,31 @@ pub async fn logs(args: &LogsArgs, env: &Environment, out: Output<'_>) -> Result
             return Ok(Exit::Fine);
         }
         if args.session.as_deref().is_none_or(|session| session == text(&event, "/session")) {
-            print(&event, args.client.json, out);
+            print(&event, args.client.json, &times, out);
         }
     }
 }
 
-fn print(event: &Json, as_json: bool, out: Output<'_>) {
+fn print(event: &Json, as_json: bool, times: &TimeText, out: Output<'_>) {
     if as_json {
         out.line(&event.to_string());
     } else {
-        out.table(&[line(event)]);
+        out.table(&[line(event, times, out.columns())]);
     }
 }
 
-fn line(event: &Json) -> Vec<Cell> {
+/// The line of an event, for a terminal of this width; `None`: for a program.
+fn line(event: &Json, times: &TimeText, width: Option<usize>) -> Vec<Cell> {
+    let cells = cells(event, times);
+    let Some(width) = width else { return cells };
+    let (details, others) = (cells.last().cloned(), cells.into_iter().zip(WIDTHS));
+    let mut even: Vec<Cell> = others.map(|(cell, width)| cell.at_most(width).at_least(width)).collect();
+    // Each line gives way in the same columns, however long its details are.
+    even.extend(details.map(|details| details.at_least(DETAILS_LEAST)));
+    fitted(&[even], &COLUMNS, width).pop().unwrap_or_default()
+}
+
+fn cells(event: &Json, times: &TimeText) -> Vec<Cell> {
     let kind = text(event, "/type");
     let tone = match (kind, text(event, "/status")) {
         ("run_ended", "completed") => Tone::Good,
@@ -63,7 +82,7 @@ fn line(event: &Json) -> Vec<Cell> {
         _ => Tone::Plain,
     };
     vec![
-        Cell::new(text(event, "/at"), Tone::Dim),
+        Cell::new(times.brief(text(event, "/at")), Tone::Dim),
         Cell::from(text(event, "/session")).at_least(16),
         Cell::new(text(event, "/run_id").get(..13).unwrap_or_default(), Tone::Dim).at_least(13),
         Cell::new(kind, tone).at_least(18),
@@ -83,12 +102,7 @@ fn details(event: &Json) -> String {
             other => format!("{name}: {other}"),
         })
         .collect();
-    let mut line = shown.join(", ");
-    if let Some((cut, _)) = line.char_indices().nth(DETAILS_MAX) {
-        line.truncate(cut);
-        line.push('…');
-    }
-    line
+    shown.join(", ")
 }
 
 #[cfg(test)]
@@ -106,7 +120,8 @@ mod tests {
             "type": "tool_finished", "name": "calculate", "took_ms": 3, "result": "two\nlines", "evidence": {}, "input": null,
         });
         let error = OnceLock::new();
-        let lines = Output::plain(&error).aligned(&[line(&event)]);
+        let plain = TimeText::of_program();
+        let lines = Output::plain(&error).aligned(&[line(&event, &plain, None)]);
         assert_eq!(
             lines,
             [
@@ -114,6 +129,42 @@ mod tests {
             ]
         );
         let long = json!({"type": "notice", "text": "é".repeat(1000)});
-        assert_eq!(details(&long).chars().count(), DETAILS_MAX + 1);
+        assert_eq!(details(&long).chars().count(), 1006, "a program reads the whole text");
+    }
+
+    #[test]
+    fn a_line_fits_80_and_120_columns_with_a_local_time() {
+        let event = |session: &str, kind: &str, words: &str| {
+            json!({
+                "seq": 7, "at": "2026-11-20T23:43:00.125Z", "session": session, "run_id": "0193e0e0-0000-7000",
+                "type": kind, "text": words,
+            })
+        };
+        let events = [
+            event("cli", "run_ended", "short"),
+            event("telegram:-1001234567890:42", "guardrail_triggered", &"words ".repeat(99)),
+        ];
+        let (error, times) = (OnceLock::new(), TimeText::of_zone(jiff::tz::TimeZone::fixed(jiff::tz::offset(1))));
+        let shown = |width| {
+            let lines = events.iter().flat_map(|event| {
+                let row = line(event, &times, Some(width));
+                Output::plain(&error).aligned(&[row])
+            });
+            lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            shown(80),
+            [
+                "11-21 00:43:00  cli           run_ended            text: short",
+                "11-21 00:43:00  telegram:-1…  guardrail_triggered  text: words words words word…"
+            ]
+        );
+        assert_eq!(
+            shown(120),
+            [
+                "11-21 00:43:00  cli               0193e0e0-0000  run_ended            text: short",
+                "11-21 00:43:00  telegram:-10012…  0193e0e0-0000  guardrail_triggered  text: words words words words words words words w…"
+            ]
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! `belay routines`: rules that start work by time or event.
 
+mod fire;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -36,7 +38,9 @@ pub async fn one(
         RoutinesCommand::Enable(args) => switch(args, "enable", env, out).await,
         RoutinesCommand::Disable(args) => switch(args, "disable", env, out).await,
         RoutinesCommand::Delete(args) => delete(args, env, out).await,
-        RoutinesCommand::Fire { routine, payload } => fire(routine, payload.as_deref(), env, out).await,
+        RoutinesCommand::Fire { routine, payload, wait } => {
+            fire::fire(routine, payload.as_deref(), *wait, env, out).await
+        }
         RoutinesCommand::Runs { routine, status, limit } => runs(routine, status.as_deref(), *limit, env, out).await,
         RoutinesCommand::Next { client, count, name } => next(client, *count, name.as_deref(), env, out).await,
         RoutinesCommand::Test { client, name, file, at } => {
@@ -170,19 +174,6 @@ async fn delete(args: &RoutineArgs, env: &Environment, out: Output<'_>) -> Resul
         out.json(&answer)
     } else {
         out.line(&format!("{} is deleted", args.name))
-    }
-    Ok(Exit::Fine)
-}
-
-async fn fire(args: &RoutineArgs, payload: Option<&str>, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
-    let payload = payload.map(belay_program::input::message).transpose()?;
-    let body = json!({ "payload": payload });
-    let path = ["api", "v1", "routines", &args.name, "fire"];
-    let routine_run = Client::find(&args.client, env)?.post(&path, Some(&body), Duration::ZERO).await?;
-    if args.client.json {
-        out.json(&routine_run)
-    } else {
-        out.line(text(&routine_run, "/routine_run_id"))
     }
     Ok(Exit::Fine)
 }

@@ -5,13 +5,26 @@ mod timeline;
 
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
-use belay_program::output::{Cell, Output, Tone};
+use belay_program::output::{Cell, Column, Output, Tone};
 use serde_json::Value as Json;
 
 use super::approvals::waits_for;
 use super::ids::{IdKind, short, shown_chars, whole_id};
+use super::local_time::{TimeText, times};
 use super::{Client, dollars, duration_text, number, since, text, tone_of};
 use crate::args::{ClientArgs, RunsArgs};
+
+/// How the list fits a terminal: the id, by which commands name a run, stays whole.
+const COLUMNS: [Column; 8] = [
+    Column::WHOLE,
+    Column::WHOLE,
+    Column::cut(12),
+    Column::cut(12),
+    Column::optional(1),
+    Column::optional(4),
+    Column::optional(3),
+    Column::optional(2),
+];
 
 /// Lists recent runs, newest first.
 pub async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
@@ -37,7 +50,8 @@ pub async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) -> Result
         runs => {
             let ids = runs.iter().map(|run| text(run, "/run_id"));
             let chars = shown_chars(&client, IdKind::Run, ids, args.full).await?;
-            out.table(&std::iter::once(head()).chain(runs.iter().map(|run| row(run, chars))).collect::<Vec<_>>());
+            let rows: Vec<_> = std::iter::once(head()).chain(runs.iter().map(|run| row(run, chars))).collect();
+            out.fitted_table(&rows, &COLUMNS);
         }
     }
     Ok(Exit::Fine)
@@ -57,7 +71,7 @@ pub async fn show(
     if args.json {
         out.json(&run);
     } else {
-        out.table(&details(&run));
+        out.table(&details(&run, &times(out)));
         if let Some(reply) = run.pointer("/reply").and_then(Json::as_str) {
             out.line(&format!("\n{reply}"));
         }
@@ -97,7 +111,7 @@ fn why(run: &Json) -> String {
     }
 }
 
-fn details(run: &Json) -> Vec<Vec<Cell>> {
+fn details(run: &Json, times: &TimeText) -> Vec<Vec<Cell>> {
     let row = |name: &str, value: Cell| vec![Cell::new(name, Tone::Dim), value];
     let status = text(run, "/status");
     let estimated = match number(run, "/usage/estimated_calls") {
@@ -116,9 +130,9 @@ fn details(run: &Json) -> Vec<Vec<Cell>> {
         row("session", text(run, "/session").into()),
         row("status", Cell::new(status, tone_of(status))),
         row("reason", text(run, "/reason").into()),
-        row("accepted", text(run, "/accepted_at").into()),
-        row("started", text(run, "/started_at").into()),
-        row("ended", text(run, "/ended_at").into()),
+        row("accepted", times.whole(text(run, "/accepted_at")).into()),
+        row("started", times.whole(text(run, "/started_at")).into()),
+        row("ended", times.whole(text(run, "/ended_at")).into()),
         row("attempt", number(run, "/attempt").to_string().into()),
         row("usage", usage.into()),
         row("cost", dollars(number(run, "/cost_micro_usd")).into()),
@@ -131,4 +145,58 @@ fn details(run: &Json) -> Vec<Vec<Cell>> {
         rows.push(row("evidence", Json::Object(evidence.clone()).to_string().into()));
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use belay_program::output::fitted;
+    use serde_json::json;
+
+    use super::*;
+
+    fn rows() -> Vec<Vec<Cell>> {
+        let run = |id: &str, status: &str, reason: &str, session: &str, calls: u64| {
+            json!({
+                "run_id": id, "status": status, "reason": reason, "session": session, "accepted_at": "",
+                "usage": {"model_calls": calls, "input": calls * 12_345, "output": 678}, "cost_micro_usd": calls * 1200,
+            })
+        };
+        let mut rows = vec![head()];
+        for run in [
+            run("0199e3a0-7b1c-7000", "completed", "goal", "cli", 2),
+            run("0199e3a0-7b1d-7000", "stopped", "max_consecutive_errors", "telegram:-1001234567890:42", 31),
+        ] {
+            let mut cells = row(&run, 13);
+            cells[4] = "23 h 59 min ago".into(); // the clock of the machine is no part of the snapshot
+            rows.push(cells);
+        }
+        rows
+    }
+
+    #[test]
+    fn the_list_fits_80_and_120_columns() {
+        let error = OnceLock::new();
+        let shown = |width| Output::plain(&error).aligned(&fitted(&rows(), &COLUMNS, width));
+        assert_eq!(
+            shown(80),
+            [
+                "RUN            STATUS     REASON         SESSION        ACCEPTED         COST",
+                "0199e3a0-7b1c  completed  goal           cli            23 h 59 min ago  $0.0024",
+                "0199e3a0-7b1d  stopped    max_consecut…  telegram:-10…  23 h 59 min ago  $0.0372"
+            ]
+        );
+        assert_eq!(
+            shown(120),
+            [
+                "RUN            STATUS     REASON                  SESSION                     ACCEPTED         CALLS  TOKENS  COST",
+                "0199e3a0-7b1c  completed  goal                    cli                         23 h 59 min ago  2      25368   $0.0024",
+                "0199e3a0-7b1d  stopped    max_consecutive_errors  telegram:-1001234567890:42  23 h 59 min ago  31     383373  $0.0372"
+            ]
+        );
+        for width in [80, 120] {
+            assert!(shown(width).iter().all(|line| line.chars().count() <= width));
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
-use belay_program::output::{Cell, Output, Tone};
+use belay_program::output::{Cell, Column, Output, Tone, fitted};
 use belay_terminal::LiveArea;
 use serde_json::{Value as Json, json};
 use tokio::time::{MissedTickBehavior, interval};
@@ -18,8 +18,16 @@ use crate::args::TopArgs;
 /// Most runs of a picture: the table must fit a terminal of 24 rows to be redrawn.
 const RUNS_MAX: usize = 20;
 
-/// Longest text of a cell, in characters.
-const CELL_MAX: usize = 24;
+/// How the table fits a terminal.
+const COLUMNS: [Column; 7] = [
+    Column::WHOLE,
+    Column::WHOLE,
+    Column::optional(1),
+    Column::optional(3),
+    Column::optional(2),
+    Column::cut(12),
+    Column::cut(12),
+];
 
 /// The newest step and tool of a run, as far as its events have shown them.
 #[derive(Debug, Default)]
@@ -43,7 +51,7 @@ pub async fn top(args: &TopArgs, env: &Environment, out: Output<'_>) -> Result<E
                 if args.client.json {
                     out.line(&picture.to_string());
                 } else {
-                    out.redraw(&mut area, &tables(&picture));
+                    out.redraw(&mut area, &tables(&picture, out.columns()));
                 }
                 if args.once {
                     if out.is_terminal() && !args.client.json {
@@ -102,21 +110,20 @@ fn list<'a>(of: &'a Json, pointer: &str) -> &'a [Json] {
 
 /// The processes in the background, oldest first, below the runs.
 fn process_rows(picture: &Json) -> Vec<Vec<Cell>> {
-    let short = |words: &str| words.chars().take(CELL_MAX).collect::<String>();
     let row = |process: &Json| -> Vec<Cell> {
         let time = duration_text(Duration::from_millis(number(process, "/for_ms")));
         let printed = format!("{} bytes", number(process, "/printed_bytes"));
         let kept = if process["kept"] == true { "kept" } else { "of its run" };
         let (id, command, session) = (text(process, "/id"), text(process, "/command"), text(process, "/session"));
-        [id.to_owned(), time, kept.to_owned(), printed, String::new(), short(command), short(session)]
+        [id.to_owned(), time, kept.to_owned(), printed, String::new(), command.to_owned(), session.to_owned()]
             .map(Cell::from)
             .into()
     };
     list(picture, "/processes").iter().take(RUNS_MAX).map(row).collect()
 }
 
-/// A line of numbers, and the table of running runs and of processes.
-fn tables(picture: &Json) -> [Vec<Vec<Cell>>; 2] {
+/// A line of numbers, and the table of running runs and of processes, for a terminal of this width; `None`: for a program.
+fn tables(picture: &Json, width: Option<usize>) -> [Vec<Vec<Cell>>; 2] {
     let running = list(picture, "/running");
     let processes = match list(picture, "/processes").len() {
         0 => String::new(),
@@ -135,7 +142,6 @@ fn tables(picture: &Json) -> [Vec<Vec<Cell>>; 2] {
         return [summary, Vec::new()];
     }
     let head = ["RUN", "TIME", "STEP", "TOKENS", "COST", "TOOL", "SESSION"].map(|name| Cell::new(name, Tone::Dim));
-    let short = |words: &str| words.chars().take(CELL_MAX).collect::<String>();
     let row = |run: &Json| -> Vec<Cell> {
         vec![
             text(run, "/run_id").get(..13).unwrap_or_default().into(),
@@ -143,8 +149,8 @@ fn tables(picture: &Json) -> [Vec<Vec<Cell>>; 2] {
             number(run, "/step").to_string().into(),
             number(run, "/tokens").to_string().into(),
             dollars(number(run, "/cost_micro_usd")).into(),
-            short(text(run, "/tool")).into(),
-            short(text(run, "/session")).into(),
+            text(run, "/tool").into(),
+            text(run, "/session").into(),
         ]
     };
     let mut rows: Vec<_> = std::iter::once(head.into()).chain(running.iter().take(RUNS_MAX).map(row)).collect();
@@ -152,7 +158,7 @@ fn tables(picture: &Json) -> [Vec<Vec<Cell>>; 2] {
         rows.push(vec![Cell::new(format!("and {} more", running.len() - RUNS_MAX), Tone::Dim)]);
     }
     rows.extend(processes);
-    [summary, rows]
+    [summary, if let Some(width) = width { fitted(&rows, &COLUMNS, width) } else { rows }]
 }
 
 #[cfg(test)]
@@ -180,14 +186,52 @@ mod tests {
     #[test]
     fn a_picture_of_many_runs_fits_a_terminal() {
         let run = json!({"run_id": "0193e0e0-0000-7000", "session": "s".repeat(99), "for_ms": 61_000});
-        let [summary, rows] = tables(&json!({"running": vec![run; 50], "queued": 3}));
+        let [summary, rows] = tables(&json!({"running": vec![run; 50], "queued": 3}), None);
         assert_eq!(summary, [[Cell::from("50 running, 3 queued, 0 paused, $0.0000 today")]]);
         assert_eq!(rows.len(), RUNS_MAX + 2);
         assert_eq!(rows[21], [Cell::new("and 30 more", Tone::Dim)]);
-        assert!(tables(&json!({}))[1].is_empty());
+        assert!(tables(&json!({}), None)[1].is_empty());
         let process = json!({"id": "p1", "session": "s", "command": "sleep 9", "kept": true, "for_ms": 61_000});
-        let [summary, rows] = tables(&json!({"processes": [process]}));
+        let [summary, rows] = tables(&json!({"processes": [process]}), None);
         assert_eq!(summary, [[Cell::from("0 running, 1 in the background, 0 queued, 0 paused, $0.0000 today")]]);
         assert_eq!((rows.len(), &rows[1][0], &rows[1][5]), (2, &Cell::from("p1"), &Cell::from("sleep 9")));
+    }
+
+    #[test]
+    fn a_picture_fits_80_and_120_columns() {
+        let picture = json!({
+            "running": [
+                {"run_id": "0193e0e0-0000-7000", "session": "cli", "for_ms": 5000, "step": 2, "tool": "calculate", "tokens": 900},
+                {
+                    "run_id": "0193e0e0-0001-7000", "session": "telegram:-1001234567890:42", "for_ms": 86_390_000, "step": 31,
+                    "tool": "mcp_tickets_search_everything", "tokens": 1_234_567, "cost_micro_usd": 4_200_000,
+                },
+            ],
+            "processes": [{
+                "id": "p1", "session": "cli", "command": "python3 -m http.server --directory public 8000", "kept": true,
+                "for_ms": 61_000, "printed_bytes": 1_048_576,
+            }],
+        });
+        let error = std::sync::OnceLock::new();
+        let shown = |width| Output::plain(&error).aligned(&tables(&picture, width)[1]);
+        assert_eq!(
+            shown(Some(80)),
+            [
+                "RUN            TIME         STEP  COST     TOOL                SESSION",
+                "0193e0e0-0000  5 s          2     $0.0000  calculate           cli",
+                "0193e0e0-0001  23 h 59 min  31    $4.20    mcp_tickets_searc…  telegram:-100123…",
+                "p1             1 min        kept           python3 -m http.s…  cli"
+            ]
+        );
+        assert_eq!(
+            shown(Some(120)),
+            [
+                "RUN            TIME         STEP  TOKENS         COST     TOOL                                SESSION",
+                "0193e0e0-0000  5 s          2     900            $0.0000  calculate                           cli",
+                "0193e0e0-0001  23 h 59 min  31    1234567        $4.20    mcp_tickets_search_everything       telegram:-1001234567890:42",
+                "p1             1 min        kept  1048576 bytes           python3 -m http.server --director…  cli"
+            ]
+        );
+        assert!(shown(None)[3].contains("python3 -m http.server --directory public 8000"), "a program reads all of it");
     }
 }

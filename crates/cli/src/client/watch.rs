@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::jobs::{last_action, tokens};
-use super::{Client, dollars, number, text};
+use super::{Client, dollars, number, send, text};
 
 /// Changes within this time are shown together: people read no faster.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -17,18 +17,40 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Pause before a broken stream is opened again.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Whether changes of a job are shown before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Each change.
+    Shown,
+    /// Only the end, or the question that the job waits for: then the wait ends too, as nobody sees it otherwise.
+    Hidden,
+}
+
 /// Watches a job until it ends. The exit code is its verdict: 0 if there is a result.
-pub(super) async fn watch(client: &Client, id: &str, as_json: bool, out: Output<'_>) -> Result<Exit, Failure> {
-    let mut view = View { out, as_json, shown: None };
+pub(super) async fn watch(
+    client: &Client,
+    id: &str,
+    progress: Progress,
+    as_json: bool,
+    out: Output<'_>,
+) -> Result<Exit, Failure> {
+    let mut view = View { out, as_json, progress, shown: None };
     loop {
         // Opened before the job is read, so that no change is missed in between.
         let mut news = client.events(&["api", "v1", "jobs", id, "events"]).await?;
         loop {
             let job = client.get(&["api", "v1", "jobs", id], &[]).await?;
-            view.show(&job);
+            if progress == Progress::Shown {
+                view.show(&job);
+            }
             if let Some(verdict) = verdict(&job) {
                 view.end(&job);
                 return Ok(verdict);
+            }
+            if progress == Progress::Hidden
+                && let Some(run) = paused_run(client, &job).await?
+            {
+                return Ok(send::verdict(&run, as_json, out));
             }
             if news.next().await.is_none() {
                 break;
@@ -38,6 +60,16 @@ pub(super) async fn watch(client: &Client, id: &str, as_json: bool, out: Output<
         }
         sleep(AGAIN).await;
     }
+}
+
+/// The run of the job, if it waits for an approval.
+async fn paused_run(client: &Client, job: &Json) -> Result<Option<Json>, Failure> {
+    let id = text(job, "/run_id");
+    if id.is_empty() {
+        return Ok(None);
+    }
+    let run = client.get(&["api", "v1", "runs", id], &[]).await?;
+    Ok((text(&run, "/status") == "paused").then_some(run))
 }
 
 /// The exit code of an ended job; `None`: it has not ended.
@@ -52,6 +84,7 @@ fn verdict(job: &Json) -> Option<Exit> {
 struct View<'a> {
     out: Output<'a>,
     as_json: bool,
+    progress: Progress,
     /// The line that was shown last, so that it is not repeated.
     shown: Option<String>,
 }
@@ -72,10 +105,12 @@ impl View<'_> {
 
     /// Prints the result.
     fn end(&self, job: &Json) {
-        if self.as_json {
-            return;
+        match (self.as_json, self.progress) {
+            (true, Progress::Shown) => return, // its last change was printed
+            (true, Progress::Hidden) => return self.out.json(job),
+            (false, _) => {}
         }
-        if self.out.is_terminal() {
+        if self.out.is_terminal() && self.progress == Progress::Shown {
             self.out.line("");
         }
         let said = job.pointer("/result").and_then(Json::as_str).unwrap_or(text(job, "/detail"));
@@ -102,10 +137,49 @@ fn line(job: &Json) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::OnceLock;
+
+    use belay_program::environment::Environment;
     use serde_json::json;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
 
     use super::*;
+    use crate::args::ClientArgs;
+
+    #[tokio::test]
+    async fn a_wait_without_progress_ends_at_the_question_of_the_job() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let serve = async {
+            let mut asked = Vec::new();
+            for body in [
+                String::new(), // no event of the job
+                json!({"state": "in_progress", "run_id": "r"}).to_string(),
+                json!({"status": "paused", "waiting_for": {"approval": "q1", "tool": "run_command"}}).to_string(),
+            ] {
+                let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+                let mut line = String::new();
+                stream.read_line(&mut line).await.unwrap();
+                asked.push(line.split(' ').nth(1).unwrap().to_owned());
+                while line.trim() != "" {
+                    line.clear();
+                    stream.read_line(&mut line).await.unwrap();
+                }
+                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+                stream.write_all((head + &body).as_bytes()).await.unwrap();
+            }
+            asked
+        };
+        let client = Client::find(&ClientArgs { url: Some(url), json: false }, &Environment::default()).unwrap();
+        let error = OnceLock::new();
+        let wait = watch(&client, "j", Progress::Hidden, false, Output::plain(&error));
+        let (asked, exit) = tokio::join!(serve, wait);
+        assert_eq!(exit.unwrap(), Exit::Busy);
+        assert_eq!(asked, ["/api/v1/jobs/j/events", "/api/v1/jobs/j", "/api/v1/runs/r"]);
+    }
 
     #[test]
     fn a_line_shows_the_progress_of_a_job_without_empty_parts() {

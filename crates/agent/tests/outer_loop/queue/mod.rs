@@ -127,7 +127,7 @@ async fn unusable_texts_are_refused_and_unknown_commands_cost_no_model_call() {
     }
     assert_eq!(
         agent.one.command("alice", "/stattus").await,
-        "There is no command /stattus. Did you mean /status? /help lists them all."
+        "There is no command /stattus. Did you mean /status? /help all lists them all."
     );
     assert_eq!(agent.one.command("alice", "/ping").await, "pong");
     assert!(agent.one.command("alice", "/status").await.contains("scripted"));

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use belay_program::exit::{Exit, Failure};
-use belay_program::output::{Cell, Output};
+use belay_program::output::{Cell, Output, fitted};
 use serde_json::Value as Json;
 use tokio::time::{Duration, sleep};
 
-use super::{head, row};
+use super::{COLUMNS, head, row};
 use crate::args::RunsArgs;
 use crate::client::facts::Facts;
 use crate::client::{Client, text};
@@ -18,8 +18,11 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Shown characters of an id: the date of its creation in milliseconds.
 const ID_CHARS: usize = 13;
 
-/// The width of each column but the last, in characters: later rows cannot widen the earlier ones.
-const WIDTHS: [usize; 7] = [ID_CHARS, 9, 22, 20, 14, 5, 7];
+/// Characters of a whole id.
+const FULL_ID_CHARS: usize = 36;
+
+/// The width of each column: later rows cannot widen the earlier ones.
+const WIDTHS: [usize; 8] = [ID_CHARS, 9, 22, 20, 15, 5, 7, 7];
 
 /// Prints the listed runs, the oldest first, and then each run that ends and fits the filters, for ever.
 pub(super) async fn follow(
@@ -32,7 +35,7 @@ pub(super) async fn follow(
     let mut facts = Facts::open(client, None).await?;
     let answer = client.list(&["api", "v1", "runs"], query, "runs", args.limit).await?;
     if !args.client.json {
-        out.table(&[padded(head())]);
+        show(head(), args, out);
     }
     let listed = answer.pointer("/runs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     listed.iter().rev().for_each(|run| print(run, args, out));
@@ -74,10 +77,68 @@ fn print(run: &Json, args: &RunsArgs, out: Output<'_>) {
     if args.client.json {
         out.line(&run.to_string());
     } else {
-        out.table(&[padded(row(run, if args.full { usize::MAX } else { ID_CHARS }))]);
+        show(row(run, id_chars(args)), args, out);
     }
 }
 
+fn id_chars(args: &RunsArgs) -> usize {
+    if args.full { FULL_ID_CHARS } else { ID_CHARS }
+}
+
+/// Prints a row. On a terminal it fits, and each row has the same columns.
+fn show(cells: Vec<Cell>, args: &RunsArgs, out: Output<'_>) {
+    match out.columns() {
+        Some(width) => out.table(&fitted(&[even(cells, id_chars(args))], &COLUMNS, width)),
+        None => out.table(&[padded(cells)]),
+    }
+}
+
+/// The cells with exactly the width of their columns, so that each row gives way in the same columns.
+fn even(cells: Vec<Cell>, id_chars: usize) -> Vec<Cell> {
+    let widths = std::iter::once(id_chars).chain(WIDTHS.into_iter().skip(1));
+    cells.into_iter().zip(widths).map(|(cell, width)| cell.at_most(width).at_least(width)).collect()
+}
+
+/// The cells, all but the last one at least as wide as their columns.
 fn padded(cells: Vec<Cell>) -> Vec<Cell> {
-    cells.into_iter().zip(WIDTHS.into_iter().chain([0])).map(|(cell, width)| cell.at_least(width)).collect()
+    let widths = WIDTHS.into_iter().take(WIDTHS.len() - 1).chain([0]);
+    cells.into_iter().zip(widths).map(|(cell, width)| cell.at_least(width)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_row_has_the_same_columns_on_80_and_120_columns() {
+        let run = json!({
+            "run_id": "0199e3a0-7b1d-7000-8000-000000000001", "status": "stopped", "reason": "max_consecutive_errors",
+            "session": "telegram:-1001234567890:42", "usage": {"model_calls": 31},
+        });
+        let error = OnceLock::new();
+        let shown = |width| {
+            let fit = |cells| fitted(&[even(cells, ID_CHARS)], &COLUMNS, width);
+            let rows = [fit(head()), fit(row(&run, ID_CHARS))].concat();
+            let lines = Output::plain(&error).aligned(&rows);
+            lines.into_iter().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            shown(80),
+            [
+                "RUN            STATUS     REASON         SESSION        ACCEPTED         COST",
+                "0199e3a0-7b1d  stopped    max_consecut…  telegram:-10…                   $0.0000"
+            ]
+        );
+        assert_eq!(
+            shown(120),
+            [
+                "RUN            STATUS     REASON                  SESSION               ACCEPTED         CALLS  TOKENS   COST",
+                "0199e3a0-7b1d  stopped    max_consecutive_errors  telegram:-100123456…                   31     0        $0.0000"
+            ]
+        );
+    }
 }

@@ -1,0 +1,128 @@
+//! Commands on a terminal, and the same commands in a pipe.
+
+use anyhow::Result;
+use belay_tests::daemon::Home;
+use belay_tests::terminal::Terminal;
+
+const REHEARSAL: &str = "llm.provider=rehearsal";
+
+#[tokio::test]
+async fn lists_fit_the_terminal_and_a_pipe_gets_everything() -> Result<()> {
+    let home = Home::new().env("TZ", "XXX-5:45");
+    let daemon = home.start().await?;
+    let session = "a-conversation-with-quite-a-long-name-for-a-narrow-terminal";
+    let run = daemon.ask(session, "calculate 6*7").await?;
+    let whole = home.run(&["runs"], "").await?;
+    assert!(whole.stdout.contains(session) && whole.stdout.contains("CALLS"), "{whole:?}");
+    for columns in [80, 120] {
+        let mut logs = Terminal::start(&home, &["logs"], columns, 24)?;
+        logs.ended().await?;
+        let is_entry = |line: &String| line.get(2..3) == Some("-") && line.get(8..9) == Some(":");
+        assert!(logs.screen().iter().all(is_entry) && logs.screen().len() > 3, "no line wraps: {:#?}", logs.screen());
+        for (args, rows, starts) in
+            [(&["runs"][..], 2, "RUN"), (&["runs", "--follow"], 2, "RUN"), (&["top", "--once"], 1, "0 running")]
+        {
+            let mut terminal = Terminal::start(&home, args, columns, 24)?;
+            if args.contains(&"--follow") {
+                terminal.shows("completed").await?;
+                terminal.press("\x03")?;
+            }
+            terminal.ended().await?;
+            let screen = terminal.screen();
+            let shown = screen.iter().filter(|line| !line.is_empty() && *line != "^C").count();
+            assert_eq!(shown, rows, "{args:?} at {columns}: {screen:#?}");
+            assert!(screen[0].starts_with(starts), "{screen:#?}");
+        }
+    }
+    let id = run["run_id"].as_str().unwrap_or_default();
+    let mut terminal = Terminal::start(&home, &["runs", "show", id], 80, 24)?;
+    terminal.ended().await?;
+    assert!(
+        terminal.screen().iter().any(|line| line.starts_with("ended") && line.ends_with(" +05:45")),
+        "{:#?}",
+        terminal.screen()
+    );
+    let piped = home.run(&["runs", "show", id], "").await?;
+    assert!(piped.stdout.contains("Z\n") && !piped.stdout.contains("+05:45"), "{piped:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_piped_question_needs_no_argument_and_a_terminal_gets_a_usage_error() -> Result<()> {
+    let home = Home::new();
+    let asked = home.run(&["ask", "--set", REHEARSAL], "calculate 17*23\n").await?;
+    assert!(asked.status.success() && asked.stdout.contains("391"), "{asked:?}");
+    let empty = home.run(&["ask", "--set", REHEARSAL], "").await?;
+    assert_eq!(empty.status.code(), Some(65), "{empty:?}");
+    let mut terminal = Terminal::start(&home, &["ask"], 80, 24)?;
+    terminal.shows("the message is missing: belay ask TEXT").await?;
+    assert_eq!(terminal.ended().await?.code(), Some(2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_fired_routine_is_waited_for_and_its_ending_is_the_exit_code() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    for (name, action, code, answer) in [
+        ("sum", "mode = \"lightweight\"\nprompt = \"calculate 6*7\"\nuse_tools = true", 0, "42"),
+        ("fault", "mode = \"lightweight\"\nprompt = \"rehearse error auth\"", 1, ""),
+        ("work", "mode = \"full_job\"\ntask = \"calculate 6*7\"", 0, "42"),
+    ] {
+        let file = home.path().join(format!("{name}.toml"));
+        std::fs::write(&file, format!("name = \"{name}\"\n[trigger]\nkind = \"manual\"\n[action]\n{action}\n"))?;
+        let file = file.to_str().unwrap_or_default();
+        let created = home.run(&["routines", "create", "--file", file], "").await?;
+        assert!(created.status.success(), "{created:?}");
+        let fired = home.run(&["routines", "fire", name, "--wait"], "").await?;
+        assert_eq!(fired.status.code(), Some(code), "{name}: {fired:?}");
+        assert!(fired.stdout.contains(answer), "{name}: {fired:?}");
+        assert_eq!(fired.stdout.is_empty(), code != 0, "{name}: {fired:?}");
+        assert_eq!(fired.stderr.is_empty(), code == 0, "{name}: {fired:?}");
+    }
+    let fired = home.run(&["routines", "fire", "work", "--wait", "--json"], "").await?;
+    let job: serde_json::Value = serde_json::from_str(&fired.stdout)?;
+    assert!(job["result"].as_str().is_some_and(|result| result.contains("42")), "one value, that of the end: {job}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_terminal_opens_the_manual_page_and_a_pipe_gets_its_source() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let viewer = folder.path().join("man");
+    let with_path = |path: &str| Home::new().env("PATH", path);
+    let usual = format!("{}:/usr/bin:/bin", folder.path().display());
+    let say = |script: &str| -> Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::write(&viewer, format!("#!/bin/sh\n{script}\n"))?;
+        Ok(std::fs::set_permissions(&viewer, std::fs::Permissions::from_mode(0o755))?)
+    };
+    say("[ \"$*\" = '-l -' ] && grep -c '^.TH belay 1' && echo a page")?;
+    let mut terminal = Terminal::start(&with_path(&usual), &["man"], 80, 24)?;
+    assert!(terminal.ended().await?.success());
+    assert_eq!(terminal.screen(), ["1", "a page"]);
+    say("exit 1")?;
+    let mut terminal = Terminal::start(&with_path(&usual), &["man"], 80, 200)?;
+    assert!(terminal.ended().await?.success());
+    let help = terminal.screen();
+    assert!(help.iter().any(|line| line.starts_with("Usage: belay")), "without a viewer, the help: {help:#?}");
+    let piped = with_path(&usual).run(&["man"], "").await?;
+    assert!(piped.stdout.contains(".TH belay 1"), "{piped:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn other_words_for_the_version_and_mistyped_commands_are_answered() -> Result<()> {
+    let home = Home::new();
+    let version = home.run(&["--version"], "").await?;
+    for words in [&["version"][..], &["-v"]] {
+        let output = home.run(words, "").await?;
+        assert_eq!((output.status.code(), &output.stdout), (Some(0), &version.stdout), "{output:?}");
+    }
+    let mistyped = home.run(&["statsu"], "").await?;
+    assert_eq!(mistyped.status.code(), Some(2));
+    assert!(mistyped.stderr.contains("tip: some similar subcommands exist") && mistyped.stderr.contains("'status'"), "{mistyped:?}");
+    Ok(())
+}
