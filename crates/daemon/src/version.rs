@@ -11,8 +11,13 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 4] = [
+pub(crate) const PARTS: [Part; 5] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
+    Part {
+        feature: "mcp",
+        is_in: cfg!(feature = "mcp"),
+        what: "tools of MCP servers, and sessions and runs as tools of others",
+    },
     Part {
         feature: "otlp",
         is_in: cfg!(feature = "otlp"),
