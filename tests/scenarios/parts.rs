@@ -68,7 +68,11 @@ async fn a_file_of_a_part_that_is_left_out_is_named_with_the_reason() -> Result<
     let model = ModelServer::start(vec![], Answer::text("I see.")).await;
     let home = Home::new().openai(&model.base_url).set("llm.vision", true);
     let daemon = home.start().await?;
-    let files = [("pdf", "two-pages.pdf", STANDARD.encode(PDF)), ("pictures", "dot.png", PNG.to_owned())];
+    let files = [
+        ("pdf", "two-pages.pdf", STANDARD.encode(PDF)),
+        ("pictures", "dot.png", PNG.to_owned()),
+        ("web", "page.html", STANDARD.encode("<!doctype html><p>Twelve <b>ships</b>.</p>")),
+    ];
     for (part, name, data) in files {
         let attachments = json!([{"name": name, "data": data}]);
         let (status, run) = ask_with(&daemon, part, "what is this?", attachments).await?;
