@@ -11,9 +11,10 @@ use serde_json::json;
 use crate::attachments::{PDF, PNG, ask_with};
 
 /// Parts with a setting that needs them.
-const SETTINGS: [(&str, &str); 3] = [
+const SETTINGS: [(&str, &str); 4] = [
     ("mcp", "gateway.mcp=true"),
     ("mcp", "tools.mcp.files={command=[\"files-server\"]}"),
+    ("telegram", "channels.telegram.enabled=true"),
     ("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9"),
 ];
 

@@ -11,7 +11,7 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 6] = [
+pub(crate) const PARTS: [Part; 7] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
     Part {
         feature: "mcp",
@@ -25,6 +25,7 @@ pub(crate) const PARTS: [Part; 6] = [
     },
     Part { feature: "pdf", is_in: cfg!(feature = "pdf"), what: "the text of PDF files" },
     Part { feature: "pictures", is_in: cfg!(feature = "pictures"), what: "pictures for models that see" },
+    Part { feature: "telegram", is_in: cfg!(feature = "telegram"), what: "the bot of Telegram" },
     Part { feature: "web", is_in: cfg!(feature = "web"), what: "the text of web pages and of other HTML files" },
 ];
 
