@@ -11,7 +11,21 @@ use serde_json::json;
 use crate::attachments::{PDF, PNG, ask_with};
 
 /// Parts with a setting that needs them.
-const SETTINGS: [(&str, &str); 1] = [("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9")];
+const SETTINGS: [(&str, &str); 4] = [
+    ("mcp", "gateway.mcp=true"),
+    ("mcp", "tools.mcp.files={command=[\"files-server\"]}"),
+    ("telegram", "channels.telegram.enabled=true"),
+    ("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9"),
+];
+
+/// Parts with a command that needs them, and the exit code of that command in a build with the part.
+const COMMANDS: [(&str, &[&str], i32); 4] = [
+    ("acp", &["acp", "--url", "unix:/nowhere"], 0), // its input has ended
+    ("mcp", &["mcp", "list"], 0),
+    ("mcp", &["mcp", "approve", "files"], 1), // there is no such server
+    ("mcp", &["mcp", "serve", "--url", "unix:/nowhere"], 69),
+];
+
 /// Whether the build has a part.
 async fn has(home: &Home, part: &str) -> Result<bool> {
     let long = home.run(&["--version", "--long"], "").await?;
@@ -38,12 +52,14 @@ async fn a_setting_of_a_part_that_is_left_out_is_refused() -> Result<()> {
 #[tokio::test]
 async fn the_command_of_a_part_that_is_left_out_says_so() -> Result<()> {
     let home = Home::new();
-    let done = home.run(&["acp", "--url", "unix:/nowhere"], "").await?;
-    if has(&home, "acp").await? {
-        assert!(done.status.success(), "{done:?}"); // its input has ended
-    } else {
-        assert_eq!(done.status.code(), Some(78), "{done:?}");
-        assert!(done.stderr.contains("(feature acp)"), "{done:?}");
+    for (part, command, code) in COMMANDS {
+        let done = home.run(command, "").await?;
+        if has(&home, part).await? {
+            assert_eq!(done.status.code(), Some(code), "{command:?}: {done:?}");
+        } else {
+            assert_eq!(done.status.code(), Some(78), "{command:?}: {done:?}");
+            assert!(done.stderr.contains(&format!("(feature {part})")), "{command:?}: {done:?}");
+        }
     }
     Ok(())
 }
@@ -53,7 +69,11 @@ async fn a_file_of_a_part_that_is_left_out_is_named_with_the_reason() -> Result<
     let model = ModelServer::start(vec![], Answer::text("I see.")).await;
     let home = Home::new().openai(&model.base_url).set("llm.vision", true);
     let daemon = home.start().await?;
-    let files = [("pdf", "two-pages.pdf", STANDARD.encode(PDF)), ("pictures", "dot.png", PNG.to_owned())];
+    let files = [
+        ("pdf", "two-pages.pdf", STANDARD.encode(PDF)),
+        ("pictures", "dot.png", PNG.to_owned()),
+        ("web", "page.html", STANDARD.encode("<!doctype html><p>Twelve <b>ships</b>.</p>")),
+    ];
     for (part, name, data) in files {
         let attachments = json!([{"name": name, "data": data}]);
         let (status, run) = ask_with(&daemon, part, "what is this?", attachments).await?;

@@ -210,6 +210,12 @@ impl TelegramConfig {
             self.check_groups(&mut problem);
             return problems;
         }
+        if !cfg!(feature = "telegram") {
+            let absent = "this build of Belay has no Telegram bot (feature telegram); remove the setting, or use a build with it: \
+                          `belay --version --long` lists the parts";
+            problem("enabled", absent);
+            return problems;
+        }
         if self.token_env.is_empty() && self.token_file.is_none() {
             problem("token_env", "name the environment variable of the bot's token, or set token_file");
         }

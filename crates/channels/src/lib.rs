@@ -14,6 +14,7 @@ mod commands;
 pub mod config;
 mod leased;
 pub mod stdin;
+#[cfg_attr(not(feature = "telegram"), path = "no_telegram.rs")]
 pub mod telegram;
 
 pub use config::{
@@ -21,6 +22,6 @@ pub use config::{
 };
 pub use leased::LeasedChannel;
 pub use stdin::{Completions, Operators, StdinChannel};
-pub use telegram::{
-    AllowLists, FirstContact, FirstContactError, Sender, Telegram, TelegramParts, TelegramSecrets, bot_api_client,
-};
+pub use telegram::{AllowLists, Telegram, TelegramParts, TelegramSecrets, bot_api_client};
+#[cfg(feature = "telegram")]
+pub use telegram::{FirstContact, FirstContactError, Sender};

@@ -18,7 +18,7 @@ pub use self::console::ConsoleArgs;
 pub use self::costs::{CostKeyArg, CostsArgs};
 pub use self::heartbeat::{HeartbeatArgs, HeartbeatCommand};
 pub use self::jobs::{CreateJobArgs, JobArgs, JobsArgs, JobsCommand, JobsListArgs};
-pub use self::mcp::{LoginArgs, LogoutArgs};
+pub use self::mcp::{LoginArgs, LogoutArgs, ServeArgs};
 pub use self::memory::{MemoryArgs, MemoryCommand, MemoryListArgs, NoteArgs, NoteOwner};
 pub use self::people::{PeopleArgs, PeopleCommand};
 pub use self::routines::{CreateRoutineArgs, RoutineArgs, RoutinesArgs, RoutinesCommand};

@@ -12,4 +12,5 @@ pub mod args;
 pub mod client;
 pub mod completion;
 pub mod man;
+#[cfg_attr(not(feature = "mcp"), path = "no_mcp_serve.rs")]
 pub mod mcp_serve;

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
-use clap::Args;
 use futures_util::StreamExt;
 use serde_json::Value as Json;
 use tokio::io::{AsyncWriteExt, Stdout};
@@ -22,7 +21,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
-use crate::args::ClientArgs;
+use crate::args::{ClientArgs, ServeArgs};
 use crate::client::Client;
 use post::{ClientMessage, DaemonLink, Ended};
 
@@ -43,14 +42,6 @@ const READ_LIMIT: Duration = Duration::from_secs(60);
 
 /// Longest time for requests that no client waits for: a notification, the end of a session.
 const ASIDE_LIMIT: Duration = Duration::from_secs(10);
-
-/// `belay mcp serve`
-#[derive(Debug, Args)]
-pub struct ServeArgs {
-    /// The address of the daemon: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
-    #[arg(long, env = "BELAY_URL", value_name = "URL")]
-    url: Option<String>,
-}
 
 /// Relays until the input ends.
 ///

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use belay_cli::args::{LoginArgs, LogoutArgs};
-use belay_cli::mcp_serve::ServeArgs;
+use belay_cli::args::{LoginArgs, LogoutArgs, ServeArgs};
 use belay_protocol::{DeclaredOutput, LinkId};
 use belay_settings::{CheckArgs, SettingsArgs};
 use belay_setup::{ApproveArgs, McpListArgs};

@@ -11,8 +11,13 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 4] = [
+pub(crate) const PARTS: [Part; 7] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
+    Part {
+        feature: "mcp",
+        is_in: cfg!(feature = "mcp"),
+        what: "tools of MCP servers, and sessions and runs as tools of others",
+    },
     Part {
         feature: "otlp",
         is_in: cfg!(feature = "otlp"),
@@ -20,6 +25,8 @@ pub(crate) const PARTS: [Part; 4] = [
     },
     Part { feature: "pdf", is_in: cfg!(feature = "pdf"), what: "the text of PDF files" },
     Part { feature: "pictures", is_in: cfg!(feature = "pictures"), what: "pictures for models that see" },
+    Part { feature: "telegram", is_in: cfg!(feature = "telegram"), what: "the bot of Telegram" },
+    Part { feature: "web", is_in: cfg!(feature = "web"), what: "the text of web pages and of other HTML files" },
 ];
 
 /// The arguments, the program's name first, with `--version` for the words of other programs: `belay version` and

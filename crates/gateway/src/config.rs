@@ -102,6 +102,11 @@ impl GatewayConfig {
             }
         }
         problems.extend(self.origin_problems());
+        if self.mcp && !cfg!(feature = "mcp") {
+            let absent = "gateway.mcp: this build of Belay does not speak the Model Context Protocol (feature mcp); remove the \
+                          setting, or use a build with it: `belay --version --long` lists the parts";
+            problems.push(absent.to_owned());
+        }
         let mut range = |key: &str, value: u64, least: u64, most: u64| {
             if !(least..=most).contains(&value) {
                 problems.push(format!("gateway.{key}: must be {least} to {most}, not {value}"));

@@ -39,6 +39,7 @@ mod foreign;
 mod gauges;
 mod goal;
 mod guard;
+#[cfg_attr(not(feature = "mcp"), path = "no_mcp.rs")]
 mod mcp;
 mod new_socket;
 mod openapi;

@@ -128,12 +128,7 @@ fn guarded(app: &Shared) -> Router<Shared> {
         guarded = guarded.merge(console_table());
     }
     if app.config.mcp {
-        let endpoint = mcp::Endpoint::new(app.clone());
-        let handle = move |request: Request| endpoint.clone().handle(request);
-        for path in MCP_PATHS {
-            let handle = handle.clone();
-            guarded = guarded.route(path, get(handle.clone()).post(handle.clone()).delete(handle));
-        }
+        guarded = mcp::add_to(guarded, app, MCP_PATHS);
     }
     guarded
         .into_router()

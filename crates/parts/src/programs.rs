@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use belay_agent::Reloader;
 use belay_exec::Processes;
@@ -18,7 +17,6 @@ use belay_settings::secrets::skill_keys;
 use belay_settings::{OUTPUTS, Settings, expand, refused as refuse_settings, workspace_of};
 use belay_tools::attachments::{Attachments, AttachmentsParts};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
-use belay_tools::mcp::{Arrival, KnownServers, LoginChange, Mcp, McpSessions, Pins, PinsError};
 use belay_tools::outgoing::WorkspaceFiles;
 use belay_tools::processes::{BackgroundParts, BackgroundProcesses, Limits};
 use belay_tools::sandbox::LazySandbox;
@@ -28,7 +26,8 @@ use metrics::{counter, describe_counter};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::mcp::{McpNeeds, own_pins};
+use crate::process_needs::ProcessNeeds;
+use crate::servers::Servers;
 use crate::store::{Shared, Store};
 
 /// The file in the data directory that remembers a successful test of the sandbox.
@@ -43,14 +42,9 @@ pub struct Programs {
     outputs: KeptOutputs,
     processes: Arc<Processes>,
     background: Arc<BackgroundProcesses>,
-    sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
     context: Arc<WorkspaceContext>,
-    mcp: Arc<Mcp>,
-    /// The servers whose tools are offered without asking them at this start.
-    known_servers: KnownServers,
-    /// The servers that are left out, each with the reason, which follows its name.
-    left_out: Vec<(String, String)>,
+    servers: Servers,
 }
 
 /// Further ports that tools need from the daemon.
@@ -98,13 +92,13 @@ impl Programs {
         let outputs_config = &settings.tools.outputs;
         let is_cluster = ports.shared.is_some();
         let (outputs, pins) = match ports.shared {
-            Some(Shared { outputs, pins }) => (KeptOutputs::in_database(outputs, outputs_config), Pins::shared(pins)),
+            Some(Shared { outputs, pins }) => (KeptOutputs::in_database(outputs, outputs_config), Some(pins)),
             None => {
                 let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), outputs_config);
-                (outputs.map_err(|error| refused(&error))?, own_pins(paths))
+                (outputs.map_err(|error| refused(&error))?, None)
             }
         };
-        let needs = McpNeeds::find(settings, env, paths)?.remembering(paths.data.join(SANDBOX_PROBE));
+        let needs = ProcessNeeds::find(settings, env, paths)?.remembering(paths.data.join(SANDBOX_PROBE));
         let processes = needs.processes.clone();
         match tokio::task::spawn_blocking(move || processes.end_left_behind()).await {
             Ok(0) => {}
@@ -113,10 +107,7 @@ impl Programs {
             }
             Err(error) => tracing::warn!(%error, "processes of a daemon that was killed were not looked for"),
         }
-        let mut mcp = needs.servers(settings, env, paths, pins)?;
-        if ports.patient {
-            mcp = mcp.waiting(Duration::MAX);
-        }
+        let mut servers = Servers::build(&needs, settings, env, paths, (pins, ports.patient))?;
         let context = surroundings(settings, env, &workspace)?;
         let config = ToolsConfig { workspace: Some(workspace.clone()), ..settings.tools.clone() };
         let limits = Limits { may_outlive_runs: !is_cluster, ..Limits::of(config.commands.background) };
@@ -132,18 +123,10 @@ impl Programs {
             background: background.clone(),
         };
         let mut tools = belay_tools::builtin(&config, parts).map_err(|error| refused(&error))?;
-        let (mut known_servers, mut left_out) = (KnownServers::default(), Vec::new());
-        if settings.tools.mcp.values().any(|server| server.enabled) {
-            let recalled = mcp.recall().await;
-            let (survey, known) = recalled.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
-            tools.extend(mcp.tools(&survey));
-            left_out.extend(survey.reports.into_iter().filter_map(|report| Some((report.server, report.trouble?))));
-            known_servers = known;
-        }
+        tools.extend(servers.recall(settings).await?);
         tools.extend(context.tools());
         // Once, so that commands that name a skill are known before the first message.
         context.skills().await;
-        let sessions = mcp.sessions().clone();
         Ok(Self {
             context: Arc::new(context),
             tools,
@@ -151,22 +134,19 @@ impl Programs {
             outputs,
             processes: needs.processes,
             background,
-            sessions,
             sandbox: needs.sandbox,
-            mcp: Arc::new(mcp),
-            known_servers,
-            left_out,
+            servers,
         })
     }
 
     /// The port that ends the processes of runs, MCP servers included.
     pub fn processes(&self) -> Arc<dyn RunProcesses> {
-        Arc::new(RunEnds::new(self.processes.clone(), self.sessions.clone(), self.background.clone()))
+        Arc::new(RunEnds::new(self.processes.clone(), self.servers.sessions(), self.background.clone()))
     }
 
     /// The logins at MCP servers; `None`: no server can have one.
     pub fn logins(&self) -> Option<Arc<dyn ServerLogins>> {
-        self.mcp.logins()
+        self.servers.logins()
     }
 
     /// The manager of all processes of the daemon, for runs and hooks.
@@ -242,12 +222,9 @@ impl Programs {
         ProgramsHandle {
             processes: self.processes.clone(),
             background: self.background.clone(),
-            sessions: self.sessions.clone(),
             sandbox: self.sandbox.clone(),
             context: self.context.clone(),
-            mcp: self.mcp.clone(),
-            known_servers: self.known_servers.clone(),
-            left_out: self.left_out.clone(),
+            servers: self.servers.clone(),
         }
     }
 }
@@ -286,12 +263,9 @@ fn surroundings(settings: &Settings, env: &Environment, workspace: &Path) -> Res
 pub struct ProgramsHandle {
     processes: Arc<Processes>,
     background: Arc<BackgroundProcesses>,
-    sessions: Arc<McpSessions>,
     sandbox: LazySandbox,
     context: Arc<WorkspaceContext>,
-    mcp: Arc<Mcp>,
-    known_servers: KnownServers,
-    left_out: Vec<(String, String)>,
+    servers: Servers,
 }
 
 impl ProgramsHandle {
@@ -303,8 +277,8 @@ impl ProgramsHandle {
         mut ready: watch::Receiver<bool>,
         stop: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let (sessions, sandbox, processes) = (self.sessions.clone(), self.sandbox.clone(), self.processes.clone());
-        let (context, mcp, known_servers) = (self.context.clone(), self.mcp.clone(), self.known_servers.clone());
+        let (servers, sandbox, processes) = (self.servers.clone(), self.sandbox.clone(), self.processes.clone());
+        let context = self.context.clone();
         let keep = async move {
             let background = async {
                 // An error means that the start has failed; the caller stops this soon.
@@ -312,9 +286,7 @@ impl ProgramsHandle {
                 // If it panics, the first date finds the zone.
                 let _ = tokio::task::spawn_blocking(move || context.prepare()).await;
                 verify(&sandbox).await;
-                if let Err(error) = mcp.refresh(known_servers).await {
-                    tracing::warn!(%error, "mcp tools of the next start are not known");
-                }
+                servers.refresh().await;
             };
             let background = async {
                 tokio::select! {
@@ -322,7 +294,7 @@ impl ProgramsHandle {
                     () = background => {}
                 }
             };
-            tokio::join!(background, sessions.keep(stop.clone()));
+            tokio::join!(background, servers.keep(stop.clone()));
         };
         async move {
             tokio::select! {
@@ -335,58 +307,13 @@ impl ProgramsHandle {
     /// Shows the MCP servers that are left out, offers the tools of those that are late as they come, and follows the logins at
     /// servers. Returns when it is stopped.
     pub fn offer_late(&self, agent: Reloader, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
-        for name in self.mcp.starting() {
-            agent.show_server(&name, None);
-        }
-        for (name, why) in &self.left_out {
-            agent.show_server(name, Some(why.clone()));
-        }
-        let mcp = self.mcp.clone();
-        async move {
-            let late = async {
-                let mut arrivals = mcp.arrivals();
-                while let Some(arrival) = arrivals.next().await {
-                    offer(arrival, &agent).await;
-                }
-                std::future::pending::<()>().await;
-            };
-            let logins = async {
-                loop {
-                    let LoginChange { server, needed, is_new } = mcp.login_change().await;
-                    if let Some(why) = needed {
-                        agent.need_login(&server, why, is_new).await;
-                    } else if let Some(arrival) = mcp.listed_again(&server).await {
-                        offer(arrival, &agent).await;
-                    }
-                }
-            };
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = late => {}
-                () = logins => {}
-            }
-        }
+        self.servers.offer_late(agent, stop)
     }
 
     /// Ends all running programs; none can start after that. Waits for renewals of logins before, for 2 s at most.
     pub async fn close(&self) {
-        self.mcp.settle_logins().await;
+        self.servers.settle_logins().await;
         tokio::join!(self.background.close(), self.processes.shutdown());
-    }
-}
-
-/// Offers the tools of an MCP server that has come late, or shows why it is left out.
-async fn offer(arrival: Result<Arrival, PinsError>, agent: &Reloader) {
-    match arrival {
-        Ok(Arrival { report, tools }) => {
-            let server = &report.server;
-            if let Some(why) = report.trouble {
-                agent.show_server(server, Some(why));
-            } else {
-                agent.add_server(server, &tools).await;
-            }
-        }
-        Err(error) => tracing::warn!(%error, "the tools of an mcp server that came late are not offered"),
     }
 }
 

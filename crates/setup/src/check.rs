@@ -1,6 +1,8 @@
 //! `belay check`: checks the settings and their requirements without starting, and reports all problems at once.
 
 mod directories;
+#[cfg_attr(not(feature = "mcp"), path = "check/no_mcp.rs")]
+mod mcp;
 mod names;
 mod unit;
 mod workspace;
@@ -11,17 +13,16 @@ use std::sync::Arc;
 use belay_delegates::{WorkerHostKind, WorkersConfig};
 use belay_gateway::ControlGroup;
 use belay_models::{CandidateConfig, ProbeReport, candidates};
-use belay_parts::{Chosen, CommandPins, McpNeeds, gateway_failure, meaning, refuse_store, transcriber};
+use belay_parts::{Chosen, gateway_failure, meaning, refuse_store, transcriber};
 use belay_program::causes::words;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
 use belay_program::paths::Paths;
 use belay_settings::secrets::{Secrets, UNSEEN, check_all, unseen_words};
-use belay_settings::{CheckArgs, Problem, Settings, load, own_files_problems, refused, sandbox_config, workspace_of};
+use belay_settings::{CheckArgs, Problem, Settings, load, own_files_problems, refused, sandbox_config};
 use belay_store::SqlStore;
 use belay_tools::PathResolution;
-use belay_tools::mcp::{ServerReport, Standing, SurveyMode, Trust};
 use belay_tools::sandbox::{Offers, Policy, Sandbox, SandboxConfig};
 use clap::Args;
 use secrecy::ExposeSecret;
@@ -118,7 +119,7 @@ pub async fn check(args: &CheckUnitArgs, env: &Environment, out: Output<'_>) -> 
     let (mut about_sandbox, works) = sandbox(&sandbox_config(settings, env, &paths), &paths);
     findings.append(&mut about_sandbox);
     findings.extend(workers(settings, works));
-    findings.extend(mcp(settings, &paths, env).await);
+    findings.extend(mcp::servers(settings, &paths, env).await);
     Ok(report(&findings, args.json, out))
 }
 
@@ -328,69 +329,6 @@ fn embeddings(settings: &Settings, secrets: &Secrets) -> Option<Finding> {
         Ok(_) => Finding::new("embeddings", State::Ok, format!("notes are sent to {base}; it was not asked")),
         Err(failure) => Finding::failed("embeddings", &failure),
     })
-}
-
-/// Lists the current tools of the MCP servers. A server that is not available does not prevent a start.
-async fn mcp(settings: &Settings, paths: &Paths, env: &Environment) -> Vec<Finding> {
-    let finding = |state, detail: String| Finding::new("mcp", state, detail);
-    if !settings.tools.mcp.values().any(|server| server.enabled) {
-        return Vec::new();
-    }
-    if !workspace_of(settings, env, paths).is_dir() {
-        return vec![finding(
-            State::Note,
-            "the servers are asked once the workspace is there: `belay mcp list` makes it".into(),
-        )];
-    }
-    let asked = async {
-        let needs = McpNeeds::find(settings, env, paths)?;
-        let Some(pins) = CommandPins::open(settings, env, paths).await? else { return Ok(None) };
-        let survey = match needs.servers(settings, env, paths, pins.pins()) {
-            Ok(mcp) => {
-                let survey = mcp.survey(SurveyMode::Only).await;
-                mcp.settle_logins().await;
-                survey.map_err(|error| Failure::new(Exit::OutOfReach, error))
-            }
-            Err(failure) => Err(failure),
-        };
-        needs.processes.shutdown().await;
-        pins.close().await;
-        survey.map(Some)
-    };
-    match asked.await {
-        Err(failure) => vec![Finding::failed("mcp", &failure)],
-        Ok(None) => {
-            let detail =
-                "the servers are asked once the database of the cluster has tables: the first node creates them";
-            vec![finding(State::Note, detail.into())]
-        }
-        Ok(Some(survey)) => survey.reports.iter().map(|report| of_server(report, settings)).collect(),
-    }
-}
-
-fn of_server(report: &ServerReport, settings: &Settings) -> Finding {
-    let name = &report.server;
-    let finding = |state, detail: String| Finding::new("mcp", state, detail);
-    if let Some(trouble) = &report.trouble {
-        let said: Vec<&str> = report.last_words.lines().collect();
-        let said = if said.is_empty() { String::new() } else { format!(". It wrote: {}", said.join(" | ")) };
-        return finding(State::Note, format!("{name} {trouble}. Its tools are left out{said}"));
-    }
-    let first_use = settings.tools.mcp.get(name).is_some_and(|server| server.trust == Trust::FirstUse);
-    let named = |which: &dyn Fn(&Standing) -> bool| -> Vec<&str> {
-        report.tools.iter().filter(|tool| which(&tool.standing)).map(|tool| tool.tool.as_str()).collect()
-    };
-    let offered = named(&|standing| *standing == Standing::Offered || (first_use && *standing == Standing::New)).len();
-    let parts = [
-        ("not approved", named(&|standing| !first_use && *standing == Standing::New)),
-        ("changed since they were approved", named(&|standing| matches!(standing, Standing::Changed { .. }))),
-        ("cannot be offered", named(&|standing| matches!(standing, Standing::LeftOut { .. }))),
-    ];
-    let without: Vec<_> = parts.iter().filter(|(_, tools)| !tools.is_empty()).collect();
-    let state = if without.is_empty() { State::Ok } else { State::Note };
-    let without: String = without.iter().map(|(why, tools)| format!("; {why}: {}", tools.join(", "))).collect();
-    let tools = if offered == 1 { "tool" } else { "tools" };
-    finding(state, format!("{name} offers {offered} {tools}{without}"))
 }
 
 /// Checks whether workers can be started, if they are enabled. A problem is a note: everything else works without

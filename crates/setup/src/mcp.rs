@@ -1,6 +1,6 @@
 //! `belay mcp list` and `belay mcp approve`: the tools of MCP servers.
 
-use belay_parts::{CommandPins, McpNeeds};
+use belay_parts::{CommandPins, ProcessNeeds, mcp_servers};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Cell, Output, Tone};
@@ -8,36 +8,9 @@ use belay_program::paths::{Paths, private_directory};
 use belay_protocol::{LoginReport, LoginState};
 use belay_settings::{Settings, SettingsArgs, load, refuse_own_files, refused, workspace_of};
 use belay_tools::mcp::{Mcp, ServerReport, Standing, SurveyMode, ToolReport, find};
-use clap::Args;
 use serde_json::json;
 
-/// `belay mcp list`
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    /// The settings.
-    #[command(flatten)]
-    pub settings: SettingsArgs,
-    /// Print JSON, with whole descriptions and arguments
-    #[arg(long)]
-    pub json: bool,
-    /// List only this server
-    pub server: Option<String>,
-}
-
-/// `belay mcp approve`
-#[derive(Debug, Args)]
-pub struct ApproveArgs {
-    /// The settings.
-    #[command(flatten)]
-    pub settings: SettingsArgs,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-    /// The server's name in the settings
-    pub server: String,
-    /// The name of the tool on the server; without it all of its tools
-    pub tool: Option<String>,
-}
+use crate::mcp_args::{ApproveArgs, ListArgs};
 
 /// Asks the servers and shows their tools. Approves nothing.
 pub async fn list(args: &ListArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
@@ -105,9 +78,9 @@ async fn with_servers<T>(
     for directory in [&paths.data, &workspace_of(settings, env, paths)] {
         private_directory(directory).map_err(|error| Failure::new(Exit::OutOfReach, error))?;
     }
-    let needs = McpNeeds::find(settings, env, paths)?;
+    let needs = ProcessNeeds::find(settings, env, paths)?;
     let pins = CommandPins::required(settings, env, paths).await?;
-    let done = match needs.servers(settings, env, paths, pins.pins()) {
+    let done = match mcp_servers(&needs, settings, env, paths, pins.pins()) {
         Ok(mcp) => {
             let done = work(&mcp).await;
             mcp.settle_logins().await;

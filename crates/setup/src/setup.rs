@@ -13,6 +13,7 @@ mod files;
 mod model;
 mod person;
 mod target;
+#[cfg_attr(not(feature = "telegram"), path = "setup/no_telegram.rs")]
 mod telegram;
 
 use std::path::{Path, PathBuf};

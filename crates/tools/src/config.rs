@@ -86,6 +86,11 @@ impl ToolsConfig {
             problems.push("tools.workspace: must not be empty".to_owned());
         }
         problems.extend(crate::mcp::config::validate(&self.mcp));
+        if !self.mcp.is_empty() && !cfg!(feature = "mcp") {
+            let absent = "tools.mcp: this build of Belay uses no MCP servers (feature mcp); remove the setting, or use a \
+                          build with it: `belay --version --long` lists the parts";
+            problems.push(absent.to_owned());
+        }
         problems.extend(self.sandbox.validate());
         problems.extend(self.outputs.validate());
         problems.extend(self.commands.validate());

@@ -23,6 +23,7 @@ pub mod context;
 mod digest;
 mod error;
 mod files;
+#[cfg_attr(not(feature = "mcp"), path = "no_mcp.rs")]
 pub mod mcp;
 mod notes;
 pub mod outgoing;

@@ -13,6 +13,7 @@ pub mod config;
 mod fetch;
 mod net;
 mod page_client;
+#[cfg_attr(not(feature = "web"), path = "web/no_readable.rs")]
 pub(crate) mod readable;
 mod request;
 mod resolve;

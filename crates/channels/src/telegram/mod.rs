@@ -5,7 +5,7 @@
 //! its `update_id`, so a repeated delivery changes nothing. A second tap on a button is answered with the result of the
 //! first.
 //!
-//! Reading order: `wire` (the types of the Bot API) → `groups`, `people`, `moves` (groups with a new id), `facts`, `attached` and `shared` (metadata and attachments of a message), `marked` (its
+//! Reading order: `parts` (what the daemon makes) → `wire` (the types of the Bot API) → `groups`, `people`, `moves` (groups with a new id), `facts`, `attached` and `shared` (metadata and attachments of a message), `marked` (its
 //! text as Markdown), `unaddressed`
 //! (messages that are not for the bot), `intake` (which updates are messages) → `fetch`, `repeated`, `arrivals` (their
 //! files) → `offers` (their order) → `webhook`, `polling` (how updates arrive) → `format`, `split` (how an answer is
@@ -31,6 +31,7 @@ mod menu;
 mod moves;
 mod multipart;
 mod offers;
+mod parts;
 mod people;
 mod polling;
 mod preview;
@@ -54,9 +55,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use async_trait::async_trait;
 use axum::Router;
 use belay_protocol::{
-    AckSender, AttachmentIntake, BlobStore, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile,
-    CommandInfo, DeliverError, Envelope, InboundStream, MoveStore, Outbound, PairingCodes, ReplyRoute, Streaming,
-    TextChecker, provenance,
+    AckSender, BlobStore, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, CommandInfo, DeliverError,
+    Envelope, InboundStream, Outbound, ReplyRoute, Streaming, provenance,
 };
 use futures_util::future::{OptionFuture, ready};
 use futures_util::{Stream, StreamExt, stream};
@@ -72,6 +72,7 @@ use self::conversation::Conversation;
 use self::fetch::Fetcher;
 pub use self::first_contact::{FirstContact, FirstContactError, Sender};
 use self::intake::{AcceptedGroupMessages, Rules};
+pub use self::parts::{TelegramParts, TelegramSecrets};
 pub use self::people::AllowLists;
 use self::polling::{Conflicts, Poller};
 use self::router::UpdateRouter;
@@ -111,30 +112,6 @@ pub struct Telegram {
     files: Option<Arc<dyn BlobStore>>,
     /// The places of groups that took no answer.
     unreached: Unreached,
-}
-
-/// Secrets, which must not be in a configuration file.
-pub struct TelegramSecrets {
-    /// The bot's token from BotFather: `<bot id>:<secret>`.
-    pub token: SecretString,
-    /// The secret token that Telegram sends with each webhook call. Required in webhook mode.
-    pub webhook_secret: Option<SecretString>,
-}
-
-/// The parts of a bot that the daemon makes.
-pub struct TelegramParts {
-    /// The people who may talk to the bot. The daemon may replace them while the bot runs.
-    pub lists: AllowLists,
-    /// Issues pairing codes to strangers; `None`: strangers get none.
-    pub codes: Option<Arc<dyn PairingCodes>>,
-    /// The commands for the menu.
-    pub commands: Vec<CommandInfo>,
-    /// Takes the files of messages.
-    pub attachments: Arc<dyn AttachmentIntake>,
-    /// Lets hooks check the channel's own lines.
-    pub texts: Arc<dyn TextChecker>,
-    /// Keeps the groups that have become supergroups.
-    pub moves: Arc<dyn MoveStore>,
 }
 
 impl Telegram {
@@ -393,7 +370,7 @@ struct NoMoves;
 
 #[cfg(test)]
 #[async_trait]
-impl MoveStore for NoMoves {
+impl belay_protocol::MoveStore for NoMoves {
     async fn moves(
         &self,
         _channel: ChannelId,

@@ -1,4 +1,5 @@
 //! Telegram over real HTTP: a Bot API double on one side, the webhook's caller on the other.
+#![cfg(feature = "telegram")]
 #![allow(clippy::unwrap_used)]
 
 mod blobs;

@@ -1,4 +1,4 @@
-//! `belay mcp login` and `belay mcp logout`
+//! `belay mcp login`, `belay mcp logout` and `belay mcp serve`
 
 use clap::Args;
 
@@ -25,4 +25,12 @@ pub struct LogoutArgs {
     pub client: ClientArgs,
     /// The server's name in the settings
     pub server: String,
+}
+
+/// `belay mcp serve`
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The address of the daemon: http://host:port, or unix:/path/of/control.sock [default: this user's control socket]
+    #[arg(long, env = "BELAY_URL", value_name = "URL")]
+    pub url: Option<String>,
 }

@@ -115,6 +115,7 @@ impl Client {
     }
 
     /// Builds a raw request, for routes outside the API.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "a build without `belay mcp serve`"))]
     pub(crate) fn request(&self, method: Method, path: &[&str]) -> Result<reqwest::RequestBuilder, Failure> {
         let request = self.http.request(method, self.url(path, &[])?);
         Ok(match &self.token {

@@ -37,6 +37,7 @@ use crate::app::Shared;
 use crate::error::ApiError;
 use crate::extract::{json_content, read_body};
 use crate::sse::KEEP_ALIVE;
+use crate::table::{Table, get};
 use refusals::{Refusal, message_id, shaped};
 use server::Server;
 
@@ -54,15 +55,25 @@ const SESSION_HEADER: &str = "mcp-session-id";
 
 /// The route `/mcp`.
 #[derive(Clone)]
-pub(crate) struct Endpoint {
+struct Endpoint {
     app: Shared,
     sessions: Arc<LocalSessionManager>,
     service: StreamableHttpService<Server, LocalSessionManager>,
 }
 
+/// Adds the route at these paths.
+pub(crate) fn add_to(table: Table, app: &Shared, paths: [&'static str; 2]) -> Table {
+    let endpoint = Endpoint::new(app.clone());
+    let handle = move |request: Request| endpoint.clone().handle(request);
+    paths.into_iter().fold(table, |table, path| {
+        let handle = handle.clone();
+        table.route(path, get(handle.clone()).post(handle.clone()).delete(handle))
+    })
+}
+
 impl Endpoint {
     /// Makes the route. It starts no task before the first request.
-    pub(crate) fn new(app: Shared) -> Self {
+    fn new(app: Shared) -> Self {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(SESSION_IDLE.max(app.config.max_wait()));
         let sessions = Arc::new(sessions);
@@ -80,7 +91,7 @@ impl Endpoint {
     }
 
     /// Answers one request: the result or error of [`Endpoint::pass`].
-    pub(crate) async fn handle(self, request: Request) -> Response {
+    async fn handle(self, request: Request) -> Response {
         self.pass(request).await.unwrap_or_else(IntoResponse::into_response)
     }
 

@@ -17,7 +17,8 @@ use super::tools::{RunStatus, SendMessage, StopRun};
 use crate::app::App;
 use crate::checks::no_such_run;
 use crate::error::ApiError;
-use crate::routes::{NewMessage, stop_run};
+use crate::routes::messages::NewMessage;
+use crate::routes::stop::stop_run;
 
 /// Interval of progress notifications during a wait, if the client asked for them. 2 s: clients use idle timeouts of
 /// tens of seconds.

@@ -120,6 +120,7 @@ pub(crate) async fn send(
 
 impl NewMessage {
     /// A message without options.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "a build without tools of MCP"))]
     pub(crate) fn plain(session: String, text: String, idempotency_key: Option<String>, wait_ms: Option<u64>) -> Self {
         Self { session, text, idempotency_key, wait_ms, ..Self::default() }
     }

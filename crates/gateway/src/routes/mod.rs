@@ -41,10 +41,9 @@ use axum::response::{IntoResponse, Response};
 
 pub(crate) use approvals::{decide_approval, list_approvals};
 pub(crate) use health::not_ready_because;
-pub(crate) use messages::NewMessage;
 pub(crate) use sessions::list_sessions;
 pub(crate) use status::daemon_status;
-pub(crate) use stop::{Stop, stop_and_wait, stop_run};
+pub(crate) use stop::{Stop, stop_and_wait};
 
 use self::openai::anthropic::AnthropicError;
 use crate::error::ApiError;

@@ -49,6 +49,7 @@ pub(super) enum Setting {
     /// A boolean.
     Flag(bool),
     /// A list of numeric ids.
+    #[cfg_attr(not(any(test, feature = "telegram")), expect(dead_code, reason = "a build without a bot"))]
     Ids(Vec<u64>),
 }
 

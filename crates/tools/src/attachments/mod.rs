@@ -315,7 +315,10 @@ fn text_of(bytes: &[u8], is_html: bool, most: usize) -> AttachmentContent {
         let Ok(base) = Url::parse("http://attachment.invalid/") else {
             return AttachmentContent::Named { detail: "it is no text".to_owned() };
         };
-        let page = readable(&whole, &base, HTML_LIMIT);
+        let page = match readable(&whole, &base, HTML_LIMIT) {
+            Ok(page) => page,
+            Err(why) => return AttachmentContent::Named { detail: format!("the page cannot be read: {why}") },
+        };
         whole = match page.title.as_str() {
             "" => page.text,
             title => format!("{title}\n\n{}", page.text),

@@ -9,8 +9,6 @@ use globset::Glob;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-use crate::mcp::name::MAX_SERVER_NAME;
-
 /// Settings of one MCP server: a program to start, or an address to call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -89,6 +87,9 @@ pub const MAX_START_TIMEOUT_S: u64 = 600;
 /// Upper end of [`McpServerConfig::max_output_bytes`]. 1 MiB: a quarter of a million tokens, more than most models
 /// accept.
 pub const MAX_SHOWN_BYTES: usize = 1024 * 1024;
+
+/// Longest name of a server. 24: leaves 35 of 64 characters for the tool.
+pub(super) const MAX_SERVER_NAME: usize = 24;
 
 /// Most servers. 64: the start of the daemon starts each one and lists its tools.
 const MAX_SERVERS: usize = 64;

@@ -5,9 +5,6 @@ use std::collections::HashMap;
 /// Longest name of a tool for models: [`belay_protocol::ToolSpec::name`].
 const MAX_NAME: usize = 64;
 
-/// Longest name of a server. 24: leaves 35 of 64 characters for the tool.
-pub(super) const MAX_SERVER_NAME: usize = 24;
-
 /// Digits of the digest in a name. 8: 32 bits, so that two tools do not collide by chance.
 const DIGEST_DIGITS: usize = 8;
 

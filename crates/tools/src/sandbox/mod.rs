@@ -187,6 +187,7 @@ impl Sandbox {
 
     /// The hidden path of a program or file that exists and that commands cannot see: its own, or the one that its links
     /// lead to. `None`: they can see it.
+    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "a build without programs that speak MCP"))]
     pub(crate) fn hidden_path(&self, path: &Path, grant: Grant) -> Option<PathBuf> {
         let real = std::fs::canonicalize(path).ok().filter(|_| self.bubblewrap.is_some())?;
         let spec = self.spec(grant, Path::new(WORKSPACE), None);

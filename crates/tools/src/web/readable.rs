@@ -32,7 +32,10 @@ pub(crate) struct Readable {
 
 /// Converts a page with the URL `base` to text, as far as possible within the time limit. CPU-bound: not for an async
 /// thread.
-pub(crate) fn readable(html: &str, base: &Url, limit: Duration) -> Readable {
+///
+/// # Errors
+/// None: only a build without the feature `web` refuses a page.
+pub(crate) fn readable(html: &str, base: &Url, limit: Duration) -> Result<Readable, &'static str> {
     let begun = Instant::now();
     let tokenizer = Tokenizer::new(Sink::new(base.clone()), TokenizerOpts::default());
     let input = BufferQueue::default();
@@ -47,7 +50,7 @@ pub(crate) fn readable(html: &str, base: &Url, limit: Duration) -> Readable {
     if rest.is_empty() {
         tokenizer.end();
     }
-    tokenizer.sink.finish(!rest.is_empty())
+    Ok(tokenizer.sink.finish(!rest.is_empty()))
 }
 
 #[cfg(test)]

@@ -5,4 +5,5 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod commands;
+#[cfg(feature = "mcp")]
 mod mcp;

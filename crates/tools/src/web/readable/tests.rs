@@ -7,7 +7,7 @@ fn read(html: &str) -> Readable {
 }
 
 fn within(html: &str, limit: Duration) -> Readable {
-    readable(html, &Url::parse("https://example.com/a/").unwrap(), limit)
+    readable(html, &Url::parse("https://example.com/a/").unwrap(), limit).unwrap()
 }
 
 #[test]
