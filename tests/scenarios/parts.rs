@@ -11,7 +11,10 @@ use serde_json::json;
 use crate::attachments::{PDF, PNG, ask_with};
 
 /// Parts with a setting that needs them.
-const SETTINGS: [(&str, &str); 1] = [("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9")];
+const SETTINGS: [(&str, &str); 2] = [
+    ("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9"),
+    ("postgres", "store.url=postgres://belay@127.0.0.1/belay?sslmode=disable"),
+];
 /// Whether the build has a part.
 async fn has(home: &Home, part: &str) -> Result<bool> {
     let long = home.run(&["--version", "--long"], "").await?;

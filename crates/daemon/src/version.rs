@@ -11,7 +11,7 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 4] = [
+pub(crate) const PARTS: [Part; 5] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
     Part {
         feature: "otlp",
@@ -20,6 +20,11 @@ pub(crate) const PARTS: [Part; 4] = [
     },
     Part { feature: "pdf", is_in: cfg!(feature = "pdf"), what: "the text of PDF files" },
     Part { feature: "pictures", is_in: cfg!(feature = "pictures"), what: "pictures for models that see" },
+    Part {
+        feature: "postgres",
+        is_in: cfg!(feature = "postgres"),
+        what: "stores in PostgreSQL, and several daemons over one of them",
+    },
 ];
 
 /// Whether these arguments, without the name of the program, ask for the long version.
