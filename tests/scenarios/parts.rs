@@ -15,6 +15,9 @@ const SETTINGS: [(&str, &str); 2] = [
     ("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9"),
     ("postgres", "store.url=postgres://belay@127.0.0.1/belay?sslmode=disable"),
 ];
+/// Parts with a path over HTTP.
+const PATHS: [(&str, &str); 1] = [("metrics", "/metrics")];
+
 /// Whether the build has a part.
 async fn has(home: &Home, part: &str) -> Result<bool> {
     let long = home.run(&["--version", "--long"], "").await?;
@@ -47,6 +50,22 @@ async fn the_command_of_a_part_that_is_left_out_says_so() -> Result<()> {
     } else {
         assert_eq!(done.status.code(), Some(78), "{done:?}");
         assert!(done.stderr.contains("(feature acp)"), "{done:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_path_of_a_part_that_is_left_out_says_so() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    for (part, path) in PATHS {
+        let (status, body) = daemon.request("GET", path, None).await?;
+        if has(&home, part).await? {
+            assert_eq!(status, 200, "{path}: {body}");
+        } else {
+            assert_eq!(status, 404, "{path}: {body}");
+            assert!(body.contains(&format!("(feature {part})")), "{path}: {body}");
+        }
     }
     Ok(())
 }
