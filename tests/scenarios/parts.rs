@@ -15,8 +15,11 @@ const SETTINGS: [(&str, &str); 2] = [
     ("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9"),
     ("postgres", "store.url=postgres://belay@127.0.0.1/belay?sslmode=disable"),
 ];
+/// Parts with a command of their name, and its exit code where the part is there and no daemon is.
+const COMMANDS: [(&str, i32); 2] = [("acp", 0), ("console", 69)];
+
 /// Parts with a path over HTTP.
-const PATHS: [(&str, &str); 1] = [("metrics", "/metrics")];
+const PATHS: [(&str, &str); 3] = [("console", "/"), ("console", "/console/session"), ("metrics", "/metrics")];
 
 /// Whether the build has a part.
 async fn has(home: &Home, part: &str) -> Result<bool> {
@@ -44,12 +47,14 @@ async fn a_setting_of_a_part_that_is_left_out_is_refused() -> Result<()> {
 #[tokio::test]
 async fn the_command_of_a_part_that_is_left_out_says_so() -> Result<()> {
     let home = Home::new();
-    let done = home.run(&["acp", "--url", "unix:/nowhere"], "").await?;
-    if has(&home, "acp").await? {
-        assert!(done.status.success(), "{done:?}"); // its input has ended
-    } else {
-        assert_eq!(done.status.code(), Some(78), "{done:?}");
-        assert!(done.stderr.contains("(feature acp)"), "{done:?}");
+    for (part, code) in COMMANDS {
+        let done = home.run(&[part, "--url", "unix:/nowhere"], "").await?;
+        if has(&home, part).await? {
+            assert_eq!(done.status.code(), Some(code), "{done:?}");
+        } else {
+            assert_eq!(done.status.code(), Some(78), "{done:?}");
+            assert!(done.stderr.contains(&format!("(feature {part})")), "{done:?}");
+        }
     }
     Ok(())
 }
@@ -64,7 +69,7 @@ async fn a_path_of_a_part_that_is_left_out_says_so() -> Result<()> {
             assert_eq!(status, 200, "{path}: {body}");
         } else {
             assert_eq!(status, 404, "{path}: {body}");
-            assert!(body.contains(&format!("(feature {part})")), "{path}: {body}");
+            assert!(body.to_string().contains(&format!("(feature {part})")), "{path}: {body}");
         }
     }
     Ok(())

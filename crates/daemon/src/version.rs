@@ -11,8 +11,9 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 6] = [
+pub(crate) const PARTS: [Part; 7] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
+    Part { feature: "console", is_in: cfg!(feature = "console"), what: "the console: pages for a browser" },
     Part { feature: "metrics", is_in: cfg!(feature = "metrics"), what: "the exporter for Prometheus" },
     Part {
         feature: "otlp",
