@@ -11,20 +11,25 @@ use serde_json::json;
 use crate::attachments::{PDF, PNG, ask_with};
 
 /// Parts with a setting that needs them.
-const SETTINGS: [(&str, &str); 4] = [
+const SETTINGS: [(&str, &str); 5] = [
     ("mcp", "gateway.mcp=true"),
     ("mcp", "tools.mcp.files={command=[\"files-server\"]}"),
     ("telegram", "channels.telegram.enabled=true"),
     ("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9"),
+    ("postgres", "store.url=postgres://belay@127.0.0.1/belay?sslmode=disable"),
 ];
 
 /// Parts with a command that needs them, and the exit code of that command in a build with the part.
-const COMMANDS: [(&str, &[&str], i32); 4] = [
+const COMMANDS: [(&str, &[&str], i32); 5] = [
     ("acp", &["acp", "--url", "unix:/nowhere"], 0), // its input has ended
+    ("console", &["console", "--url", "unix:/nowhere"], 69),
     ("mcp", &["mcp", "list"], 0),
     ("mcp", &["mcp", "approve", "files"], 1), // there is no such server
     ("mcp", &["mcp", "serve", "--url", "unix:/nowhere"], 69),
 ];
+
+/// Parts with a path over HTTP.
+const PATHS: [(&str, &str); 3] = [("console", "/"), ("console", "/console/session"), ("metrics", "/metrics")];
 
 /// Whether the build has a part.
 async fn has(home: &Home, part: &str) -> Result<bool> {
@@ -59,6 +64,22 @@ async fn the_command_of_a_part_that_is_left_out_says_so() -> Result<()> {
         } else {
             assert_eq!(done.status.code(), Some(78), "{command:?}: {done:?}");
             assert!(done.stderr.contains(&format!("(feature {part})")), "{command:?}: {done:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_path_of_a_part_that_is_left_out_says_so() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    for (part, path) in PATHS {
+        let (status, body) = daemon.request("GET", path, None).await?;
+        if has(&home, part).await? {
+            assert_eq!(status, 200, "{path}: {body}");
+        } else {
+            assert_eq!(status, 404, "{path}: {body}");
+            assert!(body.to_string().contains(&format!("(feature {part})")), "{path}: {body}");
         }
     }
     Ok(())

@@ -13,6 +13,8 @@ mod acp;
 mod args;
 mod ask;
 mod cli;
+#[cfg_attr(not(feature = "console"), path = "no_console.rs")]
+mod console;
 mod launch;
 mod reload;
 mod routine_times;
@@ -109,7 +111,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         },
         Command::Logs(args) => block_on(one_thread(), client::logs(&args, env, out)),
         Command::Top(args) => block_on(one_thread(), client::top(&args, env, out)),
-        Command::Console(args) => block_on(one_thread(), client::console(&args, env, out)),
+        Command::Console(args) => block_on(one_thread(), console::address(&args, env, out)),
         Command::Costs(args) => block_on(one_thread(), client::costs(&args, env, out)),
         Command::Context(ContextCommand::Show(args)) => block_on(one_thread(), client::context_show(&args, env, out)),
         Command::Memory(args) => match &args.command {

@@ -11,8 +11,10 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 7] = [
+pub(crate) const PARTS: [Part; 10] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
+    Part { feature: "console", is_in: cfg!(feature = "console"), what: "the console: pages for a browser" },
+    Part { feature: "metrics", is_in: cfg!(feature = "metrics"), what: "the exporter for Prometheus" },
     Part {
         feature: "mcp",
         is_in: cfg!(feature = "mcp"),
@@ -25,6 +27,11 @@ pub(crate) const PARTS: [Part; 7] = [
     },
     Part { feature: "pdf", is_in: cfg!(feature = "pdf"), what: "the text of PDF files" },
     Part { feature: "pictures", is_in: cfg!(feature = "pictures"), what: "pictures for models that see" },
+    Part {
+        feature: "postgres",
+        is_in: cfg!(feature = "postgres"),
+        what: "stores in PostgreSQL, and several daemons over one of them",
+    },
     Part { feature: "telegram", is_in: cfg!(feature = "telegram"), what: "the bot of Telegram" },
     Part { feature: "web", is_in: cfg!(feature = "web"), what: "the text of web pages and of other HTML files" },
 ];

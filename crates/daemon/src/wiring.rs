@@ -12,6 +12,8 @@ mod exporters;
 mod machine;
 mod metrics;
 mod process;
+#[cfg_attr(not(feature = "metrics"), path = "wiring/no_prometheus.rs")]
+mod prometheus;
 mod reads;
 mod running;
 mod starting;

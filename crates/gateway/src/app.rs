@@ -94,7 +94,7 @@ pub(crate) struct App {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) models: Models,
     pub(crate) version: String,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Option<Metrics>,
     pub(crate) trajectory: Trajectory,
     pub(crate) judge: JudgeOfRules,
     pub(crate) slots: Slots,

@@ -74,8 +74,8 @@ pub struct GatewayParts {
     pub models: Models,
     /// The program's version, shown by `/livez`.
     pub version: String,
-    /// Renders the metrics in the text format of Prometheus.
-    pub metrics: Metrics,
+    /// Renders the metrics in the text format of Prometheus. `None`: the build has no exporter for it.
+    pub metrics: Option<Metrics>,
     /// Formats the messages of a run as a recorded trajectory.
     pub trajectory: Trajectory,
     /// Judges recorded runs by other stop rules.

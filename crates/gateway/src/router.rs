@@ -52,7 +52,7 @@ pub(crate) fn router(app: Shared, extra: Vec<Router>) -> Router {
     if !app.config.cors_origins.is_empty() {
         routes = routes.layer(cors(&app.config.cors_origins));
     }
-    if app.config.console {
+    if app.config.console || crate::console::files::ABSENT.is_some() {
         routes = routes.merge(crate::console::files::router());
     }
     routes.with_state(app).fallback_service(extra).layer(layers)

@@ -25,7 +25,9 @@ use tower::Service;
 use crate::app::{ABANDONED_CAPACITY, AbandonedRequest, App, Shared};
 use crate::auth::Auth;
 use crate::channel::HttpChannel;
+use crate::config::GatewayConfig;
 use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
+use crate::console::files;
 use crate::control_socket::{ControlGroup, ControlSocket};
 use crate::error::GatewayError;
 use crate::fact_pages::FactPages;
@@ -146,7 +148,7 @@ impl Gateway {
             readers: Default::default(),
             first_attempts: Default::default(),
             abandoned: abandoned_sender,
-            config: parts.config,
+            config: GatewayConfig { console: parts.config.console && files::ABSENT.is_none(), ..parts.config },
         });
         Ok((Self { router: router(app.clone(), parts.extra), app, tcp, socket, abandoned, sockets }, channel))
     }

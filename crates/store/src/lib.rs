@@ -11,7 +11,7 @@
 //! whatever database) → `sql/writer` (the one thread that writes, and the sharing of commits), `postgres` and `sql/pg` (the other engine), `sql/inline` (the same in
 //! memory) → `sql/lane_ports`, `work`, `ports` (the ports) → `sql/lanes`, `acceptance`, `runs`, `threads`, `edits`, `outbox`, `ledger` (writes)
 //! → `sql/prune` (deletions) → `sql/reads`, `archive` → `inspect` (a store in use by another process) → `vault` (encrypted
-//! secrets) → `parts` → `blobs` (files of messages) → `outputs` (long outputs of tools) → `sqlite/backup` → `transfer` (from one engine to the other), `unfinished` → [`lease`], `postgres/hints`, `sql/nodes`,
+//! secrets) → `parts` → `blobs` (files of messages) → `outputs` (long outputs of tools) → `sqlite/backup` → `transfer` (from one engine to the other), `unfinished` → [`lease`], `hints` and `postgres/hints`, `sql/nodes`,
 //! `work_leases`, `orders`, `node_mail` (several daemons over one database).
 
 mod approvals;
@@ -20,6 +20,8 @@ mod config;
 mod edition;
 mod error;
 mod excerpt;
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "a store that is alone exchanges no hints"))]
+mod hints;
 mod inspect;
 mod jobs;
 mod limits;
@@ -27,6 +29,7 @@ mod notes;
 mod notices;
 mod outputs;
 mod parts;
+#[cfg_attr(not(feature = "postgres"), path = "no_postgres.rs")]
 mod postgres;
 mod queue;
 mod routines;
@@ -41,9 +44,10 @@ mod vault;
 pub use blobs::Blobs;
 pub use config::{StoreConfig, StoreUrl, parse_url};
 pub use error::OpenError;
+pub use hints::Hearing;
 pub use inspect::{Held, Inspection, check_integrity, inspect, inspect_server};
 pub use outputs::SqlOutputs;
-pub use postgres::{DatabaseLoss, Hearing, PostgresUrl, lease};
-pub use sql::{ClusterOptions, FileSizes, PostgresLimits, SqlStore, StoreOptions, StoreStats};
+pub use postgres::{PostgresUrl, lease};
+pub use sql::{ClusterOptions, DatabaseLoss, FileSizes, PostgresLimits, SqlStore, StoreOptions, StoreStats};
 pub use sqlite::backup;
 pub use vault::{KEY_BYTES, KeyError, SealedSecrets, SealedVault, VaultKey};

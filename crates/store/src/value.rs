@@ -43,6 +43,7 @@ pub(crate) type Value = Param<'static>;
 
 impl Param<'_> {
     /// The kind of the value.
+    #[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite needs no types of parameters"))]
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Self::Null(kind) => *kind,

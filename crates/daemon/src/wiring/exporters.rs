@@ -25,7 +25,7 @@ pub(super) struct Exporters {
 
 impl Exporters {
     /// Installs the recorder of this process and opens the exporters. Without a collector there are none, and the
-    /// recorder is that of Prometheus alone.
+    /// recorder is that of Prometheus alone, if any.
     ///
     /// # Errors
     /// The process has a recorder already, the headers are malformed, or a client cannot be made.

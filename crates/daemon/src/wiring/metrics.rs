@@ -1,25 +1,21 @@
 //! The recorder of metrics, and its upkeep.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use belay_gateway::Metrics;
 use belay_parts::COMMIT_DURATION;
-use belay_program::causes::words;
 use belay_program::disk::DISK_FREE;
-use belay_program::exit::{Exit, Failure};
+use belay_program::exit::Failure;
 use belay_run::metrics::{
     LATENESS_BUCKETS, ROUTINE_LATENESS, RUN_BUCKETS, RUN_DURATION, STEP_BUCKETS, STEP_HISTOGRAMS, STOP_BUCKETS,
     STOP_TIME,
 };
 use belay_store::{FileSizes, StoreStats};
-use belay_telemetry::{Instruments, both};
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, set_global_recorder};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use belay_telemetry::Instruments;
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use tokio_util::sync::CancellationToken;
 
-/// How often the samples of histograms are folded into their buckets. 10 s: at 8,000 runs a second about 1 MB waits.
-const UPKEEP: Duration = Duration::from_secs(10);
+use super::prometheus::Prometheus;
 
 /// SQL statements of the store, by executor: of committed transactions, of the indexing behind replies, or of reads.
 const STORE_STATEMENTS: &str = "belay_store_statements_total";
@@ -36,7 +32,7 @@ const BUILD_INFO: &str = "belay_build_info";
 
 /// The recorder of this process.
 #[derive(Clone)]
-pub(super) struct Recorder(PrometheusHandle);
+pub(super) struct Recorder(Prometheus);
 
 impl Recorder {
     /// Installs the recorder of this process and describes every metric. `instruments`: a second recorder, of which an
@@ -45,18 +41,7 @@ impl Recorder {
     /// # Errors
     /// The process has a recorder already.
     pub(super) fn install(instruments: Option<Instruments>) -> Result<Self, Failure> {
-        let recorder = bounds()
-            .try_fold(PrometheusBuilder::new(), |builder, (name, bounds)| {
-                builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), bounds)
-            })
-            .map_err(|error| Failure::new(Exit::Internal, words(&error)))?
-            .build_recorder();
-        let handle = recorder.handle();
-        match instruments {
-            Some(instruments) => set_global_recorder(both(recorder, instruments)).map_err(|error| words(&error)),
-            None => set_global_recorder(recorder).map_err(|error| words(&error)),
-        }
-        .map_err(|problem| Failure::new(Exit::Internal, problem))?;
+        let exporter = Prometheus::install(bounds(), instruments)?;
         belay_run::metrics::describe();
         belay_parts::describe_services();
         super::process::describe();
@@ -74,23 +59,17 @@ impl Recorder {
         describe_gauge!(DISK_FREE, Unit::Bytes, "Free space on the disk of the data");
         describe_gauge!(BUILD_INFO, "The version that runs; always 1");
         gauge!(BUILD_INFO, "version" => env!("CARGO_PKG_VERSION")).set(1);
-        Ok(Self(handle))
+        Ok(Self(exporter))
     }
 
-    /// Renders the metrics for `GET /metrics`. The figures are read at each request.
-    pub(super) fn renderer(&self, figures: Figures) -> Metrics {
-        let handle = self.0.clone();
-        Arc::new(move || {
-            figures();
-            handle.render()
-        })
+    /// Renders the metrics for `GET /metrics`. The figures are read at each request. `None`: a build without that exporter.
+    pub(super) fn renderer(&self, figures: Figures) -> Option<Metrics> {
+        self.0.renderer(figures)
     }
 
     /// Keeps the memory of histograms bounded until `stop`.
     pub(super) async fn upkeep(self, stop: CancellationToken) {
-        while stop.run_until_cancelled(tokio::time::sleep(UPKEEP)).await.is_some() {
-            self.0.run_upkeep();
-        }
+        self.0.upkeep(stop).await;
     }
 }
 

@@ -17,7 +17,7 @@ use super::metrics::{Figures, Recorder};
 pub(super) struct Exporters;
 
 impl Exporters {
-    /// Installs the recorder of this process, which is that of Prometheus.
+    /// Installs the recorder of this process, which is that of Prometheus, if any.
     ///
     /// # Errors
     /// The process has a recorder already.

@@ -21,6 +21,9 @@ use sha2::{Digest as _, Sha256};
 use crate::app::Shared;
 use crate::error::ApiError;
 
+/// Why the build has no console. It has one.
+pub(crate) const ABSENT: Option<&str> = None;
+
 /// Nothing but the files here, no inline script or style, and no frame of another page.
 /// `blob:` is for pictures that a person is about to send.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \

@@ -4,4 +4,5 @@
 //! [`files`].
 
 pub(crate) mod admission;
+#[cfg_attr(not(feature = "console"), path = "no_files.rs")]
 pub(crate) mod files;

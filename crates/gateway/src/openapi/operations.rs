@@ -432,7 +432,8 @@ fn administration() -> Vec<Operation> {
             .optional_body::<status::Nothing>()
             .json::<CommandReply>(200, "It drains."),
         client(GET, "/metrics", "showMetrics", "Counters in the text format of Prometheus")
-            .text("text/plain", "The metrics."),
+            .text("text/plain", "The metrics.")
+            .errors(&[404]),
     ]
 }
 

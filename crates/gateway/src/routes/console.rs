@@ -9,7 +9,7 @@ use belay_protocol::{Principal, SignIn, UnixMillis};
 use serde::{Deserialize, Serialize};
 
 use crate::app::{App, Shared};
-use crate::console::admission;
+use crate::console::{admission, files};
 use crate::entry::Entry;
 use crate::error::ApiError;
 use crate::extract::{Caller, JsonBody, Operator};
@@ -191,7 +191,7 @@ pub(crate) async fn make_link(
         return Err(ApiError::forbidden("links are made over the control socket: `belay console`"));
     }
     if !app.config.console {
-        return Err(ApiError::decided("there is no console: gateway.console = false"));
+        return Err(ApiError::decided(files::ABSENT.unwrap_or("there is no console: gateway.console = false")));
     }
     let base = app.address.map_or_else(|| "/".to_owned(), |address| format!("http://{address}/"));
     if !app.auth.needs_token() {

@@ -64,11 +64,15 @@ pub(crate) async fn status_of(app: &App, principal: Principal) -> Result<Box<Sta
 }
 
 /// `GET /metrics`: the counters of this process, in the text format of Prometheus (version 0.0.4). A status request
-/// makes the agent update its gauges. If the agent does not answer, they keep their last values.
-pub(crate) async fn metrics(State(app): State<Shared>, Caller(principal): Caller) -> Response {
+/// makes the agent update its gauges. If the agent does not answer, they keep their last values. 404: the build has no
+/// exporter.
+pub(crate) async fn metrics(State(app): State<Shared>, Caller(principal): Caller) -> Result<Response, ApiError> {
+    let absent = "this build of Belay has no exporter for Prometheus (feature metrics); `belay --version --long` lists \
+                  the parts of a build";
+    let render = app.metrics.as_ref().ok_or_else(|| ApiError::not_found(absent))?;
     crate::gauges::refresh(&app, principal).await;
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, (app.metrics)()).into_response()
+    Ok((kind, render()).into_response())
 }
 
 /// Drains and ends the daemon.

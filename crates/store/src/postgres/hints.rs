@@ -4,8 +4,6 @@
 //! every transaction: a notification within one serialises all commits of the server. Several commits share a
 //! notification. A hint may be lost: every topic changes each second anyway, and the newest event is read at intervals.
 
-mod board;
-
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -19,14 +17,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 use uuid::Uuid;
 
-pub use self::board::Hearing;
-pub(crate) use self::board::{HintBoard, raise};
 use super::direct::Direct;
 use super::fault::PgError;
 use super::history::History;
 use super::params::value;
 use super::url::PostgresUrl;
 use crate::edition::edition;
+use crate::hints::{Hearing, HintBoard, raise};
 use crate::value::ValueRef;
 
 /// The shortest time between two notifications: 10 ms, so at most 100 a second.

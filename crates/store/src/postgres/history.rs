@@ -5,7 +5,7 @@
 //! and ends itself. The first daemon that notices the loss records it, and has all other nodes of the cluster end too: it
 //! takes [`CUT_MS`] from each lease, and no renewal accepts a lease that is shorter than the one before.
 
-use belay_protocol::{BootId, UnixMillis};
+use belay_protocol::BootId;
 use tokio::sync::watch;
 
 use super::direct::CLOCK;
@@ -17,17 +17,6 @@ pub(crate) const HISTORY_LOST: &str =
 /// By how much the leases of all nodes become shorter, in milliseconds: 4 s, which is more than the time between two renewals.
 /// What is left is longer than the time in which a node that hears of nothing ends its processes.
 const CUT_MS: i64 = 4_000;
-
-/// A loss of committed transactions that a daemon noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DatabaseLoss {
-    /// When it was noticed, by the clock of the database.
-    pub noticed_at: UnixMillis,
-    /// The date of the newest event that was left; `None`: there was no event.
-    pub kept_until: Option<UnixMillis>,
-    /// The number of lost transactions of the daemon that noticed it. 0: those of another daemon were lost.
-    pub transactions: u64,
-}
 
 /// Whether the database has what this opening of the store has seen committed.
 #[derive(Debug)]

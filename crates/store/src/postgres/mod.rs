@@ -32,11 +32,9 @@ pub(crate) use self::connect::{IDLE, IDLE_OF_WRITER, Limits};
 pub(crate) use self::connection::PgConnection;
 pub(crate) use self::direct::CLOCK;
 pub(crate) use self::fault::{Cause, PgError};
-pub use self::hints::Hearing;
-pub(crate) use self::hints::{HintBoard, Hinter, raise};
-pub use self::history::DatabaseLoss;
+pub(crate) use self::hints::Hinter;
 pub(crate) use self::history::{HISTORY_LOST, History};
-pub(crate) use self::params::value;
+pub(crate) use self::params::{PgRow, index_of, value};
 pub(crate) use self::schema::{
     EDITION as SCHEMA_EDITION, Opening, WRITER_LOCK, check_again as check_schema_again, inspect as inspect_schema,
     open as open_schema,

@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 
 use bytes::BytesMut;
-use tokio_postgres::Row;
+pub(crate) use tokio_postgres::Row as PgRow;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use super::fault::{Cause, Ended, PgError};
@@ -81,11 +81,16 @@ impl ToSql for Bound<'_> {
     to_sql_checked!();
 }
 
+/// The place of the column with this name. `None`: there is none.
+pub(crate) fn index_of(row: &PgRow, name: &str) -> Option<usize> {
+    row.columns().iter().position(|column| column.name() == name)
+}
+
 /// The value of a column.
 ///
 /// # Errors
 /// There is no such column, its type is not one of the store's, or a sum is out of the range of 64 bits.
-pub(crate) fn value(row: &Row, index: usize) -> Result<ValueRef<'_>, PgError> {
+pub(crate) fn value(row: &PgRow, index: usize) -> Result<ValueRef<'_>, PgError> {
     match row.try_get::<_, Read<'_>>(index) {
         Ok(Read(value)) => Ok(value),
         Err(error) => Err(PgError::new(Cause::Value, Ended::Nothing, column_problem(row, index, &error))),
@@ -93,7 +98,7 @@ pub(crate) fn value(row: &Row, index: usize) -> Result<ValueRef<'_>, PgError> {
 }
 
 /// The problem without the value.
-fn column_problem(row: &Row, index: usize, error: &tokio_postgres::Error) -> String {
+fn column_problem(row: &PgRow, index: usize, error: &tokio_postgres::Error) -> String {
     let column = row.columns().get(index).map(|column| format!("{} of type {}", column.name(), column.type_()));
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
     format!("the column {}{cause}", column.unwrap_or_else(|| index.to_string()))

@@ -6,13 +6,16 @@ use std::time::{Duration, Instant};
 
 use belay_protocol::StoreError;
 
-use super::pg::{Begun, Committed, PgSession};
+use super::outcome::{Begun, Committed};
+use super::pg::PgSession;
 use super::sqlite_connection::SqliteConnection;
+use crate::postgres::{PgRow, index_of, value};
 use crate::sqlite::{Trouble, explain};
 use crate::value::{FromValue, Param, Params, ValueRef};
 
 /// The failure of a statement or of a job.
 #[derive(Debug, thiserror::Error)]
+#[cfg_attr(not(feature = "postgres"), expect(dead_code, reason = "SQLite has one writer, and contends for nothing"))]
 pub(crate) enum Failure {
     /// The job is refused, for this reason.
     #[error(transparent)]
@@ -434,7 +437,7 @@ pub(crate) enum Row<'r> {
     /// Of a SQLite database.
     Sqlite(&'r rusqlite::Row<'r>),
     /// Of a PostgreSQL database.
-    Postgres(&'r tokio_postgres::Row),
+    Postgres(&'r PgRow),
 }
 
 /// The number or the name of a column.
@@ -457,15 +460,15 @@ impl Column for &str {
         match row {
             Row::Sqlite(row) => sqlite_value(row.get_ref(self)?),
             Row::Postgres(row) => {
-                let index = row.columns().iter().position(|column| column.name() == self);
+                let index = index_of(row, self);
                 postgres_value(row, index.ok_or_else(|| Failure::damaged(&format!("there is no column {self}")))?)
             }
         }
     }
 }
 
-fn postgres_value(row: &tokio_postgres::Row, index: usize) -> Done<ValueRef<'_>> {
-    crate::postgres::value(row, index).map_err(|error| Failure::Broken(error.to_string()))
+fn postgres_value(row: &PgRow, index: usize) -> Done<ValueRef<'_>> {
+    value(row, index).map_err(|error| Failure::Broken(error.to_string()))
 }
 
 fn sqlite_value(value: rusqlite::types::ValueRef<'_>) -> Done<ValueRef<'_>> {

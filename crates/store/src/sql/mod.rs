@@ -29,8 +29,10 @@ mod note_vectors;
 mod notes;
 mod orders;
 mod outbox;
+mod outcome;
 mod outputs;
 mod people;
+#[cfg_attr(not(feature = "postgres"), path = "no_pg.rs")]
 mod pg;
 mod pins;
 #[cfg(test)]
@@ -75,6 +77,7 @@ use tokio::sync::watch;
 pub(crate) use self::connection::{Connection, Engine, Failure, Row};
 pub(crate) use self::index::words_for;
 use self::inline::Inline;
+pub use self::nodes::DatabaseLoss;
 pub(crate) use self::outputs::LastPart;
 pub(crate) use self::pg::{PgSession, PgSettings, Role};
 use self::readers::{READ_QUEUE, READERS, Read};
@@ -82,7 +85,8 @@ use self::sqlite_connection::SqliteConnection;
 use self::tx::{Done, Tx};
 use self::writer::{Counters, Job, Signals, WRITE_QUEUE, Writer};
 use crate::error::OpenError;
-use crate::postgres::{DatabaseLoss, Hearing, HintBoard, Hinter, History, IDLE, Limits, PostgresUrl};
+use crate::hints::{Hearing, HintBoard};
+use crate::postgres::{Hinter, History, PostgresUrl};
 use crate::queue::{Queue, closed, queue};
 use crate::sqlite::{Locks, Trouble, with_suffix};
 use crate::unfinished::Unfinished;
@@ -151,13 +155,6 @@ pub struct PostgresLimits {
     pub statement: Duration,
     /// The longest wait for a lock.
     pub lock: Duration,
-}
-
-impl PostgresLimits {
-    /// The limits of statements.
-    pub(crate) fn of_statements(&self) -> Limits {
-        Limits { statement: self.statement, lock: self.lock, idle: IDLE }
-    }
 }
 
 /// Options of a store that shares its database with other nodes.
@@ -529,7 +526,7 @@ impl Shared {
             }
         }
         // After the last commit, whose hints are sent at the end.
-        drop(self.hinter.lock().unwrap_or_else(PoisonError::into_inner).take());
+        *self.hinter.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 

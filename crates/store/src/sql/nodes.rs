@@ -6,12 +6,12 @@
 use async_trait::async_trait;
 use belay_protocol::cluster::{NodeEnd, NodeRecord, Topic};
 use belay_protocol::store::ClusterStore;
-use belay_protocol::{BootId, Durability, StoreError};
+use belay_protocol::{BootId, Durability, StoreError, UnixMillis};
 
 use super::connection::{Connection, Engine, Row};
 use super::tx::{self, Done, Failure, Tx};
 use super::{SqlStore, rows};
-use crate::postgres::{CLOCK, DatabaseLoss};
+use crate::postgres::CLOCK;
 use crate::value::params;
 
 /// How long the row of a node is kept after its end: 30 days, in milliseconds.
@@ -71,6 +71,17 @@ impl SqlStore {
         };
         self.write(Durability::Committed, put).await
     }
+}
+
+/// A loss of committed transactions that a daemon noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatabaseLoss {
+    /// When it was noticed, by the clock of the database.
+    pub noticed_at: UnixMillis,
+    /// The date of the newest event that was left; `None`: there was no event.
+    pub kept_until: Option<UnixMillis>,
+    /// The number of lost transactions of the daemon that noticed it. 0: those of another daemon were lost.
+    pub transactions: u64,
 }
 
 /// The losses of committed transactions that are reported, newest first. Only PostgreSQL has a record of them.

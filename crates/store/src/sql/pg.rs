@@ -9,16 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use belay_protocol::{BootId, UnixMillis};
-use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::PostgresLimits;
 use super::connection::{Done, Failure};
+use super::outcome::{Begun, Committed, lost};
 use crate::error::OpenError;
 use crate::limits::id_before;
 use crate::postgres::{
-    Cause, HISTORY_LOST, History, IDLE_OF_WRITER, Limits, Opening, PgConnection, PgError, PostgresUrl, WRITER_LOCK,
-    check_schema_again, open_schema, value,
+    Cause, HISTORY_LOST, History, IDLE, IDLE_OF_WRITER, Limits, Opening, PgConnection, PgError, PgRow, PostgresUrl,
+    WRITER_LOCK, check_schema_again, open_schema, value,
 };
 use crate::unfinished::Unfinished;
 use crate::value::{Params, ValueRef, params};
@@ -51,6 +51,13 @@ const END_EARLIER: &str = "SELECT CASE WHEN pg_terminate_backend(a.pid, 5000) TH
      WHERE l.locktype = 'advisory' AND l.granted AND a.application_name = ?1 AND a.pid <> pg_backend_pid()
        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND l.objsubid = 1
        AND (CAST(l.classid AS BIGINT) << 32) | CAST(l.objid AS BIGINT) = {lock}";
+
+impl PostgresLimits {
+    /// The limits of statements.
+    pub(crate) fn of_statements(&self) -> Limits {
+        Limits { statement: self.statement, lock: self.lock, idle: IDLE }
+    }
+}
 
 /// What connections of a store share.
 pub(crate) struct PgSettings {
@@ -98,38 +105,6 @@ impl PgSettings {
     /// Whether the database has what this opening of the store has seen committed.
     pub(crate) fn history(&self) -> Arc<History> {
         self.history.clone()
-    }
-}
-
-/// The outcome of the beginning of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begun {
-    /// A transaction is open.
-    New,
-    /// A transaction is open, and the one before, whose commit had failed, was committed after all. The number of the newest
-    /// event since.
-    EarlierCommitted(Option<u64>),
-}
-
-/// The outcome of a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Committed {
-    /// The transaction is committed. The number of its last posted insert, or of a newer event if the answer was lost.
-    Yes(Option<u64>),
-    /// The connection was lost, and the database tells that the transaction is not committed. It can be repeated at once.
-    Lost,
-}
-
-impl Committed {
-    /// For a caller that repeats nothing.
-    ///
-    /// # Errors
-    /// The transaction is not committed.
-    pub(crate) fn or_fail(self) -> Done<()> {
-        match self {
-            Self::Yes(_) => Ok(()),
-            Self::Lost => Err(lost()),
-        }
     }
 }
 
@@ -309,7 +284,7 @@ impl PgSession {
     }
 
     /// All rows of a statement.
-    pub(crate) fn query(&self, sql: &str, params: &impl Params) -> Done<Vec<Row>> {
+    pub(crate) fn query(&self, sql: &str, params: &impl Params) -> Done<Vec<PgRow>> {
         self.settings.round_trips.fetch_add(1, Ordering::Relaxed);
         let rows = self.with(|conn| conn.query(sql, params.names(), params.values()))?;
         if !is_read(sql) {
@@ -347,7 +322,7 @@ impl PgSession {
     }
 
     /// The rows of a query of [`ask`](Self::ask).
-    pub(crate) fn answer(&self, number: u64) -> Done<Vec<Row>> {
+    pub(crate) fn answer(&self, number: u64) -> Done<Vec<PgRow>> {
         self.connected(|conn| {
             let arrived = conn.has_answer(number);
             self.settings.round_trips.fetch_add(u64::from(!arrived), Ordering::Relaxed);
@@ -601,10 +576,6 @@ fn newest_event(conn: &mut PgConnection) -> Result<Option<u64>, PgError> {
 fn is_read(sql: &str) -> bool {
     let head = sql.trim_start();
     head.starts_with("SELECT") || head.starts_with("WITH")
-}
-
-fn lost() -> Failure {
-    Failure::Broken("the connection to the database is lost".into())
 }
 
 fn refused(error: PgError) -> OpenError {

@@ -29,9 +29,9 @@ use tracing::{debug, error, info, warn};
 use super::connection::{Connection, Engine};
 use super::index;
 use super::ledger;
-use super::pg::{Begun, Committed};
+use super::outcome::{Begun, Committed};
 use super::tx::{Done, Effects, Failure, Tx};
-use crate::postgres::{HintBoard, raise};
+use crate::hints::{HintBoard, raise};
 use crate::queue::Item;
 use crate::sqlite::Locks;
 

@@ -153,7 +153,7 @@ pub(crate) async fn start(channel: &HttpChannel, intake: CancellationToken) -> I
 
 pub(crate) fn parts(store: &Arc<FakeStore>, clock: &Arc<FakeClock>, ready: watch::Receiver<bool>) -> GatewayParts {
     GatewayParts {
-        metrics: Arc::new(|| "belay_test 1\n".to_owned()),
+        metrics: Some(Arc::new(|| "belay_test 1\n".to_owned())),
         trajectory: Arc::new(|messages, compactions| {
             let messages = messages.iter().map(|message| message.text().to_owned());
             let facts = compactions.iter().map(|fact| format!("fact {}", fact.seq.0));

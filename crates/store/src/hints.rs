@@ -1,4 +1,4 @@
-//! The topics of the hints: their readers on this node, and what the other nodes are to be told.
+//! The topics of the hints: their readers on this node, and what the other nodes are to be told. `postgres/hints` exchanges them.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +27,7 @@ pub(crate) struct HintBoard {
     /// What is not sent yet. `None`: the store has no hints.
     outgoing: Option<Outgoing>,
     /// How commits of other nodes are noticed.
-    pub(super) hearing: watch::Sender<Hearing>,
+    pub(crate) hearing: watch::Sender<Hearing>,
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ struct Outgoing {
 
 /// Hints that are not sent yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pending {
+pub(crate) struct Pending {
     /// A bit for each topic.
     topics: u16,
     /// The newest event; 0: none.
@@ -47,7 +47,7 @@ pub(super) struct Pending {
 
 impl Pending {
     /// The letters of the topics, and the newest event behind a space.
-    pub(super) fn payload(self) -> String {
+    pub(crate) fn payload(self) -> String {
         let topics = LETTERS.iter().enumerate().filter(|(at, _)| self.topics & (1 << at) != 0);
         let mut payload: String = topics.map(|(_, letter)| *letter).collect();
         if self.tip > 0 {
@@ -113,13 +113,13 @@ impl HintBoard {
     }
 
     /// Wakes the readers of every topic on this node.
-    pub(super) fn change_all(&self) {
+    pub(crate) fn change_all(&self) {
         (0..self.topics.len()).for_each(|topic| self.change(topic));
     }
 
     /// Wakes the readers on this node of what another node has sent. Returns its newest event. Letters that this version does
     /// not know are skipped, and so is a payload with other characters.
-    pub(super) fn receive(&self, payload: &str) -> Option<u64> {
+    pub(crate) fn receive(&self, payload: &str) -> Option<u64> {
         let (letters, tip) = payload.split_once(' ').unwrap_or((payload, ""));
         let tip = if tip.is_empty() { None } else { Some(tip.parse().ok()?) };
         for letter in letters.chars() {
@@ -134,7 +134,7 @@ impl HintBoard {
     ///
     /// # Cancel safety
     /// Nothing is lost.
-    pub(super) async fn until_pending(&self) {
+    pub(crate) async fn until_pending(&self) {
         let Some(outgoing) = &self.outgoing else { return std::future::pending().await };
         while *outgoing.pending() == Pending::default() {
             outgoing.wake.notified().await;
@@ -142,13 +142,13 @@ impl HintBoard {
     }
 
     /// Takes what is to be sent.
-    pub(super) fn take_pending(&self) -> Option<Pending> {
+    pub(crate) fn take_pending(&self) -> Option<Pending> {
         let pending = std::mem::take(&mut *self.outgoing.as_ref()?.pending());
         (pending != Pending::default()).then_some(pending)
     }
 
     /// Puts back what could not be sent.
-    pub(super) fn put_back(&self, pending: Pending) {
+    pub(crate) fn put_back(&self, pending: Pending) {
         if let Some(outgoing) = &self.outgoing {
             outgoing.add(pending);
         }
