@@ -10,6 +10,7 @@ use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, CustomR
 use rmcp::service::{RoleClient, ServiceError};
 use rmcp::{ClientCacheConfig, Peer};
 use serde_json::json;
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -226,6 +227,14 @@ impl Connection {
     /// The call of this person asks on this connection from now on.
     pub(super) fn expect_questions(&self, elicitor: &Arc<Elicitor>) {
         self.notices.call(elicitor);
+    }
+
+    /// The turn of a call, if the server does not say for which call it asks a person: then its calls run one at a time.
+    pub(super) async fn turn(&self, server: &Server) -> Option<OwnedMutexGuard<()>> {
+        match self.has_initialize() && server.spoken().asks() {
+            true => Some(self.notices.turn().await),
+            false => None,
+        }
     }
 
     /// A task for which a call waits on this connection from now on.

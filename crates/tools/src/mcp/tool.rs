@@ -88,6 +88,7 @@ impl McpTool {
                  with `belay mcp approve {server} {tool}`. Continue without it."
             ))));
         }
+        let _turn = lease.connection().turn(&self.server).await;
         let elicitor = self.elicitor(context);
         let questions = elicitor.until_dropped();
         let call = lease.connection().call(&self.offer.tool, arguments.clone(), &elicitor);
