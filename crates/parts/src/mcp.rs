@@ -12,7 +12,7 @@ use belay_program::paths::Paths;
 use belay_protocol::Secret;
 use belay_settings::secrets::{mcp_clients, mcp_tokens};
 use belay_settings::{Problem, Settings, refused, sandbox_config, workspace_of};
-use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, ServerInputs};
+use belay_tools::mcp::{Mcp, McpSessions, Membership, Pins, ProcessTrees, Server, ServerInputs};
 use belay_tools::sandbox::LazySandbox;
 
 /// The file with the approved descriptions of tools, in the data directory.
@@ -30,6 +30,8 @@ pub struct McpNeeds {
     pub processes: Arc<Processes>,
     /// The sandbox, not tested yet.
     pub sandbox: LazySandbox,
+    /// Whether this node may act for its runs.
+    pub membership: Membership,
 }
 
 /// The approved descriptions of a daemon that uses its database alone.
@@ -49,7 +51,7 @@ impl McpNeeds {
         let processes = Processes::new(config).map_err(|error| internal(&error))?;
         let workspace = workspace_of(settings, env, paths);
         let sandbox = LazySandbox::new(&sandbox_config(settings, env, paths), &workspace, &launcher);
-        Ok(Self { processes: Arc::new(processes), sandbox })
+        Ok(Self { processes: Arc::new(processes), sandbox, membership: Membership::default() })
     }
 
     /// Remembers successful tests of the sandbox in this file, and uses a remembered one.
@@ -85,7 +87,7 @@ impl McpNeeds {
             return Err(refused(&problems));
         }
         let starter = Arc::new(ProcessTrees::new(self.processes.clone(), self.sandbox.clone()));
-        let sessions = Arc::new(McpSessions::new(starter));
+        let sessions = Arc::new(McpSessions::new(starter).of_node(self.membership.clone()));
         let mcp = Mcp::new(servers, pins, sessions, Arc::new(SystemClock));
         Ok(mcp.remembering(paths.data.join(REMEMBERED)).keeping_logins(&paths.data.join(LOGINS)))
     }

@@ -18,7 +18,7 @@ use belay_settings::secrets::skill_keys;
 use belay_settings::{OUTPUTS, Settings, expand, refused as refuse_settings, workspace_of};
 use belay_tools::attachments::{Attachments, AttachmentsParts};
 use belay_tools::context::{SkillNeeds, WorkspaceContext};
-use belay_tools::mcp::{Arrival, KnownServers, LoginChange, Mcp, McpSessions, Pins, PinsError};
+use belay_tools::mcp::{Arrival, KnownServers, LoginChange, Mcp, McpSessions, Membership, Pins, PinsError};
 use belay_tools::outgoing::WorkspaceFiles;
 use belay_tools::processes::{BackgroundParts, BackgroundProcesses, Limits};
 use belay_tools::sandbox::LazySandbox;
@@ -95,16 +95,10 @@ impl Programs {
             Err(error) => tracing::warn!(%error, "the workspace was not swept"),
         }
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
-        let outputs_config = &settings.tools.outputs;
         let is_cluster = ports.shared.is_some();
-        let (outputs, pins) = match ports.shared {
-            Some(Shared { outputs, pins }) => (KeptOutputs::in_database(outputs, outputs_config), Pins::shared(pins)),
-            None => {
-                let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), outputs_config);
-                (outputs.map_err(|error| refused(&error))?, own_pins(paths))
-            }
-        };
-        let needs = McpNeeds::find(settings, env, paths)?.remembering(paths.data.join(SANDBOX_PROBE));
+        let (outputs, pins, membership) = places(ports.shared, settings, paths)?;
+        let needs = McpNeeds { membership, ..McpNeeds::find(settings, env, paths)? };
+        let needs = needs.remembering(paths.data.join(SANDBOX_PROBE));
         let processes = needs.processes.clone();
         match tokio::task::spawn_blocking(move || processes.end_left_behind()).await {
             Ok(0) => {}
@@ -268,6 +262,26 @@ fn background(
 
 fn count_background_end(how: &'static str) {
     counter!(BACKGROUND_ENDED, "reason" => how).increment(1);
+}
+
+/// The places of long outputs and of approved descriptions, and whether this node may act for its runs. Only the nodes of a
+/// cluster share the places.
+fn places(
+    shared: Option<Shared>,
+    settings: &Settings,
+    paths: &Paths,
+) -> Result<(KeptOutputs, Pins, Membership), Failure> {
+    let config = &settings.tools.outputs;
+    match shared {
+        Some(Shared { outputs, pins, membership }) => {
+            Ok((KeptOutputs::in_database(outputs, config), Pins::shared(pins), membership))
+        }
+        None => {
+            let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), config);
+            let outputs = outputs.map_err(|error| Failure::new(Exit::Refused, words(&error)))?;
+            Ok((outputs, own_pins(paths), Membership::default()))
+        }
+    }
 }
 
 /// Opens the files of the workspace and the skills, with the keys and settings that skills require.

@@ -24,6 +24,7 @@ use belay_store::{
     Blobs, ClusterOptions, FileSizes, KeyError, OpenError, PostgresUrl, SealedVault, SqlOutputs, SqlStore,
     StoreOptions, StoreStats, StoreUrl, VaultKey,
 };
+use belay_tools::mcp::Membership;
 use metrics::histogram;
 use secrecy::{ExposeSecret, SecretBox};
 use tokio::time::timeout;
@@ -58,6 +59,8 @@ pub struct Shared {
     pub outputs: Arc<dyn OutputStore>,
     /// The approved descriptions of MCP tools.
     pub pins: Arc<dyn PinStore>,
+    /// Whether this node may act for its runs.
+    pub membership: Membership,
 }
 
 /// The open store.
@@ -201,7 +204,7 @@ impl Store {
     pub fn shared(&self, settings: &Settings) -> Option<Shared> {
         let node = self.node.as_ref()?;
         let outputs = SqlOutputs::new(self.kept.clone(), node.clock(), settings.tools.outputs.max_total_bytes);
-        Some(Shared { outputs: Arc::new(outputs), pins: Arc::new(self.kept.clone()) })
+        Some(Shared { outputs: Arc::new(outputs), pins: Arc::new(self.kept.clone()), membership: node.membership() })
     }
 
     /// The vectors of notes.

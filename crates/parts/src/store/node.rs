@@ -16,6 +16,7 @@ use belay_protocol::{
 use belay_settings::Settings;
 use belay_store::lease::{LEASE, NewNode, NodeLease};
 use belay_store::{OpenError, PostgresUrl, SqlStore};
+use belay_tools::mcp::Membership;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -139,6 +140,11 @@ impl Node {
     pub fn leases(&self, channels: Vec<LeasedWork>) -> (LeaseKeeper, HeldLeases) {
         let works = channels.into_iter().chain([LeasedWork::Task(ClusterTask::Janitor)]).collect();
         LeaseKeeper::new(Arc::new(self.store.clone()), self.boot, works, self.lease.state(), &self.store)
+    }
+
+    /// Whether the node may act for its runs, by the clock at the moment of the question.
+    pub(super) fn membership(&self) -> Membership {
+        Membership::by(self.lease.membership())
     }
 
     /// Waits until the node may not begin anything any more.
