@@ -155,6 +155,10 @@ async fn a_call_that_cannot_be_shown_whole_is_not_asked_about() {
     let results = results(&agent, 3);
     let (status, text) = &results[results.len() - 1];
     assert!(*status == ToolStatus::Denied && text.contains("too long to be shown in full"), "{text}");
+    // A tool that reads no file is not told to take one.
+    for (part, is_there) in [("at most 16000 characters", true), ("Shorten them", true), ("write_file", false)] {
+        assert_eq!(text.contains(part), is_there, "{part}: {text}");
+    }
     assert_eq!(rung.load(Ordering::SeqCst), 1);
     agent.shut_down().await;
 }
@@ -313,10 +317,6 @@ async fn a_crash_within_an_approved_call_that_has_kept_a_handle_continues_it_and
     agent.shut_down().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_crash_within_an_approved_call_is_an_unknown_outcome_and_no_second_call() {
-    let wait = TestTool::named("wait").asking();
-    let begun = wait.calls.clone();
 /// Waits until the world of a tool is this.
 async fn until_world(world: &std::sync::Mutex<String>, expected: &str) {
     while *world.lock().expect("not poisoned") != expected {
@@ -373,6 +373,10 @@ async fn a_call_that_may_not_continue_has_its_work_ended_with_the_run() {
     agent.shut_down().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_crash_within_an_approved_call_is_an_unknown_outcome_and_no_second_call() {
+    let wait = TestTool::named("wait").asking();
+    let begun = wait.calls.clone();
     let first = Setup::new(ScriptedModel::new([Scripted::call("wait", json!({}))])).tool(wait);
     let mut agent = first.start().await;
     agent.one.accepted("alice", "wait for it").await;
