@@ -310,12 +310,20 @@ async fn running_runs_are_shown_while_they_run() -> Result<()> {
     assert_eq!(quiet, "0 running, 0 queued, 0 paused, $0.0000 today\n");
     let run = daemon.send("alice", "hello").await?;
     daemon.until(&run, "running").await?;
+    let asked = async {
+        while model.requests().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await; // polling a real process
+        }
+    };
+    timeout(PATIENCE, asked).await.context("the model was not asked")?;
     let shown = words(&home.run(&["top", "--once"], "").await?.stdout);
     assert!(shown[0].starts_with("1 running, 0 queued"), "{shown:?}");
     assert_eq!(shown[1], "RUN TIME STEP TOKENS COST TOOL SESSION");
     assert!(shown[2].starts_with(&run[..13]) && shown[2].ends_with("alice"), "{shown:?}");
     let picture: Value = serde_json::from_str(&home.run(&["top", "--once", "--json"], "").await?.stdout)?;
-    assert_eq!(picture["running"][0]["run_id"], run.as_str());
+    // The run began before.
+    assert_eq!((&picture["running"][0]["run_id"], &picture["running"][0]["step"]), (&json!(run), &json!(1)));
+    assert_eq!(shown[2].split(' ').nth(2), Some("1"), "{shown:?}");
     daemon.request("POST", "/api/v1/stop?wait_ms=10000", None).await?;
     daemon.shut_down().await?;
     Ok(())

@@ -73,3 +73,22 @@ async fn a_turn_with_a_text_of_ours_does_not_split_the_chat() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn an_answer_that_is_continued_keeps_the_blank_before_its_first_word() -> Result<()> {
+    let replies = [" and the rest", " and the rest", " another text"].map(Answer::text);
+    let model = ModelServer::start(replies.to_vec(), Answer::text("ok")).await;
+    let daemon = Home::new().openai(&model.base_url).start().await?;
+    let begun = json!({"role": "assistant", "content": "Once"});
+    let told = |answer: &Value| answer["choices"][0]["message"]["content"].clone();
+    let named = [user("LEMUR"), begun.clone()];
+    assert_eq!(told(&chat(&daemon, &named).await?), " and the rest");
+    // Without a name of the chat.
+    let request = client().post(format!("{}{CHAT}", daemon.url));
+    let body = json!({"model": "belay", "messages": named});
+    assert_eq!(told(&request.json(&body).send().await?.json().await?), " and the rest");
+    // An answer to a message of the user begins with its first word.
+    let next = [user("LEMUR"), begun, user("OTTER")];
+    assert_eq!(told(&chat(&daemon, &next).await?), "another text");
+    daemon.shut_down().await
+}

@@ -119,6 +119,16 @@ async fn a_second_daemon_on_the_same_store_is_refused() -> Result<()> {
     let output = home.run(&["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=off"], "").await?;
     assert_eq!(output.status.code(), Some(75), "{output:?}");
     assert!(output.stderr.contains(&daemon.pid().to_string()), "it names the owner: {output:?}");
+    assert!(output.stderr.contains("STATE_DIRECTORY=/absolute/path"), "{output:?}");
+    // With another store, the control socket is in use.
+    let other = home.path().join("other.db");
+    let store = format!("store.url=sqlite://{}", other.display());
+    let start = ["run", "--set", "llm.provider=rehearsal", "--set", "gateway.listen=off", "--set", &store];
+    let output = home.run(&start, "").await?;
+    assert_eq!(output.status.code(), Some(75), "{output:?}");
+    for part in ["another Belay is running", "STATE_DIRECTORY=/absolute/path"] {
+        assert!(output.stderr.contains(part), "{part}: {output:?}");
+    }
     daemon.shut_down().await?;
     Ok(())
 }

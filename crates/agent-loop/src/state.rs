@@ -51,6 +51,10 @@ pub struct LoopState {
     /// them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub handles: BTreeMap<CallId, Value>,
+    /// The handles of calls that have a result although their tools never ended them: what they stand for may go on. The end
+    /// of the run ends it. The loop does not read them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Value>,
     /// Data of the delegate that it keeps over attempts. The loop does not read it.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub delegate: Value,
@@ -149,6 +153,18 @@ pub(crate) enum Step {
 }
 
 impl LoopState {
+    /// Takes the handles of all work that may go on without the run.
+    pub fn take_handles(&mut self) -> Vec<Value> {
+        let mut all = std::mem::take(&mut self.left);
+        all.extend(std::mem::take(&mut self.handles).into_values());
+        all
+    }
+
+    /// Notes that a call has its result. `is_settled`: its tool has ended it, or has ended the work itself.
+    pub fn call_ended(&mut self, call: &CallId, is_settled: bool) {
+        self.left.extend(self.handles.remove(call).filter(|_| !is_settled));
+    }
+
     /// Counts a new iteration and returns its number. `None` if all are used.
     pub(crate) fn begin_iteration(&mut self, config: &AgenticLoopConfig) -> Option<u32> {
         if self.iteration >= config.max_iterations {

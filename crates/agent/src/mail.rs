@@ -263,8 +263,8 @@ pub(crate) enum LaneNote {
     Routed(Vec<RoutedMail>),
     /// Open mail that a lane needs now. `handled`: the mail that does not go to the lane.
     Brought { mail: Vec<RoutedMail>, handled: oneshot::Sender<Vec<MailId>> },
-    /// Writes the answer to mail of another node, once it is acknowledged.
-    Answering(BoxFuture<'static, ()>),
+    /// Work beside the lanes: the answer to mail of another node, or the end of what a run has left behind.
+    Background(BoxFuture<'static, ()>),
     /// An answer to the question of a run that is paused in this session.
     Answer { session: SessionKey, answer: Box<LaneAnswer> },
     /// A run is paused on an approval request, or waits for it in its place.

@@ -12,7 +12,8 @@ use belay_agent_loop::{
     PendingApproval, Reasoning, TextAction,
 };
 use belay_protocol::{
-    Durability, EventKind, JoinedRun, Message, Prompt, RunId, StopReason, ToolCall, ToolResult, ToolSet, ToolStatus,
+    Durability, EventKind, JoinedRun, Message, MessageBody, Prompt, RunId, StopReason, ToolCall, ToolResult, ToolSet,
+    ToolStatus,
 };
 
 use crate::subagent::{ChildServices, Goal, GoalRun, binder};
@@ -264,6 +265,7 @@ impl LoopDelegate for ChatDelegate {
         if let Some(goal) = &mut self.goal {
             return goal.on_text(&text, context, self.core.closing.is_some());
         }
+        let blanks = &text[..text.len() - text.trim_start().len()];
         let mut text = match reply::shape(&text) {
             Reply::Text(text) => text,
             Reply::OnlyEchoes => ONLY_ECHOES.to_owned(),
@@ -273,6 +275,11 @@ impl LoopDelegate for ChatDelegate {
                 String::new()
             }
         };
+        let own = context.messages.get(self.turn_start..).unwrap_or_default();
+        // The client puts the answer right behind the words that it has.
+        if self.core.request.options.continues && !text.is_empty() && !own.iter().any(|message| is_of_model(message)) {
+            text.insert_str(0, blanks);
+        }
         let (cut_off, note) = reply::cut_note(context.state.last_finish);
         self.cut_off = cut_off;
         if !text.is_empty() {
@@ -355,6 +362,11 @@ impl LoopDelegate for ChatDelegate {
         }
         Ok(())
     }
+}
+
+/// Whether the model has said or called something with this message.
+fn is_of_model(message: &Message) -> bool {
+    matches!(message.body, MessageBody::Assistant { .. })
 }
 
 impl GoalRun for ChatDelegate {

@@ -9,7 +9,7 @@ use belay_program::paths::Paths;
 use belay_protocol::Secret;
 use belay_settings::secrets::{mcp_clients, mcp_tokens};
 use belay_settings::{Problem, Settings, refused, workspace_of};
-use belay_tools::mcp::{Mcp, McpSessions, Pins, ProcessTrees, Server, ServerInputs};
+use belay_tools::mcp::{Mcp, McpSessions, Membership, Pins, ProcessTrees, Server, ServerInputs};
 
 use crate::process_needs::ProcessNeeds;
 
@@ -61,7 +61,8 @@ pub fn servers(
         return Err(refused(&problems));
     }
     let starter = Arc::new(ProcessTrees::new(needs.processes.clone(), needs.sandbox.clone()));
-    let sessions = Arc::new(McpSessions::new(starter));
+    let membership = needs.membership.clone().map_or_else(Membership::default, Membership::by);
+    let sessions = Arc::new(McpSessions::new(starter).of_node(membership));
     let mcp = Mcp::new(servers, pins, sessions, Arc::new(SystemClock));
     Ok(mcp.remembering(paths.data.join(REMEMBERED)).keeping_logins(&paths.data.join(LOGINS)))
 }

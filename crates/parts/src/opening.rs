@@ -8,6 +8,8 @@ use belay_program::exit::{Exit, Failure};
 use belay_settings::Settings;
 use belay_store::{OpenError, PostgresLimits};
 
+use crate::failures::BESIDE;
+
 /// The directory of the files of messages, beside the database.
 const FILES: &str = "attachments";
 
@@ -65,5 +67,10 @@ pub fn refuse_store(error: &OpenError) -> Failure {
             Exit::OutOfReach
         }
     };
-    Failure::new(exit, words(error))
+    let failure = Failure::new(exit, words(error));
+    match error {
+        // The words name the setting; without it, the place comes from the environment.
+        OpenError::Locked { .. } => failure.next(BESIDE),
+        _ => failure,
+    }
 }

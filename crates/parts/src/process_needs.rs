@@ -11,12 +11,17 @@ use belay_program::paths::Paths;
 use belay_settings::{Settings, sandbox_config, workspace_of};
 use belay_tools::sandbox::LazySandbox;
 
+/// Says whether this node may act for its runs, by the clock at the moment of the question.
+pub type IsMember = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// What programs of tools need from the daemon.
 pub struct ProcessNeeds {
     /// The processes of all runs.
     pub processes: Arc<Processes>,
     /// The sandbox, not tested yet.
     pub sandbox: LazySandbox,
+    /// Whether this node may act for its runs; `None`: it is alone.
+    pub membership: Option<IsMember>,
 }
 
 impl ProcessNeeds {
@@ -31,7 +36,7 @@ impl ProcessNeeds {
         let processes = Processes::new(config).map_err(|error| internal(&error))?;
         let workspace = workspace_of(settings, env, paths);
         let sandbox = LazySandbox::new(&sandbox_config(settings, env, paths), &workspace, &launcher);
-        Ok(Self { processes: Arc::new(processes), sandbox })
+        Ok(Self { processes: Arc::new(processes), sandbox, membership: None })
     }
 
     /// Remembers successful tests of the sandbox in this file, and uses a remembered one.

@@ -10,8 +10,8 @@ use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::paths::{Paths, private_directory};
 use belay_protocol::{
-    AttachmentIntake, Clock, ContextSource, EventLog, NoteStore, OutgoingFiles, OutputKeeper, RunProcesses, RunReader,
-    ServerLogins, Tool, Transcriber, WorkerHost,
+    AttachmentIntake, Clock, ContextSource, EventLog, NoteStore, OutgoingFiles, OutputKeeper, PinStore, RunProcesses,
+    RunReader, ServerLogins, Tool, Transcriber, WorkerHost,
 };
 use belay_settings::secrets::skill_keys;
 use belay_settings::{OUTPUTS, Settings, expand, refused as refuse_settings, workspace_of};
@@ -26,7 +26,7 @@ use metrics::{counter, describe_counter};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::process_needs::ProcessNeeds;
+use crate::process_needs::{IsMember, ProcessNeeds};
 use crate::servers::Servers;
 use crate::store::{Shared, Store};
 
@@ -89,16 +89,10 @@ impl Programs {
             Err(error) => tracing::warn!(%error, "the workspace was not swept"),
         }
         let refused = |error: &dyn std::error::Error| Failure::new(Exit::Refused, words(error));
-        let outputs_config = &settings.tools.outputs;
         let is_cluster = ports.shared.is_some();
-        let (outputs, pins) = match ports.shared {
-            Some(Shared { outputs, pins }) => (KeptOutputs::in_database(outputs, outputs_config), Some(pins)),
-            None => {
-                let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), outputs_config);
-                (outputs.map_err(|error| refused(&error))?, None)
-            }
-        };
-        let needs = ProcessNeeds::find(settings, env, paths)?.remembering(paths.data.join(SANDBOX_PROBE));
+        let (outputs, pins, membership) = places(ports.shared, settings, paths)?;
+        let needs = ProcessNeeds { membership, ..ProcessNeeds::find(settings, env, paths)? };
+        let needs = needs.remembering(paths.data.join(SANDBOX_PROBE));
         let processes = needs.processes.clone();
         match tokio::task::spawn_blocking(move || processes.end_left_behind()).await {
             Ok(0) => {}
@@ -245,6 +239,26 @@ fn background(
 
 fn count_background_end(how: &'static str) {
     counter!(BACKGROUND_ENDED, "reason" => how).increment(1);
+}
+
+/// The places of long outputs and of approved descriptions, and whether this node may act for its runs. Only the nodes of a
+/// cluster share the places.
+fn places(
+    shared: Option<Shared>,
+    settings: &Settings,
+    paths: &Paths,
+) -> Result<(KeptOutputs, Option<Arc<dyn PinStore>>, Option<IsMember>), Failure> {
+    let config = &settings.tools.outputs;
+    match shared {
+        Some(Shared { outputs, pins, membership }) => {
+            Ok((KeptOutputs::in_database(outputs, config), Some(pins), Some(membership)))
+        }
+        None => {
+            let outputs = KeptOutputs::open(&paths.data.join(OUTPUTS), config);
+            let outputs = outputs.map_err(|error| Failure::new(Exit::Refused, words(&error)))?;
+            Ok((outputs, None, None))
+        }
+    }
 }
 
 /// Opens the files of the workspace and the skills, with the keys and settings that skills require.

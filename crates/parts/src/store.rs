@@ -34,6 +34,7 @@ pub use self::node::Node;
 use self::waiting::{Attempt, attempted};
 pub use self::waiting::{DatabaseWait, Lost, NotStarted, until_ended};
 use crate::opening::{blocking, message_files, opened, postgres_limits, refuse_store};
+use crate::process_needs::IsMember;
 
 /// The name of the systemd credential with the key of the vault.
 const KEY_CREDENTIAL: &str = "belay-secret-key";
@@ -58,6 +59,8 @@ pub struct Shared {
     pub outputs: Arc<dyn OutputStore>,
     /// The approved descriptions of MCP tools.
     pub pins: Arc<dyn PinStore>,
+    /// Whether this node may act for its runs.
+    pub membership: IsMember,
 }
 
 /// The open store.
@@ -201,7 +204,7 @@ impl Store {
     pub fn shared(&self, settings: &Settings) -> Option<Shared> {
         let node = self.node.as_ref()?;
         let outputs = SqlOutputs::new(self.kept.clone(), node.clock(), settings.tools.outputs.max_total_bytes);
-        Some(Shared { outputs: Arc::new(outputs), pins: Arc::new(self.kept.clone()) })
+        Some(Shared { outputs: Arc::new(outputs), pins: Arc::new(self.kept.clone()), membership: node.membership() })
     }
 
     /// The vectors of notes.

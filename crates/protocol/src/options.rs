@@ -282,6 +282,9 @@ pub struct RunOptions {
     /// text that is never a command. For background requests of front ends, such as titles.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub text_only: bool,
+    /// Whether the answer goes on right behind an earlier text, so that the blanks at its beginning count; of a message only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub continues: bool,
     /// The model: one of the configured ones, by its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
@@ -324,6 +327,7 @@ impl RunOptions {
             reasoning: self.reasoning.or(base.reasoning),
             verbose: self.verbose.or(base.verbose),
             text_only: self.text_only || base.text_only,
+            continues: self.continues,
             model: self.model.or_else(|| base.model.clone()),
             timeout_ms: self.timeout_ms.or(base.timeout_ms),
             extra_prompt: self.extra_prompt.or_else(|| base.extra_prompt.clone()),

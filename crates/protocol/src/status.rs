@@ -129,4 +129,8 @@ pub struct LiveRun {
     pub session: SessionKey,
     /// The milliseconds since it was started or resumed.
     pub for_ms: u64,
+    /// Its step; 0: it has not called the model yet.
+    pub step: u32,
+    /// The tools that work for it at this moment, those of the runs that it has started too.
+    pub tools: Vec<String>,
 }

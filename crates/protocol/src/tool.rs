@@ -385,6 +385,15 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Ends the work that a call of this tool has kept a handle for, because the call never continues. Returns whether the
+    /// handle is one of this tool. It takes some seconds at most. The work may go on nevertheless; the log says so.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the work may go on.
+    async fn abandon(&self, _handle: &Value) -> bool {
+        false
+    }
+
     /// Performs the call. The arguments are valid for the schema.
     ///
     /// # Cancel safety

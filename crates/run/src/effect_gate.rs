@@ -105,6 +105,8 @@ struct Outcome {
     own_words: bool,
     /// The signal for the circuit breaker of the tool; `None`: the tool was not called.
     about: Option<Box<About>>,
+    /// Whether the tool was called, so that it has ended the work of a handle.
+    is_settled: bool,
 }
 
 /// The state of one call of a batch. Slots are in call order.
@@ -126,7 +128,8 @@ struct About {
 
 impl From<ToolResult> for Outcome {
     fn from(result: ToolResult) -> Self {
-        Self { result, took_ms: 0, untrusted: false, pictures: Vec::new(), own_words: true, about: None }
+        let (pictures, about) = (Vec::new(), None);
+        Self { result, took_ms: 0, untrusted: false, pictures, own_words: true, about, is_settled: false }
     }
 }
 
@@ -266,6 +269,10 @@ impl EffectGate {
 
     /// Converts the end of a call into its result.
     async fn conclude(&self, caller: &CallContext<'_>, ran: Ran) -> Outcome {
+        Outcome { is_settled: ran.began, ..self.concluded(caller, ran).await }
+    }
+
+    async fn concluded(&self, caller: &CallContext<'_>, ran: Ran) -> Outcome {
         let Ran { call, tool, end, took, pass, credential, .. } = ran;
         let spec = tool.spec();
         let told = says::of(&end, spec, &call, credential.as_ref(), caller.cancel.is_cancelled());
@@ -290,14 +297,15 @@ impl EffectGate {
         let result = result_of(&call, status, text);
         // An error text may quote untrusted content that was read during the call, for example by a subagent.
         let untrusted = untrusted || (status != ToolStatus::Success && caller.tally().untrusted());
-        Outcome { result, took_ms: took.as_millis() as u64, untrusted, pictures, own_words: false, about }
+        let took_ms = took.as_millis() as u64;
+        Outcome { result, took_ms, untrusted, pictures, own_words: false, about, is_settled: true }
     }
 
     /// Records a result and appends it to the context, after hooks have changed it.
     async fn record(&self, caller: &mut CallContext<'_>, context: &mut LoopContext, slot: Slot) {
         let Slot::Ended(mut outcome) = slot else { return }; // `batch::run` returned an end for each call that ran
         self.show(caller, context, &mut outcome).await;
-        context.state.handles.remove(&outcome.result.call_id);
+        context.state.call_ended(&outcome.result.call_id, outcome.is_settled);
         let Outcome { result, took_ms, untrusted, pictures, about, .. } = *outcome;
         let took = about.is_some().then(|| Duration::from_millis(took_ms));
         if let Some(about) = about {

@@ -11,6 +11,7 @@ use belay_protocol::{
     SessionKey, StoreError, Tool, ToolSet,
 };
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::attached_pictures::AttachedPictures;
@@ -119,6 +120,26 @@ impl RunServices {
         let all = ToolSet::new(known.tools().iter().chain(tools).cloned().collect());
         self.reasoning.store(Arc::new(self.ask_with(&Briefing::default(), Arc::new(all), None)));
         self.prompts.clear();
+    }
+
+    /// Ends the work of handles whose calls never continue, because their run has ended.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the rest of the work may go on.
+    pub async fn abandon(&self, handles: Vec<Value>) {
+        let tools = self.reasoning.load().tools().clone();
+        for handle in handles {
+            let mut is_known = false;
+            for tool in tools.iter() {
+                is_known = tool.abandon(&handle).await;
+                if is_known {
+                    break;
+                }
+            }
+            if !is_known {
+                tracing::warn!("the work of a call goes on without its run: its tool is not there any more");
+            }
+        }
     }
 
     /// The reasoning for a run with these tools. `outputs`: instructions for declared outputs; they replace the usual

@@ -190,6 +190,11 @@ pub mod lease {
             self.0.absent()
         }
 
+        /// Whether the node is a member.
+        pub fn membership(&self) -> std::sync::Arc<dyn Fn() -> bool + Send + Sync> {
+            self.0.absent()
+        }
+
         /// By how much the clock of the database is ahead, in milliseconds.
         pub fn clock_offset(&self) -> watch::Receiver<i64> {
             self.0.absent()

@@ -13,7 +13,7 @@
 //!
 //! Reading order: [`config`] → `server` → `untrusted`, `offer`, `patterns`, `name` (clean and check what a server sends) → `pins` →
 //! `host` (all servers together) → `asking` → `remembered`, `late` (their tools at a start), `logged_in` → `tool` (one call) → `sessions` (connections of runs) → `connection` →
-//! `oauth` (logins over HTTP) → `calls` → [`tasks`] → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `http_login`, `http_request`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`, `answer`, `parts`,
+//! `oauth` (logins over HTTP) → `membership`, `calls` → [`tasks`] → `program`, `trees`, `hidden`, `wire`, `http`, `http_client`, `http_login`, `http_request`, `http_listing`, `incoming`, `listener` (both ends of a connection) → `listing`, `answer`, `parts`,
 //! `server_error` (results and errors).
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25>
@@ -39,6 +39,7 @@ mod late;
 mod listener;
 mod listing;
 mod logged_in;
+mod membership;
 mod name;
 mod oauth;
 mod offer;
@@ -64,6 +65,7 @@ pub use config::{McpServerConfig, OauthConfig, Trust, find};
 pub use connection::EndLimits;
 pub use host::{Mcp, ServerReport, Standing, Survey, SurveyMode, ToolReport};
 pub use late::{Arrival, Arrivals};
+pub use membership::Membership;
 pub use oauth::LoginChange;
 pub use pins::{Pins, PinsError};
 pub use program::{Program, ServerProcesses, StartPrograms, Started};

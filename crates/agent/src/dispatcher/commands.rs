@@ -1,8 +1,8 @@
 //! Commands in a conversation, and the texts that answer them.
 
 use belay_protocol::{
-    Ack, AckSender, CommandReply, Inbound, PrincipalRole, Purpose, Refusal, RunId, Sent, SessionKey, StatusReport,
-    StillRunning, StopReport, StopTarget, ToolHealth, Trouble,
+    Ack, AckSender, BackgroundProcess, CommandReply, Inbound, PrincipalRole, Purpose, Refusal, RunId, RunProcesses,
+    Sent, SessionKey, StatusReport, StillRunning, StopReport, StopTarget, ToolHealth, Trouble,
 };
 
 use super::control::operators_only;
@@ -138,11 +138,13 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) -> Flow {
+        let stays = request.only_begun; // a stop ends what conversations keep
         let stopping = self.stop_everywhere(target, request, None);
-        let notifier = self.notifier.clone();
+        let (notifier, services) = (self.notifier.clone(), self.services.clone());
         self.background(async move {
             let (report, at_work) = stopping.await;
-            let reply = stop_text(&report, &at_work);
+            let kept = if stays { kept_line(&*services.processes, &inbound.session) } else { None };
+            let reply = stop_text(&report, &at_work) + &kept.map_or_else(String::new, |line| format!(" {line}"));
             let said = CommandReply { command: word, reply: reply.clone(), resumes: None, refused: false };
             ack.send(Ack::Command(said));
             notifier.say(inbound.reply_to, reply);
@@ -293,6 +295,20 @@ fn money_text(status: &StatusReport) -> String {
 /// replies go, nor a client.
 fn reads_nothing(inbound: &Inbound) -> bool {
     inbound.reply_to.is_none() && inbound.principal.role == PrincipalRole::User
+}
+
+/// The line about background processes that a conversation keeps and an interrupt does not end; `None`: there are none.
+fn kept_line(processes: &dyn RunProcesses, session: &SessionKey) -> Option<String> {
+    let mut kept = processes.in_background();
+    kept.retain(|process| process.kept && process.session == *session);
+    let one = |process: &BackgroundProcess| format!("{} ({})", process.id, process.command);
+    let some: Vec<String> = kept.iter().take(5).map(one).collect();
+    let more = if kept.len() > 5 { format!(" and {} more", kept.len() - 5) } else { String::new() };
+    let (what, them) = match kept.len() {
+        1 => ("A background process lives on", "it"),
+        _ => ("Background processes live on", "them"),
+    };
+    (!kept.is_empty()).then(|| format!("{what}: {}{more}. /stop ends {them}.", some.join(", ")))
 }
 
 /// The text about a stop. `at_work`: the runs that were running when they were stopped.

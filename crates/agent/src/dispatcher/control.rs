@@ -185,6 +185,8 @@ impl Dispatcher {
                 run_id: run.id,
                 session: run.session.clone(),
                 for_ms: run.activity.working_for().map_or(0, |d| d.as_millis() as u64),
+                step: run.output.partial().step,
+                tools: run.calls.working().iter().map(|tool| tool.to_string()).collect(),
             })
             .collect();
         running.sort_by_key(|run| std::cmp::Reverse(run.for_ms));

@@ -79,7 +79,7 @@ impl Dispatcher {
                 let handled_here = mail.into_iter().filter_map(|mail| self.route_mail(mail)).collect();
                 let _ = handled.send(handled_here); // fails only when the lane has ended
             }
-            LaneNote::Answering(answering) => self.spawn(answering),
+            LaneNote::Background(work) => self.spawn(work),
             LaneNote::Answer { session, answer } => self.post_answer(&session, answer),
             LaneNote::Commanded { session, say } => {
                 if let Some(lane) = self.lanes.get_mut(&session) {

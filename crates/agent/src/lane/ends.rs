@@ -197,9 +197,10 @@ impl Lane {
         }
         let at = self.services.clock.now();
         let mut finished = Vec::with_capacity(ends.len());
-        let mut records = Vec::with_capacity(ends.len());
-        for (waiting, mut ending) in ends {
+        let (mut records, mut left) = (Vec::with_capacity(ends.len()), Vec::new());
+        for (mut waiting, mut ending) in ends {
             self.settle_unclear(&mut ending).await?;
+            left.extend(waiting.progress.state.take().map(|mut state| state.take_handles()).unwrap_or_default());
             let (row, record) = waiting.finish(ending, at);
             finished.push(row);
             records.push((waiting.run, Arc::new(record)));
@@ -211,6 +212,11 @@ impl Lane {
         crash_point!("run.ended");
         for (run, record) in records {
             self.publish(&run, record).await;
+        }
+        // After the commit under the lease: no other node continues these calls.
+        if !left.is_empty() {
+            let run = self.services.run.clone();
+            note(&self.port.notes, LaneNote::Background(Box::pin(async move { run.abandon(left).await }))).await;
         }
         Ok(())
     }

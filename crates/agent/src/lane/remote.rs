@@ -437,7 +437,7 @@ pub(super) async fn find_mail(
             }
         };
         let Some((mail, answering)) = mail_of(routed, services.clone(), cluster.clone()) else { continue };
-        note(&port.notes, LaneNote::Answering(Box::pin(answering))).await;
+        note(&port.notes, LaneNote::Background(Box::pin(answering))).await;
         if let LaneMail::Input(input) = &mail {
             note(&port.notes, LaneNote::Recovered { run: input.run.clone() }).await;
         }

@@ -69,7 +69,9 @@ pub(super) async fn conclude(job: &mut TurnJob, left: Left) -> TurnEnd {
         asking.wanted.place = delegate.core.asks_in.take().map(|place| Box::new(AskedIn::clone(&place)));
         asking
     });
-    progress.state = asking.is_some().then(|| Box::new(context.state));
+    // The end of the run ends what its calls have left behind.
+    let has_left = !(context.state.handles.is_empty() && context.state.left.is_empty());
+    progress.state = (asking.is_some() || has_left).then(|| Box::new(context.state));
     if asking.is_none() && !lease_lost && delegate.core.stopped().is_none() {
         end_processes(services, run.id).await;
     }

@@ -155,6 +155,10 @@ async fn a_call_that_cannot_be_shown_whole_is_not_asked_about() {
     let results = results(&agent, 3);
     let (status, text) = &results[results.len() - 1];
     assert!(*status == ToolStatus::Denied && text.contains("too long to be shown in full"), "{text}");
+    // A tool that reads no file is not told to take one.
+    for (part, is_there) in [("at most 16000 characters", true), ("Shorten them", true), ("write_file", false)] {
+        assert_eq!(text.contains(part), is_there, "{part}: {text}");
+    }
     assert_eq!(rung.load(Ordering::SeqCst), 1);
     agent.shut_down().await;
 }
@@ -310,6 +314,62 @@ async fn a_crash_within_an_approved_call_that_has_kept_a_handle_continues_it_and
     let events = second.store.events.read(EventQuery { limit: 1000, ..EventQuery::default() }).await.expect("readable");
     let starts = events.iter().filter(|event| matches!(event.kind, EventKind::ToolStarted { .. }));
     assert_eq!(starts.count(), 1, "the call has begun once");
+    agent.shut_down().await;
+}
+
+/// Waits until the world of a tool is this.
+async fn until_world(world: &std::sync::Mutex<String>, expected: &str) {
+    while *world.lock().expect("not poisoned") != expected {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_before_its_call_continues_ends_the_work_of_the_call() {
+    let task = TestTool::named("task").asking();
+    let (begun, world) = (task.calls.clone(), task.world());
+    let mut setup = Setup::new(ScriptedModel::new([Scripted::call("task", json!({}))])).tool(task);
+    let mut agent = setup.start().await;
+    let run = agent.one.accepted("alice", "begin it").await.run_id;
+    agent.one.next().await;
+    agent.one.command("alice", "yes").await;
+    until_world(&world, "kept: true").await;
+    *world.lock().expect("not poisoned") = "stuck".to_owned();
+    for attempt in 2..=5 {
+        agent.crash().await;
+        setup = setup.next_boot(ScriptedModel::new([]));
+        agent = setup.start().await;
+        while begun.load(Ordering::SeqCst) < attempt {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    }
+    agent.crash().await;
+    setup = setup.next_boot(ScriptedModel::new([]));
+    let mut agent = setup.start().await;
+    assert_eq!(agent.one.next().await, belay_protocol::StopReason::RestartLimit.user_line());
+    assert_eq!(setup.store.runs.run(run).await.expect("read").expect("kept").status, RunStatus::Failed);
+    until_world(&world, r#"abandoned: "the work""#).await;
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_may_not_continue_has_its_work_ended_with_the_run() {
+    let task = TestTool::named("task").asking();
+    let (begun, world) = (task.calls.clone(), task.world());
+    let first = Setup::new(ScriptedModel::new([Scripted::call("task", json!({}))])).tool(task);
+    let mut agent = first.start().await;
+    agent.one.accepted("alice", "begin it").await;
+    agent.one.next().await;
+    agent.one.command("alice", "yes").await;
+    until_world(&world, "kept: true").await;
+    let disabled = agent.one.command("ops", "/tools disable task it lies").await;
+    assert!(disabled.contains("task"), "{disabled}");
+    agent.crash().await;
+    let second = first.next_boot(ScriptedModel::new([Scripted::text("who knows")]));
+    let mut agent = second.start().await;
+    assert_eq!(agent.one.next().await, "who knows");
+    assert_eq!((results(&agent, 0)[0].0, begun.load(Ordering::SeqCst)), (ToolStatus::OutcomeUnknown, 1));
+    until_world(&world, r#"abandoned: "the work""#).await;
     agent.shut_down().await;
 }
 

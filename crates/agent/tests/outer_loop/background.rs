@@ -1,16 +1,18 @@
 //! Processes in the background: what stops, deletions and ends of runs ask for. The processes are the test's.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ack, Body, Control, OrderId, PrincipalRole, ProcessesOf, RunId, RunProcesses, SessionKey, StillRunning, StopReport,
-    StopTarget,
+    Ack, BackgroundProcess, Body, Control, OrderId, PrincipalRole, ProcessesOf, RunId, RunProcesses, SessionKey,
+    StillRunning, StopReport, StopTarget,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use serde_json::json;
 
-use crate::support::{Running, Setup, end_of};
+use crate::support::{Running, Setup, TestTool, end_of};
 
 /// One process, which the conversation keeps and which takes this long to end.
 struct Kept {
@@ -45,6 +47,20 @@ impl RunProcesses for Kept {
 
     fn alive(&self, _run: RunId) -> Vec<StillRunning> {
         Vec::new()
+    }
+
+    fn in_background(&self) -> Vec<BackgroundProcess> {
+        let process = |id: &str, session: &str, kept| BackgroundProcess {
+            id: id.to_owned(),
+            session: session.into(),
+            run_id: self.run,
+            command: "make serve".to_owned(),
+            pid: Some(1),
+            kept,
+            for_ms: 1,
+            printed_bytes: 0,
+        };
+        vec![process("p1", "alice", true), process("p2", "alice", false), process("p3", "bob", true)]
     }
 
     fn stop_background(&self, of: &ProcessesOf) -> usize {
@@ -143,5 +159,37 @@ async fn a_deletion_waits_for_the_processes_of_the_conversation_and_forgets_them
     processes.said.lock().expect("not poisoned").clear();
     assert!(matches!(agent.one.control(Control::DeleteSession("alice".into())).await, Ack::Removed(_)));
     assert_eq!(processes.said(), expected);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_says_what_the_conversation_keeps_and_how_that_is_ended() {
+    let processes = Kept::new(0);
+    let setup = Setup { processes: processes.clone(), ..Setup::new(ScriptedModel::new([Scripted::hang()])) };
+    let mut agent = setup.start().await;
+    let kept = "A background process lives on: p1 (make serve). /stop ends it.";
+    assert_eq!(agent.one.command("alice", "/interrupt").await, format!("Nothing is running. {kept}"));
+    agent.one.accepted("alice", "hello").await;
+    agent.asked(1).await;
+    assert_eq!(agent.one.command("alice", "/interrupt").await, format!("Interrupted. {kept}"));
+    assert_eq!(agent.one.command("carol", "/interrupt").await, "Nothing is running.");
+    assert!(!processes.said().iter().any(|said| said.starts_with("stop")));
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_run_has_its_step_and_the_tools_that_work_for_it() {
+    let wait = TestTool::named("wait");
+    let calls = wait.calls.clone();
+    let setup = Setup::new(ScriptedModel::new([Scripted::call("wait", json!({}))])).tool(wait);
+    let agent = setup.start().await;
+    let run = agent.one.accepted("alice", "wait").await.run_id;
+    while calls.load(Ordering::SeqCst) == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let Ack::Status(status) = agent.one.control(Control::Status).await else { panic!("no status") };
+    let [live] = &status.running[..] else { panic!("{:?}", status.running) };
+    assert_eq!((live.run_id, live.step, &live.tools[..]), (run, 1, &["wait".to_owned()][..]));
+    agent.one.control(Control::Stop(StopTarget::All)).await;
     agent.shut_down().await;
 }

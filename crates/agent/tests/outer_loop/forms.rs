@@ -114,3 +114,46 @@ async fn a_text_that_could_fill_in_two_forms_is_refused_and_both_are_named() {
     assert_eq!(end_of(accepted).await.status, RunStatus::Completed);
     agent.shut_down().await;
 }
+
+fn two_calls() -> Setup {
+    let two = Scripted::calls([1, 2].map(|n| ("form", json!({ "text": format!("part {n}") }))));
+    let model = ScriptedModel::new([two, Scripted::text("done")]);
+    Setup::new(model).tool(TestTool::named("form").of_server("files"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn forms_of_parallel_calls_are_asked_one_after_the_other_and_each_call_gets_its_answer() {
+    let setup = two_calls();
+    let mut agent = setup.start().await;
+    let accepted = agent.one.accepted("alice", "go").await;
+    for (n, size) in [(1, "m"), (2, "s")] {
+        let question = agent.one.next().await;
+        assert!(question.contains("The MCP server files asks:"), "{question}");
+        let asked = requests(&setup).await;
+        assert_eq!((asked.len(), asked[n - 1].state), (n, ApprovalState::Waiting));
+        assert_eq!(agent.one.command("alice", size).await, "Answered. The server gets these values.");
+    }
+    assert_eq!(end_of(accepted).await.status, RunStatus::Completed);
+    let asked = requests(&setup).await;
+    assert_eq!(asked.len(), 2);
+    assert_ne!(asked[0].call_id, asked[1].call_id);
+    let bound = |asked: &belay_protocol::ApprovalRequest| (asked.tool.clone(), asked.bound.clone(), asked.state);
+    let server = vec![("mcp server".to_owned(), "files".to_owned())];
+    assert_eq!(bound(&asked[0]), ("form".to_owned(), server, ApprovalState::Used));
+    assert_eq!(bound(&asked[1]), bound(&asked[0]));
+    let given = |size: &str| format!(r#"Given({{"size": String("{size}")}})"#);
+    assert_eq!(saw(&agent.model, 2), [given("m"), given("s")]);
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_the_call_that_asks_and_the_one_that_waits_to_ask() {
+    let setup = two_calls();
+    let mut agent = setup.start().await;
+    let accepted = agent.one.accepted("alice", "go").await;
+    agent.one.next().await;
+    agent.one.control(Control::Stop(StopTarget::Run(accepted.run_id))).await;
+    assert_eq!(end_of(accepted).await.status, RunStatus::Stopped);
+    assert_eq!(states(&setup).await, [ApprovalState::Withdrawn]);
+    agent.shut_down().await;
+}

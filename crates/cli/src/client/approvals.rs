@@ -148,6 +148,10 @@ fn state(question: &Json) -> Cell {
         ("waiting", None) => Cell::new(format!("waiting{given}"), Tone::Warn),
         ("approved" | "used", _) => Cell::new(state, Tone::Good),
         ("denied", _) => Cell::new(state, Tone::Bad),
+        // Somebody answered, and the run ended before a call used that.
+        ("withdrawn", _) if question.pointer("/decided_by").is_some_and(Json::is_string) => {
+            Cell::new("answered, not used", Tone::Dim)
+        }
         _ => Cell::new(state, Tone::Dim),
     }
 }
@@ -242,6 +246,16 @@ mod tests {
         assert_eq!(waits_for(&secret), "the secret github for http_request: logs in");
         assert!(how_to_answer(&question("waiting"), "q1").contains("belay approvals approve q1"));
         assert!(how_to_answer(&secret, "q1").contains("belay send"), "a secret is no yes");
+    }
+
+    #[test]
+    fn an_answer_that_no_call_has_used_is_no_question_that_was_withdrawn() {
+        let mut asked = question("withdrawn");
+        assert_eq!(state(&asked), Cell::new("withdrawn", Tone::Dim), "nobody has answered");
+        asked["decided_by"] = "ann".into();
+        assert_eq!(state(&asked), Cell::new("answered, not used", Tone::Dim));
+        asked["state"] = "denied".into();
+        assert_eq!(state(&asked), Cell::new("denied", Tone::Bad));
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn rows(report: &Json) -> Vec<Vec<Cell>> {
     rows.extend(troubled(report).into_iter().map(|words| row("tool", Cell::new(words, Tone::Warn))));
     rows.extend(backups(report).map(|words| row("backup", words)));
     rows.extend(losses(report).into_iter().map(|words| row("database", Cell::new(words, Tone::Bad))));
-    rows.extend(in_background(report).map(|words| row("background", words)));
+    rows.extend(in_background(report).into_iter().map(|words| row("background", words)));
     rows.push(row("running", running(report)));
     rows
 }
@@ -218,19 +218,15 @@ fn running(report: &Json) -> Cell {
     }
 }
 
-/// The row about processes in the background. `None`: there are none.
-fn in_background(report: &Json) -> Option<Cell> {
-    let processes = report.pointer("/processes").and_then(Json::as_array)?;
+/// The processes in the background, one for each row.
+fn in_background(report: &Json) -> Vec<Cell> {
     let one = |process: &Json| {
         let for_how_long = duration_text(Duration::from_millis(number(process, "/for_ms")));
-        format!(
-            "{} in {} for {for_how_long}: {}",
-            text(process, "/id"),
-            text(process, "/session"),
-            text(process, "/command")
-        )
+        let kept = if process["kept"] == true { ", kept by the conversation" } else { "" };
+        let (id, session, command) = (text(process, "/id"), text(process, "/session"), text(process, "/command"));
+        Cell::from(format!("{id} in {session} for {for_how_long}{kept}: {command}"))
     };
-    (!processes.is_empty()).then(|| Cell::from(processes.iter().map(one).collect::<Vec<_>>().join("; ")))
+    report.pointer("/processes").and_then(Json::as_array).into_iter().flatten().map(one).collect()
 }
 
 fn words(report: &Json, pointer: &str) -> String {
@@ -243,6 +239,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn each_process_in_the_background_has_a_line_of_its_own() {
+        let process = |id: &str, kept: bool| json!({"id": id, "session": "me", "command": "make serve", "kept": kept, "for_ms": 3000});
+        let shown = in_background(&json!({"processes": [process("p1", true), process("p2", false)]}));
+        let lines = ["p1 in me for 3 s, kept by the conversation: make serve", "p2 in me for 3 s: make serve"];
+        assert_eq!(shown, lines.map(Cell::from));
+        assert!(in_background(&json!({})).is_empty());
+    }
 
     #[test]
     fn a_status_says_that_the_stand_in_is_no_model_and_what_runs() {

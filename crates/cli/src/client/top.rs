@@ -11,7 +11,6 @@ use belay_terminal::LiveArea;
 use serde_json::{Value as Json, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::facts::Facts;
 use super::{Client, dollars, duration_text, number, text};
 use crate::args::TopArgs;
 
@@ -29,68 +28,43 @@ const COLUMNS: [Column; 7] = [
     Column::cut(12),
 ];
 
-/// The newest step and tool of a run, as far as its events have shown them.
-#[derive(Debug, Default)]
-struct Activity {
-    step: u64,
-    tool: String,
-}
-
 /// Shows the running runs until it is interrupted. It ends when the daemon does.
 pub async fn top(args: &TopArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(&args.client, env)?;
-    let mut facts = Facts::open(&client, None).await?;
-    let (mut doing, mut area) = (HashMap::new(), LiveArea::default());
+    let mut area = LiveArea::default();
     let mut ticks = interval(Duration::from_secs(args.interval));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        tokio::select! {
-            event = facts.next() => note(&mut doing, &event?),
-            _ = ticks.tick() => {
-                let picture = picture(&client, &doing).await?;
-                if args.client.json {
-                    out.line(&picture.to_string());
-                } else {
-                    out.redraw(&mut area, &tables(&picture, out.columns()));
-                }
-                if args.once {
-                    if out.is_terminal() && !args.client.json {
-                        out.line("");
-                    }
-                    return Ok(Exit::Fine);
-                }
+        ticks.tick().await;
+        let picture = picture(&client).await?;
+        if args.client.json {
+            out.line(&picture.to_string());
+        } else {
+            out.redraw(&mut area, &tables(&picture, out.columns()));
+        }
+        if args.once {
+            if out.is_terminal() && !args.client.json {
+                out.line("");
             }
+            return Ok(Exit::Fine);
         }
-    }
-}
-
-fn note(doing: &mut HashMap<String, Activity>, event: &Json) {
-    let run = text(event, "/run_id");
-    match text(event, "/type") {
-        "run_ended" => {
-            doing.remove(run);
-        }
-        "model_called" => doing.entry(run.to_owned()).or_default().step = number(event, "/step"),
-        "tool_started" => text(event, "/name").clone_into(&mut doing.entry(run.to_owned()).or_default().tool),
-        "tool_finished" => doing.entry(run.to_owned()).or_default().tool.clear(),
-        _ => {}
     }
 }
 
 /// The running runs, the longest first, and the numbers of the others.
-async fn picture(client: &Client, doing: &HashMap<String, Activity>) -> Result<Json, Failure> {
+async fn picture(client: &Client) -> Result<Json, Failure> {
     let status = client.get(&["api", "v1", "status"], &[]).await?;
     let stored = client.get(&["api", "v1", "runs"], &[("status", "running"), ("limit", "500")]).await?;
     let stored: HashMap<&str, &Json> = list(&stored, "/runs").iter().map(|run| (text(run, "/run_id"), run)).collect();
     let running = list(&status, "/running").iter().map(|live| {
         let (id, none) = (text(live, "/run_id"), Json::Null);
-        let (run, activity) = (stored.get(id).copied().unwrap_or(&none), doing.get(id));
+        let run = stored.get(id).copied().unwrap_or(&none);
         json!({
             "run_id": id,
             "session": text(live, "/session"),
             "for_ms": number(live, "/for_ms"),
-            "step": activity.map_or(0, |activity| activity.step),
-            "tool": activity.map_or("", |activity| &activity.tool),
+            "step": number(live, "/step"),
+            "tool": list(live, "/tools").last().and_then(Json::as_str).unwrap_or_default(),
             "tokens": number(run, "/usage/input") + number(run, "/usage/output"),
             "cost_micro_usd": number(run, "/cost_micro_usd"),
         })
@@ -164,24 +138,6 @@ fn tables(picture: &Json, width: Option<usize>) -> [Vec<Vec<Cell>>; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn events_show_what_a_run_is_doing_until_it_ends() {
-        let mut doing = HashMap::new();
-        let mut see = |kind: &str, fields: Json| {
-            let mut event = json!({"type": kind, "run_id": "r"});
-            event
-                .as_object_mut()
-                .into_iter()
-                .for_each(|map| map.extend(fields.as_object().cloned().unwrap_or_default()));
-            note(&mut doing, &event);
-            doing.get("r").map(|it| (it.step, it.tool.clone()))
-        };
-        assert_eq!(see("model_called", json!({"step": 2})), Some((2, String::new())));
-        assert_eq!(see("tool_started", json!({"name": "read_file"})), Some((2, "read_file".into())));
-        assert_eq!(see("tool_finished", json!({"name": "read_file"})), Some((2, String::new())));
-        assert_eq!(see("run_ended", json!({})), None);
-    }
 
     #[test]
     fn a_picture_of_many_runs_fits_a_terminal() {

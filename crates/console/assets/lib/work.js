@@ -18,9 +18,12 @@ export const ToolRow = ({ tool }) => html`<li key=${tool.id}><details><summary><
 export const Reasoning = ({ texts }) => texts?.size > 0 && html`<details class="reasoning"><summary>Reasoning</summary><div class="soft"><${Text} of="pre"
   value=${[...texts.entries()].sort(([a], [b]) => a - b).map(([, text]) => text).join('\n\n')} /></div></details>`;
 
+/** The state of a question. An answer that no call has used is told as such: the run ended first. */
+export const stateOf = (question) => (question.state === 'withdrawn' && question.decided_by ? 'answered, not used' : question.state);
+
 const ANSWER = { used: 'approved', approved: 'approved', denied: 'denied', expired: 'expired', withdrawn: 'withdrawn' };
 /** A question that is over, as a line: what was asked, how it was answered, by whom and when. */
-export const Answered = ({ question }) => html`<p class="answered"><${State} value=${ANSWER[question.state] ?? question.state} />
+export const Answered = ({ question }) => html`<p class="answered"><${State} value=${ANSWER[stateOf(question)] ?? stateOf(question)} />
   <a href=${`#/questions/${encodeURIComponent(question.id)}`}><${Text} value=${question.summary} /></a>
   <span class="soft small">${question.decided_by && html`by <${Text} value=${question.decided_by} /> `}<${Time} at=${question.decided_at} /></span></p>`;
 

@@ -7,6 +7,7 @@ import { useAction, useLoad, useNow } from '../lib/hooks.js';
 import { Choice, Connection, Json, ListTable, More, Tabs, useList, useLive } from '../lib/list.js';
 import { Markdown } from '../lib/markdown.js';
 import { Form } from '../lib/question.js';
+import { stateOf } from '../lib/work.js';
 import { Act, Code, Empty, Facts, Failure, Go, Loaded, Page, State, Text, Time, chatLink, runLink } from '../lib/ui.js';
 
 const EVENTS = ['approval_requested', 'approval_first_yes', 'approval_resolved', 'run_ended'];
@@ -103,7 +104,7 @@ function History() {
     <form class="filters row"><${Choice} label="State" value=${state} options=${STATES} set=${filter} /></form>
     <${ListTable} list=${list} keyOf=${(row) => row.id} empty="There is no such question." columns=${[
       ['Asked', (row) => html`<${Time} at=${row.asked_at} />`],
-      ['State', (row) => html`<${State} value=${row.state} />`],
+      ['State', (row) => html`<${State} value=${stateOf(row)} />`],
       ['Call', (row) => html`<span><${Go} to=${oneLink(row.id)}><${Code} value=${row.tool} /></${Go}>${' '}
         <${Text} value=${row.summary} /></span>`],
       ['Asked for', (row) => html`<${Text} value=${row.asker.principal} />`],
@@ -120,7 +121,7 @@ function One({ id, role }) {
   return html`<${Page} title="Question" aside=${html`<${Connection} state=${live} />`}>
     <${Tabs} label="Questions" tabs=${TABS} />
     <${Loaded} load=${load}>${(question) => html`
-      <p class="row"><${State} value=${question.state} />
+      <p class="row"><${State} value=${stateOf(question)} />
         ${question.state === 'waiting' && html`<${Left} until=${question.expires_at} />`}</p>
       <h2>What was shown</h2>
       <div class="card"><${Markdown} text=${question.question} /></div>

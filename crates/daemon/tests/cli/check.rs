@@ -61,6 +61,19 @@ fn rules_that_decide_nothing_are_noted_and_keep_nothing_from_starting() {
     assert!(checked(&home, &rules).1.contains(off));
     let on = format!("{rules}[tools.web]\nsend_methods = [\"POST\"]\n");
     assert!(!checked(&home, &on).1.contains("is off"));
+    let names = ["send_file", "send_message", "read_skill"];
+    let rules: String = names.iter().map(|tool| rule(tool, "always")).collect();
+    let said = checked(&home, &rules).1;
+    for part in [
+        "approvals.rules[0].tool: send_file is off: agent.send_file is false",
+        "approvals.rules[1].tool: send_message is off: agent.send_message is false",
+        "approvals.rules[2].tool: read_skill is off: skills.dirs names no directory",
+    ] {
+        assert_eq!(said.matches(part).count(), 1, "{part}\n{said}");
+    }
+    assert!(!said.contains("no tool is called"), "{said}");
+    let on = format!("{rules}[agent]\nsend_file = true\nsend_message = true\n[skills]\ndirs = [\"/nowhere\"]\n");
+    assert!(!checked(&home, &on).1.contains("is off"));
 }
 
 #[test]

@@ -198,6 +198,8 @@ async fn what_happens_in_the_sessions_of_work_is_shown_with_the_work() {
         run_id: *run_id,
         session: session.as_str().into(),
         for_ms: 1,
+        step: 0,
+        tools: Vec::new(),
     };
     *harness.agent.running.lock().unwrap() = runs.iter().map(live).collect();
     for (session, run, shown) in &runs {

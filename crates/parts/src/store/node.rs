@@ -21,6 +21,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use crate::process_needs::IsMember;
+
 use super::CLOSE_LIMIT;
 use super::shared_workspace;
 use super::waiting::{Attempt, NotStarted, attempted};
@@ -139,6 +141,11 @@ impl Node {
     pub fn leases(&self, channels: Vec<LeasedWork>) -> (LeaseKeeper, HeldLeases) {
         let works = channels.into_iter().chain([LeasedWork::Task(ClusterTask::Janitor)]).collect();
         LeaseKeeper::new(Arc::new(self.store.clone()), self.boot, works, self.lease.state(), &self.store)
+    }
+
+    /// Whether the node may act for its runs, by the clock at the moment of the question.
+    pub(super) fn membership(&self) -> IsMember {
+        self.lease.membership()
     }
 
     /// Waits until the node may not begin anything any more.

@@ -20,6 +20,7 @@ pub use question::Wanted;
 pub(crate) use question::question_body;
 pub use question::{Answers, ApprovalAnswer, digest};
 pub use question::{question_text, reminder_text};
+pub(crate) use shown::MAX_SHOWN_CHARS;
 pub(crate) use shown::unshown_arguments;
 pub use shown::{shown_line, too_long};
 pub use standing::Standing;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Maximum length of a question, in characters. Only the content of files may be longer: it shows its beginning and end.
 /// 16 000: a command of the usual maximum length is shown whole, and a platform splits it into a few messages.
-const MAX_SHOWN_CHARS: usize = 16_000;
+pub(crate) const MAX_SHOWN_CHARS: usize = 16_000;
 
 /// Names of bound values that the question omits: argument vector and script are in the summary, and the environment is
 /// a digest.

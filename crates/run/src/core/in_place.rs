@@ -1,6 +1,8 @@
 //! Questions of runs that other runs have started: the run waits for the answer in its place, while the runs beside it
 //! go on.
 
+use std::sync::Arc;
+
 use belay_agent_loop::AdmittedCall;
 use belay_protocol::{AskedIn, CallId, StoreError, ToolCall};
 use futures_util::future::BoxFuture;
@@ -127,6 +129,7 @@ impl RunCore {
             waits: self.waits.clone(),
             may_ask: if self.closing.is_some() { Err(STOPPED) } else { self.may_ask },
             holds_slot: self.tree.depth() > 0,
+            turn: Arc::default(),
         }
     }
 

@@ -69,6 +69,8 @@ pub(super) struct Ran {
     pub(super) pass: Permit,
     /// The secret that the call used. It must not appear in reports.
     pub(super) credential: Option<Secret>,
+    /// Whether the tool was called.
+    pub(super) began: bool,
 }
 
 /// How a call ended.
@@ -108,7 +110,7 @@ impl RunningCall {
     fn ended(self, end: End) -> Ran {
         let took = self.begun.elapsed();
         let Self { at, call, tool, pass, credential, .. } = self;
-        Ran { at, call, tool, end, took, pass, credential }
+        Ran { at, call, tool, end, took, pass, credential, began: true }
     }
 
     fn with(self, output: Option<ToolOutput>) -> Ran {
@@ -242,7 +244,7 @@ fn never_began((at, runnable): (usize, Runnable), text: &str) -> Ran {
         None => End::Ours(ToolStatus::NotExecuted, text.into()),
         Some(_) => End::Ours(ToolStatus::OutcomeUnknown, UNKNOWN.into()),
     };
-    Ran { at, call, tool, end, took: Duration::ZERO, pass, credential }
+    Ran { at, call, tool, end, took: Duration::ZERO, pass, credential, began: false }
 }
 
 /// Logs which tools were abandoned. Only a tool with an unknown effect is worth a warning. Any other tool goes on with

@@ -8,6 +8,7 @@ use belay_protocol::{
     ToolCall,
 };
 use serde_json::Map;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{Wanted, digest};
@@ -29,6 +30,8 @@ pub struct BatchPeople {
     pub(crate) waits: WaitClock,
     pub(crate) may_ask: Result<(), &'static str>,
     pub(crate) holds_slot: bool,
+    /// Held by the call whose form a person fills in: a text of that person can answer one form at a time.
+    pub(crate) turn: Arc<Mutex<()>>,
 }
 
 impl BatchPeople {
@@ -66,7 +69,7 @@ fn wanted(call: &ToolCall, form: Form, nth: u32) -> Wanted {
 #[async_trait]
 impl AskPerson for CallPeople {
     async fn fill_in(&self, form: Form, nth: u32, stop: &CancellationToken) -> FormAnswer {
-        let BatchPeople { asker, lease, stored, request, live, place, waits, may_ask, holds_slot } = &self.batch;
+        let BatchPeople { asker, lease, stored, request, live, place, waits, may_ask, holds_slot, turn } = &self.batch;
         if let Err(why) = request.parts_may_ask(*may_ask) {
             return FormAnswer::Unasked(why.to_owned());
         }
@@ -76,6 +79,8 @@ impl AskPerson for CallPeople {
         };
         let (place, wanted) = (AskedIn { work, ..place.clone() }, wanted(&self.call, form, nth));
         let _wait = waits.begin();
+        // The forms of parallel calls are asked in the order in which the calls wanted them.
+        let Some(_turn) = stop.run_until_cancelled(turn.lock()).await else { return FormAnswer::Stopped };
         let ask = || async {
             let question = ChildCall {
                 lease,

@@ -16,7 +16,9 @@ use tokio::time::timeout;
 
 use super::batch::Runnable;
 use super::{CallContext, EffectGate, result_of};
-use crate::approvals::{ApprovalAnswer, Case, Need, Standing, Untrusted, Wanted, digest, too_long, unshown_arguments};
+use crate::approvals::{
+    ApprovalAnswer, Case, MAX_SHOWN_CHARS, Need, Standing, Untrusted, Wanted, digest, too_long, unshown_arguments,
+};
 use crate::request::RunRequest;
 
 /// Time in which a tool must describe the effect of a call.
@@ -211,13 +213,7 @@ impl EffectGate {
         }
         // Nobody approves what is not shown. Only the content of files may be shown in part.
         if let Some(chars) = too_long(&summary, &bound) {
-            let text = format!(
-                "denied: {} needs a person's approval, and its arguments ({chars} characters) are too long to be shown \
-                 in full. It was not executed. Write long texts to a file with write_file first, and pass the file's \
-                 name.",
-                spec.name
-            );
-            return Err(Rejected(ToolStatus::Denied, text).into());
+            return Err(Rejected(ToolStatus::Denied, not_shown(spec, chars)).into());
         }
         Err(Blocked::Ask(Box::new(Wanted {
             arguments: shown,
@@ -256,6 +252,20 @@ impl EffectGate {
         let why = format!("{} cannot work without it", spec.name);
         Err(Blocked::Ask(Box::new(Wanted { why, ..Wanted::of(kind, need.instructions.clone()) })))
     }
+}
+
+/// The result of a call whose arguments have so many characters that no question can show them.
+fn not_shown(spec: &ToolSpec, chars: usize) -> String {
+    // Only a program can read the file of a name.
+    let instead = match spec.takes_variables {
+        true => "Write long texts to a file with write_file first, and pass the file's name.",
+        false => "Shorten them, or split the work into several calls, each of which a person is asked about.",
+    };
+    format!(
+        "denied: {} needs a person's approval, and its arguments ({chars} characters) are too long to be shown in full: a \
+         question shows at most {MAX_SHOWN_CHARS} characters. It was not executed. {instead}",
+        spec.name
+    )
 }
 
 fn find(tools: &ToolSet, call: &ToolCall) -> Result<Arc<dyn Tool>, Rejected> {

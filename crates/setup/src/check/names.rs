@@ -57,7 +57,7 @@ pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
     let finding = |what: String| Finding::new("approvals", State::Note, what);
     let approvals = &settings.approvals;
     let of_servers = settings.tools.mcp.values().any(|server| server.enabled);
-    let known: Vec<&str> = tools().collect();
+    let known: Vec<&str> = tools().chain(OPTIONAL).collect();
     let unknown = approvals.about_nothing(&known).into_iter().filter_map(|at| {
         let tool = &approvals.rules[at].tool;
         // The tools of MCP servers are known only after asking the servers.
@@ -71,7 +71,10 @@ pub(super) fn approvals(settings: &Settings) -> Vec<Finding> {
             "approvals.rules[{at}] is never reached: approvals.rules[{earlier}] fits every call that it fits"
         ))
     });
-    let offered = belay_tools::offered(&settings.tools);
+    let mut offered = belay_tools::offered(&settings.tools);
+    offered.extend(settings.agent.send_file.then_some("send_file"));
+    offered.extend(settings.agent.send_message.then_some("send_message"));
+    offered.extend((settings.skills.enabled && !settings.skills.dirs.is_empty()).then_some("read_skill"));
     let off = approvals.rules.iter().enumerate().filter_map(|(at, rule)| {
         let why = off(&rule.tool).filter(|_| !offered.contains(&&*rule.tool))?;
         Some(finding(format!("approvals.rules[{at}].tool: {} is off: {why}", rule.tool)))
@@ -105,6 +108,9 @@ pub(super) fn host_tools(settings: &Settings) -> Vec<Finding> {
     missing.map(finding).collect()
 }
 
+/// The tools that only the settings of other sections turn on.
+const OPTIONAL: [&str; 3] = ["read_skill", "send_file", "send_message"];
+
 /// The tools that exist without any MCP server.
 fn tools() -> impl Iterator<Item = &'static str> {
     BUILTIN.into_iter().chain(OWN_TOOLS)
@@ -114,8 +120,11 @@ fn tools() -> impl Iterator<Item = &'static str> {
 fn off(tool: &str) -> Option<&'static str> {
     Some(match tool {
         "fetch_url" => "tools.web.enabled is false",
+        "read_skill" => "skills.dirs names no directory outside of the workspace, or skills.enabled is false",
         "run_command" => "tools.commands.enabled is false",
         "run_shell" => "tools.shell.enabled is false",
+        "send_file" => "agent.send_file is false",
+        "send_message" => "agent.send_message is false",
         "send_request" => "tools.web.send_methods names no method",
         "web_search" => "tools.search.provider is none",
         _ => return None,

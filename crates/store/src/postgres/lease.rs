@@ -146,6 +146,12 @@ impl NodeLease {
         self.standing.look()
     }
 
+    /// A function that says whether the node is a member by the clock at the moment of the question.
+    pub fn membership(&self) -> Arc<dyn Fn() -> bool + Send + Sync> {
+        let standing = self.standing.clone();
+        Arc::new(move || standing.look() == NodeState::Member)
+    }
+
     /// The milliseconds by which the clock of the database is ahead of the clock of this machine, measured at each renewal;
     /// negative: behind. It is exact up to half of a round trip.
     pub fn clock_offset(&self) -> watch::Receiver<i64> {

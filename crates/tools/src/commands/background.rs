@@ -70,21 +70,18 @@ impl Runner {
         let wanted = Wanted { what, keeper: stay.keeper, limit: stay.limit, context };
         let slot = self.background.slot(wanted).await?;
         let (launch, home) = self.wrapped(Launch { stdin: Stdin::Piped, ..launch }).await?;
-        let started = match stay.keeper {
-            Keeper::Run => self.processes.start(launch, context.run_id, &context.generation, what).await,
-            Keeper::Session => self.processes.start_without_run(launch, what).await,
+        let (processes, run, generation) = (self.processes.clone(), context.run_id, context.generation.clone());
+        let (what, current) = (what.to_owned(), generation.clone());
+        let starting = async move {
+            let running = match stay.keeper {
+                Keeper::Run => processes.start(launch, run, &generation, &what).await?,
+                Keeper::Session => processes.start_without_run(launch, &what).await?,
+            };
+            Ok(Begun { running, home, input })
         };
-        let running = started.map_err(not_started)?;
         // A process of the conversation does not end with the run. A stop of the run must end it nevertheless, and lists
         // it until it has ended.
-        let is_stopped = !context.generation.is_current();
-        if is_stopped {
-            slot.stop();
-        }
-        let name = slot.attend(Begun { running, home, input });
-        if is_stopped {
-            return Err(ToolFailure::Cancelled);
-        }
+        let name = slot.start(starting, move || !current.is_current()).await.map_err(not_started)?;
         let (ends, limit) = (if stay.keeper == Keeper::Run { "with this run, or " } else { "" }, stay.limit());
         Ok(format!("[{name} runs in the background. It ends {ends}after {limit}. The tool process reads it.]").into())
     }

@@ -6,7 +6,6 @@ use belay_protocol::{Generation, RunId};
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 
-use crate::mcp::connection::Connection;
 use crate::mcp::host::{Listing, bounded};
 use crate::mcp::listing::Listed;
 use crate::mcp::offer::check;
@@ -61,9 +60,7 @@ impl Asking {
     async fn listed(&self, server: &Server, watch: &Arc<Watch>) -> Result<Vec<Listed>, ServerError> {
         // A new run id for this listing only, so that lists of running processes still show the server.
         let (run, generation) = (RunId::new(), Generation::default());
-        let (starter, limits) = (self.sessions.starter(), self.sessions.end_limits());
-        let opening = Connection::open(server, starter, run, &generation, watch.clone(), limits);
-        let connection = Box::pin(opening).await?;
+        let connection = Box::pin(self.sessions.connect(server, run, &generation, watch.clone())).await?;
         let tools = connection.tools().await;
         connection.end().await;
         tools

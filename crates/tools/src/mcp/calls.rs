@@ -1,6 +1,6 @@
 //! The calls of a connection that wait for their answers, and how the server learns that nobody waits any more.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,10 +12,14 @@ use rmcp::service::{PeerRequestOptions, RoleClient, ServiceError};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
+use crate::mcp::membership::Membership;
+
 /// The requests of a connection. If the future of a request is dropped, the server is told at once
 /// (`notifications/cancelled`).
 pub(super) struct Calls {
     peer: Peer<RoleClient>,
+    /// Whether tasks of other nodes' calls may be among those that are kept.
+    membership: Membership,
     state: Mutex<State>,
 }
 
@@ -23,8 +27,8 @@ pub(super) struct Calls {
 struct State {
     /// The requests without an answer.
     waiting: HashSet<RequestId>,
-    /// The tasks that calls wait for, by the server's names.
-    tasks: HashSet<String>,
+    /// The tasks that calls wait for, by the server's names, and whether the state of the run may have the handle.
+    tasks: HashMap<String, bool>,
     /// The notifications and cancellations that the SDK has and that are not done yet.
     telling: Vec<BoxFuture<'static, ()>>,
     /// The time of the last notification.
@@ -38,15 +42,16 @@ struct Waiting<'a> {
     answered: bool,
 }
 
-/// A task that a call waits for. If it is dropped before the task has ended, the server is told to cancel it.
+/// A task that a call waits for. If it is dropped before the task has ended, the server is told to cancel it. A node whose
+/// lease does not hold leaves a kept task alone: another node may follow it by the handle.
 pub(super) struct LiveTask {
     calls: Arc<Calls>,
     id: String,
 }
 
 impl Calls {
-    pub(super) fn new(peer: Peer<RoleClient>) -> Self {
-        Self { peer, state: Mutex::default() }
+    pub(super) fn new(peer: Peer<RoleClient>, membership: Membership) -> Self {
+        Self { peer, membership, state: Mutex::default() }
     }
 
     /// Sends a request and waits for its answer.
@@ -62,9 +67,9 @@ impl Calls {
         answer
     }
 
-    /// A task for which a call waits from now on.
-    pub(super) fn live_task(self: &Arc<Self>, id: &str) -> LiveTask {
-        self.state().tasks.insert(id.to_owned());
+    /// A task for which a call waits from now on. `is_kept`: whether the state of the run has its handle.
+    pub(super) fn live_task(self: &Arc<Self>, id: &str, is_kept: bool) -> LiveTask {
+        self.state().tasks.insert(id.to_owned(), is_kept);
         LiveTask { calls: self.clone(), id: id.to_owned() }
     }
 
@@ -79,8 +84,8 @@ impl Calls {
             for id in std::mem::take(&mut state.waiting) {
                 self.tell(&mut state, id);
             }
-            for task in std::mem::take(&mut state.tasks) {
-                self.cancel_task(&mut state, task);
+            for (task, is_kept) in std::mem::take(&mut state.tasks) {
+                self.cancel_task(&mut state, task, is_kept);
             }
             (std::mem::take(&mut state.telling), state.told)
         };
@@ -99,7 +104,10 @@ impl Calls {
         Self::hand_over(state, telling.boxed());
     }
 
-    fn cancel_task(&self, state: &mut State, id: String) {
+    fn cancel_task(&self, state: &mut State, id: String, is_kept: bool) {
+        if is_kept && !self.membership.holds() {
+            return;
+        }
         let peer = self.peer.clone();
         let request = CustomRequest::new("tasks/cancel", Some(json!({ "taskId": id })));
         let telling = async move {
@@ -134,6 +142,13 @@ impl Drop for Waiting<'_> {
 }
 
 impl LiveTask {
+    /// Whether the state of the run may have the handle of the task.
+    pub(super) fn set_kept(&self, is_kept: bool) {
+        if let Some(task) = self.calls.state().tasks.get_mut(&self.id) {
+            *task = is_kept;
+        }
+    }
+
     /// The task has ended, or nobody is there to cancel it.
     pub(super) fn end(&mut self) {
         self.calls.state().tasks.remove(&self.id);
@@ -143,8 +158,8 @@ impl LiveTask {
 impl Drop for LiveTask {
     fn drop(&mut self) {
         let mut state = self.calls.state();
-        if state.tasks.remove(&self.id) {
-            self.calls.cancel_task(&mut state, self.id.clone());
+        if let Some(is_kept) = state.tasks.remove(&self.id) {
+            self.calls.cancel_task(&mut state, self.id.clone(), is_kept);
         }
     }
 }

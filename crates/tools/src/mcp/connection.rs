@@ -10,6 +10,7 @@ use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, CustomR
 use rmcp::service::{RoleClient, ServiceError};
 use rmcp::{ClientCacheConfig, Peer};
 use serde_json::json;
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -19,6 +20,7 @@ use crate::mcp::elicitor::Elicitor;
 use crate::mcp::input::Input;
 use crate::mcp::listener::Notices;
 use crate::mcp::listing::{self, Dialect, Listed};
+use crate::mcp::membership::Membership;
 use crate::mcp::offer::digests;
 use crate::mcp::opening::{Open, Opener, close};
 use crate::mcp::program::StartPrograms;
@@ -104,7 +106,7 @@ impl Known {
 
 impl Connection {
     /// Opens a connection for a run: starts the server or calls its URL, and performs the handshake. `watch` records
-    /// what the server writes.
+    /// what the server writes. `membership`: whether this node may still act for the run.
     ///
     /// # Cancel safety
     /// If the future is dropped, the server is ended.
@@ -114,7 +116,7 @@ impl Connection {
         run: RunId,
         generation: &Generation,
         watch: Arc<Watch>,
-        limits: EndLimits,
+        (limits, membership): (EndLimits, Membership),
     ) -> Result<Self, ServerError> {
         if !generation.is_current() {
             return Err(ServerError::Stopped);
@@ -125,7 +127,7 @@ impl Connection {
         let peer = open.service.peer().clone();
         let revision = peer.peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
         let connection = Self {
-            calls: Arc::new(Calls::new(peer.clone())),
+            calls: Arc::new(Calls::new(peer.clone(), membership)),
             peer,
             revision,
             gone: AtomicBool::new(false),
@@ -228,9 +230,17 @@ impl Connection {
         self.notices.call(elicitor);
     }
 
-    /// A task for which a call waits on this connection from now on.
-    pub(super) fn live_task(&self, id: &str) -> LiveTask {
-        self.calls.live_task(id)
+    /// The turn of a call, if the server does not say for which call it asks a person: then its calls run one at a time.
+    pub(super) async fn turn(&self, server: &Server) -> Option<OwnedMutexGuard<()>> {
+        match self.has_initialize() && server.spoken().asks() {
+            true => Some(self.notices.turn().await),
+            false => None,
+        }
+    }
+
+    /// A task for which a call waits on this connection from now on. `is_kept`: whether the state of the run has its handle.
+    pub(super) fn live_task(&self, id: &str, is_kept: bool) -> LiveTask {
+        self.calls.live_task(id, is_kept)
     }
 
     /// The requests of the connection.

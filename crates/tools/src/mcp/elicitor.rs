@@ -57,6 +57,11 @@ impl Elicitor {
         self.cancel.is_cancelled()
     }
 
+    /// Whether a question of the call waits for its person.
+    pub(super) fn is_asking(&self) -> bool {
+        self.waits().open > 0
+    }
+
     /// Asks for what the parameters of `elicitation/create` describe. Returns the result for the server. `stop` ends the
     /// question, and so does the end of the call.
     ///

@@ -11,18 +11,29 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient, Service};
 use serde_json::Value;
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::mcp::elicitor::Elicitor;
+use crate::mcp::revision::Spoken;
 use crate::mcp::untrusted::line;
 
 /// Longest shown method of a request, in bytes.
 const MAX_METHOD: usize = 100;
 
+/// Why a question has no call.
+const NO_CALL: &str = "no call of a tool is in progress";
+
+/// Follows what a server has asked for while several of its tools were running.
+const AGAIN: &str = ", while several of its tools were running and without saying for which; from now on its calls run one \
+                     at a time, so a repeated call can ask";
+
 /// Answers a server's requests. A question for a person goes to the person of the call in progress. Every other request
 /// except a ping is refused: there is no sampling and no list of roots.
 pub(super) struct Listener {
     server: String,
+    spoken: Spoken,
     notices: Arc<Notices>,
 }
 
@@ -33,6 +44,8 @@ pub(super) struct Notices {
     refused: Mutex<Refused>,
     /// The calls in progress, in their order.
     calls: Mutex<Vec<Weak<Elicitor>>>,
+    /// Held by the one call in progress of a server that does not say for which call it asks.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The requests of a server that were refused.
@@ -72,15 +85,38 @@ impl Notices {
         calls.push(Arc::downgrade(elicitor));
     }
 
-    /// The call in progress that a question of the server belongs to. A server over pipes does not say which, so several
-    /// calls count only if all are of one tool. A call that is over asks nothing.
+    /// Waits until no other call that takes a turn is in progress. The turn ends when the value is dropped.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the turn goes to the next call.
+    pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
+        self.turn.clone().lock_owned().await
+    }
+
+    /// The call in progress that a question of the server belongs to. The server does not say which, so several calls count
+    /// only if all are of one tool: then it is the first that asks nothing yet. A call that is over asks nothing.
     fn asking(&self) -> Result<Arc<Elicitor>, &'static str> {
         let mut calls: Vec<_> = self.lock_calls().iter().filter_map(Weak::upgrade).collect();
         calls.retain(|call| !call.is_over());
-        let first = calls.first().ok_or("no call of a tool is in progress")?;
+        let first = calls.first().ok_or(NO_CALL)?;
         match calls.iter().all(|call| call.tool == first.tool) {
-            true => Ok(first.clone()),
+            true => Ok(calls.iter().find(|call| !call.is_asking()).unwrap_or(first).clone()),
             false => Err("several tools are running, and it does not say for which of them it asks"),
+        }
+    }
+
+    /// Asks the person of the call that a question belongs to. If that call ends while it waits, the question was of another
+    /// one, and is asked for that.
+    ///
+    /// # Errors
+    /// Why nobody was asked, as the end of a sentence.
+    async fn ask(&self, params: &Value, stop: &CancellationToken) -> Result<Value, String> {
+        loop {
+            let call = self.asking()?;
+            let answer = call.answer(params, stop).await;
+            if !call.is_over() || stop.is_cancelled() || self.asking().is_err() {
+                return answer;
+            }
         }
     }
 
@@ -102,8 +138,8 @@ impl Notices {
 }
 
 impl Listener {
-    pub(super) fn new(server: &str, notices: Arc<Notices>) -> Self {
-        Self { server: server.to_owned(), notices }
+    pub(super) fn new(server: &str, spoken: Spoken, notices: Arc<Notices>) -> Self {
+        Self { server: server.to_owned(), spoken, notices }
     }
 }
 
@@ -117,10 +153,12 @@ impl Service<RoleClient> for Listener {
             return Ok(ClientResult::empty(()));
         }
         if let Some(params) = elicitation(&request) {
+            self.spoken.has_asked();
             let answered = match self.notices.asking() {
-                Ok(call) => call.answer(&params, &context.ct).await,
+                Ok(_) => self.notices.ask(&params, &context.ct).await,
                 Err(why) => {
-                    self.notices.refuse(asked(&request));
+                    let again = if why == NO_CALL { "" } else { AGAIN };
+                    self.notices.refuse(asked(&request) + again);
                     Err(why.to_owned())
                 }
             };
@@ -205,6 +243,6 @@ mod tests {
         drop(first.until_dropped());
         assert_eq!(notices.asking().ok().map(|call| call.tool.clone()).as_deref(), Some("b"));
         drop(second.until_dropped());
-        assert_eq!(notices.asking().err(), Some("no call of a tool is in progress"));
+        assert_eq!(notices.asking().err(), Some(NO_CALL));
     }
 }

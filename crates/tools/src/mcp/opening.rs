@@ -143,7 +143,7 @@ impl Opener<'_> {
     where
         T: Transport<RoleClient> + 'static,
     {
-        let listener = Listener::new(self.server.name(), self.notices.clone());
+        let listener = Listener::new(self.server.name(), self.server.spoken().clone(), self.notices.clone());
         let info = revision::open(&mut transport, first, &listener.get_info(), patience).await?;
         if !revision::is_known(&info.protocol_version) {
             return Err(ClientInitializeError::NoCompatibleProtocolVersion {

@@ -46,6 +46,8 @@ struct Known {
     last: Option<ProtocolVersion>,
     /// Whether a tool of the server works only in an older revision. A connection that fails does not change that.
     needs_older: bool,
+    /// Whether the server has asked a person by a request of its own, which does not say for which call it asks.
+    asks: bool,
 }
 
 impl Spoken {
@@ -61,6 +63,16 @@ impl Spoken {
     /// Makes every further connection begin with `initialize`.
     pub(super) fn need_older(&self) {
         self.lock().needs_older = true;
+    }
+
+    /// The server has asked a person by a request of its own.
+    pub(super) fn has_asked(&self) {
+        self.lock().asks = true;
+    }
+
+    /// Whether the server has ever asked a person by a request of its own.
+    pub(super) fn asks(&self) -> bool {
+        self.lock().asks
     }
 
     /// How the next connection begins.

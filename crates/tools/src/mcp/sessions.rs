@@ -13,10 +13,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use crate::mcp::connection::{Connection, EndLimits};
+use crate::mcp::membership::Membership;
 use crate::mcp::program::StartPrograms;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::tasks::Claims;
+use crate::mcp::wire::Watch;
 
 /// How long an unused connection is kept if the end of its run was not reported. 5 minutes: a model thinks for less.
 const IDLE_LIMIT: Duration = Duration::from_secs(300);
@@ -34,6 +36,7 @@ pub struct McpSessions {
     idle_limit: Duration,
     end_limits: EndLimits,
     claims: Claims,
+    membership: Membership,
 }
 
 /// A run and the name of a server.
@@ -68,7 +71,13 @@ impl McpSessions {
     /// Creates an empty set of connections. `starter` starts the programs of servers.
     pub fn new(starter: Arc<dyn StartPrograms>) -> Self {
         let (slots, end_limits, claims) = (Mutex::default(), EndLimits::default(), Claims::default());
-        Self { starter, slots, idle_limit: IDLE_LIMIT, end_limits, claims }
+        Self { starter, slots, idle_limit: IDLE_LIMIT, end_limits, claims, membership: Membership::default() }
+    }
+
+    /// Sets what says whether this node of a cluster may still act for its runs.
+    #[must_use]
+    pub fn of_node(self, membership: Membership) -> Self {
+        Self { membership, ..self }
     }
 
     /// Replaces the idle limit of 5 minutes.
@@ -88,8 +97,19 @@ impl McpSessions {
         &self.claims
     }
 
-    pub(super) fn end_limits(&self) -> EndLimits {
-        self.end_limits
+    /// Opens a connection that belongs to no slot. `watch` records what the server writes.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the server is ended.
+    pub(super) async fn connect(
+        &self,
+        server: &Server,
+        run: RunId,
+        generation: &Generation,
+        watch: Arc<Watch>,
+    ) -> Result<Connection, ServerError> {
+        let manner = (self.end_limits, self.membership.clone());
+        Connection::open(server, self.starter(), run, generation, watch, manner).await
     }
 
     /// Cancels the calls in progress of a run at the programs that it has started, which are ended next. Returns after
@@ -144,7 +164,7 @@ impl McpSessions {
             .collect()
     }
 
-    pub(super) fn starter(&self) -> &dyn StartPrograms {
+    fn starter(&self) -> &dyn StartPrograms {
         &*self.starter
     }
 
@@ -194,8 +214,7 @@ impl McpSessions {
             if slot.shared.starts.fetch_add(1, Ordering::SeqCst) >= MAX_STARTS {
                 return Err(ServerError::TooManyStarts(MAX_STARTS));
             }
-            let (starter, watch) = (self.starter(), Arc::default());
-            let opened = Connection::open(server, starter, run, generation, watch, self.end_limits).await;
+            let opened = self.connect(server, run, generation, Arc::default()).await;
             let is_away = matches!(opened, Err(ServerError::Unreachable(_) | ServerError::Silent { .. }));
             if is_away && server.is_elsewhere() {
                 // Nothing was started. The server may come back.

@@ -18,7 +18,7 @@ use crate::mcp::revision::needs_older;
 use crate::mcp::server::Server;
 use crate::mcp::server_error::ServerError;
 use crate::mcp::sessions::{Lease, McpSessions};
-use crate::mcp::tasks::{Follow, Handle, TASK_LIMIT, TaskState};
+use crate::mcp::tasks::{Follow, Handle, TASK_LIMIT, TaskState, abandon};
 use crate::picture::Pictures;
 
 /// Digits of a digest in a preview.
@@ -88,6 +88,7 @@ impl McpTool {
                  with `belay mcp approve {server} {tool}`. Continue without it."
             ))));
         }
+        let _turn = lease.connection().turn(&self.server).await;
         let elicitor = self.elicitor(context);
         let questions = elicitor.until_dropped();
         let call = lease.connection().call(&self.offer.tool, arguments.clone(), &elicitor);
@@ -133,7 +134,8 @@ impl McpTool {
         context: &ToolContext,
     ) -> Result<ToolOutput, ServerError> {
         let limit = handle.limit();
-        let follow = Follow { server: &self.server, sessions: &self.sessions, context, elicitor, handle };
+        let is_kept = context.handle.earlier().is_some().into();
+        let follow = Follow { server: &self.server, sessions: &self.sessions, context, elicitor, handle, is_kept };
         let questions = elicitor.until_dropped();
         let ended = within(limit, elicitor, follow.answer(begun)).await;
         drop(questions);
@@ -233,6 +235,12 @@ impl Tool for McpTool {
             covers: Some(format!("{tool} of the MCP server {server}, as described now ({digest})")),
             ..CallPreview::default()
         })
+    }
+
+    async fn abandon(&self, handle: &Value) -> bool {
+        let Ok(handle) = Handle::found(&self.server, &self.offer.tool, handle) else { return false };
+        abandon(&self.server, &self.sessions, &handle).await;
+        true
     }
 
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use belay_exec::StartError;
 use belay_protocol::ToolContext;
+use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
 use super::BackgroundProcesses;
@@ -33,30 +35,76 @@ impl Slot {
         Self { registry, process, begun: false }
     }
 
-    /// Requests the end of the process, as a stop does.
-    pub(crate) fn stop(&self) {
-        self.process.request_end(EndedBy::Stop);
+    /// Starts the process, and attends to it until it has ended, in a task of its own: the process is listed from before its
+    /// start until after its end. Returns its name once it has begun. `is_stopped`: whether its run was stopped meanwhile.
+    ///
+    /// # Errors
+    /// It was not started, or its run was stopped: then it is ended as soon as it has begun.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the process is ended as soon as it has begun, or is not started.
+    pub(crate) async fn start(
+        self,
+        starting: impl Future<Output = Result<Begun, StartError>> + Send + 'static,
+        is_stopped: impl Fn() -> bool + Send + 'static,
+    ) -> Result<String, StartError> {
+        let (tell, told) = oneshot::channel();
+        let (tasks, name) = (self.registry.tasks.clone(), self.process.name.clone());
+        let unheard = Unheard(Some(self.process.clone()));
+        let task = async move {
+            let begun = match starting.await {
+                Ok(begun) => begun,
+                Err(error) => {
+                    let _ = tell.send(Err(error)); // nobody waits for it any more
+                    return;
+                }
+            };
+            let is_wanted = !is_stopped();
+            if !is_wanted {
+                self.process.request_end(EndedBy::Stop);
+            }
+            // Also if nobody waits any more: then its end is requested.
+            let _ = tell.send(if is_wanted { Ok(()) } else { Err(StartError::Stopped) });
+            self.attend(begun).await;
+        };
+        tasks.spawn(task.in_current_span());
+        let begun = told.await.unwrap_or(Err(StartError::ShuttingDown)); // its task has crashed
+        unheard.heard();
+        begun.map(|()| name)
     }
 
-    /// Attends to the process, which has begun, in a task of its own until it has ended. Returns its name.
-    pub(crate) fn attend(mut self, mut begun: Begun) -> String {
+    /// Attends to the process, which has begun, until it has ended.
+    async fn attend(mut self, mut begun: Begun) {
         self.begun = true;
         self.process.has_begun(&mut begun.running);
-        let (registry, process) = (self.registry.clone(), self.process.clone());
-        let task = async move {
-            let _crashed = Crashed(&process);
-            // Beside each other, so that a store that does not answer keeps no process from its end.
-            let attending = attend(&process, begun, registry.limits.printed_bytes);
-            let ((), end) = tokio::join!(registry.record_start(&process), attending);
-            (registry.parts.count_end)(end.word());
-            tracing::info!(process = process.name, run = %process.run, end = end.word(), "a background process ended");
-            // Before the end is known: the one that waits for the end of the run writes the end of its record next.
-            registry.record_end(&process, end).await;
-            process.has_ended(end);
-            registry.drop_over();
-        };
-        self.registry.tasks.spawn(task.in_current_span());
-        self.process.name.clone()
+        let (registry, process) = (&self.registry, &self.process);
+        let _crashed = Crashed(process);
+        // Beside each other, so that a store that does not answer keeps no process from its end.
+        let attending = attend(process, begun, registry.limits.printed_bytes);
+        let ((), end) = tokio::join!(registry.record_start(process), attending);
+        (registry.parts.count_end)(end.word());
+        tracing::info!(process = process.name, run = %process.run, end = end.word(), "a background process ended");
+        // Before the end is known: the one that waits for the end of the run writes the end of its record next.
+        registry.record_end(process, end).await;
+        process.has_ended(end);
+        registry.drop_over();
+    }
+}
+
+/// A process whose name nobody has heard yet. Dropping it requests the end of the process.
+struct Unheard(Option<Arc<Process>>);
+
+impl Unheard {
+    fn heard(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        if let Some(process) = &self.0 {
+            process.request_end(EndedBy::Stop);
+        }
     }
 }
 

@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 
 /// A tool for tests, by name: `echo` returns its `text`, `fail` fails, `panic` panics, `wait` waits for its token,
 /// `deaf` waits without looking at it, `slow` takes a second, `moody` fails while its world is `broken`, `chatty` works for five
-/// hours and says so each minute, `form` asks a person to fill in a form, `task` keeps a handle, says so in its world and waits.
+/// hours and says so each minute, `form` asks a person to fill in a form, `task` keeps a handle, says so in its world and waits;
+/// continued, it ends at once, or waits if its world is `stuck`, and its world has what it was told to abandon.
 pub(crate) struct TestTool {
     spec: ToolSpec,
     pub(crate) calls: Arc<AtomicUsize>,
@@ -145,6 +146,14 @@ impl Tool for TestTool {
         Ok(CallPreview { bound, covers: Some(format!("all of {}", self.spec.name)), ..CallPreview::default() })
     }
 
+    async fn abandon(&self, handle: &Value) -> bool {
+        let is_mine = self.behaves_as == "task";
+        if is_mine {
+            *self.world.lock().expect("not poisoned") = format!("abandoned: {handle}");
+        }
+        is_mine
+    }
+
     async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         self.calls.fetch_add(1, Ordering::SeqCst);
         if let Some(secret) = &context.credential {
@@ -176,6 +185,10 @@ impl Tool for TestTool {
                 Ok("waited".into())
             }
             "task" => match context.handle.earlier() {
+                Some(_) if *self.world.lock().expect("not poisoned") == "stuck" => {
+                    tokio::time::sleep(Duration::from_secs(3600)).await;
+                    Ok("waited".into())
+                }
                 Some(handle) => Ok(format!("continued {handle}").into()),
                 None => {
                     let is_kept = context.handle.keep(json!("the work")).await;

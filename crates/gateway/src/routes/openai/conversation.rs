@@ -62,6 +62,7 @@ impl Conversation {
                 queue: Some(QueueMode::Followup),
                 thinking: self.thinking,
                 text_only: self.text_only,
+                continues: self.continues,
                 sampling: self.sampling,
                 client_tools: self.client_tools,
                 ..RunOptions::default()

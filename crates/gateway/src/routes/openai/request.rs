@@ -171,6 +171,8 @@ pub(crate) struct Conversation {
     pub(crate) form: AnswerForm,
     /// Whether the answer is plain text of the model, without tools.
     pub(crate) text_only: bool,
+    /// Whether the answer goes on right behind the last one, as of "Continue Response" in front ends.
+    pub(crate) continues: bool,
     /// The level of thinking.
     pub(crate) thinking: Option<Thinking>,
     /// The sampling parameters.
@@ -226,6 +228,8 @@ impl ChatRequest {
         lines: Vec<HistoryLine>,
         named: Option<Named>,
     ) -> Result<Conversation, OpenAiError> {
+        let last = lines.iter().rfind(|line| line.role != HistoryRole::System);
+        let continues = last.is_some_and(|line| line.role == HistoryRole::Assistant);
         let lines = ended(lines);
         let said = match named {
             Some(named) if !named.takes_all => continued(named.session, lines),
@@ -243,7 +247,7 @@ impl ChatRequest {
         let form = AnswerForm::read(self.response_format.as_ref())?;
         let sampling = self.sampling.read()?.map(Box::new);
         let (thinking, client_tools) = (self.thinking(), self.tools()?);
-        let conversation = Conversation { form, files, new_files, thinking, sampling, client_tools, ..said };
+        let conversation = Conversation { form, files, new_files, continues, thinking, sampling, client_tools, ..said };
         check_text(&conversation.text).map_err(unusable)?;
         Ok(conversation)
     }
@@ -480,6 +484,7 @@ fn continued(session: SessionKey, mut lines: Vec<HistoryLine>) -> Conversation {
         history,
         form: AnswerForm::Text,
         text_only: false,
+        continues: false,
         thinking: None,
         sampling: None,
         client_tools: None,
@@ -503,6 +508,7 @@ fn fresh(mut history: Vec<HistoryLine>) -> Conversation {
         history,
         form: AnswerForm::Text,
         text_only: false,
+        continues: false,
         thinking: None,
         sampling: None,
         client_tools: None,

@@ -1,6 +1,7 @@
 //! Follows one task from its beginning, or from a restart, to its end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use belay_protocol::ToolContext;
 use tokio::time::sleep;
@@ -24,6 +25,8 @@ pub(in crate::mcp) struct Follow<'a> {
     pub(in crate::mcp) context: &'a ToolContext,
     pub(in crate::mcp) elicitor: &'a Arc<Elicitor>,
     pub(in crate::mcp) handle: Handle,
+    /// Whether the state of the run has the handle.
+    pub(in crate::mcp) is_kept: AtomicBool,
 }
 
 /// A connection on which the task is polled. If it is dropped while the task lives, the server is told to cancel it.
@@ -48,10 +51,13 @@ impl Follow<'_> {
         };
         let (mut seen, mut line) = (Seen::default(), None);
         if let Some((lease, state)) = begun {
-            let live = lease.connection().live_task(&self.handle.id);
+            // Until the store has answered, the handle may be there.
+            let live = lease.connection().live_task(&self.handle.id, self.server.is_elsewhere());
             let line = line.insert(Line { lease, live });
             // The task of a program ends with it.
             let is_kept = self.server.is_elsewhere() && self.context.handle.keep(self.handle.kept()).await;
+            line.live.set_kept(is_kept);
+            self.is_kept.store(is_kept, Ordering::SeqCst);
             debug!(server, run = %self.context.run_id, is_kept, "a call of an mcp server runs as a task");
             if let Some(end) = self.settled(self.take(state, line, &mut seen).await, line, &mut seen) {
                 return end;
@@ -86,7 +92,7 @@ impl Follow<'_> {
             none => {
                 let lease = self.sessions.lease(self.server, self.context.run_id, &self.context.generation).await?;
                 lease.connection().expect_questions(self.elicitor);
-                let live = lease.connection().live_task(&self.handle.id);
+                let live = lease.connection().live_task(&self.handle.id, self.is_kept.load(Ordering::SeqCst));
                 Ok(none.insert(Line { lease, live }))
             }
         }

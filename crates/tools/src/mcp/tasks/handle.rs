@@ -36,7 +36,7 @@ impl Handle {
         connection: &Connection,
     ) -> Result<Self, ServerError> {
         if task.id.len() > MAX_ID {
-            drop(connection.live_task(&task.id));
+            drop(connection.live_task(&task.id, false));
             return Err(ServerError::LostTask(format!("the id of the task is longer than {MAX_ID} bytes")));
         }
         // What the server forgets need not be waited for; a call without a task has this time too.

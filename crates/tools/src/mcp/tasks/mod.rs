@@ -8,11 +8,12 @@
 //! a call begins; afterwards Belay takes either form of an answer.
 //!
 //! Reading order: `support` (whether a call is made as a task) → `state` (what a server says of a task) → `handle` → `claims` →
-//! `follow` (one task from its beginning to its end) → `look` → `inputs`, `pace`, `requests`.
+//! `follow` (one task from its beginning to its end) → `look` → `inputs`, `pace`, `requests` → `abandon`.
 //!
 //! Source: <https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks>,
 //! <https://modelcontextprotocol.github.io/ext-tasks/specification/2026-07-28/tasks.html>
 
+mod abandon;
 mod claims;
 mod follow;
 mod handle;
@@ -23,6 +24,7 @@ mod requests;
 mod state;
 mod support;
 
+pub(super) use abandon::abandon;
 pub(super) use claims::Claims;
 pub(super) use follow::Follow;
 pub(super) use handle::{Handle, TASK_LIMIT};

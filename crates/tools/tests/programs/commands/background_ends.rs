@@ -1,5 +1,7 @@
 //! The end of background commands: what is listed until then, and what is forgotten after it.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use belay_protocol::{Approved, Generation, ProcessesOf, RunId, RunProcesses as _, ToolContext, ToolFailure};
@@ -54,6 +56,54 @@ async fn a_process_that_starts_while_its_run_is_stopped_is_listed_until_it_has_e
     assert_eq!((ends.background_ending(&of).len(), fixture.background.running()), (1, 1));
     ends.background_ended(&of).await;
     assert_eq!((ends.background_ending(&of).len(), fixture.background.running()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_process_whose_call_is_aborted_while_it_starts_is_never_alive_without_being_listed() {
+    let fixture = fixture(Policy::Off);
+    let of = ProcessesOf::Session("s".into());
+    let (mut seen, ends) = (0, fixture.ends());
+    // The abort meets the start at another moment each time.
+    for round in 0..30 {
+        let (arguments, context) = fixture.keeping("sleep 1000", &fixture.context()).await;
+        let begun = fixture.processes.counts();
+        {
+            let mut call = std::pin::pin!(fixture.call("run_command", arguments, &context));
+            while fixture.background.running() == 0 {
+                let is_pending = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_pending())).await;
+                assert!(is_pending);
+                tokio::task::yield_now().await;
+            }
+            // The program is requested with one of the next polls.
+            let mut polls = 0;
+            while polls < round && poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx).is_pending())).await {
+                tokio::task::yield_now().await;
+                polls += 1;
+            }
+        }
+        // Until the program has been started and has ended, or certainly is not started any more.
+        for _ in 0..200_000 {
+            let (listed, counts) = (fixture.background.running(), fixture.processes.counts());
+            assert!(listed > 0 || counts.alive == 0, "a process without an entry: {counts:?}");
+            if counts.started > begun.started {
+                seen += 1;
+                break;
+            }
+            if listed == 0 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..2000 {
+            let (listed, counts) = (fixture.background.running(), fixture.processes.counts());
+            assert!(listed > 0 || counts.alive == 0, "a process without an entry: {counts:?}");
+        }
+        ends.stop_background(&of);
+        ends.background_ended(&of).await;
+    }
+    assert!(seen > 0, "no abort met a start");
+    let counts = fixture.processes.counts();
+    assert_eq!((fixture.background.running(), counts.alive), (0, 0), "{counts:?}");
 }
 
 #[tokio::test]

@@ -224,3 +224,104 @@ serve([tool("t")], call=call, on={{"server/discover": discover}})
     assert_eq!((tool.revision().as_deref(), person.asked().len()), (Some("2025-11-25"), 1));
     bench.sessions.close().await;
 }
+
+/// A server of an older revision that works on its calls side by side. `asks` asks for one call, and the answer to that is
+/// the result of the call.
+const SIDE_BY_SIDE: &str = r#"
+waiting, asked = [], {}
+def asks(one):
+    name = "q%s" % one["id"]
+    asked[name] = one
+    send({"jsonrpc": "2.0", "id": name, "method": "elicitation/create", "params": FORM})
+def answered(message):
+    note("answered")
+    one, result = asked.pop(message["id"]), message.get("result", {})
+    say(one, json.dumps(result.get("content", message.get("error", {}).get("message"))), isError="error" in message)
+"#;
+
+/// A person who leaves the first question alone, and answers the others.
+struct Later(std::sync::Mutex<usize>);
+
+#[async_trait::async_trait]
+impl belay_protocol::AskPerson for Later {
+    async fn fill_in(&self, _: belay_protocol::Form, _: u32, _: &tokio_util::sync::CancellationToken) -> FormAnswer {
+        let nth = {
+            let mut asked = self.0.lock().unwrap();
+            *asked += 1;
+            *asked
+        };
+        match nth {
+            1 => std::future::pending().await,
+            _ => given(json!({ "size": "m" })),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_question_outlives_a_call_that_it_was_not_of() {
+    let bench = Bench::new();
+    let script = format!(
+        r#"FORM = {FORM}
+{SIDE_BY_SIDE}
+def call(message):
+    waiting.append(message)
+    if len(waiting) == 2:
+        asks(waiting[1])
+        while not os.path.exists(os.path.join(here, "go")):
+            time.sleep(0.02)
+        say(waiting[0], "without a question")
+serve([tool("t")], call=call, on={{None: answered}})
+"#
+    );
+    let tool = asks(&bench, &script).await;
+    let person = Arc::new(Later(std::sync::Mutex::default()));
+    let run = Run { person: belay_protocol::PersonPort::to(person.clone()), ..Run::new() };
+    let first_ends = async {
+        until("it asks", || *person.0.lock().unwrap() == 1).await;
+        std::fs::write(bench.path("s").join("go"), "").unwrap();
+    };
+    let (one, two, ()) = tokio::join!(run.text(&tool, json!({})), run.text(&tool, json!({})), first_ends);
+    let mut texts = [one, two];
+    texts.sort_unstable();
+    assert_eq!(texts, ["without a question", r#"{"size": "m"}"#]);
+    bench.sessions.close().await;
+}
+
+#[tokio::test]
+async fn calls_of_a_server_that_asks_without_saying_for_which_run_one_at_a_time_from_then_on() {
+    let bench = Bench::new();
+    let script = format!(
+        r#"FORM, together = {FORM}, 2
+{SIDE_BY_SIDE}
+def call(message):
+    global together
+    note(message["params"]["name"])
+    waiting.append(message)
+    if len(waiting) == together:
+        together = 1
+        while waiting:
+            asks(waiting.pop())
+serve([tool("a"), tool("b")], call=call, on={{None: answered}})
+"#
+    );
+    let tools = bench.one(&script, json!({})).await;
+    let person = Person::new([given(json!({ "size": "s" })), given(json!({ "size": "m" }))]);
+    let run = Run::with_person(&person);
+    let call = |at: usize| run.call(&tools[at], json!({}));
+    // Nobody is asked for a call that is not known.
+    let (one, two) = tokio::join!(call(0), call(1));
+    for output in [one, two] {
+        let Err(ToolFailure::Failed(text)) = output else { panic!("{output:?}") };
+        assert!(text.contains("several tools are running") && text.contains("a repeated call can ask"), "{text}");
+    }
+    assert!(person.asked().is_empty());
+    let (one, two) = tokio::join!(call(0), call(1));
+    let mut texts = [one.unwrap().text, two.unwrap().text];
+    texts.sort_unstable();
+    assert_eq!(texts, [r#"{"size": "m"}"#, r#"{"size": "s"}"#]);
+    assert_eq!(person.asked().len(), 2);
+    let notes = bench.notes();
+    assert_eq!((&notes[2..4], notes[5].as_str()), (&["answered".to_owned(), "answered".to_owned()][..], "answered"));
+    assert_eq!(notes.len(), 8, "no call runs twice: {notes:?}");
+    bench.sessions.close().await;
+}

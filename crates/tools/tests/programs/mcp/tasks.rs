@@ -1,5 +1,6 @@
 //! Calls that run as tasks of their servers.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -7,6 +8,7 @@ use belay_protocol::{
     CallId, FormAnswer, HandlePort, KeepHandle, Progress, ProgressSink, RunProcesses, ToolFailure, ToolOutput,
 };
 use belay_tools::RunEnds;
+use belay_tools::mcp::Membership;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -147,6 +149,68 @@ async fn a_stop_cancels_the_task_at_the_server() {
         until("the server knows", || !host.asked("tasks/cancel").is_empty()).await;
         assert_eq!(host.asked("tasks/cancel").len(), 1);
         assert_eq!(host.asked("tasks/cancel")[0]["taskId"], "task-0");
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_lease_does_not_hold_leaves_the_task_to_the_new_owner() {
+    for is_new in [false, true] {
+        let (mut tasks, holds) = (JoinSet::new(), Arc::new(AtomicBool::new(true)));
+        let asked = holds.clone();
+        let membership = Membership::by(Arc::new(move || asked.load(Ordering::SeqCst)));
+        let bench = Bench::with(|sessions| sessions.of_node(membership));
+        let host = TaskHost::new(is_new, vec![working(""), working("")]);
+        let (tool, kept) = (host.tool(&mut tasks, &bench).await, Kept::of(&host));
+        let run = kept.run(None);
+        let wakes = async {
+            until("it is polled", || !host.asked("tasks/get").is_empty()).await;
+            holds.store(false, Ordering::SeqCst);
+            run.cancel.cancel();
+        };
+        let (output, ()) = tokio::join!(run.call(&tool, json!({})), wakes);
+        assert_eq!(output, Err(ToolFailure::Cancelled));
+        RunEnds::new(bench.processes.clone(), bench.sessions.clone(), no_background()).end(run.id).await;
+        host.change(|seen| seen.tasks.insert("task-0".into(), [completed(is_new)].into()));
+        let other = Bench::new();
+        let tool = host.tool(&mut tasks, &other).await;
+        assert_eq!(kept.run(Some(kept.all()[0].0.clone())).text(&tool, json!({})).await, "done");
+        assert_eq!(host.asked("tasks/cancel"), [] as [Value; 0]);
+        other.sessions.close().await;
+    }
+}
+
+#[tokio::test]
+async fn the_task_of_a_call_that_never_continues_is_cancelled() {
+    for is_new in [false, true] {
+        let mut tasks = JoinSet::new();
+        let host = TaskHost::new(is_new, vec![working(""), working("")]);
+        let kept = Kept::of(&host);
+        {
+            // What a kill leaves: the task, and the handle.
+            let bench = Bench::with(|sessions| sessions.of_node(Membership::by(Arc::new(|| false))));
+            let tool = host.tool(&mut tasks, &bench).await;
+            let run = kept.run(None);
+            let polled = until("it is polled", || host.asked("tasks/get").len() > 1);
+            tokio::select! {
+                output = run.call(&tool, json!({})) => panic!("{output:?}"),
+                () = polled => {}
+            }
+        }
+        host.change(|seen| seen.asked.clear());
+        let bench = Bench::new();
+        let tool = host.tool(&mut tasks, &bench).await;
+        let handle = kept.all()[0].0.clone();
+        let mut other = handle.clone();
+        other["server"] = "x".into();
+        assert!(!tool.abandon(&other).await && !tool.abandon(&json!("nonsense")).await);
+        assert_eq!(host.asked("tasks/cancel"), [] as [Value; 0]);
+        assert!(tool.abandon(&handle).await);
+        let cancelled: Vec<_> = host.asked("tasks/cancel").iter().map(|with| with["taskId"].clone()).collect();
+        assert_eq!((cancelled, host.asked("tools/call").len()), (vec![json!("task-0")], 0));
+        assert_eq!(bench.sessions.open(), 0);
+        // A server that is away costs a line of the log.
+        host.change(|seen| seen.is_away = true);
+        assert!(tool.abandon(&handle).await);
     }
 }
 
