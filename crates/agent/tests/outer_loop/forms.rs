@@ -142,7 +142,8 @@ async fn forms_of_parallel_calls_are_asked_one_after_the_other_and_each_call_get
     assert_eq!(bound(&asked[0]), ("form".to_owned(), server, ApprovalState::Used));
     assert_eq!(bound(&asked[1]), bound(&asked[0]));
     let given = |size: &str| format!(r#"Given({{"size": String("{size}")}})"#);
-    assert_eq!(saw(&agent.model, 2), [given("m"), given("s")]);
+    let seen = saw(&agent.model, 2);
+    assert_eq!(seen[seen.len() - 2..], [given("m"), given("s")]);
     agent.shut_down().await;
 }
 
