@@ -123,6 +123,9 @@ async fn other_words_for_the_version_and_mistyped_commands_are_answered() -> Res
     }
     let mistyped = home.run(&["statsu"], "").await?;
     assert_eq!(mistyped.status.code(), Some(2));
-    assert!(mistyped.stderr.contains("tip: some similar subcommands exist") && mistyped.stderr.contains("'status'"), "{mistyped:?}");
+    assert!(
+        mistyped.stderr.contains("tip: some similar subcommands exist") && mistyped.stderr.contains("'status'"),
+        "{mistyped:?}"
+    );
     Ok(())
 }
