@@ -31,7 +31,13 @@ pub(super) async fn fire(
     let routine_run = client.post(&path, Some(&json!({ "payload": payload })), Duration::ZERO).await?;
     let id = text(&routine_run, "/routine_run_id");
     match (waits, args.client.json) {
-        (true, json) => return ended(&client, id, json, out).await,
+        (true, json) => {
+            let exit = ended(&client, id, json, out).await?;
+            if exit != Exit::Busy {
+                settled(&client, id).await;
+            }
+            return Ok(exit);
+        }
         (false, true) => out.json(&routine_run),
         (false, false) => out.line(id),
     }
@@ -80,6 +86,16 @@ async fn ended(client: &Client, id: &str, as_json: bool, out: Output<'_>) -> Res
             }
             Work::Waiting => sleep(AGAIN).await,
         }
+    }
+}
+
+/// Waits until the routine run itself has ended, some moments after its work: the next one may begin only then. The answer
+/// is known, so a daemon that goes away is no failure.
+async fn settled(client: &Client, id: &str) {
+    while let Ok(routine_run) = client.get(&["api", "v1", "routine-runs", id], &[]).await
+        && text(&routine_run, "/status") == "running"
+    {
+        sleep(AGAIN).await;
     }
 }
 
