@@ -12,7 +12,7 @@ use belay_settings::{Settings, sandbox_config, workspace_of};
 use belay_tools::sandbox::LazySandbox;
 
 /// Says whether this node may act for its runs, by the clock at the moment of the question.
-pub type IsMember = Arc<dyn Fn() -> bool + Send + Sync>;
+pub(crate) type IsMember = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// What programs of tools need from the daemon.
 pub struct ProcessNeeds {
