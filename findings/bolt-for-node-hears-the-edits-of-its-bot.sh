@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Guess: an app with Slack's Bolt does not hear its own bot (`ignoreSelf`, on by default), so a bot that writes an answer piece by piece with
-# `chat.update` hears nothing of that. `app.message` means the same messages with Bolt for Python and Bolt for Node.
-# Seen with slack_bolt 1.30.0 for Python and @slack/bolt 5.1.0 for Node: Bolt for Node passes over the messages of its bot, and gives the
-# listeners each edit (`message_changed`) and deletion of those, because such an event has no user and no bot at its top. The text of an edit
-# is not at the top either, so a listener that reads `message.text` gets undefined. `app.message` of Bolt for Node hears the edits of
-# persons too. That of Bolt for Python hears neither edits nor the messages of `/me`, and Bolt answers 404 to such an event, which Slack
-# takes for a failed delivery. Both hear the messages of other bots.
+# Guess: an app with Slack's Bolt does not hear its own bot (`ignoreSelf`, on by default), so a bot that writes an
+# answer piece by piece with `chat.update` hears nothing of that. `app.message` means the same messages with Bolt for
+# Python and Bolt for Node.
+# Seen with slack_bolt 1.30.0 for Python and @slack/bolt 5.1.0 for Node: Bolt for Node passes over the messages of its
+# bot, and gives the listeners each edit (`message_changed`) and deletion of those, because such an event has no user
+# and no bot at its top. The text of an edit is not at the top either, so a listener that reads `message.text` gets
+# undefined. `app.message` of Bolt for Node hears the edits of persons too. That of Bolt for Python hears neither edits
+# nor the messages of `/me`, and Bolt answers 404 to such an event, which Slack takes for a failed delivery. Both hear
+# the messages of other bots.
 # Output seen (Python 3.11, Node 20.20.2): does a listener of `app.message` and one of `app.event("message")` hear it?
 #   Python: a message of its bot: no, no
 #   Python: an edit of its bot: no, no

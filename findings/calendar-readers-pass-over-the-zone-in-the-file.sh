@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Guess: an invitation (iCalendar, RFC 5545) holds the rules of its time zone in VTIMEZONE, and the TZID of a start is only the name of those.
-# So a library gives the right time for any name that the file defines.
-# Seen with icalendar 7.3.2, icalevents 0.3.1 and ics 0.7.3 for Python, node-ical 0.26.1 and ical.js 2.2.1 for Node: only ical.js does. ics
-# takes a name that it does not know for UTC, those of Outlook too. node-ical takes such a name for the zone of the machine, but finds the
-# rules of the one that Outlook calls "Customized Time Zone". A name that is also one of the tz database has the database's rules with four
-# of five, so "EST" is New York's though the file says Brisbane's. No library gives an error or a warning.
-# Output seen (Python 3.11, Node 20.20.2, with TZ=America/New_York): the UTC time of 9 o'clock on 5 January 2027, by the name of the zone
+# Guess: an invitation (iCalendar, RFC 5545) holds the rules of its time zone in VTIMEZONE, and the TZID of a start is
+# only the name of those. So a library gives the right time for any name that the file defines.
+# Seen with icalendar 7.3.2, icalevents 0.3.1 and ics 0.7.3 for Python, node-ical 0.26.1 and ical.js 2.2.1 for Node:
+# only ical.js does. ics takes a name that it does not know for UTC, those of Outlook too. node-ical takes such a name
+# for the zone of the machine, but finds the rules of the one that Outlook calls "Customized Time Zone". A name that is
+# also one of the tz database has the database's rules with four of five, so "EST" is New York's though the file says
+# Brisbane's. No library gives an error or a warning.
+# Output seen (Python 3.11, Node 20.20.2, with TZ=America/New_York): the UTC time of 9 o'clock on 5 January 2027, by the
+# name of the zone
 #   by RFC 5545: Office 5th 08:00 | W. Europe Standard Time 5th 08:00 | Customized Time Zone 5th 06:00 | EST 4th 23:00
 #   icalendar: Office 5th 08:00 | W. Europe Standard Time 5th 08:00 | Customized Time Zone 5th 06:00 | EST 5th 14:00
 #   icalevents: Office 5th 08:00 | W. Europe Standard Time 5th 08:00 | Customized Time Zone 5th 06:00 | EST 5th 14:00

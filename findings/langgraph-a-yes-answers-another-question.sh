@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Guess: a run of LangGraph that waits for an answer (`interrupt`) keeps its question until somebody answers it. New input for that thread is
-# an error, or it waits. An answer to a question that is no longer open, or to a thread that has none, is an error.
-# Seen with langgraph 1.2.24 for Python and @langchain/langgraph 1.7.3 for Node: new input begins the graph anew, and its question replaces
-# the open one. A "yes" that was meant for the first question then answers the second one. With the id of the first question the "yes"
-# is dropped, and the answer of the call shows the second question. An answer behind the end, and one for a thread that nobody has begun,
-# are no errors either. For the latter, Python begins the graph without input and asks about nothing. A program must compare the id of
-# the question that a person saw with the id of the open one.
+# Guess: a run of LangGraph that waits for an answer (`interrupt`) keeps its question until somebody answers it. New
+# input for that thread is an error, or it waits. An answer to a question that is no longer open, or to a thread that
+# has none, is an error.
+# Seen with langgraph 1.2.24 for Python and @langchain/langgraph 1.7.3 for Node: new input begins the graph anew, and
+# its question replaces the open one. A "yes" that was meant for the first question then answers the second one. With
+# the id of the first question the "yes" is dropped, and the answer of the call shows the second question. An answer
+# behind the end, and one for a thread that nobody has begun, are no errors either. For the latter, Python begins the
+# graph without input and asks about nothing. A program must compare the id of the question that a person saw with the
+# id of the open one.
 # Output seen (Python 3.11, Node 20.20.2), open questions and what is done, after each call:
 #   Python: tea: asks "order tea?", done none
 #   Python: car: asks "order car?", done none

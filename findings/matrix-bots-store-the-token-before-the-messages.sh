@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Guess: a Matrix bot that stores its sync token does so when the messages of a sync have been handled. So a bot that ends in the middle,
-# with its process or its power, sees those messages again after its next start: a message may be handled twice and is never lost.
-# Seen with matrix-nio 0.26.0 (with vodozemac, and `store_sync_tokens`) and mautrix 0.21.1: both store the token before they call the first
-# handler. A bot that ends while it handles the first message of a sync never sees that message or the others of the sync again, and the
-# next start gives no sign of it. A handler that raises an error loses its message too with mautrix, which logs it and syncs on. matrix-nio
-# ends `sync_forever` with the error, and the rest of the sync is lost. A bot that must not lose a message stores tokens of its own.
+# Guess: a Matrix bot that stores its sync token does so when the messages of a sync have been handled. So a bot that
+# ends in the middle, with its process or its power, sees those messages again after its next start: a message may be
+# handled twice and is never lost.
+# Seen with matrix-nio 0.26.0 (with vodozemac, and `store_sync_tokens`) and mautrix 0.21.1: both store the token before
+# they call the first handler. A bot that ends while it handles the first message of a sync never sees that message or
+# the others of the sync again, and the next start gives no sign of it. A handler that raises an error loses its message
+# too with mautrix, which logs it and syncs on. matrix-nio ends `sync_forever` with the error, and the rest of the sync
+# is lost. A bot that must not lose a message stores tokens of its own.
 # Output seen (Python 3.11), of three messages, two of which come with one sync:
 #   matrix-nio: the process ends while it handles 1: handled before 1, handled after the next start 3
 #   matrix-nio: the handler of 1 raises an error: handled before 1, handled after the next start 3
@@ -17,7 +19,8 @@ cd "$folder"
 python3 -m venv v
 v/bin/pip install --quiet --no-compile --disable-pip-version-check 'matrix-nio[e2e]==0.26.0' vodozemac==0.10.0 mautrix==0.21.1
 cat >bot.py <<'PY'
-# A bot that writes the number of each message that it handles. Its arguments: the library, its folder, the server and the end at message 1.
+# A bot that writes the number of each message that it handles.
+# Its arguments: the library, its folder, the server and the end at message 1.
 import asyncio, logging, os, pathlib, sys
 
 logging.disable(logging.CRITICAL)

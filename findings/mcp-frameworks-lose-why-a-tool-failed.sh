@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Guess: a tool of an MCP server that fails says so with `isError`, or with a JSON-RPC error. An agent framework gives the model the words
-# of the server with a mark that the call has failed, and the run goes on, in both cases.
-# Seen with openai-agents 0.24.0 and pydantic-ai-slim 2.68.0, langchain 1.5.2 with langchain-mcp-adapters 0.3.2, llama-index-core 0.14.25
-# with llama-index-tools-mcp 0.6.0, ai 7.0.173 with @ai-sdk/mcp 2.0.99, all with OpenAI's chat completions: only pydantic-ai marks both. Of a
-# result with `isError`, openai-agents, langchain and the AI SDK give the bare text, as that of a tool that has worked. Of a JSON-RPC error,
-# openai-agents and llama-index do not give the words of the server, and openai-agents asks the model to try again. langchain ends the run.
+# Guess: a tool of an MCP server that fails says so with `isError`, or with a JSON-RPC error. An agent framework gives
+# the model the words of the server with a mark that the call has failed, and the run goes on, in both cases.
+# Seen with openai-agents 0.24.0 and pydantic-ai-slim 2.68.0, langchain 1.5.2 with langchain-mcp-adapters 0.3.2,
+# llama-index-core 0.14.25 with llama-index-tools-mcp 0.6.0, ai 7.0.173 with @ai-sdk/mcp 2.0.99, all with OpenAI's chat
+# completions: only pydantic-ai marks both. Of a result with `isError`, openai-agents, langchain and the AI SDK give the
+# bare text, as that of a tool that has worked. Of a JSON-RPC error, openai-agents and llama-index do not give the words
+# of the server, and openai-agents asks the model to try again. langchain ends the run.
 # Output seen (Python 3.11, Node 20.20.2), what the model reads of a tool that says "the shop is shut":
 #   openai-agents: isError: [{"type": "text", "text": "the shop is shut"}]
 #   openai-agents: JSON-RPC error: An error occurred while running the tool. Please try again.
@@ -56,7 +57,8 @@ for line in sys.stdin:
         send(id=number, error={"code": -32601, "message": "unknown method"})
 PY
 cat >model.py <<'PY'
-# Chat completions. The model's name is the way in which it lets the tool fail. It writes what it reads of the tool into the file "read".
+# Chat completions. The model's name is the way in which it lets the tool fail.
+# It writes what it reads of the tool into the file "read".
 import json, pathlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Guess: a gateway that serves an MCP server of standard input and output over HTTP passes on what the two say: the progress of a call,
-# errors with their codes, and `notifications/cancelled`, so that a tool stops when its caller gives it up.
-# Seen with mcp-proxy 0.13.0 (mcp 1.30.0) and fastmcp 4.2.3 for Python, mcp-proxy 6.7.19 and supergateway 4.0.0 for Node, with the client of
-# @modelcontextprotocol/sdk 1.32.2: mcp-proxy for Python says the caller's progress token to the server, but passes on neither progress nor
-# the cancel. supergateway, as it serves Streamable HTTP by default, starts a process for each request, so the cancel goes to a new process
-# that knows no such call. In both cases the tool works on to its end, and the caller sees only that it has stopped waiting. Both gateways
-# for Python turn a JSON-RPC error into a tool result, without its code and data.
+# Guess: a gateway that serves an MCP server of standard input and output over HTTP passes on what the two say: the
+# progress of a call, errors with their codes, and `notifications/cancelled`, so that a tool stops when its caller gives
+# it up.
+# Seen with mcp-proxy 0.13.0 (mcp 1.30.0) and fastmcp 4.2.3 for Python, mcp-proxy 6.7.19 and supergateway 4.0.0 for
+# Node, with the client of @modelcontextprotocol/sdk 1.32.2: mcp-proxy for Python says the caller's progress token to
+# the server, but passes on neither progress nor the cancel. supergateway, as it serves Streamable HTTP by default,
+# starts a process for each request, so the cancel goes to a new process that knows no such call. In both cases the tool
+# works on to its end, and the caller sees only that it has stopped waiting. Both gateways for Python turn a JSON-RPC
+# error into a tool result, without its code and data.
 # Output seen (Python 3.11, Node 20.20.2):
 #   mcp-proxy for Python: progress 0 of 2; after the cancel the tool works to its end; error -32001 with data comes as a result
 #   fastmcp: progress 2 of 2; after the cancel the tool stops; error -32001 with data comes as a result

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Guess: the text of a PDF from a library contains what a reader shows on the page. A form that a person has filled in gives the values of
-# its fields with their labels, because the file holds an appearance stream for each. So do words that were typed onto a page as a note.
-# Seen with pypdf 7.1.1, pdfminer.six 20260107, pdfplumber 0.11.10, pypdfium2 5.15.2, markitdown 0.1.9 and pymupdf 2.0 for Python,
-# unpdf 1.7.0 and pdf-parse 2.4.5 for Node: seven of eight give the labels and none of the values, without a warning, so a filled form reads
-# as an empty one. Only pymupdf gives the values, behind all labels. Other functions of some libraries give the fields of a form, and those
-# hold no note. pypdf has `get_form_text_fields`, which shows what the form holds.
-# Output seen (Python 3.11, Node 20.20.2): the text of a form with two fields, and of a page with a note, a slash for an end of line
+# Guess: the text of a PDF from a library contains what a reader shows on the page. A form that a person has filled in
+# gives the values of its fields with their labels, because the file holds an appearance stream for each. So do words
+# that were typed onto a page as a note.
+# Seen with pypdf 7.1.1, pdfminer.six 20260107, pdfplumber 0.11.10, pypdfium2 5.15.2, markitdown 0.1.9 and pymupdf 2.0
+# for Python, unpdf 1.7.0 and pdf-parse 2.4.5 for Node: seven of eight give the labels and none of the values, without a
+# warning, so a filled form reads as an empty one. Only pymupdf gives the values, behind all labels. Other functions of
+# some libraries give the fields of a form, and those hold no note. pypdf has `get_form_text_fields`, which shows what
+# the form holds.
+# Output seen (Python 3.11, Node 20.20.2): the text of a form with two fields, and of a page with a note, a slash for an
+# end of line
 #   pypdf: "Guest: / Room:" | "Guest:"
 #   pdfminer.six: "Guest: / Room:" | "Guest:"
 #   pdfplumber: "Guest: / Room:" | "Guest:"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Guess: a library that turns a model's Markdown into Slack's text or blocks loses some looks, because Slack has fewer of them. It keeps the
-# words, the numbers and the ends of lines.
-# Seen with slackify-markdown 5.0.0, md-to-slack 1.1.7, @tryfabric/mack 1.2.1 and markdown-to-slack-blocks 1.5.0 for Node,
-# markdown_to_mrkdwn 0.3.3, md2mrkdwn 0.4.5 and slackify_markdown 0.2.4 for Python: six of seven change the text, without an error. Two write
-# "_" for the asterisks of a product. Three write two lines as one, and no space stays between their words. One leaves out tables. One leaves
-# out the inner items of a list. One begins each numbered list at 1, and another one puts no number into the block, with which Slack does so.
-# Two leave out the marks that say which task is done. slackify-markdown puts a backslash at the end of a line that has a hard break.
+# Guess: a library that turns a model's Markdown into Slack's text or blocks loses some looks, because Slack has fewer
+# of them. It keeps the words, the numbers and the ends of lines.
+# Seen with slackify-markdown 5.0.0, md-to-slack 1.1.7, @tryfabric/mack 1.2.1 and markdown-to-slack-blocks 1.5.0 for
+# Node, markdown_to_mrkdwn 0.3.3, md2mrkdwn 0.4.5 and slackify_markdown 0.2.4 for Python: six of seven change the text,
+# without an error. Two write "_" for the asterisks of a product. Three write two lines as one, and no space stays
+# between their words. One leaves out tables. One leaves out the inner items of a list. One begins each numbered list at
+# 1, and another one puts no number into the block, with which Slack does so. Two leave out the marks that say which
+# task is done. slackify-markdown puts a backslash at the end of a line that has a hard break.
 # Output seen (Python 3.11, Node 20.20.2), a slash for an end of line:
 #   slackify-markdown: break "Street 1\ / London"
 #   md-to-slack: break "Street 1London", inner item "- a- b / - c", table ""

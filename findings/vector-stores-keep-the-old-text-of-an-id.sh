@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Guess: a second vector with an id that a vector store has replaces the first one, or is an error. SQL's `INSERT OR REPLACE` replaces. No
-# store keeps the old one without a word, and none keeps both under a key.
-# Seen with chromadb 1.5.9, lancedb 0.40.0, faiss-cpu 1.15.1, usearch 2.26.6, hnswlib 0.8.0, qdrant-client 1.20.0 and sqlite-vec 0.1.9 for
-# Python: chromadb keeps the old vector and its text, and returns without an error. lancedb and faiss keep both, and a search finds the id
-# twice. usearch raises an error. hnswlib and qdrant-client replace. sqlite-vec raises an error for INSERT, for INSERT OR REPLACE, for INSERT
-# OR IGNORE and for ON CONFLICT, and only UPDATE changes the vector. After a deletion, hnswlib raises an error if a search asks for more
-# vectors than are left, and the error blames other things.
+# Guess: a second vector with an id that a vector store has replaces the first one, or is an error. SQL's `INSERT OR
+# REPLACE` replaces. No store keeps the old one without a word, and none keeps both under a key.
+# Seen with chromadb 1.5.9, lancedb 0.40.0, faiss-cpu 1.15.1, usearch 2.26.6, hnswlib 0.8.0, qdrant-client 1.20.0 and
+# sqlite-vec 0.1.9 for Python: chromadb keeps the old vector and its text, and returns without an error. lancedb and
+# faiss keep both, and a search finds the id twice. usearch raises an error. hnswlib and qdrant-client replace.
+# sqlite-vec raises an error for INSERT, for INSERT OR REPLACE, for INSERT OR IGNORE and for ON CONFLICT, and only
+# UPDATE changes the vector. After a deletion, hnswlib raises an error if a search asks for more vectors than are left,
+# and the error blames other things.
 # Output seen (Python 3.11), what a search for the new vector finds:
 #   chromadb, add: old
 #   lancedb, add: new, old
