@@ -323,7 +323,7 @@ async fn running_runs_are_shown_while_they_run() -> Result<()> {
     let picture: Value = serde_json::from_str(&home.run(&["top", "--once", "--json"], "").await?.stdout)?;
     // The run began before.
     assert_eq!((&picture["running"][0]["run_id"], &picture["running"][0]["step"]), (&json!(run), &json!(1)));
-    assert_eq!(shown[2].split(' ').nth(2), Some("1"), "{shown:?}");
+    assert_eq!(shown[2].split(' ').nth(3), Some("1"), "{shown:?}");
     daemon.request("POST", "/api/v1/stop?wait_ms=10000", None).await?;
     daemon.shut_down().await?;
     Ok(())
