@@ -33,6 +33,9 @@ use crate::store::{Shared, Store};
 /// The file in the data directory that remembers a successful test of the sandbox.
 const SANDBOX_PROBE: &str = "sandbox-probe";
 
+/// The approved descriptions of a cluster.
+type SharedPins = Arc<dyn PinStore>;
+
 /// The tools, and what they use to act.
 pub struct Programs {
     /// The tools that the model is offered.
@@ -247,7 +250,7 @@ fn places(
     shared: Option<Shared>,
     settings: &Settings,
     paths: &Paths,
-) -> Result<(KeptOutputs, Option<Arc<dyn PinStore>>, Option<IsMember>), Failure> {
+) -> Result<(KeptOutputs, Option<SharedPins>, Option<IsMember>), Failure> {
     let config = &settings.tools.outputs;
     match shared {
         Some(Shared { outputs, pins, membership }) => {
