@@ -86,6 +86,15 @@ async fn a_path_of_a_part_that_is_left_out_says_so() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_person_who_cannot_exist_is_not_frozen_in_any_build() -> Result<()> {
+    let home = Home::new();
+    let _daemon = home.start().await?;
+    let done = home.run(&["freeze", "--person", "ann"], "").await?;
+    assert!(!done.status.success() && done.stderr.contains("ann"), "{done:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_file_of_a_part_that_is_left_out_is_named_with_the_reason() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::text("I see.")).await;
     let home = Home::new().openai(&model.base_url).set("llm.vision", true);

@@ -14,12 +14,12 @@ pub(crate) struct Part {
 pub(crate) const PARTS: [Part; 10] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
     Part { feature: "console", is_in: cfg!(feature = "console"), what: "the console: pages for a browser" },
-    Part { feature: "metrics", is_in: cfg!(feature = "metrics"), what: "the exporter for Prometheus" },
     Part {
         feature: "mcp",
         is_in: cfg!(feature = "mcp"),
         what: "tools of MCP servers, and sessions and runs as tools of others",
     },
+    Part { feature: "metrics", is_in: cfg!(feature = "metrics"), what: "the exporter for Prometheus" },
     Part {
         feature: "otlp",
         is_in: cfg!(feature = "otlp"),
@@ -36,10 +36,11 @@ pub(crate) const PARTS: [Part; 10] = [
     Part { feature: "web", is_in: cfg!(feature = "web"), what: "the text of web pages and of other HTML files" },
 ];
 
-/// The arguments, the program's name first, with `--version` for the words of other programs: `belay version` and
-/// `belay -v`.
+/// The arguments, the program's name first, with `--version` for the words of other programs: `belay version`, and `belay -v`
+/// without a command.
 pub(crate) fn with_flag(mut args: Vec<OsString>) -> Vec<OsString> {
-    if let Some(first) = args.get_mut(1).filter(|first| *first == "version" || *first == "-v") {
+    let is_alone = args.iter().skip(2).all(|arg| arg == "--long");
+    if let Some(first) = args.get_mut(1).filter(|first| *first == "version" || (*first == "-v" && is_alone)) {
         *first = "--version".into();
     }
     args

@@ -10,6 +10,9 @@ use crate::exit::{Exit, Failure};
 /// Longest message in bytes. 1 MiB: the daemon's default limit for a body.
 const MESSAGE_MAX_BYTES: u64 = 1024 * 1024;
 
+/// The refusal of a longer one.
+const TOO_LONG: &str = "the message is longer than 1 MiB";
+
 /// Returns the message; `-` reads standard input to its end.
 ///
 /// # Errors
@@ -67,6 +70,9 @@ fn bounded(source: impl Read) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let unreadable = |error| Failure::new(Exit::UnusableInput, format!("standard input cannot be read: {error}"));
     source.take(MESSAGE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MESSAGE_MAX_BYTES {
+        return Err(Failure::new(Exit::UnusableInput, TOO_LONG)); // the limit may have cut a character
+    }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Failure::new(Exit::UnusableInput, format!("the message is not UTF-8 (after {at} bytes)"))
@@ -76,7 +82,7 @@ fn bounded(source: impl Read) -> Result<String, Failure> {
 fn check(text: String) -> Result<String, Failure> {
     let refuse = |what: &str| Err(Failure::new(Exit::UnusableInput, what));
     match text.trim_end_matches(['\r', '\n']) {
-        _ if text.len() as u64 > MESSAGE_MAX_BYTES => refuse("the message is longer than 1 MiB"),
+        _ if text.len() as u64 > MESSAGE_MAX_BYTES => refuse(TOO_LONG),
         text if text.trim().is_empty() => refuse("the message is empty"),
         text => Ok(text.to_owned()),
     }

@@ -14,7 +14,7 @@ pub const MAX_HANDLE: usize = 4 * 1024;
 /// Stores the handle of a running call.
 #[async_trait]
 pub trait KeepHandle: Send + Sync {
-    /// Stores the handle. Returns whether it is on disk.
+    /// Stores the handle. Returns whether it is on disk, or may be.
     ///
     /// # Cancel safety
     /// If the future is dropped, the handle may be stored or not.

@@ -269,7 +269,11 @@ impl EffectGate {
 
     /// Converts the end of a call into its result.
     async fn conclude(&self, caller: &CallContext<'_>, ran: Ran) -> Outcome {
-        Outcome { is_settled: ran.began, ..self.concluded(caller, ran).await }
+        let began = ran.began;
+        let outcome = self.concluded(caller, ran).await;
+        // A call that was cut off may have reached nobody who could end its work.
+        let is_cut = matches!(outcome.result.status, ToolStatus::Cancelled | ToolStatus::OutcomeUnknown);
+        Outcome { is_settled: began && !is_cut, ..outcome }
     }
 
     async fn concluded(&self, caller: &CallContext<'_>, ran: Ran) -> Outcome {

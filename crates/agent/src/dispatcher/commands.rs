@@ -138,7 +138,8 @@ impl Dispatcher {
         inbound: Inbound,
         ack: AckSender,
     ) -> Flow {
-        let stays = request.only_begun; // a stop ends what conversations keep
+        // A stop ends what conversations keep, and a sender that reads nothing is not told what that is.
+        let stays = request.only_begun && !reads_nothing(&inbound);
         let stopping = self.stop_everywhere(target, request, None);
         let (notifier, services) = (self.notifier.clone(), self.services.clone());
         self.background(async move {

@@ -49,9 +49,12 @@ pub fn fitted(rows: &[Vec<Cell>], columns: &[Column], width: usize) -> Vec<Vec<C
     }
     let over =
         |kept: &[(usize, usize, usize)]| kept.iter().map(|(_, wide, _)| wide).sum::<usize>() + gaps(kept) > width;
-    for floor_of in [|least: usize| least, |_least: usize| 1] {
+    // Columns that may be cut go down to one character before one that stays whole is cut.
+    let floors: [fn(&Column, usize) -> usize; 3] =
+        [|_, least| least, |column, least| if column.least == usize::MAX { least } else { 1 }, |_, _| 1];
+    for floor_of in floors {
         while over(&kept) {
-            let may_give = kept.iter_mut().filter(|(_, wide, least)| *wide > floor_of(*least));
+            let may_give = kept.iter_mut().filter(|(at, wide, least)| *wide > floor_of(&columns[*at], *least));
             let Some((_, wide, _)) = may_give.max_by_key(|(_, wide, _)| *wide) else { break };
             *wide -= 1;
         }
@@ -87,7 +90,8 @@ mod tests {
             (30, ["ID        WORDS          COST", "0199e3a0  one two three  $1.00", "and 7 more"]),
             (23, ["ID        WORDS   COST", "0199e3a0  one t…  $1.00", "and 7 more"]),
             (16, ["ID        WORDS", "0199e3a0  one t…", "and 7 more"]),
-            (9, ["ID    WO…", "019…  on…", "and 7 more"]),
+            (11, ["ID        …", "0199e3a0  …", "and 7 more"]),
+            (9, ["ID      …", "0199e…  …", "and 7 more"]),
             (0, ["…  …", "…  …", "and 7 more"]),
         ] {
             let lines = lines(width);

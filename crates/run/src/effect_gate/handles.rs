@@ -69,18 +69,18 @@ impl Kept {
 }
 
 impl Wanted {
-    /// Stores the handle, and tells the call. If that fails, the call goes on: only a restart would need the handle.
+    /// Stores the handle, and tells the call. If that fails, the call goes on: only a restart would need the handle. An error
+    /// does not say that nothing was written, so the handle then counts as stored.
     pub(super) async fn store(self, caller: &mut CallContext<'_>, context: &mut LoopContext) {
-        let is_stored = caller.journal.keeps_state() && {
+        let may_be_stored = caller.journal.keeps_state();
+        if may_be_stored {
             context.state.handles.insert(self.call.clone(), self.handle);
-            let written = caller.journal.write(context, Durability::Committed).await;
-            if let Err(error) = &written {
+            if let Err(error) = caller.journal.write(context, Durability::Committed).await {
                 tracing::warn!(%error, run = %caller.request.run, "the handle of a call could not be stored");
             }
-            written.is_ok()
-        };
+        }
         // A call that has ended meanwhile does not listen.
-        let _ = self.stored.send(is_stored);
+        let _ = self.stored.send(may_be_stored);
     }
 }
 

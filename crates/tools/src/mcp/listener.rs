@@ -27,7 +27,7 @@ const NO_CALL: &str = "no call of a tool is in progress";
 
 /// Follows what a server has asked for while several of its tools were running.
 const AGAIN: &str = ", while several of its tools were running and without saying for which; from now on its calls run one \
-                     at a time, so a repeated call can ask";
+                     at a time, so a repeated call can ask; check first what this one did";
 
 /// Answers a server's requests. A question for a person goes to the person of the call in progress. Every other request
 /// except a ping is refused: there is no sampling and no list of roots.
@@ -95,8 +95,8 @@ impl Notices {
 
     /// The call in progress that a question of the server belongs to. The server does not say which, so several calls count
     /// only if all are of one tool: then it is the first that asks nothing yet. A call that is over asks nothing.
-    fn asking(&self) -> Result<Arc<Elicitor>, &'static str> {
-        let mut calls: Vec<_> = self.lock_calls().iter().filter_map(Weak::upgrade).collect();
+    fn asking(begun: &[Weak<Elicitor>]) -> Result<Arc<Elicitor>, &'static str> {
+        let mut calls: Vec<_> = begun.iter().filter_map(Weak::upgrade).collect();
         calls.retain(|call| !call.is_over());
         let first = calls.first().ok_or(NO_CALL)?;
         match calls.iter().all(|call| call.tool == first.tool) {
@@ -111,10 +111,13 @@ impl Notices {
     /// # Errors
     /// Why nobody was asked, as the end of a sentence.
     async fn ask(&self, params: &Value, stop: &CancellationToken) -> Result<Value, String> {
+        // A call that begins later has not asked this.
+        let begun = self.lock_calls().clone();
         loop {
-            let call = self.asking()?;
+            let call = Self::asking(&begun)?;
             let answer = call.answer(params, stop).await;
-            if !call.is_over() || stop.is_cancelled() || self.asking().is_err() {
+            let is_given = answer.as_ref().is_ok_and(|answer| answer["action"] != "cancel");
+            if is_given || !call.is_over() || stop.is_cancelled() || Self::asking(&begun).is_err() {
                 return answer;
             }
         }

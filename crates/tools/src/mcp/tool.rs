@@ -8,6 +8,7 @@ use belay_protocol::{
     CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec,
 };
 use serde_json::{Map, Value};
+use tokio::time::timeout;
 use tracing::warn;
 
 use crate::mcp::answer::{Answer, reply};
@@ -52,9 +53,9 @@ impl McpTool {
             effect: Effect::External,
             idempotent: offer.repeatable,
             kind: offer.repeatable.then_some(ToolKind::Read),
-            // A call may start the server and list its tools first. `within` holds each call to the limit of its server,
-            // or of its task.
-            timeout: server.start_limit() + LIST_LIMIT + server.timeout() + TASK_LIMIT,
+            // A call may start the server and list its tools first, and wait for its turn. `within` holds each call to the
+            // limit of its server, or of its task.
+            timeout: server.start_limit() + LIST_LIMIT + TASK_LIMIT + server.timeout() + TASK_LIMIT,
             max_output_bytes: config.max_output_bytes,
             approval: config.approval,
             untrusted: true,
@@ -79,6 +80,15 @@ impl McpTool {
 
     async fn once(&self, arguments: &Map<String, Value>, context: &ToolContext) -> Result<ToolOutput, ServerError> {
         let lease = self.sessions.lease(&self.server, context.run_id, &context.generation).await?;
+        // Before the look at the description, which may change while a person is asked about the call before.
+        let Ok(_turn) = timeout(TASK_LIMIT, lease.connection().turn(&self.server)).await else {
+            return Ok(Err(ToolFailure::failed(format!(
+                "{} of the MCP server {} was not called: other calls of the server, which run one at a time, took too \
+                 long. Repeat it alone.",
+                self.offer.tool,
+                self.server.name()
+            ))));
+        };
         if !lease.is_as_approved(&self.offer.tool, &self.offer.digests.whole).await? {
             let (server, tool) = (self.server.name(), &self.offer.tool);
             warn!(server, tool, run = %context.run_id, "tool of an mcp server is not what was approved, not called");
@@ -88,7 +98,6 @@ impl McpTool {
                  with `belay mcp approve {server} {tool}`. Continue without it."
             ))));
         }
-        let _turn = lease.connection().turn(&self.server).await;
         let elicitor = self.elicitor(context);
         let questions = elicitor.until_dropped();
         let call = lease.connection().call(&self.offer.tool, arguments.clone(), &elicitor);

@@ -52,6 +52,12 @@ impl Slot {
         let (tasks, name) = (self.registry.tasks.clone(), self.process.name.clone());
         let unheard = Unheard(Some(self.process.clone()));
         let task = async move {
+            // Ended before it has begun: nothing is started. From here on the start is not interrupted, so that no process is
+            // alive without an entry.
+            if self.process.is_ending() || is_stopped() {
+                let _ = tell.send(Err(StartError::Stopped)); // nobody may wait for it any more
+                return;
+            }
             let begun = match starting.await {
                 Ok(begun) => begun,
                 Err(error) => {
