@@ -95,7 +95,12 @@ impl Notices {
 
     /// The call in progress that a question of the server belongs to. The server does not say which, so several calls count
     /// only if all are of one tool: then it is the first that asks nothing yet. A call that is over asks nothing.
-    fn asking(begun: &[Weak<Elicitor>]) -> Result<Arc<Elicitor>, &'static str> {
+    fn asking(&self) -> Result<Arc<Elicitor>, &'static str> {
+        Self::among(&self.lock_calls())
+    }
+
+    /// The same, if only these calls have begun.
+    fn among(begun: &[Weak<Elicitor>]) -> Result<Arc<Elicitor>, &'static str> {
         let mut calls: Vec<_> = begun.iter().filter_map(Weak::upgrade).collect();
         calls.retain(|call| !call.is_over());
         let first = calls.first().ok_or(NO_CALL)?;
@@ -114,10 +119,10 @@ impl Notices {
         // A call that begins later has not asked this.
         let begun = self.lock_calls().clone();
         loop {
-            let call = Self::asking(&begun)?;
+            let call = Self::among(&begun)?;
             let answer = call.answer(params, stop).await;
             let is_given = answer.as_ref().is_ok_and(|answer| answer["action"] != "cancel");
-            if is_given || !call.is_over() || stop.is_cancelled() || Self::asking(&begun).is_err() {
+            if is_given || !call.is_over() || stop.is_cancelled() || Self::among(&begun).is_err() {
                 return answer;
             }
         }
