@@ -45,17 +45,18 @@ async fn a_process_that_does_not_end_at_once_is_listed_until_it_has_ended() {
 }
 
 #[tokio::test]
-async fn a_process_that_starts_while_its_run_is_stopped_is_listed_until_it_has_ended() {
+async fn a_process_whose_run_is_stopped_before_it_has_begun_is_not_started() {
     let fixture = fixture(Policy::Off);
     let generation = Generation::default().renewed();
     let context = ToolContext { generation: generation.clone(), ..fixture.context() };
     let (arguments, context) = fixture.keeping(STUBBORN, &context).await;
     generation.end();
+    let before = fixture.processes.counts().started;
     assert_eq!(fixture.call("run_command", arguments, &context).await, Err(ToolFailure::Cancelled));
     let (ends, of) = (fixture.ends(), ProcessesOf::Session("s".into()));
-    assert_eq!((ends.background_ending(&of).len(), fixture.background.running()), (1, 1));
     ends.background_ended(&of).await;
     assert_eq!((ends.background_ending(&of).len(), fixture.background.running()), (0, 0));
+    assert_eq!(fixture.processes.counts().started, before);
 }
 
 #[tokio::test]
