@@ -49,7 +49,11 @@ impl Terminal {
         // The program gets the terminal as its own: otherwise it would ask that of the test for its size.
         // A shell that started these tests in the background has them ignore Ctrl-C, and so would the program.
         let mut command = Command::new("env");
-        command.args(["--default-signal=INT", "setsid", "--ctty", "--wait"]).arg(belay.get_program()).args(belay.get_args()).env_clear();
+        command
+            .args(["--default-signal=INT", "setsid", "--ctty", "--wait"])
+            .arg(belay.get_program())
+            .args(belay.get_args())
+            .env_clear();
         command.env("TERM", "xterm-256color");
         command.envs(belay.get_envs().filter_map(|(key, value)| Some((key, value?))));
         let child = command.stdin(side.try_clone()?).stdout(side.try_clone()?).stderr(side).spawn()?;
