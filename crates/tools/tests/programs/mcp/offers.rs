@@ -32,7 +32,11 @@ async fn a_servers_tools_are_offered_under_its_name_as_words_of_the_outside() {
     for spec in [read, wipe] {
         assert_eq!((spec.effect, spec.untrusted, spec.max_output_bytes), (Effect::External, true, 2000));
         assert_eq!(spec.approval, Ask::UnlessApproved, "whatever it says of itself");
-        assert_eq!(spec.timeout, Duration::from_secs(45 + 3600), "a call may go on as a task");
+        assert_eq!(
+            spec.timeout,
+            Duration::from_secs(45 + 2 * 3600),
+            "a call may wait for its turn, and go on as a task"
+        );
     }
     assert_eq!([read.idempotent, wipe.idempotent], [true, false]);
 }
