@@ -80,8 +80,8 @@ group('picture', world, end, () => {
     await table.getByText(/approved by/).waitFor();
     const lanes = await table.locator('td[data-name=Part]').allInnerTexts();
     assert.deepEqual([...new Set(lanes)].sort(), ['Model', 'Person', 'Subagents', 'Tools']);
-    const costs = (await table.locator('td[data-name="Cost, about"]').allInnerTexts()).filter((text) => text.startsWith('$'));
-    assert.equal(costs.length, 4, 'each model call has its share of the cost');
+    const costs = async () => (await table.locator('td[data-name="Cost, about"]').allInnerTexts()).filter((text) => text.startsWith('$'));
+    await until('each model call has its share of the cost', async () => (await costs()).length === 4);
     await table.getByRole('button', { name: 'calculate', exact: true }).click();
     await page.locator('.detail').getByText('17*23').waitFor();
     await until('the timeline has the focus', () => page.evaluate(() => document.activeElement.classList.contains('timeline')));
