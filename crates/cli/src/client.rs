@@ -31,6 +31,8 @@ mod sessions;
 mod shutdown;
 mod status;
 mod stop;
+#[cfg(test)]
+mod testing;
 mod tools;
 mod top;
 mod watch;

@@ -76,6 +76,7 @@ mod tests {
             ("belay -v", "belay --version"),
             ("belay ask version", "belay ask version"),
             ("belay ask -v", "belay ask -v"),
+            ("belay -v ask x", "belay -v ask x"),
             ("belay", "belay"),
         ] {
             assert_eq!(with_flag(args(line)), args(expected), "{line}");

@@ -14,7 +14,7 @@ use belay_tools::sandbox::LazySandbox;
 /// Says whether this node may act for its runs, by the clock at the moment of the question.
 pub(crate) type IsMember = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What programs of tools need from the daemon.
+/// The parts of the daemon that start programs of tools.
 pub struct ProcessNeeds {
     /// The processes of all runs.
     pub processes: Arc<Processes>,

@@ -105,12 +105,15 @@ mod tests {
     #[test]
     fn a_message_is_bounded_utf8_without_the_last_line_break() {
         let long = vec![b'a'; 1024 * 1024 + 1];
+        // The limit lies within a character.
+        let cut = "é".repeat(1024 * 1024).into_bytes();
         for (bytes, expected) in [
             (&b"hello\r\n"[..], Ok("hello")),
             (b"a\nb\n", Ok("a\nb")),
             (b" \n", Err("the message is empty")),
             (b"ab\xff", Err("the message is not UTF-8 (after 2 bytes)")),
             (&long, Err("the message is longer than 1 MiB")),
+            (&cut, Err("the message is longer than 1 MiB")),
         ] {
             let read = read(bytes);
             match expected {

@@ -105,7 +105,7 @@ struct Outcome {
     own_words: bool,
     /// The signal for the circuit breaker of the tool; `None`: the tool was not called.
     about: Option<Box<About>>,
-    /// Whether the tool was called, so that it has ended the work of a handle.
+    /// Whether the tool itself has ended the call, and so the work of its handle.
     is_settled: bool,
 }
 

@@ -125,7 +125,7 @@ pub(crate) fn inspect_schema(url: &PostgresUrl, _limits: &Limits) -> Result<Insp
     url.absent()
 }
 
-/// What only statements for PostgreSQL have. None is sent, so the values have no meaning.
+/// A part of statements for PostgreSQL. None is sent, so the value has no meaning.
 pub(crate) const CLOCK: &str = "";
 
 /// See [`CLOCK`].

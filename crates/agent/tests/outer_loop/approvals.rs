@@ -374,6 +374,20 @@ async fn a_call_that_may_not_continue_has_its_work_ended_with_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_a_stop_cuts_off_has_its_work_ended_with_the_run() {
+    let task = TestTool::named("task").asking();
+    let world = task.world();
+    let mut agent = Setup::new(ScriptedModel::new([Scripted::call("task", json!({}))])).tool(task).start().await;
+    agent.one.accepted("alice", "begin it").await;
+    agent.one.next().await;
+    agent.one.command("alice", "yes").await;
+    until_world(&world, "kept: true").await;
+    agent.one.command("alice", "/stop").await;
+    until_world(&world, r#"abandoned: "the work""#).await;
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_crash_within_an_approved_call_is_an_unknown_outcome_and_no_second_call() {
     let wait = TestTool::named("wait").asking();
     let begun = wait.calls.clone();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    Ack, BackgroundProcess, Body, Control, OrderId, PrincipalRole, ProcessesOf, RunId, RunProcesses, SessionKey,
-    StillRunning, StopReport, StopTarget,
+    Ack, BackgroundProcess, Body, Control, Inbound, OrderId, PrincipalRole, ProcessesOf, RunId, RunProcesses,
+    SessionKey, StillRunning, StopReport, StopTarget,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -173,6 +173,10 @@ async fn an_interrupt_says_what_the_conversation_keeps_and_how_that_is_ended() {
     agent.asked(1).await;
     assert_eq!(agent.one.command("alice", "/interrupt").await, format!("Interrupted. {kept}"));
     assert_eq!(agent.one.command("carol", "/interrupt").await, "Nothing is running.");
+    // The signer of a webhook writes here and reads nothing.
+    let signed = agent.one.inbound("alice", PrincipalRole::User, Body::Text("/interrupt".into()), None);
+    let Ack::Command(said) = agent.one.send(Inbound { reply_to: None, ..signed }).await else { panic!("no command") };
+    assert!(!said.reply.contains("make serve"), "{}", said.reply);
     assert!(!processes.said().iter().any(|said| said.starts_with("stop")));
     agent.shut_down().await;
 }

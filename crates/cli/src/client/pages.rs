@@ -46,37 +46,14 @@ impl Client {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::json;
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-    use tokio::net::TcpListener;
 
     use super::*;
-    use crate::args::ClientArgs;
-    use belay_program::environment::Environment;
+    use crate::client::testing::answering;
 
     /// Reads a list of `limit` rows from a daemon that gives these answers, and returns it with the queries.
     async fn listed(limit: u32, answers: Vec<Json>) -> (Result<Json, Failure>, Vec<String>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        let server = tokio::spawn(async move {
-            let mut asked = Vec::new();
-            for answer in answers {
-                let mut stream = BufReader::new(listener.accept().await.unwrap().0);
-                let mut line = String::new();
-                stream.read_line(&mut line).await.unwrap();
-                asked.push(line.split(' ').nth(1).unwrap().to_owned());
-                while line.trim() != "" {
-                    line.clear();
-                    stream.read_line(&mut line).await.unwrap();
-                }
-                let body = answer.to_string();
-                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
-                stream.write_all((head + &body).as_bytes()).await.unwrap();
-            }
-            asked
-        });
-        let client = Client::find(&ClientArgs { url: Some(url), json: false }, &Environment::default()).unwrap();
-        let list = client.list(&["runs"], &[("status", "failed")], "runs", limit).await;
-        (list, server.await.unwrap())
+        let (client, serve) = answering(answers.iter().map(Json::to_string).collect()).await;
+        tokio::join!(client.list(&["runs"], &[("status", "failed")], "runs", limit), serve)
     }
 
     #[tokio::test]

@@ -137,47 +137,26 @@ fn line(job: &Json) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::OnceLock;
 
-    use belay_program::environment::Environment;
     use serde_json::json;
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-    use tokio::net::TcpListener;
 
     use super::*;
-    use crate::args::ClientArgs;
+    use crate::client::testing::answering;
 
     #[tokio::test]
     async fn a_wait_without_progress_ends_at_the_question_of_the_job() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        let serve = async {
-            let mut asked = Vec::new();
-            for body in [
-                String::new(), // no event of the job
-                json!({"state": "in_progress", "run_id": "r"}).to_string(),
-                json!({"status": "paused", "waiting_for": {"approval": "q1", "tool": "run_command"}}).to_string(),
-            ] {
-                let mut stream = BufReader::new(listener.accept().await.unwrap().0);
-                let mut line = String::new();
-                stream.read_line(&mut line).await.unwrap();
-                asked.push(line.split(' ').nth(1).unwrap().to_owned());
-                while line.trim() != "" {
-                    line.clear();
-                    stream.read_line(&mut line).await.unwrap();
-                }
-                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
-                stream.write_all((head + &body).as_bytes()).await.unwrap();
-            }
-            asked
-        };
-        let client = Client::find(&ClientArgs { url: Some(url), json: false }, &Environment::default()).unwrap();
+        let (client, serve) = answering(vec![
+            String::new(), // no event of the job
+            json!({"state": "in_progress", "run_id": "r"}).to_string(),
+            json!({"status": "paused", "waiting_for": {"approval": "q1", "tool": "run_command"}}).to_string(),
+        ])
+        .await;
         let error = OnceLock::new();
         let wait = watch(&client, "j", Progress::Hidden, false, Output::plain(&error));
         let (asked, exit) = tokio::join!(serve, wait);
-        assert_eq!(exit.unwrap(), Exit::Busy);
+        assert_eq!(exit.ok(), Some(Exit::Busy));
         assert_eq!(asked, ["/api/v1/jobs/j/events", "/api/v1/jobs/j", "/api/v1/runs/r"]);
     }
 

@@ -21,11 +21,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::process_needs::IsMember;
-
 use super::CLOSE_LIMIT;
 use super::shared_workspace;
 use super::waiting::{Attempt, NotStarted, attempted};
+use crate::process_needs::IsMember;
 
 /// The time between two looks for nodes whose lease is over.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);

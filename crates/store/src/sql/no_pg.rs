@@ -22,7 +22,7 @@ impl PostgresLimits {
     }
 }
 
-/// What connections of a store share in other builds.
+/// The state that connections of a store share in other builds.
 pub(crate) struct PgSettings(PostgresUrl);
 
 impl PgSettings {
@@ -42,7 +42,7 @@ impl PgSettings {
     }
 }
 
-/// What a connection is for in other builds.
+/// The use of a connection in other builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The one that writes.

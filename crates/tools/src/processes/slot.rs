@@ -51,27 +51,31 @@ impl Slot {
         let (tell, told) = oneshot::channel();
         let (tasks, name) = (self.registry.tasks.clone(), self.process.name.clone());
         let unheard = Unheard(Some(self.process.clone()));
+        let mut slot = self;
         let task = async move {
             // Ended before it has begun: nothing is started. From here on the start is not interrupted, so that no process is
             // alive without an entry.
-            if self.process.is_ending() || is_stopped() {
+            if slot.process.is_ending() || is_stopped() {
                 let _ = tell.send(Err(StartError::Stopped)); // nobody may wait for it any more
                 return;
             }
-            let begun = match starting.await {
+            let mut begun = match starting.await {
                 Ok(begun) => begun,
                 Err(error) => {
                     let _ = tell.send(Err(error)); // nobody waits for it any more
                     return;
                 }
             };
+            slot.begun = true;
+            // Before its name is known, so that nobody sees it without its number and its input.
+            slot.process.has_begun(&mut begun.running);
             let is_wanted = !is_stopped();
             if !is_wanted {
-                self.process.request_end(EndedBy::Stop);
+                slot.process.request_end(EndedBy::Stop);
             }
             // Also if nobody waits any more: then its end is requested.
             let _ = tell.send(if is_wanted { Ok(()) } else { Err(StartError::Stopped) });
-            self.attend(begun).await;
+            slot.attend(begun).await;
         };
         tasks.spawn(task.in_current_span());
         let begun = told.await.unwrap_or(Err(StartError::ShuttingDown)); // its task has crashed
@@ -80,9 +84,7 @@ impl Slot {
     }
 
     /// Attends to the process, which has begun, until it has ended.
-    async fn attend(mut self, mut begun: Begun) {
-        self.begun = true;
-        self.process.has_begun(&mut begun.running);
+    async fn attend(self, begun: Begun) {
         let (registry, process) = (&self.registry, &self.process);
         let _crashed = Crashed(process);
         // Beside each other, so that a store that does not answer keeps no process from its end.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use url::Url;
 
-/// What other builds make of a page.
+/// A page as other builds read it.
 pub(crate) struct Readable {
     pub(crate) title: String,
     pub(crate) text: String,

@@ -17,6 +17,9 @@ use crate::client::{Client, text};
 /// place or a thaw.
 const AGAIN: Duration = Duration::from_millis(250);
 
+/// Looks at a routine run that has not begun, before the person is told that it waits: 2 s.
+const LOOKS_BEFORE_NOTE: u32 = 8;
+
 /// Starts the routine run. With `waits` the exit code is the verdict of its run or job.
 pub(super) async fn fire(
     args: &RoutineArgs,
@@ -71,8 +74,10 @@ impl<'a> Work<'a> {
 
 /// Waits for the end of the routine run, and prints its answer. If the daemon goes away, the wait ends, not the work.
 async fn ended(client: &Client, id: &str, as_json: bool, out: Output<'_>) -> Result<Exit, Failure> {
+    let mut looks = 0;
     loop {
         let routine_run = client.get(&["api", "v1", "routine-runs", id], &[]).await?;
+        looks += 1;
         match Work::of(&routine_run) {
             Work::Run(run) => return Ok(verdict(&wait(client, run).await?, as_json, out)),
             Work::Job(job) => return watch(client, job, Progress::Hidden, as_json, out).await,
@@ -84,7 +89,12 @@ async fn ended(client: &Client, id: &str, as_json: bool, out: Output<'_>) -> Res
                 }
                 return Ok(exit);
             }
-            Work::Waiting => sleep(AGAIN).await,
+            Work::Waiting => {
+                if looks == LOOKS_BEFORE_NOTE {
+                    note("the routine run has not begun: it waits for a place or a thaw");
+                }
+                sleep(AGAIN).await;
+            }
         }
     }
 }

@@ -101,7 +101,7 @@ async fn a_call_continues_with_its_handle_and_is_not_made_again() {
         let host = TaskHost::new(is_new, vec![working(""), working("")]);
         let kept = Kept::of(&host);
         {
-            // What a kill leaves: the task, and the handle.
+            // A kill leaves the task and the handle.
             let bench = Bench::new();
             let tool = host.tool(&mut tasks, &bench).await;
             let run = kept.run(None);
