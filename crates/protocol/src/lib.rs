@@ -101,6 +101,7 @@ pub mod store_error;
 pub mod thread;
 pub mod time;
 pub mod tool;
+mod tool_schema;
 pub mod tool_health;
 pub mod transcriber;
 pub mod trouble;

@@ -78,6 +78,8 @@ pub struct ToolSpec {
     pub credential: Option<CredentialNeed>,
     /// Whether the provider is to hold the arguments to the schema.
     pub strict: bool,
+    /// Whether requests have its schema word for word, as that of somebody else's tool.
+    pub verbatim: bool,
     /// Whether it starts programs for the run. These get the environment variables of the run's skills, and end with the
     /// run: a stop of a call leaves none of them.
     pub takes_variables: bool,
@@ -109,6 +111,7 @@ impl ToolSpec {
             sensitive: Vec::new(),
             credential: None,
             strict: false,
+            verbatim: false,
             takes_variables: false,
         }
     }
@@ -461,7 +464,7 @@ impl ToolSet {
 
     /// The length of all descriptions and schemas in bytes, for estimates of requests. Computed once.
     pub fn described_bytes(&self) -> usize {
-        let of = |tool: &Arc<dyn Tool>| tool.spec().description.len() + json_bytes(&tool.spec().schema);
+        let of = |tool: &Arc<dyn Tool>| tool.spec().description.len() + json_bytes(&*tool.spec().shown_schema());
         *self.described_bytes.get_or_init(|| self.tools.iter().map(of).sum())
     }
 

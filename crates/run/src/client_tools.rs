@@ -196,6 +196,7 @@ impl ToolNames {
 fn spec_of(tool: &ClientTool, within: &str) -> ToolSpec {
     ToolSpec {
         strict: tool.strict,
+        verbatim: true,
         // Its results are words of other programs, and of pages that they read.
         untrusted: true,
         ..ToolSpec::new(within, tool.description.clone(), tool.parameters.clone())

@@ -52,14 +52,13 @@ pub fn run_in_worker_tool(config: &WorkersConfig) -> DeclaredTool {
         max_output_bytes: MAX_RESULT_BYTES,
         ..ToolSpec::new(
             RUN_IN_WORKER,
-            "Delegates a part of the work to a worker: a separate process in a sandbox without network that works \
-             in the same workspace with its own conversation, and returns its result. Use it for work on files and \
-             with commands that takes several steps. It knows only the task and the context that you pass.",
+            "Has a worker, a process in a sandbox without network, work on files of the workspace in several steps, and \
+             returns its result.",
             json!({
                 "type": "object",
                 "properties": {
-                    "task": { "type": "string", "description": "what it must do, and what it must answer" },
-                    "context": { "type": "string", "description": "background information that it needs" },
+                    "task": { "type": "string", "description": "complete; it knows nothing else" },
+                    "context": { "type": "string", "description": "background information" },
                     "max_turns": limit_schema("number of steps", u64::from(max_turns)),
             "max_time_s": limit_schema("time in seconds", max_time_s),
                 },

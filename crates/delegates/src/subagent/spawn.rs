@@ -44,7 +44,6 @@ const GIVE_UP: &str = "If the task cannot be done, call terminate with status `f
 /// Declares the tool for models, with these settings. It works once it is bound to the run that calls it.
 pub fn spawn_subagent_tool(config: &SubagentsConfig) -> DeclaredTool {
     let SubagentsConfig { max_turns, max_time_s, .. } = config;
-    let types = json!({ "type": "string", "description": "string, number, integer, boolean, array or object" });
     let spec = ToolSpec {
         effect: Effect::Write,
         idempotent: false,
@@ -52,26 +51,23 @@ pub fn spawn_subagent_tool(config: &SubagentsConfig) -> DeclaredTool {
         max_output_bytes: MAX_RESULT_BYTES,
         ..ToolSpec::new(
             SPAWN_SUBAGENT,
-            "Delegates a part of the work to a subagent, a run with its own conversation, and returns its result. \
-                      Use it for a self-contained part that takes several steps; several calls at once run in \
-                      parallel. It knows only the task and the context that you pass.",
+            "Has a subagent with its own conversation work on a self-contained part of several steps, and returns its \
+             result. Several calls run in parallel.",
             json!({
                 "type": "object",
                 "properties": {
-                    "task": { "type": "string", "minLength": 1, "description": "the complete task, understandable \
-                                                                                on its own" },
-                    "context": { "type": "string", "description": "background information that it needs" },
+                    "task": {
+                        "type": "string", "minLength": 1, "description": "complete; it knows nothing else",
+                    },
+                    "context": { "type": "string", "description": "background information" },
                     "outputs": {
                         "type": "object",
-                        "description": "the outputs that it must submit, by name: a type (string, number, integer, \
-                                        boolean, array, object) or a JSON Schema. Without any, it answers with \
-                                        text",
-                        "additionalProperties": { "anyOf": [types, { "type": "object" }] },
+                        "description": "what it must submit, by name: a type (string, number, integer, boolean, \
+                                        array, object) or a JSON Schema; text without it",
+                        "additionalProperties": { "anyOf": [{ "type": "string" }, { "type": "object" }] },
                     },
                     "tools": {
-                        "type": "array",
-                        "items": { "type": "string" },
-                        "description": "names of your tools that it may use; default: all of them",
+                        "type": "array", "items": { "type": "string" }, "description": "your tools for it; default: all",
                     },
                     "max_turns": limit_schema("number of steps", u64::from(*max_turns)),
             "max_time_s": limit_schema("time in seconds", *max_time_s),

@@ -347,7 +347,7 @@ fn tools_form(tools: &ToolSet) -> String {
         .iter()
         .map(|tool| {
             let spec = tool.spec();
-            json!({"name": spec.name, "description": spec.description, "input_schema": spec.schema})
+            json!({"name": spec.name, "description": spec.description, "input_schema": spec.shown_schema()})
         })
         .collect();
     if let Some(last) = tools.last_mut() {

@@ -277,7 +277,7 @@ struct ToolForm<'a> {
 struct FunctionForm<'a> {
     description: &'a str,
     name: &'a str,
-    parameters: &'a Value,
+    parameters: Cow<'a, Value>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     strict: bool,
 }
@@ -289,8 +289,9 @@ fn tools_form(tools: &ToolSet) -> String {
 
 impl<'a> ToolForm<'a> {
     fn of(spec: &'a ToolSpec) -> Self {
-        let ToolSpec { description, name, schema: parameters, strict, .. } = spec;
-        Self { function: FunctionForm { description, name, parameters, strict: *strict }, r#type: "function" }
+        let ToolSpec { description, name, strict, .. } = spec;
+        let function = FunctionForm { description, name, parameters: spec.shown_schema(), strict: *strict };
+        Self { function, r#type: "function" }
     }
 }
 

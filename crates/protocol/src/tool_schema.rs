@@ -1,0 +1,122 @@
+//! The schema of a tool as a model reads it: without the parts that only the check of the arguments needs.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::tool::ToolSpec;
+
+/// The keywords whose value is one schema.
+const OF_A_SCHEMA: [&str; 3] = ["items", "additionalProperties", "not"];
+/// The keywords whose value is a list of schemas.
+const OF_SCHEMAS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
+
+impl ToolSpec {
+    /// The schema that a request has: the tool's own if it is to be sent word for word, or if the provider is to hold the
+    /// arguments to it. Otherwise without what is the same in all of Belay's schemas and which the gate checks anyway:
+    /// `additionalProperties: false`, the width of a number, `null` in place of a value that is left out.
+    pub fn shown_schema(&self) -> Cow<'_, Value> {
+        match self.verbatim || self.strict {
+            true => Cow::Borrowed(&self.schema),
+            false => Cow::Owned(shown(&self.schema, false)),
+        }
+    }
+}
+
+/// A schema for a model. `needed`: the value must be there, so that `null` is a value of its own.
+fn shown(schema: &Value, needed: bool) -> Value {
+    let Value::Object(schema) = schema else { return schema.clone() };
+    let required = |name: &str| {
+        let names = schema.get("required").and_then(Value::as_array);
+        names.is_some_and(|names| names.iter().any(|known| known == name))
+    };
+    let part = |(keyword, value): (&String, &Value)| {
+        let value = match (keyword.as_str(), value) {
+            ("additionalProperties", Value::Bool(false)) => return None,
+            ("default", Value::Null) if !needed => return None,
+            ("format", Value::String(width)) if width.starts_with("uint") || width.starts_with("int") => return None,
+            ("type", Value::Array(types)) if !needed => without_null(types),
+            ("description", Value::String(text)) => text.replace('\n', " ").into(),
+            ("properties", Value::Object(properties)) => properties
+                .iter()
+                .map(|(name, property)| (name.clone(), shown(property, required(name))))
+                .collect::<Map<_, _>>()
+                .into(),
+            (keyword, value) if OF_A_SCHEMA.contains(&keyword) => shown(value, true),
+            (keyword, Value::Array(schemas)) if OF_SCHEMAS.contains(&keyword) => {
+                schemas.iter().map(|schema| shown(schema, true)).collect()
+            }
+            (_, value) => value.clone(),
+        };
+        Some((keyword.clone(), value))
+    };
+    schema.iter().filter_map(part).collect::<Map<_, _>>().into()
+}
+
+/// These types without `null`: the only other one, or the list.
+fn without_null(types: &[Value]) -> Value {
+    let others: Vec<&Value> = types.iter().filter(|name| *name != "null").collect();
+    match others[..] {
+        [one] => one.clone(),
+        _ => types.to_vec().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(schema: Value) -> ToolSpec {
+        ToolSpec::new("measure", "Measures.", schema)
+    }
+
+    fn full() -> Value {
+        json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["format", "parts"],
+            "properties": {
+                "format": { "type": ["string", "null"], "description": "two\nlines", "default": "a" },
+                "limit": { "type": ["integer", "null"], "format": "uint64", "minimum": 1, "default": null },
+                "when": { "type": "string", "format": "date-time" },
+                "any": { "type": ["integer", "string", "null"] },
+                "parts": {
+                    "type": "array",
+                    "items": { "anyOf": [{ "type": "object", "additionalProperties": false }, { "type": "null" }] },
+                },
+                "named": { "type": "object", "additionalProperties": { "type": "integer", "format": "int32" } },
+            },
+        })
+    }
+
+    #[test]
+    fn a_model_reads_the_schema_without_what_only_the_gate_needs() {
+        let shown = json!({
+            "type": "object",
+            "required": ["format", "parts"],
+            "properties": {
+                "format": { "type": ["string", "null"], "description": "two lines", "default": "a" },
+                "limit": { "type": "integer", "minimum": 1 },
+                "when": { "type": "string", "format": "date-time" },
+                "any": { "type": ["integer", "string", "null"] },
+                "parts": { "type": "array", "items": { "anyOf": [{ "type": "object" }, { "type": "null" }] } },
+                "named": { "type": "object", "additionalProperties": { "type": "integer" } },
+            },
+        });
+        assert_eq!(*spec(full()).shown_schema(), shown);
+    }
+
+    #[test]
+    fn schemas_of_others_and_strict_ones_stay_as_they_are() {
+        for given in [ToolSpec { verbatim: true, ..spec(full()) }, ToolSpec { strict: true, ..spec(full()) }] {
+            assert_eq!(*given.shown_schema(), full());
+        }
+    }
+
+    #[test]
+    fn a_schema_that_is_no_object_stays() {
+        assert_eq!(*spec(json!(true)).shown_schema(), json!(true));
+    }
+}
