@@ -18,6 +18,7 @@ mod conversation;
 mod draining;
 mod endings;
 mod fallback;
+mod found_tools;
 mod freeze;
 mod front_ends;
 mod gauges;

@@ -101,8 +101,9 @@ pub mod store_error;
 pub mod thread;
 pub mod time;
 pub mod tool;
-mod tool_schema;
 pub mod tool_health;
+mod tool_schema;
+mod tool_set;
 pub mod transcriber;
 pub mod trouble;
 pub mod watch;
@@ -224,12 +225,13 @@ pub use thread::ThreadState;
 pub use time::{Clock, UnixMillis};
 pub use tool::{
     Approved, Ask, CallPreview, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool,
-    ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSet, ToolSpec,
+    ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec,
 };
 pub use tool_health::{
     FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,
     ToolState, ToolSwitch, ToolSwitches,
 };
+pub use tool_set::{FIND_TOOLS, Moment, ToolSet};
 pub use transcriber::{AudioFormat, Recording, RecordingLimits, Transcriber, TranscriptionError};
 pub use trouble::{NoTroubles, Severity, Trouble, TroubleSource, TroubledPart};
 pub use watch::{Accepted, Partial, RunWatch};

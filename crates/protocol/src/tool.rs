@@ -1,7 +1,7 @@
 //! Tools: their specifications, their calls, and the port.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,9 +12,8 @@ use tokio_util::sync::CancellationToken;
 use crate::context::{Unusable, Variable};
 use crate::handle::HandlePort;
 use crate::ids::{CallId, RunId, SessionKey};
-use crate::json_bytes::json_bytes;
 use crate::memory::MemoryOwner;
-use crate::message::{Picture, WireCache};
+use crate::message::Picture;
 use crate::person::PersonPort;
 use crate::process::Generation;
 use crate::secret::Secret;
@@ -78,6 +77,9 @@ pub struct ToolSpec {
     pub credential: Option<CredentialNeed>,
     /// Whether the provider is to hold the arguments to the schema.
     pub strict: bool,
+    /// Whether a request offers it only once the model has named it with [`FIND_TOOLS`](crate::FIND_TOOLS), because most
+    /// conversations do not need it.
+    pub deferred: bool,
     /// Whether requests have its schema word for word, as that of somebody else's tool.
     pub verbatim: bool,
     /// Whether it starts programs for the run. These get the environment variables of the run's skills, and end with the
@@ -111,6 +113,7 @@ impl ToolSpec {
             sensitive: Vec::new(),
             credential: None,
             strict: false,
+            deferred: false,
             verbatim: false,
             takes_variables: false,
         }
@@ -371,8 +374,8 @@ pub trait Tool: Send + Sync {
         Ok(CallPreview::default())
     }
 
-    /// Whether it is of use to a run of a session now; `None`: it always is. A request offers the tools that answer only
-    /// while one of them is of use. Quick: it is asked before each request.
+    /// Whether it is of use to a run of a session now; `None`: it always is. A request offers a tool that answers only
+    /// while it is of use. Quick: it is asked before each request.
     fn on_demand(&self, _session: &SessionKey, _run: RunId) -> Option<bool> {
         None
     }
@@ -416,66 +419,4 @@ pub trait OutputKeeper: Send + Sync {
 
     /// Deletes the outputs of these runs. Best effort: failures are logged.
     async fn forget(&self, runs: &[RunId]);
-}
-
-/// The tools of a run: its allow-list, in a fixed order, serialised once.
-#[derive(Default)]
-pub struct ToolSet {
-    tools: Vec<Arc<dyn Tool>>,
-    /// The serialised list of schemas.
-    pub wire: WireCache,
-    described_bytes: OnceLock<usize>,
-    /// The same without the tools that are offered on demand; `None`: there is none.
-    always: OnceLock<Option<Box<ToolSet>>>,
-}
-
-impl ToolSet {
-    /// A set of these tools, ordered by name so that requests are the same after every restart. Of two tools with the
-    /// same name the first one stays.
-    pub fn new(mut tools: Vec<Arc<dyn Tool>>) -> Self {
-        tools.sort_by(|a, b| a.spec().name.cmp(&b.spec().name));
-        tools.dedup_by(|later, first| later.spec().name == first.spec().name);
-        Self { tools, ..Self::default() }
-    }
-
-    /// The tools that a request of this run offers: all, or without those on demand if none of them is of use now. The
-    /// smaller set is made once.
-    pub fn of_use(&self, session: &SessionKey, run: RunId) -> &Self {
-        let on_demand = |tool: &&Arc<dyn Tool>| tool.on_demand(session, run).is_some();
-        if self.tools.iter().any(|tool| tool.on_demand(session, run) == Some(true)) {
-            return self;
-        }
-        let without = || {
-            let rest = self.tools.iter().filter(|tool| !on_demand(tool)).cloned().collect();
-            self.tools.iter().any(|tool| on_demand(&tool)).then(|| Box::new(Self::new(rest)))
-        };
-        self.always.get_or_init(without).as_deref().unwrap_or(self)
-    }
-
-    /// The tool with this name.
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.binary_search_by(|tool| tool.spec().name.as_str().cmp(name)).ok().map(|at| &self.tools[at])
-    }
-
-    /// All tools, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
-        self.tools.iter()
-    }
-
-    /// The length of all descriptions and schemas in bytes, for estimates of requests. Computed once.
-    pub fn described_bytes(&self) -> usize {
-        let of = |tool: &Arc<dyn Tool>| tool.spec().description.len() + json_bytes(&*tool.spec().shown_schema());
-        *self.described_bytes.get_or_init(|| self.tools.iter().map(of).sum())
-    }
-
-    /// Whether the set is empty.
-    pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
-    }
-}
-
-impl fmt::Debug for ToolSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.tools.iter().map(|tool| &tool.spec().name)).finish()
-    }
 }

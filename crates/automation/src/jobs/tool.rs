@@ -19,6 +19,7 @@ use belay_run::run_tool::{DeclaredTool, RunTool};
 /// Declares the tool for models. It works once a [`JobToolContext`] binds it to the run of a conversation.
 pub fn create_job_tool() -> DeclaredTool {
     let spec = ToolSpec {
+        deferred: true,
         effect: Effect::Write,
         idempotent: true, // the job's id is derived from the call's
         timeout: Duration::from_secs(30),

@@ -21,6 +21,7 @@ use belay_run::run_tool::{DeclaredTool, RunTool};
 /// Declares the tool for models. It works once a [`RoutineToolContext`] binds it to the run of a conversation.
 pub fn routine_tool() -> DeclaredTool {
     let spec = ToolSpec {
+        deferred: true,
         effect: Effect::Write,
         timeout: Duration::from_secs(30),
         max_output_bytes: 8 * 1024,
@@ -64,6 +65,7 @@ pub fn routine_tool() -> DeclaredTool {
 /// Declares `list_routines` for models. It works once a [`ListRoutines`] binds it to the run of a conversation.
 pub fn list_routines_tool() -> DeclaredTool {
     let spec = ToolSpec {
+        deferred: true,
         effect: Effect::Read,
         timeout: Duration::from_secs(30),
         max_output_bytes: 8 * 1024,

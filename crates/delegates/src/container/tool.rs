@@ -46,6 +46,7 @@ reads. State in it what you did and what you found.";
 pub fn run_in_worker_tool(config: &WorkersConfig) -> DeclaredTool {
     let (max_turns, max_time_s) = (config.turns(), config.max_time_s);
     let spec = ToolSpec {
+        deferred: true,
         effect: Effect::Write,
         idempotent: false,
         timeout: config.max_time() + SLACK,

@@ -20,8 +20,9 @@ use crate::child_call::{ChildOrder, MAX_RESULT_BYTES, limit_schema, note_end, no
 use crate::container::ToolGrant;
 use belay_run::config::SubagentsConfig;
 use belay_run::core::{ChildStart, RunCore};
+use belay_run::find_tools::{FindTools, with_finder};
 use belay_run::own_tools::manages_work;
-use belay_run::own_tools::{RUN_IN_WORKER, SENDING_TOOLS, SPAWN_SUBAGENT, TERMINATE};
+use belay_run::own_tools::{FIND_TOOLS, RUN_IN_WORKER, SENDING_TOOLS, SPAWN_SUBAGENT, TERMINATE};
 use belay_run::run_tool::{DeclaredTool, RunTool, bound};
 use belay_run::terminate::Terminate;
 use belay_run::untrusted::RULE;
@@ -45,6 +46,7 @@ const GIVE_UP: &str = "If the task cannot be done, call terminate with status `f
 pub fn spawn_subagent_tool(config: &SubagentsConfig) -> DeclaredTool {
     let SubagentsConfig { max_turns, max_time_s, .. } = config;
     let spec = ToolSpec {
+        deferred: true,
         effect: Effect::Write,
         idempotent: false,
         timeout: 2 * config.max_time() + SLACK, // the longest wait for a slot, and the longest run
@@ -80,7 +82,7 @@ pub fn spawn_subagent_tool(config: &SubagentsConfig) -> DeclaredTool {
     DeclaredTool::new(spec, "a subagent can only be started by a run")
 }
 
-/// Binds the tools that start other runs to the run that is about to execute calls. Returns `None` for every other
+/// Binds the tools that start other runs, or find tools, to the run that is about to execute calls. Returns `None` for every other
 /// tool.
 pub(crate) fn binder(
     children: &Arc<ChildServices>,
@@ -93,7 +95,11 @@ pub(crate) fn binder(
         let seed = core.seed(context);
         ChildTools { seed, tools: tools.clone(), children: children.clone() }
     });
+    let tools = tools.clone();
     move |name| {
+        if name == FIND_TOOLS {
+            return Some(bound(tools.get(name)?, FindTools(tools.clone())));
+        }
         let start = start.as_ref()?;
         let declaration = start.tools.get(name)?;
         match name {
@@ -196,7 +202,7 @@ impl ChildTools {
     fn part(&self, wanted: Option<&[Value]>) -> Result<Vec<Arc<dyn Tool>>, String> {
         let may_spawn = self.seed.tree().children_may_spawn();
         // Tools that send messages and files to the conversation, or create work for it, belong to the conversation.
-        let given = |name: &str| is_own(name) || name == TERMINATE;
+        let given = |name: &str| is_own(name) || [FIND_TOOLS, TERMINATE].contains(&name);
         let speaks = |name: &str| SENDING_TOOLS.contains(&name) || manages_work(name);
         let lendable: Vec<_> = self
             .tools
@@ -208,7 +214,7 @@ impl ChildTools {
             })
             .cloned()
             .collect();
-        let Some(wanted) = wanted else { return Ok(lendable) };
+        let Some(wanted) = wanted else { return Ok(with_finder(lendable)) };
         let wanted: Vec<&str> = wanted.iter().filter_map(Value::as_str).collect();
         let owns = |name: &&str| lendable.iter().any(|tool| tool.spec().name == **name);
         let foreign: Vec<&str> = wanted.iter().filter(|name| !given(name) && !owns(name)).copied().collect();

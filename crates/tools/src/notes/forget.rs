@@ -28,7 +28,7 @@ impl Forget {
     pub(crate) fn new(notes: Arc<dyn NoteStore>) -> Self {
         let description = "Deletes a saved note by its number.";
         let spec = arguments::spec::<ForgetArguments>("forget", description, Effect::Write, TIMEOUT);
-        Self { spec: ToolSpec { kind: Some(ToolKind::Note), ..spec }, notes }
+        Self { spec: ToolSpec { kind: Some(ToolKind::Note), deferred: true, ..spec }, notes }
     }
 }
 
