@@ -13,8 +13,8 @@ const OF_SCHEMAS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 
 impl ToolSpec {
     /// The schema that a request has: the tool's own if it is to be sent word for word, or if the provider is to hold the
-    /// arguments to it. Otherwise without what is the same in all of Belay's schemas and which the gate checks anyway:
-    /// `additionalProperties: false`, the width of a number, `null` in place of a value that is left out.
+    /// arguments to it. Otherwise without what the gate checks anyway and a model seldom gets wrong: closed objects, the
+    /// width and the lower bound of numbers, lengths, and `null` and `false` for a value that is left out.
     pub fn shown_schema(&self) -> Cow<'_, Value> {
         match self.verbatim || self.strict {
             true => Cow::Borrowed(&self.schema),
@@ -33,7 +33,9 @@ fn shown(schema: &Value, needed: bool) -> Value {
     let part = |(keyword, value): (&String, &Value)| {
         let value = match (keyword.as_str(), value) {
             ("additionalProperties", Value::Bool(false)) => return None,
-            ("default", Value::Null) if !needed => return None,
+            ("default", Value::Null | Value::Bool(false)) if !needed => return None,
+            ("minLength" | "minItems" | "maxLength" | "maxItems", _) => return None,
+            ("minimum", Value::Number(least)) if least.as_u64().is_some_and(|least| least <= 1) => return None,
             ("format", Value::String(width)) if width.starts_with("uint") || width.starts_with("int") => return None,
             ("type", Value::Array(types)) if !needed => without_null(types),
             ("description", Value::String(text)) => text.replace('\n', " ").into(),
@@ -79,7 +81,9 @@ mod tests {
             "required": ["format", "parts"],
             "properties": {
                 "format": { "type": ["string", "null"], "description": "two\nlines", "default": "a" },
-                "limit": { "type": ["integer", "null"], "format": "uint64", "minimum": 1, "default": null },
+                "limit": { "type": ["integer", "null"], "format": "uint64", "minimum": 1, "maximum": 9, "default": null },
+                "all": { "type": "boolean", "default": false },
+                "name": { "type": "string", "minLength": 1, "maxLength": 9 },
                 "when": { "type": "string", "format": "date-time" },
                 "any": { "type": ["integer", "string", "null"] },
                 "parts": {
@@ -98,7 +102,9 @@ mod tests {
             "required": ["format", "parts"],
             "properties": {
                 "format": { "type": ["string", "null"], "description": "two lines", "default": "a" },
-                "limit": { "type": "integer", "minimum": 1 },
+                "limit": { "type": "integer", "maximum": 9 },
+                "all": { "type": "boolean" },
+                "name": { "type": "string" },
                 "when": { "type": "string", "format": "date-time" },
                 "any": { "type": ["integer", "string", "null"] },
                 "parts": { "type": "array", "items": { "anyOf": [{ "type": "object" }, { "type": "null" }] } },

@@ -383,7 +383,7 @@ mod tests {
                 "model": "m", "stream": true, "max_tokens": 100,
                 "tools": [{
                     "name": "clock", "description": "tells the time", "cache_control": mark,
-                    "input_schema": {"type": "object", "properties": {}, "additionalProperties": false},
+                    "input_schema": {"type": "object", "properties": {}},
                 }],
                 "system": [
                     {"type": "text", "text": "be brief", "cache_control": mark},

@@ -357,7 +357,7 @@ mod tests {
                 "temperature": 0.5,
                 "tools": [{"type": "function", "function": {
                     "name": "clock", "description": "tells the time",
-                    "parameters": {"type": "object", "properties": {}, "additionalProperties": false},
+                    "parameters": {"type": "object", "properties": {}},
                 }}],
                 "messages": [
                     {"role": "system", "content": "be brief"},
