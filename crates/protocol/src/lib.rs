@@ -102,6 +102,7 @@ pub mod thread;
 pub mod time;
 pub mod tool;
 pub mod tool_health;
+pub mod tool_schema;
 pub mod transcriber;
 pub mod trouble;
 pub mod watch;
@@ -229,6 +230,7 @@ pub use tool_health::{
     FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,
     ToolState, ToolSwitch, ToolSwitches,
 };
+pub use tool_schema::ToolSchema;
 pub use transcriber::{AudioFormat, Recording, RecordingLimits, Transcriber, TranscriptionError};
 pub use trouble::{NoTroubles, Severity, Trouble, TroubleSource, TroubledPart};
 pub use watch::{Accepted, Partial, RunWatch};

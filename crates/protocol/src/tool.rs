@@ -18,6 +18,7 @@ use crate::message::{Picture, WireCache};
 use crate::person::PersonPort;
 use crate::process::Generation;
 use crate::secret::Secret;
+use crate::tool_schema::ToolSchema;
 
 /// The specification of a tool. It is constant for the life of the daemon and serialised once.
 ///
@@ -44,7 +45,7 @@ pub struct ToolSpec {
     /// The description for the model.
     pub description: String,
     /// The JSON Schema of its arguments: an object schema with `additionalProperties: false`.
-    pub schema: Value,
+    pub schema: ToolSchema,
     /// Its strongest effect.
     pub effect: Effect,
     /// Whether two calls with the same arguments have the effect of one. After a crash only such a tool is run again.
@@ -89,11 +90,11 @@ pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
 impl ToolSpec {
     /// A tool without effects: idempotent, 5 s, 64 KiB, without approval.
-    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
+    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: impl Into<ToolSchema>) -> Self {
         Self {
             name: name.into(),
             description: description.into(),
-            schema,
+            schema: schema.into(),
             effect: Effect::None,
             idempotent: true,
             timeout: Duration::from_secs(5),
