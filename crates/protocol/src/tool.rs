@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +18,7 @@ use crate::message::Picture;
 use crate::person::PersonPort;
 use crate::process::Generation;
 use crate::secret::Secret;
+use crate::tool_schema::ToolSchema;
 
 /// The specification of a tool. It is constant for the life of the daemon and serialised once.
 ///
@@ -43,7 +45,7 @@ pub struct ToolSpec {
     /// The description for the model.
     pub description: String,
     /// The JSON Schema of its arguments: an object schema with `additionalProperties: false`.
-    pub schema: Value,
+    pub schema: ToolSchema,
     /// Its strongest effect.
     pub effect: Effect,
     /// Whether two calls with the same arguments have the effect of one. After a crash only such a tool is run again.
@@ -93,11 +95,11 @@ pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
 impl ToolSpec {
     /// A tool without effects: idempotent, 5 s, 64 KiB, without approval.
-    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
+    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: impl Into<ToolSchema>) -> Self {
         Self {
             name: name.into(),
             description: description.into(),
-            schema,
+            schema: schema.into(),
             effect: Effect::None,
             idempotent: true,
             timeout: Duration::from_secs(5),
@@ -116,6 +118,15 @@ impl ToolSpec {
             deferred: false,
             verbatim: false,
             takes_variables: false,
+        }
+    }
+
+    /// The schema that a request has: its own if it is to be sent word for word, or if the provider is to hold the arguments
+    /// to it; else the shorter one of [`ToolSchema::shown`].
+    pub fn shown_schema(&self) -> &RawValue {
+        match self.verbatim || self.strict {
+            true => self.schema.text(),
+            false => self.schema.shown(),
         }
     }
 }

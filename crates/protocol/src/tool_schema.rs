@@ -1,66 +1,116 @@
-//! The schema of a tool as a model reads it: without the parts that only the check of the arguments needs.
+//! The JSON Schema of a tool's arguments: as a tree for the code that looks inside, and as a text for what is sent and stored.
 
-use std::borrow::Cow;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
-use crate::tool::ToolSpec;
+use crate::shown_schema::shown;
 
-/// The keywords whose value is one schema.
-const OF_A_SCHEMA: [&str; 3] = ["items", "additionalProperties", "not"];
-/// The keywords whose value is a list of schemas.
-const OF_SCHEMAS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
+/// A JSON Schema. It has a tree, a text without spaces, or both: each is made of the other when it is first needed, and
+/// kept. Clones share both. It is serialised by its text, so a schema that is sent in each request is written once.
+#[derive(Clone)]
+pub struct ToolSchema(Arc<Forms>);
 
-impl ToolSpec {
-    /// The schema that a request has: the tool's own if it is to be sent word for word, or if the provider is to hold the
-    /// arguments to it. Otherwise without what the gate checks anyway and a model seldom gets wrong: closed objects, the
-    /// width and the lower bound of numbers, lengths, and `null` and `false` for a value that is left out.
-    pub fn shown_schema(&self) -> Cow<'_, Value> {
-        match self.verbatim || self.strict {
-            true => Cow::Borrowed(&self.schema),
-            false => Cow::Owned(shown(&self.schema, false)),
-        }
+/// At least one of them is set.
+#[derive(Default)]
+struct Forms {
+    tree: OnceLock<Value>,
+    text: OnceLock<Box<RawValue>>,
+    /// The text that a model reads, if it was asked for.
+    shown: OnceLock<Box<RawValue>>,
+}
+
+impl ToolSchema {
+    /// The schema as its text alone: for one that is passed on, and that hardly anything looks into. A tree takes several
+    /// times the memory of its text.
+    pub fn as_text(tree: &Value) -> Self {
+        Self(Arc::new(Forms { text: text_of(tree).into(), ..Forms::default() }))
+    }
+
+    /// The text, without spaces.
+    pub fn text(&self) -> &RawValue {
+        self.0.text.get_or_init(|| text_of(self))
+    }
+
+    /// The text for a model: see [`shown`].
+    pub fn shown(&self) -> &RawValue {
+        self.0.shown.get_or_init(|| text_of(&shown(self)))
+    }
+
+    /// Whether it is a JSON object. The tree is not made for this.
+    pub fn is_object(&self) -> bool {
+        self.text().get().starts_with('{')
     }
 }
 
-/// A schema for a model. `needed`: the value must be there, so that `null` is a value of its own.
-fn shown(schema: &Value, needed: bool) -> Value {
-    let Value::Object(schema) = schema else { return schema.clone() };
-    let required = |name: &str| {
-        let names = schema.get("required").and_then(Value::as_array);
-        names.is_some_and(|names| names.iter().any(|known| known == name))
-    };
-    let part = |(keyword, value): (&String, &Value)| {
-        let value = match (keyword.as_str(), value) {
-            ("additionalProperties", Value::Bool(false)) => return None,
-            ("default", Value::Null | Value::Bool(false)) if !needed => return None,
-            ("minLength" | "minItems" | "maxLength" | "maxItems", _) => return None,
-            ("minimum", Value::Number(least)) if least.as_u64().is_some_and(|least| least <= 1) => return None,
-            ("format", Value::String(width)) if width.starts_with("uint") || width.starts_with("int") => return None,
-            ("type", Value::Array(types)) if !needed => without_null(types),
-            ("description", Value::String(text)) => text.replace('\n', " ").into(),
-            ("properties", Value::Object(properties)) => properties
-                .iter()
-                .map(|(name, property)| (name.clone(), shown(property, required(name))))
-                .collect::<Map<_, _>>()
-                .into(),
-            (keyword, value) if OF_A_SCHEMA.contains(&keyword) => shown(value, true),
-            (keyword, Value::Array(schemas)) if OF_SCHEMAS.contains(&keyword) => {
-                schemas.iter().map(|schema| shown(schema, true)).collect()
-            }
-            (_, value) => value.clone(),
-        };
-        Some((keyword.clone(), value))
-    };
-    schema.iter().filter_map(part).collect::<Map<_, _>>().into()
+fn text_of(tree: &Value) -> Box<RawValue> {
+    to_raw_value(tree).expect("a JSON value always serialises")
 }
 
-/// These types without `null`: the only other one, or the list.
-fn without_null(types: &[Value]) -> Value {
-    let others: Vec<&Value> = types.iter().filter(|name| *name != "null").collect();
-    match others[..] {
-        [one] => one.clone(),
-        _ => types.to_vec().into(),
+impl From<Value> for ToolSchema {
+    fn from(tree: Value) -> Self {
+        Self(Arc::new(Forms { tree: tree.into(), ..Forms::default() }))
+    }
+}
+
+impl Deref for ToolSchema {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        let read = |text: &RawValue| serde_json::from_str(text.get()).expect("the text was written from a tree");
+        self.0.tree.get_or_init(|| self.0.text.get().map(|text| read(text)).unwrap_or_default())
+    }
+}
+
+impl DerefMut for ToolSchema {
+    /// The tree, to change it. The old text is dropped, and other clones keep what they have.
+    fn deref_mut(&mut self) -> &mut Value {
+        *self = Self::from(Value::clone(self));
+        let forms = Arc::get_mut(&mut self.0).expect("it has just been made");
+        forms.tree.get_mut().expect("it has just been made")
+    }
+}
+
+impl PartialEq for ToolSchema {
+    /// The order of the keys does not matter.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.text().get() == other.text().get() || **self == **other
+    }
+}
+
+impl Eq for ToolSchema {}
+
+impl PartialEq<Value> for ToolSchema {
+    fn eq(&self, other: &Value) -> bool {
+        **self == *other
+    }
+}
+
+impl fmt::Debug for ToolSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text().get())
+    }
+}
+
+impl fmt::Display for ToolSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text().get())
+    }
+}
+
+impl Serialize for ToolSchema {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.text().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ToolSchema {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(|tree| Self::as_text(&tree))
     }
 }
 
@@ -70,59 +120,38 @@ mod tests {
 
     use super::*;
 
-    fn spec(schema: Value) -> ToolSpec {
-        ToolSpec::new("measure", "Measures.", schema)
-    }
-
-    fn full() -> Value {
-        json!({
-            "type": "object",
-            "additionalProperties": false,
-            "required": ["format", "parts"],
-            "properties": {
-                "format": { "type": ["string", "null"], "description": "two\nlines", "default": "a" },
-                "limit": { "type": ["integer", "null"], "format": "uint64", "minimum": 1, "maximum": 9, "default": null },
-                "all": { "type": "boolean", "default": false },
-                "name": { "type": "string", "minLength": 1, "maxLength": 9 },
-                "when": { "type": "string", "format": "date-time" },
-                "any": { "type": ["integer", "string", "null"] },
-                "parts": {
-                    "type": "array",
-                    "items": { "anyOf": [{ "type": "object", "additionalProperties": false }, { "type": "null" }] },
-                },
-                "named": { "type": "object", "additionalProperties": { "type": "integer", "format": "int32" } },
-            },
-        })
-    }
-
     #[test]
-    fn a_model_reads_the_schema_without_what_only_the_gate_needs() {
-        let shown = json!({
-            "type": "object",
-            "required": ["format", "parts"],
-            "properties": {
-                "format": { "type": ["string", "null"], "description": "two lines", "default": "a" },
-                "limit": { "type": "integer", "maximum": 9 },
-                "all": { "type": "boolean" },
-                "name": { "type": "string" },
-                "when": { "type": "string", "format": "date-time" },
-                "any": { "type": ["integer", "string", "null"] },
-                "parts": { "type": "array", "items": { "anyOf": [{ "type": "object" }, { "type": "null" }] } },
-                "named": { "type": "object", "additionalProperties": { "type": "integer" } },
-            },
-        });
-        assert_eq!(*spec(full()).shown_schema(), shown);
-    }
-
-    #[test]
-    fn schemas_of_others_and_strict_ones_stay_as_they_are() {
-        for given in [ToolSpec { verbatim: true, ..spec(full()) }, ToolSpec { strict: true, ..spec(full()) }] {
-            assert_eq!(*given.shown_schema(), full());
+    fn a_schema_is_the_same_as_a_tree_and_as_a_text() {
+        let tree = json!({"type": "object", "properties": {"b": {"const": "é\n\""}, "a": {"default": 1.0}}});
+        let text = tree.to_string();
+        for schema in [ToolSchema::from(tree.clone()), ToolSchema::as_text(&tree)] {
+            assert_eq!((schema.text().get(), &*schema), (text.as_str(), &tree));
+            assert_eq!(
+                (schema.to_string(), serde_json::to_string(&schema).expect("JSON")),
+                (text.clone(), text.clone())
+            );
+            assert_eq!(json!({"schema": schema}), json!({"schema": tree}), "also within a tree");
+            assert_eq!(serde_json::from_str::<ToolSchema>(&text).expect("a schema"), schema);
+            assert!(schema.is_object() && schema["properties"]["b"].is_object());
         }
+        assert_eq!(ToolSchema::from(json!({"a": 1, "b": 2})), ToolSchema::as_text(&json!({"b": 2, "a": 1})));
+        assert_ne!(ToolSchema::from(json!([])), ToolSchema::from(json!({})));
+        assert!(!ToolSchema::from(json!([])).is_object());
     }
 
     #[test]
-    fn a_schema_that_is_no_object_stays() {
-        assert_eq!(*spec(json!(true)).shown_schema(), json!(true));
+    fn a_change_is_in_both_forms_and_in_no_clone() {
+        let before = ToolSchema::as_text(&json!({"type": "object"}));
+        let mut after = before.clone();
+        after["type"] = json!("string");
+        assert_eq!((before.text().get(), after.text().get()), (r#"{"type":"object"}"#, r#"{"type":"string"}"#));
+    }
+
+    #[test]
+    fn clones_share_the_text_and_nothing_makes_a_tree_that_nobody_reads() {
+        let schema = ToolSchema::as_text(&json!({"type": "object"}));
+        let clone = schema.clone();
+        assert!(std::ptr::eq(schema.text(), clone.text()) && clone.is_object() && schema == clone);
+        assert!(schema.0.tree.get().is_none());
     }
 }

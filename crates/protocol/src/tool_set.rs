@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use serde_json::Value;
 
 use crate::ids::{RunId, SessionKey};
-use crate::json_bytes::json_bytes;
 use crate::message::{Arguments, Message, WireCache};
 use crate::tool::{Tool, ToolSpec};
 
@@ -107,7 +106,7 @@ impl ToolSet {
 
     /// The length of all descriptions and schemas in bytes, for estimates of requests. Computed once.
     pub fn described_bytes(&self) -> usize {
-        let of = |tool: &Arc<dyn Tool>| tool.spec().description.len() + json_bytes(&*tool.spec().shown_schema());
+        let of = |tool: &Arc<dyn Tool>| tool.spec().description.len() + tool.spec().shown_schema().get().len();
         *self.described_bytes.get_or_init(|| self.tools.iter().map(of).sum())
     }
 

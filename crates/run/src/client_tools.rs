@@ -245,7 +245,7 @@ mod tests {
         let tool = |name: &&str| ClientTool {
             name: (*name).to_owned(),
             description: String::new(),
-            parameters: json!({"type": "object"}),
+            parameters: json!({"type": "object"}).into(),
             strict: false,
         };
         let offered = ClientTools { tools: names.iter().map(tool).collect(), choice, one_at_a_time };

@@ -141,7 +141,7 @@ impl RunTool for ToolGrant {
 
 fn known(spec: &ToolSpec) -> LentTool {
     let ToolSpec { name, description, schema, .. } = spec;
-    LentTool { name: name.clone(), description: description.clone(), schema: schema.clone() }
+    LentTool { name: name.clone(), description: description.clone(), schema: Value::clone(schema) }
 }
 
 impl ToolGrant {

@@ -34,7 +34,7 @@ impl From<Option<&ToolSet>> for Offered {
         Self {
             tools: true,
             subagents: set.get("spawn_subagent").is_some(),
-            completion: set.get("complete_task").map(|tool| tool.spec().schema.clone()),
+            completion: set.get("complete_task").map(|tool| Value::clone(&tool.spec().schema)),
         }
     }
 }

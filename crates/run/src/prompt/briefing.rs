@@ -160,7 +160,7 @@ impl Briefing {
             tools: settings.and_then(|settings| settings.tools.clone()),
             files,
             skills,
-            notes: notes_of(from, memory).await,
+            notes: notes_of(from, memory, settings.and_then(|settings| settings.tools.as_ref())).await,
             hints: hints.map(str::to_owned),
             may_be_silent: group,
             today: source.today(from.clock.now()),
@@ -235,13 +235,14 @@ async fn skills_of(from: &BriefingSource, session: &SessionKey, origin: SkillsOr
     }
 }
 
-/// The part of the prompt with the notes of this owner. An owner without notes costs no query.
-async fn notes_of(from: &BriefingSource, owner: &MemoryOwner) -> Option<String> {
+/// The part of the prompt with the notes of this owner. An owner without notes costs no query. `tools`: those of the run;
+/// `None`: all.
+async fn notes_of(from: &BriefingSource, owner: &MemoryOwner, tools: Option<&ToolNames>) -> Option<String> {
     if from.note_chars == 0 || !from.notes.may_have_notes(owner) {
         return None;
     }
     match timeout(READ_LIMIT, from.notes.prompt_notes(owner, from.note_chars)).await {
-        Ok(Ok(notes)) => notes::part(owner, &notes),
+        Ok(Ok(notes)) => notes::part(owner, &notes, |tool| tools.is_none_or(|names| names.contain(tool))),
         Ok(Err(error)) => {
             tracing::warn!(%error, "a run begins without its notes");
             None

@@ -15,7 +15,7 @@ use super::request::{CommandRequest, CommandRequests};
 use super::run_command::{MAX_RESULT_BYTES, TimeLimits};
 use super::runner::Runner;
 use crate::arguments;
-use crate::config::CommandsConfig;
+use crate::config::ToolsConfig;
 use crate::files::blocking;
 use belay_exec::Stdin;
 
@@ -43,10 +43,16 @@ pub(super) struct RunShell {
 }
 
 impl RunShell {
-    pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
-        let description = "Runs a shell script in the workspace and returns its output. A person is asked each time; prefer run_command.";
-        let limits = TimeLimits::of(config);
-        let spec = arguments::spec::<Arguments>("run_shell", description, Effect::External, limits.gate());
+    pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &ToolsConfig) -> Self {
+        let rather = match config.commands.enabled {
+            true => "; prefer run_command",
+            false => "",
+        };
+        let description = format!(
+            "Runs a shell script in the workspace and returns its output. A person is asked each time{rather}."
+        );
+        let limits = TimeLimits::of(&config.commands);
+        let spec = arguments::spec::<Arguments>("run_shell", &description, Effect::External, limits.gate());
         let spec = ToolSpec {
             idempotent: false,
             approval: Ask::Always,
