@@ -34,6 +34,13 @@ async fn lists_fit_the_terminal_and_a_pipe_gets_everything() -> Result<()> {
             assert!(screen[0].starts_with(starts), "{screen:#?}");
         }
     }
+    for args in [&["logs"][..], &["runs", "--follow"]] {
+        let mut terminal = Terminal::start(&home, args, 200, 24)?;
+        let is_whole = |screen: &[String]| screen.iter().any(|line| line.contains(session));
+        terminal.until("the whole session on a wide terminal", is_whole).await?;
+        terminal.press("\x03")?;
+        terminal.ended().await?;
+    }
     let id = run["run_id"].as_str().unwrap_or_default();
     let mut terminal = Terminal::start(&home, &["runs", "show", id], 80, 24)?;
     terminal.ended().await?;
