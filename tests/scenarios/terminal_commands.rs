@@ -1,5 +1,6 @@
 //! Commands on a terminal, and the same commands in a pipe.
 
+use std::io::Write;
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
@@ -69,6 +70,33 @@ async fn a_piped_question_needs_no_argument_and_a_terminal_gets_a_usage_error() 
     let mut terminal = Terminal::start(&home, &["ask"], 80, 24)?;
     terminal.shows("the message is missing: belay ask TEXT").await?;
     assert_eq!(terminal.ended().await?.code(), Some(2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_terminal_and_a_silent_pipe_are_told_what_is_waited_for() -> Result<()> {
+    let home = Home::new();
+    let mut terminal = Terminal::start(&home, &["ask", "--set", REHEARSAL, "-"], 120, 24)?;
+    terminal.shows("Ctrl-D on a line of its own ends it").await?;
+    terminal.press("calculate 17*23\n\x04")?;
+    assert!(terminal.ended().await?.success(), "{:#?}", terminal.screen());
+    assert!(terminal.screen().concat().contains("391"), "{:#?}", terminal.screen());
+
+    // The test holds both ends of the pipe, so that it stays open and silent.
+    let pipe = home.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status()?.success());
+    let belay = belay_tests::daemon::binary();
+    let shell = Home::new().program(std::path::Path::new("/bin/sh"));
+    for (question, remark) in [("", "the message is read from it"), ("'calculate 17*23'", "add `< /dev/null`")] {
+        let mut held = std::fs::File::options().read(true).write(true).open(&pipe)?;
+        let command = format!("{} ask --set {REHEARSAL} {question} < {}", belay.display(), pipe.display());
+        let mut terminal = Terminal::start(&shell, &["-c", &command], 120, 24)?;
+        terminal.shows(remark).await?;
+        held.write_all(b"calculate 17*23\n")?;
+        drop(held);
+        assert!(terminal.ended().await?.success(), "{:#?}", terminal.screen());
+        assert!(terminal.screen().concat().contains("391"), "{:#?}", terminal.screen());
+    }
     Ok(())
 }
 
