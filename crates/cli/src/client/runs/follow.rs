@@ -10,6 +10,7 @@ use tokio::time::{Duration, sleep};
 use super::{COLUMNS, head, row};
 use crate::args::RunsArgs;
 use crate::client::facts::Facts;
+use crate::client::names::Names;
 use crate::client::{Client, text};
 
 /// Pause before a run is asked for again.
@@ -41,7 +42,11 @@ pub(super) async fn follow(
         show(head(), args, out);
     }
     let listed = answer.pointer("/runs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
-    listed.iter().rev().for_each(|run| print(run, args, out));
+    let mut names = Names::default();
+    if out.is_terminal() && !args.client.json {
+        names.learn(client, listed.iter().map(|run| text(run, "/session"))).await;
+    }
+    listed.iter().rev().for_each(|run| print(run, &names, args, out));
     let ended = listed.iter().filter(|run| !text(run, "/ended_at").is_empty());
     let shown: HashSet<_> = ended.map(|run| text(run, "/run_id").to_owned()).collect();
     loop {
@@ -61,7 +66,10 @@ pub(super) async fn follow(
         if let Ok(run) = run
             && fits(&run, args)
         {
-            print(&run, args, out);
+            if out.is_terminal() && !args.client.json {
+                names.learn(client, std::iter::once(text(&run, "/session"))).await;
+            }
+            print(&run, &names, args, out);
         }
     }
 }
@@ -76,11 +84,11 @@ fn fits(run: &Json, args: &RunsArgs) -> bool {
         && args.session.as_deref().is_none_or(|session| session == text(run, "/session"))
 }
 
-fn print(run: &Json, args: &RunsArgs, out: Output<'_>) {
+fn print(run: &Json, names: &Names, args: &RunsArgs, out: Output<'_>) {
     if args.client.json {
         out.line(&run.to_string());
     } else {
-        show(row(run, id_chars(args)), args, out);
+        show(row(run, id_chars(args), names), args, out);
     }
 }
 
@@ -129,7 +137,7 @@ mod tests {
         let error = OnceLock::new();
         let shown = |width| {
             let fit = |cells| fitted(&[even(cells, ID_CHARS, width)], &COLUMNS, width);
-            let rows = [fit(head()), fit(row(&run, ID_CHARS))].concat();
+            let rows = [fit(head()), fit(row(&run, ID_CHARS, &Names::default()))].concat();
             let lines = Output::plain(&error).aligned(&rows);
             lines.into_iter().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
         };
@@ -148,8 +156,11 @@ mod tests {
             ]
         );
         let long = json!({"run_id": "0199e3a0-7b1d-7000", "session": "s".repeat(64)});
-        let cells = fitted(&[even(row(&long, ID_CHARS), ID_CHARS, 160)], &COLUMNS, 160);
+        let cells = fitted(&[even(row(&long, ID_CHARS, &Names::default()), ID_CHARS, 160)], &COLUMNS, 160);
         assert!(Output::plain(&error).aligned(&cells)[0].contains(&"s".repeat(64)), "{cells:?}");
-        assert!(Output::plain(&error).aligned(&[padded(row(&long, ID_CHARS))])[0].contains(&"s".repeat(64)));
+        assert!(
+            Output::plain(&error).aligned(&[padded(row(&long, ID_CHARS, &Names::default()))])[0]
+                .contains(&"s".repeat(64))
+        );
     }
 }
