@@ -40,6 +40,7 @@ mod own_texts;
 mod pains;
 mod parts;
 mod parts_ask;
+mod pdf_forms;
 mod people;
 mod plan;
 mod postgres;
