@@ -11,7 +11,7 @@ import time
 
 from gate.install import PROGRAMS, which
 from gate.output import ROOT, say
-from passed import Passed
+from passed import GATE, Passed
 
 # How often a failed test is run in all.
 TRIES = 3
@@ -63,8 +63,8 @@ class Result:
 class Tally:
     """The suites that ran, and their sums. Suites report from several threads; each report is printed in one piece."""
 
-    def __init__(self, everything, flaky_fails=False, root=ROOT):
-        self.passed = Passed(root, everything)
+    def __init__(self, everything, flaky_fails=False, root=ROOT, remembered=GATE):
+        self.passed = Passed(root, everything, remembered)
         self.flaky_fails = flaky_fails
         self.keys = {}
         self.results = []
