@@ -14,6 +14,7 @@ package, and the OCI image is built and run. What these need is installed while 
 (tests/passed.py), unless --all or the variable CI says so. A test that has failed is run again alone at the end, up to twice: if it passes then,
 it is flaky (tests/gate/tally.py), which --flaky=fail counts as failed. --quick installs nothing, runs the tests in Rust alone, and says what it
 leaves out (tests/gate/quick.py).
+On a terminal a line below the output says what is being done, and for how long (tests/gate/progress.py).
 Prints a table of suites, the time that all of it took, the flaky tests, and, as its last line, "N passed, N failed, N skipped". Ends with 1
 when anything failed. Standard library only.
 """
@@ -29,7 +30,8 @@ import passed
 from gate import install, missing
 from gate.faults import cluster, crashes
 from gate.machines import booted, image, prepare_image, prepare_service
-from gate.output import ALL, ROOT, clock, environment_of, say
+from gate.output import ALL, ROOT, environment_of, say
+from gate.progress import PROGRESS, clock
 from gate.quick import left_out, quick
 from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust, small
 from gate.scripts import (
@@ -103,6 +105,7 @@ def main():
         return test()
     finally:
         install.DOWNLOADS.end()
+        PROGRESS.end()
 
 
 def test():
@@ -117,7 +120,7 @@ def test():
     preparing, preparing_image = prepare_service(), prepare_image()
     installing = threading.Thread(target=install.install)
     installing.start()
-    suites, belay, budget_program = build(tally)
+    suites, belay, budget_program = built_suites(tally)
     installing.join()
     built = time.monotonic()
     if belay is not None:
@@ -131,9 +134,15 @@ def test():
     return end(tally, begin, built)
 
 
+def built_suites(tally):
+    """Builds everything (tests/gate/rust.py). The line of progress is cargo's own, where it draws one."""
+    with PROGRESS.hidden(), PROGRESS.doing("build"):
+        return build(tally)
+
+
 def only_rust(tally, begin):
     """Runs what needs neither packages nor root, says what that leaves out, and returns the exit status."""
-    suites, belay, _ = build(tally)
+    suites, belay, _ = built_suites(tally)
     built = time.monotonic()
     jobs, without = quick(suites, environment_of(belay)) if belay else ([], [])
     run(tally, jobs)
