@@ -32,7 +32,7 @@ FOLDERS = {
     "service": "a small Debian or Ubuntu that is booted (root)",
     "image": "the base of the OCI image (root)",
 }
-# Megabytes of the folders of build/ after `.ci/run` in an empty clone, by `du -sm build/*` in November 2026. A folder that is not here was not measured.
+# Megabytes of the folders of build/ after every suite has run in a clone without them, by `du -sm build/*` in November 2026. Others were not measured.
 SIZES = {
     "clients": 154,
     "anthropic": 79,
