@@ -30,8 +30,9 @@ export PATH := $(TOOLS)/bin:$(PATH)
 
 .PHONY: help
 help: ## use: This list
-	@for group in use develop measure; do echo "$${group^}:"; \
-	  awk -v group=$$group 'BEGIN { FS = ":.*## " group ": " } NF == 2 { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST); done
+	@if [ -t 1 ] && [ -z "$$NO_COLOR" ] && [ "$$TERM" != dumb ]; then colour=1; else colour=0; fi; \
+	  echo 'make VERB [NAME=VALUE...]; begin with `make run`'; \
+	  for group in use develop measure; do echo; awk -v group=$$group -v colour=$$colour -f tests/gate/help.awk $(firstword $(MAKEFILE_LIST)); done
 
 .PHONY: run
 run: ## use: Build and start the daemon here: stdin, and HTTP on loopback (ARGS="--set llm.provider=rehearsal")

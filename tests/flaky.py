@@ -21,7 +21,8 @@ import time
 
 from gate import install
 from gate.machines import prepare_image, prepare_service
-from gate.output import ROOT, SEED, clock, say
+from gate.output import ROOT, SEED, say
+from gate.progress import clock
 from gate.rust import build
 from gate.tally import Result, Tally, first_reason
 from run import first, last, run

@@ -1,7 +1,7 @@
 """Remembers which suites have passed, so that a second `make test` runs only those that a change can reach.
 
 A suite passed with a key: its program, the programs that it starts, every file of the project besides sources in Rust, and what it finds
-on the machine (tests/run.py). It is run again when one of them has changed. Programs are compared by path, size and time, since cargo
+on the machine (tests/run.py). `make test QUICK=1` has a file of its own: it skips tests, so what has passed there runs again in `make test`. It is run again when one of them has changed. Programs are compared by path, size and time, since cargo
 writes a program only when something in it has changed; files by their bytes. Without git, and in continuous integration, every suite
 runs. Standard library only.
 """
@@ -12,11 +12,15 @@ import os
 import subprocess
 
 
+# Files of build/: the suites that have passed in `make test`, and in `make test QUICK=1`.
+GATE, QUICK = "passed.json", "passed-quick.json"
+
+
 class Passed:
     """The suites that have passed here, in a file of build/."""
 
-    def __init__(self, root, everything):
-        self.file = root / "build" / "passed.json"
+    def __init__(self, root, everything, name=GATE):
+        self.file = root / "build" / name
         self.files = None if everything else digest(root)
         self.known = read(self.file) if self.files else {}
 

@@ -14,6 +14,7 @@ package, and the OCI image is built and run. What these need is installed while 
 (tests/passed.py), unless --all or the variable CI says so. A test that has failed is run again alone at the end, up to twice: if it passes then,
 it is flaky (tests/gate/tally.py), which --flaky=fail counts as failed. --quick installs nothing, runs the tests in Rust alone, and says what it
 leaves out (tests/gate/quick.py).
+On a terminal a line below the output says what is being done, and for how long (tests/gate/progress.py).
 Prints a table of suites, the time that all of it took, the flaky tests, and, as its last line, "N passed, N failed, N skipped". Ends with 1
 when anything failed. Standard library only.
 """
@@ -25,10 +26,12 @@ import sys
 import threading
 import time
 
+import passed
 from gate import install, missing
 from gate.faults import cluster, crashes
 from gate.machines import booted, image, prepare_image, prepare_service
-from gate.output import ALL, ROOT, clock, environment_of, say
+from gate.output import ALL, ROOT, environment_of, say
+from gate.progress import PROGRESS, clock
 from gate.quick import left_out, quick
 from gate.rust import OFFICIAL_MCP, build, examples, mcp_servers, rust, small
 from gate.scripts import (
@@ -91,17 +94,24 @@ def last(environment, preparing, preparing_image):
     return [(booted, environment, preparing), (image, environment, preparing_image), (sizes, environment)]
 
 
+def tally_of(arguments, root=ROOT):
+    """The tally of a run with these arguments. A suite that passes by --quick is not "(cached)" without it."""
+    remembered = passed.QUICK if "--quick" in arguments else passed.GATE
+    return Tally(ALL, flaky_fails="--flaky=fail" in arguments, root=root, remembered=remembered)
+
+
 def main():
     try:
         return test()
     finally:
         install.DOWNLOADS.end()
+        PROGRESS.end()
 
 
 def test():
     """Runs everything, and returns the exit status."""
     os.chdir(ROOT)
-    tally, begin = Tally(ALL, flaky_fails="--flaky=fail" in sys.argv[1:]), time.monotonic()
+    tally, begin = tally_of(sys.argv[1:]), time.monotonic()
     if "--quick" in sys.argv[1:]:
         return only_rust(tally, begin)
     for line in missing.lines():
@@ -110,7 +120,7 @@ def test():
     preparing, preparing_image = prepare_service(), prepare_image()
     installing = threading.Thread(target=install.install)
     installing.start()
-    suites, belay, budget_program = build(tally)
+    suites, belay, budget_program = built_suites(tally)
     installing.join()
     built = time.monotonic()
     if belay is not None:
@@ -124,9 +134,15 @@ def test():
     return end(tally, begin, built)
 
 
+def built_suites(tally):
+    """Builds everything (tests/gate/rust.py). The line of progress is cargo's own, where it draws one."""
+    with PROGRESS.hidden(), PROGRESS.doing("build"):
+        return build(tally)
+
+
 def only_rust(tally, begin):
     """Runs what needs neither packages nor root, says what that leaves out, and returns the exit status."""
-    suites, belay, _ = build(tally)
+    suites, belay, _ = built_suites(tally)
     built = time.monotonic()
     jobs, without = quick(suites, environment_of(belay)) if belay else ([], [])
     run(tally, jobs)
@@ -139,7 +155,7 @@ def only_rust(tally, begin):
 
 def end(tally, begin, built):
     """Prints what has failed or is flaky, the times and the sums, and returns the exit status."""
-    passed, failed, skipped = (tally.total(column) for column in ("passed", "failed", "skipped"))
+    succeeded, failed, skipped = (tally.total(column) for column in ("passed", "failed", "skipped"))
     for title, found in (("flaky", [f"{what}: {why}" for what, why in tally.flaky]), ("failed", tally.failures)):
         if found:
             say(f"\n{title}:")
@@ -149,8 +165,8 @@ def end(tally, begin, built):
     say("")
     say(f"{clock(now - begin)} in all: build {clock(built - begin)}, tests {clock(now - built)}; processors {clock(used.ru_utime + used.ru_stime)}")
     say(f"{len(tally.flaky)} flaky: failed, and passed when run again alone{' (counted as failed)' if tally.flaky_fails else ''}")
-    say(f"{passed} passed, {failed} failed, {skipped} skipped")
-    return 1 if failed or not passed else 0
+    say(f"{succeeded} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not succeeded else 0
 
 
 if __name__ == "__main__":

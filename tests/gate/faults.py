@@ -8,6 +8,7 @@ import sys
 import time
 
 from gate.output import CRASH_POINTS, FEATURES, ROOT, VERBOSE, cargo
+from gate.progress import PROGRESS
 from gate.tally import Outcome
 
 # Kills of `make test`: each of the named points at least once.
@@ -31,7 +32,9 @@ def crashes(tally, environment):
         return
     program = pathlib.Path(environment["BELAY_BIN"]).with_name("belay-crash-points")
     build = ("build", "--locked", "--workspace", "--quiet", *CRASH_POINTS, "--bin", program.name)
-    if not FEATURES and subprocess.run(cargo(*build), cwd=ROOT, stdin=subprocess.DEVNULL).returncode != 0:
+    with PROGRESS.doing(f"build of {program.name}"):
+        is_built = FEATURES or subprocess.run(cargo(*build), cwd=ROOT, stdin=subprocess.DEVNULL).returncode == 0
+    if not is_built:
         tally.add(name, 0, 1, 0, time.monotonic() - begin, " (not built)")
         return
     script = ROOT / "tests" / "crash" / "main.py"

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from gate.output import ROOT, say
+from gate.output import ROOT, announced, say
 from waiting import Waiting
 
 # The clients of the OpenAI-compatible API, in one environment.
@@ -78,9 +78,9 @@ def programs():
         NO_CLUSTER.write_text("create_main_cluster = false\n")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (["update"], ["install", "--yes", "--no-install-recommends", *missing.values()]):
-        say("$ apt-get " + " ".join(arguments))
         try:
-            status = DOWNLOADS.download(["apt-get", "-qq", *arguments], env=environment)
+            with announced("apt-get " + " ".join(arguments)):
+                status = DOWNLOADS.download(["apt-get", "-qq", *arguments], env=environment)
         except subprocess.TimeoutExpired:
             return
         if status != 0:
@@ -94,10 +94,10 @@ def python_with(package, folder):
     stamp = home / package
     with INSTALLING:
         if not stamp.exists():
-            say(f"$ pip install {package}   (into {home.relative_to(ROOT)})")
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
             pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *package.split()]
-            status = DOWNLOADS.download(pip)
+            with announced(f"pip install {package}", f"   (into {home.relative_to(ROOT)})"):
+                subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+                status = DOWNLOADS.download(pip)
             if status != 0:
                 raise subprocess.CalledProcessError(status, pip)
             stamp.touch()
@@ -122,13 +122,13 @@ def chromium_program():
     with INSTALLING:
         found = next(filter(None, map(shutil.which, CHROMIUM)), None)
         if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-            say(f"$ apt-get install {CHROMIUM_PACKAGE}")
             wait = ["-o", "DPkg::Lock::Timeout=300"]
             quiet = {"env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}, "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
             install = ["apt-get", "-qq", *wait, "install", "--yes", "--no-install-recommends", CHROMIUM_PACKAGE]
-            if subprocess.run(install, **quiet).returncode != 0:
-                subprocess.run(["apt-get", "-qq", *wait, "update"], **quiet)
-                subprocess.run(install, **quiet)
+            with announced(f"apt-get install {CHROMIUM_PACKAGE}"):
+                if subprocess.run(install, **quiet).returncode != 0:
+                    subprocess.run(["apt-get", "-qq", *wait, "update"], **quiet)
+                    subprocess.run(install, **quiet)
             found = shutil.which(CHROMIUM_PACKAGE)
     return found
 
@@ -149,9 +149,9 @@ def node_modules(tally, name, folder):
         for file in ("package.json", "package-lock.json"):
             shutil.copy(source / file, home)
         command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        say("$ " + " ".join(command) + f"   (in build/{source.name})")
         try:
-            subprocess.run(command, cwd=home, env=environment, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            with announced(" ".join(command), f"   (in build/{source.name})"):
+                subprocess.run(command, cwd=home, env=environment, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             stamp.write_bytes(lock)
             return home
         except (OSError, subprocess.CalledProcessError) as why:
@@ -190,8 +190,8 @@ def typescript_client(tally, name):
     shutil.copy(ROOT / "docs" / "reference" / "openapi.json", home)
     try:
         for command in (["npm", "install", "--no-audit", "--no-fund"], ["npm", "run", "build"]):
-            say("$ " + " ".join(command) + "   (in build/typescript)")
-            status = DOWNLOADS.download(command, cwd=home, env=environment, stdout=subprocess.DEVNULL)
+            with announced(" ".join(command), "   (in build/typescript)"):
+                status = DOWNLOADS.download(command, cwd=home, env=environment, stdout=subprocess.DEVNULL)
             if status != 0:
                 raise subprocess.CalledProcessError(status, command)
         return home
@@ -226,10 +226,10 @@ def taken_out(package, program):
     tool = home / program
     with INSTALLING:
         if not tool.exists() and shutil.which("apt-get"):
-            say(f"$ apt-get download {package}   (into build/{package})")
             home.mkdir(parents=True, exist_ok=True)
             download = ["apt-get", "-qq", "download", "-o", "APT::Sandbox::User=root", package]
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            announce = announced(f"apt-get download {package}", f"   (into build/{package})")
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired), announce:
                 if DOWNLOADS.download(download, cwd=home) != 0 and os.geteuid() == 0:
                     DOWNLOADS.download(["apt-get", "-qq", "update"])
                     DOWNLOADS.download(download, cwd=home)

@@ -5,6 +5,7 @@ import time
 
 from gate.install import DOWNLOADS, KUBECTL, KUBERNETES, installed, taken_out
 from gate.output import ROOT
+from gate.progress import PROGRESS
 from gate.scripts import script
 from waiting import Preparing
 
@@ -46,7 +47,8 @@ def service(tally, environment, preparing):
 
 def is_late(tally, name, begin, preparing):
     """Whether a suite cannot run, because what it needs was not prepared within its limit. Then it is counted."""
-    late = preparing.wait()
+    with PROGRESS.doing(preparing.what):
+        late = preparing.wait()
     if late:
         tally.add(name, 0, 1, 0, time.monotonic() - begin, f" ({late})")
     return late is not None

@@ -1,10 +1,12 @@
-"""What `make test` would install here, and where; said before it installs anything. Standard library only."""
+"""What `make test` would install here, where, and how large that is; said before it installs anything. Standard library only."""
 
 import os
+import re
 import shutil
+import subprocess
 
 from gate import install
-from gate.output import ROOT
+from gate.output import CI, ROOT
 
 # Packages of Python, each with its folder in build/.
 PYTHON = {
@@ -25,9 +27,36 @@ FOLDERS = {
     "typescript": "packages of Node for the TypeScript client",
     "generated": "packages of Node for generated clients",
     "editor": "packages of Node for the editor of the Agent Client Protocol",
+    "oauth": "packages of Node for a login server",
+    "mcp_tasks_server": "packages of Node for an MCP server with tasks",
     "service": "a small Debian or Ubuntu that is booted (root)",
     "image": "the base of the OCI image (root)",
 }
+# Megabytes of the folders of build/ after every suite has run in a clone without them, by `du -sm build/*` in November 2026. Others were not measured.
+SIZES = {
+    "clients": 154,
+    "anthropic": 79,
+    "langchain": 144,
+    "websocket": 27,
+    "mcp": 70,
+    "schemathesis": 94,
+    "kubernetes": 144,
+    "telemetry": 29,
+    "generators": 84,
+    "prometheus": 95,
+    "nginx": 2,
+    "caddy": 36,
+    "console": 18,
+    "typescript": 48,
+    "generated": 38,
+    "editor": 18,
+    "oauth": 4,
+    "mcp_tasks_server": 32,
+    "service": 195,
+    "image": 200,
+}
+# Seconds for apt-get to say what it would download. It asks no server for that.
+ASK_LIMIT_S = 30
 
 
 def packages():
@@ -40,23 +69,59 @@ def packages():
     return sorted(system), sorted(taken)
 
 
+def size(folders):
+    """About how many megabytes these folders of build/ get: "1,234 MB". Empty where none of them was measured."""
+    known = [SIZES[folder] for folder in folders if folder in SIZES]
+    more = "" if len(known) == len(list(folders)) else "more than "
+    return f"{more}{sum(known):,} MB" if known else ""
+
+
+def to_download(system):
+    """What apt-get would download for these packages and those that they need: "123 MB to download". Empty where it does not know them yet."""
+    command = ["apt-get", "--print-uris", "-qq", "--yes", "--no-install-recommends", "install", *system]
+    try:
+        printed = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=ASK_LIMIT_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    # 'http://…' name_version.deb 12345 MD5Sum:…
+    bytes_of = [int(count) for count in re.findall(r"^'[^']*' \S+ (\d+) ", printed, re.MULTILINE)]
+    return f"{-(-sum(bytes_of) // 1_000_000):,} MB to download" if bytes_of else ""
+
+
+def with_size(what, measured):
+    """A place, with the size of what it gets where that is known."""
+    return f"{what} ({measured})" if measured else what
+
+
 def lines():
-    """What will be installed, a line for each place; none if nothing is missing."""
+    """What will be installed, a line for each place; none if nothing is missing. In continuous integration two lines say it."""
     system, taken = packages()
-    python = [package for package, folder in PYTHON.items() if not (ROOT / "build" / folder / package).exists()]
+    python = {package: folder for package, folder in PYTHON.items() if not (ROOT / "build" / folder / package).exists()}
     wanted = [folder for folder in FOLDERS if not (ROOT / "build" / folder).exists()]
-    folders = [f"build/{folder}: {FOLDERS[folder]}" for folder in wanted if folder != "node" or shutil.which("npm") is None]
+    folders = [folder for folder in wanted if folder != "node" or shutil.which("npm") is None]
+    taken = taken if shutil.which("apt-get") else []
     may = os.geteuid() == 0 and shutil.which("apt-get") is not None
     found = []
     if system and may:
-        found.append(f"by apt-get, on this machine: {', '.join(system)}")
+        found.append(f"{with_size('by apt-get, on this machine', to_download(system))}: {', '.join(system)}")
     elif system:
         found.append(f"not, since only root on Debian or Ubuntu can: {', '.join(system)}; the tests that need them are skipped or fail")
-    if taken and shutil.which("apt-get"):
-        found.append(f"into build/, out of packages of Debian: {', '.join(taken)}")
+    everything = [*taken, *python.values(), *folders]
+    if everything and CI:
+        found.append(f"{with_size('into build/', size(everything))}: {', '.join(everything)}")
+    elif everything:
+        found += of_build(taken, python, folders)
+    if not found or CI:
+        return [f"to be installed {line}" for line in found]
+    total = f", {size(everything)} of it in build/" if size(everything) else ""
+    return [f"To be installed{total} (`make test QUICK=1` installs nothing; interrupt now if you do not want it):", *(f"  {line}" for line in found)]
+
+
+def of_build(taken, python, folders):
+    """A line for each kind of what build/ gets."""
+    if taken:
+        yield f"{with_size('into build/, out of packages of Debian', size(taken))}: {', '.join(taken)}"
     if python:
-        found.append(f"into build/, each with a Python environment: {', '.join(python)}")
-    found += folders
-    if not found:
-        return []
-    return ["To be installed (`make test QUICK=1` installs nothing; interrupt now if you do not want it):", *(f"  {line}" for line in found)]
+        yield f"{with_size('into build/, each with a Python environment', size(python.values()))}: {', '.join(python)}"
+    for folder in folders:
+        yield f"{with_size(f'build/{folder}', size([folder]))}: {FOLDERS[folder]}"

@@ -5,6 +5,8 @@ import pathlib
 import secrets
 import sys
 
+from gate.progress import PROGRESS
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 VERBOSE = "--verbose" in sys.argv[1:]
 CI = os.environ.get("CI") == "true"
@@ -19,7 +21,13 @@ SEED = "PROPTEST_RNG_SEED"
 
 
 def say(line):
-    print(line, flush=True)
+    PROGRESS.say(line)
+
+
+def announced(command, where=""):
+    """Prints a command, and shows on a terminal how long it runs. A context manager."""
+    say(f"$ {command}{where}")
+    return PROGRESS.doing(command)
 
 
 def cargo(*arguments):
@@ -27,11 +35,6 @@ def cargo(*arguments):
     command = [os.environ.get("CARGO", "cargo"), *arguments]
     say("$ " + " ".join(command))
     return command
-
-
-def clock(seconds):
-    """Minutes and seconds."""
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 def environment_of(belay):

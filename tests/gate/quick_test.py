@@ -1,5 +1,10 @@
 """Tests of `make test QUICK=1`: each suite runs in it or is named as left out."""
 
+import contextlib
+import io
+import pathlib
+import subprocess
+import tempfile
 import unittest
 from unittest import mock
 
@@ -7,7 +12,7 @@ from gate import quick
 from gate.output import ROOT
 from gate.rust import OFFICIAL_MCP
 from gate.tally import Outcome
-from run import first, last
+from run import first, last, tally_of
 
 SUITES = [{"target": target, "name": target} for target in ("programs", "confined", "scenarios")]
 
@@ -46,6 +51,19 @@ class Quick(unittest.TestCase):
         self.assertEqual((other.failed, other.skipped), (1, 0), "another fault behind a log that names it")
         died = quick.excused(Outcome(failed=1, note="died"))
         self.assertEqual(died.failed, 1)
+
+    def test_a_suite_that_has_passed_in_it_runs_again_in_the_gate(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch("run.ALL", False), contextlib.redirect_stdout(io.StringIO()):
+            root = pathlib.Path(folder)
+            (root / ".gitignore").write_text("build\n")
+            subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+            program = str(root / ".gitignore")
+            for arguments in (["--quick"], []):
+                tally = tally_of(arguments, root)
+                self.assertFalse(tally.cached("scenarios", program), arguments)
+                quick.WithoutBubblewrap(tally).suite("scenarios", lambda test=None: Outcome(passed=3))
+                tally.remember()
+                self.assertTrue(tally_of(arguments, root).cached("scenarios", program), arguments)
 
     def test_each_named_test_is_there(self):
         folders = {"confined": "crates/tools/tests/confined", "programs": "crates/tools/tests/programs", "scenarios": "tests/scenarios"}

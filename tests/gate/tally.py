@@ -11,7 +11,8 @@ import time
 
 from gate.install import PROGRAMS, which
 from gate.output import ROOT, say
-from passed import Passed
+from gate.progress import PROGRESS
+from passed import GATE, Passed
 
 # How often a failed test is run in all.
 TRIES = 3
@@ -55,7 +56,8 @@ class Result:
     def run_again(self, test=None):
         """Runs it, or one test of it. A suite that cannot be run any more has failed, and the others are still counted."""
         try:
-            return self.once(test) if test else self.once()
+            with PROGRESS.doing(f"again: {test or self.name}"):
+                return self.once(test) if test else self.once()
         except Exception as error:  # as for the suites that run side by side
             return Outcome(failed=1, note=f" ({error!r})")
 
@@ -63,8 +65,8 @@ class Result:
 class Tally:
     """The suites that ran, and their sums. Suites report from several threads; each report is printed in one piece."""
 
-    def __init__(self, everything, flaky_fails=False, root=ROOT):
-        self.passed = Passed(root, everything)
+    def __init__(self, everything, flaky_fails=False, root=ROOT, remembered=GATE):
+        self.passed = Passed(root, everything, remembered)
         self.flaky_fails = flaky_fails
         self.keys = {}
         self.results = []
@@ -74,7 +76,8 @@ class Tally:
     def suite(self, name, once, files=()):
         """Runs a suite and counts it. What fails is run again by `again`. Its own files are named for `make flaky`."""
         begin = time.monotonic()
-        outcome = once()
+        with PROGRESS.doing(name):
+            outcome = once()
         self.report(Result(name, outcome, time.monotonic() - begin, once))
 
     def add(self, name, passed, failed, skipped, seconds, note=""):
