@@ -144,7 +144,8 @@ pub fn reasoning(services: &RunServices, briefing: &Briefing, goal: Option<&Goal
     let lent = all.iter().filter(|tool| lends(&tool.spec().name));
     let tools = lent.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]);
     let tools: Vec<_> = tools.chain(goal.map(Goal::tools).unwrap_or_default()).collect();
+    let tools = if briefing.tools.is_none() { with_finder(tools) } else { tools };
     let role = goal.map_or(text::ROLE.into(), |goal| format!("{}\n\n{}", text::ROLE, goal.teaching()));
-    let reasoning = services.ask_with(briefing, Arc::new(ToolSet::new(with_finder(tools))), Some(&role));
+    let reasoning = services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&role));
     Arc::new(reasoning.with_format(goal.and_then(Goal::format)))
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-/// The keywords whose value is one schema.
-const OF_A_SCHEMA: [&str; 3] = ["items", "additionalProperties", "not"];
+/// The keywords whose value is one schema. Within `not` and `oneOf` a wider schema would be a narrower one.
+const OF_A_SCHEMA: [&str; 2] = ["items", "additionalProperties"];
 /// The keywords whose value is a list of schemas.
-const OF_SCHEMAS: [&str; 3] = ["anyOf", "oneOf", "allOf"];
+const OF_SCHEMAS: [&str; 2] = ["anyOf", "allOf"];
 
 /// The schema without what the gate checks anyway and a model seldom gets wrong: closed objects, the width and the lower
 /// bound of numbers, lengths, and `null` and `false` for a value that is left out.

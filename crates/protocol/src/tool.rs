@@ -68,7 +68,7 @@ pub struct ToolSpec {
     pub target_args: Vec<String>,
     /// Whether its results are untrusted content, such as a web page or the output of another program.
     pub untrusted: bool,
-    /// Whether its name, description and schema, which the model reads in every request, come from an untrusted party.
+    /// Whether its name, description and schema, which the model reads, come from an untrusted party.
     /// In a run with such a tool, tools with external effects need approval, unless the operator has exempted it.
     pub foreign: bool,
     /// The MCP server of the tool, if any. A fault of the server affects all its tools.

@@ -38,8 +38,6 @@ pub struct Moment<'a> {
     pub run: RunId,
     /// The conversation so far.
     pub messages: &'a [Arc<Message>],
-    /// The tool that the request must call, if a client has named one.
-    pub chosen: Option<&'a str>,
 }
 
 impl ToolSet {
@@ -63,7 +61,7 @@ impl ToolSet {
             let spec = tool.spec();
             match tool.on_demand(moment.session, moment.run) {
                 Some(of_use) => of_use,
-                None if !can_find || !self.is_deferred(spec) || moment.chosen == Some(&spec.name) => true,
+                None if !can_find || !self.is_deferred(spec) => true,
                 None => brought.get_or_insert_with(|| brought_in(moment.messages)).contains(spec.name.as_str()),
             }
         };
@@ -185,8 +183,8 @@ mod tests {
     }
 
     /// The names that a request behind these messages offers.
-    fn names(tools: &ToolSet, messages: &[Arc<Message>], chosen: Option<&str>) -> Vec<String> {
-        let moment = Moment { session: &SessionKey::new("s"), run: RunId::new(), messages, chosen };
+    fn names(tools: &ToolSet, messages: &[Arc<Message>]) -> Vec<String> {
+        let moment = Moment { session: &SessionKey::new("s"), run: RunId::new(), messages };
         let offered = tools.offered(moment);
         offered.as_deref().unwrap_or(tools).iter().map(|tool| tool.spec().name.clone()).collect()
     }
@@ -195,35 +193,34 @@ mod tests {
     fn a_deferred_tool_is_offered_once_the_conversation_has_named_or_called_it() {
         let tools = set([spec("a"), spec(FIND_TOOLS), deferred("b"), deferred("c"), deferred("d"), spec("process")]);
         let begin = ["a", FIND_TOOLS];
-        assert_eq!(names(&tools, &[], None), begin);
+        assert_eq!(names(&tools, &[]), begin);
         let named = called(FIND_TOOLS, json!({ "names": ["c", "nothing", 7] }));
-        assert_eq!(names(&tools, std::slice::from_ref(&named), None), ["a", "c", FIND_TOOLS]);
+        assert_eq!(names(&tools, std::slice::from_ref(&named)), ["a", "c", FIND_TOOLS]);
         let odd = [called(FIND_TOOLS, json!({ "names": "c" })), called(FIND_TOOLS, json!({ "query": "c" }))];
-        assert_eq!(names(&tools, &odd, None), begin);
-        assert_eq!(names(&tools, &[named, called("b", json!({}))], None), ["a", "b", "c", FIND_TOOLS]);
-        assert_eq!(names(&tools, &[], Some("d")), ["a", "d", FIND_TOOLS], "a client has named it");
+        assert_eq!(names(&tools, &odd), begin);
+        assert_eq!(names(&tools, &[named, called("b", json!({}))]), ["a", "b", "c", FIND_TOOLS]);
     }
 
     #[test]
     fn without_the_tool_that_finds_them_all_are_offered() {
-        assert_eq!(names(&set([spec("a"), deferred("b")]), &[], None), ["a", "b"]);
+        assert_eq!(names(&set([spec("a"), deferred("b")]), &[]), ["a", "b"]);
     }
 
     #[test]
     fn tools_of_servers_are_deferred_when_there_are_many() {
         let foreign = |count: usize| (0..count).map(|n| ToolSpec { foreign: true, ..spec(&format!("m{n:02}")) });
         let few = set(foreign(FOREIGN_MAX).chain([spec(FIND_TOOLS)]));
-        assert_eq!(names(&few, &[], None).len(), FOREIGN_MAX + 1);
+        assert_eq!(names(&few, &[]).len(), FOREIGN_MAX + 1);
         let many = set(foreign(FOREIGN_MAX + 1).chain([spec(FIND_TOOLS)]));
-        assert_eq!(names(&many, &[], None), [FIND_TOOLS]);
-        assert_eq!(names(&many, &[called("m03", json!({}))], None), [FIND_TOOLS, "m03"]);
+        assert_eq!(names(&many, &[]), [FIND_TOOLS]);
+        assert_eq!(names(&many, &[called("m03", json!({}))]), [FIND_TOOLS, "m03"]);
     }
 
     #[test]
     fn the_same_offer_is_serialised_once() {
         let tools = set([spec("a"), spec(FIND_TOOLS), deferred("b")]);
         let offer = |messages: &[Arc<Message>]| {
-            let moment = Moment { session: &SessionKey::new("s"), run: RunId::new(), messages, chosen: None };
+            let moment = Moment { session: &SessionKey::new("s"), run: RunId::new(), messages };
             tools.offered(moment)
         };
         let (first, again) = (offer(&[]).expect("not all"), offer(&[]).expect("not all"));

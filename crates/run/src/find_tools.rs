@@ -1,15 +1,15 @@
-//! `find_tools`: brings tools into a run that most conversations do not need. Requests offer them only then, so that each
-//! request is short.
+//! `find_tools`: brings tools into a run that most conversations do not need. Requests offer them only then, and are
+//! short.
 //!
 //! The calls of the conversation say which tools it has brought in, see [`ToolSet::offered`]. This tool only checks the
 //! names and answers with what the tools do; it keeps nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use belay_protocol::{Tool, ToolContext, ToolFailure, ToolOutput, ToolReply, ToolSet, ToolSpec};
+use belay_protocol::{Tool, ToolContext, ToolFailure, ToolOutput, ToolSet, ToolSpec};
 use belay_text::near::{did_you_mean, nearest_names};
 use serde_json::{Map, Value, json};
 
@@ -82,6 +82,7 @@ impl FindTools {
     /// The answer to names: what the tools do, and which of them do not exist.
     fn brought(&self, names: &[&str]) -> ToolOutput {
         let tools = &self.0;
+        let names: BTreeSet<&str> = names.iter().copied().collect();
         let (known, unknown): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| tools.get(name).is_some());
         let missing = |name: &&str| {
             let near = nearest_names(name, tools.iter().map(|tool| tool.spec().name.as_str()), 3);
@@ -93,7 +94,7 @@ impl FindTools {
         }
         let specs: Vec<&ToolSpec> = known.iter().filter_map(|name| tools.get(name)).map(|tool| tool.spec()).collect();
         let text = format!("You can call these from your next step on.\n{}\n{missing}", lines(&specs));
-        Ok(reply(text.trim_end().to_owned(), &specs))
+        Ok(text.trim_end().into())
     }
 
     /// The answer to words: the deferred tools that have most of them in name or description; without words, all.
@@ -115,11 +116,11 @@ impl FindTools {
             _ if specs.is_empty() => {
                 Err(ToolFailure::failed("No further tool has these words. Leave query out to list all."))
             }
-            0 => Ok(reply(format!("Give the names of those that you need.\n{}", lines(&specs)), &specs)),
+            0 => Ok(format!("Give the names of those that you need.\n{}", lines(&specs)).into()),
             more => {
                 let text =
                     format!("Give the names of those that you need; {more} more are not shown.\n{}", lines(&specs));
-                Ok(reply(text, &specs))
+                Ok(text.into())
             }
         }
     }
@@ -133,11 +134,6 @@ fn lines(specs: &[&ToolSpec]) -> String {
         format!("- {}: {cut}{}", spec.name, if cut.len() < first.len() { "…" } else { "" })
     };
     specs.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-/// An answer. The words of an MCP server are untrusted content.
-fn reply(text: String, specs: &[&ToolSpec]) -> ToolReply {
-    ToolReply { text, untrusted: specs.iter().any(|spec| spec.foreign), ..ToolReply::default() }
 }
 
 #[cfg(test)]
@@ -174,7 +170,7 @@ mod tests {
         FindTools(Arc::new(ToolSet::new(with_finder(tools(specs)))))
     }
 
-    fn said(finder: &FindTools, arguments: &Value) -> Result<ToolReply, String> {
+    fn said(finder: &FindTools, arguments: &Value) -> Result<belay_protocol::ToolReply, String> {
         let names: Vec<&str> = arguments["names"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let output = match arguments["query"].as_str() {
             _ if !names.is_empty() => finder.brought(&names),
@@ -238,10 +234,10 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_a_server_are_untrusted() {
+    fn descriptions_of_servers_are_no_untrusted_content() {
         let many: Vec<_> = (0..40).map(|n| of("tracker", &format!("mcp_tracker_{n}"))).collect();
         let reply = said(&finder(many), &json!({ "query": "bug" })).unwrap();
-        assert!(reply.untrusted);
+        assert!(!reply.untrusted, "they are bounded, cleaned and pinned, as in a request");
         assert!(
             reply.text.starts_with("Give the names of those that you need; 10 more are not shown.\n"),
             "{}",

@@ -23,7 +23,7 @@ use crate::child_call::{ChildOrder, MAX_RESULT_BYTES, limit_schema, note_end, no
 use belay_run::core::ChildStart;
 use belay_run::deadlines::Deadline;
 use belay_run::own_tools::manages_work;
-use belay_run::own_tools::{RUN_IN_WORKER, SENDING_TOOLS, SPAWN_SUBAGENT, TERMINATE};
+use belay_run::own_tools::{FIND_TOOLS, RUN_IN_WORKER, SENDING_TOOLS, SPAWN_SUBAGENT, TERMINATE};
 use belay_run::run_tool::{DeclaredTool, RunTool};
 use belay_run::untrusted::RULE;
 
@@ -157,5 +157,7 @@ impl ToolGrant {
 
 /// Returns whether a tool works only for a run in this process.
 fn acts_on_the_run(name: &str) -> bool {
-    manages_work(name) || SENDING_TOOLS.contains(&name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE].contains(&name)
+    manages_work(name)
+        || SENDING_TOOLS.contains(&name)
+        || [FIND_TOOLS, RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE].contains(&name)
 }

@@ -214,7 +214,12 @@ impl ChildTools {
             })
             .cloned()
             .collect();
-        let Some(wanted) = wanted else { return Ok(with_finder(lendable)) };
+        let Some(wanted) = wanted else {
+            return Ok(match self.tools.get(FIND_TOOLS) {
+                Some(_) => with_finder(lendable),
+                None => lendable,
+            });
+        };
         let wanted: Vec<&str> = wanted.iter().filter_map(Value::as_str).collect();
         let owns = |name: &&str| lendable.iter().any(|tool| tool.spec().name == **name);
         let foreign: Vec<&str> = wanted.iter().filter(|name| !given(name) && !owns(name)).copied().collect();

@@ -6,9 +6,7 @@ use std::time::Duration;
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning, normalise};
 use belay_crash_point::crash_point;
-use belay_protocol::{
-    CallChoice, CallRules, ModelError, ModelReply, ModelRequest, Moment, RunEnd, StopReason, Thinking, ToolSet,
-};
+use belay_protocol::{ModelError, ModelReply, ModelRequest, Moment, RunEnd, StopReason, Thinking, ToolSet};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -156,13 +154,9 @@ impl RunCore {
     }
 
     /// The tools that a request of the run offers now, if they are not all.
-    fn offered(&self, tools: &ToolSet, context: &LoopContext, calls: Option<CallRules<'_>>) -> Option<Arc<ToolSet>> {
-        let chosen = calls.and_then(|calls| match calls.choice {
-            CallChoice::Tool(name) => Some(name.as_str()),
-            CallChoice::Auto | CallChoice::Required => None,
-        });
+    fn offered(&self, tools: &ToolSet, context: &LoopContext) -> Option<Arc<ToolSet>> {
         let RunRequest { session, run, .. } = &*self.request;
-        tools.offered(Moment { session, run: *run, messages: &context.messages, chosen })
+        tools.offered(Moment { session, run: *run, messages: &context.messages })
     }
 
     async fn call_model(
@@ -195,7 +189,7 @@ impl RunCore {
         let calls =
             self.client.as_ref().filter(|_| allowance.purpose == CallPurpose::Step).and_then(|client| client.rules());
         let request = reasoning.request(context);
-        let of_use = request.tools.and_then(|tools| self.offered(tools, context, calls));
+        let of_use = request.tools.and_then(|tools| self.offered(tools, context));
         let request = ModelRequest { tools: of_use.as_deref().or(request.tools), ..request };
         // A disabled tool is not offered. If the model calls it anyway, the result says why it is disabled.
         let offered = request.tools.and_then(|tools| self.services.health.offered(tools));

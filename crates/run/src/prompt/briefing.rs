@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Bootstrap, BootstrapFile, ChannelId, Clock, ContextSource, ConversationSettings, MemoryOwner, Message, MessageBody,
-    PromptNotes, RunOptions, SessionKey, SkillStore, Skills, Skipped, ToolNames, ToolSet, Variable,
+    Bootstrap, BootstrapFile, ChannelId, Clock, ContextSource, ConversationSettings, FIND_TOOLS, MemoryOwner, Message,
+    MessageBody, PromptNotes, RunOptions, SessionKey, SkillStore, Skills, Skipped, ToolNames, ToolSet, Variable,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -186,10 +186,11 @@ impl Briefing {
         Self { persona: persona.or(self.persona), files, ..self }
     }
 
-    /// The tools of this set that the run may use.
+    /// The tools of this set that the run may use. Tools that somebody has listed are offered at once, so none finds them.
     pub fn allowed(&self, tools: &Arc<ToolSet>) -> Arc<ToolSet> {
         let Some(names) = &self.tools else { return tools.clone() };
-        let allowed = tools.iter().filter(|tool| names.contain(&tool.spec().name));
+        let is_allowed = |name: &str| name != FIND_TOOLS && names.contain(name);
+        let allowed = tools.iter().filter(|tool| is_allowed(&tool.spec().name));
         Arc::new(ToolSet::new(allowed.cloned().collect()))
     }
 

@@ -38,7 +38,7 @@ struct Arguments {
     /// The working directory; `.` without it.
     #[serde(default)]
     directory: Option<String>,
-    /// Most seconds; 120 without it.
+    /// Most seconds; the operator's limit without it.
     #[serde(default)]
     #[schemars(range(min = 1))]
     timeout_s: Option<u32>,
@@ -48,7 +48,7 @@ struct Arguments {
     /// Goes on beside this run; the tool process reads it, and writes to it if stdin is left out.
     #[serde(default)]
     background: bool,
-    /// With background: also after this run.
+    /// With background: also after this run. A person is asked.
     #[serde(default)]
     keep: bool,
 }
@@ -105,7 +105,8 @@ impl TimeLimits {
 
 impl RunCommand {
     pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
-        let description = "Runs a program in the workspace and returns its output. No process outlives the call.";
+        let description =
+            "Runs a program in the workspace and returns its output. Without background, no process outlives the call.";
         let limits = TimeLimits::of(config);
         let spec = arguments::spec::<Arguments>("run_command", description, Effect::External, limits.gate());
         let mut spec = ToolSpec {

@@ -28,7 +28,7 @@ struct Arguments {
     /// The working directory; `.` without it.
     #[serde(default)]
     directory: Option<String>,
-    /// Most seconds; 120 without it.
+    /// Most seconds; the operator's limit without it.
     #[serde(default)]
     #[schemars(range(min = 1))]
     timeout_s: Option<u32>,

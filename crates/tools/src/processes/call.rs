@@ -34,7 +34,7 @@ pub(super) struct Arguments {
     #[serde(default)]
     #[schemars(range(min = 1, max = 300))]
     pub(super) timeout_s: Option<u32>,
-    /// write: the text.
+    /// write: the text. A line ends with \n.
     #[serde(default)]
     pub(super) text: Option<String>,
     /// write: ends its standard input.

@@ -39,7 +39,7 @@ impl Fixture {
 
     pub(super) fn offers_process(&self, session: &str, run: RunId) -> bool {
         let session = &SessionKey::new(session);
-        let offered = self.tools.offered(Moment { session, run, messages: &[], chosen: None });
+        let offered = self.tools.offered(Moment { session, run, messages: &[] });
         offered.as_deref().unwrap_or(&self.tools).get("process").is_some()
     }
 }
