@@ -20,6 +20,7 @@ mod conversation_settings;
 mod endings;
 mod evidence;
 mod forms;
+mod found_tools;
 mod freezes;
 mod gate;
 mod goals;
