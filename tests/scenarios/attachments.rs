@@ -30,7 +30,7 @@ pub(crate) async fn ask_with(daemon: &Daemon, session: &str, text: &str, attachm
     daemon.post(json!({"session": session, "text": text, "wait_ms": wait, "attachments": attachments})).await
 }
 
-async fn upload(daemon: &Daemon, name: &str, bytes: Vec<u8>) -> Result<(u16, Value)> {
+pub(crate) async fn upload(daemon: &Daemon, name: &str, bytes: Vec<u8>) -> Result<(u16, Value)> {
     let request = belay_tests::daemon::client()
         .post(format!("{}/api/v1/files?name={name}", daemon.url))
         .header("content-type", "application/octet-stream");

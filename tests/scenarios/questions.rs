@@ -41,6 +41,7 @@ fn calls() -> Vec<(&'static str, Value)> {
         ("edit_file", json!({ "path": "note.txt", "old": "before", "new": "§" })),
         ("edit_file", json!({ "path": "hostile.txt", "old": "§", "new": "after", "all": true })),
         ("fetch_url", json!({ "url": "https://example.com/?q=§" })),
+        ("find_tools", json!({ "query": "§" })),
         ("forget", json!({ "id": 1 })),
         ("job_status", json!({ "id": "§" })),
         ("list_files", json!({ "path": "§" })),

@@ -1,8 +1,13 @@
 //! Commands on a terminal, and the same commands in a pipe.
 
-use anyhow::Result;
-use belay_tests::daemon::Home;
+use std::io::Write;
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+use belay_tests::daemon::{Home, PATIENCE};
 use belay_tests::terminal::Terminal;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::time::timeout;
 
 const REHEARSAL: &str = "llm.provider=rehearsal";
 
@@ -34,6 +39,13 @@ async fn lists_fit_the_terminal_and_a_pipe_gets_everything() -> Result<()> {
             assert!(screen[0].starts_with(starts), "{screen:#?}");
         }
     }
+    for args in [&["logs"][..], &["runs", "--follow"]] {
+        let mut terminal = Terminal::start(&home, args, 200, 24)?;
+        let is_whole = |screen: &[String]| screen.iter().any(|line| line.contains(session));
+        terminal.until("the whole session on a wide terminal", is_whole).await?;
+        terminal.press("\x03")?;
+        terminal.ended().await?;
+    }
     let id = run["run_id"].as_str().unwrap_or_default();
     let mut terminal = Terminal::start(&home, &["runs", "show", id], 80, 24)?;
     terminal.ended().await?;
@@ -58,6 +70,63 @@ async fn a_piped_question_needs_no_argument_and_a_terminal_gets_a_usage_error() 
     let mut terminal = Terminal::start(&home, &["ask"], 80, 24)?;
     terminal.shows("the message is missing: belay ask TEXT").await?;
     assert_eq!(terminal.ended().await?.code(), Some(2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_terminal_and_a_silent_pipe_are_told_what_is_waited_for() -> Result<()> {
+    let home = Home::new();
+    let mut terminal = Terminal::start(&home, &["ask", "--set", REHEARSAL, "-"], 120, 24)?;
+    terminal.shows("Ctrl-D on a line of its own ends it").await?;
+    terminal.press("calculate 17*23\n\x04")?;
+    assert!(terminal.ended().await?.success(), "{:#?}", terminal.screen());
+    assert!(terminal.screen().concat().contains("391"), "{:#?}", terminal.screen());
+
+    // The test holds both ends of the pipe, so that it stays open and silent.
+    let pipe = home.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status()?.success());
+    let belay = belay_tests::daemon::binary();
+    let shell = Home::new().program(std::path::Path::new("/bin/sh"));
+    for (question, remark) in [("", "the message is read from it"), ("'calculate 17*23'", "add `< /dev/null`")] {
+        let mut held = std::fs::File::options().read(true).write(true).open(&pipe)?;
+        let command = format!("{} ask --set {REHEARSAL} {question} < {}", belay.display(), pipe.display());
+        let mut terminal = Terminal::start(&shell, &["-c", &command], 120, 24)?;
+        terminal.shows(remark).await?;
+        held.write_all(b"calculate 17*23\n")?;
+        drop(held);
+        assert!(terminal.ended().await?.success(), "{:#?}", terminal.screen());
+        assert!(terminal.screen().concat().contains("391"), "{:#?}", terminal.screen());
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_for_a_frozen_routine_names_the_freeze_and_ends_after_the_thaw() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    for name in ["quiet", "sum"] {
+        let file = home.path().join(format!("{name}.toml"));
+        let action = "mode = \"full_job\"\ntask = \"calculate 6*7\"";
+        std::fs::write(&file, format!("name = \"{name}\"\n[trigger]\nkind = \"manual\"\n[action]\n{action}\n"))?;
+        let created = home.run(&["routines", "create", "--file", file.to_str().unwrap_or_default()], "").await?;
+        assert!(created.status.success(), "{created:?}");
+    }
+    assert!(home.run(&["freeze", "--reason", "a look"], "").await?.status.success());
+    let fire =
+        |args: &[&str]| home.command(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    // It has begun before the other, whose note comes after the same time.
+    let quiet = fire(&["routines", "fire", "quiet", "--wait", "--json"])?;
+    let mut waits = fire(&["routines", "fire", "sum", "--wait"])?;
+    let mut told = BufReader::new(waits.stderr.take().context("stderr")?).lines();
+    let told = timeout(PATIENCE, told.next_line()).await.context("nothing is told")??.unwrap_or_default();
+    assert!(told.starts_with("belay: the run of sum waits for a thaw: everything is frozen since "), "{told}");
+    assert!(told.contains("(a look); `belay thaw`, or `/thaw` in a chat, ends that"), "{told}");
+    assert!(home.run(&["thaw"], "").await?.status.success());
+    let ended = timeout(PATIENCE, waits.wait_with_output()).await.context("it does not end")??;
+    assert!(ended.status.success() && String::from_utf8_lossy(&ended.stdout).contains("42"), "{ended:?}");
+    let ended = timeout(PATIENCE, quiet.wait_with_output()).await.context("it does not end")??;
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{ended:?}");
+    daemon.shut_down().await?;
     Ok(())
 }
 

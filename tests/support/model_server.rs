@@ -29,7 +29,7 @@ pub enum Answer {
     Status(u16, Value, Vec<(&'static str, String)>),
     /// Any bytes with status 200 and a content type, then the end.
     Raw(&'static str, Vec<u8>),
-    /// Streams a word each 100 ms for ever.
+    /// Streams a word each 100 ms for ever. No word comes twice: also on a slow machine no stop rule finds a loop.
     Stall,
     /// Sends the head of a stream and then nothing, for ever.
     Silence,
@@ -176,8 +176,8 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         }
         Answer::Raw(kind, bytes) => ([("content-type", kind)], bytes).into_response(),
         Answer::Stall => {
-            let word = Bytes::from(chunk(json!({"content": "still "}), None));
-            stream(shared, std::iter::repeat(word), Duration::from_millis(100))
+            let words = (1_u64..).map(|n| Bytes::from(chunk(json!({"content": nth_word(n)}), None)));
+            stream(shared, words, Duration::from_millis(100))
         }
         Answer::Silence => {
             let head = Bytes::from(chunk(json!({"role": "assistant"}), None));
@@ -195,6 +195,18 @@ async fn answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
             stream(shared, all.into_bytes().into_iter().map(|byte| Bytes::from(vec![byte])), pause)
         }
     }
+}
+
+/// One of 2^64 different words of 14 letters, and a blank. Neighbours differ in most letters.
+fn nth_word(n: u64) -> String {
+    let mut rest = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut word = String::new();
+    for _ in 0..14 {
+        word.push(char::from(b'a' + u8::try_from(rest % 26).unwrap_or_default()));
+        rest /= 26;
+    }
+    word.push(' ');
+    word
 }
 
 fn wire(calls: &[(String, String)]) -> Value {

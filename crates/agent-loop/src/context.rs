@@ -64,8 +64,8 @@ pub(crate) fn answers(message: &Message, call: &belay_protocol::CallId) -> bool 
 /// How requests to the model are made: prompts, tools and limits. Constant for a run.
 #[derive(Debug)]
 pub struct Reasoning {
-    with_tools: Prompt,
-    without_tools: Prompt,
+    with_tools: Arc<Prompt>,
+    without_tools: Arc<Prompt>,
     tools: Arc<ToolSet>,
     /// The model that the session chose. `None`: the configured one.
     pub model: Option<String>,
@@ -85,6 +85,7 @@ impl Reasoning {
         max_attempts: u32,
     ) -> Self {
         let (max_tokens, max_attempts) = (max_tokens.max(1), max_attempts.max(1));
+        let (with_tools, without_tools) = (Arc::new(with_tools), Arc::new(without_tools));
         Self { with_tools, without_tools, tools, model: None, format: None, max_tokens, max_attempts }
     }
 
@@ -102,10 +103,14 @@ impl Reasoning {
         self
     }
 
-    /// Returns a copy with `words` appended to both prompts.
+    /// Returns a copy with `words` appended to both prompts. Without words it shares the prompts, which are serialised
+    /// once.
     #[must_use]
     pub fn with_words(&self, words: &str) -> Self {
-        let longer = |prompt: &Prompt| Prompt::new(format!("{}{words}", prompt.text));
+        let longer = |prompt: &Arc<Prompt>| match words {
+            "" => prompt.clone(),
+            _ => Arc::new(Prompt::new(format!("{}{words}", prompt.text))),
+        };
         Self {
             with_tools: longer(&self.with_tools),
             without_tools: longer(&self.without_tools),
@@ -178,6 +183,15 @@ mod tests {
 
     fn result(id: &str, status: ToolStatus, text: &str) -> Message {
         Message::tool(ToolResult { call_id: id.into(), name: "clock".into(), status, text: text.into() })
+    }
+
+    #[test]
+    fn a_copy_shares_the_prompts_unless_words_are_added() {
+        let first = Reasoning::new(Prompt::new("a"), Prompt::new("b"), Arc::default(), 1, 1);
+        let (same, longer) = (first.with_words(""), first.with_words("!"));
+        assert!(Arc::ptr_eq(&first.with_tools, &same.with_tools));
+        assert!(Arc::ptr_eq(&first.without_tools, &same.without_tools));
+        assert_eq!((&*longer.with_tools.text, &*longer.without_tools.text), ("a!", "b!"));
     }
 
     #[test]

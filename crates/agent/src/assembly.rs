@@ -39,6 +39,7 @@ use belay_run::cost_guard::CostGuard;
 use belay_run::cost_slices::SliceSource;
 use belay_run::effect_gate::{EffectGate, GatePorts};
 use belay_run::error::AgentError;
+use belay_run::find_tools::{self, with_finder};
 use belay_run::freeze::Freezer;
 use belay_run::hooks::HookChain;
 use belay_run::memory::MemoryRules;
@@ -288,7 +289,7 @@ fn tools_of(parts: &AgentParts, children: &Arc<ChildServices>) -> Result<(Vec<Ar
     if config.terminate {
         tools.push(Arc::new(Terminate::new()));
     }
-    Ok((tools, plans))
+    Ok((with_finder(tools), plans))
 }
 
 /// The services that every run uses. `tools`: those of a conversation.
@@ -298,8 +299,9 @@ async fn run_services(
     memory: MemoryRules,
     child_asker: Arc<dyn ChildAsker>,
 ) -> Result<RunServices, AgentError> {
-    // Every tool that any run can have: autonomous work may always call `terminate`, and a plan has a tool of its own.
-    let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool()];
+    // Every tool that any run can have: autonomous work may always call `terminate`, a plan has a tool of its own, and MCP
+    // servers may bring enough tools for `find_tools`.
+    let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool(), find_tools::tool()];
     let every = ToolSet::new(tools.iter().cloned().chain(own).collect());
     let hooks = Arc::new(HookChain::new(parts.hooks.clone(), parts.clock.clone())?);
     let ports = HealthPorts {

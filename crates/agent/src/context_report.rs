@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use belay_protocol::context::{FileReport, PartReport, SkillReport};
 use belay_protocol::{
-    Audience, BootstrapFile, ChannelId, ContextReport, Conversation, MemoryOwner, Message, MessageBody, Principal,
-    Refusal, SessionKey, Skill, SkillLocation, Tool, Work,
+    Audience, BootstrapFile, ChannelId, ContextReport, Conversation, MemoryOwner, Message, MessageBody, Moment,
+    Principal, Refusal, RunId, SessionKey, Skill, SkillLocation, Tool, Work,
 };
 
 use crate::agent_services::AgentServices;
@@ -56,6 +56,8 @@ pub(crate) async fn of(
     };
     let shown = |part: &PromptPart| full && (reads_notes || part.name != NOTES);
     let prompt: Vec<_> = parts.iter().map(|part| report(part.name, &part.text, shown(part))).collect();
+    let of_use = tools.offered(Moment { session, run: RunId::new(), messages: &messages });
+    let tools = of_use.as_ref().unwrap_or(tools);
     // Disabled tools are not offered.
     let offered = services.run.health.offered(tools);
     let tools: Vec<_> = offered.as_ref().unwrap_or(tools).iter().map(|tool| of_tool(&**tool, full)).collect();
@@ -88,7 +90,7 @@ fn report(name: &str, text: &str, full: bool) -> PartReport {
 
 fn of_tool(tool: &dyn Tool, full: bool) -> PartReport {
     let spec = tool.spec();
-    report(&spec.name, &format!("{}\n{}", spec.description, spec.schema), full)
+    report(&spec.name, &format!("{}\n{}", spec.description, spec.shown_schema().get()), full)
 }
 
 fn of_file(file: &BootstrapFile) -> FileReport {

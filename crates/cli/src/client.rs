@@ -20,6 +20,7 @@ mod login_answer;
 mod login_page;
 mod logs;
 mod memory;
+mod names;
 mod nodes;
 mod pages;
 mod people;

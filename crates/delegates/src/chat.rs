@@ -26,7 +26,7 @@ use belay_run::core::{Executed, RunCore};
 use belay_run::effect_gate::{Asking, open_calls};
 use belay_run::judge;
 use belay_run::model_call::ModelCall;
-use belay_run::own_tools::{CREATE_JOB, LIST_ROUTINES, ROUTINE, SEND_FILE, SEND_MESSAGE};
+use belay_run::own_tools::{CREATE_JOB, FIND_TOOLS, LIST_ROUTINES, ROUTINE, SEND_FILE, SEND_MESSAGE};
 use belay_run::prompt::Briefing;
 use belay_run::reply::{self, Reply};
 use belay_run::run_tool::bound;
@@ -128,12 +128,15 @@ impl ChatDelegate {
         let Some(offered) = self.core.request.options.client_tools.clone() else { return reasoning };
         let (own, all) = (reasoning.tools().clone(), self.core.services.reasoning.load_full());
         let in_use: HashSet<&str> =
-            own.iter().chain(all.tools().iter()).map(|tool| tool.spec().name.as_str()).collect();
+            own.iter().chain(all.tools().iter()).map(|tool| tool.spec().name.as_str()).chain([FIND_TOOLS]).collect();
+        // Where a tool of the client has the name of a deferred one of ours, a name would mean two tools: all are offered.
+        let is_shadowed = own.deferred().any(|spec| offered.tools.iter().any(|tool| tool.name == spec.name));
         let is_answered = self.core.answers.values().any(|answer| answer.client.is_some());
         let messages = context.messages.get(self.turn_start..).unwrap_or_default();
         let has_replied = !is_answered && has_replied(messages, |name| in_use.contains(name));
         let client = ClientSide::new(offered, &in_use, has_replied);
-        let tools = own.iter().cloned().chain(client.tools()).collect();
+        let ours = own.iter().filter(|tool| !is_shadowed || tool.spec().name != FIND_TOOLS);
+        let tools = ours.cloned().chain(client.tools()).collect();
         self.core.client = Some(Box::new(client));
         self.own_tools = Some(own);
         Arc::new(reasoning.with_words("").with_tools(Arc::new(ToolSet::new(tools))))

@@ -17,6 +17,7 @@ use super::subagent::Goal;
 use crate::chat::ChatDelegate;
 use belay_automation::jobs::{JobContext, text};
 use belay_run::core::failure;
+use belay_run::find_tools::with_finder;
 use belay_run::judge;
 use belay_run::own_tools::TERMINATE;
 use belay_run::own_tools::manages_work;
@@ -143,6 +144,7 @@ pub fn reasoning(services: &RunServices, briefing: &Briefing, goal: Option<&Goal
     let lent = all.iter().filter(|tool| lends(&tool.spec().name));
     let tools = lent.cloned().chain([Arc::new(Terminate::new()) as Arc<dyn Tool>]);
     let tools: Vec<_> = tools.chain(goal.map(Goal::tools).unwrap_or_default()).collect();
+    let tools = if briefing.tools.is_none() { with_finder(tools) } else { tools };
     let role = goal.map_or(text::ROLE.into(), |goal| format!("{}\n\n{}", text::ROLE, goal.teaching()));
     let reasoning = services.ask_with(briefing, Arc::new(ToolSet::new(tools)), Some(&role));
     Arc::new(reasoning.with_format(goal.and_then(Goal::format)))

@@ -205,7 +205,8 @@ fn chat_request(request: &ModelRequest<'_>) -> ChatRequest {
     }
     if let Some(tools) = request.tools.filter(|tools| !tools.is_empty()) {
         let tool = |spec: &belay_protocol::ToolSpec| {
-            Tool::new(spec.name.as_str()).with_description(spec.description.as_str()).with_schema(spec.schema.clone())
+            let schema = serde_json::from_str(spec.shown_schema().get()).expect("the text was written from a tree");
+            Tool::new(spec.name.as_str()).with_description(spec.description.as_str()).with_schema(schema)
         };
         chat.tools = Some(tools.iter().map(|it| tool(it.spec())).collect());
     }

@@ -1,25 +1,45 @@
 //! The message of `ask` and `send`: from the command line, or from standard input.
 
 use std::fs::File;
-use std::io::{IsTerminal, Read};
+use std::io::{BufRead, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
 use crate::exit::{Exit, Failure};
+use crate::output::note;
 
 /// Longest message in bytes. 1 MiB: the daemon's default limit for a body.
 const MESSAGE_MAX_BYTES: u64 = 1024 * 1024;
 
+/// Silence of a pipe after which a person at a terminal reads what is waited for. 2 s: most programs have begun to write by
+/// then.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// What a person reads at a terminal that is the standard input.
+const TYPE_IT: &str = "type the message; Ctrl-D on a line of its own ends it, and Ctrl-C gives up";
+
+/// What a person reads of a silent pipe that is the whole message.
+const PIPE_IS_MESSAGE: &str =
+    "standard input is open and silent: the message is read from it until it ends; Ctrl-C gives up";
+
+/// What a person reads of a silent pipe that is a part of the message.
+const PIPE_IS_PART: &str = "standard input is open and silent: a text in it is read until it ends, and stands below the \
+                            question; without one, add `< /dev/null`; Ctrl-C gives up";
+
 /// The refusal of a longer one.
 const TOO_LONG: &str = "the message is longer than 1 MiB";
 
-/// Returns the message; `-` reads standard input to its end.
+/// Returns the message; `-` reads standard input to its end. At a terminal, a note on standard error says how the input
+/// ends. If standard error is a terminal, a note also says that a pipe stays silent.
 ///
 /// # Errors
 /// 65: it is empty, too long, or not UTF-8.
 pub fn message(argument: &str) -> Result<String, Failure> {
     match argument {
-        "-" => read(std::io::stdin().lock()),
+        "-" => check(from_stdin(PIPE_IS_MESSAGE)?),
         text => check(text.to_owned()),
     }
 }
@@ -41,7 +61,7 @@ pub fn with_piped(argument: Option<&str>) -> Result<(String, bool), Failure> {
     if argument == "-" || !is_piped() {
         return Ok((message(argument)?, argument == "-"));
     }
-    let piped = bounded(std::io::stdin().lock())?;
+    let piped = from_stdin(PIPE_IS_PART)?;
     if piped.trim().is_empty() {
         return Ok((message(argument)?, true));
     }
@@ -62,8 +82,30 @@ fn below(question: &str, piped: &str) -> String {
     format!("{question}\n\nThe input that was piped in:\n{fence}\n{}\n{fence}", piped.trim_end_matches(['\r', '\n']))
 }
 
-fn read(source: impl Read) -> Result<String, Failure> {
-    check(bounded(source)?)
+/// Reads standard input to its end. A person learns what is waited for: with `silent`, of a pipe.
+fn from_stdin(silent: &str) -> Result<String, Failure> {
+    let input = std::io::stdin().lock();
+    if input.is_terminal() {
+        note(TYPE_IT);
+    } else if std::io::stderr().is_terminal() {
+        return awaited(input, SILENCE, || note(silent));
+    }
+    bounded(input)
+}
+
+/// Reads a source to its end. If it says nothing for `silence`, `remark` is called once.
+fn awaited(mut source: impl BufRead, silence: Duration, remark: impl FnOnce() + Send) -> Result<String, Failure> {
+    let (heard, hears) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if hears.recv_timeout(silence) == Err(RecvTimeoutError::Timeout) {
+                remark();
+            }
+        });
+        let _ = source.fill_buf(); // its failure comes again below
+        drop(heard); // the thread ends
+        bounded(source)
+    })
 }
 
 fn bounded(source: impl Read) -> Result<String, Failure> {
@@ -102,6 +144,30 @@ mod tests {
         }
     }
 
+    /// A reader that has nothing to say before somebody has remarked on it.
+    struct Silent(std::sync::mpsc::Receiver<()>);
+
+    impl Read for Silent {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            match self.0.recv() {
+                Ok(()) => (&b"late"[..]).read(buffer),
+                Err(_ended) => Ok(0),
+            }
+        }
+    }
+
+    #[test]
+    fn a_silent_input_is_remarked_on_once_and_read_all_the_same() {
+        let (remark, remarks) = channel();
+        let read = awaited(std::io::BufReader::new(Silent(remarks)), Duration::ZERO, move || {
+            remark.send(()).expect("it is read");
+        });
+        assert_eq!(read.as_deref(), Ok("late"));
+        let hour = Duration::from_secs(3600);
+        let read = awaited(&b"at once"[..], hour, || panic!("it was not silent"));
+        assert_eq!(read.as_deref(), Ok("at once"), "and nobody waits for the hour to pass");
+    }
+
     #[test]
     fn a_message_is_bounded_utf8_without_the_last_line_break() {
         let long = vec![b'a'; 1024 * 1024 + 1];
@@ -115,7 +181,7 @@ mod tests {
             (&long, Err("the message is longer than 1 MiB")),
             (&cut, Err("the message is longer than 1 MiB")),
         ] {
-            let read = read(bytes);
+            let read = bounded(bytes).and_then(check);
             match expected {
                 Ok(text) => assert_eq!(read.as_deref(), Ok(text)),
                 Err(what) => assert_eq!(read, Err(Failure::new(Exit::UnusableInput, what))),

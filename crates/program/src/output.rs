@@ -9,7 +9,7 @@ use belay_terminal::{LiveArea, Look, question};
 
 use crate::environment::Environment;
 
-pub use self::columns::{Column, fitted};
+pub use self::columns::{Column, fitted, widened};
 
 /// Columns of a terminal that does not say how many it has.
 const USUAL_COLUMNS: usize = 80;

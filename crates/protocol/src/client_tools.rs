@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::ids::{ApprovalId, CallId};
 use crate::json_bytes::json_bytes;
+use crate::tool_schema::ToolSchema;
 
 /// The maximum number of tools of one client. 512: front ends send some dozens, and every request of the run has them all.
 pub const CLIENT_TOOLS_MAX: usize = 512;
@@ -45,7 +46,7 @@ pub struct ClientTool {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// The JSON Schema of its arguments.
-    pub parameters: Value,
+    pub parameters: ToolSchema,
     /// Whether the provider is to hold the arguments to the schema.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
@@ -229,7 +230,12 @@ mod tests {
     use super::*;
 
     fn tool(name: &str) -> ClientTool {
-        ClientTool { name: name.into(), description: "x".into(), parameters: json!({"type": "object"}), strict: false }
+        ClientTool {
+            name: name.into(),
+            description: "x".into(),
+            parameters: json!({"type": "object"}).into(),
+            strict: false,
+        }
     }
 
     fn tools(tools: Vec<ClientTool>) -> ClientTools {
@@ -267,9 +273,9 @@ mod tests {
             assert_eq!(found(tools(vec![tool("fine"), tool(name)])), Some((Some(1), "name")), "{name}");
         }
         assert_eq!(found(tools(vec![tool("a"), tool("a")])), Some((Some(1), "name")));
-        let list = ClientTool { parameters: json!([]), ..tool("a") };
+        let list = ClientTool { parameters: json!([]).into(), ..tool("a") };
         assert_eq!(found(tools(vec![list])), Some((Some(0), "parameters")));
-        let large = ClientTool { parameters: json!({"x": "y".repeat(CLIENT_TOOLS_MAX_BYTES)}), ..tool("a") };
+        let large = ClientTool { parameters: json!({"x": "y".repeat(CLIENT_TOOLS_MAX_BYTES)}).into(), ..tool("a") };
         assert_eq!(found(tools(vec![large])), Some((None, "")));
         let choice = |name: &str| ClientTools { choice: CallChoice::Tool(name.into()), ..tools(vec![tool("a")]) };
         assert_eq!((found(choice("a")), found(choice("b"))), (None, Some((None, "choice"))));

@@ -93,6 +93,7 @@ pub mod sent;
 pub mod sent_file;
 pub mod server_login;
 mod session;
+mod shown_schema;
 pub mod sign_in;
 pub mod status;
 pub mod stop;
@@ -102,6 +103,8 @@ pub mod thread;
 pub mod time;
 pub mod tool;
 pub mod tool_health;
+pub mod tool_schema;
+mod tool_set;
 pub mod transcriber;
 pub mod trouble;
 pub mod watch;
@@ -223,12 +226,14 @@ pub use thread::ThreadState;
 pub use time::{Clock, UnixMillis};
 pub use tool::{
     Approved, Ask, CallPreview, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool,
-    ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSet, ToolSpec,
+    ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec,
 };
 pub use tool_health::{
     FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,
     ToolState, ToolSwitch, ToolSwitches,
 };
+pub use tool_schema::ToolSchema;
+pub use tool_set::{FIND_TOOLS, Moment, ToolSet};
 pub use transcriber::{AudioFormat, Recording, RecordingLimits, Transcriber, TranscriptionError};
 pub use trouble::{NoTroubles, Severity, Trouble, TroubleSource, TroubledPart};
 pub use watch::{Accepted, Partial, RunWatch};

@@ -13,7 +13,7 @@ use crate::ids::CallId;
 use crate::message::{Message, ToolCall, WireCache};
 use crate::options::{Sampling, SamplingSupport, Thinking};
 use crate::refusal::{ProviderFault, ProviderRefusal};
-use crate::tool::ToolSet;
+use crate::tool_set::ToolSet;
 
 /// A system prompt. It is serialised once.
 #[derive(Debug, Default)]

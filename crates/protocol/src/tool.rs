@@ -1,23 +1,24 @@
 //! Tools: their specifications, their calls, and the port.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Unusable, Variable};
 use crate::handle::HandlePort;
 use crate::ids::{CallId, RunId, SessionKey};
-use crate::json_bytes::json_bytes;
 use crate::memory::MemoryOwner;
-use crate::message::{Picture, WireCache};
+use crate::message::Picture;
 use crate::person::PersonPort;
 use crate::process::Generation;
 use crate::secret::Secret;
+use crate::tool_schema::ToolSchema;
 
 /// The specification of a tool. It is constant for the life of the daemon and serialised once.
 ///
@@ -44,7 +45,7 @@ pub struct ToolSpec {
     /// The description for the model.
     pub description: String,
     /// The JSON Schema of its arguments: an object schema with `additionalProperties: false`.
-    pub schema: Value,
+    pub schema: ToolSchema,
     /// Its strongest effect.
     pub effect: Effect,
     /// Whether two calls with the same arguments have the effect of one. After a crash only such a tool is run again.
@@ -67,7 +68,7 @@ pub struct ToolSpec {
     pub target_args: Vec<String>,
     /// Whether its results are untrusted content, such as a web page or the output of another program.
     pub untrusted: bool,
-    /// Whether its name, description and schema, which the model reads in every request, come from an untrusted party.
+    /// Whether its name, description and schema, which the model reads, come from an untrusted party.
     /// In a run with such a tool, tools with external effects need approval, unless the operator has exempted it.
     pub foreign: bool,
     /// The MCP server of the tool, if any. A fault of the server affects all its tools.
@@ -78,6 +79,11 @@ pub struct ToolSpec {
     pub credential: Option<CredentialNeed>,
     /// Whether the provider is to hold the arguments to the schema.
     pub strict: bool,
+    /// Whether a request offers it only once the model has named it with [`FIND_TOOLS`](crate::FIND_TOOLS), because most
+    /// conversations do not need it.
+    pub deferred: bool,
+    /// Whether requests have its schema word for word, as that of somebody else's tool.
+    pub verbatim: bool,
     /// Whether it starts programs for the run. These get the environment variables of the run's skills, and end with the
     /// run: a stop of a call leaves none of them.
     pub takes_variables: bool,
@@ -89,11 +95,11 @@ pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
 impl ToolSpec {
     /// A tool without effects: idempotent, 5 s, 64 KiB, without approval.
-    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: Value) -> Self {
+    pub fn new(name: impl Into<String>, description: impl Into<String>, schema: impl Into<ToolSchema>) -> Self {
         Self {
             name: name.into(),
             description: description.into(),
-            schema,
+            schema: schema.into(),
             effect: Effect::None,
             idempotent: true,
             timeout: Duration::from_secs(5),
@@ -109,7 +115,18 @@ impl ToolSpec {
             sensitive: Vec::new(),
             credential: None,
             strict: false,
+            deferred: false,
+            verbatim: false,
             takes_variables: false,
+        }
+    }
+
+    /// The schema that a request has: its own if it is to be sent word for word, or if the provider is to hold the arguments
+    /// to it; else the shorter one of [`ToolSchema::shown`].
+    pub fn shown_schema(&self) -> &RawValue {
+        match self.verbatim || self.strict {
+            true => self.schema.text(),
+            false => self.schema.shown(),
         }
     }
 }
@@ -368,8 +385,8 @@ pub trait Tool: Send + Sync {
         Ok(CallPreview::default())
     }
 
-    /// Whether it is of use to a run of a session now; `None`: it always is. A request offers the tools that answer only
-    /// while one of them is of use. Quick: it is asked before each request.
+    /// Whether it is of use to a run of a session now; `None`: it always is. A request offers a tool that answers only
+    /// while it is of use. Quick: it is asked before each request.
     fn on_demand(&self, _session: &SessionKey, _run: RunId) -> Option<bool> {
         None
     }
@@ -413,66 +430,4 @@ pub trait OutputKeeper: Send + Sync {
 
     /// Deletes the outputs of these runs. Best effort: failures are logged.
     async fn forget(&self, runs: &[RunId]);
-}
-
-/// The tools of a run: its allow-list, in a fixed order, serialised once.
-#[derive(Default)]
-pub struct ToolSet {
-    tools: Vec<Arc<dyn Tool>>,
-    /// The serialised list of schemas.
-    pub wire: WireCache,
-    described_bytes: OnceLock<usize>,
-    /// The same without the tools that are offered on demand; `None`: there is none.
-    always: OnceLock<Option<Box<ToolSet>>>,
-}
-
-impl ToolSet {
-    /// A set of these tools, ordered by name so that requests are the same after every restart. Of two tools with the
-    /// same name the first one stays.
-    pub fn new(mut tools: Vec<Arc<dyn Tool>>) -> Self {
-        tools.sort_by(|a, b| a.spec().name.cmp(&b.spec().name));
-        tools.dedup_by(|later, first| later.spec().name == first.spec().name);
-        Self { tools, ..Self::default() }
-    }
-
-    /// The tools that a request of this run offers: all, or without those on demand if none of them is of use now. The
-    /// smaller set is made once.
-    pub fn of_use(&self, session: &SessionKey, run: RunId) -> &Self {
-        let on_demand = |tool: &&Arc<dyn Tool>| tool.on_demand(session, run).is_some();
-        if self.tools.iter().any(|tool| tool.on_demand(session, run) == Some(true)) {
-            return self;
-        }
-        let without = || {
-            let rest = self.tools.iter().filter(|tool| !on_demand(tool)).cloned().collect();
-            self.tools.iter().any(|tool| on_demand(&tool)).then(|| Box::new(Self::new(rest)))
-        };
-        self.always.get_or_init(without).as_deref().unwrap_or(self)
-    }
-
-    /// The tool with this name.
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.binary_search_by(|tool| tool.spec().name.as_str().cmp(name)).ok().map(|at| &self.tools[at])
-    }
-
-    /// All tools, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
-        self.tools.iter()
-    }
-
-    /// The length of all descriptions and schemas in bytes, for estimates of requests. Computed once.
-    pub fn described_bytes(&self) -> usize {
-        let of = |tool: &Arc<dyn Tool>| tool.spec().description.len() + json_bytes(&tool.spec().schema);
-        *self.described_bytes.get_or_init(|| self.tools.iter().map(of).sum())
-    }
-
-    /// Whether the set is empty.
-    pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
-    }
-}
-
-impl fmt::Debug for ToolSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.tools.iter().map(|tool| &tool.spec().name)).finish()
-    }
 }

@@ -196,6 +196,7 @@ impl ToolNames {
 fn spec_of(tool: &ClientTool, within: &str) -> ToolSpec {
     ToolSpec {
         strict: tool.strict,
+        verbatim: true,
         // Its results are words of other programs, and of pages that they read.
         untrusted: true,
         ..ToolSpec::new(within, tool.description.clone(), tool.parameters.clone())
@@ -244,7 +245,7 @@ mod tests {
         let tool = |name: &&str| ClientTool {
             name: (*name).to_owned(),
             description: String::new(),
-            parameters: json!({"type": "object"}),
+            parameters: json!({"type": "object"}).into(),
             strict: false,
         };
         let offered = ClientTools { tools: names.iter().map(tool).collect(), choice, one_at_a_time };

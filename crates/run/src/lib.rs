@@ -33,6 +33,7 @@ pub mod deadlines;
 pub mod effect_gate;
 pub mod error;
 pub mod estimate;
+pub mod find_tools;
 pub mod freeze;
 pub mod grants;
 pub mod hooks;

@@ -8,7 +8,7 @@
 //! No tool answers questions to people, shows secrets, or starts daemons. A future tool that does so belongs in that
 //! list.
 
-pub use belay_protocol::SEND_FILE;
+pub use belay_protocol::{FIND_TOOLS, SEND_FILE};
 use belay_protocol::{ToolCall, ToolResult, ToolStatus};
 
 /// Cancels a job.
@@ -45,11 +45,12 @@ pub const SENDING_TOOLS: [&str; 2] = [SEND_FILE, SEND_MESSAGE];
 
 /// All own tools except [`SENDING_TOOLS`]. The agent offers them in addition to the
 /// configured tools, some of them only to some kinds of run.
-pub const OWN_TOOLS: [&str; 13] = [
+pub const OWN_TOOLS: [&str; 14] = [
     CANCEL_JOB,
     COMPLETE_TASK,
     CREATE_JOB,
     EMIT_VALUE,
+    FIND_TOOLS,
     JOB_STATUS,
     LIST_JOBS,
     LIST_ROUTINES,

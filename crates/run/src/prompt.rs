@@ -74,7 +74,7 @@ pub fn parts(
         ("safety", Some(format!("{} {RULE}", texts::SAFETY))),
         ("skills", tools.and_then(|tools| skills::part(&briefing.skills, tools))),
         ("workspace", has("read_file").then(|| texts::WORKSPACE.to_owned())),
-        ("files", files::part(&briefing.files.files)),
+        ("files", files::part(&briefing.files.files, has("read_file"))),
         ("output", silence),
         ("channel", briefing.hints.clone()),
         (NOTES, briefing.notes.clone()),

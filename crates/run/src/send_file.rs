@@ -42,21 +42,21 @@ pub fn send_file_tool() -> DeclaredTool {
         max_output_bytes: 1000,
         ..ToolSpec::new(
             SEND_FILE,
-            "Sends a file of the workspace to the person, such as a picture or a document that you have made, at once \
-             and before your final answer. Your final answer is sent automatically: do not repeat the caption in it.",
+            "Sends a file of the workspace to the person at once. Your final answer follows by itself, without the \
+             caption.",
             json!({
                 "type": "object",
                 "properties": {
                     "path": {
                         "type": "string", "minLength": 1, "maxLength": PATH_MAX_CHARS,
-                        "description": "Relative to the workspace",
+                        "description": "the file",
                     },
                     "caption": {
-                        "type": "string", "maxLength": CAPTION_MAX_CHARS, "description": "Text with the file, in Markdown",
+                        "type": "string", "maxLength": CAPTION_MAX_CHARS, "description": "Markdown",
                     },
                     "place": {
                         "type": "string",
-                        "description": "`here`, or another conversation as `channel:conversation`, for example telegram:42",
+                        "description": "here (default), or another conversation, such as telegram:42",
                     },
                 },
                 "required": ["path"],

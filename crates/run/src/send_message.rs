@@ -36,15 +36,14 @@ pub fn send_message_tool() -> DeclaredTool {
         max_output_bytes: 1000,
         ..ToolSpec::new(
             SEND_MESSAGE,
-            "Sends a message at once, before your final answer: a progress report during a long task, or a message \
-             to another conversation. Your final answer is sent automatically: do not send it with this tool too. \
-             If nothing is left to say at the end, answer NO_REPLY.",
+            "Sends a message before your final answer, which is sent by itself: progress, or to another conversation. Nothing \
+             left to say: answer NO_REPLY.",
             json!({
                 "type": "object",
                 "properties": {
                     "place": {
                         "type": "string",
-                        "description": "`here`, or another conversation as `channel:conversation`, for example telegram:42",
+                        "description": "here (default), or another conversation, such as telegram:42",
                     },
                     "text": {
                         "type": "string", "minLength": 1, "maxLength": TEXT_MAX_CHARS, "description": "Markdown",

@@ -19,6 +19,7 @@ use crate::child_asker::ChildAsker;
 use crate::config::{AgentConfig, CompactionConfig};
 use crate::cost_guard::CostGuard;
 use crate::effect_gate::EffectGate;
+use crate::find_tools::with_finder;
 use crate::freeze::Freezer;
 use crate::hooks::HookChain;
 use crate::memory::MemoryRules;
@@ -117,7 +118,7 @@ impl RunServices {
     /// Offers more tools, which were admitted, to runs that begin from now on. A tool whose name is in use is ignored.
     pub fn offer_tools(&self, tools: &[Arc<dyn Tool>]) {
         let known = self.reasoning.load_full();
-        let all = ToolSet::new(known.tools().iter().chain(tools).cloned().collect());
+        let all = ToolSet::new(with_finder(known.tools().iter().chain(tools).cloned().collect()));
         self.reasoning.store(Arc::new(self.ask_with(&Briefing::default(), Arc::new(all), None)));
         self.prompts.clear();
     }

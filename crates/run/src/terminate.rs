@@ -36,14 +36,12 @@ impl Terminate {
             max_output_bytes: 200,
             ..ToolSpec::new(
                 TERMINATE,
-                "Ends this run. Call it when the request is completed (success) or when you cannot continue (failure). \
-                          Calls after it are not executed.",
+                "Ends this run: success when the request is completed, failure when you cannot go on. No later call runs.",
                 json!({
                     "type": "object",
                     "properties": {
                         "status": { "type": "string", "enum": ["success", "failure"] },
-                        "summary": { "type": "string", "description": "what the user needs to know: the answer, or \
-                                                                       what is missing" },
+                        "summary": { "type": "string", "description": "the answer, or what is missing" },
                     },
                     "required": ["status"],
                     "additionalProperties": false,

@@ -11,15 +11,13 @@ use serde_json::{Map, Value};
 
 use crate::arguments;
 
-const DESCRIPTION: &str = "Calculates an arithmetic expression. Knows + - * / ^ and % (remainder, with the sign of the \
-    divisor), n! and parentheses; the constants pi, e and tau; the functions sqrt, cbrt, abs, floor, ceil, trunc, round(x, digits), \
-    min, max, gcd, lcm, pow, exp, ln, log(x, base), log2, log10 and, in radians, sin, cos, tan, asin, acos, atan, atan2. \
-    Whole numbers, fractions and decimals are exact; a result that had to be rounded begins with ≈.";
+const DESCRIPTION: &str = "Calculates exactly: + - * / ^ % n! pi e tau, and functions: sqrt, round(x, digits), gcd, log(x, base), sin (radians) and more. A \
+                rounded result begins with ≈.";
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The expression, such as `(17*23 + 4) / 5` or `sqrt(2)^3`. At most 1000 bytes.
+    /// Such as `(17*23 + 4) / 5`.
     expression: String,
 }
 

@@ -20,7 +20,7 @@ const MAX_ZONE_BYTES: usize = 64;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// IANA name of a time zone, such as `Asia/Tokyo`. Without it: UTC.
+    /// IANA name, such as `Asia/Tokyo`; UTC without it.
     #[serde(default)]
     timezone: Option<String>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct ClockTool {
 
 impl ClockTool {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        let description = "Tells the current date, weekday and time, in UTC or in a given time zone.";
+        let description = "Tells the date, weekday and time, in UTC or in a time zone.";
         let spec = arguments::spec::<Arguments>("clock", description, Effect::None, Duration::from_secs(5));
         let spec = ToolSpec { kind: Some(ToolKind::Clock), ..spec };
         Self { spec, clock }

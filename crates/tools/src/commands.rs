@@ -66,7 +66,7 @@ pub(crate) fn tools(
         tools.push(Arc::new(RunCommand::new(requests.clone(), runner.clone(), &config.commands)));
     }
     if config.shell.enabled {
-        tools.push(Arc::new(RunShell::new(requests, runner, &config.commands)));
+        tools.push(Arc::new(RunShell::new(requests, runner, config)));
     }
     Ok(tools)
 }

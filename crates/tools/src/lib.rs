@@ -25,6 +25,8 @@ mod error;
 mod files;
 #[cfg_attr(not(feature = "mcp"), path = "no_mcp.rs")]
 pub mod mcp;
+#[cfg(test)]
+mod names_tests;
 mod notes;
 pub mod outgoing;
 mod outputs;
@@ -108,14 +110,16 @@ pub fn builtin(config: &ToolsConfig, parts: ToolsParts) -> Result<Vec<Arc<dyn To
     if has_background(config) {
         tools.push(Arc::new(ProcessTool::new(background)));
     }
+    // A description names other tools only if they are there.
+    let names = offered(config);
     let resolver = Arc::new(web::SystemResolver);
     if config.web.enabled {
         tools.push(Arc::new(web::FetchUrl::new(&config.web, resolver.clone(), pictures).map_err(ToolsError::Web)?));
     }
-    if let Some(send) = web::SendRequest::new(&config.web, resolver).map_err(ToolsError::Web)? {
+    if let Some(send) = web::SendRequest::new(&config.web, resolver, &names).map_err(ToolsError::Web)? {
         tools.push(Arc::new(send));
     }
-    if let Some(search) = web::WebSearch::new(&config.search).map_err(ToolsError::Web)? {
+    if let Some(search) = web::WebSearch::new(&config.search, &names).map_err(ToolsError::Web)? {
         tools.push(Arc::new(search));
     }
     Ok(tools)
@@ -142,7 +146,7 @@ pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
         "run_command" => config.commands.enabled,
         "run_shell" => config.shell.enabled,
         "send_request" => !config.web.send_methods.is_empty(),
-        "web_search" => web::WebSearch::new(&config.search).is_ok_and(|search| search.is_some()),
+        "web_search" => web::WebSearch::new(&config.search, &[]).is_ok_and(|search| search.is_some()),
         _ => true,
     };
     BUILTIN.into_iter().filter(is_offered).collect()
@@ -187,7 +191,7 @@ mod tests {
     use crate::testing::{FixedClock, MemoryNotes, RunsOf};
     use belay_exec::ProcessesConfig;
 
-    fn parts(dir: &std::path::Path) -> ToolsParts {
+    pub(super) fn parts(dir: &std::path::Path) -> ToolsParts {
         ToolsParts {
             notes: Arc::new(MemoryNotes::default()),
             meaning: None,

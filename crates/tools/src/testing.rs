@@ -197,8 +197,13 @@ pub(crate) fn context(session: &str) -> ToolContext {
 
 /// Background processes whose output is stored in this directory.
 pub(crate) fn background(directory: &std::path::Path) -> Arc<BackgroundProcesses> {
+    background_of(directory, 8)
+}
+
+/// The same with at most so many in a session.
+pub(crate) fn background_of(directory: &std::path::Path, of_session: usize) -> Arc<BackgroundProcesses> {
     let parts = BackgroundParts { directory: directory.to_owned(), events: None, count_end: |_| {} };
-    Arc::new(BackgroundProcesses::new(parts, Limits::of(8)))
+    Arc::new(BackgroundProcesses::new(parts, Limits::of(of_session)))
 }
 
 /// Calls a tool in session `s` with these JSON arguments and returns the text of its result.

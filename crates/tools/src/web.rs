@@ -23,6 +23,11 @@ mod send;
 mod tests;
 mod url;
 
+/// Whether one of these tools reads pages. Without the feature `web`, `fetch_url` reads no HTML.
+fn reads_pages(tools: &[&str]) -> bool {
+    cfg!(feature = "web") && tools.contains(&"fetch_url")
+}
+
 pub use callback::CallbackPoster;
 pub(crate) use fetch::FetchUrl;
 pub(crate) use resolve::SystemResolver;

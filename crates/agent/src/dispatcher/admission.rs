@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::store::UnfinishedRun;
-use belay_protocol::{ChannelId, Inbound, Refusal, RunId, Work};
-use serde::Serialize;
+use belay_protocol::{ChannelId, Inbound, Refusal, RunId, Work, json_bytes};
 
 use crate::queue::Bounds;
 
@@ -173,11 +172,6 @@ pub(super) fn bytes_of(text: &str, inbound: &Inbound) -> u64 {
     [text.len(), history, outputs, options, files]
         .into_iter()
         .fold(0, |sum: u64, bytes| sum.saturating_add(bytes as u64))
-}
-
-/// Size of a value in bytes, as it is stored.
-fn json_bytes(value: &impl Serialize) -> usize {
-    serde_json::to_vec(value).map_or(0, |json| json.len())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belay_crash_point::crash_point;
 use belay_protocol::store::joined_end;
 use belay_protocol::{
-    ClaimMode, HookPoint, JoinedRun, LaneClaim, Message, MessageBody, RunEnd, RunId, RunRecord, RunUsage,
+    ClaimMode, HookPoint, JoinedRun, LaneClaim, Message, MessageBody, PendingRun, RunEnd, RunId, RunRecord, RunUsage,
     SessionLifetime, StopReason, StoreError,
 };
 use tokio::task::JoinError;
@@ -16,9 +16,11 @@ use super::{Lane, LeaseLost, pause};
 use crate::mail::LaneNote;
 use crate::queued_run::{QueuedRun, RunEnding};
 use crate::turn::{Conversation, TurnEnd, TurnOutcome, end_processes};
+use belay_run::approvals::Answers;
 use belay_run::compaction;
 use belay_run::live::LiveRun;
 use belay_run::metrics;
+use belay_run::progress::RunProgress;
 use belay_run::reply::CUT_SHORT;
 
 impl Lane {
@@ -93,7 +95,8 @@ impl Lane {
     /// own: an earlier write of the turn comes before it, and a later one is refused.
     async fn settle_unsure(&mut self, unsure: Vec<RunId>) -> Result<(), LeaseLost> {
         let unfinished = self.reload().await?;
-        for run in unsure.into_iter().filter(|run| !unfinished.contains(run)) {
+        let goes_on = |run: &RunId| unfinished.iter().any(|pending| pending.run_id == *run);
+        for run in unsure.into_iter().filter(|run| !goes_on(run)) {
             let Some(place) = self.queue.iter().position(|waiting| waiting.run.id == run) else { continue };
             let Some(waiting) = self.queue.remove(place) else { continue };
             match self.services.store.runs.run(run).await {
@@ -128,6 +131,11 @@ impl Lane {
             None => RunEnd::of(StopReason::Internal).with("cause", "panic"),
         };
         let mut ending = RunEnding::early(end);
+        // The crash has dropped the state that the turn was lent. The handles of its calls were stored before they were used.
+        let mut unfinished = self.reload().await?;
+        if let Some(pending) = unfinished.iter_mut().find(|pending| pending.run_id == current.run.id) {
+            current.progress.state = RunProgress::restored(pending, Answers::default()).state;
+        }
         if let Some(record) = stored {
             (current.progress.usage, current.progress.cost_micro_usd) = (record.usage, record.cost_micro_usd);
             // It had begun, unless it crashed before the store recorded that.
@@ -258,12 +266,12 @@ impl Lane {
     /// Reads the thread again. Returns the runs that have not ended.
     ///
     /// The lane is opened again as its own: a lane that another node has taken must not be taken back.
-    pub(super) async fn reload(&mut self) -> Result<Vec<RunId>, LeaseLost> {
+    pub(super) async fn reload(&mut self) -> Result<Vec<PendingRun>, LeaseLost> {
         self.reopen(ClaimMode::Own(self.lease.epoch)).await
     }
 
     /// Opens the lane again, as far as the claim allows it.
-    pub(super) async fn reopen(&mut self, mode: ClaimMode) -> Result<Vec<RunId>, LeaseLost> {
+    pub(super) async fn reopen(&mut self, mode: ClaimMode) -> Result<Vec<PendingRun>, LeaseLost> {
         let now = self.services.clock.now();
         let (lanes, session, owner) = (&self.services.store.lanes, &self.lease.session, self.services.boot);
         let open = || async {
@@ -274,7 +282,7 @@ impl Lane {
         let opened = until_stored(&mut self.port, "the thread could not be read", open).await?;
         self.lease = opened.lease;
         self.show(opened.thread);
-        Ok(opened.unfinished.into_iter().map(|pending| pending.run_id).collect())
+        Ok(opened.unfinished)
     }
 }
 

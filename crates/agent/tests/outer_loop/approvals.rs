@@ -374,6 +374,21 @@ async fn a_call_that_may_not_continue_has_its_work_ended_with_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_turn_that_panics_has_the_work_of_its_calls_ended() {
+    let task = TestTool::named("task").asking();
+    let world = task.world();
+    // The call exceeds its time, so its result comes before its work has ended.
+    let script = [Scripted::call("task", json!({})), Scripted::panic("the model adapter panics")];
+    let mut agent = Setup::new(ScriptedModel::new(script)).tool(task).start().await;
+    agent.one.accepted("alice", "begin it").await;
+    agent.one.next().await;
+    agent.one.command("alice", "yes").await;
+    assert_eq!(agent.one.next().await, belay_protocol::StopReason::Internal.user_line());
+    until_world(&world, r#"abandoned: "the work""#).await;
+    agent.shut_down().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_a_stop_cuts_off_has_its_work_ended_with_the_run() {
     let task = TestTool::named("task").asking();
     let world = task.world();

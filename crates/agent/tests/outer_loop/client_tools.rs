@@ -14,7 +14,7 @@ use crate::hooks::{change, refuse, spy};
 use crate::support::{Setup, end_of, faulty, rest_of, saw};
 
 fn weather() -> Arc<ClientTools> {
-    let parameters = json!({"type": "object"});
+    let parameters = json!({"type": "object"}).into();
     let tool = ClientTool { name: "weather".into(), description: String::new(), parameters, strict: false };
     Arc::new(ClientTools { tools: vec![tool], choice: CallChoice::Auto, one_at_a_time: false })
 }

@@ -8,13 +8,15 @@ use belay_automation::JobsConfig;
 use belay_automation::RoutinesConfig;
 use belay_protocol::job::JOB_TASK_MAX_BYTES;
 use belay_protocol::{
-    Asker, Guardrails, JobChange, JobId, JobState, Misfire, NewRoutine, PutBy, PutRule, Refusal, RoutineAction,
-    RoutineAnswer, RoutineId, RoutineRequest, RoutineRunStatus, RoutineSpec, RunId, Trigger, UnixMillis,
+    Asker, Control, Guardrails, JobChange, JobId, JobRequest, JobState, Misfire, NewRoutine, PutBy, PutRule, Refusal,
+    RoutineAction, RoutineAnswer, RoutineId, RoutineRequest, RoutineRunStatus, RoutineSpec, RunId, Trigger, UnixMillis,
 };
 use belay_store::SqlStore;
 use belay_testkit::faulty::{Fault, Faulty, StoreOp};
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
+use tokio::time::{Instant, sleep};
 
+use crate::jobs::done;
 use crate::routines::{
     A_TICK, HOUR, ask, at_ten_past, claimed_by_the_dead, ended, fire, hourly, put, routine, routine_runs, setup_with,
     statuses,
@@ -328,6 +330,31 @@ async fn what_a_job_is_told_from_outside_stays_within_its_marks_however_long_it_
         task.contains("do tidy") && task.lines().next_back().is_some_and(|line| line.starts_with("</untrusted id="))
     );
     agent.crash().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_routine_run_ends_with_its_job_and_not_with_the_next_look_at_it() {
+    // A look comes each 5 s, at times that are not those of the ends.
+    let works = ScriptedModel::new([done("swept").after(Duration::from_secs(7))]).then_forever(Scripted::hang());
+    let (setup, store) = faulty(works);
+    store.plan().hold_time(); // an operation of the store takes no time
+    let setup = Setup { jobs: JobsConfig::default(), ..setup };
+    let agent = setup.start().await;
+    put(&agent, by_job("tidy")).await;
+    let begun = Instant::now();
+    fire(&agent, "tidy").await.expect("fired");
+    assert_eq!(statuses(&ended(&setup, "tidy", 1).await), [RoutineRunStatus::Attention]);
+    assert!(begun.elapsed() < Duration::from_secs(8), "its job has ended after 7 s: {:?}", begun.elapsed());
+
+    let routine_run = fire(&agent, "tidy").await.expect("fired");
+    agent.asked(2).await;
+    sleep(Duration::from_secs(1)).await;
+    let cancelled = Instant::now();
+    let job = JobId::from(routine_run.routine_run_id.as_uuid());
+    agent.one.control(Control::Job(JobRequest::Cancel(job))).await;
+    assert_eq!(ended(&setup, "tidy", 2).await[1].status, RoutineRunStatus::Failed);
+    assert!(cancelled.elapsed() < Duration::from_secs(1), "{:?}", cancelled.elapsed());
+    agent.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]

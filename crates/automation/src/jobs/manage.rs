@@ -71,6 +71,7 @@ impl JobAction {
             "type": "object", "properties": properties, "required": required, "additionalProperties": false,
         });
         let spec = ToolSpec {
+            deferred: true,
             effect,
             idempotent: true, // the key of a message is derived from the call
             timeout: Duration::from_secs(30),

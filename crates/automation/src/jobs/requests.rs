@@ -199,6 +199,9 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
         Inbound { principal: by.principal.clone(), ..supervisor::message(&job, &job.creator, Body::Control(stop)) };
     service.submitter.send(told).await;
     service.bell.ring();
+    if !job.state.holds_slot() {
+        service.bell.work_ended(); // nothing supervises it; otherwise its supervisor reports the end of its run
+    }
     Ok(cancelled)
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{JobChanged, JobFilter, JobId, JobRecord, JobState, StoreError, Topic};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -30,14 +30,29 @@ const AFTER_CHANGES: Duration = Duration::from_millis(100);
 /// Least time between two looks for jobs of nodes that have ended.
 const AFTER_NODES: Duration = Duration::from_secs(1);
 
-/// Wakes the scheduler.
+/// Wakes the scheduler, and those who wait for the end of a job.
 #[derive(Debug, Default)]
-pub struct Wakeup(Notify);
+pub struct Wakeup {
+    /// There may be a job to begin.
+    begin: Notify,
+    /// The number of jobs whose work has ended at this node. It wraps.
+    ended: watch::Sender<u64>,
+}
 
 impl Wakeup {
     /// Reports that there may be a job to begin.
     pub fn ring(&self) {
-        self.0.notify_one();
+        self.begin.notify_one();
+    }
+
+    /// Reports that the work on a job has ended, after its row says so.
+    pub(super) fn work_ended(&self) {
+        self.ended.send_modify(|number| *number = number.wrapping_add(1));
+    }
+
+    /// Changes with each job whose work ends at this node from now on. It lives as long as `self`.
+    pub(crate) fn ends(&self) -> watch::Receiver<u64> {
+        self.ended.subscribe()
     }
 }
 
@@ -122,7 +137,7 @@ impl JobScheduler {
                 biased; // the end first; then a free slot
                 () = self.stop.cancelled() => {}
                 Some(ended) = self.at_work.join_next_with_id() => self.ended(ended),
-                () = service.bell.0.notified() => {}
+                () = service.bell.begin.notified() => {}
                 () = nodes.next() => {
                     self.take_over().await;
                     look = Look::IfPending;

@@ -50,6 +50,7 @@ async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
     let job = until_stored(&service.draining, || service.jobs.job(id)).await??;
     if !job.state.holds_slot() {
         service.bell.ring(); // the row is settled, and a slot may be free
+        service.bell.work_ended();
         if job.state == JobState::Completed {
             submit(service, &job).await;
         }
@@ -245,6 +246,7 @@ async fn settle(
     crash_point!("job.before-settlement");
     let changed = until_stored(&service.draining, || service.job_store.change(change.clone())).await?;
     service.bell.ring(); // a slot may be free
+    service.bell.work_ended(); // also where a cancellation has changed the row before
     crash_point!("job.settled");
     let JobChanged::Now(job) = changed else { return None };
     if let Some(SessionNotice { session, .. }) = change.told_in {

@@ -19,29 +19,26 @@ use belay_run::run_tool::{DeclaredTool, RunTool};
 /// Declares the tool for models. It works once a [`JobToolContext`] binds it to the run of a conversation.
 pub fn create_job_tool() -> DeclaredTool {
     let spec = ToolSpec {
+        deferred: true,
         effect: Effect::Write,
         idempotent: true, // the job's id is derived from the call's
         timeout: Duration::from_secs(30),
         max_output_bytes: 1000,
         ..ToolSpec::new(
             CREATE_JOB,
-            "Starts a background job, which continues after this turn has ended. Use it for work that takes long, \
-             or that should run beside the conversation. Its result is added to this conversation automatically; \
-             do not wait for it. The job knows only the task. It asks no questions about the task; a call of it that \
-             needs an approval asks the user, and the job waits for the answer.",
+            "Starts a background job for long work beside the conversation. Its result comes here by itself; do not wait \
+             for it.",
             json!({
                 "type": "object",
                 "properties": {
                     "task": {
                         "type": "string", "minLength": 1, "maxLength": JOB_TASK_MAX_BYTES,
-                        "description": "the complete task and the expected result, understandable on its own",
+                        "description": "complete; the job knows nothing else",
                     },
                     "title": {
-                        "type": "string", "maxLength": JOB_TITLE_MAX_CHARS, "description": "a short title for \
-                                                                                            lists",
+                        "type": "string", "maxLength": JOB_TITLE_MAX_CHARS, "description": "for lists",
                     },
-                    "plan": { "type": "boolean", "description": "whether to make a plan first; for work of many \
-                                                                 steps" },
+                    "plan": { "type": "boolean", "description": "plan many steps first" },
                 },
                 "required": ["task"],
                 "additionalProperties": false,

@@ -23,7 +23,8 @@ use belay_run::metrics;
 use belay_run::retry::{STORE, until_stored};
 use belay_run::rights::{self, Revoked};
 
-/// Pause between two looks at the job of a routine run.
+/// Longest time between two looks at the job of a routine run. The end of a job at this node leads to a look at once; that
+/// of a job at another node of a cluster does not.
 const JOB_LOOK: Duration = Duration::from_secs(5);
 /// Pause between two looks at a run without a watch.
 const RUN_LOOK: Duration = Duration::from_secs(1);
@@ -233,6 +234,7 @@ async fn by_job(
     }
     until_stored(&service.draining, || service.routine_run_store.note_work(routine_run.routine_run_id, None, Some(id)))
         .await?;
+    let mut ends = service.jobs.bell.ends(); // before the first look, so that no end is missed
     loop {
         match until_stored(&service.draining, || service.jobs.jobs.job(id)).await? {
             Some(job) if job.state.is_over() => {
@@ -247,6 +249,7 @@ async fn by_job(
         }
         tokio::select! {
             () = service.draining.cancelled() => {}
+            _ = ends.changed() => {} // the sender lives as long as `service`, so this cannot fail
             () = sleep(JOB_LOOK) => {}
         }
     }

@@ -21,15 +21,14 @@ use belay_run::run_tool::{DeclaredTool, RunTool};
 /// Declares the tool for models. It works once a [`RoutineToolContext`] binds it to the run of a conversation.
 pub fn routine_tool() -> DeclaredTool {
     let spec = ToolSpec {
+        deferred: true,
         effect: Effect::Write,
         timeout: Duration::from_secs(30),
         max_output_bytes: 8 * 1024,
         ..ToolSpec::new(
             ROUTINE,
-            "Manages routines: work that starts automatically, at scheduled times or on certain messages of the \
-             user, and reports to the user. create and update need name, prompt, and schedule or pattern; a \
-             routine knows only its prompt, so write a complete one. list, show, next, on, off, fire and delete \
-             apply to the user's own routines.",
+            "Manages the user's routines: work at scheduled times, or on certain messages, that reports to the user. create \
+             and update need name, prompt, and schedule or pattern.",
             json!({
                 "type": "object",
                 "properties": {
@@ -38,23 +37,22 @@ pub fn routine_tool() -> DeclaredTool {
                         "enum": ["create", "update", "delete", "list", "show", "next", "on", "off", "fire"],
                     },
                     "name": { "type": "string", "description": "letters, digits, - and _" },
-                    "prompt": { "type": "string", "description": "what it does each time, complete and \
-                                                                  understandable on its own" },
+                    "prompt": { "type": "string", "description": "complete; the routine knows nothing else" },
                     "schedule": {
                         "type": "string",
-                        "description": "a cron line (0 9 * * MON-FRI), @daily, `every 2h`, `at 2026-12-01T09:00` or `in 20m`",
+                        "description": "cron (0 9 * * MON-FRI), @daily, every 2h, at 2026-12-01T09:00 or in 20m",
                     },
-                    "zone": { "type": "string", "description": "the IANA time zone of the schedule; default: UTC" },
+                    "zone": { "type": "string", "description": "IANA; default: UTC" },
                     "pattern": {
                         "type": "string",
-                        "description": "instead of a schedule: a regular expression; messages of the user that \
-                                        match trigger the routine and get no other answer",
+                        "description": "instead of schedule: a regular expression; a message that matches starts it and gets \
+                                        no other answer",
                     },
                     "mode": {
                         "type": "string", "enum": ["lightweight", "full_job"],
-                        "description": "lightweight: a check in a few steps; full_job: work of many steps",
+                        "description": "lightweight: a few steps",
                     },
-                    "use_tools": { "type": "boolean", "description": "whether a lightweight routine may call tools" },
+                    "use_tools": { "type": "boolean", "description": "for lightweight: may call tools" },
                 },
                 "required": ["action"],
                 "additionalProperties": false,
@@ -67,6 +65,7 @@ pub fn routine_tool() -> DeclaredTool {
 /// Declares `list_routines` for models. It works once a [`ListRoutines`] binds it to the run of a conversation.
 pub fn list_routines_tool() -> DeclaredTool {
     let spec = ToolSpec {
+        deferred: true,
         effect: Effect::Read,
         timeout: Duration::from_secs(30),
         max_output_bytes: 8 * 1024,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
-use belay_program::output::{Cell, Column, Output, Tone, fitted};
+use belay_program::output::{Cell, Column, Output, Tone, fitted, widened};
 use serde_json::Value as Json;
 use tokio::time::timeout;
 
@@ -19,6 +19,12 @@ const SILENCE: Duration = Duration::from_secs(2);
 
 /// The width of each column but the last. Lines are printed one by one, so none can widen the others.
 const WIDTHS: [usize; 4] = [14, 16, 13, 19];
+
+/// The place of the session in [`WIDTHS`].
+const SESSION: usize = 1;
+
+/// The terminal that the columns just fill: with two columns between each of them and the next.
+const FILLED: usize = 14 + 16 + 13 + 19 + 4 * 2 + DETAILS_LEAST;
 
 /// How a line fits a terminal: the details get what the others leave.
 const COLUMNS: [Column; 5] =
@@ -66,7 +72,10 @@ fn print(event: &Json, as_json: bool, times: &TimeText, out: Output<'_>) {
 fn line(event: &Json, times: &TimeText, width: Option<usize>) -> Vec<Cell> {
     let cells = cells(event, times);
     let Some(width) = width else { return cells };
-    let (details, others) = (cells.last().cloned(), cells.into_iter().zip(WIDTHS));
+    let mut widths = WIDTHS;
+    // On a wider terminal, the session and the details share what is left.
+    widths[SESSION] = widened(WIDTHS[SESSION], width.saturating_sub(FILLED) / 2);
+    let (details, others) = (cells.last().cloned(), cells.into_iter().zip(widths));
     let mut even: Vec<Cell> = others.map(|(cell, width)| cell.at_most(width).at_least(width)).collect();
     // Each line gives way in the same columns, however long its details are.
     even.extend(details.map(|details| details.at_least(DETAILS_LEAST)));
@@ -133,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_fits_80_and_120_columns_with_a_local_time() {
+    fn a_line_fits_each_terminal_with_a_local_time_and_a_wide_one_shows_whole_sessions() {
         let event = |session: &str, kind: &str, words: &str| {
             json!({
                 "seq": 7, "at": "2026-11-20T23:43:00.125Z", "session": session, "run_id": "0193e0e0-0000-7000",
@@ -162,9 +171,17 @@ mod tests {
         assert_eq!(
             shown(120),
             [
-                "11-21 00:43:00  cli               0193e0e0-0000  run_ended            text: short",
-                "11-21 00:43:00  telegram:-10012…  0193e0e0-0000  guardrail_triggered  text: words words words words words words words w…"
+                "11-21 00:43:00  cli                         0193e0e0-0000  run_ended            text: short",
+                "11-21 00:43:00  telegram:-1001234567890:42  0193e0e0-0000  guardrail_triggered  text: words words words words words wor…"
             ]
         );
+        let job = event("job:0193e0e0-0000-7000-8000-000000000000", "run_ended", "short");
+        let row = line(&job, &times, Some(160));
+        assert_eq!(
+            Output::plain(&error).aligned(&[row])[0].trim_end(),
+            "11-21 00:43:00  job:0193e0e0-0000-7000-8000-000000000000        0193e0e0-0000  run_ended            text: short"
+        );
+        let long = event(&"s".repeat(99), "run_ended", "short");
+        assert!(Output::plain(&error).aligned(&[line(&long, &times, None)])[0].contains(&"s".repeat(99)), "in a pipe");
     }
 }

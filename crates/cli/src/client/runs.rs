@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 use super::approvals::waits_for;
 use super::ids::{IdKind, short, shown_chars, whole_id};
 use super::local_time::{TimeText, times};
+use super::names::Names;
 use super::{Client, dollars, duration_text, number, since, text, tone_of};
 use crate::args::{ClientArgs, RunsArgs};
 
@@ -50,7 +51,12 @@ pub async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) -> Result
         runs => {
             let ids = runs.iter().map(|run| text(run, "/run_id"));
             let chars = shown_chars(&client, IdKind::Run, ids, args.full).await?;
-            let rows: Vec<_> = std::iter::once(head()).chain(runs.iter().map(|run| row(run, chars))).collect();
+            let mut names = Names::default();
+            if out.is_terminal() {
+                names.learn(&client, runs.iter().map(|run| text(run, "/session"))).await;
+            }
+            let rows = runs.iter().map(|run| row(run, chars, &names));
+            let rows: Vec<_> = std::iter::once(head()).chain(rows).collect();
             out.fitted_table(&rows, &COLUMNS);
         }
     }
@@ -88,13 +94,14 @@ fn head() -> Vec<Cell> {
         .into()
 }
 
-fn row(run: &Json, id_chars: usize) -> Vec<Cell> {
+/// The row of a run. Of a run for a program, no names are known.
+fn row(run: &Json, id_chars: usize, names: &Names) -> Vec<Cell> {
     let status = text(run, "/status");
     vec![
         short(text(run, "/run_id"), id_chars).into(),
         Cell::new(status, tone_of(status)),
         why(run).into(),
-        text(run, "/session").into(),
+        names.shown(text(run, "/session")).into(),
         since(text(run, "/accepted_at")).map_or(String::new(), |ago| format!("{} ago", duration_text(ago))).into(),
         number(run, "/usage/model_calls").to_string().into(),
         (number(run, "/usage/input") + number(run, "/usage/output")).to_string().into(),
@@ -168,7 +175,7 @@ mod tests {
             run("0199e3a0-7b1c-7000", "completed", "goal", "cli", 2),
             run("0199e3a0-7b1d-7000", "stopped", "max_consecutive_errors", "telegram:-1001234567890:42", 31),
         ] {
-            let mut cells = row(&run, 13);
+            let mut cells = row(&run, 13, &Names::default());
             cells[4] = "23 h 59 min ago".into(); // the clock of the machine is no part of the snapshot
             rows.push(cells);
         }

@@ -11,6 +11,7 @@ use belay_terminal::LiveArea;
 use serde_json::{Value as Json, json};
 use tokio::time::{MissedTickBehavior, interval};
 
+use super::names::Names;
 use super::{Client, dollars, duration_text, number, text};
 use crate::args::TopArgs;
 
@@ -31,7 +32,7 @@ const COLUMNS: [Column; 7] = [
 /// Shows the running runs until it is interrupted. It ends when the daemon does.
 pub async fn top(args: &TopArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
     let client = Client::find(&args.client, env)?;
-    let mut area = LiveArea::default();
+    let (mut area, mut names) = (LiveArea::default(), Names::default());
     let mut ticks = interval(Duration::from_secs(args.interval));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -40,7 +41,11 @@ pub async fn top(args: &TopArgs, env: &Environment, out: Output<'_>) -> Result<E
         if args.client.json {
             out.line(&picture.to_string());
         } else {
-            out.redraw(&mut area, &tables(&picture, out.columns()));
+            if out.is_terminal() {
+                let running = list(&picture, "/running").iter().take(RUNS_MAX);
+                names.learn(&client, running.map(|run| text(run, "/session"))).await;
+            }
+            out.redraw(&mut area, &tables(&picture, &names, out.columns()));
         }
         if args.once {
             if out.is_terminal() && !args.client.json {
@@ -97,7 +102,7 @@ fn process_rows(picture: &Json) -> Vec<Vec<Cell>> {
 }
 
 /// A line of numbers, and the table of running runs and of processes, for a terminal of this width; `None`: for a program.
-fn tables(picture: &Json, width: Option<usize>) -> [Vec<Vec<Cell>>; 2] {
+fn tables(picture: &Json, names: &Names, width: Option<usize>) -> [Vec<Vec<Cell>>; 2] {
     let running = list(picture, "/running");
     let processes = match list(picture, "/processes").len() {
         0 => String::new(),
@@ -124,7 +129,7 @@ fn tables(picture: &Json, width: Option<usize>) -> [Vec<Vec<Cell>>; 2] {
             number(run, "/tokens").to_string().into(),
             dollars(number(run, "/cost_micro_usd")).into(),
             text(run, "/tool").into(),
-            text(run, "/session").into(),
+            names.shown(text(run, "/session")).into(),
         ]
     };
     let mut rows: Vec<_> = std::iter::once(head.into()).chain(running.iter().take(RUNS_MAX).map(row)).collect();
@@ -142,13 +147,13 @@ mod tests {
     #[test]
     fn a_picture_of_many_runs_fits_a_terminal() {
         let run = json!({"run_id": "0193e0e0-0000-7000", "session": "s".repeat(99), "for_ms": 61_000});
-        let [summary, rows] = tables(&json!({"running": vec![run; 50], "queued": 3}), None);
+        let [summary, rows] = tables(&json!({"running": vec![run; 50], "queued": 3}), &Names::default(), None);
         assert_eq!(summary, [[Cell::from("50 running, 3 queued, 0 paused, $0.0000 today")]]);
         assert_eq!(rows.len(), RUNS_MAX + 2);
         assert_eq!(rows[21], [Cell::new("and 30 more", Tone::Dim)]);
-        assert!(tables(&json!({}), None)[1].is_empty());
+        assert!(tables(&json!({}), &Names::default(), None)[1].is_empty());
         let process = json!({"id": "p1", "session": "s", "command": "sleep 9", "kept": true, "for_ms": 61_000});
-        let [summary, rows] = tables(&json!({"processes": [process]}), None);
+        let [summary, rows] = tables(&json!({"processes": [process]}), &Names::default(), None);
         assert_eq!(summary, [[Cell::from("0 running, 1 in the background, 0 queued, 0 paused, $0.0000 today")]]);
         assert_eq!((rows.len(), &rows[1][0], &rows[1][5]), (2, &Cell::from("p1"), &Cell::from("sleep 9")));
     }
@@ -169,7 +174,7 @@ mod tests {
             }],
         });
         let error = std::sync::OnceLock::new();
-        let shown = |width| Output::plain(&error).aligned(&tables(&picture, width)[1]);
+        let shown = |width| Output::plain(&error).aligned(&tables(&picture, &Names::default(), width)[1]);
         assert_eq!(
             shown(Some(80)),
             [

@@ -23,7 +23,7 @@ use crate::child_call::{ChildOrder, MAX_RESULT_BYTES, limit_schema, note_end, no
 use belay_run::core::ChildStart;
 use belay_run::deadlines::Deadline;
 use belay_run::own_tools::manages_work;
-use belay_run::own_tools::{RUN_IN_WORKER, SENDING_TOOLS, SPAWN_SUBAGENT, TERMINATE};
+use belay_run::own_tools::{FIND_TOOLS, RUN_IN_WORKER, SENDING_TOOLS, SPAWN_SUBAGENT, TERMINATE};
 use belay_run::run_tool::{DeclaredTool, RunTool};
 use belay_run::untrusted::RULE;
 
@@ -46,20 +46,20 @@ reads. State in it what you did and what you found.";
 pub fn run_in_worker_tool(config: &WorkersConfig) -> DeclaredTool {
     let (max_turns, max_time_s) = (config.turns(), config.max_time_s);
     let spec = ToolSpec {
+        deferred: true,
         effect: Effect::Write,
         idempotent: false,
         timeout: config.max_time() + SLACK,
         max_output_bytes: MAX_RESULT_BYTES,
         ..ToolSpec::new(
             RUN_IN_WORKER,
-            "Delegates a part of the work to a worker: a separate process in a sandbox without network that works \
-             in the same workspace with its own conversation, and returns its result. Use it for work on files and \
-             with commands that takes several steps. It knows only the task and the context that you pass.",
+            "Has a worker, a process in a sandbox without network, work on files of the workspace in several steps, and \
+             returns its result.",
             json!({
                 "type": "object",
                 "properties": {
-                    "task": { "type": "string", "description": "what it must do, and what it must answer" },
-                    "context": { "type": "string", "description": "background information that it needs" },
+                    "task": { "type": "string", "description": "complete; it knows nothing else" },
+                    "context": { "type": "string", "description": "background information" },
                     "max_turns": limit_schema("number of steps", u64::from(max_turns)),
             "max_time_s": limit_schema("time in seconds", max_time_s),
                 },
@@ -141,7 +141,7 @@ impl RunTool for ToolGrant {
 
 fn known(spec: &ToolSpec) -> LentTool {
     let ToolSpec { name, description, schema, .. } = spec;
-    LentTool { name: name.clone(), description: description.clone(), schema: schema.clone() }
+    LentTool { name: name.clone(), description: description.clone(), schema: Value::clone(schema) }
 }
 
 impl ToolGrant {
@@ -157,5 +157,7 @@ impl ToolGrant {
 
 /// Returns whether a tool works only for a run in this process.
 fn acts_on_the_run(name: &str) -> bool {
-    manages_work(name) || SENDING_TOOLS.contains(&name) || [RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE].contains(&name)
+    manages_work(name)
+        || SENDING_TOOLS.contains(&name)
+        || [FIND_TOOLS, RUN_IN_WORKER, SPAWN_SUBAGENT, TERMINATE].contains(&name)
 }

@@ -9,6 +9,7 @@ use super::texts;
 use crate::subagent::ChildServices;
 use belay_run::config::{AgentConfig, ExecutorConfig};
 use belay_run::error::AgentError;
+use belay_run::find_tools::with_finder;
 use belay_run::own_tools::TERMINATE;
 use belay_run::own_tools::manages_work;
 use belay_run::prompt::{self, Briefing};
@@ -98,7 +99,7 @@ impl PlanKit {
                     name: name.to_owned(),
                     description: description.clone(),
                     reasoning,
-                    tools: Mutex::new(Arc::new(ToolSet::new(tools_of(name, executor, &tools)?))),
+                    tools: Mutex::new(set_of(executor.tools.is_none(), tools_of(name, executor, &tools)?)),
                     wanted: executor.tools.clone(),
                     max_steps: max_steps.unwrap_or(config.plan.max_steps_per_execution),
                 })
@@ -116,7 +117,8 @@ impl PlanKit {
                 executor.wanted.as_ref().is_none_or(|wanted| wanted.contains(&tool.spec().name))
             };
             let mut known = executor.tools();
-            *known = Arc::new(ToolSet::new(known.iter().chain(tools.iter().filter(wants)).cloned().collect()));
+            let all = known.iter().chain(tools.iter().filter(wants)).cloned().collect();
+            *known = set_of(executor.wanted.is_none(), all);
         }
     }
 
@@ -139,6 +141,11 @@ impl PlanKit {
         let tagged = tags(step).find_map(|tag| self.executors.iter().find(|one| one.name.eq_ignore_ascii_case(tag)));
         tagged.unwrap_or(&self.executors[0])
     }
+}
+
+/// The tools of an executor. If the settings name them, all of them are offered.
+fn set_of(any: bool, tools: Vec<Arc<dyn Tool>>) -> Arc<ToolSet> {
+    Arc::new(ToolSet::new(if any { with_finder(tools) } else { tools }))
 }
 
 fn summary_prompt(persona: &str) -> String {

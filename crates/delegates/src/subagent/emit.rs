@@ -42,7 +42,8 @@ struct CompleteTask {
 
 fn spec(name: &str, description: String, schema: Value) -> ToolSpec {
     let timeout = Duration::from_secs(1); // it waits for nothing
-    ToolSpec { timeout, max_output_bytes: MAX_RESULT_BYTES, ..ToolSpec::new(name, description, schema) }
+    // The schema has those of the declared outputs.
+    ToolSpec { timeout, verbatim: true, max_output_bytes: MAX_RESULT_BYTES, ..ToolSpec::new(name, description, schema) }
 }
 
 fn emit_spec(declared: &Declared) -> ToolSpec {

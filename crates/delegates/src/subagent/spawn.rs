@@ -20,8 +20,9 @@ use crate::child_call::{ChildOrder, MAX_RESULT_BYTES, limit_schema, note_end, no
 use crate::container::ToolGrant;
 use belay_run::config::SubagentsConfig;
 use belay_run::core::{ChildStart, RunCore};
+use belay_run::find_tools::{FindTools, with_finder};
 use belay_run::own_tools::manages_work;
-use belay_run::own_tools::{RUN_IN_WORKER, SENDING_TOOLS, SPAWN_SUBAGENT, TERMINATE};
+use belay_run::own_tools::{FIND_TOOLS, RUN_IN_WORKER, SENDING_TOOLS, SPAWN_SUBAGENT, TERMINATE};
 use belay_run::run_tool::{DeclaredTool, RunTool, bound};
 use belay_run::terminate::Terminate;
 use belay_run::untrusted::RULE;
@@ -44,34 +45,31 @@ const GIVE_UP: &str = "If the task cannot be done, call terminate with status `f
 /// Declares the tool for models, with these settings. It works once it is bound to the run that calls it.
 pub fn spawn_subagent_tool(config: &SubagentsConfig) -> DeclaredTool {
     let SubagentsConfig { max_turns, max_time_s, .. } = config;
-    let types = json!({ "type": "string", "description": "string, number, integer, boolean, array or object" });
     let spec = ToolSpec {
+        deferred: true,
         effect: Effect::Write,
         idempotent: false,
         timeout: 2 * config.max_time() + SLACK, // the longest wait for a slot, and the longest run
         max_output_bytes: MAX_RESULT_BYTES,
         ..ToolSpec::new(
             SPAWN_SUBAGENT,
-            "Delegates a part of the work to a subagent, a run with its own conversation, and returns its result. \
-                      Use it for a self-contained part that takes several steps; several calls at once run in \
-                      parallel. It knows only the task and the context that you pass.",
+            "Has a subagent with its own conversation work on a self-contained part of several steps, and returns its \
+             result. Several calls run in parallel.",
             json!({
                 "type": "object",
                 "properties": {
-                    "task": { "type": "string", "minLength": 1, "description": "the complete task, understandable \
-                                                                                on its own" },
-                    "context": { "type": "string", "description": "background information that it needs" },
+                    "task": {
+                        "type": "string", "minLength": 1, "description": "complete; it knows nothing else",
+                    },
+                    "context": { "type": "string", "description": "background information" },
                     "outputs": {
                         "type": "object",
-                        "description": "the outputs that it must submit, by name: a type (string, number, integer, \
-                                        boolean, array, object) or a JSON Schema. Without any, it answers with \
-                                        text",
-                        "additionalProperties": { "anyOf": [types, { "type": "object" }] },
+                        "description": "what it must submit, by name: a type (string, number, integer, boolean, \
+                                        array, object) or a JSON Schema; text without it",
+                        "additionalProperties": { "anyOf": [{ "type": "string" }, { "type": "object" }] },
                     },
                     "tools": {
-                        "type": "array",
-                        "items": { "type": "string" },
-                        "description": "names of your tools that it may use; default: all of them",
+                        "type": "array", "items": { "type": "string" }, "description": "your tools for it; default: all",
                     },
                     "max_turns": limit_schema("number of steps", u64::from(*max_turns)),
             "max_time_s": limit_schema("time in seconds", *max_time_s),
@@ -84,7 +82,7 @@ pub fn spawn_subagent_tool(config: &SubagentsConfig) -> DeclaredTool {
     DeclaredTool::new(spec, "a subagent can only be started by a run")
 }
 
-/// Binds the tools that start other runs to the run that is about to execute calls. Returns `None` for every other
+/// Binds the tools that start other runs, or find tools, to the run that is about to execute calls. Returns `None` for every other
 /// tool.
 pub(crate) fn binder(
     children: &Arc<ChildServices>,
@@ -97,7 +95,11 @@ pub(crate) fn binder(
         let seed = core.seed(context);
         ChildTools { seed, tools: tools.clone(), children: children.clone() }
     });
+    let tools = tools.clone();
     move |name| {
+        if name == FIND_TOOLS {
+            return Some(bound(tools.get(name)?, FindTools(tools.clone())));
+        }
         let start = start.as_ref()?;
         let declaration = start.tools.get(name)?;
         match name {
@@ -200,7 +202,7 @@ impl ChildTools {
     fn part(&self, wanted: Option<&[Value]>) -> Result<Vec<Arc<dyn Tool>>, String> {
         let may_spawn = self.seed.tree().children_may_spawn();
         // Tools that send messages and files to the conversation, or create work for it, belong to the conversation.
-        let given = |name: &str| is_own(name) || name == TERMINATE;
+        let given = |name: &str| is_own(name) || [FIND_TOOLS, TERMINATE].contains(&name);
         let speaks = |name: &str| SENDING_TOOLS.contains(&name) || manages_work(name);
         let lendable: Vec<_> = self
             .tools
@@ -212,7 +214,12 @@ impl ChildTools {
             })
             .cloned()
             .collect();
-        let Some(wanted) = wanted else { return Ok(lendable) };
+        let Some(wanted) = wanted else {
+            return Ok(match self.tools.get(FIND_TOOLS) {
+                Some(_) => with_finder(lendable),
+                None => lendable,
+            });
+        };
         let wanted: Vec<&str> = wanted.iter().filter_map(Value::as_str).collect();
         let owns = |name: &&str| lendable.iter().any(|tool| tool.spec().name == **name);
         let foreign: Vec<&str> = wanted.iter().filter(|name| !given(name) && !owns(name)).copied().collect();

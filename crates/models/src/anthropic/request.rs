@@ -12,8 +12,11 @@
 use std::sync::Arc;
 
 use belay_protocol::{
-    CallChoice, CallId, CallRules, Message, MessageBody, ModelRequest, Picture, Thinking, ToolCall, ToolResult, ToolSet,
+    CallChoice, CallId, CallRules, Message, MessageBody, ModelRequest, Picture, Thinking, ToolCall, ToolResult,
+    ToolSet, ToolSpec,
 };
+use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::thoughts::Replay;
@@ -342,18 +345,29 @@ fn rules_form(rules: CallRules<'_>, thinks: bool) -> Map<String, Value> {
     Map::from_iter([("tool_choice".to_owned(), choice)])
 }
 
-fn tools_form(tools: &ToolSet) -> String {
-    let mut tools: Vec<_> = tools
-        .iter()
-        .map(|tool| {
-            let spec = tool.spec();
-            json!({"name": spec.name, "description": spec.description, "input_schema": spec.schema})
-        })
-        .collect();
-    if let Some(last) = tools.last_mut() {
-        last["cache_control"] = json!({"type": "ephemeral"});
+/// A tool as it is sent.
+#[derive(Serialize)]
+struct ToolForm<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Value>,
+}
+
+impl<'a> ToolForm<'a> {
+    fn of(spec: &'a ToolSpec) -> Self {
+        let ToolSpec { name, description, .. } = spec;
+        Self { name, description, input_schema: spec.shown_schema(), cache_control: None }
     }
-    json(&tools)
+}
+
+fn tools_form(tools: &ToolSet) -> String {
+    let mut forms: Vec<_> = tools.iter().map(|tool| ToolForm::of(tool.spec())).collect();
+    if let Some(last) = forms.last_mut() {
+        last.cache_control = Some(json!({"type": "ephemeral"}));
+    }
+    json(&forms)
 }
 
 #[cfg(test)]
@@ -383,7 +397,7 @@ mod tests {
                 "model": "m", "stream": true, "max_tokens": 100,
                 "tools": [{
                     "name": "clock", "description": "tells the time", "cache_control": mark,
-                    "input_schema": {"type": "object", "properties": {}, "additionalProperties": false},
+                    "input_schema": {"type": "object", "properties": {}},
                 }],
                 "system": [
                     {"type": "text", "text": "be brief", "cache_control": mark},

@@ -11,6 +11,7 @@ use belay_protocol::{
     ToolResult, ToolSet, ToolSpec,
 };
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -266,7 +267,8 @@ fn call_form(call: &ToolCall) -> String {
     )
 }
 
-/// A tool as it is sent. It borrows the schema: each request of a client with tools of its own has another set of tools.
+/// A tool as it is sent. It borrows the text of the schema: each request of a client with tools of its own has another set of
+/// tools.
 #[derive(Serialize)]
 struct ToolForm<'a> {
     function: FunctionForm<'a>,
@@ -277,7 +279,7 @@ struct ToolForm<'a> {
 struct FunctionForm<'a> {
     description: &'a str,
     name: &'a str,
-    parameters: &'a Value,
+    parameters: &'a RawValue,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     strict: bool,
 }
@@ -289,8 +291,9 @@ fn tools_form(tools: &ToolSet) -> String {
 
 impl<'a> ToolForm<'a> {
     fn of(spec: &'a ToolSpec) -> Self {
-        let ToolSpec { description, name, schema: parameters, strict, .. } = spec;
-        Self { function: FunctionForm { description, name, parameters, strict: *strict }, r#type: "function" }
+        let ToolSpec { description, name, strict, .. } = spec;
+        let function = FunctionForm { description, name, parameters: spec.shown_schema(), strict: *strict };
+        Self { function, r#type: "function" }
     }
 }
 
@@ -356,7 +359,7 @@ mod tests {
                 "temperature": 0.5,
                 "tools": [{"type": "function", "function": {
                     "name": "clock", "description": "tells the time",
-                    "parameters": {"type": "object", "properties": {}, "additionalProperties": false},
+                    "parameters": {"type": "object", "properties": {}},
                 }}],
                 "messages": [
                     {"role": "system", "content": "be brief"},

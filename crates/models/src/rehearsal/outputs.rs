@@ -1,6 +1,8 @@
 //! Submits declared outputs: finds the tools for them, and makes plausible values by type.
 
-use belay_protocol::{ToolCall, ToolSet};
+use std::sync::Arc;
+
+use belay_protocol::{FIND_TOOLS, Tool, ToolCall, ToolSet};
 use serde_json::{Map, Value, json};
 
 use super::misbehave::object_call;
@@ -30,11 +32,14 @@ impl From<bool> for Offered {
 
 impl From<Option<&ToolSet>> for Offered {
     fn from(tools: Option<&ToolSet>) -> Self {
+        const SPAWN: &str = "spawn_subagent";
         let Some(set) = tools else { return Self::default() };
+        // A tool that was not offered runs when it is called.
+        let names_it = |finder: &Arc<dyn Tool>| finder.spec().description.contains(SPAWN);
         Self {
             tools: true,
-            subagents: set.get("spawn_subagent").is_some(),
-            completion: set.get("complete_task").map(|tool| tool.spec().schema.clone()),
+            subagents: set.get(SPAWN).is_some() || set.get(FIND_TOOLS).is_some_and(names_it),
+            completion: set.get("complete_task").map(|tool| Value::clone(&tool.spec().schema)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Makes a table as narrow as the terminal: it leaves columns out, and cuts the others.
 
-use super::Cell;
+use super::{Cell, MAX_COLUMN};
 
 /// Columns between two cells.
 const GAP: usize = 2;
@@ -27,6 +27,13 @@ impl Column {
     pub const fn optional(turn: u8) -> Self {
         Self { least: usize::MAX, turn }
     }
+}
+
+/// The width of a column of names in lines that are printed one by one. Each line has the same columns, so the terminal
+/// decides, not the names. `usual`: its width where the columns just fit. `spare`: what the terminal has beyond these.
+/// It grows up to the widest cell for which a table widens a column.
+pub fn widened(usual: usize, spare: usize) -> usize {
+    usual.saturating_add(spare).min(MAX_COLUMN.max(usual))
 }
 
 /// The rows, fitted to a terminal of this width. Columns are left out by their turn until the least widths of the others fit.
@@ -98,6 +105,15 @@ mod tests {
             assert_eq!(lines, expected, "{width}");
             let table = &lines[..2];
             assert!(width < 4 || table.iter().all(|line| line.chars().count() <= width), "{width}: {lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_column_of_names_grows_with_the_terminal_up_to_a_bound() {
+        for (usual, spare, expected) in
+            [(16, 0, 16), (16, 10, 26), (16, 48, MAX_COLUMN), (16, usize::MAX, MAX_COLUMN), (70, 9, 70)]
+        {
+            assert_eq!(widened(usual, spare), expected, "{usual} {spare}");
         }
     }
 

@@ -1,11 +1,12 @@
 //! One model call: under the run's deadline, and dropped as soon as its answer is not needed any more.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use belay_agent_loop::policies::Observation;
 use belay_agent_loop::{LlmTurn, LoopContext, LoopError, Reasoning, normalise};
 use belay_crash_point::crash_point;
-use belay_protocol::{ModelError, ModelReply, ModelRequest, RunEnd, StopReason, Thinking};
+use belay_protocol::{ModelError, ModelReply, ModelRequest, Moment, RunEnd, StopReason, Thinking, ToolSet};
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,7 @@ use crate::cost_guard::most_of;
 use crate::metrics;
 use crate::model_stream::sink::{LiveSink, Streamed, Watch};
 use crate::model_stream::thoughts;
+use crate::request::RunRequest;
 use crate::untrusted;
 
 /// The limits of one model call.
@@ -151,10 +153,10 @@ impl RunCore {
         Box::pin(self.call_model(reasoning, context, step, allowance))
     }
 
-    /// The request without the tools that are of no use to the run now.
-    fn in_use<'a>(&self, request: ModelRequest<'a>) -> ModelRequest<'a> {
-        let tools = request.tools.map(|tools| tools.of_use(&self.request.session, self.request.run));
-        ModelRequest { tools, ..request }
+    /// The tools that a request of the run offers now, if they are not all.
+    fn offered(&self, tools: &ToolSet, context: &LoopContext) -> Option<Arc<ToolSet>> {
+        let RunRequest { session, run, .. } = &*self.request;
+        tools.offered(Moment { session, run: *run, messages: &context.messages })
     }
 
     async fn call_model(
@@ -184,14 +186,16 @@ impl RunCore {
             Some(client) => client.names.shown(messages),
             None => messages,
         };
-        let request = self.in_use(reasoning.request(context));
+        let calls =
+            self.client.as_ref().filter(|_| allowance.purpose == CallPurpose::Step).and_then(|client| client.rules());
+        let request = reasoning.request(context);
+        let of_use = request.tools.and_then(|tools| self.offered(tools, context));
+        let request = ModelRequest { tools: of_use.as_deref().or(request.tools), ..request };
         // A disabled tool is not offered. If the model calls it anyway, the result says why it is disabled.
         let offered = request.tools.and_then(|tools| self.services.health.offered(tools));
         let tools = offered.as_ref().or(request.tools).filter(|tools| !tools.is_empty());
         let renamed = tools.and_then(|tools| self.client.as_ref()?.names.renamed(tools));
         let tools = renamed.as_ref().or(tools);
-        let calls =
-            self.client.as_ref().filter(|_| allowance.purpose == CallPurpose::Step).and_then(|client| client.rules());
         let request = ModelRequest { messages: &messages, tools, calls, ..self.within(allowance, request) };
         let (hold, reservation) = match self.reserve(&request, allowance).await? {
             Ok(held) => held,

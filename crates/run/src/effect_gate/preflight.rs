@@ -149,7 +149,7 @@ impl EffectGate {
         let untrusted = if caller.tally().untrusted() {
             Untrusted::Content
         } else if caller.tools.iter().any(|tool| tool.spec().foreign) {
-            Untrusted::Descriptions // descriptions are part of every request
+            Untrusted::Descriptions // requests have their descriptions, or find_tools reads them
         } else {
             Untrusted::Nothing
         };

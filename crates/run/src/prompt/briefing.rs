@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Bootstrap, BootstrapFile, ChannelId, Clock, ContextSource, ConversationSettings, MemoryOwner, Message, MessageBody,
-    PromptNotes, RunOptions, SessionKey, SkillStore, Skills, Skipped, ToolNames, ToolSet, Variable,
+    Bootstrap, BootstrapFile, ChannelId, Clock, ContextSource, ConversationSettings, FIND_TOOLS, MemoryOwner, Message,
+    MessageBody, PromptNotes, RunOptions, SessionKey, SkillStore, Skills, Skipped, ToolNames, ToolSet, Variable,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -160,7 +160,7 @@ impl Briefing {
             tools: settings.and_then(|settings| settings.tools.clone()),
             files,
             skills,
-            notes: notes_of(from, memory).await,
+            notes: notes_of(from, memory, settings.and_then(|settings| settings.tools.as_ref())).await,
             hints: hints.map(str::to_owned),
             may_be_silent: group,
             today: source.today(from.clock.now()),
@@ -186,10 +186,11 @@ impl Briefing {
         Self { persona: persona.or(self.persona), files, ..self }
     }
 
-    /// The tools of this set that the run may use.
+    /// The tools of this set that the run may use. Tools that somebody has listed are offered at once, so none finds them.
     pub fn allowed(&self, tools: &Arc<ToolSet>) -> Arc<ToolSet> {
         let Some(names) = &self.tools else { return tools.clone() };
-        let allowed = tools.iter().filter(|tool| names.contain(&tool.spec().name));
+        let is_allowed = |name: &str| name != FIND_TOOLS && names.contain(name);
+        let allowed = tools.iter().filter(|tool| is_allowed(&tool.spec().name));
         Arc::new(ToolSet::new(allowed.cloned().collect()))
     }
 
@@ -235,13 +236,14 @@ async fn skills_of(from: &BriefingSource, session: &SessionKey, origin: SkillsOr
     }
 }
 
-/// The part of the prompt with the notes of this owner. An owner without notes costs no query.
-async fn notes_of(from: &BriefingSource, owner: &MemoryOwner) -> Option<String> {
+/// The part of the prompt with the notes of this owner. An owner without notes costs no query. `tools`: those of the run;
+/// `None`: all.
+async fn notes_of(from: &BriefingSource, owner: &MemoryOwner, tools: Option<&ToolNames>) -> Option<String> {
     if from.note_chars == 0 || !from.notes.may_have_notes(owner) {
         return None;
     }
     match timeout(READ_LIMIT, from.notes.prompt_notes(owner, from.note_chars)).await {
-        Ok(Ok(notes)) => notes::part(owner, &notes),
+        Ok(Ok(notes)) => notes::part(owner, &notes, |tool| tools.is_none_or(|names| names.contain(tool))),
         Ok(Err(error)) => {
             tracing::warn!(%error, "a run begins without its notes");
             None

@@ -237,7 +237,11 @@ impl Attachments {
                 if head.broken > 0 {
                     detail.push_str(&format!(", {} of them not readable", head.broken));
                 }
-                if text.len() + 4 > most {
+                if head.fields > 0 {
+                    let plural = if head.fields == 1 { "" } else { "s" };
+                    detail.push_str(&format!(", {} filled form field{plural}", head.fields));
+                }
+                if head.is_cut {
                     detail.push_str(&format!(", cut after {} bytes", text.len()));
                 }
                 shown(&text, detail)

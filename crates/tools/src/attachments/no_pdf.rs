@@ -20,6 +20,8 @@ pub(super) struct Head {
     pub(super) pages: usize,
     pub(super) read: usize,
     pub(super) broken: usize,
+    pub(super) fields: usize,
+    pub(super) is_cut: bool,
 }
 
 /// Reads no file.

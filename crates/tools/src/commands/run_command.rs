@@ -32,22 +32,20 @@ pub(super) const END_MARGIN: Duration = Duration::from_secs(20);
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The program and its arguments, one element each, such as `["grep", "-rn", "a word", "src"]`. No shell reads them:
-    /// no pipes, no redirections, no `*`, no `$VARIABLES`.
+    /// Program and arguments, such as `["grep", "-rn", "a word", "src"]`. No shell: no pipes, no `*`, no `$X`.
     #[schemars(length(min = 1, max = 512))]
     argv: Vec<String>,
-    /// The working directory, relative to the workspace. Without it: its root.
+    /// The working directory; `.` without it.
     #[serde(default)]
     directory: Option<String>,
-    /// Seconds until it is ended. Without it: the operator's (120).
+    /// Most seconds; the operator's limit without it.
     #[serde(default)]
     #[schemars(range(min = 1))]
     timeout_s: Option<u32>,
-    /// Its standard input. Without it: empty.
+    /// Its standard input.
     #[serde(default)]
     stdin: Option<String>,
-    /// Leaves it running until this run ends, by default as long as the operator allows (1800 s). The tool process reads it,
-    /// and without stdin writes to it: its standard input then stays open.
+    /// Goes on beside this run; the tool process reads it, and writes to it if stdin is left out.
     #[serde(default)]
     background: bool,
     /// With background: also after this run. A person is asked.
@@ -107,8 +105,8 @@ impl TimeLimits {
 
 impl RunCommand {
     pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
-        let description = "Runs a program in the workspace and returns its output. Every process that it started ends \
-            with it. An exit code other than 0 is a failure.";
+        let description =
+            "Runs a program in the workspace and returns its output. Without background, no process outlives the call.";
         let limits = TimeLimits::of(config);
         let spec = arguments::spec::<Arguments>("run_command", description, Effect::External, limits.gate());
         let mut spec = ToolSpec {

@@ -15,20 +15,20 @@ use super::request::{CommandRequest, CommandRequests};
 use super::run_command::{MAX_RESULT_BYTES, TimeLimits};
 use super::runner::Runner;
 use crate::arguments;
-use crate::config::CommandsConfig;
+use crate::config::ToolsConfig;
 use crate::files::blocking;
 use belay_exec::Stdin;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The script, for /bin/sh; at most 16 KiB.
+    /// The script, for /bin/sh.
     #[schemars(length(min = 1))]
     script: String,
-    /// The directory to work in, relative to the workspace. Without it: the root of the workspace.
+    /// The working directory; `.` without it.
     #[serde(default)]
     directory: Option<String>,
-    /// Seconds until it is ended. Without it: the operator's default (120).
+    /// Most seconds; the operator's limit without it.
     #[serde(default)]
     #[schemars(range(min = 1))]
     timeout_s: Option<u32>,
@@ -43,11 +43,16 @@ pub(super) struct RunShell {
 }
 
 impl RunShell {
-    pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &CommandsConfig) -> Self {
-        let description = "Runs a shell script in the workspace and returns its output. Each call needs a person's \
-            approval; prefer run_command when one program is enough.";
-        let limits = TimeLimits::of(config);
-        let spec = arguments::spec::<Arguments>("run_shell", description, Effect::External, limits.gate());
+    pub(super) fn new(requests: Arc<CommandRequests>, runner: Arc<Runner>, config: &ToolsConfig) -> Self {
+        let rather = match config.commands.enabled {
+            true => "; prefer run_command",
+            false => "",
+        };
+        let description = format!(
+            "Runs a shell script in the workspace and returns its output. A person is asked each time{rather}."
+        );
+        let limits = TimeLimits::of(&config.commands);
+        let spec = arguments::spec::<Arguments>("run_shell", &description, Effect::External, limits.gate());
         let spec = ToolSpec {
             idempotent: false,
             approval: Ask::Always,

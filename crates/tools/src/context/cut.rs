@@ -14,7 +14,7 @@ pub(super) fn cut(text: &str, whole: usize, max: usize, name: &str) -> (String, 
     let (head, tail) = (max * HEAD / 100, max * TAIL / 100);
     let head_end = nth(text, head);
     let tail_start = nth(text, whole - tail);
-    let line = format!("[{} of {whole} characters are left out here; read_file shows them]", whole - head - tail);
+    let line = format!("[{} of {whole} characters are left out here]", whole - head - tail);
     // With little space, a shorter line is used.
     let lines = [format!("[{name}: {}", &line[1..]), line, format!("[{} characters left out]", whole - head - tail)];
     let max_line_chars = max - head - tail - 2;
@@ -40,7 +40,7 @@ mod tests {
         assert!(cut);
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines[0], "a".repeat(700));
-        assert_eq!(lines[1], "[MEMORY.md: 19100 of 20000 characters are left out here; read_file shows them]");
+        assert_eq!(lines[1], "[MEMORY.md: 19100 of 20000 characters are left out here]");
         assert_eq!(lines[2], "z".repeat(200));
     }
 

@@ -27,14 +27,14 @@ const MAX_LISTED: usize = 10;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file, relative to the workspace.
+    /// The file.
     path: String,
-    /// The text to replace, exactly as it stands in the file, white space and line breaks included. It must occur once.
+    /// The text to replace, exactly as in the file, with white space. It must occur once.
     #[schemars(length(min = 1))]
     old: String,
-    /// The text to put in its place; empty to remove it.
+    /// The text in its place; may be empty.
     new: String,
-    /// Whether every occurrence is replaced. Without it: no, and more than one is an error.
+    /// Replaces every occurrence.
     #[serde(default)]
     all: Option<bool>,
 }
@@ -58,8 +58,7 @@ struct Fitted {
 
 impl EditFile {
     pub(crate) fn new(workspace: Arc<Workspace>, config: &ToolsConfig) -> Self {
-        let description = "Replaces an exact piece of text in a file of the workspace. Nothing is changed unless the \
-            old text is there exactly as given, so read the file first.";
+        let description = "Replaces an exact piece of text in a file. Read the file first.";
         let spec = arguments::spec::<Arguments>("edit_file", description, Effect::Write, Duration::from_secs(30));
         let spec = ToolSpec { idempotent: false, approval: Ask::UnlessApproved, ..spec };
         Self { spec, workspace, max_read_bytes: config.max_file_bytes, max_write_bytes: config.max_write_bytes }

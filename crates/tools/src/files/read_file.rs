@@ -32,13 +32,13 @@ const CHUNK_BYTES: u64 = 256 * 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file, relative to the workspace, such as `notes/today.md`.
+    /// The file, such as `notes/today.md`.
     path: String,
-    /// First line to read, counted from 1. Without it: 1.
+    /// First line, from 1.
     #[serde(default)]
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    /// Most lines to read. Without it: as many as fit, at most 2000.
+    /// Most lines; 2000 without it.
     #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<u64>,
@@ -71,8 +71,7 @@ struct Window {
 
 impl ReadFile {
     pub(crate) fn new(workspace: Arc<Workspace>, pictures: Pictures, config: &ToolsConfig) -> Self {
-        let description = "Reads a file of the workspace. Of a text file: its lines, and which of how many they are; \
-            long ones are read in parts with offset and limit. A picture (PNG, JPEG, GIF, WebP) is shown.";
+        let description = "Reads a text file, in parts if it is long, or shows a picture (PNG, JPEG, GIF, WebP).";
         Self {
             // File contents and names may come from other people or programs, so they are untrusted content.
             spec: ToolSpec {

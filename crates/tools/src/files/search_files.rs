@@ -39,23 +39,21 @@ const MAX_MATCHES: u32 = 1000;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// A regular expression, matched against each line: `fn \w+`, or `(?i)todo` where case does not count. No
-    /// look-around, no back-references.
+    /// A regular expression for a line, such as `(?i)todo`. No look-around, no back-references.
     #[schemars(length(min = 1, max = 1000))]
     pattern: String,
-    /// The directory or file to search, relative to the workspace. Without it: all of the workspace.
+    /// A directory or file; all of the workspace without it.
     #[serde(default)]
     path: Option<String>,
-    /// Only files whose name, or whose path beneath the directory when the glob has a slash, matches: `*.rs`,
-    /// `src/**/*.{c,h}`.
+    /// Only files like `*.rs` or, with a slash, `src/**/*.{c,h}`.
     #[serde(default)]
     #[schemars(length(max = 1000))]
     glob: Option<String>,
-    /// Lines to show before and after each match, 0 to 20. Without it: 0.
+    /// Lines around each match.
     #[serde(default)]
     #[schemars(range(max = 20))]
     context: Option<u32>,
-    /// Most matching lines to show, 1 to 1000. Without it: 100.
+    /// Most matches; 100 without it.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     max: Option<u32>,
@@ -70,8 +68,8 @@ pub(crate) struct SearchFiles {
 
 impl SearchFiles {
     pub(crate) fn new(workspace: Arc<Workspace>, config: &ToolsConfig) -> Self {
-        let description = "Finds lines in the text files of the workspace by a regular expression: path, line number \
-            and line. Directories named .git are left out unless path leads into one; links are not followed.";
+        let description =
+            "Finds lines in text files by a regular expression. Leaves out .git, and does not follow links.";
         let timeout = MAX_SEARCH_TIME + Duration::from_secs(10);
         Self {
             // File contents and names may come from other people or programs, so they are untrusted content.

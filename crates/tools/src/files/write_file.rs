@@ -19,11 +19,11 @@ use crate::workspace::Workspace;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The file, relative to the workspace, such as `notes/today.md`.
+    /// The file, such as `notes/today.md`.
     path: String,
-    /// All of its text. What was there before is replaced.
+    /// All of its text.
     content: String,
-    /// Whether missing directories on the way are made. Without it: no.
+    /// Makes missing directories.
     #[serde(default)]
     create_dirs: Option<bool>,
 }
@@ -37,8 +37,7 @@ pub(crate) struct WriteFile {
 
 impl WriteFile {
     pub(crate) fn new(workspace: Arc<Workspace>, config: &ToolsConfig) -> Self {
-        let description = "Writes a complete text file in the workspace: a new one, or in place of an old one. To \
-            change a part of a file, prefer edit_file.";
+        let description = "Writes a whole file, new or in place of the old one. To change a part, use edit_file.";
         let spec = arguments::spec::<Arguments>("write_file", description, Effect::Write, Duration::from_secs(30));
         let spec = ToolSpec { approval: Ask::UnlessApproved, ..spec };
         Self { spec, workspace, max_bytes: config.max_write_bytes }

@@ -60,6 +60,7 @@ impl McpTool {
             approval: config.approval,
             untrusted: true,
             foreign: true,
+            verbatim: true,
             server: Some(server.name().to_owned()),
             ..ToolSpec::new(name, description, offer.schema.clone())
         };

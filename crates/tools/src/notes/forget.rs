@@ -14,7 +14,7 @@ use crate::arguments;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ForgetArguments {
-    /// The number of the note.
+    /// Its number.
     id: u64,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct Forget {
 
 impl Forget {
     pub(crate) fn new(notes: Arc<dyn NoteStore>) -> Self {
-        let description = "Deletes a note that was saved with remember, by its number.";
+        let description = "Deletes a saved note by its number.";
         let spec = arguments::spec::<ForgetArguments>("forget", description, Effect::Write, TIMEOUT);
-        Self { spec: ToolSpec { kind: Some(ToolKind::Note), ..spec }, notes }
+        Self { spec: ToolSpec { kind: Some(ToolKind::Note), deferred: true, ..spec }, notes }
     }
 }
 

@@ -29,9 +29,9 @@ const MAX_NOTES_BYTES: usize = 50 * 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecallArguments {
-    /// Words to look for; any of them is enough. Empty: all notes.
+    /// Words, any of which is enough; empty for all notes.
     query: String,
-    /// Whether to search earlier conversations too. If no note is found, they are searched in any case.
+    /// Searches conversations also if notes are found.
     #[serde(default)]
     conversations: bool,
 }
@@ -52,8 +52,8 @@ struct Recalled {
 
 impl Recall {
     pub(crate) fn new(notes: Arc<dyn NoteStore>, meaning: Option<Meaning>) -> Self {
-        let description = "Looks up notes that were saved with remember, and what was said in earlier conversations \
-            with the user. In a group conversation, it looks in that group alone.";
+        let description =
+            "Finds saved notes, and what was said in earlier conversations with the user or in this group.";
         let limit = if meaning.is_some() { RECALL_LIMIT } else { TIMEOUT };
         let spec = arguments::spec::<RecallArguments>("recall", description, Effect::Read, limit);
         Self { spec, notes, meaning }

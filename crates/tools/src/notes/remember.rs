@@ -21,10 +21,10 @@ pub(super) const MAX_TEXT_BYTES: usize = 16 * 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RememberArguments {
-    /// A short name for the note, such as `birthday`. A note under the same key is replaced.
+    /// A short name, such as `birthday`. Replaces the note with this key.
     #[schemars(length(min = 1, max = 128))]
     key: Option<String>,
-    /// What to remember, at most 16 KiB.
+    /// The note.
     #[schemars(length(min = 1))]
     text: String,
 }
@@ -38,8 +38,7 @@ pub(crate) struct Remember {
 
 impl Remember {
     pub(crate) fn new(notes: Arc<dyn NoteStore>, clock: Arc<dyn Clock>) -> Self {
-        let description = "Saves a note about the user, or about the group in a group conversation. It can be read in \
-            all later conversations with them. A note that is already stored under the same key is replaced.";
+        let description = "Saves a note about the user, or about the group, for all later conversations with them.";
         let spec = arguments::spec::<RememberArguments>("remember", description, Effect::Write, TIMEOUT);
         let spec = ToolSpec { kind: Some(ToolKind::Note), ..spec };
         Self { spec, notes, clock }

@@ -18,12 +18,12 @@ const MAX_SHOWN_BYTES: u64 = 60 * 1024;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The name of the output, as the cut result gave it.
+    /// Its name in the cut result.
     name: String,
-    /// The byte to begin with, counted from 0. Without it: 0.
+    /// First byte, from 0.
     #[serde(default)]
     offset: Option<u64>,
-    /// Most bytes to show. Without it: as many as fit, 61440.
+    /// Most bytes; 61440 without it.
     #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<u64>,
@@ -38,8 +38,7 @@ pub(crate) struct ReadOutput {
 
 impl ReadOutput {
     pub(crate) fn new(outputs: KeptOutputs, runs: Arc<dyn RunReader>) -> Self {
-        let description = "Returns a part of a tool's output that was too long to be shown in full. The truncated \
-            result gives its name; offset and limit are in bytes.";
+        let description = "Returns a part of a long output that was cut. The cut result names it.";
         let spec = arguments::spec::<Arguments>("read_output", description, Effect::Read, Duration::from_secs(10));
         // Most stored outputs come from other programs or web pages. The store does not record their source, so every
         // output counts as untrusted content.

@@ -19,26 +19,25 @@ pub(super) enum Action {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Arguments {
-    /// list: the background processes. read: what one has printed. wait: until it prints something, or ends. write: to its
-    /// standard input. kill: ends it.
+    /// read: the output. wait: until it prints pattern, or ends. write: to its standard input.
     pub(super) action: Action,
-    /// The process, such as p1. For all actions but list.
+    /// Such as p1; not for list.
     #[serde(default)]
     pub(super) id: Option<String>,
-    /// read, wait: the byte of its output to begin with. Without it: the first that was not read yet.
+    /// read, wait: first byte; the first unread one without it.
     #[serde(default)]
     pub(super) offset: Option<u64>,
-    /// wait: a regular expression, matched against each line from offset on. Without it: waits until the process ends.
+    /// wait: a regular expression for a line.
     #[serde(default)]
     pub(super) pattern: Option<String>,
-    /// wait: the most seconds, 1 to 300. Without it: 30.
+    /// wait: most seconds; 30 without it.
     #[serde(default)]
     #[schemars(range(min = 1, max = 300))]
     pub(super) timeout_s: Option<u32>,
     /// write: the text. A line ends with \n.
     #[serde(default)]
     pub(super) text: Option<String>,
-    /// write: whether its standard input ends after the text.
+    /// write: ends its standard input.
     #[serde(default)]
     pub(super) end: bool,
 }

@@ -27,8 +27,8 @@ pub(crate) struct ProcessTool {
 
 impl ProcessTool {
     pub(crate) fn new(processes: Arc<BackgroundProcesses>) -> Self {
-        let description = "Lists, reads, waits for, writes to and ends the background processes that run_command has \
-            started.";
+        let description =
+            "Lists, reads, waits for, writes to and ends background processes that run_command has started.";
         let limit = Duration::from_secs(MAX_WAIT_S.into()) + MARGIN;
         let spec = arguments::spec::<Arguments>("process", description, Effect::External, limit);
         Self { spec: ToolSpec { idempotent: false, untrusted: true, ..spec }, processes }

@@ -39,7 +39,7 @@ async fn a_job_works_beside_the_conversation_and_its_result_comes_as_a_message_a
     let read = &agent.model.seen()[2].messages;
     assert_eq!(read.len(), 2, "the conversation, which was awake: {read:?}");
     assert!(read[0].is_notice() && read[0].text().contains("two rooms") && read[1].text() == "hi", "{read:?}");
-    assert!(agent.model.seen()[2].tools.clone().expect("tools").contains(&"create_job".to_owned()));
+    assert!(agent.model.seen()[2].tools.clone().expect("tools").contains(&"find_tools".to_owned()));
     agent.shut_down().await;
 }
 

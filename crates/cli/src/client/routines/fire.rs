@@ -5,6 +5,7 @@ use std::time::Duration;
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
 use belay_program::output::{Output, note};
+use belay_protocol::{ChannelId, FreezeScope};
 use serde_json::{Value as Json, json};
 use tokio::time::sleep;
 
@@ -90,13 +91,57 @@ async fn ended(client: &Client, id: &str, as_json: bool, out: Output<'_>) -> Res
                 return Ok(exit);
             }
             Work::Waiting => {
-                if looks == LOOKS_BEFORE_NOTE {
-                    note("the routine run has not begun: it waits for a place or a thaw");
+                if looks == LOOKS_BEFORE_NOTE && !as_json {
+                    note(&why_waiting(client, text(&routine_run, "/routine")).await?);
                 }
                 sleep(AGAIN).await;
             }
         }
     }
+}
+
+/// The sentence about what a run of this routine waits for, and how the wait is ended.
+async fn why_waiting(client: &Client, name: &str) -> Result<String, Failure> {
+    let status = client.get(&["api", "v1", "status"], &[]).await?;
+    let frozen = status.pointer("/frozen").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+    if frozen.is_empty() {
+        return Ok(waits(name, None));
+    }
+    // A routine that was deleted meanwhile has no creator whose freeze could hold it.
+    let routine = client.get(&["api", "v1", "routines", name], &[]).await.unwrap_or_default();
+    let holds = frozen.iter().find_map(|freeze| Some((freeze, holding(freeze, name, &routine)?)));
+    Ok(waits(name, holds))
+}
+
+/// The scope of a freeze that holds this routine; `None`: it does not.
+fn holding(freeze: &Json, name: &str, routine: &Json) -> Option<FreezeScope> {
+    let scope: FreezeScope = serde_json::from_value(freeze.get("scope")?.clone()).ok()?;
+    let channel = ChannelId::new(text(routine, "/channel"));
+    scope.covers_work(Some(name), &channel, text(routine, "/creator/principal")).then_some(scope)
+}
+
+/// Says what a run of this routine waits for: the end of this freeze. `None`: the person sees no freeze that holds it.
+fn waits(name: &str, freeze: Option<(&Json, FreezeScope)>) -> String {
+    let Some((freeze, scope)) = freeze else {
+        let what = "for a place (`belay top` shows who has it), or for the thaw of this routine by an operator";
+        return format!("the run of {name} has not begun: it waits {what}; Ctrl-C ends this wait alone");
+    };
+    let option = match &scope {
+        FreezeScope::All => String::new(),
+        FreezeScope::Person { channel: Some(channel), id } => format!(" --person {channel}:{id}"),
+        FreezeScope::Person { channel: None, id } => format!(" --person {id}"),
+        FreezeScope::Channel { channel } => format!(" --channel {channel}"),
+        FreezeScope::Routine { name } => format!(" --routine {name}"),
+    };
+    let detail = match text(freeze, "/detail") {
+        "" => String::new(),
+        detail => format!(" ({})", detail.replace('\n', " ")),
+    };
+    let (at, actor) = (text(freeze, "/at"), text(freeze, "/actor"));
+    format!(
+        "the run of {name} waits for a thaw: {scope} is frozen since {at} by {actor}{detail}; `belay thaw{option}`, or \
+         `/thaw{option}` in a chat, ends that; Ctrl-C ends this wait alone"
+    )
 }
 
 /// Waits until the routine run itself has ended, some moments after its work: the next one may begin only then. The answer
@@ -112,6 +157,47 @@ async fn settled(client: &Client, id: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::testing::answering;
+
+    #[tokio::test]
+    async fn a_wait_for_a_thaw_names_the_freeze_and_how_it_is_ended() {
+        let freeze = |scope: Json| json!({"scope": scope, "at": "2026-11-30T09:00:00.000Z", "actor": "http:operator"});
+        let everything = json!({
+            "scope": {"kind": "all"}, "at": "2026-11-30T09:00:00.000Z", "actor": "http:operator", "detail": "too\nloud",
+        });
+        let other = freeze(json!({"kind": "routine", "name": "other"}));
+        let channel = freeze(json!({"kind": "channel", "channel": "http"}));
+        let thaw = |what: &str, option: &str| {
+            format!(
+                "the run of watch waits for a thaw: {what}; `belay thaw{option}`, or `/thaw{option}` in a chat, ends that; \
+                 Ctrl-C ends this wait alone"
+            )
+        };
+        let since = "since 2026-11-30T09:00:00.000Z by http:operator";
+        let place = waits("watch", None);
+        assert!(place.contains("`belay top`"), "{place}");
+        for (frozen, expected) in [
+            (vec![], place.clone()),
+            (vec![other.clone(), channel], place),
+            (vec![other.clone(), everything], thaw(&format!("everything is frozen {since} (too loud)"), "")),
+            (
+                vec![other, freeze(json!({"kind": "routine", "name": "watch"}))],
+                thaw(&format!("routine watch is frozen {since}"), " --routine watch"),
+            ),
+            (
+                vec![freeze(json!({"kind": "person", "channel": "http", "id": "ann"}))],
+                thaw(&format!("person http:ann is frozen {since}"), " --person http:ann"),
+            ),
+        ] {
+            let mut answers = vec![json!({ "frozen": frozen }).to_string()];
+            if !frozen.is_empty() {
+                answers.push(json!({"channel": "http", "creator": {"principal": "ann"}}).to_string());
+            }
+            let (client, serve) = answering(answers).await;
+            let (said, _) = tokio::join!(why_waiting(&client, "watch"), serve);
+            assert_eq!(said.as_deref(), Ok(expected.as_str()));
+        }
+    }
 
     #[test]
     fn the_work_of_a_routine_run_is_its_run_or_its_job() {

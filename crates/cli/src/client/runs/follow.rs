@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 
 use belay_program::exit::{Exit, Failure};
-use belay_program::output::{Cell, Output, fitted};
+use belay_program::output::{Cell, Output, fitted, widened};
 use serde_json::Value as Json;
 use tokio::time::{Duration, sleep};
 
 use super::{COLUMNS, head, row};
 use crate::args::RunsArgs;
 use crate::client::facts::Facts;
+use crate::client::names::Names;
 use crate::client::{Client, text};
 
 /// Pause before a run is asked for again.
@@ -23,6 +24,9 @@ const FULL_ID_CHARS: usize = 36;
 
 /// The width of each column: later rows cannot widen the earlier ones.
 const WIDTHS: [usize; 8] = [ID_CHARS, 9, 22, 20, 15, 5, 7, 7];
+
+/// The place of the session in [`WIDTHS`].
+const SESSION: usize = 3;
 
 /// Prints the listed runs, the oldest first, and then each run that ends and fits the filters, for ever.
 pub(super) async fn follow(
@@ -38,7 +42,11 @@ pub(super) async fn follow(
         show(head(), args, out);
     }
     let listed = answer.pointer("/runs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
-    listed.iter().rev().for_each(|run| print(run, args, out));
+    let mut names = Names::default();
+    if out.is_terminal() && !args.client.json {
+        names.learn(client, listed.iter().map(|run| text(run, "/session"))).await;
+    }
+    listed.iter().rev().for_each(|run| print(run, &names, args, out));
     let ended = listed.iter().filter(|run| !text(run, "/ended_at").is_empty());
     let shown: HashSet<_> = ended.map(|run| text(run, "/run_id").to_owned()).collect();
     loop {
@@ -58,7 +66,10 @@ pub(super) async fn follow(
         if let Ok(run) = run
             && fits(&run, args)
         {
-            print(&run, args, out);
+            if out.is_terminal() && !args.client.json {
+                names.learn(client, std::iter::once(text(&run, "/session"))).await;
+            }
+            print(&run, &names, args, out);
         }
     }
 }
@@ -73,11 +84,11 @@ fn fits(run: &Json, args: &RunsArgs) -> bool {
         && args.session.as_deref().is_none_or(|session| session == text(run, "/session"))
 }
 
-fn print(run: &Json, args: &RunsArgs, out: Output<'_>) {
+fn print(run: &Json, names: &Names, args: &RunsArgs, out: Output<'_>) {
     if args.client.json {
         out.line(&run.to_string());
     } else {
-        show(row(run, id_chars(args)), args, out);
+        show(row(run, id_chars(args), names), args, out);
     }
 }
 
@@ -88,14 +99,18 @@ fn id_chars(args: &RunsArgs) -> usize {
 /// Prints a row. On a terminal it fits, and each row has the same columns.
 fn show(cells: Vec<Cell>, args: &RunsArgs, out: Output<'_>) {
     match out.columns() {
-        Some(width) => out.table(&fitted(&[even(cells, id_chars(args))], &COLUMNS, width)),
+        Some(width) => out.table(&fitted(&[even(cells, id_chars(args), width)], &COLUMNS, width)),
         None => out.table(&[padded(cells)]),
     }
 }
 
-/// The cells with exactly the width of their columns, so that each row gives way in the same columns.
-fn even(cells: Vec<Cell>, id_chars: usize) -> Vec<Cell> {
-    let widths = std::iter::once(id_chars).chain(WIDTHS.into_iter().skip(1));
+/// The cells with exactly the width of their columns, so that each row gives way in the same columns of a terminal. The
+/// session gets what is left of a wide one.
+fn even(cells: Vec<Cell>, id_chars: usize, terminal: usize) -> Vec<Cell> {
+    let mut widths = WIDTHS;
+    widths[0] = id_chars;
+    let filled = widths.iter().sum::<usize>() + 2 * (widths.len() - 1); // two columns between each of them and the next
+    widths[SESSION] = widened(widths[SESSION], terminal.saturating_sub(filled));
     cells.into_iter().zip(widths).map(|(cell, width)| cell.at_most(width).at_least(width)).collect()
 }
 
@@ -114,15 +129,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_row_has_the_same_columns_on_80_and_120_columns() {
+    fn each_row_has_the_same_columns_and_a_wide_terminal_shows_whole_sessions() {
         let run = json!({
             "run_id": "0199e3a0-7b1d-7000-8000-000000000001", "status": "stopped", "reason": "max_consecutive_errors",
             "session": "telegram:-1001234567890:42", "usage": {"model_calls": 31},
         });
         let error = OnceLock::new();
         let shown = |width| {
-            let fit = |cells| fitted(&[even(cells, ID_CHARS)], &COLUMNS, width);
-            let rows = [fit(head()), fit(row(&run, ID_CHARS))].concat();
+            let fit = |cells| fitted(&[even(cells, ID_CHARS, width)], &COLUMNS, width);
+            let rows = [fit(head()), fit(row(&run, ID_CHARS, &Names::default()))].concat();
             let lines = Output::plain(&error).aligned(&rows);
             lines.into_iter().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
         };
@@ -136,9 +151,16 @@ mod tests {
         assert_eq!(
             shown(120),
             [
-                "RUN            STATUS     REASON                  SESSION               ACCEPTED         CALLS  TOKENS   COST",
-                "0199e3a0-7b1d  stopped    max_consecutive_errors  telegram:-100123456…                   31     0        $0.0000"
+                "RUN            STATUS     REASON                  SESSION                       ACCEPTED         CALLS  TOKENS   COST",
+                "0199e3a0-7b1d  stopped    max_consecutive_errors  telegram:-1001234567890:42                     31     0        $0.0000"
             ]
+        );
+        let long = json!({"run_id": "0199e3a0-7b1d-7000", "session": "s".repeat(64)});
+        let cells = fitted(&[even(row(&long, ID_CHARS, &Names::default()), ID_CHARS, 160)], &COLUMNS, 160);
+        assert!(Output::plain(&error).aligned(&cells)[0].contains(&"s".repeat(64)), "{cells:?}");
+        assert!(
+            Output::plain(&error).aligned(&[padded(row(&long, ID_CHARS, &Names::default()))])[0]
+                .contains(&"s".repeat(64))
         );
     }
 }

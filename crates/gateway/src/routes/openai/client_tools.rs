@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use belay_protocol::inbound::HistoryLine;
 use belay_protocol::{
-    Arguments, CallChoice, CallId, ClientTool, ClientTools, Message, ToolCall, ToolResult, ToolStatus,
+    Arguments, CallChoice, CallId, ClientTool, ClientTools, Message, ToolCall, ToolResult, ToolSchema, ToolStatus,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,12 +19,11 @@ use crate::foreign::shown;
 /// The name of a tool whose call the client does not show.
 const UNKNOWN_TOOL: &str = "tool";
 
-/// The fields of a request about tools of the client.
+/// The fields of a request about tools of the client, beside the tools. These are a field of the request itself: serde copies
+/// all that a flattened struct reads.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ToolFields {
-    #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>"))]
-    tools: Option<Value>,
     #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>", length(max = 0)))]
     functions: Option<Value>,
     #[cfg_attr(test, schemars(with = "Option<ChoiceForm>"))]
@@ -43,20 +42,13 @@ enum ChoiceForm {
 }
 
 impl ToolFields {
-    /// Whether the client has tools of its own, called or not.
-    pub(super) fn offers_any(&self) -> bool {
-        self.tools
-            .as_ref()
-            .is_some_and(|tools| !tools.is_null() && tools.as_array().is_none_or(|list| !list.is_empty()))
-    }
-
     /// The tools that the client offers; `None`: none, or the model must not call them.
-    pub(super) fn read(&self) -> Result<Option<Arc<ClientTools>>, OpenAiError> {
+    pub(super) fn read(&self, tools: Option<&Value>) -> Result<Option<Arc<ClientTools>>, OpenAiError> {
         if list(self.functions.as_ref(), "functions")?.is_some_and(|functions| !functions.is_empty()) {
             let message = "functions is not supported; send them as tools of type function";
             return Err(OpenAiError::invalid("functions", "unsupported_parameter", message));
         }
-        let tools = list(self.tools.as_ref(), "tools")?.unwrap_or_default();
+        let tools = list(tools, "tools")?.unwrap_or_default();
         let (mut offered, mut places) = (Vec::with_capacity(tools.len()), Vec::with_capacity(tools.len()));
         for (at, tool) in tools.iter().enumerate() {
             // Tools that a server carries out, such as a search, are of other types, and not there.
@@ -134,8 +126,8 @@ fn tool_of(tool: &Value, at: usize) -> Result<ClientTool, OpenAiError> {
         name: name.to_owned(),
         description: function["description"].as_str().unwrap_or_default().to_owned(),
         parameters: match &function["parameters"] {
-            Value::Null => json!({"type": "object", "properties": {}}),
-            parameters => parameters.clone(),
+            Value::Null => json!({"type": "object", "properties": {}}).into(),
+            parameters => ToolSchema::as_text(parameters),
         },
         strict: function["strict"].as_bool().unwrap_or(false),
     })
@@ -216,8 +208,8 @@ mod tests {
     use super::*;
 
     fn read(body: Value) -> Result<Option<Arc<ClientTools>>, Value> {
-        let fields: ToolFields = serde_json::from_value(body).unwrap();
-        fields.read().map_err(|error| error.body()["error"]["param"].clone())
+        let fields: ToolFields = serde_json::from_value(body.clone()).unwrap();
+        fields.read(body.get("tools")).map_err(|error| error.body()["error"]["param"].clone())
     }
 
     fn tool(name: &str) -> Value {

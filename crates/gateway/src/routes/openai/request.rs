@@ -50,8 +50,10 @@ pub(crate) struct ChatRequest {
     #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     pub(super) metadata: Option<Value>,
     n: Option<u64>,
+    #[cfg_attr(test, schemars(with = "Option<Vec<serde_json::Map<String, Value>>>"))]
+    tools: Option<Value>,
     #[serde(flatten)]
-    tools: ToolFields,
+    tool_fields: ToolFields,
     #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, Value>>"))]
     response_format: Option<Value>,
     #[cfg_attr(test, schemars(with = "Option<String>"))]
@@ -194,7 +196,7 @@ impl ChatRequest {
 
     /// Whether a front end sends this request by itself, and not a person in a chat.
     pub(crate) fn is_background(&self, lines: &[HistoryLine]) -> bool {
-        let front_end = background_of(lines, self.streams()).filter(|_| !self.tools.offers_any());
+        let front_end = background_of(lines, self.streams()).filter(|_| !self.offers_tools());
         if let Some(front_end) = front_end {
             tracing::debug!(front_end, "a background request is answered with plain text");
         }
@@ -296,7 +298,13 @@ impl ChatRequest {
 
     /// The tools that the client offers.
     pub(super) fn tools(&self) -> Result<Option<Arc<ClientTools>>, OpenAiError> {
-        self.tools.read()
+        self.tool_fields.read(self.tools.as_ref())
+    }
+
+    /// Whether the client has tools of its own, called or not.
+    fn offers_tools(&self) -> bool {
+        let tools = self.tools.as_ref().filter(|tools| !tools.is_null());
+        tools.is_some_and(|tools| tools.as_array().is_none_or(|list| !list.is_empty()))
     }
 
     /// The form of the answer.

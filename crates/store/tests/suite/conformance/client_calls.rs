@@ -31,7 +31,7 @@ fn rain() -> Vec<ClientResult> {
 }
 
 fn offering(name: &str) -> RunOptions {
-    let parameters = serde_json::json!({"type": "object"});
+    let parameters = serde_json::json!({"type": "object"}).into();
     let tool = ClientTool { name: name.into(), description: String::new(), parameters, strict: false };
     let tools = ClientTools { tools: vec![tool], choice: CallChoice::Auto, one_at_a_time: false };
     RunOptions { client_tools: Some(Arc::new(tools)), ..RunOptions::default() }

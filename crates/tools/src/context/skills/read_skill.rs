@@ -20,9 +20,9 @@ use crate::workspace::reason;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// The name of the skill, as it is listed.
+    /// Its name in the list.
     name: String,
-    /// A file in the folder of the skill, such as `references/units.md`. Without it: its instructions.
+    /// A file in its folder, such as `references/units.md`.
     #[serde(default)]
     path: Option<String>,
 }
@@ -35,8 +35,8 @@ pub(in crate::context) struct ReadSkill {
 
 impl ReadSkill {
     pub(in crate::context) fn new(library: Arc<Library>) -> Self {
-        let description = "Reads the instructions of a skill that has no path in the list of skills, or another file in its \
-            folder.";
+        let description =
+            "Reads the instructions of a skill that is listed without a path, or another file in its folder.";
         Self {
             spec: arguments::spec::<Arguments>("read_skill", description, Effect::Read, Duration::from_secs(10)),
             library,

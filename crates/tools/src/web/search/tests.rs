@@ -60,7 +60,7 @@ impl Engine {
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { axum::serve(listener, router).await.unwrap() });
         let config = SearchConfig { provider, base_url, ..SearchConfig::default() };
-        Self { tool: WebSearch::new(&config).unwrap().unwrap(), asked, _tasks: tasks }
+        Self { tool: WebSearch::new(&config, &[]).unwrap().unwrap(), asked, _tasks: tasks }
     }
 
     async fn search(&self, arguments: Value) -> Result<String, ToolFailure> {

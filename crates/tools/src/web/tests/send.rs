@@ -46,7 +46,7 @@ fn tool(allowed: &str) -> SendRequest {
         send_methods: ["POST", "DELETE"].map(str::to_owned).to_vec(),
         ..WebConfig::default()
     };
-    SendRequest::new(&config, Names::of(&[])).unwrap().unwrap()
+    SendRequest::new(&config, Names::of(&[]), &[]).unwrap().unwrap()
 }
 
 async fn send(tool: &SendRequest, arguments: Value) -> Result<String, ToolFailure> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay_protocol::{Approved, Effect, RunId, RunProcesses as _, SessionKey, ToolContext, ToolFailure};
+use belay_protocol::{Approved, Effect, Moment, RunId, RunProcesses as _, SessionKey, ToolContext, ToolFailure};
 use belay_tools::processes::Limits;
 use serde_json::{Value, json};
 
@@ -38,7 +38,9 @@ impl Fixture {
     }
 
     pub(super) fn offers_process(&self, session: &str, run: RunId) -> bool {
-        self.tools.of_use(&SessionKey::new(session), run).get("process").is_some()
+        let session = &SessionKey::new(session);
+        let offered = self.tools.offered(Moment { session, run, messages: &[] });
+        offered.as_deref().unwrap_or(&self.tools).get("process").is_some()
     }
 }
 
