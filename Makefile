@@ -28,11 +28,14 @@ export PATH := $(TOOLS)/bin:$(PATH)
 
 .DEFAULT_GOAL := help
 
+# The folder of this file: `make -f FOLDER/Makefile help` runs in another one.
+HERE        := $(dir $(firstword $(MAKEFILE_LIST)))
+
 .PHONY: help
 help: ## use: This list
-	@if [ -t 1 ] && [ -z "$$NO_COLOR" ] && [ "$$TERM" != dumb ]; then colour=1; else colour=0; fi; \
+	@if [ -t 1 ] && [ -z "$$NO_COLOR" ] && [ "$${TERM:-dumb}" != dumb ]; then colour=1; else colour=0; fi; \
 	  echo 'make VERB [NAME=VALUE...]; begin with `make run`'; \
-	  for group in use develop measure; do echo; awk -v group=$$group -v colour=$$colour -f tests/gate/help.awk $(firstword $(MAKEFILE_LIST)); done
+	  for group in use develop measure; do echo; awk -v group=$$group -v colour=$$colour -f '$(HERE)tests/gate/help.awk' '$(firstword $(MAKEFILE_LIST))'; done
 
 .PHONY: run
 run: ## use: Build and start the daemon here: stdin, and HTTP on loopback (ARGS="--set llm.provider=rehearsal")

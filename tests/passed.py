@@ -1,9 +1,10 @@
 """Remembers which suites have passed, so that a second `make test` runs only those that a change can reach.
 
-A suite passed with a key: its program, the programs that it starts, every file of the project besides sources in Rust, and what it finds
-on the machine (tests/run.py). `make test QUICK=1` has a file of its own: it skips tests, so what has passed there runs again in `make test`. It is run again when one of them has changed. Programs are compared by path, size and time, since cargo
-writes a program only when something in it has changed; files by their bytes. Without git, and in continuous integration, every suite
-runs. Standard library only.
+A suite passed with a key: its program, the programs that it starts, every file of the project besides sources in Rust,
+and what it finds on the machine (tests/run.py). It is run again when one of them has changed. Programs are compared by
+path, size and time, since cargo writes a program only when something in it has changed; files by their bytes. Without
+git, and in continuous integration, every suite runs. `make test QUICK=1` has a file of its own: it skips tests, so a
+suite that has passed there runs again in `make test`. Standard library only.
 """
 
 import hashlib

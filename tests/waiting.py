@@ -37,6 +37,8 @@ import subprocess
 import threading
 import time
 
+from gate.output import say
+
 # Seconds for a download. Most take some seconds; a slow network may take minutes.
 DOWNLOAD_LIMIT_S = 300
 # Seconds for a download after one has reached its limit: the server does not answer, so the others are not waited for as long.
@@ -83,7 +85,7 @@ class Waiting:
             return self.finish(self.start(command, **more), limit_s)
         except subprocess.TimeoutExpired:
             self.limit_s = IMPATIENT_S
-            print(f"no end after {limit_s} s: {' '.join(map(str, command))}; does the server of the packages answer?", flush=True)
+            say(f"no end after {limit_s} s: {' '.join(map(str, command))}; does the server of the packages answer?")
             raise
 
     def end(self):

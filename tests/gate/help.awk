@@ -1,5 +1,7 @@
-# Prints the verbs of a group from the comments of the Makefile: `awk -v group=use -v colour=1 -f tests/gate/help.awk Makefile`.
-# A verb with a description is a line `verb: ## group: description`. Lines are at most 80 columns wide; awk may count bytes, which are never fewer.
+# Prints the verbs of a group from the comments of the Makefile:
+#     awk -v group=use -v colour=1 -f tests/gate/help.awk Makefile
+# A verb with a description is a line `verb: ## group: description`. Lines are at most 80 columns wide; awk may count
+# bytes, which are never fewer.
 
 BEGIN {
     FS = ":.*## " group ": "

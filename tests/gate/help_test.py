@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import subprocess
+import tempfile
 import unittest
 
 from gate.output import ROOT
@@ -16,9 +17,10 @@ COLOUR = "\x1b["
 
 
 def on_a_terminal(**variables):
-    """What `make help` prints on a terminal with these variables."""
+    """The output of `make help` on a terminal with these variables; a variable that is `None` is not set."""
     ours, theirs = pty.openpty()
     environment = {**{key: value for key, value in os.environ.items() if key != "NO_COLOR"}, "TERM": "xterm", **variables}
+    environment = {key: value for key, value in environment.items() if value is not None}
     with os.fdopen(ours, "rb", buffering=0) as output:
         process = subprocess.Popen(COMMAND, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=theirs, env=environment)
         os.close(theirs)
@@ -63,5 +65,11 @@ class Help(unittest.TestCase):
         coloured = on_a_terminal()
         self.assertIn(COLOUR, coloured)
         self.assertEqual(re.sub(r"\x1b\[\d+m", "", coloured), self.text)
-        for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
-            self.assertEqual(on_a_terminal(**variables), self.text)
+        for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": ""}, {"TERM": None}):
+            self.assertEqual(on_a_terminal(**variables), self.text, variables)
+
+    def test_it_is_listed_from_any_folder(self):
+        command = ["make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "help"]
+        with tempfile.TemporaryDirectory() as folder:
+            process = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual((process.stdout.decode(), process.stderr.decode()), (self.text, ""))

@@ -1,4 +1,4 @@
-"""What `make test` would install here, where, and how large that is; said before it installs anything. Standard library only."""
+"""Names what `make test` would install here, where, and how large it is, before it installs anything. Standard library only."""
 
 import os
 import re
@@ -29,10 +29,13 @@ FOLDERS = {
     "editor": "packages of Node for the editor of the Agent Client Protocol",
     "oauth": "packages of Node for a login server",
     "mcp_tasks_server": "packages of Node for an MCP server with tasks",
-    "service": "a small Debian or Ubuntu that is booted (root)",
-    "image": "the base of the OCI image (root)",
+    "service": "a small Debian or Ubuntu that is booted",
+    "image": "the base of the OCI image",
 }
-# Megabytes of the folders of build/ after every suite has run in a clone without them, by `du -sm build/*` in November 2026. Others were not measured.
+# Folders that only root on Debian or Ubuntu can fill.
+OF_ROOT = {"service", "image"}
+# Megabytes of the folders of build/ after every suite has run in a clone without them, by `du -sm build/*` in November
+# 2026. Others were not measured.
 SIZES = {
     "clients": 154,
     "anthropic": 79,
@@ -60,7 +63,7 @@ ASK_LIMIT_S = 30
 
 
 def packages():
-    """The packages of Debian and Ubuntu that are missing: installed ones, and those of which only a program is taken out."""
+    """The missing packages of Debian and Ubuntu: those to install, and those of which only a program is taken out."""
     system = {package for program, package in install.PROGRAMS.items() if install.which(program) is None}
     if not any(map(shutil.which, install.CHROMIUM)):
         system.add(install.CHROMIUM_PACKAGE)
@@ -77,7 +80,7 @@ def size(folders):
 
 
 def to_download(system):
-    """What apt-get would download for these packages and those that they need: "123 MB to download". Empty where it does not know them yet."""
+    """The download of these packages and of those that they need: "123 MB to download". Empty if apt-get knows none of them."""
     command = ["apt-get", "--print-uris", "-qq", "--yes", "--no-install-recommends", "install", *system]
     try:
         printed = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, text=True, timeout=ASK_LIMIT_S, check=True).stdout
@@ -94,27 +97,38 @@ def with_size(what, measured):
 
 
 def lines():
-    """What will be installed, a line for each place; none if nothing is missing. In continuous integration two lines say it."""
+    """A line for each place that gets something, and one for what cannot be installed; none if nothing is missing.
+
+    In continuous integration each line stands for itself, and one names all of build/.
+    """
     system, taken = packages()
+    has_apt_get = shutil.which("apt-get") is not None
+    is_root = os.geteuid() == 0 and has_apt_get
     python = {package: folder for package, folder in PYTHON.items() if not (ROOT / "build" / folder / package).exists()}
-    wanted = [folder for folder in FOLDERS if not (ROOT / "build" / folder).exists()]
-    folders = [folder for folder in wanted if folder != "node" or shutil.which("npm") is None]
-    taken = taken if shutil.which("apt-get") else []
-    may = os.geteuid() == 0 and shutil.which("apt-get") is not None
-    found = []
-    if system and may:
+    folders = missing_folders(is_root)
+    taken = taken if has_apt_get else []
+    found, impossible = [], []
+    if system and is_root:
         found.append(f"{with_size('by apt-get, on this machine', to_download(system))}: {', '.join(system)}")
     elif system:
-        found.append(f"not, since only root on Debian or Ubuntu can: {', '.join(system)}; the tests that need them are skipped or fail")
+        impossible.append(f"missing, and only root on Debian or Ubuntu installs them: {', '.join(system)}; the tests that need them are skipped or fail")
     everything = [*taken, *python.values(), *folders]
     if everything and CI:
         found.append(f"{with_size('into build/', size(everything))}: {', '.join(everything)}")
     elif everything:
         found += of_build(taken, python, folders)
-    if not found or CI:
-        return [f"to be installed {line}" for line in found]
+    if CI:
+        return [*(f"to be installed {line}" for line in found), *impossible]
     total = f", {size(everything)} of it in build/" if size(everything) else ""
-    return [f"To be installed{total} (`make test QUICK=1` installs nothing; interrupt now if you do not want it):", *(f"  {line}" for line in found)]
+    title = [f"To be installed{total} (`make test QUICK=1` installs nothing):"] if found else []
+    return [*title, *(f"  {line}" for line in found), *impossible]
+
+
+def missing_folders(is_root):
+    """The folders that other steps fill here and that are not there. Those of root never appear for another user."""
+    wanted = [folder for folder in FOLDERS if is_root or folder not in OF_ROOT]
+    there = {folder for folder in wanted if (ROOT / "build" / folder).exists()}
+    return [folder for folder in wanted if folder not in there and (folder != "node" or shutil.which("npm") is None)]
 
 
 def of_build(taken, python, folders):

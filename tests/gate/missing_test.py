@@ -10,6 +10,8 @@ from unittest import mock
 from gate import install, missing
 from gate.output import ROOT
 
+IMPOSSIBLE = "missing, and only root on Debian or Ubuntu installs them:"
+
 
 def apt_get(program):
     """A machine that has only apt-get."""
@@ -23,11 +25,19 @@ class Missing(unittest.TestCase):
         self.root = pathlib.Path(folder.name)
 
     def lines(self, uid, has=lambda program: None, ci=False, download="12 MB"):
-        """What is said in an empty clone, by a user with this number, on a machine that has these programs."""
+        """The lines in an empty clone, for a user with this number, on a machine that has these programs."""
         which = mock.patch("shutil.which", lambda program, path=None: has(program))
         asked = mock.patch("gate.missing.to_download", lambda system: download)
         with mock.patch("gate.missing.ROOT", self.root), mock.patch("os.geteuid", lambda: uid), mock.patch("gate.missing.CI", ci), which, asked:
             return "\n".join(missing.lines())
+
+    def fill(self, folders):
+        """Has the packages of Python and these folders in build/."""
+        for package, folder in missing.PYTHON.items():
+            (self.root / "build" / folder).mkdir(parents=True, exist_ok=True)
+            (self.root / "build" / folder / package).touch()
+        for folder in folders:
+            (self.root / "build" / folder).mkdir(parents=True, exist_ok=True)
 
     def test_everything_is_named_before_it_is_installed(self):
         said = self.lines(0, apt_get)
@@ -71,14 +81,38 @@ class Missing(unittest.TestCase):
             self.assertIn("--print-uris ", (self.root / "asked").read_text())
 
     def test_without_root_nothing_is_installed_on_the_machine(self):
-        said = self.lines(1000)
-        self.assertNotIn("by apt-get", said)
-        self.assertIn("not, since only root on Debian or Ubuntu can: bubblewrap", said)
+        for ci in (False, True):
+            said = self.lines(1000, apt_get, ci=ci)
+            self.assertNotIn("by apt-get", said)
+            self.assertEqual([line.partition(" bubblewrap")[0] for line in said.splitlines() if "bubblewrap" in line], [IMPOSSIBLE])
+
+    def test_folders_of_root_are_named_to_root_alone(self):
+        for uid, has, size in ((0, apt_get, "1,511 MB"), (1000, apt_get, "1,116 MB"), (0, lambda program: None, "983 MB")):
+            said, in_ci = self.lines(uid, has), self.lines(uid, has, ci=True)
+            self.assertIn(f"To be installed, more than {size} of it in build/ (", said)
+            self.assertIn(f"into build/ (more than {size}): ", in_ci)
+            for folder in missing.OF_ROOT:
+                self.assertEqual(f"build/{folder}" in said, uid == 0 and has is apt_get, (uid, folder))
+                self.assertEqual(f", {folder}" in in_ci, uid == 0 and has is apt_get, (uid, folder))
+
+    def test_the_documents_say_the_same_size(self):
+        for_all = sum(megabytes for folder, megabytes in missing.SIZES.items() if folder not in missing.OF_ROOT)
+        said = f"{for_all / 1000:.1f} GB in `build`, or {sum(missing.SIZES.values()) / 1000:.1f} GB as root"
+        for document in ("README.md", "docs/develop/testing.md"):
+            self.assertIn(said, " ".join((ROOT / document).read_text(encoding="utf-8").split()), document)
+
+    def test_what_a_user_cannot_install_is_no_reason_to_announce_an_installation(self):
+        self.fill(folder for folder in missing.FOLDERS if folder not in missing.OF_ROOT)
+        self.assertTrue(self.lines(1000).startswith(IMPOSSIBLE))
+        self.assertEqual(len(self.lines(1000).splitlines()), 1)
+
+    def test_nobody_is_asked_to_interrupt(self):
+        """Nothing waits for an answer: apt-get begins at once."""
+        self.assertNotIn("interrupt", self.lines(0, apt_get))
+        self.assertIn("(`make test QUICK=1` installs nothing):", self.lines(0, apt_get))
 
     def test_nothing_is_said_where_all_is_there(self):
-        for package, folder in missing.PYTHON.items():
-            (self.root / "build" / folder).mkdir(parents=True)
-            (self.root / "build" / folder / package).touch()
-        for folder in missing.FOLDERS:
-            (self.root / "build" / folder).mkdir(parents=True, exist_ok=True)
+        self.fill(folder for folder in missing.FOLDERS if folder not in missing.OF_ROOT)
+        self.assertEqual(self.lines(1000, lambda program: "/usr/bin/" + program), "")
+        self.fill(missing.OF_ROOT)
         self.assertEqual(self.lines(0, lambda program: "/usr/bin/" + program), "")

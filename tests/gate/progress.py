@@ -1,4 +1,4 @@
-"""On a terminal: one line that says what is being done, and for how long. Elsewhere it prints nothing. Standard library only."""
+"""On a terminal: one line that names the work in progress and its time. Elsewhere it prints nothing. Standard library only."""
 
 import contextlib
 import os
@@ -22,12 +22,30 @@ def clock(seconds):
 
 def cut(text, columns):
     """A text of at most so many columns."""
-    return text if len(text) <= columns else f"{text[: columns - 1]}…"
+    end = "..."[: max(columns, 0)]
+    return text if len(text) <= columns else text[: max(columns - len(end), 0)] + end
 
 
 def on_a_terminal():
     """Whether a line can be drawn again."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and os.environ.get("CI") != "true"
+    return sys.stdout.isatty() and (os.environ.get("TERM") or "dumb") != "dumb" and os.environ.get("CI") != "true"
+
+
+def escaped(text):
+    """A text in which the characters that the output cannot show are escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def write(text):
+    """Writes a text at once, and never raises: a character that the output cannot show is escaped."""
+    # The output may be closed, full or gone. Then the exit status still says how the work ended.
+    with contextlib.suppress(OSError, ValueError):
+        try:
+            sys.stdout.write(text)
+        except UnicodeEncodeError:
+            sys.stdout.write(escaped(text))
+        sys.stdout.flush()
 
 
 class Progress:
@@ -38,32 +56,34 @@ class Progress:
         self.lock = threading.Lock()
         self.works = {}
         self.hiding = 0
-        self.ended = threading.Event()
+        # Whether a line stands where the cursor is.
+        self.is_drawn = False
+        # Draws the line each second while there is work, until its event is set.
         self.ticking = None
+        self.ended = threading.Event()
 
     def say(self, line):
-        """Prints a line."""
+        """Prints a line. It replaces the line of a program that draws one while ours is hidden, and that draws it again."""
         with self.lock:
-            sys.stdout.write(f"{CLEAR if on_a_terminal() else ''}{line}\n")
-            self.draw()
-            sys.stdout.flush()
+            clear = CLEAR if self.is_drawn or (self.hiding and on_a_terminal()) else ""
+            write(f"{clear}{line}\n{self.drawn()}")
 
     @contextlib.contextmanager
     def doing(self, what):
         """Shows a piece of work while it is done."""
         key = object()
-        with self.lock:
-            self.works[key] = (what, self.now())
-            self.redraw()
-            if on_a_terminal() and self.ticking is None:
-                self.ticking = threading.Thread(target=self.tick, daemon=True)
-                self.ticking.start()
         try:
+            with self.lock:
+                self.works[key] = (what, self.now())
+                self.redraw()
+                self.begin_to_tick()
             yield
         finally:
             with self.lock:
-                del self.works[key]
+                self.works.pop(key, None)
                 self.redraw()
+                if not self.works:
+                    self.end_ticking()
 
     @contextlib.contextmanager
     def hidden(self):
@@ -80,28 +100,44 @@ class Progress:
                 self.redraw()
 
     def end(self):
-        """Ends the drawing for good."""
-        self.ended.set()
-        if self.ticking:
-            self.ticking.join()
+        """Ends the drawing of all work that is in progress."""
+        with self.lock:
+            self.works.clear()
+            self.redraw()
+            ticking = self.end_ticking()
+        if ticking:
+            ticking.join()
 
-    def tick(self):
-        while not self.ended.wait(EVERY_S):
+    def begin_to_tick(self):
+        if self.ticking is None and on_a_terminal():
+            self.ended = threading.Event()
+            self.ticking = threading.Thread(target=self.tick, args=(self.ended,), daemon=True)
+            self.ticking.start()
+
+    def end_ticking(self):
+        """Has the thread end, and returns it."""
+        self.ended.set()
+        ticking, self.ticking = self.ticking, None
+        return ticking
+
+    def tick(self, ended):
+        while not ended.wait(EVERY_S):
             with self.lock:
                 self.redraw()
 
     def redraw(self):
-        if on_a_terminal() and not self.hiding:
-            sys.stdout.write(CLEAR)
-            self.draw()
-            sys.stdout.flush()
+        """Draws the line again. Where none is drawn, the cursor's line belongs to another program, and stays."""
+        if text := (CLEAR if self.is_drawn else "") + self.drawn():
+            write(text)
 
-    def draw(self):
-        """Draws the line, and leaves the cursor at its beginning: what other programs print replaces it."""
-        if self.works and not self.hiding and on_a_terminal():
-            now = self.now()
-            line = ", ".join(f"{clock(now - begin)} {cut(what, WIDEST)}" for what, begin in self.works.values())
-            sys.stdout.write(cut(f"  {line}", shutil.get_terminal_size().columns - 1) + "\r")
+    def drawn(self):
+        """The text of the line, which leaves the cursor at its beginning: what other programs print replaces it."""
+        self.is_drawn = bool(self.works) and not self.hiding and on_a_terminal()
+        if not self.is_drawn:
+            return ""
+        now = self.now()
+        line = ", ".join(f"{clock(now - begin)} {cut(escaped(what), WIDEST)}" for what, begin in self.works.values())
+        return cut(f"  {line}", shutil.get_terminal_size().columns - 1) + "\r"
 
 
 PROGRESS = Progress()
