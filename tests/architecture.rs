@@ -36,7 +36,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("exec", &["crash-point", "protocol"]),
     // Values of expressions.
     ("arithmetic", &["text"]),
-    ("tools", &["arithmetic", "exec", "protocol", "text"]),
+    ("pdf", &[]),
+    ("tools", &["arithmetic", "exec", "pdf", "protocol", "text"]),
     ("channels", &["crash-point", "protocol", "terminal", "text"]),
     ("hooks", &["exec", "protocol", "text"]),
     ("store", &["crash-point", "protocol"]),

@@ -4,17 +4,9 @@
 //! input and writes one line of JSON ([`Head`]) and the text. It restricts itself before it reads: no files, no network,
 //! no other program, and limits of memory and processor time.
 //!
-//! Reading order: here (the daemon's side) → `process` (the text of a file) → `form` (the filled fields) → `field` →
-//! `value` → `source` (bounded access to objects) → `words` (encodings).
+//! Reading order: here (the daemon's side) → `process` → the crate `belay-pdf` (the text of a file).
 
-mod field;
-mod form;
 mod process;
-mod source;
-#[cfg(test)]
-mod tests;
-mod value;
-mod words;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,11 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_exec::{Exit, Launch, Processes, Stdin};
+use belay_pdf::Head;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use self::process::{BROKEN, ENCRYPTED, Head};
+use self::process::{BROKEN, ENCRYPTED};
 pub use self::process::{COMMAND, main};
 
 /// Longest time for one file.

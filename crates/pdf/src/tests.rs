@@ -5,7 +5,7 @@ mod values;
 
 use pdf_extract::{Dictionary, Document, Object, Stream, dictionary};
 
-use super::process::{ENCRYPTED, Head, text_of};
+use super::{Head, Unreadable, text_of};
 
 /// The words of the page of each file.
 const PAGE: &str = "Guest form";
@@ -111,7 +111,8 @@ fn the_text_of_an_encrypted_form_is_read_if_its_password_is_empty() {
         let mut file = Vec::new();
         document.save_to(&mut file).unwrap();
         let text = text_of(&file, 100, MAX_BYTES).map(|(_, text)| text);
-        let expected = if readable { Ok(format!("{PAGE}\n\nForm fields:\nguest: Ann")) } else { Err(ENCRYPTED) };
+        let expected =
+            if readable { Ok(format!("{PAGE}\n\nForm fields:\nguest: Ann")) } else { Err(Unreadable::Encrypted) };
         assert_eq!(text, expected);
     }
 }
