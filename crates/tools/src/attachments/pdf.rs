@@ -4,16 +4,18 @@
 //! input and writes one line of JSON ([`Head`]) and the text. It restricts itself before it reads: no files, no network,
 //! no other program, and limits of memory and processor time.
 //!
-//! Reading order: here (the daemon's side) → `process` (the text of a file) → `form` (the filled fields) → `field` →
-//! `value` → `source` (bounded access to objects) → `words` (encodings).
+//! Reading order: here (the daemon's side) → `process` (the text of a file) → `form` (the filled fields) → `walk` →
+//! `section` → `value` → `field` → `source` (bounded access to objects) → `words` (encodings).
 
 mod field;
 mod form;
 mod process;
+mod section;
 mod source;
 #[cfg(test)]
 mod tests;
 mod value;
+mod walk;
 mod words;
 
 use std::ffi::OsString;

@@ -10,7 +10,8 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::set_no_new_privs;
 use serde::{Deserialize, Serialize};
 
-use super::form::{self, Section};
+use super::form;
+use super::section::Section;
 use crate::sandbox::launch::limits::restrict as restrict_resources;
 use crate::sandbox::launch::stage::Limits;
 use crate::sandbox::launch::{calls, descriptors, files};
