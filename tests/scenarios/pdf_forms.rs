@@ -67,19 +67,20 @@ async fn the_values_of_a_filled_form_reach_the_model_as_untrusted_content() -> R
 #[tokio::test]
 async fn a_hostile_form_costs_itself_and_not_the_text_of_the_pages() -> Result<()> {
     let model = ModelServer::start(vec![], Answer::text("ok")).await;
-    let daemon = Home::new().openai(&model.base_url).start().await?;
+    let home = Home::new().openai(&model.base_url).settings("[attachments]\nmax_text_bytes = 4096\n");
+    let daemon = home.start().await?;
     let link = |number: usize, key: &str, to: usize| {
         format!("<< /FT /Tx /T (f{number}) /V (x) /Parent {to} 0 R /{key} [{to} 0 R] >>")
     };
     let circle = [link(0, "Kids", FIRST + 1), link(1, "Kids", FIRST)];
-    let deep: Vec<String> = (0..10_000).map(|number| link(number, "Kids", FIRST + number + 1)).collect();
-    // As many as fill the text three times. A development build takes 8 s for 100,000 objects, which a unit test has.
-    let many: Vec<String> = (0..20_000).map(|number| field(&format!("f{number}"), "1")).collect();
+    let deep: Vec<String> = (0..5_000).map(|number| link(number, "Kids", FIRST + number + 1)).collect();
+    // As many as fill the text ten times. A development build takes 8 s for 100,000 objects, which a unit test has.
+    let many: Vec<String> = (0..5_000).map(|number| field(&format!("f{number}"), "1")).collect();
     let all = (0..many.len()).fold(String::new(), |mut list, number| {
         let _ = write!(list, "{} 0 R ", FIRST + number);
         list
     });
-    let large = [field("a", &"x".repeat(10_000_000))];
+    let large = [field("a", &"x".repeat(1_000_000))];
     for (name, fields, objects) in [
         ("circle", "5 0 R 6 0 R", circle.as_slice()),
         ("deep", "5 0 R", &deep),

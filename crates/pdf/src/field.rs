@@ -45,7 +45,7 @@ impl<'a> Field<'a> {
     pub(super) fn new(source: &mut Source<'a>, node: &'a Dictionary, above: Option<&Self>) -> Self {
         let own = source.get(node, b"T").and_then(|name| source.text(name)).unwrap_or_default();
         let name = match above {
-            Some(above) if own.is_empty() => above.name.clone(),
+            Some(above) if own.trim().is_empty() => above.name.clone(),
             Some(above) if !above.name.is_empty() => one_line(&format!("{}.{own}", above.name)),
             _ => one_line(&own),
         };

@@ -2,15 +2,17 @@
 //!
 //! It knows nothing of processes, limits of the machine, or attachments: `tools` calls it in a confined process.
 //!
-//! Reading order: here → `form` (the filled fields) → `field` → `value` → `source` (bounded access to objects) → `words`
-//! (encodings).
+//! Reading order: here → `form` (the filled fields) → `walk` → `section` → `value` → `field` → `source` (bounded access to
+//! objects) → `words` (encodings).
 
 mod field;
 mod form;
+mod section;
 mod source;
 #[cfg(test)]
 mod tests;
 mod value;
+mod walk;
 mod words;
 
 use std::io::Write;
@@ -19,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pdf_extract::{Document, PlainTextOutput, output_doc_page};
 use serde::{Deserialize, Serialize};
 
-use self::form::Section;
+use self::section::Section;
 
 /// What was read.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

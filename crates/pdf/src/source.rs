@@ -79,6 +79,15 @@ impl<'a> Source<'a> {
         self.get(from, key)?.as_name().ok()
     }
 
+    /// Whether a node is a field, and not a widget: a widget has no name, or an empty one, and nothing below it.
+    pub(super) fn is_field(&self, node: &'a Dictionary) -> bool {
+        let is_named = match self.get(node, b"T") {
+            Some(Object::String(name, _)) => !words::is_empty(name),
+            name => name.is_some(),
+        };
+        is_named || !self.list(node, b"Kids").is_empty()
+    }
+
     /// A value as text: a string, a name, a number, or the content of a stream.
     pub(super) fn text(&mut self, object: &'a Object) -> Option<String> {
         match self.resolved(object)? {

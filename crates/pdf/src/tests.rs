@@ -1,7 +1,9 @@
 //! The filled fields of forms, from the bytes of a file to the text for the model.
 
 mod hostile;
+mod kinds;
 mod values;
+mod widgets;
 
 use pdf_extract::{Dictionary, Document, Object, Stream, dictionary};
 

@@ -8,12 +8,20 @@ use super::field::Field;
 use super::source::Source;
 use super::words;
 
-/// The value of a signature field that is signed.
-const SIGNED: &str = "(signed)";
-/// The value of a password field that is filled in.
-const PASSWORD: &str = "(a value is there and is not shown, because it is a password)";
+/// A value for the model.
+pub(super) enum Shown {
+    /// The words of the file.
+    Text(String),
+    /// A mark that follows the label, and words of Belay. A value alone cannot look like it.
+    Note(&'static str, &'static str),
+}
+
+/// A signature field that is signed. The signature is not verified.
+const SIGNED: Shown = Shown::Note("[signature field]", "signed");
+/// A password field that is filled in.
+const PASSWORD: Shown = Shown::Note("[password field]", "a value is there and is not shown");
 /// A value that is no text, or larger than what is read.
-const UNREADABLE: &str = "(a value is there and cannot be read)";
+const UNREADABLE: Shown = Shown::Note("[unreadable value]", "a value is there and cannot be read");
 
 /// The flag of a text field for a password: bit 14.
 const IS_PASSWORD: i64 = 1 << 13;
@@ -24,14 +32,16 @@ const IS_PUSH_BUTTON: i64 = 1 << 16;
 const OFF: &[u8] = b"Off";
 
 /// The value of a field; `None` if nothing was filled in.
-pub(super) fn shown<'a>(source: &mut Source<'a>, field: &Field<'a>) -> Option<String> {
+pub(super) fn shown<'a>(source: &mut Source<'a>, field: &Field<'a>) -> Option<Shown> {
     let value = field.value.or_else(|| of_kids(source, field, b"V"));
     match (field.kind, value) {
-        (Some(b"Sig"), Some(Object::Dictionary(_))) => Some(SIGNED.to_owned()),
+        (Some(b"Sig"), Some(Object::Dictionary(_))) => Some(SIGNED),
         (Some(b"Sig"), _) => None,
-        (Some(b"Btn"), value) => state(source, field, value),
-        (Some(b"Ch"), Some(value)) | (None, Some(value @ Object::Array(_))) => choice(source, field, value),
-        (None, Some(value @ Object::Name(_))) => state(source, field, Some(value)),
+        (Some(b"Btn"), value) => state(source, field, value).map(Shown::Text),
+        (Some(b"Ch"), Some(value)) | (None, Some(value @ Object::Array(_))) => {
+            choice(source, field, value).map(Shown::Text)
+        }
+        (None, Some(value @ Object::Name(_))) => state(source, field, Some(value)).map(Shown::Text),
         (_, value) => typed(source, field, value),
     }
 }
@@ -44,16 +54,28 @@ fn of_kids<'a>(source: &mut Source<'a>, field: &Field<'a>, key: &[u8]) -> Option
     })
 }
 
-fn typed<'a>(source: &mut Source<'a>, field: &Field<'a>, value: Option<&'a Object>) -> Option<String> {
+fn typed<'a>(source: &mut Source<'a>, field: &Field<'a>, value: Option<&'a Object>) -> Option<Shown> {
     let text = match value {
-        Some(value) => source.text(value).unwrap_or_else(|| UNREADABLE.to_owned()),
+        Some(value) => source.text(value),
         None => {
             let rich = source.get(field.node, b"RV")?;
-            source.text(rich).map_or_else(|| UNREADABLE.to_owned(), |markup| words::of_rich(&markup))
+            source.text(rich).map(|markup| words::of_rich(&markup))
         }
     };
-    let is_hidden = field.flags & IS_PASSWORD != 0 && !text.trim().is_empty();
-    Some(if is_hidden { PASSWORD.to_owned() } else { text })
+    match text {
+        Some(text) if text.trim().is_empty() => None,
+        _ if field.flags & IS_PASSWORD != 0 => Some(PASSWORD),
+        Some(text) => Some(Shown::Text(text)),
+        None => Some(UNREADABLE),
+    }
+}
+
+/// A label in which no words look like a mark.
+pub(super) fn without_marks(label: &str) -> String {
+    [SIGNED, PASSWORD, UNREADABLE].iter().fold(label.to_owned(), |label, shown| match shown {
+        Shown::Note(mark, _) => label.replace(mark, &mark.replace('[', "(").replace(']', ")")),
+        Shown::Text(_) => label,
+    })
 }
 
 /// The name of a check box's or a radio button's state, or the text that the field has for that button.

@@ -17,6 +17,9 @@ const SIGNS: [char; 31] = [
 /// Marks the begin and the end of a language code inside a text of UTF-16 or UTF-8.
 const ESCAPE: char = '\u{1b}';
 
+/// Longest text that may count as empty.
+const EMPTY_MAX_BYTES: usize = 16;
+
 /// A text string, with one kind of line end. Its first bytes name its encoding.
 pub(super) fn of_string(bytes: &[u8]) -> String {
     let text = match bytes {
@@ -29,13 +32,29 @@ pub(super) fn of_string(bytes: &[u8]) -> String {
     lines(&without_languages(&text))
 }
 
-/// A name: UTF-8, or the encoding of old writers.
-pub(super) fn of_name(bytes: &[u8]) -> String {
-    std::str::from_utf8(bytes).map_or_else(|_| bytes.iter().filter_map(|byte| of_byte(*byte)).collect(), str::to_owned)
+/// Whether a text string has no characters, or a few blanks alone. Looks at the first bytes.
+pub(super) fn is_empty(bytes: &[u8]) -> bool {
+    let rest = match bytes {
+        [0xfe, 0xff, rest @ ..] | [0xff, 0xfe, rest @ ..] | [0xef, 0xbb, 0xbf, rest @ ..] => rest,
+        _ => bytes,
+    };
+    rest.len() <= EMPTY_MAX_BYTES && rest.iter().all(|byte| matches!(byte, 0 | b'\t' | b'\n' | b'\r' | b' '))
 }
 
-/// The words of a rich text, which is XHTML.
+/// A name, with one kind of line end: UTF-8, or the encoding of old writers.
+pub(super) fn of_name(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => lines(text),
+        Err(_) => lines(&bytes.iter().filter_map(|byte| of_byte(*byte)).collect::<String>()),
+    }
+}
+
+/// The words of a rich text, which is XHTML, with one kind of line end.
 pub(super) fn of_rich(markup: &str) -> String {
+    lines(&without_tags(markup))
+}
+
+fn without_tags(markup: &str) -> String {
     let (mut text, mut rest) = (String::new(), markup);
     while let Some(begin) = rest.find('<') {
         push_decoded(&mut text, &rest[..begin]);
@@ -60,9 +79,20 @@ fn of_byte(byte: u8) -> Option<char> {
     })
 }
 
-/// Language codes are between two escapes.
+/// Leaves out language codes: two letters, or four with a country, between two escapes. Any other escape is text.
 fn without_languages(text: &str) -> String {
-    text.split(ESCAPE).step_by(2).collect()
+    let (mut kept, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once(ESCAPE) {
+        kept.push_str(before);
+        let letters = after.bytes().take(5).take_while(u8::is_ascii_alphabetic).count();
+        let code_end = after[letters..].strip_prefix(ESCAPE).filter(|_| matches!(letters, 2 | 4));
+        if code_end.is_none() {
+            kept.push(ESCAPE);
+        }
+        rest = code_end.unwrap_or(after);
+    }
+    kept.push_str(rest);
+    kept
 }
 
 fn lines(text: &str) -> String {
@@ -99,7 +129,7 @@ fn entity(name: &str) -> Option<char> {
             let digits = name.strip_prefix('#')?;
             let hex = digits.strip_prefix(['x', 'X']).map(|hex| u32::from_str_radix(hex, 16));
             let code = hex.unwrap_or_else(|| digits.parse()).ok()?;
-            Some(if code == 13 { '\n' } else { char::from_u32(code)? })
+            char::from_u32(code)
         }
     }
 }

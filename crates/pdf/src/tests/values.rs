@@ -1,15 +1,8 @@
-//! The kinds of fields, their names, and the encodings of their values.
+//! The names of fields, and the encodings of their values.
 
-use pdf_extract::{Dictionary, Document, Object, Stream, StringFormat, dictionary};
+use pdf_extract::{Dictionary, Object, Stream, StringFormat, dictionary};
 
 use super::{field, fields, line, lines, name, string};
-
-/// Adds a field with others below it. Returns the reference.
-fn above(document: &mut Document, mut field: Dictionary, kids: Vec<Dictionary>) -> Object {
-    let kids: Vec<Object> = kids.into_iter().map(|kid| document.add_object(kid).into()).collect();
-    field.set("Kids", kids);
-    document.add_object(field).into()
-}
 
 #[test]
 fn names_are_joined_by_dots_and_kind_flags_and_value_are_inherited() {
@@ -64,67 +57,38 @@ fn values_are_read_in_each_encoding() {
 }
 
 #[test]
+fn escapes_that_mark_no_language_code_are_text() {
+    let of = |text: &str| {
+        let value = Object::String(format!("\u{feff}{text}").into_bytes(), StringFormat::Hexadecimal);
+        line(dictionary! { "FT" => "Tx", "T" => string("a"), "V" => value })
+    };
+    assert_eq!(of("\u{1b}deDE\u{1b}Ja, \u{1b}en\u{1b}yes"), ["a: Ja, yes"]);
+    for kept in ["7\u{1b} and 8", "7\u{1b}", "\u{1b}deu\u{1b}7", "\u{1b}d1\u{1b}7", "\u{1b}de", "\u{1b}\u{1b}7"] {
+        assert_eq!(of(kept), [format!("a: {kept}")], "{kept:?}");
+    }
+}
+
+#[test]
+fn line_ends_of_names_and_of_rich_texts_begin_an_indented_line() {
+    for end in ["\r", "\r\n", "\n", "\u{c}", "\u{85}", "\u{2028}"] {
+        let state = format!("Yes{end}room: 7");
+        let button = dictionary! { "FT" => "Btn", "T" => string("b"), "V" => name(&state) };
+        assert_eq!(line(button), ["b: Yes", "  room: 7"], "{end:?}");
+    }
+    for end in ["&#13;", "&#13;&#10;", "&#x2028;", "&#8232;", "<br/>", "\r"] {
+        let rich = string(&format!("<p>Ann{end}room: 7"));
+        assert_eq!(
+            line(dictionary! { "FT" => "Tx", "T" => string("r"), "RV" => rich }),
+            ["r: Ann", "  room: 7"],
+            "{end:?}"
+        );
+    }
+}
+
+#[test]
 fn further_lines_of_a_value_are_indented_so_that_none_looks_like_a_field() {
     let got = line(field("address", "Main St 1\r\nroom: 7\rNowhere\n"));
     assert_eq!(got, ["address: Main St 1", "  room: 7", "  Nowhere"]);
-}
-
-#[test]
-fn check_boxes_and_radio_buttons_show_the_name_of_their_state() {
-    let button = |value: &str| dictionary! { "FT" => "Btn", "T" => string("b"), "V" => name(value) };
-    assert_eq!(line(button("Yes")), ["b: Yes"]);
-    assert_eq!(line(button("gr\u{fc}n")), ["b: grün"]);
-    assert!(line(button("Off")).is_empty());
-    let push = dictionary! { "FT" => "Btn", "T" => string("b"), "Ff" => 1 << 16, "V" => name("Yes") };
-    assert!(line(push).is_empty(), "a push button has no state");
-    let drawn = dictionary! { "FT" => "Btn", "T" => string("b"), "AS" => name("On") };
-    assert_eq!(line(drawn), ["b: On"], "a writer may leave the value out");
-    let radio = |field: Dictionary| {
-        let widget = |state: &str, shown: &str| {
-            let states = dictionary! { state => Object::Null, "Off" => Object::Null };
-            dictionary! { "Subtype" => "Widget", "AS" => name(shown), "AP" => dictionary! { "N" => states } }
-        };
-        lines(|document| {
-            let kids = vec![widget("0", "Off"), widget("1", "1")];
-            dictionary! { "Fields" => vec![above(document, field, kids)] }
-        })
-    };
-    let options = vec![string("by train"), string("by car")];
-    let field = dictionary! { "FT" => "Btn", "T" => string("way"), "Ff" => 1 << 15 };
-    assert_eq!(radio(field.clone()), ["way: 1"]);
-    let mut with_value = field;
-    with_value.set("V", name("1"));
-    assert_eq!(radio(with_value.clone()), ["way: 1"]);
-    with_value.set("Opt", options);
-    assert_eq!(radio(with_value), ["way: by car"]);
-}
-
-#[test]
-fn choices_show_the_text_of_the_list() {
-    let of = |value: Object| {
-        let pair = |export: &str, display: &str| Object::Array(vec![string(export), string(display)]);
-        let options = vec![pair("de", "Germany"), pair("fr", "France"), string("Other")];
-        line(dictionary! { "FT" => "Ch", "T" => string("c"), "V" => value, "Opt" => options })
-    };
-    assert_eq!(of(string("de")), ["c: Germany"]);
-    assert_eq!(of(Object::Array(vec![string("fr"), string("Other")])), ["c: France, Other"]);
-    assert_eq!(of(string("typed by hand")), ["c: typed by hand"]);
-    assert!(of(Object::Array(Vec::new())).is_empty());
-}
-
-#[test]
-fn signatures_and_passwords_are_named_and_not_shown() {
-    let signature = dictionary! { "Type" => "Sig", "Contents" => string("SECRET") };
-    let signed = dictionary! { "FT" => "Sig", "T" => string("s"), "V" => signature };
-    assert_eq!(line(signed), ["s: (signed)"]);
-    assert!(line(dictionary! { "FT" => "Sig", "T" => string("s") }).is_empty());
-    let password = |value: &str| {
-        let mut password = field("p", value);
-        password.set("Ff", 1 << 13);
-        line(password)
-    };
-    assert_eq!(password("SECRET"), ["p: (a value is there and is not shown, because it is a password)"]);
-    assert!(password("").is_empty());
 }
 
 #[test]
@@ -148,7 +112,7 @@ fn a_value_may_be_a_stream_and_one_that_cannot_be_read_costs_itself_alone() {
     packed.compress().unwrap();
     assert_eq!(of(packed), [format!("a: {}", "Ann ".repeat(100).trim_end()), "b: 2".to_owned()]);
     let unreadable = Stream::new(dictionary! { "Filter" => "JBIG2Decode" }, vec![1, 2, 3]);
-    assert_eq!(of(unreadable), ["a: (a value is there and cannot be read)", "b: 2"]);
+    assert_eq!(of(unreadable), ["a [unreadable value]: a value is there and cannot be read", "b: 2"]);
 }
 
 #[test]
