@@ -4,7 +4,7 @@ use belay_automation::JobsConfig;
 
 use belay_automation::RoutinesConfig;
 use belay_protocol::{
-    Ack, Control, JobFilter, JobOrder, JobRequest, MessageBody, RunsIn, ToolResult, ToolStatus, Trigger,
+    Ack, Control, FIND_TOOLS, JobFilter, JobOrder, JobRequest, MessageBody, RunsIn, ToolResult, ToolStatus, Trigger,
 };
 use belay_testkit::scripted_model::{Scripted, ScriptedModel};
 use serde_json::json;
@@ -149,12 +149,13 @@ async fn whoever_works_by_itself_is_not_offered_what_multiplies_and_is_refused_i
 /// The run of a conversation has them; that of a routine asks the person first.
 #[tokio::test(start_paused = true)]
 async fn a_conversation_makes_jobs_and_routines() {
+    let finds = Scripted::call(FIND_TOOLS, json!({"names": MULTIPLY}));
     let makes = Scripted::call("create_job", json!({"task": "do it"}));
-    let mut setup = setup_for(Who::Job, vec![makes, done(), done()]);
+    let mut setup = setup_for(Who::Job, vec![finds, makes, done(), done()]);
     setup.config.terminate = true;
     let agent = setup.start().await;
     end_of(agent.one.accepted("alice", "have it done").await).await;
-    let offered = setup.model.seen()[0].tools.clone().unwrap_or_default();
+    let offered = setup.model.seen()[1].tools.clone().unwrap_or_default();
     assert!(MULTIPLY.iter().all(|name| offered.iter().any(|tool| tool == name)), "{offered:?}");
     assert_eq!(setup.store.jobs.jobs(JobFilter::default()).await.expect("readable").len(), 1);
     agent.shut_down().await;
