@@ -11,8 +11,8 @@ use super::ids::{distinguishing_chars, short};
 use super::{Client, text};
 use crate::args::LIST_MAX;
 
-/// Fewest shown characters of the id of a job or a routine run: the time of its creation in milliseconds. The first 8 are the
-/// same for all that were made within a minute.
+/// Fewest shown characters of the id of a job or a routine run: the time of its creation in milliseconds. The first 8
+/// are the same for all that were made within a minute.
 const ID_CHARS: usize = 13;
 
 /// Most unknown sessions of a kind that are asked about one by one alone. For more, their list is read first.
@@ -66,8 +66,8 @@ impl Names {
         Self { full, ..Self::default() }
     }
 
-    /// Asks for the words of those of these sessions that have none. A session without an answer is shown by its key, and the
-    /// next call asks for it again.
+    /// Asks for the words of those of these sessions that have none. A session without an answer is shown by its key,
+    /// and the next call asks for it again.
     pub(super) async fn learn(&mut self, client: &Client, sessions: impl Iterator<Item = &str>) {
         let shown: BTreeSet<&str> = sessions.collect();
         // The words are an extra: a list with keys alone is better than none.
@@ -122,8 +122,8 @@ impl Names {
         }
     }
 
-    /// The session in a list: its key with the words. They come first where the key is an id, unless it is shown whole. Without
-    /// words: the key.
+    /// The session in a list: its key with the words. They come first where the key is an id, unless it is shown whole.
+    /// Without words: the key.
     pub(super) fn shown(&self, session: &str) -> String {
         let Some(words) = self.words.get(session) else { return session.to_owned() };
         match Kind::of(session).map(|kind| kind.prefix) {

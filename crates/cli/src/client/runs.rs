@@ -33,8 +33,8 @@ const SESSION: usize = 3;
 /// The width of the other columns that always stay, with whole ids and with the gaps.
 const FULL_WIDTH: usize = 36 + 9 + 12 + 3 * 2;
 
-/// The columns for a terminal, and the width that the rows get. With `full`, neither an id nor a key of up to `key` columns is
-/// cut: on a narrower terminal the rows wrap. Words behind a key may be cut to `:…`.
+/// The columns for a terminal, and the width that the rows get. With `full`, neither an id nor a key of up to `key`
+/// columns is cut: on a narrower terminal the rows wrap. Words behind a key may be cut to `:…`.
 fn layout(full: bool, key: usize, terminal: usize) -> ([Column; 8], usize) {
     let mut columns = COLUMNS;
     if !full {

@@ -109,8 +109,8 @@ async fn ended(client: &Client, id: &str, as_json: bool, out: Output<'_>) -> Res
 struct Told(String);
 
 impl Told {
-    /// The sentence, if it is another one now. It is an extra, so a daemon that does not answer ends no wait: the next look asks
-    /// again.
+    /// The sentence, if it is another one now. It is an extra, so a daemon that does not answer ends no wait: the next
+    /// look asks again.
     async fn news(&mut self, client: &Client, name: &str) -> Option<String> {
         let now = why_waiting(client, name).await.ok().filter(|now| *now != self.0)?;
         self.0.clone_from(&now);

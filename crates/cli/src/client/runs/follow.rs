@@ -104,8 +104,8 @@ fn show(cells: Vec<Cell>, args: &RunsArgs, out: Output<'_>) {
     }
 }
 
-/// The row with exactly the widths of its columns, so that each row gives way in the same columns of a terminal. The session
-/// gets what is left of a wide one.
+/// The row with exactly the widths of its columns, so that each row gives way in the same columns of a terminal. The
+/// session gets what is left of a wide one.
 fn on_terminal(cells: Vec<Cell>, full: bool, terminal: usize) -> Vec<Vec<Cell>> {
     let (columns, terminal) = layout(full, FULL_KEY_CHARS, terminal);
     let mut widths = WIDTHS;
