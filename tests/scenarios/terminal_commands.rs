@@ -61,6 +61,37 @@ async fn lists_fit_the_terminal_and_a_pipe_gets_everything() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_long_title_of_a_job_moves_no_column_and_a_pipe_gets_the_whole_key() -> Result<()> {
+    let home = Home::new();
+    let daemon = home.start().await?;
+    daemon.ask("garden", "calculate 6*7").await?;
+    let title = "word ".repeat(24);
+    let made = home.run(&["jobs", "create", "--title", title.trim(), "calculate 6*7"], "").await?;
+    let watched = home.run(&["jobs", "watch", made.stdout.trim()], "").await?;
+    assert!(watched.status.success(), "{made:?} {watched:?}");
+    let key = format!("job:{}", made.stdout.trim());
+    for columns in [80, 200] {
+        let mut terminal = Terminal::start(&home, &["runs"], columns, 24)?;
+        terminal.ended().await?;
+        let screen = terminal.screen();
+        assert_eq!(screen.len(), 3, "no line wraps: {screen:#?}");
+        let at = |line: &String, text: &str| line.split(text).next().map(|before| before.chars().count());
+        let cost = at(&screen[0], "COST");
+        assert!(screen[1..].iter().all(|line| at(line, "$") == cost), "{columns}: {screen:#?}");
+        assert!(screen[1].contains("word word") && screen[1].contains('…'), "{columns}: {screen:#?}");
+        let id = format!("(job {})", &key[4..17]);
+        assert_eq!(screen[1].contains(&id), columns == 200, "{columns}: {screen:#?}");
+    }
+    let mut full = Terminal::start(&home, &["runs", "--full"], 120, 24)?;
+    full.ended().await?;
+    assert!(full.screen().iter().any(|line| line.contains(&key)), "{:#?}", full.screen());
+    let piped = home.run(&["runs"], "").await?;
+    assert!(piped.stdout.contains(&key) && !piped.stdout.contains("word"), "{piped:?}");
+    daemon.shut_down().await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_piped_question_needs_no_argument_and_a_terminal_gets_a_usage_error() -> Result<()> {
     let home = Home::new();
     let asked = home.run(&["ask", "--set", REHEARSAL], "calculate 17*23\n").await?;
@@ -82,11 +113,19 @@ async fn a_terminal_and_a_silent_pipe_are_told_what_is_waited_for() -> Result<()
     assert!(terminal.ended().await?.success(), "{:#?}", terminal.screen());
     assert!(terminal.screen().concat().contains("391"), "{:#?}", terminal.screen());
 
+    // Nobody reads the notes where standard error is a file.
+    let notes = home.path().join("notes");
+    let belay = belay_tests::daemon::binary();
+    let shell = Home::new().program(std::path::Path::new("/bin/sh"));
+    let command = format!("{} ask --set {REHEARSAL} - 2> {}", belay.display(), notes.display());
+    let mut terminal = Terminal::start(&shell, &["-c", &command], 120, 24)?;
+    terminal.press("calculate 17*23\n\x04")?;
+    assert!(terminal.ended().await?.success(), "{:#?}", terminal.screen());
+    assert!(!std::fs::read_to_string(&notes)?.contains("Ctrl-D"));
+
     // The test holds both ends of the pipe, so that it stays open and silent.
     let pipe = home.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status()?.success());
-    let belay = belay_tests::daemon::binary();
-    let shell = Home::new().program(std::path::Path::new("/bin/sh"));
     for (question, remark) in [("", "the message is read from it"), ("'calculate 17*23'", "add `< /dev/null`")] {
         let mut held = std::fs::File::options().read(true).write(true).open(&pipe)?;
         let command = format!("{} ask --set {REHEARSAL} {question} < {}", belay.display(), pipe.display());
@@ -120,7 +159,7 @@ async fn a_wait_for_a_frozen_routine_names_the_freeze_and_ends_after_the_thaw() 
     let mut told = BufReader::new(waits.stderr.take().context("stderr")?).lines();
     let told = timeout(PATIENCE, told.next_line()).await.context("nothing is told")??.unwrap_or_default();
     assert!(told.starts_with("belay: the run of sum waits for a thaw: everything is frozen since "), "{told}");
-    assert!(told.contains("(a look); `belay thaw`, or `/thaw` in a chat, ends that"), "{told}");
+    assert!(told.contains("(a look); an operator ends it by `belay thaw`, or `/thaw` in a chat;"), "{told}");
     assert!(home.run(&["thaw"], "").await?.status.success());
     let ended = timeout(PATIENCE, waits.wait_with_output()).await.context("it does not end")??;
     assert!(ended.status.success() && String::from_utf8_lossy(&ended.stdout).contains("42"), "{ended:?}");

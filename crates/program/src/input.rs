@@ -1,10 +1,10 @@
 //! The message of `ask` and `send`: from the command line, or from standard input.
 
 use std::fs::File;
-use std::io::{BufRead, IsTerminal, Read};
+use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -14,26 +14,25 @@ use crate::output::note;
 /// Longest message in bytes. 1 MiB: the daemon's default limit for a body.
 const MESSAGE_MAX_BYTES: u64 = 1024 * 1024;
 
-/// Silence of a pipe after which a person at a terminal reads what is waited for. 2 s: most programs have begun to write by
-/// then.
+/// Silence of a pipe after which a person at a terminal reads what is waited for. 2 s: most programs write more often.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// What a person reads at a terminal that is the standard input.
+/// The note at a terminal that is the standard input.
 const TYPE_IT: &str = "type the message; Ctrl-D on a line of its own ends it, and Ctrl-C gives up";
 
-/// What a person reads of a silent pipe that is the whole message.
+/// The note about a silent pipe that is the whole message.
 const PIPE_IS_MESSAGE: &str =
     "standard input is open and silent: the message is read from it until it ends; Ctrl-C gives up";
 
-/// What a person reads of a silent pipe that is a part of the message.
+/// The note about a silent pipe that is a part of the message.
 const PIPE_IS_PART: &str = "standard input is open and silent: a text in it is read until it ends, and stands below the \
                             question; without one, add `< /dev/null`; Ctrl-C gives up";
 
 /// The refusal of a longer one.
 const TOO_LONG: &str = "the message is longer than 1 MiB";
 
-/// Returns the message; `-` reads standard input to its end. At a terminal, a note on standard error says how the input
-/// ends. If standard error is a terminal, a note also says that a pipe stays silent.
+/// Returns the message; `-` reads standard input to its end. If standard error is a terminal, a note there says how
+/// the input of a terminal ends, or that a pipe stays silent.
 ///
 /// # Errors
 /// 65: it is empty, too long, or not UTF-8.
@@ -82,30 +81,48 @@ fn below(question: &str, piped: &str) -> String {
     format!("{question}\n\nThe input that was piped in:\n{fence}\n{}\n{fence}", piped.trim_end_matches(['\r', '\n']))
 }
 
-/// Reads standard input to its end. A person learns what is waited for: with `silent`, of a pipe.
+/// Reads standard input to its end. A person at a terminal learns what is waited for: with `silent`, of a pipe.
 fn from_stdin(silent: &str) -> Result<String, Failure> {
     let input = std::io::stdin().lock();
+    if !std::io::stderr().is_terminal() {
+        return bounded(input);
+    }
     if input.is_terminal() {
         note(TYPE_IT);
-    } else if std::io::stderr().is_terminal() {
-        return awaited(input, SILENCE, || note(silent));
+        return bounded(input);
     }
-    bounded(input)
+    awaited(input, SILENCE, || note(silent))
 }
 
-/// Reads a source to its end. If it says nothing for `silence`, `remark` is called once.
-fn awaited(mut source: impl BufRead, silence: Duration, remark: impl FnOnce() + Send) -> Result<String, Failure> {
-    let (heard, hears) = channel::<()>();
+/// Reads a source to its end. At its first silence of this length, `remark` is called.
+fn awaited(source: impl Read, silence: Duration, remark: impl FnOnce() + Send) -> Result<String, Failure> {
+    let (heard, hears) = sync_channel(1);
     thread::scope(|scope| {
         scope.spawn(move || {
-            if hears.recv_timeout(silence) == Err(RecvTimeoutError::Timeout) {
-                remark();
+            loop {
+                match hears.recv_timeout(silence) {
+                    Ok(()) => {}
+                    Err(RecvTimeoutError::Timeout) => return remark(),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
             }
         });
-        let _ = source.fill_buf(); // its failure comes again below
-        drop(heard); // the thread ends
-        bounded(source)
+        bounded(Heard { source, heard }) // drops the sender, and the thread ends
     })
+}
+
+/// A source whose pieces are reported as they come.
+struct Heard<R> {
+    source: R,
+    heard: SyncSender<()>,
+}
+
+impl<R: Read> Read for Heard<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let piece = self.source.read(buffer);
+        let _ = self.heard.try_send(()); // full: an earlier report is still unread; closed: the remark has been made
+        piece
+    }
 }
 
 fn bounded(source: impl Read) -> Result<String, Failure> {
@@ -132,6 +149,8 @@ fn check(text: String) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::Receiver;
+
     use super::*;
 
     #[test]
@@ -144,25 +163,35 @@ mod tests {
         }
     }
 
-    /// A reader that has nothing to say before somebody has remarked on it.
-    struct Silent(std::sync::mpsc::Receiver<()>);
+    /// A reader that gives these pieces at once, and then says nothing before somebody has remarked on it.
+    struct Silent {
+        first: &'static [&'static str],
+        remarks: Receiver<()>,
+    }
 
     impl Read for Silent {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            match self.0.recv() {
+            if let Some((piece, rest)) = self.first.split_first() {
+                self.first = rest;
+                return piece.as_bytes().read(buffer);
+            }
+            match self.remarks.recv_timeout(Duration::from_secs(60)) {
                 Ok(()) => (&b"late"[..]).read(buffer),
-                Err(_ended) => Ok(0),
+                Err(RecvTimeoutError::Disconnected) => Ok(0),
+                Err(RecvTimeoutError::Timeout) => panic!("nobody has remarked on the silence"),
             }
         }
     }
 
     #[test]
     fn a_silent_input_is_remarked_on_once_and_read_all_the_same() {
-        let (remark, remarks) = channel();
-        let read = awaited(std::io::BufReader::new(Silent(remarks)), Duration::ZERO, move || {
-            remark.send(()).expect("it is read");
-        });
-        assert_eq!(read.as_deref(), Ok("late"));
+        for (first, expected) in [(&[][..], "late"), (&["one line\n", "another\n"], "one line\nanother\nlate")] {
+            let (remark, remarks) = std::sync::mpsc::channel();
+            let read = awaited(Silent { first, remarks }, Duration::from_millis(20), move || {
+                remark.send(()).expect("it is read");
+            });
+            assert_eq!(read.as_deref(), Ok(expected));
+        }
         let hour = Duration::from_secs(3600);
         let read = awaited(&b"at once"[..], hour, || panic!("it was not silent"));
         assert_eq!(read.as_deref(), Ok("at once"), "and nobody waits for the hour to pass");

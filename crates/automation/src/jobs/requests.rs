@@ -200,7 +200,7 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
     service.submitter.send(told).await;
     service.bell.ring();
     if !job.state.holds_slot() {
-        service.bell.work_ended(); // nothing supervises it; otherwise its supervisor reports the end of its run
+        service.bell.work_ended(); // nothing supervises it; otherwise its supervisor reports that it ends
     }
     Ok(cancelled)
 }

@@ -45,7 +45,7 @@ impl Wakeup {
         self.begin.notify_one();
     }
 
-    /// Reports that the work on a job has ended, after its row says so.
+    /// Reports that no more work is done on a job at this node, after its row says why.
     pub(super) fn work_ended(&self) {
         self.ended.send_modify(|number| *number = number.wrapping_add(1));
     }
@@ -100,6 +100,7 @@ async fn give_up_crashed(service: &JobService, job: &JobRecord) -> Result<bool, 
     if let JobChanged::Now(job) = service.job_store.change(change).await? {
         metrics::count_job_state(job.state);
     }
+    service.bell.work_ended(); // nothing supervises it
     Ok(true)
 }
 
@@ -252,3 +253,6 @@ impl JobScheduler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

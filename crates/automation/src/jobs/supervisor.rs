@@ -22,13 +22,19 @@ use belay_run::restart::{Restarts, caught};
 use belay_run::retry::{STORE, until_stored};
 use belay_run::rights::{self, Revoked};
 
-/// Supervises a job. A panic fails the current attempt and releases its slot.
+/// Supervises a job, and reports when no more work is done on it here. A panic fails the current attempt and releases its
+/// slot.
 pub(super) async fn supervise(service: Arc<JobService>, job: JobRecord) {
+    supervise_attempts(&service, job).await;
+    service.bell.work_ended(); // each way out of the attempts leads here, also that of a job cancelled between two of them
+}
+
+async fn supervise_attempts(service: &JobService, job: JobRecord) {
     let (id, mut next, mut restarts) = (job.job_id, Some(job), Restarts::default());
     loop {
         let done = match next.take() {
-            Some(job) => caught(|| run_attempts(&service, job)).await.map(|()| None),
-            None => caught(|| recover(&service, id)).await,
+            Some(job) => caught(|| run_attempts(service, job)).await.map(|()| None),
+            None => caught(|| recover(service, id)).await,
         };
         match done {
             Some(Some(again)) => next = Some(again),
@@ -50,7 +56,6 @@ async fn recover(service: &JobService, id: JobId) -> Option<JobRecord> {
     let job = until_stored(&service.draining, || service.jobs.job(id)).await??;
     if !job.state.holds_slot() {
         service.bell.ring(); // the row is settled, and a slot may be free
-        service.bell.work_ended();
         if job.state == JobState::Completed {
             submit(service, &job).await;
         }
@@ -246,7 +251,6 @@ async fn settle(
     crash_point!("job.before-settlement");
     let changed = until_stored(&service.draining, || service.job_store.change(change.clone())).await?;
     service.bell.ring(); // a slot may be free
-    service.bell.work_ended(); // also where a cancellation has changed the row before
     crash_point!("job.settled");
     let JobChanged::Now(job) = changed else { return None };
     if let Some(SessionNotice { session, .. }) = change.told_in {

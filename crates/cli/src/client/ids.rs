@@ -127,7 +127,7 @@ pub(crate) async fn shown_chars(
 }
 
 /// How many characters distinguish each of the shown ids from all others.
-fn distinguishing_chars(shown: &BTreeSet<&str>, all: &BTreeSet<String>) -> usize {
+pub(super) fn distinguishing_chars(shown: &BTreeSet<&str>, all: &BTreeSet<String>) -> usize {
     let common = |(a, b): (&String, &String)| a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     // In sorted order, the most similar ids are neighbours.
     let pairs = all.iter().zip(all.iter().skip(1));

@@ -1,19 +1,31 @@
 //! Words for sessions: the title of a job, the name of a routine, the title of a conversation. Lists for people show them
 //! beside the key, whose id alone says nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
+use belay_program::exit::{Exit, Failure};
+use belay_program::output::MAX_COLUMN;
 use serde_json::Value as Json;
 
-use super::ids::short;
+use super::ids::{distinguishing_chars, short};
 use super::{Client, text};
 use crate::args::LIST_MAX;
 
-/// Shown characters of the id of a job or a routine run.
-const ID_CHARS: usize = 8;
+/// Fewest shown characters of the id of a job or a routine run: the time of its creation in milliseconds. The first 8
+/// are the same for all that were made within a minute.
+const ID_CHARS: usize = 13;
 
-/// Fewest rows of a list in which words are looked for: work that is not in the newest rows has none.
+/// Most unknown sessions of a kind that are asked about one by one alone. For more, their list is read first.
+const FEW: usize = 4;
+
+/// Fewest rows that are read of a list.
 const ROWS_MIN: usize = 50;
+
+/// Most sessions that are asked about one by one for a list of runs. 20: all that `belay top` shows.
+const ASKED_MAX: usize = 20;
+
+/// Most kept words. Beyond it, those that the newest list does not show are forgotten.
+const KEPT_MAX: usize = 1000;
 
 /// A kind of session: the beginning of its keys, the list that has its words, and in each row the field of what follows that
 /// beginning and the field of the words.
@@ -38,45 +50,96 @@ impl Kind {
     }
 }
 
-/// The known words. Empty words: the daemon knows none.
+/// The known words.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashMap<String, String>);
+pub(super) struct Names {
+    words: HashMap<String, String>,
+    /// Whether ids are shown whole.
+    full: bool,
+    /// Shown characters of ids.
+    id_chars: usize,
+}
 
 impl Names {
-    /// Asks for the words of those of these sessions that it was not asked for before: one request for each kind of them.
-    /// A session for which the daemon has no answer is shown by its key.
+    /// No words yet. `full`: keys are shown whole.
+    pub(super) fn new(full: bool) -> Self {
+        Self { full, ..Self::default() }
+    }
+
+    /// Asks for the words of those of these sessions that have none. A session without an answer is shown by its key,
+    /// and the next call asks for it again.
     pub(super) async fn learn(&mut self, client: &Client, sessions: impl Iterator<Item = &str>) {
-        let new: Vec<&str> = sessions.filter(|session| !self.0.contains_key(*session)).collect();
-        let limit = new.len().clamp(ROWS_MIN, LIST_MAX as usize).to_string();
-        for kind in &KINDS {
-            let is_of_kind = |session: &&&str| Kind::of(session).is_some_and(|of| of.list == kind.list);
-            let wanted: Vec<&str> = new.iter().filter(is_of_kind).copied().collect();
-            if wanted.is_empty() {
-                continue;
-            }
-            let answer = client.get(&["api", "v1", kind.list], &[("limit", &limit)]).await.unwrap_or_default();
-            let rows = answer.pointer(kind.rows).and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
-            let words_of = |session: &str| {
-                let row = rows.iter().find(|row| session.strip_prefix(kind.prefix) == Some(text(row, kind.id)));
-                row.map_or("", |row| text(row, kind.words)).to_owned()
-            };
-            self.0.extend(wanted.into_iter().map(|session| (session.to_owned(), words_of(session))));
+        let shown: BTreeSet<&str> = sessions.collect();
+        // The words are an extra: a list with keys alone is better than none.
+        let _ = self.ask(client, &shown).await;
+        let ids: BTreeSet<&str> = shown.iter().filter_map(|session| id_of(session)).collect();
+        let known = self.words.keys().filter_map(|session| id_of(session));
+        let all = known.chain(ids.iter().copied()).map(str::to_owned).collect();
+        self.id_chars = distinguishing_chars(&ids, &all).max(ID_CHARS);
+        if self.words.len() > KEPT_MAX {
+            self.words.retain(|session, _| shown.contains(session.as_str()));
         }
     }
 
-    /// What a list shows for a session: its key with the words. They come first where the key is an id. Without words: the
-    /// key.
+    async fn ask(&mut self, client: &Client, shown: &BTreeSet<&str>) -> Result<(), Failure> {
+        let mut left = ASKED_MAX;
+        for kind in &KINDS {
+            let unknown = self.unknown(kind, shown);
+            if unknown.len() > FEW {
+                let limit = unknown.len().clamp(ROWS_MIN, LIST_MAX as usize).to_string();
+                let answer = client.get(&["api", "v1", kind.list], &[("limit", &limit)]).await?;
+                for row in answer.pointer(kind.rows).and_then(Json::as_array).into_iter().flatten() {
+                    let session = format!("{}{}", kind.prefix, text(row, kind.id));
+                    if shown.contains(session.as_str()) {
+                        self.keep(&session, text(row, kind.words));
+                    }
+                }
+            }
+            for session in self.unknown(kind, shown).into_iter().take(left) {
+                left -= 1;
+                let id = session.strip_prefix(kind.prefix).unwrap_or(session);
+                match client.get(&["api", "v1", kind.list, id], &[]).await {
+                    Ok(row) => self.keep(session, text(&row, kind.words)),
+                    // It was deleted, or this person may not see it. The others have words.
+                    Err(failure) if matches!(failure.exit, Exit::Failed | Exit::UnusableInput) => {}
+                    Err(failure) => return Err(failure),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Those of the sessions of this kind that have no words, ids by their age, the newest first.
+    fn unknown<'a>(&self, kind: &Kind, shown: &BTreeSet<&'a str>) -> Vec<&'a str> {
+        let is_of_kind = |session: &str| Kind::of(session).is_some_and(|of| of.list == kind.list);
+        let unknown = shown.iter().rev().copied();
+        unknown.filter(|session| is_of_kind(session) && !self.words.contains_key(*session)).collect()
+    }
+
+    fn keep(&mut self, session: &str, words: &str) {
+        if !words.is_empty() {
+            self.words.insert(session.to_owned(), words.to_owned()); // a conversation without words may get some
+        }
+    }
+
+    /// The session in a list: its key with the words. They come first where the key is an id, unless it is shown whole.
+    /// Without words: the key.
     pub(super) fn shown(&self, session: &str) -> String {
-        let words = self.0.get(session).map(String::as_str).unwrap_or_default();
+        let Some(words) = self.words.get(session) else { return session.to_owned() };
         match Kind::of(session).map(|kind| kind.prefix) {
-            _ if words.is_empty() => session.to_owned(),
-            Some(prefix @ ("job:" | "routine:")) => {
-                let id = short(&session[prefix.len()..], ID_CHARS);
-                format!("{words} ({} {id})", prefix.trim_end_matches(':'))
+            Some(prefix @ ("job:" | "routine:")) if !self.full => {
+                let id = short(&session[prefix.len()..], self.id_chars);
+                let key = format!(" ({} {id})", prefix.trim_end_matches(':'));
+                belay_terminal::cut(words, MAX_COLUMN.saturating_sub(key.len())) + &key
             }
             _ => format!("{session}: {words}"),
         }
     }
+}
+
+/// The id in the key of a job or of a routine run.
+fn id_of(session: &str) -> Option<&str> {
+    session.strip_prefix("job:").or_else(|| session.strip_prefix("routine:"))
 }
 
 #[cfg(test)]
@@ -85,47 +148,104 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::client::testing::answering;
+    use crate::client::testing::answering_with;
+
+    fn refusal() -> String {
+        json!({"error": {"message": "not now"}}).to_string()
+    }
+
+    async fn learned(names: &mut Names, sessions: &[&str], answers: Vec<(u16, String)>) -> Vec<String> {
+        let (client, serve) = answering_with(answers).await;
+        tokio::join!(serve, names.learn(&client, sessions.iter().copied())).0
+    }
 
     #[tokio::test]
-    async fn each_session_is_shown_with_its_words_and_asked_for_once() {
-        let (client, serve) = answering(vec![
-            json!({"jobs": [{"job_id": "0199e3a0-7b1c-7000", "title": "Count the words"}]}).to_string(),
-            json!({"routine_runs": [{"routine_run_id": "0199e3a0-7b1d-7000", "routine": "morning"}]}).to_string(),
-            json!({"sessions": [{"session": "cli", "title": "A \u{1b}[2J trip"}, {"session": "x", "title": null}]})
-                .to_string(),
-        ])
-        .await;
+    async fn each_session_is_shown_with_its_words_and_those_without_are_asked_for_again() {
         let sessions =
             ["job:0199e3a0-7b1c-7000", "routine:0199e3a0-7b1d-7000", "job:0199e3a0-7b1e-7000", "cli", "x", "gone"];
+        let words = |field: &str, words: &str| (200, json!({ field: words }).to_string());
+        let answers = vec![
+            (404, refusal()),
+            words("title", "Count the words"),
+            words("routine", "morning"),
+            (200, json!({"title": null}).to_string()),
+            (404, refusal()),
+            words("title", "A \u{1b}[2J trip"),
+        ];
         let mut names = Names::default();
-        let learn = async {
-            names.learn(&client, sessions.into_iter()).await;
-            names.learn(&client, sessions.into_iter()).await;
-        };
-        let (asked, ()) = tokio::join!(serve, learn);
         assert_eq!(
-            asked,
-            ["/api/v1/jobs?limit=50", "/api/v1/routine-runs?limit=50", "/api/v1/sessions?limit=50"],
-            "nothing is asked for again"
+            learned(&mut names, &sessions, answers).await,
+            [
+                "/api/v1/jobs/0199e3a0-7b1e-7000",
+                "/api/v1/jobs/0199e3a0-7b1c-7000",
+                "/api/v1/routine-runs/0199e3a0-7b1d-7000",
+                "/api/v1/sessions/x",
+                "/api/v1/sessions/gone",
+                "/api/v1/sessions/cli",
+            ]
         );
         let shown = sessions.map(|session| names.shown(session));
         assert_eq!(
             shown,
             [
-                "Count the words (job 0199e3a0)",
-                "morning (routine 0199e3a0)",
+                "Count the words (job 0199e3a0-7b1c)",
+                "morning (routine 0199e3a0-7b1d)",
                 "job:0199e3a0-7b1e-7000",
                 "cli: A \u{1b}[2J trip",
                 "x",
                 "gone"
             ]
         );
+        let answers = vec![words("title", "Late"), words("title", "Later"), words("title", "Latest")];
+        assert_eq!(
+            learned(&mut names, &sessions, answers).await,
+            ["/api/v1/jobs/0199e3a0-7b1e-7000", "/api/v1/sessions/x", "/api/v1/sessions/gone"],
+            "words that are known are not asked for"
+        );
+        assert_eq!(names.shown("x"), "x: Later");
         let rows: Vec<Vec<Cell>> = shown.iter().map(|words| vec![words.as_str().into(), "$1".into()]).collect();
         let error = std::sync::OnceLock::new();
         let lines = Output::plain(&error).aligned(&fitted(&rows, &[Column::cut(12), Column::WHOLE], 18));
         assert_eq!(lines[0], "Count the wor…  $1");
         assert!(!lines[3].contains('\u{1b}'), "{lines:?}");
+    }
+
+    #[tokio::test]
+    async fn a_busy_daemon_is_asked_again_at_the_next_look() {
+        let (mut names, sessions) = (Names::default(), ["cli", "x"]);
+        assert_eq!(learned(&mut names, &sessions, vec![(503, refusal())]).await, ["/api/v1/sessions/x"]);
+        assert_eq!(names.shown("x"), "x");
+        let title = || (200, json!({"title": "A trip"}).to_string());
+        learned(&mut names, &sessions, vec![title(), title()]).await;
+        assert_eq!(names.shown("x"), "x: A trip");
+    }
+
+    #[tokio::test]
+    async fn of_many_sessions_a_list_is_read_first_and_few_of_the_rest_are_asked_for() {
+        let sessions: Vec<String> = (0..60).map(|n| format!("job:0199e3a0-7b1c-7000-{n:04}")).collect();
+        let sessions: Vec<&str> = sessions.iter().map(String::as_str).collect();
+        let rows: Vec<Json> =
+            sessions[30..].iter().map(|key| json!({"job_id": key.replace("job:", ""), "title": "Count"})).collect();
+        let one = (200, json!({"title": "An old one"}).to_string());
+        let mut answers = vec![(200, json!({ "jobs": rows }).to_string())];
+        answers.extend(std::iter::repeat_n(one, ASKED_MAX));
+        let mut names = Names::default();
+        let asked = learned(&mut names, &sessions, answers).await;
+        assert_eq!((asked.len(), asked[0].as_str()), (ASKED_MAX + 1, "/api/v1/jobs?limit=60"));
+        assert_eq!(names.shown(sessions[29]), "An old one (job 0199e3a0-7b1c-7000-0029)", "jobs of one millisecond");
+        assert_eq!(names.shown(sessions[0]), sessions[0]);
+
+        names.words.extend((0..KEPT_MAX).map(|n| (format!("s{n}"), "words".to_owned())));
+        learned(&mut names, &sessions[59..], vec![]).await;
+        assert_eq!(names.words.len(), 1, "the words that the list shows are kept");
+    }
+
+    #[tokio::test]
+    async fn whole_keys_come_before_the_words() {
+        let mut names = Names::new(true);
+        let key = "job:0199e3a0-7b1c-7000-8000-000000000001";
+        learned(&mut names, &[key], vec![(200, json!({"title": "Count"}).to_string())]).await;
+        assert_eq!(names.shown(key), format!("{key}: Count"));
     }
 
     #[test]

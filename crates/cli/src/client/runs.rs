@@ -5,7 +5,7 @@ mod timeline;
 
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
-use belay_program::output::{Cell, Column, Output, Tone};
+use belay_program::output::{Cell, Column, Output, Tone, fitted};
 use serde_json::Value as Json;
 
 use super::approvals::waits_for;
@@ -26,6 +26,24 @@ const COLUMNS: [Column; 8] = [
     Column::optional(3),
     Column::optional(2),
 ];
+
+/// The place of the session in [`COLUMNS`].
+const SESSION: usize = 3;
+
+/// The width of the other columns that always stay, with whole ids and with the gaps.
+const FULL_WIDTH: usize = 36 + 9 + 12 + 3 * 2;
+
+/// The columns for a terminal, and the width that the rows get. With `full`, neither an id nor a key of up to `key`
+/// columns is cut: on a narrower terminal the rows wrap. Words behind a key may be cut to `:…`.
+fn layout(full: bool, key: usize, terminal: usize) -> ([Column; 8], usize) {
+    let mut columns = COLUMNS;
+    if !full {
+        return (columns, terminal);
+    }
+    let key = key + 2;
+    columns[SESSION] = Column::cut(key);
+    (columns, terminal.max(FULL_WIDTH + key))
+}
 
 /// Lists recent runs, newest first.
 pub async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) -> Result<Exit, Failure> {
@@ -51,13 +69,21 @@ pub async fn list(args: &RunsArgs, env: &Environment, out: Output<'_>) -> Result
         runs => {
             let ids = runs.iter().map(|run| text(run, "/run_id"));
             let chars = shown_chars(&client, IdKind::Run, ids, args.full).await?;
-            let mut names = Names::default();
+            let sessions = || runs.iter().map(|run| text(run, "/session"));
+            let mut names = Names::new(args.full);
             if out.is_terminal() {
-                names.learn(&client, runs.iter().map(|run| text(run, "/session"))).await;
+                names.learn(&client, sessions()).await;
             }
             let rows = runs.iter().map(|run| row(run, chars, &names));
             let rows: Vec<_> = std::iter::once(head()).chain(rows).collect();
-            out.fitted_table(&rows, &COLUMNS);
+            match out.columns() {
+                Some(terminal) => {
+                    let key = sessions().map(belay_terminal::width).max().unwrap_or(0);
+                    let (columns, width) = layout(args.full, key, terminal);
+                    out.table(&fitted(&rows, &columns, width));
+                }
+                None => out.table(&rows),
+            }
         }
     }
     Ok(Exit::Fine)
@@ -158,10 +184,10 @@ fn details(run: &Json, times: &TimeText) -> Vec<Vec<Cell>> {
 mod tests {
     use std::sync::OnceLock;
 
-    use belay_program::output::fitted;
     use serde_json::json;
 
     use super::*;
+    use crate::client::testing::answering;
 
     fn rows() -> Vec<Vec<Cell>> {
         let run = |id: &str, status: &str, reason: &str, session: &str, calls: u64| {
@@ -204,6 +230,38 @@ mod tests {
         );
         for width in [80, 120] {
             assert!(shown(width).iter().all(|line| line.chars().count() <= width));
+        }
+    }
+
+    const RUN: &str = "0199e3a0-7b1d-7000-8000-000000000001";
+    const JOB: &str = "job:0199e3a0-7b1e-7000-8000-000000000002";
+
+    /// The lines of a list of two runs, of which the job of the second one has a title of 120 characters.
+    async fn titled(full: bool, terminal: usize) -> Vec<String> {
+        let (client, serve) = answering(vec![json!({"title": "t".repeat(120)}).to_string()]).await;
+        let mut names = Names::new(full);
+        tokio::join!(names.learn(&client, std::iter::once(JOB)), serve);
+        let of = |session| json!({"run_id": RUN, "status": "completed", "reason": "goal", "session": session});
+        let chars = if full { usize::MAX } else { 13 };
+        let rows = [head(), row(&of("cli"), chars, &names), row(&of(JOB), chars, &names)];
+        let (columns, width) = layout(full, JOB.len(), terminal);
+        Output::plain(&OnceLock::new()).aligned(&fitted(&rows, &columns, width))
+    }
+
+    #[tokio::test]
+    async fn a_title_of_120_characters_moves_no_column_of_a_wide_terminal() {
+        let lines = titled(false, 200).await;
+        assert!(lines[2].contains("t… (job 0199e3a0-7b1e)"), "{lines:#?}");
+        let before = |line: &String, text| line.split_once(text).map(|(before, _)| before.chars().count());
+        let at = before(&lines[0], "COST");
+        assert!(at.is_some() && lines[1..].iter().all(|line| before(line, "$") == at), "{lines:#?}");
+    }
+
+    #[tokio::test]
+    async fn whole_ids_are_not_cut_on_any_terminal() {
+        for terminal in [80, 120, 200] {
+            let lines = titled(true, terminal).await;
+            assert!(lines[2].contains(RUN) && lines[2].contains(JOB), "{terminal}: {lines:#?}");
         }
     }
 }

@@ -37,7 +37,8 @@ pub fn widened(usual: usize, spare: usize) -> usize {
 }
 
 /// The rows, fitted to a terminal of this width. Columns are left out by their turn until the least widths of the others fit.
-/// Then the widest column that may be cut gives way first. A row of one cell is a remark, which has no columns.
+/// Then the widest column that may be cut gives way first. Before the last column, it is at most as wide as the widest cell
+/// for which a table widens a column. A row of one cell is a remark, which has no columns.
 ///
 /// A terminal that is narrower than the columns that stay whole cuts these too, down to one character.
 pub fn fitted(rows: &[Vec<Cell>], columns: &[Column], width: usize) -> Vec<Vec<Cell>> {
@@ -45,9 +46,13 @@ pub fn fitted(rows: &[Vec<Cell>], columns: &[Column], width: usize) -> Vec<Vec<C
     let natural = |at: usize| {
         rows.iter().filter(|row| !is_remark(row)).filter_map(|row| row.get(at)).map(Cell::width).max().unwrap_or(0)
     };
+    // A cell that does not widen its column would move the rest of its row. Behind the last one there is no rest.
+    let most = |at: usize, column: &Column| {
+        if at + 1 < columns.len() { natural(at).min(MAX_COLUMN.max(column.least)) } else { natural(at) }
+    };
     // The place of each column, its width, and its least width.
     let mut kept: Vec<(usize, usize, usize)> =
-        columns.iter().enumerate().map(|(at, column)| (at, natural(at), natural(at).min(column.least))).collect();
+        columns.iter().enumerate().map(|(at, column)| (at, most(at, column), natural(at).min(column.least))).collect();
     let gaps = |kept: &[(usize, usize, usize)]| GAP * kept.len().saturating_sub(1);
     while kept.iter().map(|(_, _, least)| least).sum::<usize>() + gaps(&kept) > width {
         let next = kept.iter().map(|(at, ..)| *at).filter(|at| columns[*at].turn > 0);

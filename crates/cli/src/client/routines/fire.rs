@@ -18,7 +18,8 @@ use crate::client::{Client, text};
 /// place or a thaw.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Looks at a routine run that has not begun, before the person is told that it waits: 2 s.
+/// Looks at a routine run that has not begun, before the person is told what it waits for, and before each look at whether
+/// that has changed: 2 s.
 const LOOKS_BEFORE_NOTE: u32 = 8;
 
 /// Starts the routine run. With `waits` the exit code is the verdict of its run or job.
@@ -75,7 +76,7 @@ impl<'a> Work<'a> {
 
 /// Waits for the end of the routine run, and prints its answer. If the daemon goes away, the wait ends, not the work.
 async fn ended(client: &Client, id: &str, as_json: bool, out: Output<'_>) -> Result<Exit, Failure> {
-    let mut looks = 0;
+    let (mut looks, mut told) = (0_u32, Told::default());
     loop {
         let routine_run = client.get(&["api", "v1", "routine-runs", id], &[]).await?;
         looks += 1;
@@ -91,12 +92,29 @@ async fn ended(client: &Client, id: &str, as_json: bool, out: Output<'_>) -> Res
                 return Ok(exit);
             }
             Work::Waiting => {
-                if looks == LOOKS_BEFORE_NOTE && !as_json {
-                    note(&why_waiting(client, text(&routine_run, "/routine")).await?);
+                if looks.is_multiple_of(LOOKS_BEFORE_NOTE)
+                    && !as_json
+                    && let Some(news) = told.news(client, text(&routine_run, "/routine")).await
+                {
+                    note(&news);
                 }
                 sleep(AGAIN).await;
             }
         }
+    }
+}
+
+/// The last sentence about what a routine run waits for.
+#[derive(Default)]
+struct Told(String);
+
+impl Told {
+    /// The sentence, if it is another one now. It is an extra, so a daemon that does not answer ends no wait: the next
+    /// look asks again.
+    async fn news(&mut self, client: &Client, name: &str) -> Option<String> {
+        let now = why_waiting(client, name).await.ok().filter(|now| *now != self.0)?;
+        self.0.clone_from(&now);
+        Some(now)
     }
 }
 
@@ -105,12 +123,15 @@ async fn why_waiting(client: &Client, name: &str) -> Result<String, Failure> {
     let status = client.get(&["api", "v1", "status"], &[]).await?;
     let frozen = status.pointer("/frozen").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     if frozen.is_empty() {
-        return Ok(waits(name, None));
+        return Ok(waits(name, &[]));
     }
-    // A routine that was deleted meanwhile has no creator whose freeze could hold it.
-    let routine = client.get(&["api", "v1", "routines", name], &[]).await.unwrap_or_default();
-    let holds = frozen.iter().find_map(|freeze| Some((freeze, holding(freeze, name, &routine)?)));
-    Ok(waits(name, holds))
+    let routine = match client.get(&["api", "v1", "routines", name], &[]).await {
+        // It was deleted meanwhile: it has no creator whose freeze could hold it.
+        Err(failure) if failure.exit == Exit::Failed => Json::Null,
+        answer => answer?,
+    };
+    let holds: Vec<_> = frozen.iter().filter_map(|freeze| Some((freeze, holding(freeze, name, &routine)?))).collect();
+    Ok(waits(name, &holds))
 }
 
 /// The scope of a freeze that holds this routine; `None`: it does not.
@@ -120,13 +141,19 @@ fn holding(freeze: &Json, name: &str, routine: &Json) -> Option<FreezeScope> {
     scope.covers_work(Some(name), &channel, text(routine, "/creator/principal")).then_some(scope)
 }
 
-/// Says what a run of this routine waits for: the end of this freeze. `None`: the person sees no freeze that holds it.
-fn waits(name: &str, freeze: Option<(&Json, FreezeScope)>) -> String {
-    let Some((freeze, scope)) = freeze else {
+/// Says what a run of this routine waits for: the end of all these freezes. None: the person sees no freeze that holds it.
+fn waits(name: &str, freezes: &[(&Json, FreezeScope)]) -> String {
+    if freezes.is_empty() {
         let what = "for a place (`belay top` shows who has it), or for the thaw of this routine by an operator";
         return format!("the run of {name} has not begun: it waits {what}; Ctrl-C ends this wait alone");
-    };
-    let option = match &scope {
+    }
+    let freezes: Vec<String> = freezes.iter().map(|(freeze, scope)| frozen(freeze, scope)).collect();
+    format!("the run of {name} waits for a thaw: {}; Ctrl-C ends this wait alone", freezes.join("; "))
+}
+
+/// Says what this freeze holds, and how it is ended.
+fn frozen(freeze: &Json, scope: &FreezeScope) -> String {
+    let option = match scope {
         FreezeScope::All => String::new(),
         FreezeScope::Person { channel: Some(channel), id } => format!(" --person {channel}:{id}"),
         FreezeScope::Person { channel: None, id } => format!(" --person {id}"),
@@ -139,8 +166,8 @@ fn waits(name: &str, freeze: Option<(&Json, FreezeScope)>) -> String {
     };
     let (at, actor) = (text(freeze, "/at"), text(freeze, "/actor"));
     format!(
-        "the run of {name} waits for a thaw: {scope} is frozen since {at} by {actor}{detail}; `belay thaw{option}`, or \
-         `/thaw{option}` in a chat, ends that; Ctrl-C ends this wait alone"
+        "{scope} is frozen since {at} by {actor}{detail}; an operator ends it by `belay thaw{option}`, or `/thaw{option}` in \
+         a chat"
     )
 }
 
@@ -157,7 +184,7 @@ async fn settled(client: &Client, id: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::testing::answering;
+    use crate::client::testing::{answering, answering_with};
 
     #[tokio::test]
     async fn a_wait_for_a_thaw_names_the_freeze_and_how_it_is_ended() {
@@ -168,25 +195,24 @@ mod tests {
         let other = freeze(json!({"kind": "routine", "name": "other"}));
         let channel = freeze(json!({"kind": "channel", "channel": "http"}));
         let thaw = |what: &str, option: &str| {
-            format!(
-                "the run of watch waits for a thaw: {what}; `belay thaw{option}`, or `/thaw{option}` in a chat, ends that; \
-                 Ctrl-C ends this wait alone"
-            )
+            format!("{what}; an operator ends it by `belay thaw{option}`, or `/thaw{option}` in a chat")
         };
+        let held = |freezes: &str| format!("the run of watch waits for a thaw: {freezes}; Ctrl-C ends this wait alone");
         let since = "since 2026-11-30T09:00:00.000Z by http:operator";
-        let place = waits("watch", None);
+        let place = waits("watch", &[]);
         assert!(place.contains("`belay top`"), "{place}");
+        let watch = freeze(json!({"kind": "routine", "name": "watch"}));
+        let all = thaw(&format!("everything is frozen {since} (too loud)"), "");
+        let of_watch = thaw(&format!("routine watch is frozen {since}"), " --routine watch");
         for (frozen, expected) in [
             (vec![], place.clone()),
             (vec![other.clone(), channel], place),
-            (vec![other.clone(), everything], thaw(&format!("everything is frozen {since} (too loud)"), "")),
-            (
-                vec![other, freeze(json!({"kind": "routine", "name": "watch"}))],
-                thaw(&format!("routine watch is frozen {since}"), " --routine watch"),
-            ),
+            (vec![other.clone(), everything.clone()], held(&all)),
+            (vec![other, watch.clone()], held(&of_watch)),
+            (vec![everything, watch], held(&format!("{all}; {of_watch}"))),
             (
                 vec![freeze(json!({"kind": "person", "channel": "http", "id": "ann"}))],
-                thaw(&format!("person http:ann is frozen {since}"), " --person http:ann"),
+                held(&thaw(&format!("person http:ann is frozen {since}"), " --person http:ann")),
             ),
         ] {
             let mut answers = vec![json!({ "frozen": frozen }).to_string()];
@@ -196,6 +222,30 @@ mod tests {
             let (client, serve) = answering(answers).await;
             let (said, _) = tokio::join!(why_waiting(&client, "watch"), serve);
             assert_eq!(said.as_deref(), Ok(expected.as_str()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wait_is_told_again_when_the_freeze_changes_and_outlives_a_daemon_that_does_not_answer() {
+        let refusal = || (503, json!({"error": {"message": "not now"}}).to_string());
+        let frozen = |scope: Json| (200, json!({"frozen": [{"scope": scope}]}).to_string());
+        let routine = || (200, json!({"channel": "http", "creator": {"principal": "ann"}}).to_string());
+        let (all, own) = (json!({"kind": "all"}), json!({"kind": "routine", "name": "watch"}));
+        let mut told = Told::default();
+        for (answers, expected) in [
+            (vec![refusal()], None),
+            (vec![frozen(all.clone()), refusal()], None),
+            (vec![frozen(all.clone()), routine()], Some("everything is frozen")),
+            (vec![frozen(all.clone()), routine()], None),
+            (vec![refusal()], None),
+            (vec![frozen(own.clone()), (404, refusal().1)], Some("routine watch is frozen")),
+            (vec![frozen(all), routine()], Some("everything is frozen")),
+            (vec![(200, json!({"frozen": []}).to_string())], Some("it waits for a place")),
+        ] {
+            let (client, serve) = answering_with(answers).await;
+            let (news, _) = tokio::join!(told.news(&client, "watch"), serve);
+            assert!(news.is_some() == expected.is_some(), "{news:?}");
+            assert!(expected.is_none_or(|words| news.is_some_and(|news| news.contains(words))), "{expected:?}");
         }
     }
 

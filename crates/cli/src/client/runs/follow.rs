@@ -7,7 +7,7 @@ use belay_program::output::{Cell, Output, fitted, widened};
 use serde_json::Value as Json;
 use tokio::time::{Duration, sleep};
 
-use super::{COLUMNS, head, row};
+use super::{SESSION, head, layout, row};
 use crate::args::RunsArgs;
 use crate::client::facts::Facts;
 use crate::client::names::Names;
@@ -25,8 +25,8 @@ const FULL_ID_CHARS: usize = 36;
 /// The width of each column: later rows cannot widen the earlier ones.
 const WIDTHS: [usize; 8] = [ID_CHARS, 9, 22, 20, 15, 5, 7, 7];
 
-/// The place of the session in [`WIDTHS`].
-const SESSION: usize = 3;
+/// Characters of the longest key with a whole id: `routine:` and the id.
+const FULL_KEY_CHARS: usize = 44;
 
 /// Prints the listed runs, the oldest first, and then each run that ends and fits the filters, for ever.
 pub(super) async fn follow(
@@ -42,7 +42,7 @@ pub(super) async fn follow(
         show(head(), args, out);
     }
     let listed = answer.pointer("/runs").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
-    let mut names = Names::default();
+    let mut names = Names::new(args.full);
     if out.is_terminal() && !args.client.json {
         names.learn(client, listed.iter().map(|run| text(run, "/session"))).await;
     }
@@ -99,19 +99,23 @@ fn id_chars(args: &RunsArgs) -> usize {
 /// Prints a row. On a terminal it fits, and each row has the same columns.
 fn show(cells: Vec<Cell>, args: &RunsArgs, out: Output<'_>) {
     match out.columns() {
-        Some(width) => out.table(&fitted(&[even(cells, id_chars(args), width)], &COLUMNS, width)),
+        Some(terminal) => out.table(&on_terminal(cells, args.full, terminal)),
         None => out.table(&[padded(cells)]),
     }
 }
 
-/// The cells with exactly the width of their columns, so that each row gives way in the same columns of a terminal. The
+/// The row with exactly the widths of its columns, so that each row gives way in the same columns of a terminal. The
 /// session gets what is left of a wide one.
-fn even(cells: Vec<Cell>, id_chars: usize, terminal: usize) -> Vec<Cell> {
+fn on_terminal(cells: Vec<Cell>, full: bool, terminal: usize) -> Vec<Vec<Cell>> {
+    let (columns, terminal) = layout(full, FULL_KEY_CHARS, terminal);
     let mut widths = WIDTHS;
-    widths[0] = id_chars;
+    if full {
+        (widths[0], widths[SESSION]) = (FULL_ID_CHARS, FULL_KEY_CHARS + 2); // `:…` for words that are cut
+    }
     let filled = widths.iter().sum::<usize>() + 2 * (widths.len() - 1); // two columns between each of them and the next
     widths[SESSION] = widened(widths[SESSION], terminal.saturating_sub(filled));
-    cells.into_iter().zip(widths).map(|(cell, width)| cell.at_most(width).at_least(width)).collect()
+    let even = cells.into_iter().zip(widths).map(|(cell, width)| cell.at_most(width).at_least(width)).collect();
+    fitted(&[even], &columns, terminal)
 }
 
 /// The cells, all but the last one at least as wide as their columns.
@@ -136,7 +140,7 @@ mod tests {
         });
         let error = OnceLock::new();
         let shown = |width| {
-            let fit = |cells| fitted(&[even(cells, ID_CHARS, width)], &COLUMNS, width);
+            let fit = |cells| on_terminal(cells, false, width);
             let rows = [fit(head()), fit(row(&run, ID_CHARS, &Names::default()))].concat();
             let lines = Output::plain(&error).aligned(&rows);
             lines.into_iter().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>()
@@ -156,11 +160,18 @@ mod tests {
             ]
         );
         let long = json!({"run_id": "0199e3a0-7b1d-7000", "session": "s".repeat(64)});
-        let cells = fitted(&[even(row(&long, ID_CHARS, &Names::default()), ID_CHARS, 160)], &COLUMNS, 160);
+        let cells = on_terminal(row(&long, ID_CHARS, &Names::default()), false, 160);
         assert!(Output::plain(&error).aligned(&cells)[0].contains(&"s".repeat(64)), "{cells:?}");
         assert!(
             Output::plain(&error).aligned(&[padded(row(&long, ID_CHARS, &Names::default()))])[0]
                 .contains(&"s".repeat(64))
         );
+        let key = "routine:0199e3a0-7b1d-7000-8000-000000000002";
+        let whole = json!({"run_id": run["run_id"], "session": key});
+        for width in [80, 120] {
+            let cells = on_terminal(row(&whole, FULL_ID_CHARS, &Names::new(true)), true, width);
+            let line = Output::plain(&error).aligned(&cells).concat();
+            assert!(line.contains(key) && line.starts_with("0199e3a0-7b1d-7000-8000-000000000001 "), "{width}: {line}");
+        }
     }
 }
