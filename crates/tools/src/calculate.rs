@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::arguments;
 
-const DESCRIPTION: &str = "Calculates exactly: + - * / ^ % n! pi e tau, and functions: sqrt, round(x, digits), gcd, log(x, base), sin (radians) and more. A \
-                rounded result begins with ≈.";
+const DESCRIPTION: &str = "Calculates exactly: + - * / ^ % n! pi e tau, sqrt, round(x, digits), gcd, log(x, base), sin \
+    (radians) and more. ≈ means rounded.";
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
