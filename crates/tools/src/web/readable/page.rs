@@ -1,13 +1,14 @@
 //! Processes the elements of a page.
 
 mod blocks;
+mod within;
 
 use html5ever::tokenizer::Tag;
 use url::Url;
 
 use super::Readable;
 use super::allowance::Allowance;
-use super::elements::{Gap, attribute, closes_by_itself, gap_around, is_empty, is_marked_hidden, is_space, is_unread};
+use super::elements::{Gap, attribute, closes_by_itself, gap_around, is_empty, is_marked_hidden, is_unread};
 use super::fields::{Choice, tick};
 use super::links::Links;
 use super::lists::Lists;
@@ -62,26 +63,6 @@ impl Page {
             self.space_around(name);
             self.open(name, tag, base);
         }
-    }
-
-    /// Whether an open `select` or formula takes the element. An element that cannot be in it closes it.
-    fn is_within_field(&mut self, name: &str, tag: &Tag) -> bool {
-        if let Some(choice) = &mut self.choice {
-            if !matches!(name, "select" | "input" | "textarea") {
-                choice.start(tag);
-                return true;
-            }
-            self.close_choice();
-            return name == "select";
-        }
-        if let Some(formula) = &mut self.formula {
-            if gap_around(name) == Gap::None {
-                formula.start(tag);
-                return true;
-            }
-            self.close_formula();
-        }
-        false
     }
 
     fn open(&mut self, name: &str, tag: &Tag, base: &Url) {
@@ -139,22 +120,10 @@ impl Page {
                 None => return,
             }
         }
-        if let Some(choice) = &mut self.choice {
-            choice.end(name);
-            if name == "select" {
-                self.close_choice();
-            }
-            return;
+        if !self.is_end_within_field(name) {
+            self.close(name);
+            self.space_around(name);
         }
-        if let Some(formula) = &mut self.formula {
-            formula.end(name);
-            if name != "math" && gap_around(name) == Gap::None {
-                return;
-            }
-            self.close_formula();
-        }
-        self.close(name);
-        self.space_around(name);
     }
 
     fn close(&mut self, name: &str) {
@@ -167,36 +136,6 @@ impl Page {
             "del" | "s" | "strike" => self.text.end_strike(),
             "sup" | "sub" => self.text.set_script(None),
             _ => {}
-        }
-    }
-
-    pub(super) fn characters(&mut self, text: &str) {
-        self.allowance.earn(text.len());
-        if !self.hidden.is_empty() {
-            return;
-        }
-        if self.in_title {
-            self.title.push_str(text);
-        } else if let Some(choice) = &mut self.choice {
-            choice.characters(text);
-        } else if let Some(formula) = &mut self.formula {
-            formula.characters(text);
-        } else if self.preformatted > 0 {
-            self.begin_cell();
-            self.text.preformatted(text);
-        } else {
-            self.flowing(text);
-        }
-    }
-
-    /// Writes text whose white space only separates words.
-    fn flowing(&mut self, text: &str) {
-        let mut pieces = text.split(is_space).peekable();
-        while let Some(piece) = pieces.next() {
-            self.words(piece);
-            if pieces.peek().is_some() {
-                self.text.widen(Gap::Space);
-            }
         }
     }
 }

