@@ -1,10 +1,19 @@
 //! Converts HTML to readable text: a pure function over the tokens of a page.
 //!
 //! It builds no tree, because a tree of hostile markup takes time quadratic in its depth. It reads the tokens once, in
-//! order, and counts the surrounding elements that matter (hidden, preformatted, link). It omits scripts, styles and
-//! elements that are marked as hidden, because a person would not see them either.
+//! order, and counts the surrounding elements that matter (hidden, preformatted, link, list, table). It omits scripts,
+//! styles and elements that are marked as hidden, because a person would not see them either.
 
+mod allowance;
+mod elements;
+mod fields;
+mod links;
+mod lists;
+mod math;
+mod page;
 mod sink;
+mod tables;
+mod text;
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
+mod columns;
+mod marks;
+
 use super::*;
 
 fn read(html: &str) -> Readable {
@@ -80,6 +83,7 @@ fn links_are_numbered_and_listed_whole() {
 #[test]
 fn hostile_markup_costs_no_more_than_its_length() {
     let n = 100_000;
+    let m = n / 2;
     for (name, html) in [
         ("nested blocks", "<div>".repeat(n)),
         ("nested emphasis", "<b>".repeat(n)),
@@ -92,6 +96,35 @@ fn hostile_markup_costs_no_more_than_its_length() {
         ("entities", "&amp".repeat(n)),
         ("open tags", "<a b='".repeat(n)),
         ("ends", "</p>".repeat(n)),
+        ("struck blocks", format!("<s>{}", "<br>x".repeat(n))),
+        ("open strikes", "<s>".repeat(n)),
+        ("struck letters", "<s>x</s>".repeat(n)),
+        ("scripts", "x<sub>x<sup>x".repeat(n)),
+        ("boxes", "<input type=radio>".repeat(n)),
+        ("options", format!("<select multiple>{}", "<option selected>x".repeat(n))),
+        ("selects", "<select><option selected>x".repeat(n)),
+        ("nested formulas", "<math>".repeat(n)),
+        ("formulas", "<math>x</math>".repeat(n)),
+        ("long numbers", format!("<ol start={}>{}", i64::MIN, "<li>x".repeat(n))),
+        ("nested numbers", "<ol><li>x".repeat(n)),
+        ("late numbers", "<ol reversed><li>x".repeat(n)),
+        ("late numbers of one list", format!("<ol reversed>{}", "<li>x".repeat(n))),
+        ("wide cells", format!("<table>{}", "<td colspan=1000>x".repeat(n))),
+        ("wide and high cells", format!("<table>{}", "<tr><td rowspan=65534 colspan=1000><td>x".repeat(m))),
+        (
+            "covered rows",
+            format!("<table><tr>{}{}", "<td rowspan=65534 colspan=1000>x".repeat(m), "<tr><td>x".repeat(m)),
+        ),
+        (
+            "covered rows of different ends",
+            format!(
+                "<table><tr>{}{}",
+                (0..m).map(|i| format!("<td rowspan={}>", 2 + i % 60_000)).collect::<String>(),
+                "<tr><td>x".repeat(m)
+            ),
+        ),
+        ("groups", format!("<table>{}", "<tbody><tr><td rowspan=9>x".repeat(m))),
+        ("empty cells", format!("<table>{}", "<tr><td><td><td><td>x".repeat(m))),
     ] {
         let page = read(&html);
         assert!(!page.cut, "{name} took longer than a minute");
