@@ -36,8 +36,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("exec", &["crash-point", "protocol"]),
     // Values of expressions.
     ("arithmetic", &["text"]),
+    // Files and pages as texts.
     ("pdf", &[]),
-    ("tools", &["arithmetic", "exec", "pdf", "protocol", "text"]),
+    ("readable", &[]),
+    ("tools", &["arithmetic", "exec", "pdf", "protocol", "readable", "text"]),
     ("channels", &["crash-point", "protocol", "terminal", "text"]),
     ("hooks", &["exec", "protocol", "text"]),
     ("store", &["crash-point", "protocol"]),

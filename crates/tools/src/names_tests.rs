@@ -27,7 +27,7 @@ fn built(settings: u32, dir: &std::path::Path) -> (Vec<&'static str>, Vec<Arc<dy
     if is(5) {
         config.commands.background = 0;
     }
-    let background = crate::testing::background_of(dir, config.commands.background as usize);
+    let background = crate::testing::background_of(dir, config.commands.background);
     (offered(&config), builtin(&config, ToolsParts { background, ..parts(dir) }).unwrap())
 }
 

@@ -1,8 +1,8 @@
 //! The web tools: `fetch_url`, `send_request` and `web_search`.
 //!
 //! Reading order: [`config`] → `net`, `address` (public and private IP addresses) → `allow_private`, `url` (the URLs
-//! that may be fetched) → `resolve`, `page_client` (sending a request safely) → `body`, `readable` (reading the
-//! response) → `fetch` → `request`, `send` → `search`; `callback` posts by the
+//! that may be fetched) → `resolve`, `page_client` (sending a request safely) → `body`, `belay-readable`
+//! (reading the response) → `fetch` → `request`, `send` → `search`; `callback` posts by the
 //! same rules.
 
 mod address;
@@ -13,7 +13,8 @@ pub mod config;
 mod fetch;
 mod net;
 mod page_client;
-#[cfg_attr(not(feature = "web"), path = "web/no_readable.rs")]
+#[cfg(not(feature = "web"))]
+#[path = "web/no_readable.rs"]
 pub(crate) mod readable;
 mod request;
 mod resolve;
@@ -28,6 +29,8 @@ fn reads_pages(tools: &[&str]) -> bool {
     cfg!(feature = "web") && tools.contains(&"fetch_url")
 }
 
+#[cfg(feature = "web")]
+pub(crate) use belay_readable as readable;
 pub use callback::CallbackPoster;
 pub(crate) use fetch::FetchUrl;
 pub(crate) use resolve::SystemResolver;

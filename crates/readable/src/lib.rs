@@ -28,15 +28,15 @@ const PIECE_BYTES: usize = 8 * 1024;
 
 /// A page as text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Readable {
+pub struct Readable {
     /// The title; empty if there is none.
-    pub(crate) title: String,
+    pub title: String,
     /// The text. Links are written as `[1]`.
-    pub(crate) text: String,
+    pub text: String,
     /// The distinct targets of the links, in order.
-    pub(crate) links: Vec<String>,
+    pub links: Vec<String>,
     /// Whether the conversion took too long and the text ends early.
-    pub(crate) cut: bool,
+    pub cut: bool,
 }
 
 /// Converts a page with the URL `base` to text, as far as possible within the time limit. CPU-bound: not for an async
@@ -44,7 +44,7 @@ pub(crate) struct Readable {
 ///
 /// # Errors
 /// None: only a build without the feature `web` refuses a page.
-pub(crate) fn readable(html: &str, base: &Url, limit: Duration) -> Result<Readable, &'static str> {
+pub fn readable(html: &str, base: &Url, limit: Duration) -> Result<Readable, &'static str> {
     let begun = Instant::now();
     let tokenizer = Tokenizer::new(Sink::new(base.clone()), TokenizerOpts::default());
     let input = BufferQueue::default();

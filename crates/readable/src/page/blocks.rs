@@ -3,8 +3,8 @@
 use html5ever::tokenizer::Tag;
 
 use super::Page;
-use crate::web::readable::elements::{Gap, gap_around};
-use crate::web::readable::lists::Item;
+use crate::elements::{Gap, gap_around};
+use crate::lists::Item;
 
 impl Page {
     /// Requests the white space before or after an element.

@@ -3,11 +3,11 @@
 use html5ever::tokenizer::Tag;
 
 use super::Page;
-use crate::web::readable::elements::{Gap, gap_around, is_space};
+use crate::elements::{Gap, gap_around, is_space};
 
 impl Page {
     /// Reads text where it stands.
-    pub(in crate::web::readable) fn characters(&mut self, text: &str) {
+    pub(crate) fn characters(&mut self, text: &str) {
         self.allowance.earn(text.len());
         if !self.hidden.is_empty() {
             return;
