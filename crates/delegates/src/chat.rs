@@ -129,7 +129,7 @@ impl ChatDelegate {
         let (own, all) = (reasoning.tools().clone(), self.core.services.reasoning.load_full());
         let in_use: HashSet<&str> =
             own.iter().chain(all.tools().iter()).map(|tool| tool.spec().name.as_str()).chain([FIND_TOOLS]).collect();
-        // Where a tool of the client has the name of a deferred one of ours, a name would mean two tools: all are offered.
+        // If a tool of the client has the name of a deferred one of ours, a name would mean two tools: all are offered.
         let is_shadowed = own.deferred().any(|spec| offered.tools.iter().any(|tool| tool.name == spec.name));
         let is_answered = self.core.answers.values().any(|answer| answer.client.is_some());
         let messages = context.messages.get(self.turn_start..).unwrap_or_default();

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use self::section::Section;
 
-/// What was read.
+/// The part of the file that was read.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// Pages of the document.
@@ -60,8 +60,9 @@ pub fn text_of(file: &[u8], max_pages: usize, max_bytes: usize) -> Result<(Head,
         // Many files are encrypted with the empty password, which every program may use.
         document.decrypt("").map_err(|_| Unreadable::Encrypted)?;
     }
-    // A panic costs the form, and the pages are read.
-    let form = catch_unwind(AssertUnwindSafe(|| form::read(&document, max_bytes))).unwrap_or_default();
+    // A panic costs the form, which counts as cut, and the pages are read.
+    let lost = |_| Section { is_cut: true, ..Section::default() };
+    let form = catch_unwind(AssertUnwindSafe(|| form::read(&document, max_bytes))).unwrap_or_else(lost);
     let (mut head, mut pages) = pages_of(&document, max_pages, max_bytes);
     let Section { text: mut fields, fields: number, is_cut } = form;
     head.fields = number;
@@ -84,9 +85,12 @@ fn pages_of(document: &Document, max_pages: usize, max_bytes: usize) -> (Head, S
             break;
         }
         let mut page_text = Vec::new();
-        let mut output = PlainTextOutput::new(&mut page_text as &mut dyn Write);
-        // A broken page is left out; the others are read.
-        let outcome = output_doc_page(document, &mut output, *page);
+        // A broken page is left out, also one at which the library panics; the others are read.
+        let read = || {
+            let mut output = PlainTextOutput::new(&mut page_text as &mut dyn Write);
+            output_doc_page(document, &mut output, *page).map_err(|error| error.to_string())
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err("the reader panicked".to_owned()));
         if let Err(error) = outcome {
             eprintln!("page {page}: {error}");
             head.broken += 1;

@@ -24,7 +24,7 @@ enum List {
     },
 }
 
-/// What stands before an item.
+/// The mark before an item.
 pub(super) enum Item {
     Bullet,
     Number(i64),

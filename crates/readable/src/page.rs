@@ -93,8 +93,8 @@ impl Page {
             "tr" => self.tables.row(),
             "td" | "th" => self.tables.cell(tag, &mut self.allowance),
             "del" | "s" | "strike" if !tag.self_closing => self.text.strike(),
-            "sup" => self.text.set_script(Some(Script::Super)),
-            "sub" => self.text.set_script(Some(Script::Sub)),
+            "sup" => self.text.begin_script(Script::Super),
+            "sub" => self.text.begin_script(Script::Sub),
             "input" => {
                 if let Some(tick) = tick(tag) {
                     self.apart(tick);
@@ -134,7 +134,7 @@ impl Page {
             "a" => self.close_link(),
             "table" => self.tables.close(),
             "del" | "s" | "strike" => self.text.end_strike(),
-            "sup" | "sub" => self.text.set_script(None),
+            "sup" | "sub" => self.text.end_script(),
             _ => {}
         }
     }

@@ -19,7 +19,14 @@ pub(super) struct Text {
     /// Whether `~~` is written and not yet closed.
     is_mark_open: bool,
     script: Option<Script>,
+    /// The byte behind the newest mark of raised or lowered text, until its element ends.
+    script_at: Option<usize>,
+    /// The place and the end of a raised or lowered number or word, which needs parentheses if another follows at once.
+    loose: Option<(usize, usize)>,
 }
+
+/// Longest raised or lowered text that gets parentheses, in bytes: inserting one moves the text behind it.
+const PARENTHESES_MAX: usize = 64;
 
 impl Text {
     pub(super) fn gap(&self) -> Gap {
@@ -43,17 +50,29 @@ impl Text {
         if words.is_empty() {
             return;
         }
-        let is_behind = self.gap == Gap::None && self.text.chars().next_back().is_some_and(char::is_alphanumeric);
+        let is_close = self.gap == Gap::None;
+        let is_base = |before: char| before.is_alphanumeric() || matches!(before, ')' | ']');
+        let is_behind = is_close && self.text.chars().next_back().is_some_and(is_base);
+        if let Some((at, end)) = self.loose.take() {
+            let kinds = [char::is_numeric, char::is_alphabetic];
+            let is_glued = kinds.iter().any(|is| self.text.ends_with(is) && words.starts_with(is));
+            if is_glued && is_close && self.script.is_none() && end == self.text.len() {
+                self.enclose(at);
+            }
+        }
         self.flush();
         if self.struck > 0 && !self.is_mark_open {
             self.text.push_str("~~");
             self.is_mark_open = true;
         }
-        match self.script.take() {
-            // The reference of a footnote, such as `[1]`, is clear as it is.
-            Some(Script::Super) if !words.starts_with('[') => self.text.push('^'),
-            Some(Script::Sub) if is_behind => self.text.push('_'),
-            _ => {}
+        let mark = match self.script.take() {
+            Some(Script::Super) => Some('^'),
+            Some(Script::Sub) => is_behind.then_some('_'),
+            None => None,
+        };
+        if let Some(mark) = mark {
+            self.text.push(mark);
+            self.script_at = Some(self.text.len());
         }
         self.text.push_str(words);
     }
@@ -109,9 +128,26 @@ impl Text {
         }
     }
 
-    /// Marks the next words as raised or lowered, or not: at the end of an element without words.
-    pub(super) fn set_script(&mut self, script: Option<Script>) {
-        self.script = script;
+    /// Marks the next words as raised or lowered.
+    pub(super) fn begin_script(&mut self, script: Script) {
+        self.script = Some(script);
+    }
+
+    /// Ends raised or lowered text. More than one word or number gets parentheses, but for a footnote such as `[1]`.
+    pub(super) fn end_script(&mut self) {
+        self.script = None;
+        let Some(at) = self.script_at.take() else { return };
+        let Some(content) = self.text.get(at..).filter(|content| content.len() <= PARENTHESES_MAX) else { return };
+        if content.chars().all(char::is_alphanumeric) {
+            self.loose = Some((at, self.text.len()));
+        } else if !content.starts_with('[') {
+            self.enclose(at);
+        }
+    }
+
+    fn enclose(&mut self, at: usize) {
+        self.text.insert(at, '(');
+        self.text.push(')');
     }
 
     pub(super) fn finish(mut self) -> String {

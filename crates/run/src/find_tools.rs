@@ -68,32 +68,39 @@ pub struct FindTools(pub Arc<ToolSet>);
 
 #[async_trait]
 impl RunTool for FindTools {
-    async fn call(&self, arguments: &Map<String, Value>, _context: &ToolContext) -> ToolOutput {
+    async fn call(&self, arguments: &Map<String, Value>, context: &ToolContext) -> ToolOutput {
         let names: Vec<&str> =
             arguments.get("names").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
         match arguments.get("query").and_then(Value::as_str) {
-            _ if !names.is_empty() => self.brought(&names),
+            _ if !names.is_empty() => self.brought(&names, |tool| tool.on_demand(&context.session, context.run_id)),
             query => self.listed(query.unwrap_or_default()),
         }
     }
 }
 
 impl FindTools {
-    /// The answer to names: what the tools do, and which of them do not exist.
-    fn brought(&self, names: &[&str]) -> ToolOutput {
+    /// The answer to names: the tools and their descriptions, and which of them do not exist or are of no use now.
+    fn brought(&self, names: &[&str], on_demand: impl Fn(&dyn Tool) -> Option<bool>) -> ToolOutput {
         let tools = &self.0;
         let names: BTreeSet<&str> = names.iter().copied().collect();
-        let (known, unknown): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| tools.get(name).is_some());
-        let missing = |name: &&str| {
-            let near = nearest_names(name, tools.iter().map(|tool| tool.spec().name.as_str()), 3);
-            format!("There is no tool {name:?} in this run.{}", did_you_mean(&near))
-        };
-        let missing = unknown.iter().map(missing).collect::<Vec<_>>().join("\n");
-        if known.is_empty() {
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for name in names {
+            match tools.get(name) {
+                Some(tool) if on_demand(&**tool) == Some(false) => {
+                    missing.push(format!("{name} is offered by itself while it is of use."));
+                }
+                Some(tool) => found.push(tool.spec()),
+                None => {
+                    let near = nearest_names(name, tools.iter().map(|tool| tool.spec().name.as_str()), 3);
+                    missing.push(format!("There is no tool {name:?} in this run.{}", did_you_mean(&near)));
+                }
+            }
+        }
+        let missing = missing.join("\n");
+        if found.is_empty() {
             return Err(ToolFailure::failed(missing));
         }
-        let specs: Vec<&ToolSpec> = known.iter().filter_map(|name| tools.get(name)).map(|tool| tool.spec()).collect();
-        let text = format!("You can call these from your next step on.\n{}\n{missing}", lines(&specs));
+        let text = format!("You can call these from your next step on.\n{}\n{missing}", lines(&found));
         Ok(text.trim_end().into())
     }
 
@@ -173,7 +180,7 @@ mod tests {
     fn said(finder: &FindTools, arguments: &Value) -> Result<belay_protocol::ToolReply, String> {
         let names: Vec<&str> = arguments["names"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let output = match arguments["query"].as_str() {
-            _ if !names.is_empty() => finder.brought(&names),
+            _ if !names.is_empty() => finder.brought(&names, |tool| (tool.spec().name == "process").then_some(false)),
             query => finder.listed(query.unwrap_or_default()),
         };
         output.map_err(|failure| match failure {

@@ -199,9 +199,8 @@ pub(super) async fn cancel(service: &JobService, id: JobId, by: &Inbound) -> Res
         Inbound { principal: by.principal.clone(), ..supervisor::message(&job, &job.creator, Body::Control(stop)) };
     service.submitter.send(told).await;
     service.bell.ring();
-    if !job.state.holds_slot() {
-        service.bell.work_ended(); // nothing supervises it; otherwise its supervisor reports that it ends
-    }
+    // Nothing may supervise it any more; otherwise its supervisor reports the end, too.
+    service.bell.work_ended();
     Ok(cancelled)
 }
 

@@ -10,8 +10,8 @@ impl Page {
     /// Requests the white space before or after an element.
     pub(super) fn space_around(&mut self, name: &str) {
         match name {
-            // A paragraph at the start of a cell does not leave the row.
-            "p" | "div" if self.tables.is_at_start_of_cell() => return,
+            // A paragraph or an empty line at the start of a cell does not leave the row.
+            "p" | "div" | "br" if self.tables.is_at_start_of_cell() => return,
             "td" | "th" | "tr" if self.tables.is_end_in_row() => self.text.set_gap(Gap::None),
             "p" | "div" | "br" | "td" | "th" | "tr" => {}
             _ if gap_around(name) == Gap::None => return,

@@ -79,6 +79,7 @@ impl Page {
     pub(super) fn close_choice(&mut self) {
         if let Some(choice) = self.choice.take() {
             let chosen = choice.into_chosen();
+            self.text.widen(Gap::Space); // also if nothing is chosen
             self.apart(&chosen.split_whitespace().collect::<Vec<_>>().join(" "));
         }
     }
