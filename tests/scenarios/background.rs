@@ -29,6 +29,16 @@ fn sleepers(seconds: &str) -> Vec<String> {
     processes.filter(is_one).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
+/// Waits until a program sleeps for so many seconds: `ready` may come before `setsid` has become `sleep`.
+async fn until_there(seconds: &str) -> Result<()> {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while sleepers(seconds).is_empty() {
+        anyhow::ensure!(tokio::time::Instant::now() < deadline, "it does not sleep");
+        tokio::time::sleep(Duration::from_millis(20)).await; // polling a real process: there is no clock to pause
+    }
+    Ok(())
+}
+
 async fn until_gone(seconds: &str) -> Result<()> {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !sleepers(seconds).is_empty() {
@@ -89,12 +99,7 @@ async fn keep_script(daemon: &Daemon, model: &ModelServer, session: &str, second
     assert_eq!(daemon.request("POST", &format!("/api/v1/approvals/{id}"), Some(answer)).await?.0, 200);
     let ended = daemon.finished(&run).await?;
     assert_eq!(ended["status"], "completed", "{ended}");
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while sleepers(seconds).is_empty() {
-        anyhow::ensure!(tokio::time::Instant::now() < deadline, "it does not sleep");
-        tokio::time::sleep(Duration::from_millis(20)).await; // polling a real process
-    }
-    Ok(())
+    until_there(seconds).await
 }
 
 /// The processes in the background that the daemon shows.
@@ -239,7 +244,8 @@ async fn a_killed_daemon_leaves_no_process_and_the_next_one_says_that_the_handle
     let before = model.requests().len();
     let run = daemon.send("bert", "serve").await?;
     model.seen(u32::try_from(before)? + 3).await;
-    assert_eq!((sleepers(&seconds).len(), sleepers(&of_run).len()), (1, 1));
+    until_there(&seconds).await?;
+    until_there(&of_run).await?;
     daemon.kill().await?;
     until_gone(&seconds).await?;
     until_gone(&of_run).await?;
@@ -262,11 +268,7 @@ async fn a_stop_ends_a_wait_and_the_process_that_it_waits_for() -> Result<()> {
     let daemon = home.start().await?;
     let run = daemon.send("anna", "wait for it").await?;
     model.seen(2).await;
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while sleepers(&seconds).is_empty() {
-        anyhow::ensure!(tokio::time::Instant::now() < deadline, "it does not sleep");
-        tokio::time::sleep(Duration::from_millis(20)).await; // polling a real process
-    }
+    until_there(&seconds).await?;
     let (_, report) = daemon.request("POST", &format!("/api/v1/runs/{run}/stop?wait_ms=10000"), None).await?;
     assert_eq!((&report["stopped"], &report["still_running"]), (&json!([run]), &json!([])), "{report}");
     assert_eq!(sleepers(&seconds), Vec::<String>::new());

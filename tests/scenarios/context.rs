@@ -69,7 +69,7 @@ async fn files_and_skills_are_told_counted_and_taken_anew_with_a_new_conversatio
     assert_eq!((&report["skipped"][0]["what"], &report["messages"]), (&json!("SOUL.md"), &json!(3)), "{report}");
     assert_eq!(report["files"][1], json!({"name": "MEMORY.md", "chars": 23_999, "told_chars": 18_057, "cut": true}));
     let table = home.run(&["context", "show", "alice"], "").await?;
-    for line in ["prompt: files", "18079 of 23999 characters", "it is not UTF-8", "/unit_prices"] {
+    for line in ["prompt: files", "18057 of 23999 characters", "it is not UTF-8", "/unit_prices"] {
         assert!(table.stdout.contains(line), "{line}: {table:?}");
     }
     let nobody = home.run(&["context", "show", "nobody"], "").await?;
