@@ -128,7 +128,7 @@ const row = [
 ];
 console.log(`express-idempotency: ${row.join(', ')}`);
 JS
-{ v/bin/python middlewares.py; node middleware.js; } 2>errors | tee seen
+{ v/bin/python middlewares.py && node middleware.js; } 2>errors | tee seen || { cat errors; exit 1; }
 diff seen - <<'TEXT'
 fastapi-idempotency: 503 runs, 429 kept, raised runs, other path 422, other body 422, at once kept, no key kept
 fastapi-idempotency-key: 503 runs, 429 runs, raised runs, other path 422, other body 422, at once 409, no key runs

@@ -18,7 +18,7 @@
 #   paho, an error in the first handler: handles 1, is_connected() is True
 set -euo pipefail
 folder=$(mktemp -d)
-trap 'kill "${server:-}" 2>/dev/null || true; rm -rf "$folder"' EXIT
+trap '[ $? = 0 ] || cat "$folder/errors" || true; kill "${server:-}" 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 echo '{"private":true,"type":"module"}' >package.json
 npm install --no-audit --no-fund --ignore-scripts mqtt@5.16.0 aedes@1.2.0 >log 2>&1

@@ -215,8 +215,11 @@ for (const [word, calls] of Object.entries({ whole, stream, typed })) {
 }
 JS
 python3 server.py 2>errors & server=$!
-until [ -s port ]; do sleep 0.1; done
-{ v/bin/python clients.py; node clients.js; } 2>>errors | grep -E '^(whole|stream|typed): ' | tee seen
+until [ -s port ]; do
+    kill -0 $server 2>/dev/null || { cat errors; exit 1; }
+    sleep 0.1
+done
+{ v/bin/python clients.py && node clients.js; } 2>>errors | grep -E '^(whole|stream|typed): ' | tee seen || { cat errors; exit 1; }
 diff seen - <<'TEXT'
 whole: Python openai: words; openai-agents: error with the words; pydantic-ai: error with the words; langchain: words; litellm: words
 stream: Python openai: words; openai-agents: error with the words; pydantic-ai: error with the words; langchain: lost; litellm: lost
