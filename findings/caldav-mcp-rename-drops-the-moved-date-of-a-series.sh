@@ -14,7 +14,8 @@
 #   caldav-mcp, the series renamed: new title, rule
 #   caldav, the series renamed: new title, rule, moved date, status, answer
 #   caldav, the moved date renamed: new title, rule, moved date, status, answer
-#   caldav-mcp lists: 2026-12-07T09:00, 2026-12-14T13:00
+#   ts-caldav gives: uid 1 2026-12-07T09:00 with the rule, uid 1 2026-12-14T13:00
+#   caldav-mcp lists: 2026-12-07T09:00, 2026-12-14T13:00, with uid summary start end
 #   caldav lists: 2026-12-07T09:00, 2026-12-14T13:00, 2026-12-28T09:00
 set -euo pipefail
 folder=$(mktemp -d)
@@ -93,9 +94,13 @@ const calendar = '/me/calendar/';
 const start = '2026-12-01T00:00:00Z';
 const end = '2027-01-01T00:00:00Z';
 
-async function withLibrary(number) {
+async function read() {
   const client = await CalDAVClient.create({ baseUrl: base, auth: { type: 'basic', username: 'me', password: 'word' } });
-  const events = await client.getEvents(calendar, { start: new Date(start), end: new Date(end) });
+  return [client, await client.getEvents(calendar, { start: new Date(start), end: new Date(end) })];
+}
+
+async function withLibrary(number) {
+  const [client, events] = await read();
   await client.updateEvent(calendar, { ...events[number], summary: 'Renamed' });
 }
 
@@ -113,9 +118,15 @@ const changes = {
   series: () => withLibrary(0),
   date: () => withLibrary(1),
   tool: () => withTool('update-event', { uid: '1', summary: 'Renamed' }),
+  read: async () => {
+    const [, events] = await read();
+    const show = (event) => `uid ${event.uid} ${event.start.toISOString().slice(0, 16)}${event.recurrenceRule ? ' with the rule' : ''}`;
+    console.log(events.map(show).join(', '));
+  },
   list: async () => {
     const events = JSON.parse(await withTool('list-events', { start, end }));
-    console.log(events.map((event) => event.start.slice(0, 16)).join(', '));
+    const fields = new Set(events.flatMap(Object.keys));
+    console.log(`${events.map((event) => event.start.slice(0, 16)).join(', ')}, with ${[...fields].join(' ')}`);
   },
 };
 await changes[process.argv[2]]();
@@ -151,6 +162,7 @@ show() { # name, what is changed, command
     show caldav 'the series' v/bin/python change.py series
     show caldav 'the moved date' v/bin/python change.py date
     store
+    echo "ts-caldav gives: $(node change.js read 2>>errors)"
     echo "caldav-mcp lists: $(node change.js list 2>>errors)"
     echo "caldav lists: $(v/bin/python change.py list 2>>errors)"
 } | tee seen || { cat errors; exit 1; }
@@ -161,6 +173,7 @@ ts-caldav, the moved date renamed: new title, moved date
 caldav-mcp, the series renamed: new title, rule
 caldav, the series renamed: new title, rule, moved date, status, answer
 caldav, the moved date renamed: new title, rule, moved date, status, answer
-caldav-mcp lists: 2026-12-07T09:00, 2026-12-14T13:00
+ts-caldav gives: uid 1 2026-12-07T09:00 with the rule, uid 1 2026-12-14T13:00
+caldav-mcp lists: 2026-12-07T09:00, 2026-12-14T13:00, with uid summary start end
 caldav lists: 2026-12-07T09:00, 2026-12-14T13:00, 2026-12-28T09:00
 TEXT

@@ -118,8 +118,11 @@ const clients = {
 for (const [name, call] of Object.entries(clients)) console.log(`Node ${name}: ${(await call()).map(([first]) => first).join(', ')}`);
 JS
 python3 server.py 2>errors & server=$!
-until [ -s port ]; do sleep 0.1; done
-{ v/bin/python clients.py; node clients.js; } 2>>errors | tee seen
+until [ -s port ]; do
+    kill -0 $server 2>/dev/null || { cat errors; exit 1; }
+    sleep 0.1
+done
+{ v/bin/python clients.py && node clients.js; } 2>>errors | tee seen || { cat errors; exit 1; }
 diff seen - <<'TEXT'
 Python openai: 2, 0, 1
 Python langchain: 2, 0, 1

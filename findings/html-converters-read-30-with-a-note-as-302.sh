@@ -15,6 +15,7 @@
 #   markitdown: 106 bytes in 302 days ; ~~120~~ 90 euro ; * [x] keys / * [ ] lights ; | Mon | Ann | keys | / | Bob | lights |
 #   inscriptis: 106 bytes in 302 days ; 120 90 euro ; * keys / * lights ; Mon Ann keys / Bob lights
 #   trafilatura: 10<sup>6</sup> bytes in 30<sup>2</sup> days ; ~~120~~ 90 euro ; - keys / - lights ; | Mon | Ann | keys | / | | Bob | lights |
+#   inscriptis, the table with its spaces: Day  Who     Task / Mon  Ann     keys / Bob  lights
 #   turndown: 106 bytes in 302 days ; 120 90 euro ; * keys / * lights ; Mon / Ann / keys / Bob / lights
 #   turndown-plugin-gfm: 106 bytes in 302 days ; ~120~ 90 euro ; * [x] keys / * [ ] lights ; | Mon | Ann | keys | / | Bob | lights |
 #   html-to-text: 106 bytes in 302 days ; 120 90 euro ; * keys / * lights ; MonAnnkeysBoblights
@@ -64,6 +65,7 @@ with open("pieces.json") as file:
 for name, convert in (("html2text", html2text.html2text), ("markdownify", markdownify.markdownify), ("markitdown", with_markitdown),
                       ("inscriptis", inscriptis.get_text), ("trafilatura", with_trafilatura)):
     print(f"{name}: {' ; '.join(short(convert(piece)) for piece in pieces)}")
+print("inscriptis, the table with its spaces:", " / ".join(inscriptis.get_text(pieces[-1]).splitlines()))
 PY
 cat >text.js <<'JS'
 import { readFileSync } from 'node:fs';
@@ -99,6 +101,7 @@ markdownify: 106 bytes in 302 days ; ~~120~~ 90 euro ; * keys / * lights ; | Mon
 markitdown: 106 bytes in 302 days ; ~~120~~ 90 euro ; * [x] keys / * [ ] lights ; | Mon | Ann | keys | / | Bob | lights |
 inscriptis: 106 bytes in 302 days ; 120 90 euro ; * keys / * lights ; Mon Ann keys / Bob lights
 trafilatura: 10<sup>6</sup> bytes in 30<sup>2</sup> days ; ~~120~~ 90 euro ; - keys / - lights ; | Mon | Ann | keys | / | | Bob | lights |
+inscriptis, the table with its spaces: Day  Who     Task / Mon  Ann     keys / Bob  lights
 turndown: 106 bytes in 302 days ; 120 90 euro ; * keys / * lights ; Mon / Ann / keys / Bob / lights
 turndown-plugin-gfm: 106 bytes in 302 days ; ~120~ 90 euro ; * [x] keys / * [ ] lights ; | Mon | Ann | keys | / | Bob | lights |
 html-to-text: 106 bytes in 302 days ; 120 90 euro ; * keys / * lights ; MonAnnkeysBoblights

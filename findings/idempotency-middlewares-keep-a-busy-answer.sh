@@ -12,7 +12,7 @@
 #   fastapi-idempotency: 503 runs, 429 kept, raised runs, other path 422, other body 422, at once kept, no key kept
 #   fastapi-idempotency-key: 503 runs, 429 runs, raised runs, other path 422, other body 422, at once 409, no key runs
 #   fastidempotent: 503 kept, 429 kept, raised runs, other path runs, other body 422, at once 409, no key both 400
-#   asgi-idempotency-header: 503 kept, 429 kept, raised 409, other path kept, other body kept, at once 409, no key runs
+#   asgi-idempotency-header: 503 kept, 429 kept, raised 409 pending, other path kept, other body kept, at once 409 pending, no key runs
 #   express-idempotency: 503 runs, 429 runs, raised runs, other path 500, other body 500, at once 500, no key runs
 set -euo pipefail
 folder=$(mktemp -d)
@@ -69,7 +69,9 @@ async def seen(middleware, one, two, together=False, headers={"Idempotency-Key":
         return f"both {second.status_code}"
     if len(runs) == 2:
         return "runs"
-    return "kept" if (first.status_code, first.content) == (second.status_code, second.content) else str(second.status_code)
+    if (first.status_code, first.content) == (second.status_code, second.content):
+        return "kept"
+    return str(second.status_code) + " pending" * ("pending" in second.text)
 
 
 async def main():
@@ -128,11 +130,11 @@ const row = [
 ];
 console.log(`express-idempotency: ${row.join(', ')}`);
 JS
-{ v/bin/python middlewares.py; node middleware.js; } 2>errors | tee seen
+{ v/bin/python middlewares.py && node middleware.js; } 2>errors | tee seen || { cat errors; exit 1; }
 diff seen - <<'TEXT'
 fastapi-idempotency: 503 runs, 429 kept, raised runs, other path 422, other body 422, at once kept, no key kept
 fastapi-idempotency-key: 503 runs, 429 runs, raised runs, other path 422, other body 422, at once 409, no key runs
 fastidempotent: 503 kept, 429 kept, raised runs, other path runs, other body 422, at once 409, no key both 400
-asgi-idempotency-header: 503 kept, 429 kept, raised 409, other path kept, other body kept, at once 409, no key runs
+asgi-idempotency-header: 503 kept, 429 kept, raised 409 pending, other path kept, other body kept, at once 409 pending, no key runs
 express-idempotency: 503 runs, 429 runs, raised runs, other path 500, other body 500, at once 500, no key runs
 TEXT

@@ -17,7 +17,7 @@
 #   inspector 2.12.0, empty: Invalid parameter format: id=
 set -euo pipefail
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap '[ $? = 0 ] || cat "$folder/log" || true; rm -rf "$folder"' EXIT
 cd "$folder"
 export HOME=$folder
 echo '{"private":true,"type":"module"}' >package.json
@@ -50,7 +50,7 @@ inspect() { # NAME FILE: calls the tool with the inspector of that folder
 }
 empty() { # NAME FILE
     rm -f call
-    if node "$2" --cli node server.js --method tools/call --tool-name note --tool-arg id= </dev/null >said 2>&1; then
+    if node "$2" --cli node server.js --method tools/call --tool-name note --tool-arg id= </dev/null 2>&1 | tee -a log >said; then
         echo "$1, empty: $(cat call)"
     else
         echo "$1, empty: $(grep -o 'Invalid parameter format: id=' said | head -n 1)"

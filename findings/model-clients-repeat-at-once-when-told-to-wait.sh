@@ -179,8 +179,11 @@ for (name of Object.keys(clients)) {
 process.exit();
 JS
 python3 server.py 2>errors & server=$!
-until [ -s port ]; do sleep 0.1; done
-{ v/bin/python clients.py; node clients.js; } | tee seen
+until [ -s port ]; do
+    kill -0 $server 2>/dev/null || { cat errors; exit 1; }
+    sleep 0.1
+done
+{ v/bin/python clients.py && node clients.js; } | tee seen || { cat errors; exit 1; }
 diff seen - <<'TEXT'
 Python openai: waits, waits, error, waits
 Python anthropic: waits, waits, waits, waits

@@ -15,10 +15,10 @@
 #   amqtt: the first process handles 1, the next one gets none
 #   MQTT.js: the first process handles 1 2 3, the next one gets none
 #   MQTT.js, handleMessage: the first process handles 1, the next one gets 1 2 3
-#   paho, an error in the first handler: handles 1, is_connected() is True
+#   paho, an error in the first handler: handles 1, is_connected() is True, threads: MainThread
 set -euo pipefail
 folder=$(mktemp -d)
-trap 'kill "${server:-}" 2>/dev/null || true; rm -rf "$folder"' EXIT
+trap '[ $? = 0 ] || cat "$folder/errors" || true; kill "${server:-}" 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 echo '{"private":true,"type":"module"}' >package.json
 npm install --no-audit --no-fund --ignore-scripts mqtt@5.16.0 aedes@1.2.0 >log 2>&1
@@ -79,7 +79,7 @@ def with_paho():
     client.loop_start()
     subscribed.wait() if mode == "subscribe" else time.sleep(4)
     if mode == "raise":
-        print(client.is_connected())
+        print(client.is_connected(), *(thread.name for thread in threading.enumerate()))
     client.disconnect()
 
 
@@ -170,8 +170,8 @@ show() {
     name='paho, an error in the first handler'
     bot "$name" subscribe
     node publish.js "$port"
-    read -r handled connected <<<"$(bot "$name" raise)"
-    echo "$name: handles $handled, is_connected() is $connected"
+    read -r handled connected threads <<<"$(bot "$name" raise)"
+    echo "$name: handles $handled, is_connected() is $connected, threads: $threads"
 } | grep . | tee seen
 diff seen - <<'TEXT'
 paho: the first process handles 1, the next one gets 1 2 3
@@ -181,5 +181,5 @@ gmqtt, optimistic_acknowledgement=False: the first process handles 1 2 3, the ne
 amqtt: the first process handles 1, the next one gets none
 MQTT.js: the first process handles 1 2 3, the next one gets none
 MQTT.js, handleMessage: the first process handles 1, the next one gets 1 2 3
-paho, an error in the first handler: handles 1, is_connected() is True
+paho, an error in the first handler: handles 1, is_connected() is True, threads: MainThread
 TEXT

@@ -4,16 +4,16 @@
 # Seen with openai 3.3.0, openai-agents 0.24.0, pydantic-ai-slim 2.38.0, langchain-openai 1.7.4, litellm 1.110.2 and instructor 1.17.0 for
 # Python, openai 7.59.0, @openai/agents 0.20.0, ai 7.0.173 with @ai-sdk/openai 4.0.118 and @langchain/openai 1.5.8 for Node: the streams of
 # LangChain and LiteLLM end with an empty text and the reason "stop", and the refusal is nowhere in their result; whole answers of both
-# for Python have it. LangChain for Node loses it in whole answers too, and says of a typed one that it is no JSON. instructor with tools
+# for Python have it. LangChain for Node loses it in whole answers too, and its typed answer is an error about JSON. instructor with tools
 # raises at once, and with a schema it sends the model its empty answer back as JSON to correct, three times. openai-agents and pydantic-ai
 # raise with the words. The AI SDK returns them like any text with the reason "content-filter", and its typed answer is an error about JSON.
 # Output seen (Python 3.11, Node 20.20.2): "lost" is an empty text, ended by "stop", without the refusal
 #   whole: Python openai: words; openai-agents: error with the words; pydantic-ai: error with the words; langchain: words; litellm: words
 #   stream: Python openai: words; openai-agents: error with the words; pydantic-ai: error with the words; langchain: lost; litellm: lost
-#   typed: Python instructor, tools: 1 request; instructor, schema: 4 requests; langchain: error with the words
-#   whole: Node openai: words; agents: error with the words; AI SDK: words; langchain: lost
-#   stream: Node openai: words; agents: error with the words; AI SDK: words; langchain: lost
-#   typed: Node agents: error with the words; AI SDK: other error; langchain: other error
+#   typed: Python instructor, tools: 1 request; instructor, schema: 4 requests, repeated with "" and "Correct your JSON"; langchain: error with the words
+#   whole: Node openai: words; agents: error with the words; AI SDK: words, content-filter; langchain: lost
+#   stream: Node openai: words; agents: error with the words; AI SDK: words, content-filter; langchain: lost
+#   typed: Node agents: error with the words; AI SDK: error about JSON; langchain: error about JSON
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'kill "${server:-}" 2>/dev/null || true; rm -rf "$folder"' EXIT
@@ -141,11 +141,12 @@ def seen(call, stream):
 def requests(mode):
     client = OpenAI(**base)
     create, sent = client.chat.completions.create, []
-    client.chat.completions.create = lambda **more: sent.append(1) or create(**more)
+    client.chat.completions.create = lambda **more: sent.append(list(more["messages"])) or create(**more)
     try:
         instructor.from_openai(client, mode=mode).chat.completions.create(response_model=Sum, **ask)
     except Exception:
-        return f"{len(sent)} request{'s' * (len(sent) > 1)}"
+        repeated = {(messages[-2]["content"], messages[-1]["content"][:17]) for messages in sent[1:]}
+        return ", ".join([f"{len(sent)} request{'s' * (len(sent) > 1)}", *(f'repeated with "{one}" and "{two}"' for one, two in repeated)])
 
 
 clients = {"openai": openai, "openai-agents": lambda stream: asyncio.run(agents(stream)),
@@ -176,7 +177,10 @@ const chain = new ChatOpenAI({ model: 'm', apiKey: 'none', maxRetries: 0, config
 const whole = {
   openai: () => client.chat.completions.create(ask),
   agents: async () => (await run(agent, 'x')).finalOutput,
-  'AI SDK': async () => (await generateText(sdk)).text,
+  'AI SDK': async () => {
+    const { text, finishReason } = await generateText(sdk);
+    return { text, finishReason };
+  },
   langchain: () => chain.invoke('x'),
 };
 const stream = {
@@ -186,7 +190,10 @@ const stream = {
     await result.completed;
     return result.finalOutput;
   },
-  'AI SDK': () => streamText(sdk).text,
+  'AI SDK': async () => {
+    const { text, finishReason } = streamText(sdk);
+    return { text: await text, finishReason: await finishReason };
+  },
   langchain: async () => {
     let all;
     for await (const one of await chain.stream('x')) all = all ? all.concat(one) : one;
@@ -202,9 +209,11 @@ const typed = {
 async function seen(call) {
   try {
     const answer = JSON.stringify(await call());
-    return answer.includes('I will not.') ? 'words' : answer.includes('"stop"') && !answer.includes('I will') ? 'lost' : answer;
+    if (answer.includes('I will not.')) return answer.includes('"content-filter"') ? 'words, content-filter' : 'words';
+    return answer.includes('"stop"') && !answer.includes('I will') ? 'lost' : answer;
   } catch (error) {
-    return error.message.includes('I will not.') ? 'error with the words' : 'other error';
+    if (error.message.includes('I will not.')) return 'error with the words';
+    return [error, error.cause].some((one) => one?.message.includes('JSON')) ? 'error about JSON' : 'other error';
   }
 }
 
@@ -215,13 +224,16 @@ for (const [word, calls] of Object.entries({ whole, stream, typed })) {
 }
 JS
 python3 server.py 2>errors & server=$!
-until [ -s port ]; do sleep 0.1; done
-{ v/bin/python clients.py; node clients.js; } 2>>errors | grep -E '^(whole|stream|typed): ' | tee seen
+until [ -s port ]; do
+    kill -0 $server 2>/dev/null || { cat errors; exit 1; }
+    sleep 0.1
+done
+{ v/bin/python clients.py && node clients.js; } 2>>errors | grep -E '^(whole|stream|typed): ' | tee seen || { cat errors; exit 1; }
 diff seen - <<'TEXT'
 whole: Python openai: words; openai-agents: error with the words; pydantic-ai: error with the words; langchain: words; litellm: words
 stream: Python openai: words; openai-agents: error with the words; pydantic-ai: error with the words; langchain: lost; litellm: lost
-typed: Python instructor, tools: 1 request; instructor, schema: 4 requests; langchain: error with the words
-whole: Node openai: words; agents: error with the words; AI SDK: words; langchain: lost
-stream: Node openai: words; agents: error with the words; AI SDK: words; langchain: lost
-typed: Node agents: error with the words; AI SDK: other error; langchain: other error
+typed: Python instructor, tools: 1 request; instructor, schema: 4 requests, repeated with "" and "Correct your JSON"; langchain: error with the words
+whole: Node openai: words; agents: error with the words; AI SDK: words, content-filter; langchain: lost
+stream: Node openai: words; agents: error with the words; AI SDK: words, content-filter; langchain: lost
+typed: Node agents: error with the words; AI SDK: error about JSON; langchain: error about JSON
 TEXT

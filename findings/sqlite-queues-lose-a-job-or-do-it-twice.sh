@@ -16,7 +16,7 @@
 #   litequeue, after a kill: 0 waiting, 1 locked
 set -euo pipefail
 folder=$(mktemp -d)
-trap 'kill "${first:-}" 2>/dev/null || true; rm -rf "$folder"' EXIT
+trap '[ $? = 0 ] || cat "$folder/log" || true; kill "${first:-}" 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 python3 -m venv v
 v/bin/pip install --quiet --no-compile --disable-pip-version-check huey==3.5.4 litequeue==0.9 persist-queue==1.1.0 gigq==0.5.1
@@ -99,7 +99,10 @@ begun() { # LIBRARY HOW: how often the job was begun; the second worker takes jo
     rm -rf file* begun
     v/bin/python worker.py "$1" put
     v/bin/python worker.py "$1" 1 >>log 2>&1 & first=$!
-    until [ -s begun ]; do sleep 0.1; done
+    until [ -s begun ]; do
+        kill -0 $first 2>>log || return
+        sleep 0.1
+    done
     if [ "$2" = killed ]; then kill -9 $first; fi
     v/bin/python worker.py "$1" 4 >>log 2>&1
     wait $first 2>>log || true

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Guess: a library that reads a workbook (xlsx) gives a date as this date and 36 hours ([h]:mm) as 36 hours, in each
-# time zone, also in a workbook with the date system 1904 of Excel for Mac. The text of a cell is what the sheet shows.
+# Guess: a library that reads a workbook (xlsx) gives a date as this date and 36 hours ([h]:mm) as 36 hours, also
+# west of UTC and in a workbook with the date system 1904 of Excel for Mac. The text of a cell is what the sheet shows.
 # Seen with openpyxl 3.1.5, python-calamine 0.9.1 and markitdown 0.1.9 for Python, exceljs 4.4.0, xlsx 0.18.5 (SheetJS),
-# read-excel-file 9.3.17 and officeparser 8.1.1 for Node: those for Python do what the guess says. Of those for Node,
-# only `sheet_to_csv` of SheetJS does. 36 hours are noon on 31 December 1899 with exceljs and read-excel-file. The
-# `text` of a cell of exceljs is the day before, in New York. SheetJS gives a date as the number 46363, and with
-# `cellDates` a date of 2026 in a workbook of 1904 as one of 2022. The text of officeparser has numbers for both, so a
-# model reads 46363 or 44901 for the same day. No library gives an error or a warning.
+# read-excel-file 9.3.17 and officeparser 8.1.1 for Node: in New York, openpyxl and python-calamine do what the
+# guess says, and markitdown writes 36 hours as `1 days 12:00:00`. Of those for Node, only `sheet_to_csv` of SheetJS
+# does. 36 hours are noon on 31 December 1899 with exceljs and read-excel-file. The `text` of a cell of exceljs is the
+# day before. SheetJS gives a date as the number 46363, and with `cellDates` a date of 2026 in a workbook of 1904 as
+# one of 2022. The text of officeparser has numbers for both, so a model reads 46363 or 44901 for the same day. No
+# library gives an error.
 # Output seen (Python 3.11, Node 20.20.2, with TZ=America/New_York): the date 2026-12-07, 36 hours, and the same two in
 # a workbook of 1904
 #   openpyxl: 2026-12-07 00:00:00 | 1 day, 12:00:00 | 2026-12-07 00:00:00 | 1 day, 12:00:00
