@@ -1,6 +1,6 @@
 //! The text of a PDF: the words of its pages, and the filled fields of its form.
 //!
-//! It knows nothing of processes, limits of the machine, or attachments: `tools` calls it in a confined process.
+//! **Does not know**: processes, limits of the machine, or attachments. `tools` calls it in a confined process.
 //!
 //! Reading order: here → `form` (the filled fields) → `walk` → `section` → `value` → `field` → `source` (bounded access to
 //! objects) → `words` (encodings).

@@ -225,8 +225,8 @@ pub use store_error::StoreError;
 pub use thread::ThreadState;
 pub use time::{Clock, UnixMillis};
 pub use tool::{
-    Approved, Ask, CallPreview, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, Tool,
-    ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec,
+    Approved, Ask, CallPreview, CredentialNeed, Effect, Kept, OutputKeeper, Progress, ProgressSink, Rate, SchemaForm,
+    Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec,
 };
 pub use tool_health::{
     FaultKind, ToolFault, ToolHealth, ToolHealthAction, ToolHealthConfig, ToolHealthRule, ToolOff, ToolRequest,

@@ -77,13 +77,11 @@ pub struct ToolSpec {
     pub sensitive: Vec<String>,
     /// The secret that it needs. If there is none, the turn pauses and asks for it.
     pub credential: Option<CredentialNeed>,
-    /// Whether the provider is to hold the arguments to the schema.
-    pub strict: bool,
+    /// The form in which requests have its schema.
+    pub schema_form: SchemaForm,
     /// Whether a request offers it only once the model has named it with [`FIND_TOOLS`](crate::FIND_TOOLS), because most
     /// conversations do not need it.
     pub deferred: bool,
-    /// Whether requests have its schema word for word, as that of somebody else's tool.
-    pub verbatim: bool,
     /// Whether it starts programs for the run. These get the environment variables of the run's skills, and end with the
     /// run: a stop of a call leaves none of them.
     pub takes_variables: bool,
@@ -114,21 +112,31 @@ impl ToolSpec {
             server: None,
             sensitive: Vec::new(),
             credential: None,
-            strict: false,
+            schema_form: SchemaForm::default(),
             deferred: false,
-            verbatim: false,
             takes_variables: false,
         }
     }
 
-    /// The schema that a request has: its own if it is to be sent word for word, or if the provider is to hold the arguments
-    /// to it; else the shorter one of [`ToolSchema::shown`].
+    /// The schema in the form that requests have.
     pub fn shown_schema(&self) -> &RawValue {
-        match self.verbatim || self.strict {
-            true => self.schema.text(),
-            false => self.schema.shown(),
+        match self.schema_form {
+            SchemaForm::Short => self.schema.shown(),
+            SchemaForm::Whole | SchemaForm::Strict => self.schema.text(),
         }
     }
+}
+
+/// The form in which requests have the schema of a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SchemaForm {
+    /// Without what the gate checks anyway: see [`ToolSchema::shown`].
+    #[default]
+    Short,
+    /// Word for word, as that of somebody else's tool.
+    Whole,
+    /// Word for word, and the provider is to hold the arguments to it.
+    Strict,
 }
 
 /// The kind of a tool's calls, for loop detection.

@@ -3,6 +3,8 @@
 //! It builds no tree, because a tree of hostile markup takes time quadratic in its depth. It reads the tokens once, in
 //! order, and counts the surrounding elements that matter (hidden, preformatted, link, list, table). It omits scripts,
 //! styles and elements that are marked as hidden, because a person would not see them either.
+//!
+//! **Does not know**: requests, addresses that may be read, tools, or models.
 
 mod allowance;
 mod elements;

@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use belay_protocol::{
-    ApprovalKind, CallChoice, CallRules, ClientCall, ClientTool, ClientTools, Message, MessageBody, Tool, ToolCall,
-    ToolSet, ToolSpec, ToolStatus,
+    ApprovalKind, CallChoice, CallRules, ClientCall, ClientTool, ClientTools, Message, MessageBody, SchemaForm, Tool,
+    ToolCall, ToolSet, ToolSpec, ToolStatus,
 };
 use serde_json::Value;
 
@@ -195,8 +195,7 @@ impl ToolNames {
 
 fn spec_of(tool: &ClientTool, within: &str) -> ToolSpec {
     ToolSpec {
-        strict: tool.strict,
-        verbatim: true,
+        schema_form: if tool.strict { SchemaForm::Strict } else { SchemaForm::Whole },
         // Its results are words of other programs, and of pages that they read.
         untrusted: true,
         ..ToolSpec::new(within, tool.description.clone(), tool.parameters.clone())

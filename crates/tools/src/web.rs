@@ -13,8 +13,7 @@ pub mod config;
 mod fetch;
 mod net;
 mod page_client;
-#[cfg(not(feature = "web"))]
-#[path = "web/no_readable.rs"]
+#[cfg_attr(not(feature = "web"), path = "web/no_readable.rs")]
 pub(crate) mod readable;
 mod request;
 mod resolve;
@@ -29,8 +28,6 @@ fn reads_pages(tools: &[&str]) -> bool {
     cfg!(feature = "web") && tools.contains(&"fetch_url")
 }
 
-#[cfg(feature = "web")]
-pub(crate) use belay_readable as readable;
 pub use callback::CallbackPoster;
 pub(crate) use fetch::FetchUrl;
 pub(crate) use resolve::SystemResolver;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_agent_loop::INVALID_ARGUMENTS;
-use belay_protocol::{DeclaredOutput, TextFormat, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
+use belay_protocol::{DeclaredOutput, SchemaForm, TextFormat, Tool, ToolContext, ToolFailure, ToolOutput, ToolSpec};
 use serde_json::{Map, Value, json};
 
 use super::outputs::{Declared, Refused, kind};
@@ -43,7 +43,12 @@ struct CompleteTask {
 fn spec(name: &str, description: String, schema: Value) -> ToolSpec {
     let timeout = Duration::from_secs(1); // it waits for nothing
     // The schema has those of the declared outputs.
-    ToolSpec { timeout, verbatim: true, max_output_bytes: MAX_RESULT_BYTES, ..ToolSpec::new(name, description, schema) }
+    ToolSpec {
+        timeout,
+        schema_form: SchemaForm::Whole,
+        max_output_bytes: MAX_RESULT_BYTES,
+        ..ToolSpec::new(name, description, schema)
+    }
 }
 
 fn emit_spec(declared: &Declared) -> ToolSpec {

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 
 use belay_protocol::{
-    CallChoice, CallId, CallRules, Message, MessageBody, ModelRequest, Picture, TextFormat, Thinking, ToolCall,
-    ToolResult, ToolSet, ToolSpec,
+    CallChoice, CallId, CallRules, Message, MessageBody, ModelRequest, Picture, SchemaForm, TextFormat, Thinking,
+    ToolCall, ToolResult, ToolSet, ToolSpec,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -291,8 +291,9 @@ fn tools_form(tools: &ToolSet) -> String {
 
 impl<'a> ToolForm<'a> {
     fn of(spec: &'a ToolSpec) -> Self {
-        let ToolSpec { description, name, strict, .. } = spec;
-        let function = FunctionForm { description, name, parameters: spec.shown_schema(), strict: *strict };
+        let ToolSpec { description, name, schema_form, .. } = spec;
+        let strict = *schema_form == SchemaForm::Strict;
+        let function = FunctionForm { description, name, parameters: spec.shown_schema(), strict };
         Self { function, r#type: "function" }
     }
 }
@@ -484,7 +485,10 @@ mod tests {
 
     #[test]
     fn a_strict_tool_is_strict_for_the_provider_and_others_say_nothing_of_it() {
-        let spec = |name: &str, strict| ToolSpec { strict, ..ToolSpec::new(name, "d", json!({"type": "object"})) };
+        let spec = |name: &str, strict| {
+            let schema_form = if strict { SchemaForm::Strict } else { SchemaForm::Short };
+            ToolSpec { schema_form, ..ToolSpec::new(name, "d", json!({"type": "object"})) }
+        };
         let tool = |name, strict| declared(spec(name, strict));
         let tools = tools_form(&ToolSet::new(vec![tool("a", true), tool("b", false)]));
         let tools: Value = serde_json::from_str(&tools).unwrap();

@@ -153,10 +153,15 @@ impl RunCore {
         Box::pin(self.call_model(reasoning, context, step, allowance))
     }
 
-    /// The tools that a request of the run offers now, if they are not all.
+    /// The tools that a request of the run offers now, if they are not all. A disabled tool is not offered. If the model calls
+    /// it anyway, the result says why it is disabled.
     fn offered(&self, tools: &ToolSet, context: &LoopContext) -> Option<Arc<ToolSet>> {
         let RunRequest { session, run, .. } = &*self.request;
-        tools.offered(Moment { session, run: *run, messages: &context.messages })
+        let of_use = tools.offered(Moment { session, run: *run, messages: &context.messages });
+        match self.services.health.offered(of_use.as_deref().unwrap_or(tools)) {
+            Some(enabled) => Some(Arc::new(enabled)),
+            None => of_use,
+        }
     }
 
     async fn call_model(
@@ -189,11 +194,8 @@ impl RunCore {
         let calls =
             self.client.as_ref().filter(|_| allowance.purpose == CallPurpose::Step).and_then(|client| client.rules());
         let request = reasoning.request(context);
-        let of_use = request.tools.and_then(|tools| self.offered(tools, context));
-        let request = ModelRequest { tools: of_use.as_deref().or(request.tools), ..request };
-        // A disabled tool is not offered. If the model calls it anyway, the result says why it is disabled.
-        let offered = request.tools.and_then(|tools| self.services.health.offered(tools));
-        let tools = offered.as_ref().or(request.tools).filter(|tools| !tools.is_empty());
+        let offered = request.tools.and_then(|tools| self.offered(tools, context));
+        let tools = offered.as_deref().or(request.tools).filter(|tools| !tools.is_empty());
         let renamed = tools.and_then(|tools| self.client.as_ref()?.names.renamed(tools));
         let tools = renamed.as_ref().or(tools);
         let request = ModelRequest { messages: &messages, tools, calls, ..self.within(allowance, request) };

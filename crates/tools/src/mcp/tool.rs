@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    CallPreview, Effect, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply, ToolSpec,
+    CallPreview, Effect, SchemaForm, SessionKey, Tool, ToolContext, ToolFailure, ToolKind, ToolOutput, ToolReply,
+    ToolSpec,
 };
 use serde_json::{Map, Value};
 use tokio::time::timeout;
@@ -60,7 +61,7 @@ impl McpTool {
             approval: config.approval,
             untrusted: true,
             foreign: true,
-            verbatim: true,
+            schema_form: SchemaForm::Whole,
             server: Some(server.name().to_owned()),
             ..ToolSpec::new(name, description, offer.schema.clone())
         };

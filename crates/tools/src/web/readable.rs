@@ -1,0 +1,3 @@
+//! Pages as text, by the crate `belay-readable`.
+
+pub(crate) use belay_readable::readable;
