@@ -14,6 +14,7 @@ mod lists;
 mod math;
 mod page;
 mod sink;
+mod strikes;
 mod tables;
 mod text;
 

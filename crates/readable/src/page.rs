@@ -13,6 +13,7 @@ use super::fields::{Choice, tick};
 use super::links::Links;
 use super::lists::Lists;
 use super::math::Formula;
+use super::strikes::Strikes;
 use super::tables::Tables;
 use super::text::{Script, Text};
 
@@ -30,6 +31,7 @@ pub(super) struct Page {
     preformatted: usize,
     lists: Lists,
     tables: Tables,
+    strikes: Strikes,
     links: Links,
     choice: Option<Choice>,
     formula: Option<Formula>,
@@ -66,6 +68,10 @@ impl Page {
     }
 
     fn open(&mut self, name: &str, tag: &Tag, base: &Url) {
+        if !tag.self_closing {
+            self.strikes.start(name);
+            self.text.set_struck(self.strikes.is_struck());
+        }
         match name {
             "title" => self.in_title = true,
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
@@ -92,7 +98,6 @@ impl Page {
             "thead" | "tbody" | "tfoot" => self.tables.group(),
             "tr" => self.tables.row(),
             "td" | "th" => self.tables.cell(tag, &mut self.allowance),
-            "del" | "s" | "strike" if !tag.self_closing => self.text.strike(),
             "sup" => self.text.begin_script(Script::Super),
             "sub" => self.text.begin_script(Script::Sub),
             "input" => {
@@ -127,13 +132,14 @@ impl Page {
     }
 
     fn close(&mut self, name: &str) {
+        self.strikes.end(name);
+        self.text.set_struck(self.strikes.is_struck());
         match name {
             "title" => self.in_title = false,
             "ul" | "ol" | "menu" => self.lists.close(),
             "pre" => self.preformatted = self.preformatted.saturating_sub(1),
             "a" => self.close_link(),
             "table" => self.tables.close(),
-            "del" | "s" | "strike" => self.text.end_strike(),
             "sup" | "sub" => self.text.end_script(),
             _ => {}
         }

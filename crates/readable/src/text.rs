@@ -14,8 +14,8 @@ pub(super) enum Script {
 pub(super) struct Text {
     text: String,
     gap: Gap,
-    /// Number of open elements that strike their text.
-    struck: usize,
+    /// Whether the next words are struck.
+    is_struck: bool,
     /// Whether `~~` is written and not yet closed.
     is_mark_open: bool,
     script: Option<Script>,
@@ -61,7 +61,7 @@ impl Text {
             }
         }
         self.flush();
-        if self.struck > 0 && !self.is_mark_open {
+        if self.is_struck && !self.is_mark_open {
             self.text.push_str("~~");
             self.is_mark_open = true;
         }
@@ -117,13 +117,10 @@ impl Text {
         self.text.extend(std::iter::repeat_n(" | ", count));
     }
 
-    pub(super) fn strike(&mut self) {
-        self.struck += 1;
-    }
-
-    pub(super) fn end_strike(&mut self) {
-        self.struck = self.struck.saturating_sub(1);
-        if self.struck == 0 {
+    /// Strikes the next words, or not.
+    pub(super) fn set_struck(&mut self, is_struck: bool) {
+        self.is_struck = is_struck;
+        if !is_struck {
             self.close_mark();
         }
     }

@@ -71,7 +71,8 @@ impl Page {
 
     pub(super) fn close_link(&mut self) {
         if let Some(reference) = self.links.close() {
-            // The end of a block within the link does not part the reference from it. A link without text keeps its row.
+            // The end of a block within the link does not part the reference from it. A link without text keeps its
+            // row.
             if !self.tables.is_at_start_of_cell() {
                 self.text.set_gap(Gap::Space);
             }

@@ -40,7 +40,7 @@ impl Page {
     /// Whether an open `select` or formula takes the element. An element that cannot be in it closes it.
     pub(super) fn is_within_field(&mut self, name: &str, tag: &Tag) -> bool {
         if let Some(choice) = &mut self.choice {
-            if !matches!(name, "select" | "input" | "textarea") {
+            if !matches!(name, "select" | "input" | "textarea") && !is_part_of_table(name) {
                 choice.start(tag);
                 return true;
             }
@@ -61,10 +61,10 @@ impl Page {
     pub(super) fn is_end_within_field(&mut self, name: &str) -> bool {
         if let Some(choice) = &mut self.choice {
             choice.end(name);
-            if name == "select" {
+            if name == "select" || is_part_of_table(name) {
                 self.close_choice();
             }
-            return true;
+            return !is_part_of_table(name);
         }
         if let Some(formula) = &mut self.formula {
             formula.end(name);
@@ -90,4 +90,9 @@ impl Page {
             self.words(&formula.split_whitespace().collect::<Vec<_>>().join(" "));
         }
     }
+}
+
+/// Whether the element is a table or a part of one, which ends a `select` that was not closed.
+fn is_part_of_table(name: &str) -> bool {
+    matches!(name, "table" | "caption" | "thead" | "tbody" | "tfoot" | "tr" | "td" | "th")
 }

@@ -43,7 +43,11 @@ fn struck_text_is_marked() {
         ("<del>a <s>b</s> c</del> d", "~~a b c~~ d"),
         ("<del><p>a<p>b</del>c", "~~a~~\n\n~~b~~c"),
         ("<ul><li><s>a</s><li><s>b<li>c</s></ul>d", "- ~~a~~\n- ~~b~~\n- ~~c~~\n\nd"),
-        ("<table><tr><td><s>a<td>b</s><td>c</table>", "~~a~~ | ~~b~~ | c"),
+        ("<table><tr><td><s>a<td>b</s><td>c</table>", "~~a~~ | b | c"),
+        ("<table><tr><td><del>1<tr><td>2</table>", "~~1~~\n2"),
+        ("<div><del>10</div><p>20<p>30", "~~10~~\n\n20\n\n30"),
+        ("<del><div>a</div><div>b</div></del>c", "~~a~~\n~~b~~\nc"),
+        ("<s><table><tr><td>a<td>b</table></s>c", "~~a~~ | ~~b~~\n\nc"),
         ("<pre>x\n<del>old\n\nold</del>\nnew</pre>", "x\n~~old~~\n\n~~old~~\nnew"),
         ("x <s><a href=b>a</a></s>", "x ~~a [1]~~"),
         ("</s>a<s>b", "a~~b~~"),
@@ -92,6 +96,7 @@ fn a_choice_reads_as_its_chosen_options() {
         ("<select multiple><option selected>S\n<optgroup><option>M<option selected>L</select>", "S, L"),
         ("10<select><option>kg</select>20", "10 20"),
         ("<select><option selected>S<input type=radio>a", "S [ ] a"),
+        ("<table><tr><td><select><option selected>S<td>x<tr><td>y</table>after", "S | x\ny\n\nafter"),
         ("<select hidden><option selected>S</select>a", "a"),
     ]);
 }
