@@ -18,8 +18,10 @@ use crate::run_tool::{DeclaredTool, RunTool};
 
 /// From this number of deferred tools on, the tool is worth its own description. Fewer are offered at once.
 const WORTH_IT: usize = 3;
-/// Most tools that an answer lists.
+/// Most tools that a call names, and that an answer lists.
 const LISTED_MAX: usize = 30;
+/// Longest `query`, in characters.
+const QUERY_MAX_CHARS: usize = 200;
 /// Longest line about a tool, in characters.
 const LINE_MAX_CHARS: usize = 160;
 
@@ -54,8 +56,11 @@ fn declared(tools: &ToolSet) -> DeclaredTool {
     let schema = json!({
         "type": "object",
         "properties": {
-            "names": { "type": "array", "items": { "type": "string" }, "description": "brings in these" },
-            "query": { "type": "string", "description": "lists those with these words" },
+            "names": {
+                "type": "array", "items": { "type": "string", "maxLength": 64 }, "maxItems": LISTED_MAX,
+                "description": "brings in these",
+            },
+            "query": { "type": "string", "maxLength": QUERY_MAX_CHARS, "description": "lists those with these words" },
         },
         "additionalProperties": false,
     });

@@ -24,6 +24,7 @@ use belay_protocol::{Prompt, ToolSet};
 
 pub use self::book::PromptBook;
 pub use self::briefing::{About, Briefing, BriefingSource, SkillsOrigin};
+pub use self::notes::NoteLines;
 pub use self::snapshots::Snapshots;
 use crate::config::AgentConfig;
 use crate::own_tools::TERMINATE;
@@ -77,7 +78,7 @@ pub fn parts(
         ("files", files::part(&briefing.files.files, has("read_file"))),
         ("output", silence),
         ("channel", briefing.hints.clone()),
-        (NOTES, briefing.notes.clone()),
+        (NOTES, briefing.notes.as_ref().map(|lines| notes::part(lines, has))),
         ("date", briefing.today.as_ref().map(|today| format!("Today is {today}."))),
         ("extra", briefing.extra.clone()),
     ]

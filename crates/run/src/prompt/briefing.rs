@@ -9,7 +9,8 @@ use belay_protocol::{
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Snapshots, files, notes, stored_skills};
+use super::notes::{self, NoteLines};
+use super::{Snapshots, files, stored_skills};
 use crate::rights::Channels;
 
 /// Time limit for reading a briefing. It consists of small local files; a disk that takes longer is broken.
@@ -48,7 +49,7 @@ pub struct Briefing {
     /// Skills of the workspace.
     pub skills: Arc<Skills>,
     /// Notes of the owner of the run's memory.
-    pub notes: Option<String>,
+    pub notes: Option<NoteLines>,
     /// Formatting hints for the channel of the answer.
     pub hints: Option<String>,
     /// Whether the run may give no answer.
@@ -160,7 +161,7 @@ impl Briefing {
             tools: settings.and_then(|settings| settings.tools.clone()),
             files,
             skills,
-            notes: notes_of(from, memory, settings.and_then(|settings| settings.tools.as_ref())).await,
+            notes: notes_of(from, memory).await,
             hints: hints.map(str::to_owned),
             may_be_silent: group,
             today: source.today(from.clock.now()),
@@ -186,7 +187,8 @@ impl Briefing {
         Self { persona: persona.or(self.persona), files, ..self }
     }
 
-    /// The tools of this set that the run may use. Tools that somebody has listed are offered at once, so none finds them.
+    /// The tools of this set that the run may use. Tools that somebody has listed are offered at once, so none finds
+    /// them.
     pub fn allowed(&self, tools: &Arc<ToolSet>) -> Arc<ToolSet> {
         let Some(names) = &self.tools else { return tools.clone() };
         let is_allowed = |name: &str| name != FIND_TOOLS && names.contain(name);
@@ -236,14 +238,13 @@ async fn skills_of(from: &BriefingSource, session: &SessionKey, origin: SkillsOr
     }
 }
 
-/// The part of the prompt with the notes of this owner. An owner without notes costs no query. `tools`: those of the run;
-/// `None`: all.
-async fn notes_of(from: &BriefingSource, owner: &MemoryOwner, tools: Option<&ToolNames>) -> Option<String> {
+/// The notes of this owner for the prompt. An owner without notes costs no query.
+async fn notes_of(from: &BriefingSource, owner: &MemoryOwner) -> Option<NoteLines> {
     if from.note_chars == 0 || !from.notes.may_have_notes(owner) {
         return None;
     }
     match timeout(READ_LIMIT, from.notes.prompt_notes(owner, from.note_chars)).await {
-        Ok(Ok(notes)) => notes::part(owner, &notes, |tool| tools.is_none_or(|names| names.contain(tool))),
+        Ok(Ok(notes)) => notes::lines_of(owner, &notes),
         Ok(Err(error)) => {
             tracing::warn!(%error, "a run begins without its notes");
             None

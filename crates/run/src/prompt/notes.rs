@@ -11,18 +11,28 @@ const OF_TOOLS: [(&str, &str); 2] = [
     ("forget", " A note is deleted with forget and its number."),
 ];
 
-/// The part with these notes; `None`: there are none. `has`: whether the run has a tool of this name.
-pub(super) fn part(owner: &MemoryOwner, notes: &[Note], has: impl Fn(&str) -> bool) -> Option<String> {
-    if notes.is_empty() {
-        return None;
-    }
+/// The notes of an owner, for prompts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoteLines {
+    head: &'static str,
+    lines: String,
+}
+
+/// These notes as lines; `None`: there are none.
+pub(super) fn lines_of(owner: &MemoryOwner, notes: &[Note]) -> Option<NoteLines> {
     let head = match owner {
         MemoryOwner::Person { .. } => OF_PERSON,
         MemoryOwner::Group { .. } => OF_GROUP,
     };
+    let lines = notes.iter().fold(String::new(), |text, note| text + "\n- " + &line(note));
+    (!notes.is_empty()).then_some(NoteLines { head, lines })
+}
+
+/// The part of a prompt with these notes. `has`: whether the prompt is for a request with a tool of this name.
+pub(super) fn part(notes: &NoteLines, has: impl Fn(&str) -> bool) -> String {
+    let NoteLines { head, lines } = notes;
     let of_tools = OF_TOOLS.into_iter().filter(|(tool, _)| has(tool)).map(|(_, sentence)| sentence);
-    let head = of_tools.fold(format!("{head} {RULE}"), |text, sentence| text + sentence);
-    Some(notes.iter().fold(head, |text, note| text + "\n- " + &line(note)))
+    of_tools.fold(format!("{head} {RULE}"), |text, sentence| text + sentence) + lines
 }
 
 /// A note on one line.
@@ -50,8 +60,9 @@ mod tests {
             session: "s".into(),
             untrusted: false,
         };
-        assert_eq!(part(&owner, &[], |_| true), None);
+        assert_eq!(lines_of(&owner, &[]), None);
         let notes = [note(7, Some("cat"), "black,\ncalled Tom"), note(3, None, "likes tea")];
+        let of_owner = lines_of(&owner, &notes).expect("there are some");
         let lines = "- 7 cat (1970-01-01): black, called Tom\n- 3 (1970-01-01): likes tea";
         for (tools, sentences) in [
             (
@@ -61,8 +72,8 @@ mod tests {
             (&["recall"], " There may be more: recall finds them."),
             (&[], ""),
         ] {
-            let part = part(&owner, &notes, |tool| tools.contains(&tool));
-            assert_eq!(part, Some(format!("{OF_GROUP} {RULE}{sentences}\n{lines}")), "{tools:?}");
+            let part = part(&of_owner, |tool| tools.contains(&tool));
+            assert_eq!(part, format!("{OF_GROUP} {RULE}{sentences}\n{lines}"), "{tools:?}");
         }
     }
 }
