@@ -1,5 +1,5 @@
-//! Words for sessions: the title of a job, the name of a routine, the title of a conversation. Lists for people show them
-//! beside the key, whose id alone says nothing.
+//! Words for sessions: the title of a job, the name of a routine, the title of a conversation. Lists for people show
+//! them beside the key, whose id alone says nothing.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,11 +24,14 @@ const ROWS_MIN: usize = 50;
 /// Most sessions that are asked about one by one for a list of runs. 20: all that `belay top` shows.
 const ASKED_MAX: usize = 20;
 
+/// Looks after which a session without words is asked about again: most conversations never get a title.
+const AGAIN_AFTER: u32 = 30;
+
 /// Most kept words. Beyond it, those that the newest list does not show are forgotten.
 const KEPT_MAX: usize = 1000;
 
-/// A kind of session: the beginning of its keys, the list that has its words, and in each row the field of what follows that
-/// beginning and the field of the words.
+/// A kind of session: the beginning of its keys, the list that has its words, and in each row the field of what follows
+/// that beginning and the field of the words.
 struct Kind {
     prefix: &'static str,
     list: &'static str,
@@ -54,6 +57,9 @@ impl Kind {
 #[derive(Debug, Default)]
 pub(super) struct Names {
     words: HashMap<String, String>,
+    /// Sessions without words, each with the look from which on it is asked about again.
+    wordless: HashMap<String, u32>,
+    looks: u32,
     /// Whether ids are shown whole.
     full: bool,
     /// Shown characters of ids.
@@ -66,18 +72,20 @@ impl Names {
         Self { full, ..Self::default() }
     }
 
-    /// Asks for the words of those of these sessions that have none. A session without an answer is shown by its key,
-    /// and the next call asks for it again.
+    /// Asks for the words of those of these sessions that have none. Such a session is shown by its key. A later call
+    /// asks about it again: the next one if the daemon did not answer.
     pub(super) async fn learn(&mut self, client: &Client, sessions: impl Iterator<Item = &str>) {
         let shown: BTreeSet<&str> = sessions.collect();
+        self.looks = self.looks.saturating_add(1);
         // The words are an extra: a list with keys alone is better than none.
         let _ = self.ask(client, &shown).await;
         let ids: BTreeSet<&str> = shown.iter().filter_map(|session| id_of(session)).collect();
         let known = self.words.keys().filter_map(|session| id_of(session));
         let all = known.chain(ids.iter().copied()).map(str::to_owned).collect();
         self.id_chars = distinguishing_chars(&ids, &all).max(ID_CHARS);
-        if self.words.len() > KEPT_MAX {
+        if self.words.len() + self.wordless.len() > KEPT_MAX {
             self.words.retain(|session, _| shown.contains(session.as_str()));
+            self.wordless.retain(|session, _| shown.contains(session.as_str()));
         }
     }
 
@@ -101,7 +109,9 @@ impl Names {
                 match client.get(&["api", "v1", kind.list, id], &[]).await {
                     Ok(row) => self.keep(session, text(&row, kind.words)),
                     // It was deleted, or this person may not see it. The others have words.
-                    Err(failure) if matches!(failure.exit, Exit::Failed | Exit::UnusableInput) => {}
+                    Err(failure) if matches!(failure.exit, Exit::Failed | Exit::UnusableInput) => {
+                        self.keep(session, "")
+                    }
                     Err(failure) => return Err(failure),
                 }
             }
@@ -112,13 +122,18 @@ impl Names {
     /// Those of the sessions of this kind that have no words, ids by their age, the newest first.
     fn unknown<'a>(&self, kind: &Kind, shown: &BTreeSet<&'a str>) -> Vec<&'a str> {
         let is_of_kind = |session: &str| Kind::of(session).is_some_and(|of| of.list == kind.list);
+        let waits = |session: &str| self.wordless.get(session).is_some_and(|look| *look > self.looks);
+        let is_unknown = |session: &str| !self.words.contains_key(session) && !waits(session);
         let unknown = shown.iter().rev().copied();
-        unknown.filter(|session| is_of_kind(session) && !self.words.contains_key(*session)).collect()
+        unknown.filter(|session| is_of_kind(session) && is_unknown(session)).collect()
     }
 
     fn keep(&mut self, session: &str, words: &str) {
-        if !words.is_empty() {
-            self.words.insert(session.to_owned(), words.to_owned()); // a conversation without words may get some
+        if words.is_empty() {
+            self.wordless.insert(session.to_owned(), self.looks.saturating_add(AGAIN_AFTER));
+        } else {
+            self.wordless.remove(session);
+            self.words.insert(session.to_owned(), words.to_owned());
         }
     }
 
@@ -160,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_session_is_shown_with_its_words_and_those_without_are_asked_for_again() {
+    async fn each_session_is_shown_with_its_words_and_those_without_are_asked_for_again_later() {
         let sessions =
             ["job:0199e3a0-7b1c-7000", "routine:0199e3a0-7b1d-7000", "job:0199e3a0-7b1e-7000", "cli", "x", "gone"];
         let words = |field: &str, words: &str| (200, json!({ field: words }).to_string());
@@ -196,6 +211,9 @@ mod tests {
                 "gone"
             ]
         );
+        let nothing: [&str; 0] = [];
+        assert_eq!(learned(&mut names, &sessions, vec![]).await, nothing);
+        names.looks += AGAIN_AFTER;
         let answers = vec![words("title", "Late"), words("title", "Later"), words("title", "Latest")];
         assert_eq!(
             learned(&mut names, &sessions, answers).await,

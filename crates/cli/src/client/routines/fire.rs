@@ -18,8 +18,8 @@ use crate::client::{Client, text};
 /// place or a thaw.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// Looks at a routine run that has not begun, before the person is told what it waits for, and before each look at whether
-/// that has changed: 2 s.
+/// Looks at a routine run that has not begun, before the person is told what it waits for, and before each look at
+/// whether that has changed: 2 s.
 const LOOKS_BEFORE_NOTE: u32 = 8;
 
 /// Starts the routine run. With `waits` the exit code is the verdict of its run or job.
@@ -141,7 +141,8 @@ fn holding(freeze: &Json, name: &str, routine: &Json) -> Option<FreezeScope> {
     scope.covers_work(Some(name), &channel, text(routine, "/creator/principal")).then_some(scope)
 }
 
-/// Says what a run of this routine waits for: the end of all these freezes. None: the person sees no freeze that holds it.
+/// Says what a run of this routine waits for: the end of all these freezes. None: the person sees no freeze that holds
+/// it.
 fn waits(name: &str, freezes: &[(&Json, FreezeScope)]) -> String {
     if freezes.is_empty() {
         let what = "for a place (`belay top` shows who has it), or for the thaw of this routine by an operator";
