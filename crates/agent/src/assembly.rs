@@ -299,8 +299,8 @@ async fn run_services(
     memory: MemoryRules,
     child_asker: Arc<dyn ChildAsker>,
 ) -> Result<RunServices, AgentError> {
-    // Every tool that any run can have: autonomous work may always call `terminate`, a plan has a tool of its own, and MCP
-    // servers may bring enough tools for `find_tools`.
+    // Every tool that any run can have: autonomous work may always call `terminate`, a plan has a tool of its own, and
+    // MCP servers may bring enough tools for `find_tools`.
     let own = [Arc::new(Terminate::new()) as Arc<dyn Tool>, plan::tool(), find_tools::tool()];
     let every = ToolSet::new(tools.iter().cloned().chain(own).collect());
     let hooks = Arc::new(HookChain::new(parts.hooks.clone(), parts.clock.clone())?);

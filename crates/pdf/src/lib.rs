@@ -2,8 +2,8 @@
 //!
 //! **Does not know**: processes, limits of the machine, or attachments. `tools` calls it in a confined process.
 //!
-//! Reading order: here → `form` (the filled fields) → `walk` → `section` → `value` → `field` → `source` (bounded access to
-//! objects) → `words` (encodings).
+//! Reading order: here → `form` (the filled fields) → `walk` → `section` → `value` → `field` → `source` (bounded access
+//! to objects) → `words` (encodings).
 
 mod field;
 mod form;
@@ -49,8 +49,8 @@ pub enum Unreadable {
 
 /// The text of the first pages, and after it the filled fields of the form. At most `max_bytes` together.
 ///
-/// Needs up to a few hundred MiB and some seconds of processor time for a hostile file, and may end the process by a lack
-/// of memory or of stack: call it in a process of its own.
+/// Needs up to a few hundred MiB and some seconds of processor time for a hostile file, and may end the process by a
+/// lack of memory or of stack: call it in a process of its own.
 ///
 /// # Errors
 /// The file is no readable PDF.

@@ -15,7 +15,8 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// Adds the line of a field that has a value. Further lines of the value are indented, so that none looks like a field.
+    /// Adds the line of a field that has a value. Further lines of the value are indented, so that none looks like a
+    /// field.
     pub(super) fn add<'a>(&mut self, source: &mut Source<'a>, field: &Field<'a>) {
         let Some(shown) = value::shown(source, field) else { return };
         let label = value::without_marks(&field.label(source));

@@ -13,8 +13,8 @@ const MAX_STEPS: usize = 200_000;
 /// Most bytes of strings that are decoded, in addition to four times the limit of the text. 4 MiB take 0.1 s.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// Most bytes of all streams, as they are in the file. 64 KiB: a byte becomes at most about 1,400 bytes, which is 90 MiB
-/// of the memory of the process. A writer uses a stream for a long value only.
+/// Most bytes of all streams, as they are in the file. 64 KiB: a byte becomes at most about 1,400 bytes, which is 90
+/// MiB of the memory of the process. A writer uses a stream for a long value only.
 const MAX_STREAM_BYTES: usize = 64 * 1024;
 
 /// A document with what is left of the limits.

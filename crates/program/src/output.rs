@@ -170,8 +170,8 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Widest cell that widens its column. 64: the longest name of a tool for models. A longer one moves only its own row, and on
-/// a terminal it is cut.
+/// Widest cell that widens its column. 64: the longest name of a tool for models. A longer one moves only its own row,
+/// and on a terminal it is cut.
 pub const MAX_COLUMN: usize = 64;
 
 /// A cell of a table.

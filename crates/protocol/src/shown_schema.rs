@@ -7,8 +7,8 @@ const OF_A_SCHEMA: [&str; 2] = ["items", "additionalProperties"];
 /// The keywords whose value is a list of schemas.
 const OF_SCHEMAS: [&str; 2] = ["anyOf", "allOf"];
 
-/// The schema without what the gate checks anyway and a model seldom gets wrong: closed objects, the width and the lower
-/// bound of numbers, lengths, and `null` and `false` for a value that is left out.
+/// The schema without what the gate checks anyway and a model seldom gets wrong: closed objects, the width and the
+/// lower bound of numbers, lengths, and `null` and `false` for a value that is left out.
 pub(crate) fn shown(schema: &Value) -> Value {
     part_of(schema, false)
 }

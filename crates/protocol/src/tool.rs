@@ -79,8 +79,8 @@ pub struct ToolSpec {
     pub credential: Option<CredentialNeed>,
     /// The form in which requests have its schema.
     pub schema_form: SchemaForm,
-    /// Whether a request offers it only once the model has named it with [`FIND_TOOLS`](crate::FIND_TOOLS), because most
-    /// conversations do not need it.
+    /// Whether a request offers it only once the model has named it with [`FIND_TOOLS`](crate::FIND_TOOLS), because
+    /// most conversations do not need it.
     pub deferred: bool,
     /// Whether it starts programs for the run. These get the environment variables of the run's skills, and end with the
     /// run: a stop of a call leaves none of them.

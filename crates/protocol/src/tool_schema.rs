@@ -1,4 +1,5 @@
-//! The JSON Schema of a tool's arguments: as a tree for the code that looks inside, and as a text for what is sent and stored.
+//! The JSON Schema of a tool's arguments: as a tree for the code that looks inside, and as a text for what is sent and
+//! stored.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -25,8 +26,8 @@ struct Forms {
 }
 
 impl ToolSchema {
-    /// The schema as its text alone: for one that is passed on, and that hardly anything looks into. A tree takes several
-    /// times the memory of its text.
+    /// The schema as its text alone: for one that is passed on, and that hardly anything looks into. A tree takes
+    /// several times the memory of its text.
     pub fn as_text(tree: &Value) -> Self {
         Self(Arc::new(Forms { text: text_of(tree).into(), ..Forms::default() }))
     }

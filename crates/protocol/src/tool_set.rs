@@ -51,9 +51,10 @@ impl ToolSet {
 
     /// The tools that a request offers at this moment; `None`: all.
     ///
-    /// A tool on demand is offered while it is of use. In a set with [`FIND_TOOLS`], a deferred tool is offered once the
-    /// conversation has named it in a call of that tool, or has called it. The same conversation has the same offer after
-    /// a restart and at another node. If the conversation is compacted, the model may have to name the tool again.
+    /// A tool on demand is offered while it is of use. In a set with [`FIND_TOOLS`], a deferred tool is offered once
+    /// the conversation has named it in a call of that tool, or has called it. The same conversation has the same offer
+    /// after a restart and at another node. If the conversation is compacted, the model may have to name the tool
+    /// again.
     pub fn offered(&self, moment: Moment<'_>) -> Option<Arc<Self>> {
         let can_find = self.get(FIND_TOOLS).is_some();
         let mut brought = None;

@@ -131,7 +131,8 @@ impl Lane {
             None => RunEnd::of(StopReason::Internal).with("cause", "panic"),
         };
         let mut ending = RunEnding::early(end);
-        // The crash has dropped the state that the turn was lent. The handles of its calls were stored before they were used.
+        // The crash has dropped the state that the turn was lent. The handles of its calls were stored before they were
+        // used.
         let mut unfinished = self.reload().await?;
         if let Some(pending) = unfinished.iter_mut().find(|pending| pending.run_id == current.run.id) {
             current.progress.state = RunProgress::restored(pending, Answers::default()).state;

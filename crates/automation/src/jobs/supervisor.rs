@@ -22,8 +22,8 @@ use belay_run::restart::{Restarts, caught};
 use belay_run::retry::{STORE, until_stored};
 use belay_run::rights::{self, Revoked};
 
-/// Supervises a job, and reports when no more work is done on it here. A panic fails the current attempt and releases its
-/// slot.
+/// Supervises a job, and reports when no more work is done on it here. A panic fails the current attempt and releases
+/// its slot.
 pub(super) async fn supervise(service: Arc<JobService>, job: JobRecord) {
     supervise_attempts(&service, job).await;
     service.bell.work_ended(); // each way out of the attempts leads here, also that of a job cancelled between two of them

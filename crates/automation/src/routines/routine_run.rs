@@ -23,8 +23,8 @@ use belay_run::metrics;
 use belay_run::retry::{STORE, until_stored};
 use belay_run::rights::{self, Revoked};
 
-/// Longest time between two looks at the job of a routine run. The end of a job at this node leads to a look at once; that
-/// of a job at another node of a cluster does not.
+/// Longest time between two looks at the job of a routine run. The end of a job at this node leads to a look at once;
+/// that of a job at another node of a cluster does not.
 const JOB_LOOK: Duration = Duration::from_secs(5);
 /// Pause between two looks at a run without a watch.
 const RUN_LOOK: Duration = Duration::from_secs(1);

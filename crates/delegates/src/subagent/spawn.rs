@@ -82,8 +82,8 @@ pub fn spawn_subagent_tool(config: &SubagentsConfig) -> DeclaredTool {
     DeclaredTool::new(spec, "a subagent can only be started by a run")
 }
 
-/// Binds the tools that start other runs, and the one that finds tools, to the run that is about to execute calls. Returns
-/// `None` for every other tool.
+/// Binds the tools that start other runs, and the one that finds tools, to the run that is about to execute calls.
+/// Returns `None` for every other tool.
 pub(crate) fn binder(
     children: &Arc<ChildServices>,
     core: &RunCore,

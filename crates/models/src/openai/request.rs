@@ -267,8 +267,8 @@ fn call_form(call: &ToolCall) -> String {
     )
 }
 
-/// A tool as it is sent. It borrows the text of the schema: each request of a client with tools of its own has another set of
-/// tools.
+/// A tool as it is sent. It borrows the text of the schema: each request of a client with tools of its own has another
+/// set of tools.
 #[derive(Serialize)]
 struct ToolForm<'a> {
     function: FunctionForm<'a>,

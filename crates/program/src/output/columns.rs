@@ -36,9 +36,9 @@ pub fn widened(usual: usize, spare: usize) -> usize {
     usual.saturating_add(spare).min(MAX_COLUMN.max(usual))
 }
 
-/// The rows, fitted to a terminal of this width. Columns are left out by their turn until the least widths of the others fit.
-/// Then the widest column that may be cut gives way first. Before the last column, it is at most as wide as the widest cell
-/// for which a table widens a column. A row of one cell is a remark, which has no columns.
+/// The rows, fitted to a terminal of this width. Columns are left out by their turn until the least widths of the
+/// others fit. Then the widest column that may be cut gives way first. Before the last column, it is at most as wide as
+/// the widest cell for which a table widens a column. A row of one cell is a remark, which has no columns.
 ///
 /// A terminal that is narrower than the columns that stay whole cuts these too, down to one character.
 pub fn fitted(rows: &[Vec<Cell>], columns: &[Column], width: usize) -> Vec<Vec<Cell>> {

@@ -153,8 +153,8 @@ impl RunCore {
         Box::pin(self.call_model(reasoning, context, step, allowance))
     }
 
-    /// The tools that a request of the run offers now, if they are not all. A disabled tool is not offered. If the model calls
-    /// it anyway, the result says why it is disabled.
+    /// The tools that a request of the run offers now, if they are not all. A disabled tool is not offered. If the
+    /// model calls it anyway, the result says why it is disabled.
     fn offered(&self, tools: &ToolSet, context: &LoopContext) -> Option<Arc<ToolSet>> {
         let RunRequest { session, run, .. } = &*self.request;
         let of_use = tools.offered(Moment { session, run: *run, messages: &context.messages });

@@ -69,8 +69,8 @@ pub(crate) struct WebSearch {
 }
 
 impl WebSearch {
-    /// Creates the tool from a valid configuration; `None` without a provider. `others`: the names of the tools that are
-    /// there.
+    /// Creates the tool from a valid configuration; `None` without a provider. `others`: the names of the tools that
+    /// are there.
     ///
     /// # Errors
     /// The first problem that [`SearchConfig::validate`] returns, or the HTTP client cannot be created.

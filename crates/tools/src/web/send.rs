@@ -51,8 +51,8 @@ pub(crate) struct SendRequest {
 }
 
 impl SendRequest {
-    /// Creates the tool from a valid configuration; `None` if the operator allows no method. `others`: the names of the tools
-    /// that are there.
+    /// Creates the tool from a valid configuration; `None` if the operator allows no method. `others`: the names of the
+    /// tools that are there.
     ///
     /// # Errors
     /// The first problem that [`WebConfig::validate`] returns.

@@ -19,8 +19,8 @@ use crate::foreign::shown;
 /// The name of a tool whose call the client does not show.
 const UNKNOWN_TOOL: &str = "tool";
 
-/// The fields of a request about tools of the client, beside the tools. These are a field of the request itself: serde copies
-/// all that a flattened struct reads.
+/// The fields of a request about tools of the client, beside the tools. These are a field of the request itself: serde
+/// copies all that a flattened struct reads.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ToolFields {
