@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn each_key_and_each_model_that_stands_in_is_a_candidate_if_its_key_is_there() {
         let settings = config(json!({
-            "provider": "openai", "api_key_envs": ["A", "B"], "api_key_files": ["/c"],
+            "provider": "openai", "api_key_envs": ["A", "B", "C"],
             "fallbacks": [
                 {"provider": "anthropic"},
                 {"provider": "groq", "model": "x", "api_key_env": "G"},

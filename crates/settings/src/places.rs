@@ -63,7 +63,6 @@ pub(crate) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(Strin
         ("channels.telegram.secret_file", telegram.secret_file.as_deref()),
     ];
     let named = named.into_iter().filter_map(|(key, file)| Some((key.to_owned(), file?)));
-    let further = llm.api_key_files.iter().map(|file| ("llm.api_key_files".to_owned(), file.as_path()));
     let fallbacks = llm.fallbacks.iter().enumerate();
     let fallbacks = fallbacks.filter_map(|(at, fallback)| {
         Some((format!("llm.fallbacks.{at}.api_key_file"), fallback.api_key_file.as_deref()?))
@@ -78,6 +77,6 @@ pub(crate) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(Strin
         _ => None,
     };
     let store = store.iter().map(|file| ("passfile of store.url".to_owned(), file.as_path()));
-    let files = named.chain(further).chain(fallbacks).chain(servers).chain(store);
+    let files = named.chain(fallbacks).chain(servers).chain(store);
     files.filter(|(_, file)| !file.as_os_str().is_empty()).map(|(key, file)| (key, expand(file, env))).collect()
 }

@@ -304,12 +304,7 @@ impl Search<'_> {
 
     /// Further keys for the configured model. A missing one is left out, so it is no problem here.
     fn further_keys(&mut self, llm: &LlmConfig) -> Vec<Option<SecretString>> {
-        let mut keys: Vec<_> = llm.api_key_envs.iter().map(|env| self.key("llm.api_key", env, None, NOWHERE)).collect();
-        for file in &llm.api_key_files {
-            let file = crate::settings::expand(file, self.env);
-            keys.push(self.key("llm.api_key", "", Some(file), NOWHERE));
-        }
-        keys
+        llm.api_key_envs.iter().map(|env| self.key("llm.api_key", env, None, NOWHERE)).collect()
     }
 
     /// The key of a fallback model: its configured key, or else the usual one of its provider.

@@ -10,13 +10,14 @@ mod merge;
 mod problem;
 mod removed;
 mod rules;
+mod shared;
 mod show;
 mod variable_name;
 
 use std::path::{Path, PathBuf};
 
 use belay_agent::{QueueConfig, SessionsConfig};
-use belay_agent_loop::policies::StopsConfig;
+use belay_agent_loop::policies::StopsSettings;
 use belay_automation::routines::heartbeat::DeliverTo;
 use belay_automation::{HeartbeatConfig, JobsConfig, RoutinesConfig};
 use belay_channels::{Enabled, StdinConfig, Telegram, TelegramConfig};
@@ -69,7 +70,7 @@ pub struct Settings {
     /// Budgets of money and of runs.
     pub limits: LimitsConfig,
     /// The rules that end a run without progress.
-    pub stops: StopsConfig,
+    pub stops: StopsSettings,
     /// The queues of waiting messages.
     pub queue: QueueConfig,
     /// The lifetime of sessions and conversations.
@@ -84,7 +85,8 @@ pub struct Settings {
     pub compaction: CompactionConfig,
     /// Notes over conversations.
     pub memory: MemoryConfig,
-    /// How an answer is shown while the model writes it.
+    /// How an answer is shown while the model writes it: constants, and `channels.telegram.stream`.
+    #[serde(skip)]
     pub streaming: StreamingConfig,
     /// The operator's programs that are asked at points of a run.
     pub hooks: HooksConfig,
@@ -133,10 +135,10 @@ impl Settings {
             self.agent.validate(),
             self.llm.validate(),
             self.limits.validate(),
-            self.stops.validate(),
-            self.stops.problems(&self.limits.run, Some(self.max_steps())),
+            self.stops_problems(),
             self.queue.validate(),
             self.sessions.validate(),
+            self.shared_problems(),
             self.unknown_channels(),
             self.taken_paths(),
             self.routines.validate(),
@@ -145,7 +147,6 @@ impl Settings {
             self.fallback_needs(),
             self.second_needs(),
             self.approvals.validate(),
-            self.compaction.validate(),
             self.memory.validate(CHANNELS),
             self.embeddings_problems(),
             self.hooks.validate(),
@@ -173,13 +174,19 @@ impl Settings {
         self.validate().iter().map(|text| of_text(text, origins)).collect()
     }
 
+    /// Problems of the stop rules, alone and with the limits.
+    fn stops_problems(&self) -> Vec<String> {
+        let stops = self.stops.config();
+        [stops.validate(), stops.problems(&self.limits.run, Some(self.max_steps()))].concat()
+    }
+
     /// The last step that a run of any kind can reach. The stop rules are the same for all kinds; the step limits are
     /// not.
     fn max_steps(&self) -> u64 {
         let agent = &self.agent;
         // After its limit, a conversation has one more step, without tools.
         let conversation = u64::from(agent.max_tool_iterations) + 1;
-        let subagent = agent.subagents.enabled.then_some(agent.subagents.max_turns);
+        let subagent = agent.subagents.enabled().then_some(agent.subagents.max_turns);
         let executors = agent.executors.values().filter_map(|executor| executor.max_steps);
         let others =
             executors.chain(subagent).chain([agent.plan.max_steps_per_execution, PLANNER_STEPS, self.jobs.max_steps]);
@@ -339,8 +346,9 @@ pub fn load(args: &SettingsArgs, env: &Environment, paths: &Paths) -> Result<Loa
     let mut merged = merge::merge(layers, &mut problems)?;
     problems.extend(merge::remove_lists_for_sections::<Settings>(&mut merged));
     problems.extend(rules::remove_invalid(&mut merged));
-    let (settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());
+    let (mut settings, found) = merge::read::<Settings>(&mut merged, &Settings::known_keys());
     problems.extend(found);
+    settings.share();
     let named: Vec<String> = problems.iter().map(|problem| problem.key.clone()).collect();
     let origins = merged.origins;
     // An unreadable value has been replaced by its default, which needs no further check.

@@ -143,7 +143,7 @@ pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
     let is_offered = |name: &&str| match *name {
         "fetch_url" => config.web.enabled,
         "process" => has_background(config),
-        "run_command" => config.commands.enabled,
+        "run_command" => config.commands.enabled(),
         "run_shell" => config.shell.enabled,
         "send_request" => !config.web.send_methods.is_empty(),
         "web_search" => web::WebSearch::new(&config.search, &[]).is_ok_and(|search| search.is_some()),
@@ -154,7 +154,7 @@ pub fn offered(config: &ToolsConfig) -> Vec<&'static str> {
 
 /// Whether commands can go on in the background.
 fn has_background(config: &ToolsConfig) -> bool {
-    config.commands.enabled && config.commands.background > 0
+    config.commands.enabled() && config.commands.background > 0
 }
 
 /// The names of all built-in tools in alphabetical order, including the tools that the settings disable.
@@ -224,7 +224,7 @@ mod tests {
         everything.web.enabled = true;
         everything.web.send_methods = vec!["PUT".to_owned()];
         let mut nothing = ToolsConfig::default();
-        (nothing.web.enabled, nothing.commands.enabled) = (false, false);
+        (nothing.web.enabled, nothing.commands.allow) = (false, Vec::new());
         for config in [everything, ToolsConfig::default(), nothing] {
             let config = ToolsConfig { workspace: Some(dir.path().join("workspace")), ..config };
             let tools = builtin(&config, parts(dir.path())).unwrap();

@@ -133,13 +133,9 @@ impl Telegram {
         parts: TelegramParts,
     ) -> Result<Self, ChannelError> {
         let bot_id = bot_id(secrets.token.expose_secret()).map_err(cannot)?;
-        let username = OnceLock::new();
-        if let Some(name) = &config.bot_username {
-            let _ = username.set(name.clone()); // just created, so it is empty
-        }
         let rules = Rules {
             bot_id,
-            username,
+            username: OnceLock::new(),
             people: parts.lists,
             max_age_s: config.max_age_s,
             since: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
@@ -288,7 +284,7 @@ impl Channel for Telegram {
         match self.config.stream {
             Shown::Off => Streaming::Off,
             Shown::Preview => Streaming::Preview(&*self.router),
-            Shown::Blocks => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
+            Shown::Blocks | Shown::BlocksAtEnd => Streaming::Blocks { max_chars: split::PIECE_MAX_UNITS },
         }
     }
 

@@ -79,7 +79,7 @@ pub(super) struct TimeLimits {
 
 impl TimeLimits {
     pub(super) fn of(config: &CommandsConfig) -> Self {
-        Self { default_s: config.timeout_s, max_s: config.max_timeout_s }
+        Self { default_s: config.timeout_s(), max_s: config.max_timeout_s }
     }
 
     /// # Errors
