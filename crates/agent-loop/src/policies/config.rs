@@ -52,8 +52,8 @@ pub struct StopsConfig {
     pub compactions_without_gain: u64,
     /// The judge model.
     pub judge: JudgeConfig,
-    /// Longest duration of the closing turn, in seconds: a run that a limit or a progress rule ends reports without tools
-    /// what it has found. At most 3600; 0: none.
+    /// Longest duration of the closing turn, in seconds: a run that a limit or a progress rule ends reports without
+    /// tools what it has found. At most 3600; 0: none.
     pub closing_turn_s: u64,
     /// The operator's own rules.
     pub rules: Vec<Rule>,
@@ -175,8 +175,8 @@ fn problems_of_rule(index: usize, rule: &Rule) -> Vec<String> {
     problems
 }
 
-/// A file that contains only stop rules: the content of `[stops]`, thresholds of built-in rules, and a table `[limits]` if
-/// it has limits.
+/// A file that contains only stop rules: the content of `[stops]`, thresholds of built-in rules, and a table `[limits]`
+/// if it has limits.
 #[derive(Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct RulesFile {

@@ -44,8 +44,8 @@ pub struct RoutinesConfig {
 
 impl Default for RoutinesConfig {
     /// Ten at once, three model calls and ten webhook calls a minute are figures that similar engines use. A minute of
-    /// grace: the engine looks at least every 15 s, and a loaded machine may miss several of these looks. 4096 tokens: a
-    /// report of several pages.
+    /// grace: the engine looks at least every 15 s, and a loaded machine may miss several of these looks. 4096 tokens:
+    /// a report of several pages.
     fn default() -> Self {
         Self {
             enabled: true,

@@ -47,7 +47,8 @@ pub(super) async fn open(
 /// Least memory of a worker's container, in MiB: Belay and the C library need a part of it.
 const CONTAINER_LEAST_MB: u64 = 64;
 
-/// Share of a busy processor of a worker's container. 1024 is what Docker and Podman give a container without the option.
+/// Share of a busy processor of a worker's container. 1024 is what Docker and Podman give a container without the
+/// option.
 const CPU_SHARES: u64 = 1024;
 
 /// The host of containers. Removes the containers that an earlier daemon of this data directory has left.

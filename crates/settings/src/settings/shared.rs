@@ -10,7 +10,8 @@ use super::Settings;
 const SECONDS_PER_CPU_SECOND: u32 = 3;
 
 impl Settings {
-    /// Hands the common settings to the sections that follow them. Serialised settings do not contain what is handed on.
+    /// Hands the common settings to the sections that follow them. Serialised settings do not contain what is handed
+    /// on.
     pub(super) fn share(&mut self) {
         if let Some(zone) = self.agent.timezone.clone().filter(|zone| Zone::named(zone).is_ok()) {
             self.sessions.zone.clone_from(&zone);
