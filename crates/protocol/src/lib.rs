@@ -41,6 +41,7 @@ pub mod callback;
 pub mod channel;
 pub mod client_tools;
 pub mod cluster;
+mod compact_json;
 pub mod context;
 pub mod control;
 pub mod decision;

@@ -19,6 +19,7 @@ mod format;
 mod front_ends;
 mod given_results;
 mod news;
+mod offered;
 mod outcome;
 mod part;
 mod paused;
