@@ -49,6 +49,12 @@ impl ToolSet {
         Self { tools, ..Self::default() }
     }
 
+    /// The set with some of its tools changed or left out. Its tools of servers stay deferred if they were.
+    pub fn changed(&self, change: impl Fn(&Arc<dyn Tool>) -> Option<Arc<dyn Tool>>) -> Self {
+        let many_foreign = self.has_many_foreign().into();
+        Self { many_foreign, ..Self::new(self.tools.iter().filter_map(change).collect()) }
+    }
+
     /// The tools that a request offers at this moment; `None`: all.
     ///
     /// A tool on demand is offered while it is of use. In a set with [`FIND_TOOLS`], a deferred tool is offered once
@@ -89,8 +95,12 @@ impl ToolSet {
     }
 
     fn is_deferred(&self, spec: &ToolSpec) -> bool {
+        spec.deferred || spec.foreign && self.has_many_foreign()
+    }
+
+    fn has_many_foreign(&self) -> bool {
         let many = || self.tools.iter().filter(|tool| tool.spec().foreign).nth(FOREIGN_MAX).is_some();
-        spec.deferred || spec.foreign && *self.many_foreign.get_or_init(many)
+        *self.many_foreign.get_or_init(many)
     }
 
     /// The tool with this name.
@@ -215,6 +225,14 @@ mod tests {
         let many = set(foreign(FOREIGN_MAX + 1).chain([spec(FIND_TOOLS)]));
         assert_eq!(names(&many, &[]), [FIND_TOOLS]);
         assert_eq!(names(&many, &[called("m03", json!({}))]), [FIND_TOOLS, "m03"]);
+    }
+
+    #[test]
+    fn tools_of_servers_stay_deferred_without_one_of_them() {
+        let foreign = (0..=FOREIGN_MAX).map(|n| ToolSpec { foreign: true, ..spec(&format!("m{n:02}")) });
+        let fewer =
+            set(foreign.chain([spec(FIND_TOOLS)])).changed(|tool| (tool.spec().name != "m03").then(|| tool.clone()));
+        assert_eq!((fewer.deferred().count(), names(&fewer, &[])), (FOREIGN_MAX, vec![FIND_TOOLS.to_owned()]));
     }
 
     #[test]
