@@ -67,7 +67,7 @@ impl AnthropicError {
 
     fn kind(&self) -> &'static str {
         let (code, _) = self.0.parts();
-        match (self.0.status(), self.0.kind()) {
+        match (self.0.status, self.0.kind) {
             (StatusCode::UNAUTHORIZED, _) => "authentication_error",
             (StatusCode::PAYMENT_REQUIRED, _) => "billing_error",
             (StatusCode::FORBIDDEN, _) => "permission_error",
@@ -84,8 +84,8 @@ impl AnthropicError {
     fn body(&self) -> AnthropicErrorBody {
         let (error_code, message) = self.0.parts();
         // The API writes `messages.0.content`.
-        let param = self.0.param().map(|param| param.replace('[', ".").replace(']', ""));
-        let message = match (param, self.0.param()) {
+        let param = self.0.param.as_deref().map(|param| param.replace('[', ".").replace(']', ""));
+        let message = match (param, self.0.param.as_deref()) {
             (Some(ours), Some(param)) => {
                 let rest = message.strip_prefix(param).map_or(message, |rest| rest.trim_start_matches([':', ' ']));
                 format!("{ours}: {rest}")

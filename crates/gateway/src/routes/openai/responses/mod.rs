@@ -6,6 +6,7 @@
 
 mod body;
 mod create;
+mod errors;
 mod events;
 mod forms;
 mod id;
