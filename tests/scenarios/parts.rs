@@ -28,8 +28,14 @@ const COMMANDS: [(&str, &[&str], i32); 5] = [
     ("mcp", &["mcp", "serve", "--url", "unix:/nowhere"], 69),
 ];
 
-/// Parts with a path over HTTP.
-const PATHS: [(&str, &str); 3] = [("console", "/"), ("console", "/console/session"), ("metrics", "/metrics")];
+/// Parts with a path over HTTP, the method, and a body that is answered with 200 in a build with the part.
+const PATHS: [(&str, &str, &str, &str); 5] = [
+    ("console", "GET", "/", ""),
+    ("console", "GET", "/console/session", ""),
+    ("messages", "POST", "/v1/messages", r#"{"max_tokens": 100, "messages": [{"role": "user", "content": "hello"}]}"#),
+    ("metrics", "GET", "/metrics", ""),
+    ("responses", "POST", "/v1/responses", r#"{"input": "hello"}"#),
+];
 
 /// Whether the build has a part.
 async fn has(home: &Home, part: &str) -> Result<bool> {
@@ -73,8 +79,9 @@ async fn the_command_of_a_part_that_is_left_out_says_so() -> Result<()> {
 async fn a_path_of_a_part_that_is_left_out_says_so() -> Result<()> {
     let home = Home::new();
     let daemon = home.start().await?;
-    for (part, path) in PATHS {
-        let (status, body) = daemon.request("GET", path, None).await?;
+    for (part, method, path, body) in PATHS {
+        let body = if body.is_empty() { None } else { Some(serde_json::from_str(body)?) };
+        let (status, body) = daemon.request(method, path, body).await?;
         if has(&home, part).await? {
             assert_eq!(status, 200, "{path}: {body}");
         } else {

@@ -11,7 +11,7 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 10] = [
+pub(crate) const PARTS: [Part; 12] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
     Part { feature: "console", is_in: cfg!(feature = "console"), what: "the console: pages for a browser" },
     Part {
@@ -19,6 +19,7 @@ pub(crate) const PARTS: [Part; 10] = [
         is_in: cfg!(feature = "mcp"),
         what: "tools of MCP servers, and sessions and runs as tools of others",
     },
+    Part { feature: "messages", is_in: cfg!(feature = "messages"), what: "Anthropic's Messages API, at /v1/messages" },
     Part { feature: "metrics", is_in: cfg!(feature = "metrics"), what: "the exporter for Prometheus" },
     Part {
         feature: "otlp",
@@ -32,6 +33,7 @@ pub(crate) const PARTS: [Part; 10] = [
         is_in: cfg!(feature = "postgres"),
         what: "stores in PostgreSQL, and several daemons over one of them",
     },
+    Part { feature: "responses", is_in: cfg!(feature = "responses"), what: "OpenAI's Responses API, at /v1/responses" },
     Part { feature: "telegram", is_in: cfg!(feature = "telegram"), what: "the bot of Telegram" },
     Part { feature: "web", is_in: cfg!(feature = "web"), what: "the text of web pages and of other HTML files" },
 ];

@@ -102,6 +102,7 @@ impl SignedLinks {
 
     /// The beginning of a signature of these parts, for ids that only this daemon makes. All parts but the last one have a
     /// fixed length. `purpose` distinguishes the signatures of each kind of id.
+    #[cfg_attr(not(feature = "responses"), expect(dead_code, reason = "a build without ids of this kind"))]
     pub(crate) fn tag(&self, purpose: &[u8], parts: &[&[u8]]) -> [u8; 16] {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.key.expose_secret()).expect("a key of any length fits");
         mac.update(purpose);

@@ -108,7 +108,7 @@ const EXPOSED: [HeaderName; 7] = [
     RETRY_AFTER,
     CONTENT_DISPOSITION,
     HeaderName::from_static("x-request-id"),
-    anthropic::REQUEST_ID,
+    HeaderName::from_static("request-id"),
     HeaderName::from_static("x-belay-run"),
     HeaderName::from_static("x-belay-reason"),
     openai::SESSION_HEADER,
@@ -235,12 +235,8 @@ fn openai_table() -> Table {
         .route("/v1/chat/completions", post(openai::chat))
         .route("/v1/completions", post(openai::complete))
         .route("/v1/embeddings", post(openai::embeddings))
-        .route("/v1/messages", post(anthropic::create))
-        .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
-        .route("/v1/responses", post(responses::create))
-        .route("/v1/responses/{response}", get(responses::show).delete(responses::delete))
-        .route("/v1/responses/{response}/cancel", post(responses::cancel))
-        .route("/v1/responses/{response}/input_items", get(responses::input_items))
+        .merge(anthropic::table())
+        .merge(responses::table())
 }
 
 /// The routes of signed-in browsers, described in `openapi`.

@@ -15,7 +15,7 @@ use crate::event_json::one_line;
 use crate::routes::openai::OpenAiError;
 
 /// The id of a request, in the answer. Clients of this API show it with an error.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
 /// The id of a request, as all of Belay has it.
 const OUR_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
