@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::error::OpenAiError;
-use super::offered::{list, tool_of};
+use super::offered::tools_in;
 use super::request::{ChatMessage, Content};
 use crate::foreign::shown;
 
@@ -53,14 +53,8 @@ impl ToolFields {
             }
             Some(_) => return Err(OpenAiError::invalid("functions", "invalid_type", "must be a list")),
         }
-        let tools = list(tools)?;
-        let (mut offered, mut places) = (Vec::with_capacity(tools.len()), Vec::with_capacity(tools.len()));
-        for (at, tool) in tools.into_iter().enumerate() {
-            if let Some(tool) = tool_of(tool, at)?.filter(|tool| self.allows(&tool.name)) {
-                offered.push(tool);
-                places.push(at);
-            }
-        }
+        let tools = tools.map(tools_in).transpose()?.unwrap_or_default();
+        let (places, offered): (Vec<_>, Vec<_>) = tools.into_iter().filter(|(_, tool)| self.allows(&tool.name)).unzip();
         let Some(choice) = self.choice()?.filter(|_| !offered.is_empty()) else { return Ok(None) };
         let one_at_a_time = self.parallel_tool_calls == Some(false);
         let offered = ClientTools { tools: offered, choice, one_at_a_time };

@@ -27,52 +27,67 @@ struct Function<'a> {
     strict: Option<bool>,
 }
 
-/// The tools of a request, each as its text.
+/// The tools of a request with their places. Those that a server carries out, such as a search, are of other types.
 ///
 /// # Errors
-/// 400: they are no list.
-pub(super) fn list(tools: Option<&RawValue>) -> Result<Vec<&RawValue>, OpenAiError> {
-    let Some(tools) = tools else { return Ok(Vec::new()) };
+/// 400: they are no list, or one has no name or cannot be read.
+pub(super) fn tools_in(tools: &RawValue) -> Result<Vec<(usize, ClientTool)>, OpenAiError> {
+    if let Ok(written) = serde_json::from_str::<Vec<Written<'_>>>(tools.get()) {
+        return written.into_iter().enumerate().filter_map(|(at, tool)| kept(at, tool.tool(at))).collect();
+    }
+    list(tools)?.into_iter().enumerate().filter_map(|(at, tool)| kept(at, tool_of(tool, at))).collect()
+}
+
+fn kept(at: usize, tool: Result<Option<ClientTool>, OpenAiError>) -> Option<Result<(usize, ClientTool), OpenAiError>> {
+    Some(tool.transpose()?.map(|tool| (at, tool)))
+}
+
+/// The tools of a request, each as its text; an error if they are no list.
+pub(super) fn list(tools: &RawValue) -> Result<Vec<&RawValue>, OpenAiError> {
     serde_json::from_str(tools.get())
         .map_err(|_no_list| OpenAiError::invalid("tools", "invalid_type", "must be a list"))
 }
 
-/// The tool at this place; `None`: one that a server carries out, such as a search. These are of other types.
-///
-/// # Errors
-/// 400: it has no name, or cannot be read.
-pub(super) fn tool_of(tool: &RawValue, at: usize) -> Result<Option<ClientTool>, OpenAiError> {
-    let unreadable = |error: serde_json::Error| {
-        let message = format!("the tool cannot be read: {}", shown(&error.to_string()));
-        OpenAiError::invalid(format!("tools[{at}]"), "invalid_value", message)
-    };
-    match serde_json::from_str(tool.get()) {
-        Ok(Written { kind, function }) if is_function(kind.as_deref()) => {
-            let parameters = match function.parameters {
-                Some(text) => ToolSchema::of_text(text).map_err(unreadable)?,
-                None => no_arguments(),
-            };
-            Ok(Some(ClientTool {
-                name: function.name,
-                description: function.description.unwrap_or_default(),
-                parameters,
-                strict: function.strict.unwrap_or(false),
-            }))
-        }
-        Ok(_) => Ok(None),
-        Err(_other_form) => of_tree(&serde_json::from_str(tool.get()).map_err(unreadable)?, at),
+/// The tool at this place; `None`: one that a server carries out.
+fn tool_of(tool: &RawValue, at: usize) -> Result<Option<ClientTool>, OpenAiError> {
+    match serde_json::from_str::<Written<'_>>(tool.get()) {
+        Ok(written) => written.tool(at),
+        Err(_other_form) => of_tree(&serde_json::from_str(tool.get()).map_err(|e| unreadable(&e, at))?, at),
     }
 }
 
-/// The same for any form. A field of another type than expected is as none.
+impl Written<'_> {
+    fn tool(self, at: usize) -> Result<Option<ClientTool>, OpenAiError> {
+        let Self { kind, function } = self;
+        if !is_function(kind.as_deref()) {
+            return Ok(None);
+        }
+        Ok(Some(ClientTool {
+            name: function.name,
+            description: function.description.unwrap_or_default(),
+            parameters: match function.parameters {
+                Some(text) => ToolSchema::of_text(text).map_err(|error| unreadable(&error, at))?,
+                None => no_arguments(),
+            },
+            strict: function.strict.unwrap_or(false),
+        }))
+    }
+}
+
+fn unreadable(error: &serde_json::Error, at: usize) -> OpenAiError {
+    let message = format!("the tool cannot be read: {}", shown(&error.to_string()));
+    OpenAiError::invalid(format!("tools[{at}]"), "invalid_value", message)
+}
+
+/// The same for any form. A field of an unexpected type is as none.
 fn of_tree(tool: &Value, at: usize) -> Result<Option<ClientTool>, OpenAiError> {
     if !is_function(tool["type"].as_str()) {
         return Ok(None);
     }
     let function = &tool["function"];
     let Some(name) = function["name"].as_str() else {
-        let param = format!("tools[{at}].function.name");
-        return Err(OpenAiError::invalid(param, "missing_required_parameter", "a tool needs a function with a name"));
+        let (param, why) = (format!("tools[{at}].function.name"), "a tool needs a function with a name");
+        return Err(OpenAiError::invalid(param, "missing_required_parameter", why));
     };
     Ok(Some(ClientTool {
         name: name.to_owned(),
@@ -116,8 +131,8 @@ mod tests {
 
     #[test]
     fn a_field_of_another_type_is_as_none_and_a_tool_without_a_name_is_refused() {
-        let tool = |text: &str| read(text).unwrap().map(|tool| (tool.name, tool.description, tool.strict));
-        let plain = Some(("a".to_owned(), String::new(), false));
+        let tool = |text: &str| read(text).unwrap().map(|tool| (tool.name, tool.strict));
+        let plain = Some(("a".to_owned(), false));
         assert_eq!(tool(r#"{"type": 7, "function": {"name": "a", "description": [], "strict": "yes"}}"#), plain);
         assert_eq!(tool(r#"{"type": "web_search"}"#), None);
         for text in [r#"{"type": "function"}"#, "7", r#"{"function": {"name": 7}}"#] {

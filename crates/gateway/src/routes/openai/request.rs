@@ -306,7 +306,7 @@ impl ChatRequest {
 
     /// Whether the client has tools of its own, called or not.
     fn offers_tools(&self) -> bool {
-        list(self.tools.as_deref()).map_or(true, |tools| !tools.is_empty())
+        self.tools.as_deref().is_some_and(|tools| list(tools).map_or(true, |tools| !tools.is_empty()))
     }
 
     /// The form of the answer.
