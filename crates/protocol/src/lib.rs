@@ -233,7 +233,7 @@ pub use tool_health::{
     ToolState, ToolSwitch, ToolSwitches,
 };
 pub use tool_schema::ToolSchema;
-pub use tool_set::{FIND_TOOLS, Moment, ToolSet};
+pub use tool_set::{FIND_TOOLS, Moment, READ_OUTPUT, ToolSet};
 pub use transcriber::{AudioFormat, Recording, RecordingLimits, Transcriber, TranscriptionError};
 pub use trouble::{NoTroubles, Severity, Trouble, TroubleSource, TroubledPart};
 pub use watch::{Accepted, Partial, RunWatch};

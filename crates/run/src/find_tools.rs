@@ -13,8 +13,9 @@ use belay_protocol::{Tool, ToolContext, ToolFailure, ToolOutput, ToolSet, ToolSp
 use belay_text::near::{did_you_mean, nearest_names};
 use serde_json::{Map, Value, json};
 
-use crate::own_tools::FIND_TOOLS;
+use crate::own_tools::{FIND_TOOLS, ROUTINE};
 use crate::run_tool::{DeclaredTool, RunTool};
+use crate::tool_words::{score, words_of};
 
 /// From this number of deferred tools on, the tool is worth its own description. Fewer are offered at once.
 const WORTH_IT: usize = 3;
@@ -48,19 +49,20 @@ fn declared(tools: &ToolSet) -> DeclaredTool {
     for spec in tools.deferred() {
         match &spec.server {
             Some(server) => *servers.entry(server.as_str()).or_insert(0) += 1,
+            // Its name is not a word that people use.
+            None if spec.name == ROUTINE => names.push(format!("{ROUTINE} (reminders)")),
             None => names.push(spec.name.clone()),
         }
     }
     names.extend(servers.iter().map(|(server, count)| format!("{count} of the MCP server {server}")));
-    let description = format!("Brings in more tools for your next step: {}.", names.join(", "));
+    let description = format!("Brings in tools for your next step: {}.", names.join(", "));
     let schema = json!({
         "type": "object",
         "properties": {
             "names": {
                 "type": "array", "items": { "type": "string", "maxLength": 64 }, "maxItems": LISTED_MAX,
-                "description": "brings in these",
             },
-            "query": { "type": "string", "maxLength": QUERY_MAX_CHARS, "description": "lists those with these words" },
+            "query": { "type": "string", "maxLength": QUERY_MAX_CHARS, "description": "lists those that fit it" },
         },
         "additionalProperties": false,
     });
@@ -109,18 +111,10 @@ impl FindTools {
         Ok(text.trim_end().into())
     }
 
-    /// The answer to words: the deferred tools that have most of them in name or description; without words, all.
+    /// The answer to words: the deferred tools that they fit, best first; without words, all.
     fn listed(&self, query: &str) -> ToolOutput {
-        let words: Vec<String> = query.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase).collect();
-        let words: Vec<&String> = words.iter().filter(|word| !word.is_empty()).collect();
-        let score = |spec: &ToolSpec| {
-            let (name, text) = (spec.name.to_lowercase(), spec.description.to_lowercase());
-            let of = |word: &&String| {
-                2 * usize::from(name.contains(word.as_str())) + usize::from(text.contains(word.as_str()))
-            };
-            words.iter().map(of).sum::<usize>()
-        };
-        let mut found: Vec<(usize, &ToolSpec)> = self.0.deferred().map(|spec| (score(spec), spec)).collect();
+        let words = words_of(query);
+        let mut found: Vec<(usize, &ToolSpec)> = self.0.deferred().map(|spec| (score(spec, &words), spec)).collect();
         found.retain(|(score, _)| *score > 0 || words.is_empty());
         found.sort_by_key(|(score, _)| std::cmp::Reverse(*score)); // stable: equal ones stay in the order of their names
         let specs: Vec<&ToolSpec> = found.iter().take(LISTED_MAX).map(|(_, spec)| *spec).collect();
@@ -199,8 +193,7 @@ mod tests {
         let many = (0..13).map(|n| of("tracker", &format!("mcp_tracker_{n}")));
         let set = ToolSet::new(with_finder(tools(own().into_iter().chain(many))));
         let described = &set.get(FIND_TOOLS).unwrap().spec().description;
-        let expected =
-            "Brings in more tools for your next step: create_job, forget, routine, 13 of the MCP server tracker.";
+        let expected = "Brings in tools for your next step: create_job, forget, routine (reminders), 13 of the MCP server tracker.";
         assert_eq!(described, expected);
     }
 
