@@ -178,9 +178,9 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("toml_edit", &["setup"]),
     ("signal-hook", &["program"]),
     ("signal-hook-tokio", &["program", "daemon"]),
-    ("genai", &["models"]),
+    ("genai", &["models", "tests"]), // for its features
     ("agent-client-protocol", &["acp"]),
-    ("reedline", &["channels"]),
+    ("reedline", &["channels", "tests"]), // for its features
     ("crossterm", &["channels"]),
     ("croner", &["schedule"]),
     ("strsim", &["text"]),

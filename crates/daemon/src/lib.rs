@@ -13,6 +13,8 @@ mod acp;
 mod args;
 mod ask;
 mod cli;
+#[cfg_attr(not(feature = "manual"), path = "no_completions.rs")]
+mod completions;
 #[cfg_attr(not(feature = "console"), path = "no_console.rs")]
 mod console;
 mod launch;
@@ -156,12 +158,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Migrate(args) => belay_maintenance::migrate(&args, env, out),
         Command::Upgrade(UpgradeCommand::Check(args)) => belay_setup::upgrade_check(&args, env, out),
         Command::Worker(args) => block_on(one_thread(), worker::worker(&args)),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "belay", &mut script);
-            out.line(String::from_utf8_lossy(&script).trim_end());
-            Ok(Exit::Fine)
-        }
+        Command::Completions { shell } => completions::print(shell, Cli::command(), out),
         Command::Man(args) => block_on(one_thread(), man::man(Cli::command(), &args, out)),
     }
 }

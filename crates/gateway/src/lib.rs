@@ -52,6 +52,8 @@ mod routes;
 pub mod server;
 mod sign_ins;
 mod slots;
+#[cfg_attr(not(feature = "websocket"), path = "no_socket.rs")]
+mod socket;
 mod socket_watch;
 mod sse;
 mod streams;

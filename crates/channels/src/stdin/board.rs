@@ -11,6 +11,7 @@ use belay_protocol::{LiveNews, LiveView, RunId};
 use belay_terminal::{Look, RunView, StatusLine, question, rendered};
 
 use super::printer::{Kind, Plain, Shown, Sink, escaped};
+use super::size::size;
 
 /// Lines that may wait for the prompt's thread. When there are more, deliveries wait.
 const WAITING_MAX: usize = 1000;
@@ -271,13 +272,5 @@ impl State {
             Ok(()) => self.sent = Some(text),
             Err(_) => self.waiting = lines, // the editor paints again once it has printed, and then there is room
         }
-    }
-}
-
-/// Columns and rows of the terminal. 80 × 24 if it does not know.
-pub(super) fn size() -> (usize, usize) {
-    match crossterm::terminal::size() {
-        Ok((columns @ 1.., rows @ 1..)) => (columns.into(), rows.into()),
-        _ => (80, 24),
     }
 }

@@ -6,6 +6,7 @@
 //! ends. The thread that reads a pipe may be blocked in a read that nothing can interrupt. It holds at most the line
 //! that it has begun, nobody waits for it, and it ends with the process.
 
+#[cfg(feature = "line-editor")]
 mod board;
 mod complete;
 mod deliveries;
@@ -13,8 +14,13 @@ mod lines;
 mod paused;
 mod printer;
 mod pump;
+mod size;
+#[cfg_attr(not(feature = "line-editor"), path = "no_terminal.rs")]
 mod terminal;
+#[cfg(feature = "line-editor")]
 mod watching;
+#[cfg(feature = "line-editor")]
+mod words;
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -34,13 +40,13 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-use self::board::{Board, size};
 pub use self::complete::Completions;
 use self::deliveries::Deliveries;
 use self::lines::{Line, LineReader};
 use self::printer::{Kind, Plain, Printer, Shown, Sink, escaped};
 use self::pump::{Ending, Pump};
-use self::terminal::{PromptEnd, Terminal};
+use self::size::size;
+use self::terminal::{Board, PromptEnd, Terminal};
 use crate::config::{Enabled, StdinConfig};
 
 /// The channel's id, the key of its only session, and the id of its principal.
@@ -104,6 +110,7 @@ struct Shell {
 
 enum Source {
     Lines(Box<dyn Read + Send>),
+    #[cfg_attr(not(feature = "line-editor"), expect(dead_code, reason = "a build without a prompt"))]
     Prompt(Box<Terminal>),
 }
 
@@ -119,8 +126,8 @@ impl StdinChannel {
     /// Opens the channel over the process's standard input and output. Returns `None` if the channel is disabled, or if
     /// it is `auto` and standard input is `/dev/null` or closed.
     ///
-    /// The prompt with line editing appears if standard input, output and error are terminals, not dumb ones. Otherwise plain
-    /// lines are read. `completions`: what TAB completes at the prompt.
+    /// The prompt with line editing appears if standard input, output and error are terminals, not dumb ones. Otherwise, and
+    /// in a build without a line editor, plain lines are read. `completions`: what TAB completes at the prompt.
     pub fn open(config: &StdinConfig, completions: Option<Arc<dyn Completions>>) -> Option<Self> {
         let input = input();
         match (config.enabled, input) {
@@ -128,11 +135,8 @@ impl StdinChannel {
             (Enabled::Auto | Enabled::Yes, _) => {}
         }
         let is_screen = input == Input::Terminal && io::stdout().is_terminal() && io::stderr().is_terminal();
-        let opened = if is_screen && !config.dumb {
-            let terminal = Terminal::new(config, completions);
-            let shell = Shell { end: terminal.end(), board: terminal.board() };
-            Self::new(Source::Prompt(Box::new(terminal)), shell.board.clone(), Ending::AtOnce, Some(shell))
-        } else {
+        let at_prompt = if is_screen && !config.dumb { terminal::channel(config, completions) } else { None };
+        let opened = at_prompt.unwrap_or_else(|| {
             let ending = if input == Input::Terminal { Ending::AtOnce } else { Ending::AfterAnswers };
             let source = Source::Lines(Box::new(io::stdin()));
             if io::stdout().is_terminal() {
@@ -140,7 +144,7 @@ impl StdinChannel {
             } else {
                 Self::new(source, Plain(io::stdout()), ending, None)
             }
-        };
+        });
         opened.inspect_err(|error| error!(%error, "standard input cannot be served")).ok()
     }
 

@@ -22,10 +22,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::board::{Board, size};
-use super::complete::{Completions, Words, menu, tab};
+pub(super) use super::board::Board;
+use super::complete::Completions;
 use super::lines::{LINE_MAX_BYTES, Line};
+use super::pump::Ending;
+use super::size::size;
 use super::watching::{Left, watch};
+use super::words::{Words, menu, tab};
+use super::{Shell, Source, StdinChannel};
 use crate::config::StdinConfig;
 
 /// Number of history lines that are kept.
@@ -88,8 +92,19 @@ impl PromptEnd {
     }
 }
 
+/// The channel over a prompt; `None`: this build has no line editor.
+pub(super) fn channel(
+    config: &StdinConfig,
+    completions: Option<Arc<dyn Completions>>,
+) -> Option<io::Result<StdinChannel>> {
+    let terminal = Terminal::new(config, completions);
+    let shell = Shell { end: terminal.end(), board: terminal.board() };
+    let source = Source::Prompt(Box::new(terminal));
+    Some(StdinChannel::new(source, shell.board.clone(), Ending::AtOnce, Some(shell)))
+}
+
 impl Terminal {
-    pub(super) fn new(config: &StdinConfig, completions: Option<Arc<dyn Completions>>) -> Self {
+    fn new(config: &StdinConfig, completions: Option<Arc<dyn Completions>>) -> Self {
         let printer = ExternalPrinter::new(PAINT_QUEUE);
         let end = PromptEnd::default();
         let board = Board::new(printer.sender(), Arc::clone(&end.leave), config.colour);
@@ -116,11 +131,11 @@ impl Terminal {
         Self { editor, board, end, patience: Duration::ZERO }
     }
 
-    pub(super) fn board(&self) -> Board {
+    fn board(&self) -> Board {
         self.board.clone()
     }
 
-    pub(super) fn end(&self) -> PromptEnd {
+    fn end(&self) -> PromptEnd {
         self.end.clone()
     }
 

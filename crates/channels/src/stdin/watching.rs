@@ -11,7 +11,8 @@ use crossterm::event::{
 use crossterm::execute;
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 
-use super::board::{Board, Phase, size};
+use super::board::{Board, Phase};
+use super::size::size;
 
 /// The time between two frames, and the longest delay of a piece of text. 10 ms: an answer should look as if it were typed.
 const FRAME: Duration = Duration::from_millis(10);

@@ -88,6 +88,12 @@ impl HeartbeatConfig {
     pub fn validate(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let beats = self.beats().map_err(|problem| problems.push(problem)).ok();
+        // A daily beat is a cron line.
+        if self.at.is_some() && !belay_schedule::HAS_CRON {
+            let absent = "heartbeat.at: this build of Belay reads no cron lines (feature cron); remove the setting and use \
+                          heartbeat.every, or use a build with it: `belay --version --long` lists the parts";
+            problems.push(absent.to_owned());
+        }
         let quiet = QuietHours::read(&self.quiet_hours);
         if let Err(what) = &quiet {
             problems.push(format!("heartbeat.quiet_hours: {what}"));
