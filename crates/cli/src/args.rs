@@ -193,8 +193,8 @@ pub enum RunsCommand {
         /// The daemon.
         #[command(flatten)]
         client: ClientArgs,
-        /// Show its model calls, tool calls, questions and subagents with their times
-        #[arg(long, conflicts_with = "json")]
+        /// Show its wait, model calls, tool calls, questions, subagents and steps of a plan as a picture
+        #[arg(long)]
         timeline: bool,
         /// The run's id, or the beginning of it
         id: String,
@@ -282,7 +282,7 @@ pub struct ApprovalArgs {
     /// The daemon.
     #[command(flatten)]
     pub client: ClientArgs,
-    /// The request's id, or the beginning of it
+    /// The request's id, or the beginning or the end of it
     pub id: String,
 }
 
