@@ -144,7 +144,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "setup",
             "stops",
             "telemetry",
-            "terminal",
         ],
     ),
     // The brakes stop real processes by the code of the daemon, and count for themselves what is left.

@@ -29,11 +29,14 @@ pub struct StdinConfig {
     /// setting: the daemon reads it from the environment.
     #[serde(skip)]
     pub dumb: bool,
+    /// The command line of the editor that Ctrl-O opens. Not a setting: the daemon reads `VISUAL` or `EDITOR`.
+    #[serde(skip)]
+    pub editor: Option<String>,
 }
 
 impl Default for StdinConfig {
     fn default() -> Self {
-        Self { enabled: Enabled::Auto, history: true, history_file: None, colour: true, dumb: false }
+        Self { enabled: Enabled::Auto, history: true, history_file: None, colour: true, dumb: false, editor: None }
     }
 }
 

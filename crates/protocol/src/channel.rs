@@ -142,10 +142,39 @@ pub enum LiveNews {
 pub struct LiveState {
     /// The running tool calls, the oldest first. Empty: the model is asked.
     pub calls: Vec<LiveCall>,
+    /// The newest calls that have ended, the newest last: at most [`LiveState::ENDED_MAX`].
+    pub ended: Vec<EndedCall>,
     /// The tokens of the run and its child runs so far, read and written.
     pub tokens: u64,
     /// Their cost so far, in millionths of a US dollar.
     pub cost_micro_usd: u64,
+}
+
+impl LiveState {
+    /// Most ended calls that are kept. 32: more than end between two looks of a view.
+    pub const ENDED_MAX: usize = 32;
+
+    /// Adds a call that has ended.
+    pub fn end_call(&mut self, call: LiveCall, took: Duration, is_success: bool) {
+        let number = self.ended.last().map_or(1, |last| last.number + 1);
+        if self.ended.len() == Self::ENDED_MAX {
+            self.ended.remove(0);
+        }
+        self.ended.push(EndedCall { number, call, took, is_success });
+    }
+}
+
+/// A tool call that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedCall {
+    /// Its number among the ended calls of the run, from 1.
+    pub number: u32,
+    /// The call.
+    pub call: LiveCall,
+    /// How long it took.
+    pub took: Duration,
+    /// Whether its result is a success.
+    pub is_success: bool,
 }
 
 /// A running tool call.

@@ -55,6 +55,7 @@ pub mod handle;
 pub mod heartbeat;
 pub mod held_leases;
 pub mod hook;
+mod id_end;
 pub mod idempotency;
 pub mod ids;
 pub mod inbound;
@@ -123,8 +124,8 @@ pub use attachment::{
     NO_TEXT, NoAttachments, UPLOADS_KEPT_MS, Upload, UploadStore, Uploader, with_spoken,
 };
 pub use channel::{
-    Channel, ChannelError, ChannelProfile, CommandInfo, InboundStream, LiveCall, LiveNews, LiveState, LiveView,
-    Preview, Streaming,
+    Channel, ChannelError, ChannelProfile, CommandInfo, EndedCall, InboundStream, LiveCall, LiveNews, LiveState,
+    LiveView, Preview, Streaming,
 };
 pub use client_tools::{
     CallChoice, CallRules, ClientAnswer, ClientCall, ClientNote, ClientResult, ClientTool, ClientToolProblem,
@@ -150,6 +151,7 @@ pub use handle::{HandlePort, KeepHandle, MAX_HANDLE};
 pub use heartbeat::{HEARTBEAT, HEARTBEAT_OK, HeartbeatReport, SkipReason};
 pub use held_leases::{HeldLeases, LeaseBook};
 pub use hook::{BoundHook, Hook, HookAnswer, HookEvent, HookFailure, HookKind, HookPoint};
+pub use id_end::IdEnd;
 pub use idempotency::IdempotencyKey;
 pub use ids::{
     ApprovalId, BootId, CallId, ChannelId, ConnectionId, FreezeId, IdPrefix, JobId, LinkId, MailId, OrderId, OutboxId,

@@ -9,6 +9,7 @@
 mod board;
 mod complete;
 mod deliveries;
+mod editor;
 mod lines;
 mod paused;
 mod printer;
@@ -42,6 +43,7 @@ use self::printer::{Kind, Plain, Printer, Shown, Sink, escaped};
 use self::pump::{Ending, Pump};
 use self::terminal::{PromptEnd, Terminal};
 use crate::config::{Enabled, StdinConfig};
+use crate::short_ids::with_short_id;
 
 /// The channel's id, the key of its only session, and the id of its principal.
 const NAME: &str = "stdin";
@@ -243,7 +245,7 @@ impl Channel for StdinChannel {
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError> {
         let question = message.question.as_ref();
         let kind = if question.is_some() { Kind::Question } else { Kind::Message };
-        let shown = Shown { text: message.text.clone(), kind, run: message.run_id };
+        let shown = Shown { text: with_short_id(message).into_owned(), kind, run: message.run_id };
         let shown = if message.text.is_empty() { Ok(()) } else { self.printer.show(shown).await };
         let shown = match &message.file {
             Some(file) if shown.is_ok() => self.printer.notify(&file.line()).await,
@@ -333,7 +335,7 @@ impl Sink for Rendered {
         let look = Look { width: size().0, colour: self.colour };
         let text = match shown.kind {
             Kind::Message => rendered(&shown.text, look).join("\n"),
-            Kind::Question => question(&shown.text, look).join("\n"),
+            Kind::Question => question(&shown.text, look, None).join("\n"),
             Kind::Notice => escaped(&shown.text),
         };
         Plain(io::stdout()).write(&text)

@@ -65,6 +65,7 @@ pub(super) fn stdin(settings: &Settings, env: &Environment, paths: &Paths, ports
     let config = StdinConfig {
         colour: env.has_colour(),
         dumb: env.has_dumb_terminal(),
+        editor: env.editor(),
         history_file: configured.history.then(|| paths.history()),
         ..configured.clone()
     };
