@@ -69,6 +69,7 @@ mod telegram_files;
 mod terminal;
 mod terminal_commands;
 mod titles;
+mod tmux;
 mod tool_health;
 mod troubles;
 mod tutorial;
