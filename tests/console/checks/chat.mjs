@@ -87,4 +87,35 @@ group('chat', world, end, () => {
     await unhacked(page);
     await page.close();
   });
+
+  check('a conversation shows how full the context is, and is tried again, copied and deleted by a menu', async ({ visitor, daemon }) => {
+    const page = await talk(visitor, 'whole');
+    await say(page, 'hello');
+    const answers = page.locator('.message.assistant:not([aria-busy])', { hasText: 'It is done.' });
+    await answers.waitFor();
+    await page.getByText(/^\d+ % of the context$/).waitFor();
+    const { used_tokens: used, context_tokens: all } = await daemon.get('sessions/whole/context');
+    assert.ok(Math.abs(Number(await page.getByRole('meter', { name: 'Used context' }).getAttribute('value')) - used / all) < 0.02);
+    const menu = page.locator('.menu > summary');
+    const again = page.getByRole('button', { name: 'Try the last message again' });
+    assert.equal(await again.isVisible(), false);
+    await menu.click();
+    await again.waitFor();
+    await page.keyboard.press('Escape');
+    await again.waitFor({ state: 'hidden' });
+    await menu.click();
+    await again.click();
+    await until('the message has another run', async () => (await daemon.get('runs?session=whole')).runs.filter(({ status }) => status === 'completed').length === 2);
+    await answers.waitFor();
+    await menu.click();
+    await page.getByRole('button', { name: 'Go on in a copy' }).click();
+    await until('there are two conversations', async () => (await daemon.get('sessions/whole/threads')).threads.length === 2);
+    await until('nothing is open', async () => (await daemon.get('sessions/whole')).open_runs === 0);
+    await menu.click();
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await until('the list is shown', () => page.url().endsWith('#/chat'));
+    assert.ok(!(await daemon.get('sessions')).sessions.some(({ session }) => session === 'whole'));
+    await page.close();
+  });
 });
