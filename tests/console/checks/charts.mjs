@@ -80,6 +80,23 @@ group('charts', world, async ({ visitor, daemon }) => {
     await page.close();
   });
 
+  check('a strip has a mark for each run of a routine and each next time, at its place', async ({ visitor, daemon }) => {
+    await daemon.post('routines', { name: 'hourly', trigger: { kind: 'schedule', when: '0 * * * *', zone: 'UTC', misfire: 'once' },
+      action: { mode: 'lightweight', prompt: 'Say hello' } });
+    const page = await visitor.open('#/routines');
+    const lane = page.getByRole('img', { name: /^hourly: .*next at / });
+    await lane.waitFor();
+    const marks = await lane.evaluate((line) => [...line.querySelectorAll('.mark.next')].map((mark) => {
+      const [box, one] = [line.getBoundingClientRect(), mark.getBoundingClientRect()];
+      return (one.left + one.width / 2 - box.left) / box.width;
+    }));
+    assert.ok(marks.length >= 11 && marks.every((share, i) => share > 0.49 && (!i || Math.abs(share - marks[i - 1] - 1 / 24) < 0.005)), String(marks));
+    const ran = page.getByRole('img', { name: 'morning: in the last 12 hours 3 attention' });
+    assert.equal(await ran.locator('.mark.ask').count(), 3);
+    await daemon.api('DELETE', 'routines/hourly');
+    await page.close();
+  });
+
   check('the page of the tools has the latencies and the ends of tool calls', async ({ visitor }) => {
     const page = await visitor.open('#/tools');
     await page.getByRole('row', { name: /^Model call \d+ .* m?s .* m?s$/ }).waitFor();

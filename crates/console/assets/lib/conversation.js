@@ -3,7 +3,7 @@
 import { html, useEffect, useRef, useState } from '../vendor/preact.js';
 import { del, get, path } from './api.js';
 import { number } from './format.js';
-import { useEscape, useLoad } from './hooks.js';
+import { useLoad } from './hooks.js';
 import { Act } from './ui.js';
 
 /** The share of the model's context that is used. It is asked for after each message. */
@@ -21,17 +21,22 @@ export function Meter({ session, known, round }) {
 export function Actions({ session, busy, say, role }) {
   const [open, set] = useState(false);
   const box = useRef();
-  useEscape(open, () => { set(false); box.current.querySelector('summary').focus(); });
+  const close = () => { box.current.open = false; };
+  const press = (event) => {
+    if (event.key !== 'Escape' || !box.current.open) return;
+    close();
+    box.current.querySelector('summary').focus();
+  };
   useEffect(() => {
     if (!open) return undefined;
-    const outside = (event) => box.current.contains(event.target) || set(false);
+    const outside = (event) => box.current.contains(event.target) || close();
     document.addEventListener('click', outside);
     return () => document.removeEventListener('click', outside);
   }, [open]);
-  const run = (command) => () => { set(false); say(command); };
+  const run = (command) => () => { close(); say(command); };
   const item = (command, name, title) => html`<li><button class="link" title=${title} disabled=${busy} onClick=${run(command)}>${name}</button></li>`;
   const file = (format) => `api/v1/sessions/${encodeURIComponent(session)}/export?format=${format}`;
-  return html`<details class="menu" ref=${box} open=${open} onToggle=${(event) => set(event.target.open)}><summary>Actions</summary>
+  return html`<details class="menu" ref=${box} onKeyDown=${press} onToggle=${(event) => set(event.target.open)}><summary>Actions</summary>
     <ul>${item('/retry', 'Try the last message again', 'Sends it again, instead of its turn')}
       ${item('/undo', 'Take the last turn back', 'Redo brings it back')}${item('/redo', 'Redo', 'Until the next message')}
       ${item('/fork', 'Go on in a copy', 'The original stays as it is')}
@@ -40,5 +45,4 @@ export function Actions({ session, busy, say, role }) {
       <li><a href=${file('markdown')} download>Save as Markdown</a></li><li><a href=${file('jsonl')} download>Save as JSON Lines</a></li>
       ${role === 'operator' && html`<li><${Act} kind="link" disabled=${busy} confirm="Delete this conversation with its runs, notes and jobs? It cannot be brought back."
         action=${() => del(path`sessions/${session}`)} done=${() => { location.hash = '/chat'; }}>Delete</${Act}></li>`}</ul></details>`;
-
 }

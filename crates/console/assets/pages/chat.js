@@ -109,7 +109,14 @@ function Conversation({ session, ended, role }) {
 function Messages({ deps, children }) {
   const box = useRef();
   const atEnd = useRef(true);
-  const look = () => { atEnd.current = box.current.scrollTop + box.current.clientHeight > box.current.scrollHeight - 60; };
+  const last = useRef(0);
+  // Only a move towards the beginning leaves the end: a list that grows while it is moved to its end is no reader's doing.
+  const look = () => {
+    const { scrollTop, clientHeight, scrollHeight } = box.current;
+    if (scrollTop + clientHeight > scrollHeight - 60) atEnd.current = true;
+    else if (scrollTop < last.current) atEnd.current = false;
+    last.current = scrollTop;
+  };
   const inner = useRef();
   const toEnd = () => { if (atEnd.current) box.current.scrollTop = box.current.scrollHeight; };
   useLayoutEffect(toEnd, deps);
