@@ -34,7 +34,8 @@ async function end({ visitor, daemon, server, release }) {
 }
 
 /** The steps as `[state, text]`. */
-const steps = (page) => page.locator('.plan li').evaluateAll((all) => all.map((one) => [one.querySelector('.state').innerText, one.querySelector(':scope > .text').innerText]));
+const steps = (page) => page.locator('.plan li').evaluateAll((all) => all.map((one) => [
+  one.querySelector('.state').innerText, one.querySelector(':scope > .text').innerText]));
 const shows = (page, expected) => until(`the plan is ${JSON.stringify(expected)}`, async () => assert.deepEqual(await steps(page), expected) ?? true);
 
 group('plans', world, end, () => {

@@ -1,5 +1,5 @@
-// Charts as small SVG: columns and lines over time, a strip of times, a bar of parts, and squares. Each has its figures as a
-// table or as text.
+// Charts as small SVG: columns and lines over time, a strip of times, a bar of parts, and squares. Each has its figures
+// as a table or as text.
 
 import { html } from '../vendor/preact.js';
 import { visible } from './format.js';
@@ -45,8 +45,8 @@ export function Columns({ label, columns, series, format, line, children }) {
 }
 
 /**
- * Lines over time, from `from` to `to` in ms. `series`: `[name, colour, [[at, value]]]`; a gap of more than `gap` ms interrupts a
- * line. `format(value)` writes a value of the axis, `title(at)` what a point says. `children` is the table.
+ * Lines over time, from `from` to `to` in ms. `series`: `[name, colour, [[at, value]]]`; a gap of more than `gap` ms
+ * interrupts a line. `format(value)` writes a value of the axis, `title(at)` what a point says. `children` is the table.
  */
 export function Lines({ label, series, from, to, gap, format, ends, title, children }) {
   const top = roundUp(Math.max(...series.flatMap(([, , points]) => points.map(([, value]) => value))));
@@ -66,13 +66,14 @@ export function Lines({ label, series, from, to, gap, format, ends, title, child
 }
 
 /**
- * Marks on a line of time for each of `rows`: `{ key, name, marks: [[at, tone, title]], words }`, from `from` to `to` in ms, with a
- * line at `now`. `words` say the same as the marks.
+ * Marks on a line of time for each of `rows`: `{ key, name, marks: [[at, tone, title]], words }`, from `from` to `to` in
+ * ms, with a line at `now`. `words` say the same as the marks.
  */
 export const Strip = ({ rows, from, to, now, ends }) => html`<figure class="chart strip"><div class="rows">${rows.map(({ key, name, marks, words }) => html`
     <span key=${key} class="name">${name}</span><span class="line" role="img" aria-label=${visible(words)}>
       <span class="now" style=${{ left: percent((now - from) / (to - from)) }}></span>
-      ${marks.map(([at, tone, title]) => html`<span class=${`mark ${tone}`} title=${visible(title)} style=${{ left: percent((at - from) / (to - from)) }}></span>`)}</span>`)}</div>
+      ${marks.map(([at, tone, title]) => html`<span class=${`mark ${tone}`} title=${visible(title)}
+        style=${{ left: percent((at - from) / (to - from)) }}></span>`)}</span>`)}</div>
   <figcaption><span class="ends" aria-hidden="true">${ends.map((text) => html`<span>${text}</span>`)}</span></figcaption></figure>`;
 
 function Column({ column, series, y, at, width }) {

@@ -189,7 +189,10 @@ class Running {
   }
 }
 
-/** `{ runs, cut, doing(id), link, error, loaded, reload, takeNews, takeEnded }`; `link` is the state of the event stream, `cut` says that there are more runs. */
+/**
+ * `{ runs, cut, doing(id), link, error, loaded, reload, takeNews, takeEnded }`; `link` is the state of the event stream,
+ * `cut` says that there are more runs.
+ */
 export function useRunning() {
   const [, render] = useState(0);
   const running = useMemo(() => new Running(() => render((n) => n + 1)), []);

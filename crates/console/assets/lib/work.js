@@ -33,7 +33,9 @@ export function Work({ run, seen }) {
   const [open, set] = useState(false);
   const calls = run.usage.tool_calls;
   if (!calls && !seen?.reasoning.size && !seen?.plan) return null;
-  return html`<div class="work">${seen?.plan && html`<details><summary>Plan</summary><${Plan} plan=${seen.plan} /></details>`}${calls > 0 && html`<details onToggle=${(event) => event.target === event.currentTarget && set(event.target.open)}>
+  return html`<div class="work">
+    ${seen?.plan && html`<details><summary>Plan</summary><${Plan} plan=${seen.plan} /></details>`}
+    ${calls > 0 && html`<details onToggle=${(event) => event.target === event.currentTarget && set(event.target.open)}>
     <summary>${number(calls)} tool ${calls === 1 ? 'call' : 'calls'}</summary>${open && html`<${Calls} id=${run.run_id} />`}</details>`}
     <${Reasoning} texts=${seen?.reasoning} /></div>`;
 }

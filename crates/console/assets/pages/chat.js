@@ -110,7 +110,7 @@ function Messages({ deps, children }) {
   const box = useRef();
   const atEnd = useRef(true);
   const last = useRef(0);
-  // Only a move towards the beginning leaves the end: a list that grows while it is moved to its end is no reader's doing.
+  // Only a move towards the beginning leaves the end: a list also grows while it is moved to its end.
   const look = () => {
     const { scrollTop, clientHeight, scrollHeight } = box.current;
     if (scrollTop + clientHeight > scrollHeight - 60) atEnd.current = true;

@@ -28,7 +28,7 @@ const fits = (fact, kind) => !kind || (kind === 'trouble' ? isBad(fact) : PREFIX
 /** A key with an id is long: its kind, and the end of the id, since its beginning is a time. */
 const briefly = (session) => session.replace(/[0-9a-f-]{28}([0-9a-f]{8})$/, '…$1');
 
-/** Rows with the time of the day, and the session before the text. An event is a row: calls of many runs stand between each other. */
+/** Rows with the time of the day. Each event is a row, since the calls of many runs stand between each other. */
 class Log extends Rows {
   constructor() {
     super(0);

@@ -58,7 +58,7 @@ const COLUMNS = [
 const [HOURS, LANES] = [12, 20];
 const MARKS = { ok: 'good', attention: 'ask', failed: 'bad', missed: 'missed', skipped: 'muted', running: 'live' };
 
-/** The runs of the last hours, their missed times, and the next times: a lane for each routine. The tables have the same. */
+/** The runs of the last hours, their missed times, and the next times, in a lane for each routine. */
 function Around({ routines, last, next }) {
   const at = useNow(60_000);
   const [from, to] = [at - HOURS * 3600e3, at + HOURS * 3600e3];
@@ -66,9 +66,11 @@ function Around({ routines, last, next }) {
     const past = (last?.get(name) ?? []).filter((run) => Date.parse(run.scheduled_at ?? run.claimed_at) > from);
     const times = (next ?? []).filter((one) => one.routine === name && Date.parse(one.at) < to);
     const words = [past.length ? `in the last ${HOURS} hours ${counted(past.map(({ status }) => status))}` : '', times.length
-      ? `next at ${times.slice(0, 3).map((one) => exact(one.at)).join(', ')}${times.length > 3 ? `, and ${times.length - 3} more` : ''}` : ''].filter(Boolean).join('; ');
+      ? `next at ${times.slice(0, 3).map((one) => exact(one.at)).join(', ')}${times.length > 3
+        ? `, and ${times.length - 3} more` : ''}` : ''].filter(Boolean).join('; ');
     return { key: name, words: `${name}: ${words}`, name: html`<${Go} to=${routineLink(name)}><${Text} value=${name} /></${Go}>`,
-      marks: [...past.map((run) => [Date.parse(run.scheduled_at ?? run.claimed_at), MARKS[run.status] ?? 'muted', `${run.status}, ${exact(run.scheduled_at ?? run.claimed_at)}`]),
+      marks: [...past.map((run) => [Date.parse(run.scheduled_at ?? run.claimed_at), MARKS[run.status] ?? 'muted',
+        `${run.status}, ${exact(run.scheduled_at ?? run.claimed_at)}`]),
         ...times.map((one) => [Date.parse(one.at), 'next', `next, ${exact(one.at)}`])] };
   }).filter(({ marks }) => marks.length);
   if (!rows.length) return null;
