@@ -100,7 +100,9 @@ async function pictures(browser, daemon, loop) {
     await picture('routines', '#/routines', 'News of the morning');
     await picture('ends', '#/ends', 'runs have ended');
     await picture('money', '#/money', 'in all');
+    await picture('tools', '#/tools', 'By tool');
     await picture('log', '#/log', 'tokens read');
+    await picture('settings', '#/settings', 'approvals.rules');
     await visitor.close();
   }
 }

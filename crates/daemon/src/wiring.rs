@@ -9,6 +9,8 @@ mod completion;
 mod descriptors;
 #[cfg_attr(not(feature = "otlp"), path = "wiring/no_exporters.rs")]
 mod exporters;
+#[cfg(feature = "metrics")]
+mod latency;
 mod machine;
 mod metrics;
 mod process;
@@ -245,7 +247,7 @@ async fn assemble(
         clock: clock.clone(),
         models: Models { chat: chosen.provider.info().clone(), embedder },
         version: VERSION.into(),
-        metrics: recorder.renderer(figures.clone()),
+        metrics: recorder.renderer(figures.clone(), clock.clone()),
         trajectory: Arc::new(recording),
         approvals: ports.approvals.clone(),
         archive: ports.archive.clone(),

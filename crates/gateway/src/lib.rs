@@ -74,8 +74,8 @@ pub use file_links::{LINK_KEY_BYTES, SignedLinks};
 pub use gauges::GaugeRefresh;
 pub use parts::{
     BackupFailure, BackupRefusal, BackupRequest, BackupStatus, Backups, ClusterView, DatabaseLoss, GatewayParts,
-    JudgeOfRules, Judged, KeptSecrets, Metrics, Models, RoutineTest, RoutineTime, RoutineTimes, RunJudge, SettingValue,
-    SettingsReport, SettingsSource, Trajectory,
+    JudgeOfRules, Judged, KeptSecrets, Latency, LatencyPeriod, Metrics, Models, RoutineTest, RoutineTime, RoutineTimes,
+    RunJudge, SettingValue, SettingsReport, SettingsSource, Trajectory,
 };
 pub use router::serves;
 pub use server::Gateway;

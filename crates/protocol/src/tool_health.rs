@@ -188,6 +188,10 @@ pub struct ToolHealth {
     pub revision: Option<String>,
     /// Its state.
     pub state: ToolState,
+    /// Its calls since this start of the daemon. Refused and stopped calls are not part of it.
+    pub calls: u64,
+    /// Those of them that have failed.
+    pub failed: u64,
     /// The failures in a row since this start of the daemon, or those for which it was disabled.
     pub failures: u32,
     /// The number of different runs among them, if known.

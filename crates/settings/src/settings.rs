@@ -4,6 +4,7 @@
 //! each `--config`, the environment (`BELAY__SECTION__KEY`), `--set`. All problems of all layers are reported at once.
 
 mod changes;
+mod described;
 mod layers;
 mod mask;
 mod merge;
@@ -39,6 +40,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 pub use changes::{Changes, reloaded};
+pub use described::descriptions;
 pub use layers::NOT_FINITE;
 use layers::{BUILT_IN, Layer, Need};
 pub use merge::Origins;

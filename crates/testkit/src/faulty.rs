@@ -171,6 +171,7 @@ faulty! {
     Archive {
         SearchArchive => search(query: SearchQuery) -> Vec<Found>;
         ListThreads => threads(session: &SessionKey) -> Vec<ThreadSummary>;
+        SetTitle => set_title(session: &SessionKey, title: Option<String>) -> ();
         ReadTranscript => transcript(thread: ThreadId, after: u64, limit: u32) -> Vec<TranscriptLine>;
         DeleteSession => delete_session(lease: &Lease, at: UnixMillis) -> Removed;
         Prune => prune(old: Retention, most: u32) -> Removed;

@@ -108,6 +108,12 @@ group('chat', world, end, () => {
     await until('the message has another run', async () => (await daemon.get('runs?session=whole')).runs.filter(({ status }) => status === 'completed').length === 2);
     await answers.waitFor();
     await menu.click();
+    await page.getByRole('button', { name: 'Rename' }).click();
+    await page.getByRole('dialog').getByLabel('Title').fill(EVIL);
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await page.locator('.sessions li').getByText(EVIL).waitFor();
+    await unhacked(page);
+    await menu.click();
     await page.getByRole('button', { name: 'Go on in a copy' }).click();
     await until('there are two conversations', async () => (await daemon.get('sessions/whole/threads')).threads.length === 2);
     await until('nothing is open', async () => (await daemon.get('sessions/whole')).open_runs === 0);

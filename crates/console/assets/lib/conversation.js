@@ -1,10 +1,10 @@
 // What stands above a conversation: how full the context of the model is, and what can be done with the whole.
 
 import { html, useEffect, useRef, useState } from '../vendor/preact.js';
-import { del, get, path } from './api.js';
+import { del, get, path, put } from './api.js';
 import { number } from './format.js';
-import { useLoad } from './hooks.js';
-import { Act } from './ui.js';
+import { useAction, useLoad } from './hooks.js';
+import { Act, Dialog, Failure } from './ui.js';
 
 /** The share of the model's context that is used. It is asked for after each message. */
 export function Meter({ session, known, round }) {
@@ -18,8 +18,9 @@ export function Meter({ session, known, round }) {
 }
 
 /** The commands for a whole conversation, as a menu. */
-export function Actions({ session, busy, say, role }) {
+export function Actions({ session, busy, say, role, renamed }) {
   const [open, set] = useState(false);
+  const [naming, name] = useState(false);
   const box = useRef();
   const close = () => { box.current.open = false; };
   const press = (event) => {
@@ -43,6 +44,20 @@ export function Actions({ session, busy, say, role }) {
       ${item('/compact', 'Shorten the older part', 'A summary takes its place in the context')}
       ${item('/new', 'Begin anew', 'This conversation stays in the list of /sessions')}
       <li><a href=${file('markdown')} download>Save as Markdown</a></li><li><a href=${file('jsonl')} download>Save as JSON Lines</a></li>
-      ${role === 'operator' && html`<li><${Act} kind="link" disabled=${busy} confirm="Delete this conversation with its runs, notes and jobs? It cannot be brought back."
-        action=${() => del(path`sessions/${session}`)} done=${() => { location.hash = '/chat'; }}>Delete</${Act}></li>`}</ul></details>`;
+      ${role === 'operator' && html`<li><button class="link" onClick=${() => { close(); name(true); }}>Rename</button></li><li><${Act} kind="link" disabled=${busy} confirm="Delete this conversation with its runs, notes and jobs? It cannot be brought back."
+        action=${() => del(path`sessions/${session}`)} done=${() => { location.hash = '/chat'; }}>Delete</${Act}></li>`}</ul></details>
+    ${naming && html`<${Rename} session=${session} close=${() => name(false)} done=${() => { name(false); renamed(); }} />`}`;
+}
+
+/** Gives the conversation a title. An empty one removes it: the first words are shown again. */
+function Rename({ session, close, done }) {
+  const [title, set] = useState('');
+  const [run, { busy, error }] = useAction(async () => { await put(path`sessions/${session}`, { title }); done(); });
+  return html`<${Dialog} title="Rename this conversation" close=${close}>
+    <form onSubmit=${(event) => { event.preventDefault(); run(); }}>
+      <label>Title <input autofocus maxlength="200" value=${title} onInput=${(event) => set(event.currentTarget.value)} />
+        <span class="hint">Without one, the list shows its first words.</span></label>
+      <${Failure} error=${error} />
+      <menu><button type="button" onClick=${close}>Cancel</button><button class="primary" disabled=${busy}>Save</button></menu>
+    </form></${Dialog}>`;
 }

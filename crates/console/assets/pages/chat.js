@@ -79,7 +79,7 @@ function Conversation({ session, ended, role }) {
       value=${session} /></b> <${Link} state=${link} />
       <${Meter} session=${session} known=${talk.loaded && entries.length > 0} round=${talk.messages.length} />
       <${Go} to=${`runs?session=${encodeURIComponent(session)}`}>Runs</${Go}>
-      ${talk.loaded && entries.length > 0 && html`<${Actions} session=${session} busy=${busy} say=${say} role=${role} />`}</header>
+      ${talk.loaded && entries.length > 0 && html`<${Actions} session=${session} busy=${busy} say=${say} role=${role} renamed=${ended} />`}</header>
     <${Messages} deps=${[round]}>
       ${talk.loaded && !entries.length && !busy && !talk.pending.length
         && html`<${Empty}>Nothing was said yet. Ask for something, or write <code>/help</code>.</${Empty}>`}

@@ -27,7 +27,7 @@ pub(crate) const ABSENT: Option<&str> = None;
 /// Nothing but the files here, no inline script or style, and no frame of another page.
 /// `blob:` is for pictures that a person is about to send.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
-                      form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
+                      manifest-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'";
 
 const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 

@@ -19,7 +19,9 @@ use tokio::sync::watch;
 
 use super::connection::{Connection, Engine};
 use super::tx::Tx;
-use super::{SqlStore, approvals, archive, ends, index, ledger, notes, outbox, principals, prune, reads, spending};
+use super::{
+    SqlStore, approvals, archive, ends, index, ledger, notes, outbox, principals, prune, reads, spending, titles,
+};
 use crate::notes as ranking;
 use crate::vault::SealedSecrets;
 use Durability::{Committed, Relaxed};
@@ -246,6 +248,11 @@ impl Archive for SqlStore {
     async fn threads(&self, session: &SessionKey) -> Result<Vec<ThreadSummary>, StoreError> {
         let session = session.clone();
         self.read(move |conn| archive::threads(conn, &session)).await
+    }
+
+    async fn set_title(&self, session: &SessionKey, title: Option<String>) -> Result<(), StoreError> {
+        let session = session.clone();
+        self.write(Committed, move |tx| titles::set(tx, &session, title.as_deref())).await
     }
 
     async fn transcript(&self, thread: ThreadId, after: u64, limit: u32) -> Result<Vec<TranscriptLine>, StoreError> {
