@@ -11,9 +11,10 @@ pub(crate) struct Part {
 }
 
 /// The parts that a build may leave out.
-pub(crate) const PARTS: [Part; 10] = [
+pub(crate) const PARTS: [Part; 11] = [
     Part { feature: "acp", is_in: cfg!(feature = "acp"), what: "the agent of editors, by the Agent Client Protocol" },
     Part { feature: "console", is_in: cfg!(feature = "console"), what: "the console: pages for a browser" },
+    Part { feature: "matrix", is_in: cfg!(feature = "matrix"), what: "the channel Matrix" },
     Part {
         feature: "mcp",
         is_in: cfg!(feature = "mcp"),

@@ -23,7 +23,7 @@ use std::future::pending;
 use std::sync::Arc;
 
 use belay_agent::{Agent, AgentParts, LeaseKeeper, OwnTexts};
-use belay_channels::{AllowLists, StdinChannel};
+use belay_channels::StdinChannel;
 use belay_gateway::{CallbackChannel, Gateway, GatewayConfig, GatewayParts, KeptSecrets, Models, SettingsSource};
 use belay_hooks::HookSet;
 use belay_maintenance::{BackupKeeper, Kept, RetentionJanitor};
@@ -48,7 +48,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use background::Background;
-use channels::{absent, callback_client, leased_channels, on_node, pairing, stdin, telegram};
+pub(crate) use channels::PlatformPeople;
+use channels::{
+    PlatformServices, absent, callback_client, leased, leased_channels, matrix, on_node, pairing, stdin, telegram,
+};
 use exporters::Exporters;
 use machine::Machine;
 use metrics::{Figures, Recorder, figures};
@@ -207,17 +210,15 @@ async fn assemble(
     let hooks = hooks(settings, env, programs.kept())?;
     let transcriber = transcriber(settings, secrets.transcription.as_ref())?;
     let attachments = programs.attachments(settings, store, clock.clone(), transcriber)?;
-    let allow_lists = AllowLists::of(&settings.channels.telegram);
-    let moves = store.moves();
-    allow_lists.load_moves(&*moves).await.map_err(|error| Failure::new(Exit::OutOfReach, words(&error)))?;
-    let pairing = pairing(settings, &allow_lists, &ports, clock.clone()).await?;
+    let people = PlatformPeople::load(&settings.channels, &*store.moves()).await?;
+    let pairing = pairing(settings, &people.telegram, &ports, clock.clone()).await?;
     let texts = OwnTexts::new(hooks.bound(), clock.clone());
     let texts = Arc::new(texts.map_err(|error| agent_failure(&error))?);
-    let telegram =
-        telegram(settings, secrets.telegram, &allow_lists, pairing.clone(), attachments.clone(), texts, moves)?;
-    let telegram = telegram.map(|telegram| telegram.with_files(ports.blobs.clone()));
+    let services = PlatformServices { attachments: attachments.clone(), texts, moves: store.moves(), blobs: ports.blobs.clone() };
+    let matrix = matrix(settings, secrets.matrix, people.matrix.clone(), &services, store.cursors())?;
+    let telegram = telegram(settings, secrets.telegram, &people.telegram, pairing.clone(), services)?;
     let node = store.node();
-    let (keeper, held) = node.map(|node| node.leases(leased_channels(telegram.is_some()))).unzip();
+    let (keeper, held) = node.map(|node| node.leases(leased_channels(telegram.is_some(), matrix.is_some()))).unzip();
     let (archive, sessions) = (ports.archive.clone(), settings.sessions.clone());
     let (routine_runs_days, hours) = (settings.routines.keep_routine_runs_days, settings.gateway.openai_session_hours);
     let kept = Kept { outputs: programs.kept_outputs(), blobs: ports.blobs.clone(), uploads: store.uploads() };
@@ -284,13 +285,14 @@ async fn assemble(
     let stdin = stdin(settings, env, paths, ports.clone()).map(Arc::new);
     channels.extend(stdin.clone().map(|stdin| stdin as Arc<dyn Channel>));
     channels.extend(telegram.map(|telegram| on_node(telegram, held.as_ref())));
+    channels.extend(matrix.map(|matrix| leased(matrix, held.as_ref())));
     channels.extend(webhook_secret.zip(callbacks.clone()).map(|(secret, client)| {
         Arc::new(CallbackChannel::new(secret, client, clock.clone(), links)) as Arc<dyn Channel>
     }));
     channels.extend(WatchdogChannel::from_service_manager().map(|watchdog| Arc::new(watchdog) as Arc<dyn Channel>));
 
-    let reloadable =
-        Reloadable { allow_lists: allow_lists.clone(), prices: chosen.prices, llm: chosen.config, keys: chosen.keys };
+    let (prices, llm, keys) = (chosen.prices, chosen.config, chosen.keys);
+    let reloadable = Reloadable { people: people.clone(), prices, llm, keys };
     let agent = AgentParts {
         leases: node.zip(held).map(|(node, held)| node.delivery(held)),
         outgoing,
@@ -316,7 +318,7 @@ async fn assemble(
         model: chosen.provider,
         tools: std::mem::take(&mut programs.tools),
         channels,
-        absent: absent(allow_lists),
+        absent: absent(people),
         store: ports,
         clock,
         boot: store.boot(),

@@ -53,7 +53,8 @@ pub fn store_place(settings: &Settings, paths: &Paths, env: &Environment) -> Res
 
 /// The files with secrets, each with its settings key.
 pub(crate) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(String, PathBuf)> {
-    let (gateway, llm, telegram) = (&settings.gateway, &settings.llm, &settings.channels.telegram);
+    let (gateway, llm, channels) = (&settings.gateway, &settings.llm, &settings.channels);
+    let telegram = &channels.telegram;
     let named = [
         ("gateway.token_file", Some(Path::new(&gateway.token_file))),
         ("gateway.operator_token_file", Some(Path::new(&gateway.operator_token_file))),
@@ -61,6 +62,7 @@ pub(crate) fn secret_files(settings: &Settings, env: &Environment) -> Vec<(Strin
         ("llm.api_key_file", llm.api_key_file.as_deref()),
         ("channels.telegram.token_file", telegram.token_file.as_deref()),
         ("channels.telegram.secret_file", telegram.secret_file.as_deref()),
+        ("channels.matrix.token_file", channels.matrix.token_file.as_deref()),
     ];
     let named = named.into_iter().filter_map(|(key, file)| Some((key.to_owned(), file?)));
     let further = llm.api_key_files.iter().map(|file| ("llm.api_key_files".to_owned(), file.as_path()));

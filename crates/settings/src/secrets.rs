@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use belay_channels::{TelegramConfig, TelegramMode, TelegramSecrets};
 use belay_gateway::GatewaySecrets;
+use belay_matrix::{MatrixConfig, MatrixSecrets, TOKEN_ENV};
 use belay_models::{EnvKeys, FallbackConfig, LlmConfig, TranscriptionConfig};
 use belay_program::environment::Environment;
 use belay_protocol::Secret;
@@ -30,6 +31,8 @@ pub struct Secrets {
     pub gateway: GatewaySecrets,
     /// The bot's token and its webhook's secret; `None` if there is no bot.
     pub telegram: Option<TelegramSecrets>,
+    /// The access token of the account at a homeserver; `None` if the channel is off.
+    pub matrix: Option<MatrixSecrets>,
     /// The key of the server that transcribes; `None` if it needs none.
     pub transcription: Option<SecretString>,
     /// The key of the server that makes embeddings; `None` if it needs none.
@@ -73,6 +76,7 @@ impl Secrets {
                 ),
             },
             telegram: search.telegram(&settings.channels.telegram, &absent),
+            matrix: search.matrix(&settings.channels.matrix),
             transcription: search.service("transcription", &Route::of_transcription(&settings.transcription)),
             embeddings: search.service("memory.embeddings", &Route::of_embeddings(&settings.memory.embeddings)),
             otlp_headers: search.collector(&settings.telemetry),
@@ -260,6 +264,18 @@ impl Search<'_> {
             self.missing(secret_key, &config.secret_env, "the webhook's secret", "telegram_webhook_secret");
         }
         token.map(|token| TelegramSecrets { token, webhook_secret: secret })
+    }
+
+    /// The access token of the account. If the channel is on, a missing token is a problem.
+    fn matrix(&mut self, config: &MatrixConfig) -> Option<MatrixSecrets> {
+        config.is_on().then_some(())?;
+        let file = config.token_file.as_deref().map(|path| crate::settings::expand(path, self.env));
+        let (key, credential, before) = ("channels.matrix.token", "matrix_access_token", self.problems.len());
+        let token = self.one(key, (TOKEN_ENV, Missing::Unset), file, credential);
+        if token.is_none() && self.problems.len() == before {
+            self.missing(key, TOKEN_ENV, "the access token of the account", credential);
+        }
+        token.map(|token| MatrixSecrets { token })
     }
 
     fn missing(&mut self, key: &str, env: &str, what: &str, credential: &str) {

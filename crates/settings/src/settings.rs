@@ -23,6 +23,7 @@ use belay_channels::{Enabled, StdinConfig, Telegram, TelegramConfig};
 use belay_delegates::WorkersConfig;
 use belay_gateway::GatewayConfig;
 use belay_hooks::HooksConfig;
+use belay_matrix::MatrixConfig;
 use belay_models::{DIMENSIONS_MAX, LlmConfig, ServiceSettings, TranscriptionConfig};
 use belay_program::environment::Environment;
 use belay_program::exit::{Exit, Failure};
@@ -56,7 +57,7 @@ pub(crate) use variable_name::is_variable_name;
 const PLANNER_STEPS: u32 = 3;
 
 /// The channels for people, by their names in messages.
-const CHANNELS: &[&str] = &["stdin", "http", "telegram"];
+const CHANNELS: &[&str] = &["stdin", "http", "telegram", "matrix"];
 
 /// All settings. Each section is the plain struct of the crate that it configures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -124,6 +125,8 @@ pub struct ChannelsConfig {
     pub stdin: StdinConfig,
     /// Telegram.
     pub telegram: TelegramConfig,
+    /// Matrix.
+    pub matrix: MatrixConfig,
 }
 
 impl Settings {
@@ -151,6 +154,7 @@ impl Settings {
             self.hooks.validate(),
             self.channels.stdin.validate(),
             self.channels.telegram.validate(),
+            self.channels.matrix.validate(),
             self.gateway.validate(),
             self.attachments.validate(),
             self.transcription.validate(),
@@ -253,8 +257,8 @@ impl Settings {
 
     /// Why a person cannot be asked for an approval; `None`: they can.
     fn cannot_be_asked(&self, key: &str, to: &Fallback) -> Option<String> {
-        if to.channel != "telegram" {
-            return Some(format!("{key}.channel: {:?} cannot be asked: use telegram", to.channel));
+        if !["telegram", "matrix"].contains(&to.channel.as_str()) {
+            return Some(format!("{key}.channel: {:?} cannot be asked: use telegram or matrix", to.channel));
         }
         let to = DeliverTo { channel: to.channel.clone(), conversation: to.to.clone() };
         self.can_be_told(&to).err().map(|why| format!("{key}: {why}"))
@@ -271,10 +275,16 @@ impl Settings {
                 Telegram::is_conversation(conversation),
                 "a conversation is the number of a chat, such as \"42\", or with a topic \"-1001234567890:7\"",
             ),
-            other => return Err(format!("{other:?} cannot send notices: use stdin or telegram")),
+            "matrix" => (
+                self.channels.matrix.is_on(),
+                belay_matrix::is_room(conversation),
+                "a conversation is the id of a room, such as \"!abc:example.org\"",
+            ),
+            other => return Err(format!("{other:?} cannot send notices: use stdin, telegram or matrix")),
         };
         match (enabled, named) {
             (true, true) => Ok(()),
+            (false, _) if channel == "matrix" => Err("the channel matrix is off (channels.matrix.homeserver)".to_owned()),
             (false, _) => Err(format!("the channel {channel} is off (channels.{channel}.enabled)")),
             (true, false) => Err(format!("{channel} has no conversation {conversation:?}: {how}")),
         }

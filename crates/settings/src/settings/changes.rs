@@ -16,6 +16,9 @@ const RELOADABLE: &[&str] = &[
     "channels.telegram.groups",
     "channels.telegram.pairing",
     "channels.telegram.greeting",
+    "channels.matrix.allow",
+    "channels.matrix.operators",
+    "channels.matrix.rooms",
     "llm.price_usd",
 ];
 
