@@ -14,8 +14,8 @@
 //!    [`refusal`] → [`tool`] → [`handle`] → [`output`] → [`pins`] → [`process`] → [`secret`] → [`server_login`] → [`embedder`].
 //! 2. A run and its end: [`principal`] → [`approval`] → [`hook`] → [`run_status`] → [`stop`] → [`run`] → [`watch`].
 //! 3. A message in and a message out: [`declared`] → [`options`] → [`context`] → [`SessionLifetime`] → [`route`] →
-//!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`outbound`] → [`access`] →
-//!    [`moves`] → [`people`] → [`sign_in`] → [`channel`] → [`mod@line`].
+//!    [`idempotency`] → [`work`] → [`control`] → [`ack`] → [`inbound`] → [`sent`] → [`repeat`] → [`outbound`] →
+//!    [`access`] → [`moves`] → [`people`] → [`sign_in`] → [`cursor`] → [`quality`] → [`channel`] → [`mod@line`].
 //! 4. Events and background work: [`event`] → [`purpose`] → [`job`] → [`progress`] → [`routine`] → [`routine_run`] →
 //!    [`heartbeat`] → [`routine_request`] → [`tool_health`] → [`trouble`] → [`plan_command`] → [`goal`].
 //! 5. Persistence, reports, workers: [`time`] → [`store_error`] → [`lease`] → [`cluster`] → [`held_leases`] → [`thread`] → [`store`] → [`archive`] →
@@ -43,6 +43,7 @@ pub mod client_tools;
 pub mod cluster;
 pub mod context;
 pub mod control;
+pub mod cursor;
 pub mod decision;
 pub mod declared;
 pub mod embedder;
@@ -78,8 +79,10 @@ pub mod process;
 pub mod progress;
 pub mod provenance;
 pub mod purpose;
+pub mod quality;
 pub mod question;
 pub mod refusal;
+pub mod repeat;
 pub mod route;
 pub mod routine;
 pub mod routine_request;
@@ -139,6 +142,7 @@ pub use context::{
     Skills, Skipped, Unusable, UnusableKind, Variable,
 };
 pub use control::{Control, StopTarget};
+pub use cursor::{Cursor, InvalidCursor};
 pub use declared::DeclaredOutput;
 pub use embedder::{Embedder, EmbeddingError};
 pub use event::{Event, EventKind, NewEvent, Seq};
@@ -187,8 +191,10 @@ pub use process::{BackgroundProcess, Generation, NoProcesses, ProcessesOf, RunPr
 pub use progress::{Action, JobProgress};
 pub use provenance::{Audience, Author, EarlierMessage, Link, Person, Provenance, Quote, Unread};
 pub use purpose::{NO_SESSION, OpenReservations, Purpose, Spent};
+pub use quality::{Confirmation, DeliveryQuality, Quality};
 pub use question::Question;
 pub use refusal::{ProviderFault, ProviderRefusal};
+pub use repeat::{LookUp, OutboxKey, Repeat};
 pub use route::ReplyRoute;
 pub use routine::{
     Guardrails, Misfire, NewRoutine, Notify, PutBy, PutRule, RoutineAction, RoutineOrigin, RoutinePut, RoutineRecord,
@@ -210,16 +216,16 @@ pub use status::{BackgroundWork, CandidateStatus, JobsStatus, ModelTrouble, Stat
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason, unmark_value};
 pub use store::{
     Acceptance, ActedOn, BudgetSlices, CallCharge, Checkpoint, ClaimMode, ClientCallStore, ClusterStore,
-    CollectedStart, ConversationReader, ConversationSummary, CostKey, CostQuery, CostRow, Deferral, DispatcherStore,
-    Draw, Drawn, Durability, EditOutcome, EditedMessage, EndCount, EndQuery, EndReader, EventLog, EventQuery,
-    FinishedRun, Forgotten, HeldJobs, Hints, HistoryEntry, InputReader, JobAttempt, JobAttempts, JobCaps, JobChange,
-    JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput, LaneClaim,
-    LaneStore, MailEnd, MailPlace, MailStore, NewInput, NewJob, NewNote, NewReservation, Note, NoteArchive, NoteFilter,
-    NoteSelection, NoteStore, NoteVector, NoteVectors, OpenedLane, Opening, OrderStore, Outbox, OutboxRow, OutboxState,
-    PausedRun, PendingRun, Period, Presence, PromptNotes, Remembered, RoutineNumbers, RoutineReader, RoutineRunStore,
-    RoutineSchedule, RoutineStore, RunFilter, RunReader, RunStore, SaidQuery, SentMessage, SessionReader,
-    SessionSummary, SkillSnapshot, SkillStore, SpendLedger, SpendReader, StoreHealth, ThreadEdit, ThreadSnapshot,
-    TitleStore, TurnCompaction, Untitled, WorkLeases,
+    CollectedStart, ConversationReader, ConversationSummary, CostKey, CostQuery, CostRow, Cursors, Deferral,
+    DispatcherStore, Draw, Drawn, Durability, EditOutcome, EditedMessage, EndCount, EndQuery, EndReader, EventLog,
+    EventQuery, FinishedRun, Forgotten, HeldJobs, Hints, HistoryEntry, InputReader, JobAttempt, JobAttempts, JobCaps,
+    JobChange, JobChanged, JobCreated, JobFilter, JobNumbers, JobReader, JobStore, JoinedRun, JournalStore, KnownInput,
+    LaneClaim, LaneStore, MailEnd, MailPlace, MailStore, NewInput, NewJob, NewNote, NewReservation, Note, NoteArchive,
+    NoteFilter, NoteSelection, NoteStore, NoteVector, NoteVectors, OpenedLane, Opening, OrderStore, Outbox, OutboxRow,
+    OutboxState, PausedRun, PendingRun, Period, Presence, PromptNotes, Remembered, RoutineNumbers, RoutineReader,
+    RoutineRunStore, RoutineSchedule, RoutineStore, RunFilter, RunReader, RunStore, SaidQuery, SentMessage,
+    SessionReader, SessionSummary, SkillSnapshot, SkillStore, SpendLedger, SpendReader, StoreHealth, ThreadEdit,
+    ThreadSnapshot, TitleStore, TurnCompaction, Untitled, WorkLeases,
 };
 pub use store_error::StoreError;
 pub use thread::ThreadState;
