@@ -243,6 +243,11 @@ console-test: build/console/node_modules ## develop: Open the console of a real 
 	$(CARGO) build $(DEV) --bin belay
 	@BELAY_BIN=$(TARGET)/debug/belay node tests/console/run.mjs $(ARGS)
 
+.PHONY: matrix
+matrix: ## develop: Answer people on Matrix with a real homeserver, which is judge (ARGS="PART OF A NAME"; installs Synapse: 242 MB, half a minute)
+	$(CARGO) build $(DEV) --features belay-daemon/crash-points --bin belay-crash-points
+	@$(PYTHON) tests/matrix/main.py --belay $(TARGET)/debug/belay-crash-points $(ARGS)
+
 .PHONY: screenshots
 screenshots: build/console/node_modules ## develop: Write the pictures of the console: docs/images/console-*.png (Node and chromium; pngquant makes them small)
 	$(CARGO) build $(DEV) --bin belay

@@ -11,10 +11,11 @@ use serde_json::json;
 use crate::attachments::{PDF, PNG, ask_with};
 
 /// Parts with a setting that needs them.
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
     ("mcp", "gateway.mcp=true"),
     ("mcp", "tools.mcp.files={command=[\"files-server\"]}"),
     ("telegram", "channels.telegram.enabled=true"),
+    ("matrix", "channels.matrix.homeserver=http://127.0.0.1:9"),
     ("otlp", "telemetry.otlp_endpoint=http://127.0.0.1:9"),
     ("postgres", "store.url=postgres://belay@127.0.0.1/belay?sslmode=disable"),
 ];

@@ -214,7 +214,8 @@ async fn assemble(
     let pairing = pairing(settings, &people.telegram, &ports, clock.clone()).await?;
     let texts = OwnTexts::new(hooks.bound(), clock.clone());
     let texts = Arc::new(texts.map_err(|error| agent_failure(&error))?);
-    let services = PlatformServices { attachments: attachments.clone(), texts, moves: store.moves(), blobs: ports.blobs.clone() };
+    let blobs = ports.blobs.clone();
+    let services = PlatformServices { attachments: attachments.clone(), texts, moves: store.moves(), blobs };
     let matrix = matrix(settings, secrets.matrix, people.matrix.clone(), &services, store.cursors())?;
     let telegram = telegram(settings, secrets.telegram, &people.telegram, pairing.clone(), services)?;
     let node = store.node();

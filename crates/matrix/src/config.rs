@@ -98,7 +98,10 @@ mod tests {
     fn a_wrong_value_is_named_by_its_key() {
         for (written, key) in [
             ("", None),
-            ("homeserver = \"https://matrix.example.org\"\nallow = [\"@ann:example.org\"]\nrooms = [\"!a:b\", \"!8IWA\"]", None),
+            (
+                "homeserver = \"https://matrix.example.org\"\nallow = [\"@ann:example.org\"]\nrooms = [\"!a:b\", \"!8IWA\"]",
+                None,
+            ),
             ("homeserver = \"matrix.example.org\"", Some("homeserver")),
             ("homeserver = \"ftp://example.org\"", Some("homeserver")),
             ("allow = [\"ann\"]", Some("allow")),
@@ -107,7 +110,8 @@ mod tests {
             ("rooms = [\"#club:example.org\"]", Some("rooms")),
         ] {
             let problems = toml::from_str::<MatrixConfig>(written).unwrap().validate();
-            let keys = problems.iter().map(|line| line.split(':').next().unwrap().trim_start_matches("channels.matrix."));
+            let keys =
+                problems.iter().map(|line| line.split(':').next().unwrap().trim_start_matches("channels.matrix."));
             assert_eq!(keys.collect::<Vec<_>>(), key.into_iter().collect::<Vec<_>>(), "{written}");
         }
         assert!(toml::from_str::<MatrixConfig>("token = \"x\"").is_err(), "a secret is in no settings file");

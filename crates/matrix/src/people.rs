@@ -2,14 +2,16 @@
 //!
 //! A listed room may have several people. Every other room is served while it has one person beside Belay.
 
+mod access;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belay_protocol::principal::Role;
-use belay_protocol::{AccessDecision, ChannelAccess, MoveStore, MovedConversation, SessionKey, StoreError};
+use belay_protocol::{MoveStore, MovedConversation, StoreError};
 
 use crate::NAME;
-use crate::config::{MatrixConfig, is_room, is_user};
+use crate::config::{MatrixConfig, is_room};
 
 /// Rooms whose number of people is remembered. Beyond that, all of them are asked for again.
 const COUNTED_MAX: usize = 4096;
@@ -33,7 +35,7 @@ struct State {
 
 impl State {
     /// The ids of a room, from the first to the newest. Never endless, whatever the tables say.
-    fn ids(&self, room: &str) -> Vec<&str> {
+    fn ids<'a>(&'a self, room: &'a str) -> Vec<&'a str> {
         let first = followed(&self.previous, room).last();
         followed(&self.next, first.unwrap_or_default()).collect()
     }
@@ -64,8 +66,7 @@ impl MatrixPeople {
     pub fn replace(&self, config: &MatrixConfig) {
         let set = |ids: &[String]| ids.iter().cloned().collect();
         let mut state = self.state();
-        (state.allow, state.operators, state.rooms) =
-            (set(&config.allow), set(&config.operators), set(&config.rooms));
+        (state.allow, state.operators, state.rooms) = (set(&config.allow), set(&config.operators), set(&config.rooms));
     }
 
     /// Reads which rooms others have replaced.
@@ -91,14 +92,14 @@ impl MatrixPeople {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The id that the sessions of a room have.
-    fn first(&self, room: &str) -> String {
+    /// The conversation of a room: the id that it had first.
+    pub(crate) fn conversation(&self, room: &str) -> String {
         let state = self.state();
         followed(&state.previous, room).last().unwrap_or(room).to_owned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,53 +143,6 @@ impl MatrixPeople {
     pub(crate) fn current(&self, room: &str) -> String {
         let state = self.state();
         followed(&state.next, room).last().unwrap_or(room).to_owned()
-    }
-
-    /// Whether the room has replaced another one.
-    pub(crate) fn is_replacement(&self, room: &str) -> bool {
-        self.state().previous.contains_key(room)
-    }
-
-    /// The conversation of a room: the id that it had first.
-    pub(crate) fn conversation(&self, room: &str) -> String {
-        self.first(room)
-    }
-}
-
-impl ChannelAccess for MatrixPeople {
-    fn may_exist(&self, principal: &str) -> bool {
-        is_user(principal)
-    }
-
-    fn tells_persons_apart(&self) -> bool {
-        true
-    }
-
-    fn standing_of(&self, principal: &str, conversation: Option<&str>) -> AccessDecision {
-        let Some(role) = self.state().role(principal) else {
-            let lists = "is neither on the list channels.matrix.allow nor on that of the operators";
-            return AccessDecision::NotAllowed(format!("{principal} {lists}"));
-        };
-        match conversation.filter(|room| !self.serves(room)) {
-            Some(room) => AccessDecision::NotAllowed(format!("{room} is not on the list channels.matrix.rooms")),
-            None => AccessDecision::May(role.into()),
-        }
-    }
-
-    fn serves(&self, conversation: &str) -> bool {
-        let state = self.state();
-        let current = followed(&state.next, conversation).last().unwrap_or(conversation);
-        let is_crowded = state.crowded.get(current).copied().unwrap_or_default();
-        is_room(conversation) && (state.is_listed(conversation) || !is_crowded)
-    }
-
-    fn session_of(&self, conversation: &str) -> Option<SessionKey> {
-        is_room(conversation).then(|| SessionKey::new(format!("{NAME}:{}", self.first(conversation))))
-    }
-
-    fn is_group(&self, session: &SessionKey) -> bool {
-        let room = session.as_str().strip_prefix(NAME).and_then(|rest| rest.strip_prefix(':'));
-        room.is_some_and(|room| self.state().is_listed(room))
     }
 }
 

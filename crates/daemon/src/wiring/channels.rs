@@ -18,8 +18,8 @@ use belay_program::net::{is_plain_loopback, plain_client};
 use belay_program::paths::Paths;
 use belay_protocol::callback::{CALLBACK_CHANNEL, CallbackClient};
 use belay_protocol::{
-    AttachmentIntake, BlobStore, Channel, ChannelAccess, ChannelPeople, Clock, Cursors, HeldLeases, LeasedWork, MoveStore,
-    PairingCodes, StoreError, TextChecker,
+    AttachmentIntake, BlobStore, Channel, ChannelAccess, ChannelPeople, Clock, Cursors, HeldLeases, LeasedWork,
+    MoveStore, PairingCodes, StoreError, TextChecker,
 };
 use belay_run::DisabledChannels;
 use belay_settings::{ChannelsConfig, Settings};

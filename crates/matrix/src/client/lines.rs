@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::wire::Event;
+use super::wire::Event;
 
 /// Events that wait or are worked on, beyond which no news are asked for.
 pub(crate) const OPEN_MAX: usize = 1000;
@@ -124,7 +124,10 @@ mod tests {
     }
 
     fn ids(lines: &mut Lines) -> Vec<(Item, String)> {
-        std::iter::from_fn(|| lines.next()).map(|item| (item.event.id.clone(), item)).map(|(id, item)| (item, id)).collect()
+        std::iter::from_fn(|| lines.next())
+            .map(|item| (item.event.id.clone(), item))
+            .map(|(id, item)| (item, id))
+            .collect()
     }
 
     #[test]

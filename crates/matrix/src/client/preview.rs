@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use belay_protocol::{DeliverError, OutboxId, OutboxKey, Preview, ReplyRoute};
 use serde_json::Value;
 
-use crate::content::{Content, PIECE_MAX_BYTES, mark, pieces};
-use crate::deliver::{failed, remove};
-use crate::room::Rooms;
+use super::content::{Content, PIECE_MAX_BYTES, mark, pieces};
+use super::deliver::{failed, remove};
+use super::room::Rooms;
 
 /// Shortest time between two edits. Synapse: `rc_message`, by default one event in 5 s beyond a burst of 10.
 const PACE: Duration = Duration::from_secs(5);

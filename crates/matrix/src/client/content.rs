@@ -3,16 +3,16 @@
 use belay_protocol::{OutboundFile, OutboxKey, Question};
 use serde_json::{Map, Value, json};
 
-use crate::html::html;
+use super::html::html;
 
 /// The field of Belay's own messages: their delivery and piece, and the approval request that they show.
 pub(crate) const MARK: &str = "dev.belay.message";
 
-/// Longest piece of an answer, in bytes. 12,000: with its HTML, and twice in an edit, it fits an event of 65,536 bytes.
-pub(crate) const PIECE_MAX_BYTES: usize = 12_000;
+/// Longest piece of an answer, in bytes. 10,000: escaped and twice in an edit, with its HTML, it fits an event of 65,536 bytes.
+pub(crate) const PIECE_MAX_BYTES: usize = 10_000;
 
 /// Longest HTML of a piece, in bytes of JSON. Above it, the piece is sent without.
-const HTML_MAX_BYTES: usize = 18_000;
+const HTML_MAX_BYTES: usize = 20_000;
 
 /// A message that is sent.
 pub(crate) struct Content<'a> {
@@ -132,3 +132,6 @@ fn open_fence(piece: &str, mut fence: Option<String>) -> Option<String> {
     }
     fence
 }
+
+#[cfg(test)]
+mod tests;

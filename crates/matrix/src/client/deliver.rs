@@ -10,10 +10,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::api::ApiError;
+use super::api::ApiError;
+use super::content::{Content, mark, pieces, reaction};
+use super::room::Rooms;
 use crate::config::is_room;
-use crate::content::{Content, mark, pieces, reaction};
-use crate::room::Rooms;
 
 /// How long the typing indicator is shown, and how often it is renewed.
 const TYPING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));

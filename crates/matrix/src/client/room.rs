@@ -1,21 +1,20 @@
 //! What becomes of an event: a message for the agent, an answer to a question, a joined room, or nothing.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use belay_protocol::{Inbound, NO_TEXT, Principal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::api::{Api, ApiError};
+use super::inbound::{self, Place};
+use super::intake::{self, Me};
+use super::membership::server_of;
+use super::wire::Event;
 use crate::NAME;
-use crate::api::{Api, ApiError};
-use crate::intake::{self, Me, Place};
 use crate::parts::MatrixParts;
 use crate::people::MatrixPeople;
-use crate::wire::Event;
-
-/// Lines of the log that are written once. Beyond that, they are written again.
-const NOTED_MAX: usize = 1024;
 
 /// The account and its rooms.
 pub(crate) struct Rooms {
@@ -27,7 +26,7 @@ pub(crate) struct Rooms {
     /// The start of this daemon, in milliseconds since 1970.
     pub(crate) since_ms: u64,
     pub(crate) trouble: Mutex<Option<String>>,
-    noted: Mutex<HashSet<String>>,
+    pub(crate) noted: Mutex<HashSet<String>>,
 }
 
 impl Rooms {
@@ -61,7 +60,7 @@ impl Rooms {
             "m.reaction" => self.reaction(room, event, &me).await,
             "m.room.encrypted" => self.encrypted(room, event, &me).await.map(|()| None),
             "m.room.tombstone" if event.state_key.as_deref() == Some("") => {
-                self.replaced(room, event.text("replacement_room"), server_of(&event.sender)).await.map(|_| None)
+                self.replaced(room, event.text("replacement_room"), server_of(&event.sender)).await.map(|()| None)
             }
             _ => Ok(None),
         };
@@ -111,7 +110,7 @@ impl Rooms {
         if text.is_empty() {
             return Ok(None);
         }
-        let mut inbound = intake::inbound(event, text, quoted.as_ref(), place, me);
+        let mut inbound = inbound::inbound(event, text, quoted.as_ref(), place, me);
         if let Some(file) = file {
             self.add_file(&mut inbound, &file, hurry).await;
         }
@@ -121,7 +120,9 @@ impl Rooms {
     /// Where a message of a user in a room is; `None`: it is not for Belay.
     async fn place(&self, room: &str, sender: &str) -> Result<Option<Place>, ApiError> {
         let Some(role) = self.people.role(sender) else {
-            self.note_once(sender, || info!(user = sender, "a message of somebody not in channels.matrix.allow was dropped"));
+            self.note_once(sender, || {
+                info!(user = sender, "a message of somebody not in channels.matrix.allow was dropped")
+            });
             return Ok(None);
         };
         let is_group = self.people.is_listed(room);
@@ -133,22 +134,5 @@ impl Rooms {
         let conversation = self.people.conversation(room);
         let session = format!("{NAME}:{conversation}").into();
         Ok(Some(Place { conversation, session, is_group, principal: Principal { id: sender.into(), role } }))
-    }
-
-    /// Writes a line of the log once.
-    pub(crate) fn note_once(&self, about: &str, write: impl FnOnce()) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.len() >= NOTED_MAX {
-            noted.clear();
-        }
-        if noted.insert(about.to_owned()) {
-            drop(noted);
-            write();
-        }
-    }
-
-    /// Notes why no messages arrive; `None`: they do.
-    pub(crate) fn set_trouble(&self, trouble: Option<String>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 }

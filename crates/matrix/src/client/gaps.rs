@@ -1,9 +1,9 @@
 //! The news since a token, without gaps: an answer has the newest events of each room, and the ones before are fetched.
 
-use crate::api::ApiError;
+use super::api::ApiError;
+use super::room::Rooms;
+use super::wire::{Event, RawEvent, Timeline};
 use crate::config::is_room;
-use crate::room::Rooms;
-use crate::wire::{Event, RawEvent, Timeline};
 
 use tracing::{info, warn};
 
@@ -49,13 +49,7 @@ impl Rooms {
     }
 
     /// The events of a room since a token, from the invitation on if Belay has joined it meanwhile.
-    async fn whole(
-        &self,
-        room: &str,
-        timeline: Timeline,
-        since: &str,
-        me: &str,
-    ) -> Result<Vec<Event>, ApiError> {
+    async fn whole(&self, room: &str, timeline: Timeline, since: &str, me: &str) -> Result<Vec<Event>, ApiError> {
         let mut events = read(timeline.events);
         events.reverse();
         let mut from = timeline.prev_batch.filter(|_| timeline.limited.unwrap_or_default());

@@ -1,13 +1,9 @@
 //! What an event says: its text, whom it addresses, its file, its answer to a question. Pure.
 
-use std::sync::Arc;
+use belay_protocol::{CommandInfo, Decision, Unread};
 
-use belay_protocol::provenance::{Audience, Author, Person, Provenance, Quote};
-use belay_protocol::{Body, CommandInfo, Decision, IdempotencyKey, Inbound, Principal, ReplyRoute, SessionKey, Unread};
-
-use crate::NAME;
-use crate::content::MARK;
-use crate::wire::Event;
+use super::content::MARK;
+use super::wire::Event;
 
 /// Belay's own account.
 #[derive(Clone, Debug, Default)]
@@ -15,15 +11,6 @@ pub(crate) struct Me {
     pub(crate) user: String,
     /// The display name; empty: it has none.
     pub(crate) name: String,
-}
-
-/// Where a message is, and the role of its sender.
-pub(crate) struct Place {
-    /// The conversation: the first id of the room.
-    pub(crate) conversation: String,
-    pub(crate) session: SessionKey,
-    pub(crate) is_group: bool,
-    pub(crate) principal: Principal,
 }
 
 /// A file of a message, on the server.
@@ -73,7 +60,7 @@ pub(crate) fn text(event: &Event, me: &Me, commands: &[CommandInfo]) -> String {
 }
 
 /// Matrix: "Fallbacks for rich replies": lines that begin with `> `, and an empty one.
-fn without_quote(body: &str) -> &str {
+pub(crate) fn without_quote(body: &str) -> &str {
     let mut rest = body;
     while rest.starts_with("> ") {
         rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
@@ -83,7 +70,8 @@ fn without_quote(body: &str) -> &str {
 
 fn without_name<'t>(text: &'t str, me: &Me) -> &'t str {
     let names = [me.user.as_str(), me.name.as_str()].into_iter().filter(|name| !name.is_empty());
-    let rest = names.filter_map(|name| text.strip_prefix('@').unwrap_or(text).strip_prefix(name).or(text.strip_prefix(name)));
+    let rest =
+        names.filter_map(|name| text.strip_prefix('@').unwrap_or(text).strip_prefix(name).or(text.strip_prefix(name)));
     let rest = rest.filter(|rest| !rest.starts_with(|c: char| c.is_alphanumeric())).min_by_key(|rest| rest.len());
     rest.map_or(text, |rest| rest.trim_start_matches([':', ',', ' ']).trim_start())
 }
@@ -96,7 +84,8 @@ pub(crate) fn addresses(event: &Event, me: &Me) -> bool {
     }
     let (body, html) = (event.text("body").to_lowercase(), event.text("formatted_body"));
     let names = [me.user.to_lowercase(), me.name.to_lowercase()];
-    names.iter().any(|name| !name.is_empty() && has_word(&body, name)) || html.contains(&format!("matrix.to/#/{}", me.user))
+    names.iter().any(|name| !name.is_empty() && has_word(&body, name))
+        || html.contains(&format!("matrix.to/#/{}", me.user))
 }
 
 fn has_word(text: &str, word: &str) -> bool {
@@ -138,58 +127,12 @@ pub(crate) fn file(event: &Event) -> Option<RemoteFile> {
         _ => return None,
     };
     let (server, media) = event.text("url").strip_prefix("mxc://")?.split_once('/')?;
-    let is_plain = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]=".contains(c));
+    let is_plain =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-._:[]=".contains(c));
     let name = Some(event.text("filename")).filter(|name| !name.is_empty()).unwrap_or(event.text("body")).to_owned();
     let (server, media) = (server.to_owned(), media.to_owned());
     (is_plain(&server) && is_plain(&media) && media != "..").then_some(RemoteFile { server, media, kind, name })
 }
 
-/// The message of an event. `quoted`: the event that it replies to.
-pub(crate) fn inbound(event: &Event, text: String, quoted: Option<&Event>, place: Place, me: &Me) -> Inbound {
-    let is_edit = edited(event).is_some();
-    let id = edited(event).unwrap_or(&event.id);
-    let shared = Some(event.text("geo_uri")).filter(|uri| !uri.is_empty()).map(|uri| format!("place: {uri}"));
-    let provenance = Provenance {
-        audience: if place.is_group { Audience::Group } else { Audience::Person },
-        sender: place.is_group.then(|| person(&event.sender)),
-        reply_to: quoted.map(|quoted| quote(quoted, &event.sender, me)),
-        shared: shared.into_iter().collect(),
-        message_id: Some(id.to_owned()),
-        ..Provenance::default()
-    };
-    Inbound {
-        key: Some(key(event, me)),
-        reply_to: Some(ReplyRoute {
-            channel: NAME.into(),
-            conversation: place.conversation.into(),
-            reply_to: place.is_group.then(|| Arc::from(id)),
-        }),
-        provenance: Some(Arc::new(provenance.cleaned())),
-        ..Inbound::new(
-            NAME.into(),
-            place.session,
-            place.principal,
-            if is_edit { Body::Edit(text) } else { Body::Text(text) },
-        )
-    }
-}
-
-/// The key of an event: its id is unique among all servers.
-pub(crate) fn key(event: &Event, me: &Me) -> IdempotencyKey {
-    IdempotencyKey { channel: NAME.into(), account: me.user.as_str().into(), message_id: event.id.as_str().into() }
-}
-
-fn person(user: &str) -> Person {
-    let name = user.trim_start_matches('@').split(':').next().unwrap_or_default();
-    Person { name: belay_text::removed(name).into_owned(), username: None, id: user.to_owned() }
-}
-
-fn quote(event: &Event, sender: &str, me: &Me) -> Quote {
-    let (author, name) = match event.sender.as_str() {
-        user if user == me.user => (Author::Assistant, None),
-        user if user == sender => (Author::Sender, None),
-        user => (Author::Other, Some(person(user).name)),
-    };
-    let text = belay_text::removed(without_quote(event.text("body"))).into_owned();
-    Quote { author, name, kind: file(event).map(|file| file.kind.to_owned()), text, ..Quote::default() }
-}
+#[cfg(test)]
+mod tests;

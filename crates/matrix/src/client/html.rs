@@ -14,7 +14,10 @@ pub(crate) fn html(markdown: &str) -> Option<String> {
     let mut is_plain = true;
     let mut open = Vec::new();
     let events = Parser::new_ext(markdown, options).map(|event| {
-        is_plain &= matches!(event, Event::Text(_) | Event::SoftBreak | Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph));
+        is_plain &= matches!(
+            event,
+            Event::Text(_) | Event::SoftBreak | Event::Start(Tag::Paragraph) | Event::End(TagEnd::Paragraph)
+        );
         safe(event, &mut open)
     });
     let mut text = String::with_capacity(markdown.len() * 3 / 2);
@@ -55,7 +58,8 @@ mod tests {
     fn markdown_becomes_html_that_cannot_act() {
         for (markdown, expected) in [
             ("plain text, 1 < 2", None),
-            ("two\nlines", Some("<p>two<br />\nlines</p>\n")),
+            ("two\nlines", None),
+            ("two\nlines *x*", Some("<p>two<br />\nlines <em>x</em></p>\n")),
             ("**a** _b_ ~~c~~", Some("<p><strong>a</strong> <em>b</em> <del>c</del></p>\n")),
             ("`<b>`", Some("<p><code>&lt;b&gt;</code></p>\n")),
             ("a <b onclick=x>b</b>", Some("<p>a &lt;b onclick=x&gt;b&lt;/b&gt;</p>\n")),

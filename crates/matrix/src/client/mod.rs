@@ -1,4 +1,28 @@
 //! The channel.
+//!
+//! Reading order: `wire` (what the server sends) → `api`, `error`, `calls` (what it is asked) → `intake`, `inbound` (what an
+//! event says) → `room`, `membership`, `question`, `files` (what becomes of it) → `gaps`, `lines`, `settle`, `sync` (the
+//! order, and how far it was read) → `html`, `content`, `deliver`, `preview` (how an answer is sent) → `notes`.
+
+mod api;
+mod calls;
+mod content;
+mod deliver;
+mod error;
+mod files;
+mod gaps;
+mod html;
+mod inbound;
+mod intake;
+mod lines;
+mod membership;
+mod notes;
+mod preview;
+mod question;
+mod room;
+mod settle;
+mod sync;
+mod wire;
 
 use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,23 +36,22 @@ use futures_util::stream;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use self::api::Api;
+use self::files::FILE_MAX_BYTES;
+use self::room::Rooms;
+pub use self::settle::who_am_i;
+use self::settle::{START_DEADLINE, introduce};
+use self::sync::Intake;
 use crate::NAME;
-use crate::api::Api;
 use crate::config::{MatrixConfig, MatrixSecrets};
-use crate::deliver;
-use crate::files::FILE_MAX_BYTES;
 pub use crate::parts::MatrixParts;
-use crate::room::Rooms;
-use crate::sync::{Intake, introduce};
 
 /// Instruction to the model about the style of answers.
-const STYLE: &str = "Answers are read in a chat, in Matrix: write short paragraphs; lists, tables and code blocks are shown.";
+const STYLE: &str =
+    "Answers are read in a chat, in Matrix: write short paragraphs; lists, tables and code blocks are shown.";
 
 /// How long a repeated transaction id is the same event. Synapse keeps one for 24 hours.
 const REPEATS_FOR: Duration = Duration::from_secs(23 * 3600);
-
-/// Longest wait for the server at the start. After it, the daemon starts without and keeps trying.
-const START_DEADLINE: Duration = Duration::from_secs(3);
 
 /// An account of a homeserver as a channel.
 struct Matrix {
@@ -54,16 +77,6 @@ pub fn open(
     Ok(Arc::new(Matrix { id: NAME.into(), rooms }))
 }
 
-/// Asks a homeserver whose account the token is of.
-///
-/// # Errors
-/// The reason, without the token; `true`: the server refuses the token.
-pub async fn who_am_i(config: &MatrixConfig, secrets: MatrixSecrets, http: reqwest::Client) -> Result<String, (bool, String)> {
-    let api = Api::new(http, config.homeserver.as_deref().unwrap_or_default(), secrets.token);
-    let api = api.map_err(|detail| (true, detail))?;
-    api.whoami(START_DEADLINE).await.map_err(|error| (error.is_auth(), error.to_string()))
-}
-
 #[async_trait]
 impl Channel for Matrix {
     fn id(&self) -> &ChannelId {
@@ -78,7 +91,8 @@ impl Channel for Matrix {
         moves.map_err(|error| cannot(format!("the store does not tell which rooms were replaced: {error}")))?;
         match introduce(&self.rooms, START_DEADLINE).await {
             Err(error) if error.is_auth() => {
-                let remedy = "Check the token and channels.matrix.homeserver; a login makes a new token, a logout ends it";
+                let remedy =
+                    "Check the token and channels.matrix.homeserver; a login makes a new token, a logout ends it";
                 return Err(cannot(format!("the homeserver refuses the access token ({error}). {remedy}")));
             }
             Err(error) => warn!(%error, "the homeserver is out of reach; going on without, and trying again"),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::api::{Api, ApiError, DEADLINE};
-use crate::wire::{Event, Page, SyncAnswer};
+use super::api::{Api, ApiError, DEADLINE};
+use super::wire::{Event, Page, SyncAnswer};
 
 /// How long the server holds a request for news. 25 s: below the idle limits of common proxies.
 const HOLD: Duration = Duration::from_secs(25);
@@ -23,8 +23,6 @@ const PAGE_LIMIT: u32 = 100;
 /// The kinds of event that are asked for.
 const KINDS: [&str; 5] = ["m.room.message", "m.reaction", "m.room.encrypted", "m.room.member", "m.room.tombstone"];
 
-const ROOMS: [&str; 3] = ["client", "v3", "rooms"];
-
 impl Api {
     /// The user id of the account.
     pub(crate) async fn whoami(&self, deadline: Duration) -> Result<String, ApiError> {
@@ -39,7 +37,7 @@ impl Api {
         let answer: Result<Value, _> = self.get(&path, &[], DEADLINE).await;
         match answer {
             Ok(answer) => Ok(answer.get("displayname").and_then(Value::as_str).unwrap_or_default().to_owned()),
-            Err(error) if error.is(404) => Ok(String::new()),
+            Err(error @ ApiError::Refused { .. }) if !error.is_auth() => Ok(String::new()),
             Err(error) => Err(error),
         }
     }
@@ -56,7 +54,7 @@ impl Api {
         });
         let filter = json!({ "room": room, "presence": nothing, "account_data": nothing }).to_string();
         let hold = since.map_or(unlike % 1000, |_| HOLD.as_millis() as u64).to_string();
-        let mut query = vec![("filter", filter.as_str()), ("timeout", &hold), ("set_presence", "online")];
+        let mut query = vec![("filter", filter.as_str()), ("timeout", hold.as_str()), ("set_presence", "online")];
         query.extend(since.map(|since| ("since", since)));
         self.get(&["client", "v3", "sync"], &query, SYNC_DEADLINE).await
     }
@@ -64,13 +62,13 @@ impl Api {
     /// A page of the events of a room before `from`, the newest first, back to `to`.
     pub(crate) async fn page(&self, room: &str, from: &str, to: &str) -> Result<Page, ApiError> {
         let (filter, limit) = (json!({ "types": KINDS }).to_string(), PAGE_LIMIT.to_string());
-        let query = [("dir", "b"), ("from", from), ("to", to), ("limit", &limit), ("filter", &filter)];
-        self.get(&[&ROOMS[..], &[room, "messages"]].concat(), &query, DEADLINE).await
+        let query = [("dir", "b"), ("from", from), ("to", to), ("limit", limit.as_str()), ("filter", filter.as_str())];
+        self.get(&in_room(room, &["messages"]), &query, DEADLINE).await
     }
 
     /// An event; `None`: it is not there, or may not be read.
     pub(crate) async fn event(&self, room: &str, id: &str) -> Result<Option<Event>, ApiError> {
-        let found: Result<Value, _> = self.get(&[&ROOMS[..], &[room, "event", id]].concat(), &[], DEADLINE).await;
+        let found: Result<Value, _> = self.get(&in_room(room, &["event", id]), &[], DEADLINE).await;
         match found {
             Ok(event) => Ok(Event::of(event)),
             Err(ApiError::Refused { status: 400 | 403 | 404, .. }) => Ok(None),
@@ -78,16 +76,21 @@ impl Api {
         }
     }
 
-    /// The room that has replaced this one, and the user who has said so; `None`: it was not replaced.
+    /// The room that has replaced this one, as this one says; `None`: it was not replaced.
     pub(crate) async fn replacement(&self, room: &str) -> Option<String> {
-        let path = [&ROOMS[..], &[room, "state", "m.room.tombstone"]].concat();
-        let answer: Value = self.get(&path, &[], DEADLINE).await.ok()?;
-        answer.get("replacement_room").and_then(Value::as_str).map(str::to_owned)
+        let answer: Value = self.get(&in_room(room, &["state", "m.room.tombstone"]), &[], DEADLINE).await.ok()?;
+        Some(answer.get("replacement_room")?.as_str()?.to_owned())
+    }
+
+    /// The room that this one has replaced, as this one says.
+    pub(crate) async fn predecessor(&self, room: &str) -> Option<String> {
+        let answer: Value = self.get(&in_room(room, &["state", "m.room.create"]), &[], DEADLINE).await.ok()?;
+        Some(answer.get("predecessor")?.get("room_id")?.as_str()?.to_owned())
     }
 
     /// The number of people in a room, Belay included.
     pub(crate) async fn members(&self, room: &str) -> Result<usize, ApiError> {
-        let path = [&ROOMS[..], &[room, "joined_members"]].concat();
+        let path = in_room(room, &["joined_members"]);
         let answer: Value = self.get(&path, &[], DEADLINE).await?;
         Ok(answer.get("joined").and_then(Value::as_object).map_or(usize::MAX, serde_json::Map::len))
     }
@@ -101,20 +104,20 @@ impl Api {
         transaction: &str,
         content: &Value,
     ) -> Result<String, ApiError> {
-        let path = [&ROOMS[..], &[room, "send", kind, transaction]].concat();
+        let path = in_room(room, &["send", kind, transaction]);
         event_id(&self.send(Method::PUT, &path, content).await?)
     }
 
     /// Takes an event away.
     pub(crate) async fn redact(&self, room: &str, event: &str, transaction: &str) -> Result<String, ApiError> {
-        let path = [&ROOMS[..], &[room, "redact", event, transaction]].concat();
+        let path = in_room(room, &["redact", event, transaction]);
         event_id(&self.send(Method::PUT, &path, &json!({})).await?)
     }
 
     /// Joins a room. `via`: a server that knows it.
     pub(crate) async fn join(&self, room: &str, via: &str) -> Result<(), ApiError> {
-        let request = self.request(Method::POST, &["client", "v3", "join", room]);
-        let request = request.query(&[("server_name", via), ("via", via)]).timeout(SYNC_DEADLINE);
+        let query = [("server_name", via), ("via", via)];
+        let request = self.request(Method::POST, &["client", "v3", "join", room], &query).timeout(SYNC_DEADLINE);
         self.upload(request, "{}".into()).await.map(|_| ())
     }
 
@@ -124,8 +127,13 @@ impl Api {
             Some(time) => json!({ "typing": true, "timeout": time.as_millis() as u64 }),
             None => json!({ "typing": false }),
         };
-        self.send(Method::PUT, &[&ROOMS[..], &[room, "typing", user]].concat(), &body).await.map(|_| ())
+        self.send(Method::PUT, &in_room(room, &["typing", user]), &body).await.map(|_| ())
     }
+}
+
+/// The path of something in a room.
+fn in_room<'a>(room: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+    [&["client", "v3", "rooms", room][..], rest].concat()
 }
 
 fn event_id(answer: &Value) -> Result<String, ApiError> {

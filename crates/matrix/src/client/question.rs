@@ -6,17 +6,19 @@
 use belay_protocol::{Body, Control, Inbound, ReplyRoute};
 use serde_json::Value;
 
+use super::api::ApiError;
+use super::content::MARK;
+use super::inbound;
+use super::intake::{self, Me};
+use super::room::Rooms;
+use super::wire::Event;
 use crate::NAME;
-use crate::api::ApiError;
-use crate::content::MARK;
-use crate::intake::{self, Me};
-use crate::room::Rooms;
-use crate::wire::Event;
 
 impl Rooms {
     /// The answer that a reaction to a question is; `None`: it is none.
     pub(crate) async fn reaction(&self, room: &str, event: &Event, me: &Me) -> Result<Option<Inbound>, ApiError> {
-        let Some((decision, id)) = event.relation("key").and_then(intake::decision).zip(event.relation("event_id")) else {
+        let Some((decision, id)) = event.relation("key").and_then(intake::decision).zip(event.relation("event_id"))
+        else {
             return Ok(None);
         };
         let Some(place) = self.place(room, &event.sender).await? else { return Ok(None) };
@@ -26,7 +28,7 @@ impl Rooms {
         let control = Body::Control(Control::Decide { approval, decision });
         let reply_to = place.is_group.then(|| id.into());
         Ok(Some(Inbound {
-            key: Some(intake::key(event, me)),
+            key: Some(inbound::key(event, me)),
             reply_to: Some(ReplyRoute { channel: NAME.into(), conversation: place.conversation.into(), reply_to }),
             ..Inbound::new(NAME.into(), place.session, place.principal, control)
         }))

@@ -95,10 +95,11 @@ impl Event {
             _ => Map::new(), // of a redacted event, or a broken one
         };
         let before = fields.get("unsigned").and_then(|unsigned| unsigned.get("prev_content")?.get("membership"));
+        let membership_before = before.and_then(Value::as_str).map(str::to_owned);
         Some(Self {
             id: text(fields.remove("event_id")).unwrap_or_default(),
             kind: text(fields.remove("type"))?,
-            membership_before: before.and_then(Value::as_str).map(str::to_owned),
+            membership_before,
             sender: text(fields.remove("sender"))?,
             at_ms: fields.get("origin_server_ts").and_then(Value::as_u64).unwrap_or_default(),
             state_key: text(fields.remove("state_key")),
@@ -144,7 +145,8 @@ mod tests {
             r#"{"type":"m.room.message","sender":"@a:s","content":{"body":"\ud800"}}"#.to_owned(),
             r#"{"type":7,"sender":"@a:s"}"#.to_owned(),
             r#""text""#.to_owned(),
-            r#"{"type":"m.room.message","sender":"@a:s","content":null,"origin_server_ts":-1.5,"state_key":3}"#.to_owned(),
+            r#"{"type":"m.room.message","sender":"@a:s","content":null,"origin_server_ts":-1.5,"state_key":3}"#
+                .to_owned(),
         ];
         let answer = format!(
             r#"{{"next_batch":"s1","presence":3,"rooms":{{"join":{{"!r":{{"timeline":{{"events":[{}],"limited":null}}}}}},"invite":null}}}}"#,

@@ -9,60 +9,27 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use belay_protocol::{Ack, AckSender, Cursor, Envelope, Refusal};
+use belay_protocol::{Cursor, Envelope};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt, future::OptionFuture};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
+use super::api::ApiError;
+use super::gaps::News;
+use super::intake;
+use super::lines::{Item, Lines, OPEN_MAX};
+use super::room::Rooms;
+use super::settle::{LATER, Pauses, Since, ask, settle};
 use crate::NAME;
-use crate::api::{ApiError, DEADLINE};
-use crate::gaps::News;
-use crate::intake::{self, Me};
-use crate::lines::{Item, Lines, OPEN_MAX};
-use crate::room::Rooms;
 
-/// Longest wait for an acknowledgement before the message is offered again.
-const ACK_DEADLINE: Duration = Duration::from_secs(30);
-
-/// The pause after a message that could not be stored.
-const LATER: Duration = Duration::from_secs(1);
-
-/// Longest pause between attempts.
-const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// The pause after an answer without news: a server that does not hold requests is not asked without end.
+const IDLE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Deadline of the last commit, which the end of the daemon waits for.
 const LAST_DEADLINE: Duration = Duration::from_secs(2);
-
-/// Endless back-off with jitter, from 1 s to 60 s.
-struct Pauses(ExponentialBackoff);
-
-impl Pauses {
-    fn new() -> Self {
-        let pauses = ExponentialBuilder::new().with_min_delay(Duration::from_secs(1)).with_max_delay(PAUSE_MAX);
-        Self(pauses.with_jitter().without_max_times().build())
-    }
-
-    fn after(&mut self, error: &ApiError) -> Duration {
-        match error {
-            ApiError::Limited(wait) => *wait,
-            _ => self.0.next().unwrap_or(PAUSE_MAX),
-        }
-    }
-}
-
-/// Where the next request begins.
-#[derive(Clone)]
-enum Since {
-    /// At the token that is kept; without one, now.
-    Kept,
-    /// Now.
-    Now,
-    At(String),
-}
 
 /// The messages of the account.
 pub(crate) struct Intake {
@@ -126,6 +93,9 @@ impl Intake {
         match answer {
             Ok(News { next, mut events, is_first }) => {
                 (self.pauses, self.paused_until) = (Pauses::new(), Instant::now());
+                if events.is_empty() {
+                    self.paused_until += IDLE_PAUSE;
+                }
                 self.rooms.set_trouble(None);
                 for (room, event) in &events {
                     if event.kind == "m.room.member" {
@@ -161,7 +131,9 @@ impl Intake {
         let Some(token) = self.reached.clone() else { return };
         let name = self.rooms.me.get().map(|me| me.user.clone()).unwrap_or_default();
         let kept = match Cursor::new(name, token) {
-            Ok(cursor) => self.rooms.parts.cursors.keep_cursor(&NAME.into(), &cursor).await.map_err(|error| error.to_string()),
+            Ok(cursor) => {
+                self.rooms.parts.cursors.keep_cursor(&NAME.into(), &cursor).await.map_err(|error| error.to_string())
+            }
             Err(error) => Err(error.to_string()),
         };
         match kept {
@@ -171,65 +143,5 @@ impl Intake {
                 sleep(LATER).await;
             }
         }
-    }
-}
-
-/// Asks for news.
-async fn ask(rooms: &Rooms, since: Since) -> Result<News, ApiError> {
-    introduce(rooms, DEADLINE).await?;
-    let since = match since {
-        Since::Now => None,
-        Since::At(token) => Some(token.into()),
-        Since::Kept => {
-            let name = rooms.me.get().map(|me| me.user.as_str()).unwrap_or_default();
-            let kept = rooms.parts.cursors.cursor(&NAME.into(), name).await;
-            kept.map_err(|error| ApiError::NotSent(format!("the store has failed: {error}")))?
-        }
-    };
-    rooms.news(since.as_deref()).await
-}
-
-/// Asks for the account's own id and name, once.
-pub(crate) async fn introduce(rooms: &Rooms, deadline: Duration) -> Result<(), ApiError> {
-    if rooms.me.get().is_some() {
-        return Ok(());
-    }
-    let user = rooms.api.whoami(deadline).await?;
-    let name = rooms.api.display_name(&user).await?;
-    info!(user, "the homeserver knows the account");
-    let _ = rooms.me.set(Me { user, name }); // the first answer counts
-    Ok(())
-}
-
-/// Reads an event and offers its message until the agent has it, or has refused it for good.
-async fn settle(rooms: Arc<Rooms>, item: Item, offers: mpsc::Sender<Envelope>) -> Item {
-    let mut pauses = Pauses::new();
-    let inbound = loop {
-        match rooms.read(&item.room, &item.event, &item.hurry).await {
-            Ok(inbound) => break inbound,
-            Err(error) => {
-                let pause = pauses.after(&error);
-                warn!(room = item.room, %error, pause_ms = pause.as_millis() as u64, "an event is read again later");
-                sleep(pause).await;
-            }
-        }
-    };
-    let Some(mut inbound) = inbound else { return item };
-    // With a key, the later offer of a `/stop` would count as a redelivery.
-    inbound.key = inbound.key.filter(|_| item.is_in_order());
-    loop {
-        let (ack, answer) = AckSender::channel();
-        if offers.send(Envelope { inbound: inbound.clone(), ack }).await.is_err() {
-            return item; // intake has ended, and nothing reads this
-        }
-        let pause = match timeout(ACK_DEADLINE, answer).await {
-            Ok(Ok(Ack::Refused(Refusal::Busy { retry_after, .. } | Refusal::Overloaded { retry_after, .. }))) => retry_after,
-            Err(_) | Ok(Err(_) | Ok(Ack::Refused(Refusal::Store(_) | Refusal::ShuttingDown))) => LATER,
-            Ok(Ok(_)) => return item,
-        };
-        if !item.is_in_order() {
-            return item; // the same `/stop` is in its line
-        }
-        sleep(pause).await;
     }
 }

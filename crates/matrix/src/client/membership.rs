@@ -1,17 +1,17 @@
 //! Joins rooms, follows those that were replaced, counts their people, and says where nothing can be read.
 
-use belay_protocol::MovedConversation;
+use belay_protocol::{ChannelAccess, MovedConversation};
 use reqwest::Method;
 use serde_json::{Value, json};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
+use super::api::{ApiError, DEADLINE};
+use super::deliver::notice;
+use super::intake::Me;
+use super::room::Rooms;
+use super::wire::Event;
 use crate::NAME;
-use crate::api::{ApiError, DEADLINE};
 use crate::config::is_room;
-use crate::deliver::notice;
-use crate::intake::Me;
-use crate::room::Rooms;
-use crate::wire::Event;
 
 /// The people of a room that is not listed: Belay and one person.
 const PAIR: usize = 2;
@@ -24,17 +24,47 @@ encryption: switch *Enable end-to-end encryption* off when you create it.";
 const NOTICED: &str = "dev.belay.encrypted_notice";
 
 impl Rooms {
-    /// Joins a room to which somebody who may talk to Belay has invited it, and the new room of one that it is in.
+    /// Joins a room to which somebody who may talk to Belay has invited it.
+    ///
+    /// # Errors
+    /// The server or the store does not answer now.
     pub(crate) async fn invited(&self, room: &str, event: &Event) -> Result<(), ApiError> {
-        if self.people.role(&event.sender).is_none() && !self.people.is_replacement(room) {
+        if self.people.role(&event.sender).is_none() {
             info!(room, user = event.sender, "an invitation of somebody not in channels.matrix.allow is not followed");
             return Ok(());
         }
-        match self.api.join(room, server_of(&event.sender)).await {
-            Ok(()) => info!(room, user = event.sender, "joined a room by invitation"),
-            Err(error @ ApiError::Refused { .. }) if !error.is_auth() => warn!(room, %error, "a room cannot be joined"),
-            Err(error) => return Err(error),
+        info!(room, user = event.sender, "Belay is invited to a room");
+        self.enter(room, server_of(&event.sender)).await
+    }
+
+    /// Joins a room. If it has replaced another one, the conversation of that goes on in it.
+    async fn enter(&self, room: &str, via: &str) -> Result<(), ApiError> {
+        match self.api.join(room, via).await {
+            Ok(()) => self.adopt(room).await,
+            Err(error @ ApiError::Refused { .. }) if !error.is_auth() => {
+                warn!(room, %error, "a room cannot be joined");
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
+    }
+
+    /// Notes that a room has replaced another one, if both of them say so: either alone could name any room.
+    async fn adopt(&self, to: &str) -> Result<(), ApiError> {
+        let Some(from) = self.api.predecessor(to).await.filter(|from| is_room(from) && from != to) else {
+            return Ok(());
+        };
+        let is_served = self.people.serves(&self.people.conversation(&from)) && self.people.current(&from) != to;
+        if !is_served || self.api.replacement(&from).await.as_deref() != Some(to) {
+            return Ok(());
+        }
+        let (channel, from, to) = (NAME.into(), from.clone(), to.to_owned());
+        let moved = MovedConversation { channel, from, to, keeps_session: true };
+        if let Err(error) = self.parts.moves.put_move(moved.clone()).await {
+            return Err(ApiError::NotSent(format!("the store has failed: {error}")));
+        }
+        info!(from = moved.from, to = moved.to, "a room was replaced; its conversation goes on in the new one");
+        self.people.note_moves(vec![moved]);
         Ok(())
     }
 
@@ -48,32 +78,13 @@ impl Rooms {
         Ok(is_crowded)
     }
 
-    /// Follows a room that was replaced: joins the new one, if it may, and keeps the session. Returns the new room.
+    /// Follows a room that was replaced.
     ///
     /// # Errors
     /// The server or the store does not answer now.
-    pub(crate) async fn replaced(&self, room: &str, to: &str, via: &str) -> Result<Option<String>, ApiError> {
-        let conversation = self.people.conversation(room);
-        if !is_room(to) || to == room || !belay_protocol::ChannelAccess::serves(&self.people, &conversation) {
-            return Ok(None);
-        }
-        match self.api.join(to, via).await {
-            Ok(()) => {}
-            // It is joined by a later invitation.
-            Err(error @ ApiError::Refused { .. }) if !error.is_auth() => warn!(to, %error, "the new room is not open yet"),
-            Err(error) => return Err(error),
-        }
-        if self.people.current(room) == to {
-            return Ok(Some(to.to_owned()));
-        }
-        let moved = MovedConversation { channel: NAME.into(), from: room.into(), to: to.into(), keeps_session: true };
-        if let Err(error) = self.parts.moves.put_move(moved.clone()).await {
-            error!(room, to, %error, "the new id of a room could not be stored");
-            return Err(ApiError::NoAnswer("the store has failed".to_owned()));
-        }
-        self.people.note_moves(vec![moved]);
-        info!(room, to, "a room was replaced; its conversation goes on in the new one");
-        Ok(Some(to.to_owned()))
+    pub(crate) async fn replaced(&self, room: &str, to: &str, via: &str) -> Result<(), ApiError> {
+        let is_served = self.people.serves(&self.people.conversation(room));
+        if is_served && is_room(to) && to != room { self.enter(to, via).await } else { Ok(()) }
     }
 
     /// Sends an event to the room that stands for the conversation now. Returns that room, and the id of the event.
@@ -99,9 +110,13 @@ impl Rooms {
         // A room that was replaced takes messages of its administrators alone.
         let Some(next) = self.api.replacement(&room).await else { return Err(refused) };
         let via = self.me.get().map(|me| server_of(&me.user).to_owned()).unwrap_or_default();
-        let Some(next) = self.replaced(&room, &next, &via).await? else { return Err(refused) };
-        let event = self.api.put_event(&next, kind, transaction, content).await?;
-        Ok((next, event))
+        self.replaced(&room, &next, &via).await?;
+        let current = self.people.current(&room);
+        if current == room {
+            return Err(ApiError::NotSent(format!("Belay is not in {next} yet, which has replaced the room")));
+        }
+        let event = self.api.put_event(&current, kind, transaction, content).await?;
+        Ok((current, event))
     }
 
     /// Says in an encrypted room that nothing can be read there, once in its life: the account's data of the room have it.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belay_protocol::{
-    Attachment, AttachmentError, Body, ByteStream, DeliverError, Inbound, OutboundFile, Provenance, Uploader, with_spoken,
+    Attachment, AttachmentError, Body, ByteStream, DeliverError, Inbound, OutboundFile, Provenance, Uploader,
+    with_spoken,
 };
 use futures_util::{StreamExt, stream};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -13,11 +14,11 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::deliver::failed;
+use super::error::unsent;
+use super::intake::RemoteFile;
+use super::room::Rooms;
 use crate::NAME;
-use crate::api::unsent;
-use crate::deliver::failed;
-use crate::intake::RemoteFile;
-use crate::room::Rooms;
 
 /// Largest file that is sent. 50 MB: the default limit of Synapse, `max_upload_size`.
 pub(crate) const FILE_MAX_BYTES: u64 = 50_000_000;
@@ -63,7 +64,7 @@ impl Rooms {
             return Err(AttachmentError::Disabled.to_string());
         }
         let path = ["client", "v1", "media", "download", &file.server, &file.media];
-        let response = self.api.request(Method::GET, &path).send().await;
+        let response = self.api.request(Method::GET, &path, &[]).send().await;
         let response = response.map_err(|error| unsent(error).to_string())?;
         if !response.status().is_success() {
             return Err(format!("the server did not give it (HTTP {})", response.status().as_u16()));
@@ -79,8 +80,9 @@ impl Rooms {
         let found = self.parts.blobs.stream(&file.digest).await.map_err(|error| retry(error.to_string()))?;
         let gone = || DeliverError::Refused { detail: "the bytes of the file are not stored any more".into() };
         let body = RequestBody::wrap_stream(found.ok_or_else(gone)?);
-        let request = self.api.request(Method::POST, &["media", "v3", "upload"]).timeout(UPLOAD_LIMIT);
-        let request = request.query(&[("filename", &file.name)]).header(CONTENT_TYPE, &file.media_type);
+        let query = [("filename", file.name.as_str())];
+        let request = self.api.request(Method::POST, &["media", "v3", "upload"], &query).timeout(UPLOAD_LIMIT);
+        let request = request.header(CONTENT_TYPE, &file.media_type);
         let sent = self.api.upload(request.header(CONTENT_LENGTH, file.bytes), body).await;
         let answer = sent.map_err(|error| match failed(&error, 0) {
             DeliverError::Ambiguous { detail, .. } => retry(detail), // nothing is shown yet
