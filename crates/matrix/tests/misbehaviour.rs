@@ -155,6 +155,7 @@ impl Stage {
             moves: store.clone(),
             cursors: store.clone(),
         };
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default(); // another test was first
         let http = reqwest::Client::builder().tls_certs_only([]).no_proxy().build().unwrap();
         let channel = open(&config, MatrixSecrets { token: "secret".to_owned().into() }, http, parts).unwrap();
         Self { server, store, channel, _serving: serving }

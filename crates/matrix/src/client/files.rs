@@ -63,13 +63,13 @@ impl Rooms {
         if self.parts.attachments.max_count() == 0 {
             return Err(AttachmentError::Disabled.to_string());
         }
-        let path = ["client", "v1", "media", "download", &file.server, &file.media];
+        let path = ["client", "v1", "media", "download", file.server.as_str(), file.media.as_str()];
         let response = self.api.request(Method::GET, &path, &[]).send().await;
         let response = response.map_err(|error| unsent(error).to_string())?;
         if !response.status().is_success() {
             return Err(format!("the server did not give it (HTTP {})", response.status().as_u16()));
         }
-        let name = if file.name.is_empty() { file.kind } else { &file.name };
+        let name = if file.name.is_empty() { file.kind } else { file.name.as_str() };
         let upload = self.parts.attachments.take(from, name, pieces(response)).await;
         upload.map(|upload| upload.attachment).map_err(|error| error.to_string())
     }

@@ -124,7 +124,7 @@ impl Rooms {
         if self.place(room, &event.sender).await?.is_none() {
             return Ok(());
         }
-        let path = ["client", "v3", "user", &me.user, "rooms", room, "account_data", NOTICED];
+        let path = ["client", "v3", "user", me.user.as_str(), "rooms", room, "account_data", NOTICED];
         match self.api.get::<Value>(&path, &[], DEADLINE).await {
             Ok(_) => return Ok(()),
             Err(error) if error.is(404) => {}

@@ -118,7 +118,10 @@ impl Rooms {
     }
 
     /// Where a message of a user in a room is; `None`: it is not for Belay.
-    async fn place(&self, room: &str, sender: &str) -> Result<Option<Place>, ApiError> {
+    ///
+    /// # Errors
+    /// The server does not answer now.
+    pub(crate) async fn place(&self, room: &str, sender: &str) -> Result<Option<Place>, ApiError> {
         let Some(role) = self.people.role(sender) else {
             self.note_once(sender, || {
                 info!(user = sender, "a message of somebody not in channels.matrix.allow was dropped")

@@ -1,5 +1,7 @@
 //! Who is admitted, and what becomes of a room that was replaced.
 
+use belay_protocol::{AccessDecision, ChannelAccess};
+
 use super::*;
 
 fn people() -> MatrixPeople {
