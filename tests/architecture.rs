@@ -40,7 +40,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("pdf", &[]),
     ("readable", &[]),
     ("tools", &["arithmetic", "exec", "pdf", "protocol", "readable", "text"]),
-    ("channels", &["crash-point", "protocol", "terminal", "text"]),
+    // What channels share.
+    ("channel-kit", &["protocol"]),
+    ("channels", &["channel-kit", "crash-point", "protocol", "terminal", "text"]),
     ("hooks", &["exec", "protocol", "text"]),
     ("store", &["crash-point", "protocol"]),
     ("console", &[]),
