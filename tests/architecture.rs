@@ -40,8 +40,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("pdf", &[]),
     ("readable", &[]),
     ("tools", &["arithmetic", "exec", "pdf", "protocol", "readable", "text"]),
-    ("channels", &["crash-point", "protocol", "terminal", "text"]),
-    ("matrix", &["protocol", "text"]),
+    // What channels share.
+    ("channel-kit", &["protocol"]),
+    ("channels", &["channel-kit", "crash-point", "protocol", "terminal", "text"]),
+    ("matrix", &["channel-kit", "protocol", "text"]),
     ("hooks", &["exec", "protocol", "text"]),
     ("store", &["crash-point", "protocol"]),
     ("console", &[]),

@@ -401,8 +401,8 @@ impl Sender {
         }
     }
 
-    /// Asks the platform for a message with an unknown result. Returns the result of the attempt, unless the message is to
-    /// be sent from `pieces_sent` on.
+    /// Asks the platform for a message with an unknown result. Returns the result of the attempt, unless the message is
+    /// to be sent from `pieces_sent` on.
     async fn look_up(
         &self,
         channel: &dyn Channel,

@@ -8,11 +8,8 @@
 //! mounts. It reads neither the environment nor configuration files. It parses no commands except those that a platform
 //! requires.
 //!
-//! Shared by the platforms: [`batch`].
-//!
 //! Reading order: [`config`] → [`stdin`] → [`telegram`] → `leased` (one node of a cluster takes a channel's messages).
 
-pub mod batch;
 mod commands;
 pub mod config;
 mod leased;

@@ -2,6 +2,7 @@
 
 mod agent;
 mod approvals;
+mod channels;
 mod chat;
 mod connection;
 mod console;
@@ -48,6 +49,7 @@ pub use approvals::{
     answer as approvals_answer, approve as approvals_approve, how_to_answer, list as approvals_list,
     show as approvals_show, waits_for,
 };
+pub use channels::channels;
 pub use chat::chat;
 pub use connection::{Client, nobody_answers};
 pub use console::console;

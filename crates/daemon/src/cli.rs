@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Acp(AcpArgs),
     /// Show what the running daemon is doing
     Status(StatusArgs),
+    /// List the channels of the running daemon, with their state and the quality of their deliveries
+    Channels(ClientArgs),
     /// List the daemons that share the database of the running daemon
     Nodes(ClientArgs),
     /// List recent runs, or show one
@@ -275,6 +277,7 @@ mod tests {
             ("belay stop --all", true),
             ("belay stop me", true),
             ("belay stop me --all", false),
+            ("belay channels --json", true),
             ("belay people", true),
             ("belay people list --json", true),
             ("belay people pair 23AZ2Z2Z", true),

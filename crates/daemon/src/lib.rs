@@ -12,6 +12,8 @@
 mod acp;
 mod args;
 mod ask;
+#[cfg(test)]
+mod channel_table;
 mod cli;
 #[cfg_attr(not(feature = "console"), path = "no_console.rs")]
 mod console;
@@ -102,6 +104,7 @@ fn command(command: Command, env: &Environment, out: Output<'_>) -> Result<Exit,
         Command::Agent(args) => block_on(one_thread(), client::agent(&args, env, out)),
         Command::Send(args) => block_on(one_thread(), client::send(&args, env, out)),
         Command::Status(args) => block_on(one_thread(), client::status(&args, env, out)),
+        Command::Channels(args) => block_on(one_thread(), client::channels(&args, env, out)),
         Command::Nodes(args) => block_on(one_thread(), client::nodes(&args, env, out)),
         Command::Runs(args) => match &args.command {
             None => block_on(one_thread(), client::runs_list(&args, env, out)),

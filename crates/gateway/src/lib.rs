@@ -65,7 +65,7 @@ mod write_timeout;
 mod ws;
 
 pub use callback::CallbackChannel;
-pub use channel::HttpChannel;
+pub use channel::{HTTP_QUALITY, HttpChannel};
 pub use checks::LIST_MAX;
 pub use config::{GatewayConfig, GatewaySecrets};
 pub use control_socket::ControlGroup;

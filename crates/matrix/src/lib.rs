@@ -15,6 +15,8 @@ pub mod config;
 mod parts;
 pub mod people;
 
+#[cfg(feature = "client")]
+pub use client::QUALITY;
 pub use client::{MatrixParts, open, who_am_i};
 pub use config::{MatrixConfig, MatrixSecrets, TOKEN_ENV, is_room};
 pub use people::MatrixPeople;

@@ -46,10 +46,10 @@ pub trait Channel: Send + Sync {
     /// [`ChannelProfile::repeat`].
     async fn deliver(&self, message: &Outbound) -> Result<(), DeliverError>;
 
-    /// Asks the platform for the pieces of a message that it may have accepted. Called before a delivery with an unknown
-    /// result is given up, also after a restart, if the profile sets `looks_up`. Pieces up to `Outbound::pieces_sent` are
-    /// known; the attempt that may have sent more began at `since` or later. If all pieces are there, [`Channel::deliver`]
-    /// is called with their number: it sends nothing then, and succeeds.
+    /// Asks the platform for the pieces of a message that it may have accepted. Called before a delivery with an
+    /// unknown result is given up, also after a restart, if the profile sets `looks_up`. Pieces up to
+    /// `Outbound::pieces_sent` are known; the attempt that may have sent more began at `since` or later. If all pieces
+    /// are there, [`Channel::deliver`] is called with their number: it sends nothing then, and succeeds.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 /// The position up to which a channel has read one of its sources, such as the `since` of Matrix or the last UID of a
 /// mailbox. [`Cursors`](crate::store::Cursors) keeps it over restarts.
 ///
-/// A channel keeps a cursor only after the agent has acknowledged each message that it covers. After a crash before that,
-/// the same messages are read again, and their [`IdempotencyKey`](crate::IdempotencyKey) makes the repetition harmless.
+/// A channel keeps a cursor only after the agent has acknowledged each message that it covers. After a crash before
+/// that, the same messages are read again, and their [`IdempotencyKey`](crate::IdempotencyKey) makes the repetition
+/// harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     name: Arc<str>,

@@ -212,7 +212,9 @@ pub use sent_file::{FileLinks, OutboundFile, OutgoingFiles, SEND_FILE, SentFile,
 pub use server_login::{BegunLogin, EndedLogin, LoginRefusal, LoginReport, LoginState, ServerLogins};
 pub use session::{RESERVED_KEYS, SessionCursor, SessionFilter, SessionLifetime, beginning_of};
 pub use sign_in::{LINKS_MAX, SIGN_INS_MAX, SignIn, SignInStore};
-pub use status::{BackgroundWork, CandidateStatus, JobsStatus, ModelTrouble, StatusReport};
+pub use status::{
+    BackgroundWork, CandidateStatus, ChannelState, ChannelStatus, JobsStatus, ModelTrouble, StatusReport,
+};
 pub use stop::{Finding, Resume, RunEnd, StopLayer, StopReason, unmark_value};
 pub use store::{
     Acceptance, ActedOn, BudgetSlices, CallCharge, Checkpoint, ClaimMode, ClientCallStore, ClusterStore,

@@ -137,8 +137,8 @@ pub enum DeliverError {
         /// The parts that the platform has accepted so far, including those of earlier attempts.
         pieces_sent: u32,
     },
-    /// The request was sent and no answer came: the message may or may not have been delivered. It is retried only if the
-    /// channel's [`Repeat`](crate::Repeat) is harmless, or if the platform says by
+    /// The request was sent and no answer came: the message may or may not have been delivered. It is retried only if
+    /// the channel's [`Repeat`](crate::Repeat) is harmless, or if the platform says by
     /// [`Channel::look_up`](crate::Channel::look_up) that it does not have it.
     #[error("perhaps delivered: {detail}")]
     Ambiguous {

@@ -44,7 +44,7 @@ impl DeliveryQuality {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Confirmation {
-    /// The real server of the platform, or the real receiver.
+    /// The real server of the platform, a real client, a real terminal.
     RealServer,
     /// A stand-in of Belay's own, which an official client of the platform accepts as well.
     OfficialClient,
@@ -56,7 +56,7 @@ impl Confirmation {
     /// The words for people.
     pub fn words(self) -> &'static str {
         match self {
-            Self::RealServer => "real server",
+            Self::RealServer => "the real thing",
             Self::OfficialClient => "stand-in, checked by an official client",
             Self::StandIn => "stand-in only",
         }

@@ -1,4 +1,5 @@
-//! Repetition of a delivery whose result is unknown: what a platform makes of it, and the key by which it recognises it.
+//! Repetition of a delivery whose result is unknown: what a platform makes of it, and the key by which it recognises
+//! it.
 
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ impl Repeat {
     }
 }
 
-/// The answer of a platform to the question whether it has a message, see [`Channel::look_up`](crate::Channel::look_up).
+/// The answer of a platform to the question whether it has a message, see
+/// [`Channel::look_up`](crate::Channel::look_up).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookUp {
     /// It has these pieces, counted from the first one of the message, with those that were known before. The delivery
@@ -72,14 +74,14 @@ impl OutboxKey {
         Self(id)
     }
 
-    /// The key of a piece, counted from 0: letters, digits and `-`. Where a platform has one memory for requests of several
-    /// kinds, the channel appends the kind.
+    /// The key of a piece, counted from 0: letters, digits and `-`. Where a platform has one memory for requests of
+    /// several kinds, the channel appends the kind.
     pub fn piece(self, number: u32) -> String {
         format!("{}-{number}", self.0.as_uuid().simple())
     }
 
-    /// The same in 25 letters and digits, for platforms whose keys are short. Case matters. Pieces that are 238,328 apart
-    /// share a key.
+    /// The same in 25 letters and digits, for platforms whose keys are short. Case matters. Pieces that are 238,328
+    /// apart share a key.
     pub fn short(self, number: u32) -> String {
         let mut key = String::with_capacity(Self::SHORT);
         push_base_62(&mut key, self.0.as_uuid().as_u128(), 22);

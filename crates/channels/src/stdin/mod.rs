@@ -25,8 +25,8 @@ use std::thread;
 
 use async_trait::async_trait;
 use belay_protocol::{
-    AccessDecision, Authority, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, DeliverError, Envelope,
-    InboundStream, Outbound, QueueMode, SessionKey, Streaming,
+    AccessDecision, Authority, Channel, ChannelAccess, ChannelError, ChannelId, ChannelProfile, Confirmation,
+    DeliverError, DeliveryQuality, Envelope, InboundStream, Outbound, Quality, QueueMode, SessionKey, Streaming,
 };
 use belay_terminal::{Look, question, rendered};
 use futures_util::stream;
@@ -193,6 +193,10 @@ impl StdinChannel {
     }
 }
 
+/// What standard input promises: lines are written, and nobody confirms that they are read.
+pub const QUALITY: Quality =
+    Quality { delivery: DeliveryQuality::OnceOrUnknown, confirmed_by: Confirmation::RealServer };
+
 #[async_trait]
 impl Channel for StdinChannel {
     fn id(&self) -> &ChannelId {
@@ -229,7 +233,13 @@ impl Channel for StdinChannel {
             }
         };
         // A file stays where it is: its path is shown.
-        ChannelProfile { queue_mode, max_file_bytes: u64::MAX, hints: Some(hints), ..ChannelProfile::default() }
+        ChannelProfile {
+            queue_mode,
+            max_file_bytes: u64::MAX,
+            hints: Some(hints),
+            quality: QUALITY,
+            ..ChannelProfile::default()
+        }
     }
 
     fn streaming(&self) -> Streaming<'_> {

@@ -1,5 +1,6 @@
 //! The content of the events that are sent. Pure.
 
+use belay_channel_kit::split::{Unit, markdown};
 use belay_protocol::{OutboundFile, OutboxKey, Question};
 use serde_json::{Map, Value, json};
 
@@ -94,43 +95,11 @@ pub(crate) fn reaction(message: &str, key: &str) -> Value {
     json!({ "m.relates_to": { "rel_type": "m.annotation", "event_id": message, "key": key } })
 }
 
-/// Splits an answer into messages, in order; an empty answer has none. A code block that is cut is closed, and opened again
-/// in the next piece. The same text always gives the same pieces.
+/// Splits an answer into messages, in order; an empty answer has none. The same text always gives the same pieces.
 pub(crate) fn pieces(text: &str) -> Vec<String> {
-    let text: String = text.trim().chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
-    let mut pieces = Vec::new();
-    let (mut rest, mut fence) = (text.as_str(), None::<String>);
-    while !rest.is_empty() {
-        let head = fence.as_ref().map(|fence| format!("{fence}\n")).unwrap_or_default();
-        let room = PIECE_MAX_BYTES - head.len() - 8; // the end of a block that is cut
-        let cut = if rest.len() <= room { rest.len() } else { border(rest, room) };
-        let (piece, more) = rest.split_at(cut);
-        fence = open_fence(piece, fence);
-        let end = if fence.is_some() && !more.is_empty() { "\n```" } else { "" };
-        pieces.push(format!("{head}{}{end}", piece.trim_end()));
-        rest = if fence.is_some() { more.trim_start_matches('\n') } else { more.trim_start() };
-    }
-    pieces
-}
-
-/// Where to cut a text that is longer than `room`: after a paragraph, a line, a word, or a character.
-fn border(text: &str, room: usize) -> usize {
-    let end = text.floor_char_boundary(room);
-    let fits = &text[..end];
-    let behind = |found: Option<usize>, length| found.map(|at| at + length).filter(|at| *at > room / 2);
-    let paragraph = behind(fits.rfind("\n\n"), 2);
-    paragraph.or_else(|| behind(fits.rfind('\n'), 1)).or_else(|| behind(fits.rfind(' '), 1)).unwrap_or(end)
-}
-
-/// The line that opened the code block at the end of a piece.
-fn open_fence(piece: &str, mut fence: Option<String>) -> Option<String> {
-    for line in piece.lines().map(str::trim).filter(|line| line.starts_with("```")) {
-        fence = match fence {
-            None => Some(line.chars().take(40).collect()),
-            Some(_) => None,
-        };
-    }
-    fence
+    // A control character needs six bytes in an event.
+    let text: String = text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect();
+    markdown::pieces(&text, Unit::Bytes, PIECE_MAX_BYTES)
 }
 
 #[cfg(test)]

@@ -53,6 +53,9 @@ const STYLE: &str =
 /// How long a repeated transaction id is the same event. Synapse keeps one for 24 hours.
 const REPEATS_FOR: Duration = Duration::from_secs(23 * 3600);
 
+/// What the channel promises about its deliveries.
+pub const QUALITY: Quality = Quality { delivery: DeliveryQuality::ExactlyOnce, confirmed_by: Confirmation::StandIn };
+
 /// An account of a homeserver as a channel.
 struct Matrix {
     id: ChannelId,
@@ -114,7 +117,7 @@ impl Channel for Matrix {
             max_file_bytes: FILE_MAX_BYTES,
             hints: Some(HINTS.as_str()),
             repeat: Repeat::Harmless { for_: REPEATS_FOR },
-            quality: Quality { delivery: DeliveryQuality::ExactlyOnce, confirmed_by: Confirmation::RealServer },
+            quality: QUALITY,
             ..ChannelProfile::default()
         }
     }

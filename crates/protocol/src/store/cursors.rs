@@ -9,7 +9,7 @@ use crate::ids::ChannelId;
 use crate::store_error::StoreError;
 
 /// The maximum number of cursors of a channel.
-pub const CURSORS_MAX: u32 = 10_000;
+pub const CURSORS_MAX: u32 = 1_000;
 
 /// Keeps the cursors of channels.
 #[async_trait]
@@ -17,11 +17,11 @@ pub trait Cursors: Send + Sync {
     /// The value of a cursor; `None`: nothing was read through it.
     async fn cursor(&self, channel: &ChannelId, name: &str) -> Result<Option<Arc<str>>, StoreError>;
 
-    /// Replaces the value of a cursor. Committed. Call it after each message that the cursor covers was acknowledged, see
-    /// [`Cursor`].
+    /// Replaces the value of a cursor. Committed. Call it after each message that the cursor covers was acknowledged,
+    /// see [`Cursor`].
     ///
     /// # Errors
-    /// [`StoreError::TooMuch`]: the channel has [`CURSORS_MAX`] other cursors. Or the store fails; then the value may have
-    /// been stored all the same.
+    /// [`StoreError::TooMuch`]: the channel has [`CURSORS_MAX`] other cursors. Or the store fails; then the value may
+    /// have been stored all the same.
     async fn keep_cursor(&self, channel: &ChannelId, cursor: &Cursor) -> Result<(), StoreError>;
 }

@@ -51,8 +51,8 @@ pub trait Outbox: Send + Sync {
     async fn put_checked(&self, message: &Outbound) -> Result<(), StoreError>;
     /// Turns the rows in the state `sending` into `ambiguous` and returns them. Callbacks wait again instead: their
     /// receivers recognise a repetition. So do messages of the channels in `settling`, which settle an unknown result
-    /// themselves; they keep [`OutboxRow::unsure_since`]. Called at the start: an earlier daemon died during these deliveries. Their
-    /// events, dated `at`, are appended with it.
+    /// themselves; they keep [`OutboxRow::unsure_since`]. Called at the start: an earlier daemon died during these
+    /// deliveries. Their events, dated `at`, are appended with it.
     ///
     /// With leases, it settles only rows of their channels whose attempt began under this epoch or an earlier one. Called
     /// with each lease that the node obtains, while it has no delivery of the channel in progress.

@@ -181,7 +181,7 @@ pub(super) fn settle_interrupted(
     leases: Option<&[WorkLease]>,
     settling: &[ChannelId],
 ) -> Done<Vec<OutboxRow>> {
-    let settles = rows::to_json(settling)?;
+    let settles = rows::to_json(&settling)?;
     // Uses the index of undelivered rows: a start does not read the rows that were delivered over months. One statement:
     // of two daemons that start together, one reports a row.
     let sql = |of: &str| {

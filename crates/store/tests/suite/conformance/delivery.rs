@@ -15,6 +15,7 @@ super::for_every_store! {
     a_checked_text_replaces_the_one_that_hooks_had_not_checked
     every_ending_lets_the_next_one_through
     what_a_dead_daemon_was_sending_is_ambiguous
+    a_channel_that_settles_unknown_results_has_its_interrupted_rows_wait_since_the_first_attempt
     callbacks_are_counted_apart_and_wait_again_after_a_crash
     the_outbox_tells_of_new_rows
     an_ended_or_unknown_row_cannot_be_marked
@@ -186,6 +187,26 @@ async fn a_reply_is_in_the_outbox_with_the_end_of_its_run(store: Shared) {
         assert!(committed.has_changed().unwrap());
     }
     assert_eq!(due(&*store, 0).await, ["one"]);
+}
+
+async fn a_channel_that_settles_unknown_results_has_its_interrupted_rows_wait_since_the_first_attempt(store: Shared) {
+    let id = enqueue(&*store, "a", "a1").await;
+    let settling = [route("a").channel];
+    let waits = async || store.due(at(100), &[], None, 10, 10).await.unwrap().remove(0);
+    for attempt in 1..=3 {
+        // Only the first attempt with an unknown result counts.
+        store.mark(id, OutboxState::Sending, at(i64::from(attempt)), None).await.unwrap();
+        assert_eq!(store.settle_interrupted(at(10), None, &settling).await.unwrap(), [], "nothing is ambiguous");
+        let row = waits().await;
+        assert_eq!((row.attempts, row.unsure_since), (attempt, Some(at(1))));
+    }
+    let known = OutboxState::Waiting { until: at(50), pieces_sent: 1, unsure_since: None };
+    store.mark(id, known, at(20), None).await.unwrap();
+    assert_eq!(waits().await.unsure_since, None);
+    store.mark(id, OutboxState::Sending, at(60), None).await.unwrap();
+    let other = ["other".into()];
+    assert_eq!(store.settle_interrupted(at(61), None, &other).await.unwrap().len(), 1, "of another channel");
+    assert_eq!(due(&*store, 100).await, [""; 0]);
 }
 
 async fn callbacks_are_counted_apart_and_wait_again_after_a_crash(store: Shared) {

@@ -1,9 +1,9 @@
 //! Batches: the messages that one cursor covers, from their reading to the moment at which the cursor is kept.
 //!
-//! A source without acknowledgements of single messages is read by a cursor. The cursor is kept once each message of the
-//! batch is settled: the agent has it on disk, or has refused it for good. If the agent cannot take one of them now, the
-//! cursor stays, and the channel reads the same batch again after a pause. A repeated message has the key of the first
-//! one, so it is recognised.
+//! A source without acknowledgements of single messages is read by a cursor. The cursor is kept once each message of
+//! the batch is settled: the agent has it on disk, or has refused it for good. If the agent cannot take one of them
+//! now, the cursor stays, and the channel reads the same batch again after a pause. A repeated message has the key of
+//! the first one, so it is recognised.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,3 +142,6 @@ impl Hindrance {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
