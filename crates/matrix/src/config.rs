@@ -6,8 +6,8 @@ use reqwest::Url;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-/// Longest id of a user or a room, in bytes. Matrix: Appendices, "Common Identifier Format": 255. A room's id is shorter
-/// here, because its session key has a prefix.
+/// Longest id of a user or a room, in bytes. Matrix: Appendices, "Common Identifier Format": 255. A room's id is
+/// shorter here, because its session key has a prefix.
 const ID_MAX_BYTES: usize = 249;
 
 /// The variable of the access token.

@@ -1,4 +1,5 @@
-//! Who may talk to Belay, and in which rooms. Messages, reactions, invitations and autonomous work are all checked here.
+//! Who may talk to Belay, and in which rooms. Messages, reactions, invitations and autonomous work are all checked
+//! here.
 //!
 //! A listed room may have several people. Every other room is served while it has one person beside Belay.
 

@@ -44,8 +44,8 @@ impl Api {
 
     /// The news since a token; without one, the place to begin at and the open invitations.
     ///
-    /// `unlike`: a number that differs from that of an earlier start. Synapse answers a first request like an earlier one
-    /// with the old answer, for two minutes (`findings/matrix-a-restarted-bot-answers-again.sh`).
+    /// `unlike`: a number that differs from that of an earlier start. Synapse answers a first request like an earlier
+    /// one with the old answer, for two minutes (`findings/matrix-a-restarted-bot-answers-again.sh`).
     pub(crate) async fn sync(&self, since: Option<&str>, unlike: u64) -> Result<SyncAnswer, ApiError> {
         let nothing = json!({ "not_types": ["*"] });
         let timeline = json!({ "limit": if since.is_some() { TIMELINE_LIMIT } else { 1 }, "types": KINDS });
@@ -95,8 +95,9 @@ impl Api {
         Ok(answer.get("joined").and_then(Value::as_object).map_or(usize::MAX, serde_json::Map::len))
     }
 
-    /// Sends an event and returns its id. The same `transaction` in a room is the same event, for a day and as long as the
-    /// access token is valid, whatever its kind (`findings/synapse-drops-a-redaction-with-a-used-transaction-id.sh`).
+    /// Sends an event and returns its id. The same `transaction` in a room is the same event, for a day and as long as
+    /// the access token is valid, whatever its kind
+    /// (`findings/synapse-drops-a-redaction-with-a-used-transaction-id.sh`).
     pub(crate) async fn put_event(
         &self,
         room: &str,

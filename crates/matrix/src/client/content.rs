@@ -9,7 +9,8 @@ use super::html::html;
 /// The field of Belay's own messages: their delivery and piece, and the approval request that they show.
 pub(crate) const MARK: &str = "dev.belay.message";
 
-/// Longest piece of an answer, in bytes. 10,000: escaped and twice in an edit, with its HTML, it fits an event of 65,536 bytes.
+/// Longest piece of an answer, in bytes. 10,000: escaped and twice in an edit, with its HTML, it fits an event of
+/// 65,536 bytes.
 pub(crate) const PIECE_MAX_BYTES: usize = 10_000;
 
 /// Longest HTML of a piece, in bytes of JSON. Above it, the piece is sent without.

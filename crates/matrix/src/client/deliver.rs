@@ -1,7 +1,7 @@
 //! Sends answers, questions and files.
 //!
-//! Each event has a transaction id of its own: the key of the delivery, the piece, and the kind. So a repeated request is the
-//! same event, also after a crash, and an unknown result is no problem.
+//! Each event has a transaction id of its own: the key of the delivery, the piece, and the kind. So a repeated request
+//! is the same event, also after a crash, and an unknown result is no problem.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use crate::config::is_room;
 /// How long the typing indicator is shown, and how often it is renewed.
 const TYPING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 
-/// Sends an answer, piece by piece, beginning with the first one that the server has not accepted. The first piece replaces
-/// the preview. The last piece of a question has the reactions that answer it.
+/// Sends an answer, piece by piece, beginning with the first one that the server has not accepted. The first piece
+/// replaces the preview. The last piece of a question has the reactions that answer it.
 pub(crate) async fn deliver(rooms: &Rooms, message: &Outbound) -> Result<(), DeliverError> {
     let conversation = &*message.route.conversation;
     if !is_room(conversation) {

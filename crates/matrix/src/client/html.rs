@@ -1,7 +1,7 @@
 //! Markdown → HTML of messages. Pure.
 //!
-//! HTML of the text is shown as it was written, pictures become links, and links have a known scheme: nothing of an answer
-//! acts on the client of a reader. Clients remove whatever else they do not show.
+//! HTML of the text is shown as it was written, pictures become links, and links have a known scheme: nothing of an
+//! answer acts on the client of a reader. Clients remove whatever else they do not show.
 
 use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html};
 

@@ -29,8 +29,8 @@ impl RemoteFile {
     }
 }
 
-/// Whether a message was written by a program. Matrix: `m.notice`, "bots should not respond to" it. Belay's own messages have a
-/// mark beside that, so that two Belays in a room never answer each other.
+/// Whether a message was written by a program. Matrix: `m.notice`, "bots should not respond to" it. Belay's own
+/// messages have a mark beside that, so that two Belays in a room never answer each other.
 pub(crate) fn is_a_programs(event: &Event) -> bool {
     event.text("msgtype") == "m.notice" || event.content.contains_key(MARK)
 }

@@ -1,8 +1,8 @@
 //! The order of events, and how far they were read. Pure.
 //!
-//! Each room is a line: one event is worked on, and the next one begins when that is settled, so that nothing overtakes a
-//! message that waits for its file or for a full conversation. Rooms do not wait for each other. A batch is settled with the
-//! last of its events, and its token is kept when all earlier batches are settled too.
+//! Each room is a line: one event is worked on, and the next one begins when that is settled, so that nothing overtakes
+//! a message that waits for its file or for a full conversation. Rooms do not wait for each other. A batch is settled
+//! with the last of its events, and its token is kept when all earlier batches are settled too.
 
 use std::collections::{HashMap, VecDeque};
 

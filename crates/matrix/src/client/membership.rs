@@ -119,7 +119,8 @@ impl Rooms {
         Ok((current, event))
     }
 
-    /// Says in an encrypted room that nothing can be read there, once in its life: the account's data of the room have it.
+    /// Says in an encrypted room that nothing can be read there, once in its life: the account's data of the room have
+    /// it.
     pub(crate) async fn encrypted(&self, room: &str, event: &Event, me: &Me) -> Result<(), ApiError> {
         if self.place(room, &event.sender).await?.is_none() {
             return Ok(());

@@ -1,8 +1,9 @@
 //! The channel.
 //!
-//! Reading order: `wire` (what the server sends) → `api`, `error`, `calls` (what it is asked) → `intake`, `inbound` (what an
-//! event says) → `room`, `membership`, `question`, `files` (what becomes of it) → `gaps`, `lines`, `settle`, `sync` (the
-//! order, and how far it was read) → `html`, `content`, `deliver`, `preview` (how an answer is sent) → `notes`.
+//! Reading order: `wire` (what the server sends) → `api`, `error`, `calls` (what it is asked) → `intake`, `inbound`
+//! (what an event says) → `room`, `membership`, `question`, `files` (what becomes of it) → `gaps`, `lines`, `settle`,
+//! `sync` (the order, and how far it was read) → `html`, `content`, `deliver`, `preview` (how an answer is sent) →
+//! `notes`.
 
 mod api;
 mod calls;
@@ -62,8 +63,8 @@ struct Matrix {
     rooms: Arc<Rooms>,
 }
 
-/// Opens the channel without a request. `http` is a client with a connect timeout, and without an idle timeout below 60 s.
-/// All other limits are set here, per request.
+/// Opens the channel without a request. `http` is a client with a connect timeout, and without an idle timeout below 60
+/// s. All other limits are set here, per request.
 ///
 /// # Errors
 /// The settings name no homeserver, or no address of one.

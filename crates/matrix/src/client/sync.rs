@@ -1,8 +1,8 @@
 //! The stream of messages: asks for news, offers their messages to the agent, and keeps how far it has come.
 //!
 //! A token is kept after each message before it was acknowledged. After a crash the same news come again, and the store
-//! recognises the messages that it has by their event ids. While messages wait, news are asked for all the same, so that a
-//! later `/stop` arrives.
+//! recognises the messages that it has by their event ids. While messages wait, news are asked for all the same, so
+//! that a later `/stop` arrives.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -116,7 +116,7 @@ impl Intake {
                 self.paused_until = Instant::now() + pause;
                 self.rooms.set_trouble(Some(error.to_string()));
                 if error.is(400) && self.lines.open() == 0 {
-                    error!(%error, "the homeserver does not know the place up to which it was read; messages before now are passed over");
+                    error!(%error, "the homeserver does not know the kept place; messages before now are passed over");
                     self.since = Since::Now;
                 } else {
                     warn!(%error, pause_ms = pause.as_millis() as u64, "the homeserver gives no messages");

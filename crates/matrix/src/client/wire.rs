@@ -1,7 +1,7 @@
 //! The answers of a homeserver. An event that cannot be read costs itself, never the answer around it.
 //!
-//! People choose the content of events. Each event stays unparsed until it is read alone: content that is nested too deeply,
-//! or has a number out of range, would otherwise end the whole answer, which would come again and again.
+//! People choose the content of events. Each event stays unparsed until it is read alone: content that is nested too
+//! deeply, or has a number out of range, would otherwise end the whole answer, which would come again and again.
 
 use std::collections::BTreeMap;
 
